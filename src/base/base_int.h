@@ -1,0 +1,153 @@
+/* What the other folders use of src/base: memory, files, clock, status, random numbers, log.
+ *
+ * Nothing here knows tensors or text. Memory is 64-byte aligned and counted per context; kvf__free() needs
+ * no context. Lengths read from files are checked against what is left before use (kvf__reader). */
+#ifndef KVF_BASE_INT_H
+#define KVF_BASE_INT_H
+
+#include <kvfold/base.h>
+#include <kvfold/json.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#if defined(__GNUC__)
+#define KVF__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define KVF__PRINTF(fmt, args)
+#endif
+
+/* ---- status -------------------------------------------------------------------------------------- */
+
+/* Stores the line and returns `status`, so that `return kvf__fail(ctx, KVF_EFORMAT, "%s: ...", path);` reads well. */
+kvf_status kvf__fail(kvf_ctx *ctx, kvf_status status, const char *fmt, ...) KVF__PRINTF(3, 4);
+/* Puts "PREFIX: " before the line already stored; returns `status`. */
+kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ...) KVF__PRINTF(3, 4);
+
+#define KVF_TRY(call)                                                                              \
+    do {                                                                                           \
+        kvf_status try_status_ = (call);                                                           \
+        if (try_status_) return try_status_;                                                       \
+    } while (0)
+
+void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...) KVF__PRINTF(3, 4);
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* Zeroed, 64-byte aligned, never NULL on success (0 bytes gives 64). *out untouched on failure. */
+kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out /* T ** */);
+kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out /* T ** */);
+/* Like realloc, old contents kept, the rest undefined; *inout untouched on failure. */
+kvf_status kvf__grow(kvf_ctx *ctx, void *inout /* T ** */, size_t old_bytes, size_t new_bytes);
+void kvf__free(void *memory); /* NULL is fine */
+kvf_status kvf__strdup(kvf_ctx *ctx, const char *text, char **out);
+kvf_status kvf__strndup(kvf_ctx *ctx, const char *text, size_t bytes, char **out);
+kvf_status kvf__asprintf(kvf_ctx *ctx, char **out, const char *fmt, ...) KVF__PRINTF(3, 4);
+
+bool kvf__mul(size_t a, size_t b, size_t *out); /* false on overflow */
+bool kvf__add(size_t a, size_t b, size_t *out);
+
+/* Growing bytes; {0} is empty. data is always NUL-terminated once anything was added. */
+typedef struct kvf__buf {
+    char *data;
+    size_t n, cap;
+} kvf__buf;
+kvf_status kvf__buf_add(kvf_ctx *ctx, kvf__buf *buf, const void *bytes, size_t n);
+kvf_status kvf__buf_addc(kvf_ctx *ctx, kvf__buf *buf, char c);
+kvf_status kvf__buf_printf(kvf_ctx *ctx, kvf__buf *buf, const char *fmt, ...) KVF__PRINTF(3, 4);
+void kvf__buf_done(kvf__buf *buf);
+
+/* Growing int32 list; {0} is empty. */
+typedef struct kvf__ids {
+    int32_t *data;
+    size_t n, cap;
+} kvf__ids;
+kvf_status kvf__ids_add(kvf_ctx *ctx, kvf__ids *ids, int32_t id);
+kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n);
+void kvf__ids_done(kvf__ids *ids);
+
+/* One block carved front to back, 64-byte aligned pieces; under AddressSanitizer the gaps are poisoned. */
+typedef struct kvf__arena {
+    char *data;
+    size_t cap, used;
+} kvf__arena;
+kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes);
+void *kvf__arena_take(kvf__arena *arena, size_t bytes); /* asserts that it fits: plan() said so */
+size_t kvf__arena_round(size_t bytes);                  /* what a piece of that size uses */
+void kvf__arena_done(kvf__arena *arena);
+
+/* Hash map from byte strings to int64. Keys are copied. {0} is empty. */
+typedef struct kvf__map {
+    struct kvf__map_slot *slots;
+    size_t n, cap;
+    kvf__buf keys;
+} kvf__map;
+kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, int64_t value); /* last wins */
+bool kvf__map_get(const kvf__map *map, const void *key, size_t n, int64_t *value);
+void kvf__map_done(kvf__map *map);
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+/* Read-only map of a whole file. An empty file gives n = 0. */
+typedef struct kvf__mapfile {
+    const uint8_t *data;
+    size_t n;
+    char *path;
+} kvf__mapfile;
+kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
+void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
+
+/* Cursor over bytes that refuses to read past the end. Little-endian. */
+typedef struct kvf__reader {
+    const uint8_t *data;
+    size_t n, at;
+    bool failed; /* sticky; values read after a failure are 0 */
+} kvf__reader;
+uint8_t kvf__read_u8(kvf__reader *r);
+uint16_t kvf__read_u16(kvf__reader *r);
+uint32_t kvf__read_u32(kvf__reader *r);
+uint64_t kvf__read_u64(kvf__reader *r);
+float kvf__read_f32(kvf__reader *r);
+double kvf__read_f64(kvf__reader *r);
+const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n); /* view, NULL on failure */
+
+/* Whole file as NUL-terminated text, at most `limit` bytes (EFORMAT above). */
+kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf *out);
+bool kvf__is_dir(const char *path);
+bool kvf__exists(const char *path);
+kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out);
+
+/* Output that appears whole or not at all: write to `temp` (same folder), then commit = fsync + rename + fsync
+ * of the folder. An existing `path` needs force (EEXIST). abort removes the temporary; safe after commit. */
+typedef struct kvf__outfile {
+    char *path, *temp;
+} kvf__outfile;
+kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
+kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
+void kvf__outfile_abort(kvf__outfile *out);
+/* The three steps at once for bytes in memory. */
+kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
+
+/* ---- clock, random numbers ------------------------------------------------------------------------ */
+
+double kvf__clock(void); /* monotonic seconds */
+
+/* Counter-based: value i of a stream depends on (seed, stream, i) only; the whole state is 3 numbers. */
+typedef struct kvf__rng {
+    uint64_t seed, stream, counter;
+} kvf__rng;
+kvf__rng kvf__rng_make(uint64_t seed, uint64_t stream);
+uint64_t kvf__rng_u64(kvf__rng *rng);
+double kvf__rng_uniform(kvf__rng *rng);            /* [0, 1) */
+double kvf__rng_normal(kvf__rng *rng);             /* mean 0, variance 1; consumes two values */
+uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n); /* [0, n), unbiased */
+void kvf__rng_shuffle(kvf__rng *rng, int64_t *items, size_t n);
+
+/* XXH3-128 of what was added, as 32 hex digits. */
+typedef struct kvf__hash kvf__hash;
+kvf_status kvf__hash_create(kvf_ctx *ctx, kvf__hash **out);
+void kvf__hash_add(kvf__hash *hash, const void *bytes, size_t n);
+void kvf__hash_hex(const kvf__hash *hash, char hex[33]);
+void kvf__hash_free(kvf__hash *hash);
+
+#endif

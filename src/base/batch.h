@@ -1,0 +1,20 @@
+/* The batch: what data hands to the model. Integers only, rows back to back, no padding. */
+#ifndef KVF_BATCH_H
+#define KVF_BATCH_H
+
+#include <stdint.h>
+
+/* R rows of together N tokens, row r being tokens start[r] .. start[r+1]-1 of the packed list.
+ * Label j says: the hidden state of packed token label_at[j] should predict id label_id[j] (already
+ * shifted: label_at is the position before the labelled token). Labels ascend in label_at; a row without
+ * labels is legal. `example[r]` is the row's index in the data set. All arrays belong to whoever filled them. */
+typedef struct kvf__batch {
+    int64_t n_rows, n_tokens, n_labels;
+    const int64_t *start;    /* [R + 1], start[0] = 0 */
+    const int32_t *ids;      /* [N] */
+    const int32_t *label_at; /* [n_labels] */
+    const int32_t *label_id; /* [n_labels] */
+    const int64_t *example;  /* [R] */
+} kvf__batch;
+
+#endif

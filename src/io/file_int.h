@@ -1,0 +1,42 @@
+/* Foreign model files: safetensors (one file or sharded) and GGUF v3, both read into one kvf__table of
+ * views over read-only maps, plus their metadata as JSON. Formats: INTEROP sections 1 and 5; the reference
+ * checks of both readers are applied and every length is checked against the bytes left. */
+#ifndef KVF_FILE_INT_H
+#define KVF_FILE_INT_H
+
+#include "base_int.h"
+#include "view.h"
+
+/* One open model: the maps stay open until close, the table views them. */
+typedef struct kvf__weights {
+    kvf__table table;
+    kvf_json *meta;        /* safetensors: __metadata__ or NULL. GGUF: object of all scalar keys; arrays appear
+                              as {"array": type name, "count": n} unless they have at most 64 scalar elements */
+    kvf__mapfile *maps;
+    size_t n_maps;
+    struct kvf__gguf_kv *arrays; /* GGUF arrays, by kvf__gguf_strings() and friends */
+    size_t n_arrays;
+} kvf__weights;
+
+kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
+/* A folder's model.safetensors, or the shards of model.safetensors.index.json. */
+kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out);
+kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
+void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
+
+/* Arrays of a GGUF: element count, or -1 if the key is absent or of another element type.
+ * Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with kvf__free(). */
+kvf_status kvf__gguf_strings(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
+                             const char *const **texts, const size_t **bytes, int64_t *count);
+kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const char *key, float **values, int64_t *count);
+kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key, int32_t **values, int64_t *count);
+
+/* What a path holds, by its first bytes (a folder: by its files). */
+typedef enum kvf__file_kind { KVF__FILE_UNKNOWN, KVF__FILE_HDF5, KVF__FILE_SAFETENSORS, KVF__FILE_GGUF, KVF__FILE_HF_DIR, KVF__FILE_PEFT_DIR } kvf__file_kind;
+kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out); /* EIO if it cannot be read */
+
+/* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer (INTEROP 1.4),
+ * whole or not at all. */
+kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force, const kvf__tensor *tensors, size_t n);
+
+#endif

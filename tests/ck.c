@@ -1,0 +1,77 @@
+/* Helpers of the tests; see ck.h. Check 0.15 offers no array comparison with tolerances of its own. */
+#include "ck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void ck_close_at(const char *file, int line, const char *what, const float *got, const float *want,
+                 size_t n, double rtol, double atol)
+{
+    size_t first = n, bad = 0;
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)got[i] - (double)want[i]);
+        if (error <= atol + rtol * fabs((double)want[i])) continue;
+        if (first == n) first = i;
+        if (!(error <= worst)) worst = error;
+        bad++;
+    }
+    if (!bad) return;
+    ck_abort_msg("%s:%d: %s: %zu of %zu differ, first [%zu] got %.9g want %.9g, worst error %.3g", file, line,
+                 what, bad, n, first, (double)got[first], (double)want[first], worst);
+}
+
+double ck_rel_l2(const float *got, const float *want, size_t n)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        diff += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(diff / (norm > 0 ? norm : 1));
+}
+
+static const char *path_of(const char *root, const char *name)
+{
+    size_t n = snprintf(NULL, 0, "%s/%s", root, name) + 1;
+    char *path = malloc(n);
+    ck_assert_ptr_nonnull(path);
+    snprintf(path, n, "%s/%s", root, name);
+    return path;
+}
+
+const char *ck_source(const char *name)
+{
+    return path_of(KVF_SOURCE_ROOT, name);
+}
+
+const char *ck_shared(const char *name)
+{
+    const char *root = getenv("KVF_SHARED");
+    const char *path = path_of(root ? root : KVF_SOURCE_ROOT "/../shared", name);
+    struct stat info;
+    if (stat(path, &info) == 0) return path;
+    printf("skipped: %s is not there\n", name);
+    return NULL;
+}
+
+const char *ck_tmpdir(void)
+{
+    const char *root = getenv("TMPDIR");
+    char *dir = (char *)path_of(root ? root : "/tmp", "kvfold-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    return dir;
+}
+
+int ck_main(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

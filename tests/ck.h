@@ -1,0 +1,29 @@
+/* Helpers of the tests: array comparison, the place of shared data, one main for all suites. */
+#ifndef KVF_CK_H
+#define KVF_CK_H
+
+#include <check.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fails with the first bad index, both values and the worst error unless |got - want| <= atol + rtol * |want|
+ * everywhere. NaN fails. */
+#define ck_close(got, want, n, rtol, atol) ck_close_at(__FILE__, __LINE__, #got, got, want, n, rtol, atol)
+void ck_close_at(const char *file, int line, const char *what, const float *got, const float *want,
+                 size_t n, double rtol, double atol);
+
+/* |got - want|_2 / |want|_2. */
+double ck_rel_l2(const float *got, const float *want, size_t n);
+
+/* Path of NAME in the shared data ($KVF_SHARED, or ../shared beside the project); NULL, after one line that says so, if it
+ * is not there: the test then returns (skips). The text lives until the process ends. */
+const char *ck_shared(const char *name);
+/* Path of a file in the source tree, e.g. "tests/golden/x.h5". */
+const char *ck_source(const char *name);
+/* A fresh empty folder for this test, below the build's temporary place. */
+const char *ck_tmpdir(void);
+
+/* Runs a suite; the return value of main. */
+int ck_main(Suite *suite);
+
+#endif
