@@ -1,0 +1,135 @@
+/* The frozen transformer: a description read from a config, weights bound by name and packed for oneDNN, and one
+ * pass forward and backward in which the prefix is key segment 0 of every layer.
+ *
+ * Only activations and the prefix have gradients; weights are const and packed, so no weight gradient can be
+ * written. A pass allocates nothing: kvf__pass_create sizes one arena from its limits. */
+#ifndef KVF_MODEL_INT_H
+#define KVF_MODEL_INT_H
+
+#include "attention.h"
+#include "batch.h"
+#include "kernels.h"
+#include "matmul.h"
+#include "prefix.h"
+
+/* ---- description ---------------------------------------------------------------------------------- */
+
+typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
+typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
+
+/* An architecture with its numbers. Read-only after kvf__desc_from_*. */
+typedef struct kvf__desc {
+    const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
+    const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
+    int64_t L, H, G, D, C, F, V;
+    int64_t max_positions;
+    kvf__norm_kind norm;
+    float norm_eps;
+    kvf__act_fn act;
+    bool gated, causal, tied;
+    bool qkv_bias, out_bias, mlp_bias;
+    kvf__position_kind positions;
+    float *inv_freq;      /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
+    float rope_scale;     /* factor on cos and sin (yarn), else 1 */
+    int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
+    float score_scale;    /* 1/sqrt(D), or 1 */
+    bool score_by_layer;  /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
+    int32_t bos, eos, pad; /* config's ids, -1 if absent */
+    bool gguf;            /* names and row order are those of a GGUF */
+} kvf__desc;
+
+/* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one. */
+kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config, kvf__desc *out);
+/* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */
+kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta, const kvf__table *table, kvf__desc *out);
+void kvf__desc_done(kvf__desc *desc);
+
+/* ---- weights --------------------------------------------------------------------------------------- */
+
+/* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2). permuted: rows are in
+ * GGUF llama order (INTEROP 5.4) and undone when read. */
+typedef struct kvf__slot {
+    char name[96];
+    kvf__view view;
+    bool conv1d;
+    int64_t permuted_heads; /* 0: rows in Hugging Face order */
+} kvf__slot;
+
+typedef struct kvf__slots {
+    kvf__slot *items; /* canonical names, in model order */
+    size_t n;
+    kvf__map index;
+} kvf__slots;
+
+/* Finds every weight the description needs, checks every shape (ESHAPE: name, found, expected), EFORMAT if one is missing.
+ * Accepts names with and without the base-model prefix; ignores known buffers, logs other surplus tensors. */
+kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc, const kvf__table *table, kvf__slots *out);
+void kvf__slots_done(kvf__slots *slots);
+/* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot (tied copies left out). */
+kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots, char hex[33]);
+
+typedef struct kvf__model kvf__model;
+typedef struct kvf__model_options {
+    kvf__dtype act;  /* F32 or BF16 */
+    bool backward;   /* pack the transposed weights too */
+} kvf__model_options;
+
+/* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes behind slots must outlive the model:
+ * the token embedding is read from them row by row. */
+kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots, const kvf__model_options *options, kvf__model **out);
+void kvf__model_free(kvf__model *model);
+const kvf__desc *kvf__model_desc(const kvf__model *model);
+kvf__dtype kvf__model_act(const kvf__model *model);
+size_t kvf__model_packed_bytes(const kvf__model *model);
+/* Rows of the (unfolded) token embedding in f32: out [n, C]. */
+void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
+
+/* ---- generation cache -------------------------------------------------------------------------------- */
+
+/* Keys and values of earlier tokens of several rows, in the act type: per layer and slot [2, G, capacity, D]. */
+typedef struct kvf__cache kvf__cache;
+kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity, kvf__cache **out);
+void kvf__cache_free(kvf__cache *cache);
+int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
+void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
+/* Copies keys and values of the first n tokens of a slot into out [L, 2, G, n, D], f32. */
+void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out);
+
+/* ---- a pass ------------------------------------------------------------------------------------------- */
+
+typedef struct kvf__pass kvf__pass;
+typedef struct kvf__pass_limits {
+    int64_t rows, tokens, row_len, labels; /* most in one batch */
+    int64_t P;          /* longest prefix */
+    int64_t cache_len;  /* longest cache, 0: none */
+    bool backward;
+} kvf__pass_limits;
+kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits, kvf__pass **out);
+void kvf__pass_free(kvf__pass *pass);
+/* Builds every primitive a batch of this size needs, so that running one allocates nothing. */
+kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels);
+
+typedef struct kvf__input {
+    const kvf__batch *batch;
+    const kvf__prefix *prefix;  /* NULL or P = 0: the bare base */
+    int64_t position_start;     /* position of a row's first token (with a cache: of its first cached token) */
+    kvf__cache *cache;          /* NULL, or keys and values of earlier tokens; the batch's are appended */
+    const int32_t *slot;        /* [R], cache slot of each row; NULL: row r uses slot r */
+} kvf__input;
+
+/* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last layer is not computed).
+ * ESHAPE: over the limits, position past the model's, id outside the vocabulary. */
+kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+/* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if not NULL.
+ * If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss is not finite. */
+kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale, double *loss_sum, float *token_loss);
+/* After fwd: logits [n_labels, V], f32. */
+kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
+/* After lm_loss with gradient: dprefix += d(scale * loss)/d prefix. Layers that are masked stay untouched. */
+kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix);
+
+/* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */
+typedef struct kvf__timing { const char *name; double seconds; } kvf__timing;
+size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max);
+
+#endif
