@@ -1,0 +1,96 @@
+/* kvfold's own files, format 1: the prefix file (what inference loads) and the run file (what training resumes).
+ * DESIGN.md section 6 is the contract; h5*.c are the only files that know HDF5.
+ *
+ * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers own what they
+ * return until *_done. Readers trust nothing: superblock version 2 or 3, known names only, hard links only, no external
+ * or virtual storage, known filters, ranks, types and sizes as the schema says, checked before any allocation. */
+#ifndef KVF_H5_INT_H
+#define KVF_H5_INT_H
+
+#include "prefix.h"
+#include "view.h"
+
+/* What every file but a base says about itself (root attributes, and those of /prefix or /encoder). */
+typedef struct kvf__identity {
+    char *base_name;         /* "SmolLM2-135M-Instruct"; informative */
+    char *base_architecture; /* "llama" */
+    char *base_hash;         /* 32 hex digits, or "" if not known */
+    char *method;            /* "mlp", "direct" */
+    char *task;              /* "lm" */
+    char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
+    int64_t position_start;
+    int64_t L, G, P, D;
+} kvf__identity;
+kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
+void kvf__identity_done(kvf__identity *id);
+
+/* ---- prefix file ------------------------------------------------------------------------------------ */
+
+typedef struct kvf__prefix_file {
+    kvf__identity id;
+    kvf__prefix prefix;   /* values in f32 whatever the file's dtype; layer_mask inside */
+    kvf__dtype dtype;     /* type of the stored values: F32, F16 or BF16 */
+    kvf_json *options;    /* object of scalars, or NULL: the training options */
+    kvf_json *lineage;    /* object of scalars, or NULL: data hashes, run hash, fold check */
+} kvf__prefix_file;
+kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix_file *file);
+kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
+void kvf__prefix_file_done(kvf__prefix_file *file);
+
+/* ---- run file --------------------------------------------------------------------------------------- */
+
+/* Owned copies of parameters, as read from a file. grad is NULL. */
+typedef struct kvf__params_owned {
+    kvf__params params;
+    char *names[KVF__MAX_PARAMS];
+} kvf__params_owned;
+void kvf__params_owned_done(kvf__params_owned *params);
+
+/* One row per finished step; NaN where a step had no validation. Arrays of n. */
+typedef struct kvf__history {
+    int64_t n;
+    int64_t *step, *tokens;
+    double *train_loss, *valid_loss, *lr, *grad_norm, *prefix_norm;
+} kvf__history;
+void kvf__history_done(kvf__history *history);
+
+typedef struct kvf__run_file {
+    kvf__identity id;
+    uint8_t *layer_mask;           /* [L] */
+    kvf__params_owned encoder;     /* the last step */
+    kvf__params_owned best;        /* n = 0: no validation ran yet */
+    int64_t best_step;
+    double best_value;
+    char *best_metric;             /* "valid_loss"; NULL if none */
+    kvf__params_owned m, v;        /* AdamW moments, same names; n = 0: an imported encoder, step 0 */
+    kvf_json *state;               /* object of integers and reals: step, tokens, rng_*, data position ... */
+    kvf__history history;
+    kvf_json *options, *lineage;   /* objects of scalars (i64, f64, text) */
+} kvf__run_file;
+kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force, const kvf__run_file *file);
+/* with_optimizer: false leaves m, v, history empty (merge, eval). */
+kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer, kvf__run_file *out);
+void kvf__run_file_done(kvf__run_file *file);
+
+/* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16 bytes. */
+kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16]);
+
+/* HDF5's version as "1.10.8". */
+const char *kvf__h5_version(char buf[32]);
+
+/* ---- PEFT ----------------------------------------------------------------------------------------- */
+
+/* A PREFIX_TUNING (or CARTRIDGE) adapter folder, INTEROP section 4. */
+typedef struct kvf__peft {
+    int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config says null */
+    char *base_name, *task_type;    /* "" where null */
+    float *flat;                    /* [P, width] */
+    int64_t width;                  /* 2 * L * G * D */
+} kvf__peft;
+kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
+void kvf__peft_done(kvf__peft *peft);
+/* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING, prefix_projection false). Refused with
+ * one line: a masked layer, position_start != P (PEFT always starts at P), P = 0. */
+kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id, const kvf__prefix *prefix);
+
+#endif
