@@ -55,9 +55,13 @@ typedef struct kvf__view {
     kvf__dtype dtype;
     int rank;
     int64_t dim[KVF__MAX_RANK];
+    /* OTHER only: its bytes, which the shape does not tell, and the file's word for the type (static text). */
+    size_t other_bytes;
+    const char *other_name;
 } kvf__view;
 
 int64_t kvf__view_count(const kvf__view *view);
+size_t kvf__view_bytes(const kvf__view *view);
 /* "[30, 2, 3]" into buf; returns buf. */
 const char *kvf__shape_text(char buf[128], int rank, const int64_t *dim);
 

@@ -1,0 +1,184 @@
+/* The block formats of GGUF to f32: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K.
+ *
+ * A block is a small scale (and minimum) in f16 with 32 or 256 packed integers. The order of the
+ * roundings is that of the reference: scales are multiplied first, each product is rounded once,
+ * nothing is fused; so results agree bit for bit. Layouts: ggml-common.h; positions: INTEROP 5.2.
+ * Inner loops have constant trip counts and no branches, for the vectoriser. */
+#include "dequant.h"
+
+#include <assert.h>
+
+enum { SMALL = 32, BIG = 256 };
+
+static float load_f16(const uint8_t *src)
+{
+    uint16_t half;
+    memcpy(&half, src, sizeof half);
+    return kvf__f16_value(half);
+}
+
+/* 16 bytes hold 32 nibbles: the low ones are elements 0..15, the high ones 16..31. */
+static void q4_0(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src);
+    const uint8_t *q = src + 2;
+    for (int j = 0; j < SMALL / 2; j++)
+        dst[j] = d * (float)((q[j] & 15) - 8);
+    for (int j = 0; j < SMALL / 2; j++)
+        dst[j + SMALL / 2] = d * (float)((q[j] >> 4) - 8);
+}
+
+static void q4_1(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src), m = load_f16(src + 2);
+    const uint8_t *q = src + 4;
+    for (int j = 0; j < SMALL / 2; j++)
+        dst[j] = d * (float)(q[j] & 15) + m;
+    for (int j = 0; j < SMALL / 2; j++)
+        dst[j + SMALL / 2] = d * (float)(q[j] >> 4) + m;
+}
+
+/* The fifth bits of 8 elements as bytes of 0 or 16: copy the byte 8 times, keep another bit in each
+ * copy, and carry any bit that is left to the top of its copy. */
+static void spread_bits(uint8_t bits, uint8_t out[8])
+{
+    uint64_t copies = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+    copies = ((copies + UINT64_C(0x7f7f7f7f7f7f7f7f)) & UINT64_C(0x8080808080808080)) >> 3;
+    memcpy(out, &copies, sizeof copies);
+}
+
+/* 5-bit values of one block: qh has bit j of element j, ql nibbles as in Q4. */
+static void unpack_q5(const uint8_t *restrict qh, const uint8_t *restrict ql, uint8_t v[SMALL])
+{
+    for (int j = 0; j < SMALL / 8; j++)
+        spread_bits(qh[j], v + 8 * j);
+    for (int j = 0; j < SMALL / 2; j++)
+        v[j] |= ql[j] & 15;
+    for (int j = 0; j < SMALL / 2; j++)
+        v[j + SMALL / 2] |= ql[j] >> 4;
+}
+
+static void q5_0(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src);
+    uint8_t v[SMALL];
+    unpack_q5(src + 2, src + 6, v);
+    for (int j = 0; j < SMALL; j++)
+        dst[j] = d * (float)(v[j] - 16);
+}
+
+static void q5_1(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src), m = load_f16(src + 2);
+    uint8_t v[SMALL];
+    unpack_q5(src + 4, src + 8, v);
+    for (int j = 0; j < SMALL; j++)
+        dst[j] = d * (float)v[j] + m;
+}
+
+static void q8_0(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src);
+    int8_t q[SMALL];
+    memcpy(q, src + 2, sizeof q);
+    for (int j = 0; j < SMALL; j++)
+        dst[j] = d * (float)q[j];
+}
+
+/* 6-bit scales and minima of the 8 sub-blocks of Q4_K and Q5_K, packed into 12 bytes: the first
+ * four lie whole in bytes 0..3 and 4..7, whose upper two bits complete the nibbles in bytes 8..11
+ * to the last four. */
+static void k_scales(const uint8_t s[12], float d, float dmin, float scale[8], float minimum[8])
+{
+    for (int j = 0; j < 4; j++) {
+        scale[j] = d * (float)(s[j] & 63);
+        minimum[j] = dmin * (float)(s[j + 4] & 63);
+        scale[j + 4] = d * (float)((s[j + 8] & 15) | (s[j] >> 6) << 4);
+        minimum[j + 4] = dmin * (float)((s[j + 8] >> 4) | (s[j + 4] >> 6) << 4);
+    }
+}
+
+static void q4_k(const uint8_t *restrict src, float *restrict dst)
+{
+    float scale[8], minimum[8];
+    k_scales(src + 4, load_f16(src), load_f16(src + 2), scale, minimum);
+    for (int c = 0; c < 4; c++) { /* 64 elements: the low nibbles of 32 bytes, then the high ones */
+        const uint8_t *q = src + 16 + 32 * c;
+        float *y = dst + 64 * c;
+        for (int l = 0; l < 32; l++)
+            y[l] = scale[2 * c] * (float)(q[l] & 15) - minimum[2 * c];
+        for (int l = 0; l < 32; l++)
+            y[l + 32] = scale[2 * c + 1] * (float)(q[l] >> 4) - minimum[2 * c + 1];
+    }
+}
+
+/* As Q4_K; bit 2c of qh[l] is the fifth bit of the low nibble of chunk c, bit 2c + 1 that of the
+ * high one. */
+static void q5_k(const uint8_t *restrict src, float *restrict dst)
+{
+    float scale[8], minimum[8];
+    const uint8_t *qh = src + 16;
+    k_scales(src + 4, load_f16(src), load_f16(src + 2), scale, minimum);
+    for (int c = 0; c < 4; c++) {
+        const uint8_t *q = src + 48 + 32 * c;
+        float *y = dst + 64 * c;
+        for (int l = 0; l < 32; l++)
+            y[l] = scale[2 * c] * (float)((q[l] & 15) | (qh[l] >> (2 * c) & 1) << 4) -
+                   minimum[2 * c];
+        for (int l = 0; l < 32; l++)
+            y[l + 32] = scale[2 * c + 1] * (float)((q[l] >> 4) | (qh[l] >> (2 * c + 1) & 1) << 4) -
+                        minimum[2 * c + 1];
+    }
+}
+
+/* 32 elements of Q6_K with two scales: nibbles from ql (shifted), two bits from qh (shifted),
+ * bias 32. */
+static void q6_k_part(const uint8_t *restrict ql, int low, const uint8_t *restrict qh, int high,
+                      const float scale[2], float *restrict y)
+{
+    for (int half = 0; half < 32; half += 16) {
+        float s = scale[half / 16];
+        for (int l = half; l < half + 16; l++)
+            y[l] = s * (float)(((ql[l] >> low & 15) | (qh[l] >> high & 3) << 4) - 32);
+    }
+}
+
+static void q6_k(const uint8_t *restrict src, float *restrict dst)
+{
+    float d = load_f16(src + 208);
+    for (int n = 0; n < 2; n++) { /* 128 elements each */
+        const uint8_t *ql = src + 64 * n, *qh = src + 128 + 32 * n;
+        float *y = dst + 128 * n, scale[8];
+        int8_t s[8];
+        memcpy(s, src + 192 + 8 * n, sizeof s);
+        for (int i = 0; i < 8; i++)
+            scale[i] = d * (float)s[i];
+        q6_k_part(ql, 0, qh, 0, scale, y);
+        q6_k_part(ql + 32, 0, qh, 2, scale + 2, y + 32);
+        q6_k_part(ql, 4, qh, 4, scale + 4, y + 64);
+        q6_k_part(ql + 32, 4, qh, 6, scale + 6, y + 96);
+    }
+}
+
+/* One loop per type, so that the block function is inlined into it. */
+#define EACH_BLOCK(type, function, block, bytes)                                                   \
+    case type:                                                                                     \
+        for (int64_t i = 0; i < n_blocks; i++)                                                     \
+            function(src + (bytes)*i, dst + (block)*i);                                            \
+        break
+
+void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks)
+{
+    switch (dtype) {
+        EACH_BLOCK(KVF__Q4_0, q4_0, SMALL, 18);
+        EACH_BLOCK(KVF__Q4_1, q4_1, SMALL, 20);
+        EACH_BLOCK(KVF__Q5_0, q5_0, SMALL, 22);
+        EACH_BLOCK(KVF__Q5_1, q5_1, SMALL, 24);
+        EACH_BLOCK(KVF__Q8_0, q8_0, SMALL, 34);
+        EACH_BLOCK(KVF__Q4_K, q4_k, BIG, 144);
+        EACH_BLOCK(KVF__Q5_K, q5_k, BIG, 176);
+        EACH_BLOCK(KVF__Q6_K, q6_k, BIG, 210);
+    default:
+        assert(!"a type that is not quantised");
+    }
+}

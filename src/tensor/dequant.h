@@ -1,0 +1,41 @@
+/* Between dtype.c and dequant.c: block formats to f32, and the one f16 conversion both use.
+ *
+ * Loads go through memcpy, because tensors in foreign files start anywhere; compilers turn them
+ * into plain unaligned loads, also in vectorised loops. */
+#ifndef KVF_DEQUANT_H
+#define KVF_DEQUANT_H
+
+#include "view.h"
+
+#include <string.h>
+
+/* src: n_blocks blocks of a Q* type; dst: n_blocks * kvf__dtype_block() values. */
+void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks);
+
+/* IEEE binary16 to binary32, exact, NaN payloads kept.
+ *
+ * Moving exponent and mantissa up by 13 bits and rebiasing by 127 - 15 is right for normal numbers;
+ * infinity and NaN need the rebias twice. A subnormal is read as if it had the exponent of the
+ * smallest normal and the implicit one (2^-14), which the subtraction removes again, exactly. Masks
+ * instead of branches, and signed comparisons only: both keep the loop vectorisable on SSE2. */
+static inline float kvf__f16_value(uint16_t half)
+{
+    const int32_t rebias = (127 - 15) << 23;
+    int32_t magnitude = half & 0x7fff;
+    int32_t normal = (magnitude << 13) + rebias;
+    int32_t as_normal = normal + (1 << 23), bits, subnormal;
+    float tiny, value;
+
+    memcpy(&tiny, &as_normal, sizeof tiny);
+    tiny -= 0x1p-14f;
+    memcpy(&subnormal, &tiny, sizeof subnormal);
+
+    int32_t is_subnormal = -(magnitude < 0x0400);
+    int32_t is_special = -(magnitude > 0x7bff);
+    bits = (subnormal & is_subnormal) | ((normal + (rebias & is_special)) & ~is_subnormal);
+    bits = (int32_t)((uint32_t)bits | (uint32_t)(half & 0x8000) << 16);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* Element types: their names and sizes, and conversion to and from f32.
+ *
+ * Every loop is branch-free and unit-stride, so that the compiler vectorises it for plain SSE2.
+ * Rounding is to nearest, ties to even, done in integers: it does not depend on the rounding or
+ * flush-to-zero state of the thread, except for subnormals, where the adder rounds. f16 is IEEE 754
+ * binary16; bf16 is the upper half of binary32. */
+#include "dequant.h"
+
+#include <assert.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensor files are little endian, and read in place");
+
+typedef struct dtype_row {
+    const char *name;
+    size_t bytes; /* per block */
+    int64_t elements;
+} dtype_row;
+
+static const dtype_row ROWS[] = {
+#define DTYPE_ROW(id, text, bytes, elements) {text, bytes, elements},
+    KVF__DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+static const dtype_row *row_of(kvf__dtype dtype)
+{
+    assert((size_t)dtype < sizeof ROWS / sizeof ROWS[0]);
+    return &ROWS[dtype];
+}
+
+const char *kvf__dtype_name(kvf__dtype dtype)
+{
+    return row_of(dtype)->name;
+}
+
+int64_t kvf__dtype_block(kvf__dtype dtype)
+{
+    return row_of(dtype)->elements;
+}
+
+size_t kvf__dtype_block_bytes(kvf__dtype dtype)
+{
+    return row_of(dtype)->bytes;
+}
+
+bool kvf__dtype_is_float(kvf__dtype dtype)
+{
+    return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__Q6_K);
+}
+
+/* ---- to f32
+ * --------------------------------------------------------------------------------------- */
+
+static void f16_to_f32(const uint8_t *restrict src, float *restrict dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, src + 2 * i, sizeof half);
+        dst[i] = kvf__f16_value(half);
+    }
+}
+
+static void bf16_to_f32(const uint8_t *restrict src, float *restrict dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t upper;
+        memcpy(&upper, src + 2 * i, sizeof upper);
+        uint32_t bits = (uint32_t)upper << 16;
+        memcpy(&dst[i], &bits, sizeof bits);
+    }
+}
+
+static void f64_to_f32(const uint8_t *restrict src, float *restrict dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double value;
+        memcpy(&value, src + 8 * i, sizeof value);
+        dst[i] = (float)value;
+    }
+}
+
+void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n)
+{
+    int64_t block = kvf__dtype_block(dtype);
+
+    assert(kvf__dtype_is_float(dtype) && n >= 0 && n % block == 0);
+    if (n == 0) return;
+    switch (dtype) {
+    case KVF__F32:
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+        break;
+    case KVF__F16:
+        f16_to_f32(src, dst, n);
+        break;
+    case KVF__BF16:
+        bf16_to_f32(src, dst, n);
+        break;
+    case KVF__F64:
+        f64_to_f32(src, dst, n);
+        break;
+    default:
+        kvf__dequant(dtype, src, dst, n / block);
+        break;
+    }
+}
+
+/* ---- from f32
+ * ------------------------------------------------------------------------------------- */
+
+static uint16_t f16_bits(float value)
+{
+    const int32_t rebias = (127 - 15) << 23;
+    const float half = 0.5f; /* its last place is 2^-24, the step of f16 subnormals */
+    uint32_t word;
+    int32_t half_bits;
+
+    memcpy(&word, &value, sizeof word);
+    memcpy(&half_bits, &half, sizeof half_bits);
+    int32_t magnitude = (int32_t)(word & 0x7fffffff);
+
+    /* Normal: half an ulp, less one unless the kept part is odd, then cut; a carry walks into the
+     * exponent. */
+    int32_t normal = (magnitude - rebias + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
+    int32_t too_big = -(magnitude > 0x477fefff); /* 65520 and up, infinity */
+    normal = (0x7c00 & too_big) | (normal & ~too_big);
+
+    float lifted;
+    int32_t subnormal;
+    memcpy(&lifted, &magnitude, sizeof lifted);
+    lifted += half;
+    memcpy(&subnormal, &lifted, sizeof subnormal);
+    subnormal -= half_bits;
+
+    int32_t is_subnormal = -(magnitude < 0x38800000); /* below 2^-14 */
+    int32_t is_nan = -(magnitude > 0x7f800000);
+    int32_t nan = 0x7e00 | ((magnitude >> 13) & 0x03ff);
+    int32_t bits = (subnormal & is_subnormal) | (normal & ~is_subnormal);
+    bits = (nan & is_nan) | (bits & ~is_nan);
+    return (uint16_t)((uint32_t)bits | ((word >> 16) & 0x8000));
+}
+
+static void f32_to_f16(const float *restrict src, uint8_t *restrict dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half = f16_bits(src[i]);
+        memcpy(dst + 2 * i, &half, sizeof half);
+    }
+}
+
+static void f32_to_bf16(const float *restrict src, uint8_t *restrict dst, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, &src[i], sizeof word);
+        uint32_t is_nan = (uint32_t) - ((int32_t)(word & 0x7fffffff) > 0x7f800000);
+        uint32_t rounded = word + 0x7fff + ((word >> 16) & 1);
+        uint32_t bits = ((word | 0x00400000) & is_nan) |
+                        (rounded & ~is_nan); /* quiet: a cut payload may be 0 */
+        uint16_t upper = (uint16_t)(bits >> 16);
+        memcpy(dst + 2 * i, &upper, sizeof upper);
+    }
+}
+
+void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
+{
+    assert(n >= 0 && dtype <= KVF__BF16);
+    if (n == 0) return;
+    switch (dtype) {
+    case KVF__F32:
+        memcpy(dst, src, (size_t)n * sizeof *src);
+        break;
+    case KVF__F16:
+        f32_to_f16(src, dst, n);
+        break;
+    default:
+        f32_to_bf16(src, dst, n);
+        break;
+    }
+}
