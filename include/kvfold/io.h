@@ -10,6 +10,7 @@
 
 #include <kvfold/base.h>
 #include <kvfold/json.h>
+#include <kvfold/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,26 @@ extern "C" {
  * options {}, lineage {}, history {steps, first_train_loss, last_train_loss, best_...} for runs, metadata {} for foreign files.
  * EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
+
+typedef struct kvf_import_options {
+    const char *path, *out; /* PEFT folder, or the state dict of an MLP encoder (safetensors) */
+    const char *base;       /* gives L, G, D and the hash; NULL: PEFT folders only, base_hash stays empty */
+    bool force;
+} kvf_import_options;
+
+/* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file at step 0 with zero
+ * moments. kind, at least 16 bytes, gets "prefix" or "run". */
+kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
+
+typedef struct kvf_export_options {
+    const char *path, *out;    /* run or prefix file; folder to make */
+    const char *format;        /* "peft", "safetensors" */
+    kvf_checkpoint checkpoint;
+    bool force;
+} kvf_export_options;
+
+/* peft: what PeftModel.from_pretrained loads. safetensors: past_key_values [L, 2, 1, G, P, D] in one file. */
+kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
 #ifdef __cplusplus
 }

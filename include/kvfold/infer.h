@@ -1,0 +1,52 @@
+/* Generation: many prompts at once on one base, with or without a prefix.
+ *
+ *     const char *prompts[] = {"Internet:"};
+ *     char *texts[1];
+ *     kvf_generate_options options = kvf_generate_defaults();
+ *     if (kvf_generate(ctx, base, prefix, prompts, 1, &options, texts, NULL)) return 1;
+ *     puts(texts[0]);
+ *     kvf_texts_free(texts, 1); */
+#ifndef KVFOLD_INFER_H
+#define KVFOLD_INFER_H
+
+#include <kvfold/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kvf_generate_options {
+    int64_t max_tokens;        /* most new tokens per prompt */
+    double temperature;        /* 0: greedy */
+    int64_t top_k;             /* 0: all */
+    double top_p;              /* 1: all */
+    uint64_t seed;             /* prompt i draws from (seed, i): results do not depend on the batch */
+    const char *const *stop;   /* n_stop texts that end a completion (and are left out) */
+    size_t n_stop;
+    const char *chat_template; /* NULL: the prefix's own, else none */
+    int64_t batch_size;        /* prompts run together; 0: 16 */
+    void (*token)(void *user, size_t prompt, const char *text); /* streaming: new text of a prompt; may be NULL */
+    void *token_user;
+} kvf_generate_options;
+kvf_generate_options kvf_generate_defaults(void); /* 64 tokens, greedy, top_p 1 */
+
+typedef struct kvf_generate_stats {
+    int64_t prompt_tokens, new_tokens;
+    double prefill_seconds, decode_seconds;
+} kvf_generate_stats;
+
+/* texts[i]: the completion alone, UTF-8, owned by the caller (kvf_texts_free). prefix may be NULL, stats too.
+ * EDATA, ESHAPE: a prompt that does not fit the model's positions. */
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *const *prompts, size_t n,
+                        const kvf_generate_options *options, char **texts, kvf_generate_stats *stats);
+void kvf_texts_free(char **texts, size_t n);
+
+/* Prompts of a data file (its prompt or text or messages field): *prompts and the array itself belong to the caller
+ * (kvf_texts_free each, then free nothing else: the array is released by kvf_prompts_free). */
+kvf_status kvf_prompts_load(kvf_ctx *ctx, const char *path, const char *map, char ***prompts, size_t *n);
+void kvf_prompts_free(char **prompts, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

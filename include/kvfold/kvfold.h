@@ -1,0 +1,13 @@
+/* All of kvfold. See base.h for the words of ownership and the shape alphabet. */
+#ifndef KVFOLD_KVFOLD_H
+#define KVFOLD_KVFOLD_H
+
+#include <kvfold/base.h>
+#include <kvfold/infer.h>
+#include <kvfold/io.h>
+#include <kvfold/json.h>
+#include <kvfold/merge.h>
+#include <kvfold/model.h>
+#include <kvfold/train.h>
+
+#endif
