@@ -121,6 +121,7 @@ kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char 
  * of the folder. An existing `path` needs force (EEXIST). abort removes the temporary; safe after commit. */
 typedef struct kvf__outfile {
     char *path, *temp;
+    bool force;
 } kvf__outfile;
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);

@@ -1,0 +1,128 @@
+/* Memory: zeroed, aligned for the widest vector loads, counted, and failing on demand.
+ *
+ * Blocks come from posix_memalign and not from aligned_alloc, whose size must be a multiple of the
+ * alignment: the exact size lets AddressSanitizer see the first byte past the end. Nothing is
+ * stored beside a block, so kvf__free() is free() and needs no context. */
+#include "ctx_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+bool kvf__mul(size_t a, size_t b, size_t *out)
+{
+    if (b != 0 && a > SIZE_MAX / b) return false;
+    *out = a * b;
+    return true;
+}
+
+bool kvf__add(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b) return false;
+    *out = a + b;
+    return true;
+}
+
+/* Whether the test hook wants this allocation to fail. */
+static bool fails_now(kvf_ctx *ctx)
+{
+    if (!ctx || ctx->fail_in < 0) return false;
+    return ctx->fail_in-- == 0;
+}
+
+/* Undefined contents; NULL after reporting. */
+static void *take_block(kvf_ctx *ctx, size_t bytes)
+{
+    void *block = NULL;
+    size_t size = bytes ? bytes : ALIGNMENT;
+
+    if (fails_now(ctx) || size > PTRDIFF_MAX || posix_memalign(&block, ALIGNMENT, size)) {
+        kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu bytes", bytes);
+        return NULL;
+    }
+    if (ctx) ctx->allocations++;
+    return block;
+}
+
+/* The callers' T ** is copied as bytes: writing it through a void ** would break strict aliasing.
+ */
+static void store_pointer(void *out, void *block)
+{
+    memcpy(out, &block, sizeof block);
+}
+
+kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out)
+{
+    void *block = take_block(ctx, bytes);
+    if (!block) return KVF_ENOMEM;
+    memset(block, 0, bytes ? bytes : ALIGNMENT);
+    store_pointer(out, block);
+    return KVF_OK;
+}
+
+kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out)
+{
+    size_t bytes;
+    if (!kvf__mul(n, size, &bytes))
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu times %zu bytes", n, size);
+    return kvf__alloc(ctx, bytes, out);
+}
+
+kvf_status kvf__grow(kvf_ctx *ctx, void *inout, size_t old_bytes, size_t new_bytes)
+{
+    void *old, *block;
+
+    memcpy(&old, inout, sizeof old);
+    if (old && new_bytes <= old_bytes) return KVF_OK;
+    block = take_block(ctx, new_bytes);
+    if (!block) return KVF_ENOMEM;
+    if (old && old_bytes) memcpy(block, old, old_bytes);
+    free(old);
+    store_pointer(inout, block);
+    return KVF_OK;
+}
+
+void kvf__free(void *memory)
+{
+    free(memory);
+}
+
+kvf_status kvf__strndup(kvf_ctx *ctx, const char *text, size_t bytes, char **out)
+{
+    char *copy;
+    size_t size;
+
+    if (!kvf__add(bytes, 1, &size))
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu bytes and one", bytes);
+    KVF_TRY(kvf__alloc(ctx, size, &copy));
+    if (bytes) memcpy(copy, text, bytes);
+    *out = copy;
+    return KVF_OK;
+}
+
+kvf_status kvf__strdup(kvf_ctx *ctx, const char *text, char **out)
+{
+    return kvf__strndup(ctx, text, strlen(text), out);
+}
+
+kvf_status kvf__asprintf(kvf_ctx *ctx, char **out, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+    int n;
+    kvf_status st;
+
+    va_start(args, fmt);
+    n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0) return kvf__fail(ctx, KVF_EINTERNAL, "cannot format \"%s\"", fmt);
+
+    st = kvf__alloc(ctx, (size_t)n + 1, &text);
+    if (st) return st;
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    *out = text;
+    return KVF_OK;
+}

@@ -1,0 +1,65 @@
+/* An arena: one block carved front to back, so that a training step allocates nothing.
+ *
+ * The planner adds up kvf__arena_round() of every piece before anything is taken. Under
+ * AddressSanitizer each piece is followed by a red zone of 64 bytes and what is not handed out is
+ * poisoned, so writing past a piece is caught at once; both sides use kvf__arena_round() and
+ * therefore agree. */
+#include "base_int.h"
+
+#include <assert.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_ASAN 1
+#endif
+#endif
+
+#ifdef ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+enum { RED_ZONE = 64 };
+#else
+enum { RED_ZONE = 0 };
+#define ASAN_POISON_MEMORY_REGION(data, n)   ((void)(data), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(data, n) ((void)(data), (void)(n))
+#endif
+
+enum { PIECE = 64 };
+
+/* Saturates: no arena of such a size can be made, so the mistake is reported there. */
+size_t kvf__arena_round(size_t bytes)
+{
+    if (bytes > SIZE_MAX - PIECE - RED_ZONE) return SIZE_MAX;
+    return (bytes + PIECE - 1) / PIECE * PIECE + RED_ZONE;
+}
+
+kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes)
+{
+    char *data;
+
+    KVF_TRY(kvf__alloc(ctx, bytes, &data));
+    ASAN_POISON_MEMORY_REGION(data, bytes);
+    *arena = (kvf__arena){.data = data, .cap = bytes};
+    return KVF_OK;
+}
+
+void *kvf__arena_take(kvf__arena *arena, size_t bytes)
+{
+    char *piece = arena->data + arena->used;
+    size_t size = kvf__arena_round(bytes);
+
+    assert(size <= arena->cap - arena->used);
+    ASAN_POISON_MEMORY_REGION(piece,
+                              size); /* a second round through the arena may cut it otherwise */
+    ASAN_UNPOISON_MEMORY_REGION(piece, bytes);
+    arena->used += size;
+    return piece;
+}
+
+void kvf__arena_done(kvf__arena *arena)
+{
+    ASAN_UNPOISON_MEMORY_REGION(arena->data, arena->cap);
+    kvf__free(arena->data);
+    *arena = (kvf__arena){0};
+}

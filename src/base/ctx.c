@@ -1,0 +1,86 @@
+/* The context: thread count, log sink, last error, allocation counters.
+ *
+ * It is made before anything computes: the OpenMP thread count has to be set in the thread that
+ * will compute, and KVF_CPU is refused here rather than in the middle of a run. What the cap in
+ * KVF_CPU means is known to src/tensor alone; only its spelling is checked. */
+#include "ctx_int.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_THREADS = 1024 };
+
+static const char *const CPU_LEVELS[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
+
+static bool known_cpu_level(const char *level)
+{
+    for (size_t i = 0; i < sizeof CPU_LEVELS / sizeof CPU_LEVELS[0]; i++)
+        if (strcmp(level, CPU_LEVELS[i]) == 0) return true;
+    return false;
+}
+
+/* There is no context yet that could hold the line, so it goes to the caller's log. */
+static kvf_status check_options(const kvf_ctx_options *options)
+{
+    const char *level = getenv("KVF_CPU");
+    kvf_ctx log_only = {.log = options->log, .log_user = options->log_user};
+
+    if (options->threads < 0 || options->threads > MAX_THREADS) {
+        kvf__log(&log_only, KVF_LOG_WARN, "threads is %d, want 1 to %d, or 0 for all cores",
+                 options->threads, MAX_THREADS);
+        return KVF_EUSAGE;
+    }
+    if (level && *level && !known_cpu_level(level)) {
+        kvf__log(&log_only, KVF_LOG_WARN,
+                 "environment: KVF_CPU is \"%s\", want ref, avx2, avx512, avx512_bf16 or amx",
+                 level);
+        return KVF_EUSAGE;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
+{
+    const kvf_ctx_options defaults = {0};
+    kvf_ctx *ctx;
+
+    if (!options) options = &defaults;
+    KVF_TRY(check_options(options));
+    ctx = calloc(1, sizeof *ctx);
+    if (!ctx) return KVF_ENOMEM;
+
+    ctx->threads = options->threads ? options->threads : kvf__usable_cores();
+    if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
+    ctx->log = options->log;
+    ctx->log_user = options->log_user;
+    ctx->fail_in = -1;
+    omp_set_num_threads(ctx->threads);
+    *out = ctx;
+    return KVF_OK;
+}
+
+void kvf_ctx_free(kvf_ctx *ctx)
+{
+    free(ctx);
+}
+
+const char *kvf_ctx_error(const kvf_ctx *ctx)
+{
+    return ctx ? ctx->error : "";
+}
+
+int kvf_ctx_threads(const kvf_ctx *ctx)
+{
+    return ctx->threads;
+}
+
+uint64_t kvf_ctx_allocations(const kvf_ctx *ctx)
+{
+    return ctx->allocations;
+}
+
+void kvf_ctx_fail_allocation(kvf_ctx *ctx, int64_t n)
+{
+    ctx->fail_in = n;
+}

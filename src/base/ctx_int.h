@@ -1,0 +1,27 @@
+/* The inside of a context. Private to src/base: everyone else goes through base.h and base_int.h.
+ */
+#ifndef KVF_CTX_INT_H
+#define KVF_CTX_INT_H
+
+#include "base_int.h"
+
+enum { KVF__LINE_BYTES = 2048 };
+
+struct kvf_ctx {
+    int threads;
+    kvf_log_fn log;
+    void *log_user;
+    uint64_t allocations;
+    int64_t fail_in; /* allocations until one fails; -1: none will */
+    char error[KVF__LINE_BYTES];
+};
+
+/* The cores this process may use: its affinity mask, cut down to the CPU quota of its control
+ * group. */
+int kvf__usable_cores(void);
+
+/* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. Saves errno before it does anything else.
+ */
+kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);
+
+#endif

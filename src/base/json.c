@@ -1,0 +1,245 @@
+/* Reading JSON: jansson, with the limits and the error lines of this project. A kvf_json is a
+ * json_t.
+ *
+ * jansson refuses duplicate keys, bad UTF-8, NaN and trailing bytes by itself. Two things are done
+ * in one pass over the text before it: nesting is limited to 128 (jansson's own limit is a build
+ * setting, 2048 by default), and whole numbers outside int64, which jansson refuses, become reals.
+ * Tokenizers saved by transformers carry "model_max_length": 1000000000000000019884624838656;
+ * refusing those would refuse most models. */
+#include "json_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 128, MAX_FILE_BYTES = 1 << 30, INT64_CHARS = 20 };
+
+/* One walk over a text: where it is, and the text with too big integers rewritten (empty: none
+ * met). */
+typedef struct scan {
+    const char *text;
+    size_t n, at, copied;
+    int line, depth;
+    kvf__buf rewritten;
+} scan;
+
+static bool ends_in_line_number(const char *where)
+{
+    const char *colon = strrchr(where, ':');
+    return colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+}
+
+/* "config.json:3: ...", but "data.jsonl:17: ..." where the source is one line of a file already. */
+static kvf_status fail_at(kvf_ctx *ctx, const char *where, int line, const char *what)
+{
+    if (line <= 1 && ends_in_line_number(where))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: %s", where, what);
+    return kvf__fail(ctx, KVF_EFORMAT, "%s:%d: %s", where, line > 0 ? line : 1, what);
+}
+
+/* To the byte after the closing quote. A string without one is left for jansson to report. */
+static void skip_string(scan *s)
+{
+    for (s->at++; s->at < s->n && s->text[s->at] != '"'; s->at++)
+        if (s->text[s->at] == '\\') s->at++;
+    s->at = s->at < s->n ? s->at + 1 : s->n;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool in_number(char c)
+{
+    return is_digit(c) || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+/* [-]digits, and outside int64. */
+static bool is_big_integer(const char *token, size_t n)
+{
+    char copy[INT64_CHARS + 1] = "";
+
+    for (size_t i = token[0] == '-'; i < n; i++)
+        if (!is_digit(token[i])) return false;
+    if (n > INT64_CHARS) return true;
+    memcpy(copy, token, n);
+    errno = 0;
+    strtoll(copy, NULL, 10);
+    return errno == ERANGE;
+}
+
+/* "123...0" becomes "123...0e0", which the grammar calls a real. */
+static kvf_status pass_number(kvf_ctx *ctx, scan *s)
+{
+    size_t start = s->at;
+
+    while (s->at < s->n && in_number(s->text[s->at]))
+        s->at++;
+    if (!is_big_integer(s->text + start, s->at - start)) return KVF_OK;
+    KVF_TRY(kvf__buf_add(ctx, &s->rewritten, s->text + s->copied, s->at - s->copied));
+    s->copied = s->at;
+    return kvf__buf_add(ctx, &s->rewritten, "e0", 2);
+}
+
+static kvf_status scan_text(kvf_ctx *ctx, const char *where, scan *s)
+{
+    while (s->at < s->n) {
+        char c = s->text[s->at];
+        if (c == '"') {
+            skip_string(s);
+            continue;
+        }
+        if (c == '-' || is_digit(c)) {
+            KVF_TRY(pass_number(ctx, s));
+            continue;
+        }
+        if (c == '\n') s->line++;
+        if (c == ']' || c == '}') s->depth--;
+        if ((c == '[' || c == '{') && ++s->depth > MAX_DEPTH)
+            return fail_at(ctx, where, s->line, "nested deeper than 128 levels");
+        s->at++;
+    }
+    if (s->copied == 0) return KVF_OK;
+    return kvf__buf_add(ctx, &s->rewritten, s->text + s->copied, s->n - s->copied);
+}
+
+static kvf_status decode(kvf_ctx *ctx, const char *where, const char *text, size_t n, json_t **out)
+{
+    json_error_t error;
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                              &error);
+
+    if (root) {
+        *out = root;
+        return KVF_OK;
+    }
+    if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory while reading JSON", where);
+    return fail_at(ctx, where, error.line, error.text);
+}
+
+kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, size_t bytes,
+                          kvf_json **out)
+{
+    scan s = {.text = text, .n = bytes, .line = 1};
+    json_t *root = NULL;
+    kvf_status st;
+
+    if (bytes == 0) return fail_at(ctx, where, 1, "empty, want a JSON value");
+    st = scan_text(ctx, where, &s);
+    if (st) goto out;
+    if (s.rewritten.n)
+        st = decode(ctx, where, s.rewritten.data, s.rewritten.n, &root);
+    else
+        st = decode(ctx, where, text, bytes, &root);
+    if (st) goto out;
+    *out = (kvf_json *)root;
+out:
+    kvf__buf_done(&s.rewritten);
+    return st;
+}
+
+kvf_status kvf_json_load(kvf_ctx *ctx, const char *path, kvf_json **out)
+{
+    kvf__buf text = {0};
+    kvf_status st;
+
+    st = kvf__read_file(ctx, path, MAX_FILE_BYTES, &text);
+    if (st) goto out;
+    st = kvf_json_parse(ctx, path, text.data, text.n, out);
+out:
+    kvf__buf_done(&text);
+    return st;
+}
+
+void kvf_json_free(kvf_json *root)
+{
+    json_decref((json_t *)root);
+}
+
+kvf_json_type kvf_json_typeof(const kvf_json *value)
+{
+    const json_t *json = kvf__json_inner(value);
+
+    if (!json) return KVF_JSON_NONE;
+    switch (json_typeof(json)) {
+    case JSON_NULL:
+        return KVF_JSON_NULL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return KVF_JSON_BOOL;
+    case JSON_INTEGER:
+        return KVF_JSON_INT;
+    case JSON_REAL:
+        return KVF_JSON_REAL;
+    case JSON_STRING:
+        return KVF_JSON_STRING;
+    case JSON_ARRAY:
+        return KVF_JSON_ARRAY;
+    case JSON_OBJECT:
+        return KVF_JSON_OBJECT;
+    }
+    return KVF_JSON_NONE; /* the mark of a failed build, see json_build.c */
+}
+
+kvf_json *kvf_json_get(const kvf_json *object, const char *key)
+{
+    return (kvf_json *)json_object_get(kvf__json_inner(object), key);
+}
+
+size_t kvf_json_size(const kvf_json *container)
+{
+    const json_t *json = kvf__json_inner(container);
+    return json_is_array(json) ? json_array_size(json) : json_object_size(json);
+}
+
+kvf_json *kvf_json_at(const kvf_json *array, size_t index)
+{
+    return (kvf_json *)json_array_get(kvf__json_inner(array), index);
+}
+
+int64_t kvf_json_int(const kvf_json *value, int64_t otherwise)
+{
+    const json_t *json = kvf__json_inner(value);
+    return json_is_integer(json) ? (int64_t)json_integer_value(json) : otherwise;
+}
+
+double kvf_json_real(const kvf_json *value, double otherwise)
+{
+    const json_t *json = kvf__json_inner(value);
+    return json_is_number(json) ? json_number_value(json) : otherwise;
+}
+
+bool kvf_json_bool(const kvf_json *value, bool otherwise)
+{
+    const json_t *json = kvf__json_inner(value);
+    return json_is_boolean(json) ? json_is_true(json) : otherwise;
+}
+
+const char *kvf_json_str(const kvf_json *value, size_t *bytes)
+{
+    const json_t *json = kvf__json_inner(value);
+    if (bytes) *bytes = json_string_length(json);
+    return json_string_value(json);
+}
+
+void *kvf_json_iter(kvf_json *object)
+{
+    return json_object_iter((json_t *)object);
+}
+
+void *kvf_json_next(kvf_json *object, void *iter)
+{
+    return json_object_iter_next((json_t *)object, iter);
+}
+
+const char *kvf_json_iter_key(void *iter)
+{
+    return json_object_iter_key(iter);
+}
+
+kvf_json *kvf_json_iter_value(void *iter)
+{
+    return (kvf_json *)json_object_iter_value(iter);
+}

@@ -1,0 +1,140 @@
+/* Files that are read: mapped whole, read whole, or just looked at.
+ *
+ * Weights are mapped read-only and viewed, never copied without need. Text is read with a limit, so
+ * that a wrong path (a 20 GB model given as config) ends in a line and not in swapping. Reading
+ * also takes pipes; mapping wants a regular file. */
+#include "ctx_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) close(fd);
+}
+
+static kvf_status open_for_reading(kvf_ctx *ctx, const char *path, int *fd, struct stat *info)
+{
+    int opened = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (opened < 0) return kvf__fail_errno(ctx, path, "open");
+    if (fstat(opened, info) < 0) {
+        kvf__fail_errno(ctx, path, "look at");
+        close(opened);
+        return KVF_EIO;
+    }
+    if (S_ISDIR(info->st_mode)) {
+        close(opened);
+        return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file", path);
+    }
+    *fd = opened;
+    return KVF_OK;
+}
+
+kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
+{
+    kvf__mapfile file = {0};
+    struct stat info;
+    void *data;
+    int fd = -1;
+    kvf_status st;
+
+    st = open_for_reading(ctx, path, &fd, &info);
+    if (st) goto out;
+    if (!S_ISREG(info.st_mode)) {
+        st = kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
+        goto out;
+    }
+    st = kvf__strdup(ctx, path, &file.path);
+    if (st) goto out;
+    if (info.st_size > 0) { /* mapping nothing is an error for mmap, and legal here */
+        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            st = kvf__fail_errno(ctx, path, "map");
+            goto out;
+        }
+        file.data = data;
+        file.n = (size_t)info.st_size;
+    }
+    *out = file;
+    file = (kvf__mapfile){0};
+out:
+    kvf__mapfile_close(&file);
+    close_fd(fd);
+    return st;
+}
+
+void kvf__mapfile_close(kvf__mapfile *file)
+{
+    if (file->data) munmap((void *)file->data, file->n);
+    kvf__free(file->path);
+    *file = (kvf__mapfile){0};
+}
+
+static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
+{
+    return kvf__fail(ctx, KVF_EFORMAT, "%s: is longer than %zu bytes, too long for its kind", path,
+                     limit);
+}
+
+/* Until the end, whatever fstat said: files in /proc and pipes have no size. */
+static kvf_status read_all(kvf_ctx *ctx, const char *path, int fd, size_t limit, kvf__buf *text)
+{
+    char chunk[65536];
+
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return kvf__fail_errno(ctx, path, "read");
+        if ((size_t)n > limit - text->n) return too_long(ctx, path, limit);
+        KVF_TRY(kvf__buf_add(ctx, text, chunk, (size_t)n)); /* also the NUL of an empty file */
+        if (n == 0) return KVF_OK;
+    }
+}
+
+kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf *out)
+{
+    kvf__buf text = {0};
+    struct stat info;
+    int fd = -1;
+    kvf_status st;
+
+    st = open_for_reading(ctx, path, &fd, &info);
+    if (st) goto out;
+    if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) {
+        st = too_long(ctx, path, limit);
+        goto out;
+    }
+    st = read_all(ctx, path, fd, limit, &text);
+    if (st) goto out;
+
+    *out = text;
+    text = (kvf__buf){0};
+out:
+    kvf__buf_done(&text);
+    close_fd(fd);
+    return st;
+}
+
+bool kvf__is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool kvf__exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out)
+{
+    size_t n = strlen(dir);
+    const char *slash = n == 0 || dir[n - 1] == '/' ? "" : "/";
+    return kvf__asprintf(ctx, out, "%s%s%s", dir, slash, name);
+}

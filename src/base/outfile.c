@@ -1,0 +1,170 @@
+/* Output that appears whole or not at all.
+ *
+ * Writers fill PATH.tmp.PID in the same folder; commit flushes it to the disk, renames it over
+ * PATH, and flushes the folder, without which the new name may be lost with the power. begin()
+ * makes and removes that temporary once: a folder that cannot be written is found before hours of
+ * training, not after. */
+#include "ctx_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The folder a path lies in: "" before a first slash is the root, no slash is the current folder.
+ */
+static kvf_status folder_of(kvf_ctx *ctx, const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return kvf__strdup(ctx, ".", out);
+    if (slash == path) return kvf__strdup(ctx, "/", out);
+    return kvf__strndup(ctx, path, (size_t)(slash - path), out);
+}
+
+/* What stands at the path already: nothing, or with force a regular file. Renaming over /dev/null
+ * would replace the device for every process of the machine. */
+static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
+{
+    struct stat info;
+
+    if (*path == '\0') return kvf__fail(ctx, KVF_EUSAGE, "output path is empty");
+    if (stat(path, &info) < 0) return KVF_OK;
+    if (S_ISDIR(info.st_mode))
+        return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file to write", path);
+    if (!S_ISREG(info.st_mode))
+        return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file, it will not be replaced", path);
+    if (!force) return kvf__fail(ctx, KVF_EEXIST, "%s: exists (use --force to replace it)", path);
+    return KVF_OK;
+}
+
+/* A file of that name can only be our own leftover: the name carries our process id. */
+static int open_temp(const char *temp)
+{
+    unlink(temp);
+    return open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+}
+
+static kvf_status check_writable(kvf_ctx *ctx, const char *path, const char *temp)
+{
+    int fd = open_temp(temp);
+
+    if (fd < 0) return kvf__fail_errno(ctx, path, "write");
+    close(fd);
+    unlink(temp);
+    return KVF_OK;
+}
+
+kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out)
+{
+    kvf__outfile file = {.force = force};
+    kvf_status st;
+
+    st = check_target(ctx, path, force);
+    if (st) goto out;
+    st = kvf__strdup(ctx, path, &file.path);
+    if (st) goto out;
+    st = kvf__asprintf(ctx, &file.temp, "%s.tmp.%ld", path, (long)getpid());
+    if (st) goto out;
+    st = check_writable(ctx, path, file.temp);
+    if (st) goto out;
+
+    *out = file;
+    file = (kvf__outfile){0};
+out:
+    kvf__free(file.path);
+    kvf__free(file.temp);
+    return st;
+}
+
+/* A folder on some network file systems cannot be flushed; there is nothing to be done then. */
+static kvf_status flush_path(kvf_ctx *ctx, const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    int failed;
+
+    if (fd < 0) return kvf__fail_errno(ctx, path, "open");
+    failed = fsync(fd);
+    if (failed && (flags & O_DIRECTORY) && (errno == EINVAL || errno == ENOTSUP)) failed = 0;
+    if (failed) kvf__fail_errno(ctx, path, "flush to disk");
+    close(fd);
+    return failed ? KVF_EIO : KVF_OK;
+}
+
+/* Without force the file may have appeared since begin(); it must not be lost. Kernels and file
+ * systems without RENAME_NOREPLACE get a check and a plain rename, which leave a small gap between
+ * them. */
+static kvf_status move_into_place(kvf_ctx *ctx, const kvf__outfile *out)
+{
+    if (!out->force) {
+        if (renameat2(AT_FDCWD, out->temp, AT_FDCWD, out->path, RENAME_NOREPLACE) == 0)
+            return KVF_OK;
+        if (errno != EEXIST && errno != EINVAL && errno != ENOSYS)
+            return kvf__fail_errno(ctx, out->path, "rename the finished file to it");
+        KVF_TRY(check_target(ctx, out->path, false));
+    }
+    if (rename(out->temp, out->path) < 0)
+        return kvf__fail_errno(ctx, out->path, "rename the finished file to it");
+    return KVF_OK;
+}
+
+kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
+{
+    char *folder = NULL;
+    kvf_status st;
+
+    st = folder_of(ctx, out->path, &folder);
+    if (st) goto out;
+    st = flush_path(ctx, out->temp, O_RDONLY);
+    if (st) goto out;
+    st = move_into_place(ctx, out);
+    if (st) goto out;
+    kvf__free(out->temp); /* nothing is left for abort to remove */
+    out->temp = NULL;
+    st = flush_path(ctx, folder, O_RDONLY | O_DIRECTORY);
+out:
+    kvf__free(folder);
+    kvf__outfile_abort(out);
+    return st;
+}
+
+void kvf__outfile_abort(kvf__outfile *out)
+{
+    if (out->temp) unlink(out->temp);
+    kvf__free(out->path);
+    kvf__free(out->temp);
+    *out = (kvf__outfile){0};
+}
+
+static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t written = write(fd, bytes, n);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return kvf__fail_errno(ctx, path, "write");
+        bytes += written;
+        n -= (size_t)written;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n)
+{
+    kvf__outfile file = {0};
+    int fd;
+    kvf_status st;
+
+    KVF_TRY(kvf__outfile_begin(ctx, path, force, &file));
+    fd = open_temp(file.temp);
+    if (fd < 0) {
+        st = kvf__fail_errno(ctx, path, "write");
+        goto out;
+    }
+    st = write_all(ctx, path, fd, bytes, n);
+    if (close(fd) < 0 && !st) st = kvf__fail_errno(ctx, path, "write");
+    if (st) goto out;
+    st = kvf__outfile_commit(ctx, &file);
+out:
+    kvf__outfile_abort(&file);
+    return st;
+}

@@ -1,0 +1,77 @@
+/* What the system says about this process: cores it may use, memory it took, time.
+ *
+ * More threads than cores is the worst case for OpenMP, whose threads wait for each other at every
+ * barrier. In a container the affinity mask still shows every core of the host, so the CPU quota of
+ * the control group counts as well (cpu.max of cgroup v2, cpu.cfs_quota_us of v1; Linux
+ * Documentation/admin-guide). */
+#include "ctx_int.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static int affinity_cores(void)
+{
+    cpu_set_t set;
+    long online;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+    online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* Reads up to two whole numbers; the count of those found. "max" is none. */
+static int read_numbers(const char *path, long long *a, long long *b)
+{
+    FILE *file = fopen(path, "re");
+    int n;
+
+    if (!file) return 0;
+    n = fscanf(file, "%lld %lld", a, b);
+    fclose(file);
+    return n < 0 ? 0 : n;
+}
+
+/* Cores by quota, rounded up; 0 where there is no quota. */
+static long long quota_cores(void)
+{
+    long long quota = 0, period = 0, unused;
+
+    if (read_numbers("/sys/fs/cgroup/cpu.max", &quota, &period) < 2) {
+        if (!read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, &unused)) return 0;
+        if (!read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, &unused)) return 0;
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    return (quota - 1) / period + 1;
+}
+
+int kvf__usable_cores(void)
+{
+    int cores = affinity_cores();
+    long long quota = quota_cores();
+    return quota > 0 && quota < cores ? (int)quota : cores;
+}
+
+/* VmHWM belongs to this program alone; ru_maxrss survives exec and may be a parent's peak. */
+int64_t kvf_peak_rss_bytes(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    struct rusage usage;
+    char line[256];
+    long long kib = 0;
+
+    while (file && kib == 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) != 1) kib = 0;
+    if (file) fclose(file);
+    if (kib == 0 && getrusage(RUSAGE_SELF, &usage) == 0) kib = usage.ru_maxrss;
+    return (int64_t)kib * 1024;
+}
+
+double kvf__clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

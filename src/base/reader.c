@@ -1,0 +1,67 @@
+/* A cursor over bytes of an untrusted file that cannot leave them.
+ *
+ * A failure sticks and later reads give zeros, so a parser checks `failed` once per group of fields
+ * instead of after each. Values are put together from bytes: right on any host, and for any
+ * alignment. */
+#include "base_int.h"
+
+#include <string.h>
+
+const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n)
+{
+    const uint8_t *bytes;
+
+    if (r->failed || r->at > r->n || n > r->n - r->at) {
+        r->failed = true;
+        return NULL;
+    }
+    bytes = r->data ? r->data + r->at : (const uint8_t *)""; /* 0 bytes of nothing are no failure */
+    r->at += n;
+    return bytes;
+}
+
+static uint64_t read_little(kvf__reader *r, size_t n)
+{
+    const uint8_t *bytes = kvf__read_bytes(r, n);
+    uint64_t value = 0;
+
+    for (size_t i = n; bytes && i-- > 0;)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+uint8_t kvf__read_u8(kvf__reader *r)
+{
+    return (uint8_t)read_little(r, 1);
+}
+
+uint16_t kvf__read_u16(kvf__reader *r)
+{
+    return (uint16_t)read_little(r, 2);
+}
+
+uint32_t kvf__read_u32(kvf__reader *r)
+{
+    return (uint32_t)read_little(r, 4);
+}
+
+uint64_t kvf__read_u64(kvf__reader *r)
+{
+    return read_little(r, 8);
+}
+
+float kvf__read_f32(kvf__reader *r)
+{
+    uint32_t bits = kvf__read_u32(r);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+double kvf__read_f64(kvf__reader *r)
+{
+    uint64_t bits = kvf__read_u64(r);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}

@@ -1,0 +1,106 @@
+/* Status codes by name and text, and the line that says what went wrong.
+ *
+ * The line is kept in a fixed buffer, so that running out of memory can be reported too. It often
+ * quotes bytes of a hostile file: control characters are replaced, or a file could steer the
+ * reader's terminal. */
+#include "ctx_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+const char *kvf_status_name(kvf_status status)
+{
+    switch (status) {
+#define STATUS_NAME(name, text)                                                                    \
+    case KVF_##name:                                                                               \
+        return #name;
+        KVF_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+    }
+    return "?";
+}
+
+const char *kvf_status_text(kvf_status status)
+{
+    switch (status) {
+#define STATUS_TEXT(name, text)                                                                    \
+    case KVF_##name:                                                                               \
+        return text;
+        KVF_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+    }
+    return "?";
+}
+
+/* One printable line: no control characters, and no UTF-8 sequence that was cut at the end. */
+static void clean_line(char *line, int wanted)
+{
+    size_t n = strlen(line);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)line[i];
+        if (c == '\n' || c == '\r' || c == '\t')
+            line[i] = ' ';
+        else if (c < 0x20 || c == 0x7f)
+            line[i] = '?';
+    }
+    if (wanted < KVF__LINE_BYTES) return;
+
+    n = KVF__LINE_BYTES - sizeof "...";
+    while (n > 0 && ((unsigned char)line[n] & 0xc0) == 0x80)
+        n--;
+    memcpy(line + n, "...", sizeof "...");
+}
+
+/* Formats into a line of its own first: the arguments may point into the line that is replaced. */
+static void KVF__PRINTF(2, 0) format_line(char line[KVF__LINE_BYTES], const char *fmt, va_list args)
+{
+    int wanted = vsnprintf(line, KVF__LINE_BYTES, fmt, args);
+    if (wanted < 0) {
+        strcpy(line, "(message could not be formatted)");
+        wanted = 0;
+    }
+    clean_line(line, wanted);
+}
+
+kvf_status kvf__fail(kvf_ctx *ctx, kvf_status status, const char *fmt, ...)
+{
+    char line[KVF__LINE_BYTES];
+    va_list args;
+
+    if (!ctx) return status;
+    va_start(args, fmt);
+    format_line(line, fmt, args);
+    va_end(args);
+    memcpy(ctx->error, line, sizeof line);
+    return status;
+}
+
+kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ...)
+{
+    char prefix[KVF__LINE_BYTES];
+    va_list args;
+
+    if (!ctx) return status;
+    va_start(args, fmt);
+    format_line(prefix, fmt, args);
+    va_end(args);
+    return kvf__fail(ctx, status, "%s: %s", prefix, ctx->error);
+}
+
+kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb)
+{
+    int error = errno;
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot %s: %s", path, verb, strerror(error));
+}
+
+void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...)
+{
+    char line[KVF__LINE_BYTES];
+    va_list args;
+
+    if (!ctx || !ctx->log) return;
+    va_start(args, fmt);
+    format_line(line, fmt, args);
+    va_end(args);
+    ctx->log(ctx->log_user, level, line);
+}
