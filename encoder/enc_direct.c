@@ -1,0 +1,59 @@
+/* direct: the flat prefix [P, 2*L*G*D] is itself the parameter (P-tuning v2 without reparameterization; PEFT's
+ * prefix_projection=False). Its name is PEFT's: embedding.weight. */
+#include "encoder_priv.h"
+
+#include <string.h>
+
+static void describe(kvf__encoder *encoder)
+{
+    kvf__encoder_add(encoder, "embedding.weight", encoder->shape.P, encoder->width);
+}
+
+static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
+{
+    (void)ctx;
+    memcpy(flat, encoder->params.item[0].value, (size_t)encoder->params.item[0].n * sizeof(float));
+    return KVF_OK;
+}
+
+static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
+{
+    (void)ctx;
+    float *grad = encoder->params.item[0].grad;
+    for (int64_t i = 0; i < encoder->params.item[0].n; i++)
+        grad[i] += dflat[i];
+    return KVF_OK;
+}
+
+static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed)
+{
+    (void)scheme; /* both say N(0, 0.02) here */
+    kvf__fill_normal(encoder->params.item[0].value, encoder->params.item[0].n, 0.02, seed, 0);
+}
+
+static void init_zero(kvf__encoder *encoder)
+{
+    memset(encoder->params.item[0].value, 0, (size_t)encoder->params.item[0].n * sizeof(float));
+}
+
+static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
+{
+    (void)ctx;
+    float *value = encoder->params.item[0].value;
+    for (int64_t i = 0; i < encoder->params.item[0].n; i++)
+        value[i] = (float)((double)value[i] + change[i]);
+    return KVF_OK;
+}
+
+static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
+{
+    (void)ctx;
+    (void)encoder; /* its parameter is the prefix: the plain rate */
+    *k = 1;
+    return KVF_OK;
+}
+
+const kvf__encoder_kind kvf__enc_direct = {
+    .method = "direct", .default_lr = 1e-2, .describe = describe, .fwd = fwd, .bwd = bwd,
+    .init_random = init_random, .init_zero = init_zero, .shift = shift, .lr_units = lr_units,
+};

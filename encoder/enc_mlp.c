@@ -1,0 +1,218 @@
+/* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D: the reparameterization of Li & Liang 2021
+ * and P-tuning v2, with PEFT's parameter names and its width under grouped-query attention. Weights are [out, in] as in torch.
+ *
+ *   h = tanh(E W1^T + b1)      [P, M]
+ *   flat = h W2^T + b2         [P, N] */
+#include "encoder_priv.h"
+#include "matmul.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { EMBEDDING, W1, B1, W2, B2 };
+
+static void describe(kvf__encoder *encoder)
+{
+    int64_t W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M, N = encoder->width;
+    kvf__encoder_add(encoder, "embedding.weight", encoder->shape.P, W);
+    kvf__encoder_add(encoder, "transform.0.weight", M, W);
+    kvf__encoder_add(encoder, "transform.0.bias", M, 0);
+    kvf__encoder_add(encoder, "transform.2.weight", N, M);
+    kvf__encoder_add(encoder, "transform.2.bias", N, 0);
+}
+
+static float *value(kvf__encoder *encoder, int which)
+{
+    return encoder->params.item[which].value;
+}
+
+static float *grad(kvf__encoder *encoder, int which)
+{
+    return encoder->params.item[which].grad;
+}
+
+static void add_bias(float *rows, const float *bias, int64_t P, int64_t n)
+{
+    for (int64_t p = 0; p < P; p++)
+        for (int64_t i = 0; i < n; i++)
+            rows[p * n + i] += bias[i];
+}
+
+static void add_column_sums(float *sums, const float *rows, int64_t P, int64_t n)
+{
+    for (int64_t p = 0; p < P; p++)
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += rows[p * n + i];
+}
+
+/* h of the current parameters, into encoder->hidden. */
+static kvf_status hidden_fwd(kvf_ctx *ctx, kvf__encoder *encoder)
+{
+    int64_t P = encoder->shape.P, W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M;
+    float *h = encoder->hidden;
+    KVF_TRY(kvf__sgemm(ctx, false, true, P, M, W, value(encoder, EMBEDDING), W, value(encoder, W1), W, 0, h, M));
+    add_bias(h, value(encoder, B1), P, M);
+    for (int64_t i = 0; i < P * M; i++)
+        h[i] = tanhf(h[i]);
+    return KVF_OK;
+}
+
+static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
+{
+    int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
+    KVF_TRY(hidden_fwd(ctx, encoder));
+    KVF_TRY(kvf__sgemm(ctx, false, true, P, N, M, encoder->hidden, M, value(encoder, W2), M, 0, flat, N));
+    add_bias(flat, value(encoder, B2), P, N);
+    return KVF_OK;
+}
+
+static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
+{
+    int64_t P = encoder->shape.P, W = encoder->shape.G * encoder->shape.D;
+    int64_t M = encoder->shape.M, N = encoder->width;
+    const float *h = encoder->hidden;
+    float *da = encoder->dhidden;
+
+    /* flat = h W2^T + b2 */
+    KVF_TRY(kvf__sgemm(ctx, true, false, N, M, P, dflat, N, h, M, 1, grad(encoder, W2), M));
+    add_column_sums(grad(encoder, B2), dflat, P, N);
+    KVF_TRY(kvf__sgemm(ctx, false, false, P, M, N, dflat, N, value(encoder, W2), M, 0, da, M));
+
+    /* h = tanh(a) */
+    for (int64_t i = 0; i < P * M; i++)
+        da[i] *= 1 - h[i] * h[i];
+
+    /* a = E W1^T + b1 */
+    KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 1, grad(encoder, W1), W));
+    add_column_sums(grad(encoder, B1), da, P, M);
+    return kvf__sgemm(ctx, false, false, P, W, M, da, M, value(encoder, W1), W, 1, grad(encoder, EMBEDDING), W);
+}
+
+static void init_ptuning_v2(kvf__encoder *encoder, uint64_t seed)
+{
+    const int weights[] = {EMBEDDING, W1, W2}, biases[] = {B1, B2};
+    for (size_t i = 0; i < 3; i++)
+        kvf__fill_normal(value(encoder, weights[i]), encoder->params.item[weights[i]].n, 0.02, seed,
+                         (uint64_t)weights[i]);
+    for (size_t i = 0; i < 2; i++)
+        memset(value(encoder, biases[i]), 0, (size_t)encoder->params.item[biases[i]].n * sizeof(float));
+}
+
+static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed)
+{
+    if (!strcmp(scheme, "ptuning-v2")) {
+        init_ptuning_v2(encoder, seed);
+        return;
+    }
+    double first = 1 / sqrt((double)(encoder->shape.G * encoder->shape.D));
+    double second = 1 / sqrt((double)encoder->shape.M);
+    kvf__fill_normal(value(encoder, EMBEDDING), encoder->params.item[EMBEDDING].n, 1, seed, EMBEDDING);
+    kvf__fill_uniform(value(encoder, W1), encoder->params.item[W1].n, first, seed, W1);
+    kvf__fill_uniform(value(encoder, B1), encoder->params.item[B1].n, first, seed, B1);
+    kvf__fill_uniform(value(encoder, W2), encoder->params.item[W2].n, second, seed, W2);
+    kvf__fill_uniform(value(encoder, B2), encoder->params.item[B2].n, second, seed, B2);
+}
+
+static void init_zero(kvf__encoder *encoder)
+{
+    memset(value(encoder, W2), 0, (size_t)encoder->params.item[W2].n * sizeof(float));
+    memset(value(encoder, B2), 0, (size_t)encoder->params.item[B2].n * sizeof(float));
+}
+
+/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h that depend on each other,
+ * P > M + 1) is lifted by a ridge far below f32 resolution, which leaves the least-squares solution. */
+static void cholesky(double *gram, int64_t P)
+{
+    double trace = 0;
+    for (int64_t i = 0; i < P; i++)
+        trace += gram[i * P + i];
+    for (int64_t j = 0; j < P; j++) {
+        for (int64_t i = j; i < P; i++) {
+            double sum = gram[i * P + j];
+            for (int64_t t = 0; t < j; t++)
+                sum -= gram[i * P + t] * gram[j * P + t];
+            if (i == j) sum = sqrt(fmax(sum, 1e-12 * trace));
+            gram[i * P + j] = i == j ? sum : sum / gram[j * P + j];
+        }
+    }
+}
+
+/* x = (L L^T)^-1 x */
+static void cholesky_solve(const double *factor, double *x, int64_t P)
+{
+    for (int64_t i = 0; i < P; i++) {
+        for (int64_t t = 0; t < i; t++)
+            x[i] -= factor[i * P + t] * x[t];
+        x[i] /= factor[i * P + i];
+    }
+    for (int64_t i = P - 1; i >= 0; i--) {
+        for (int64_t t = i + 1; t < P; t++)
+            x[i] -= factor[t * P + i] * x[t];
+        x[i] /= factor[i * P + i];
+    }
+}
+
+/* Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is A^T (A A^T)^-1 change[:, n]. */
+static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
+{
+    int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
+    const float *h = encoder->hidden; /* left by the fwd that measured the change */
+    double *gram = NULL, *x = NULL;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * P), sizeof *gram, &gram);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)(P * N), sizeof *x, &x);
+    if (st) goto out;
+    for (int64_t i = 0; i < P; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 1;
+            for (int64_t t = 0; t < M; t++)
+                sum += (double)h[i * M + t] * (double)h[j * M + t];
+            gram[i * P + j] = gram[j * P + i] = sum;
+        }
+    cholesky(gram, P);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++) {
+        double *column = x + n * P;
+        for (int64_t p = 0; p < P; p++)
+            column[p] = change[p * N + n];
+        cholesky_solve(gram, column, P);
+        float *w = value(encoder, W2) + n * M;
+        double b = value(encoder, B2)[n];
+        for (int64_t t = 0; t < M; t++) {
+            double sum = w[t];
+            for (int64_t p = 0; p < P; p++)
+                sum += (double)h[p * M + t] * column[p];
+            w[t] = (float)sum;
+        }
+        for (int64_t p = 0; p < P; p++)
+            b += column[p];
+        value(encoder, B2)[n] = (float)b;
+    }
+out:
+    kvf__free(gram);
+    kvf__free(x);
+    return st;
+}
+
+static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
+{
+    int64_t P = encoder->shape.P, M = encoder->shape.M;
+    if (!(*k > 0)) {
+        KVF_TRY(hidden_fwd(ctx, encoder));
+        double sum = 0;
+        for (int64_t i = 0; i < P * M; i++)
+            sum += fabs((double)encoder->hidden[i]);
+        *k = sum > 0 ? sum / (double)P : 1;
+    }
+    encoder->params.item[EMBEDDING].lr_scale = 0.01;
+    encoder->params.item[W1].lr_scale = 0.01;
+    encoder->params.item[B1].lr_scale = 0.01;
+    encoder->params.item[W2].lr_scale = 1 / *k;
+    encoder->params.item[B2].lr_scale = 0.5;
+    return KVF_OK;
+}
+
+const kvf__encoder_kind kvf__enc_mlp = {
+    .method = "mlp", .default_lr = 1e-2, .describe = describe, .fwd = fwd, .bwd = bwd,
+    .init_random = init_random, .init_zero = init_zero, .shift = shift, .lr_units = lr_units,
+};

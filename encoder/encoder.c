@@ -1,0 +1,256 @@
+/* The table of encoder kinds and what they share: parameter memory, initialisation by target, loading by name.
+ * A kind works on the flat view [P, 2*L*G*D] (prefix.h), which is also PEFT's. */
+#include "encoder_priv.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp, &kvf__enc_direct};
+#define N_KINDS (sizeof KINDS / sizeof KINDS[0])
+
+static const kvf__encoder_kind *find_kind(const char *method)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (!strcmp(KINDS[i]->method, method)) return KINDS[i];
+    return NULL;
+}
+
+const char *kvf__encoder_methods(void)
+{
+    return "mlp, direct";
+}
+
+double kvf__encoder_default_lr(const char *method)
+{
+    const kvf__encoder_kind *kind = find_kind(method);
+    return kind ? kind->default_lr : 0;
+}
+
+void kvf__encoder_add(kvf__encoder *encoder, const char *name, int64_t rows, int64_t columns)
+{
+    kvf__param *param = &encoder->params.item[encoder->params.n++];
+    param->name = name;
+    param->rank = columns ? 2 : 1;
+    param->dim[0] = rows;
+    param->dim[1] = columns;
+    param->n = columns ? rows * columns : rows;
+    param->lr_scale = 1;
+}
+
+static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < encoder->params.n; i++)
+        total += ((size_t)encoder->params.item[i].n + 15) / 16 * 16; /* keeps every tensor 64-byte aligned */
+    KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->values));
+    KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->grads));
+    size_t at = 0;
+    for (size_t i = 0; i < encoder->params.n; i++) {
+        kvf__param *param = &encoder->params.item[i];
+        param->value = encoder->values + at;
+        param->grad = encoder->grads + at;
+        at += ((size_t)param->n + 15) / 16 * 16;
+    }
+    size_t hidden = (size_t)(encoder->shape.P * encoder->shape.M);
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(encoder->shape.P * encoder->width), sizeof(float), &encoder->flat));
+    KVF_TRY(kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->hidden));
+    return kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->dhidden);
+}
+
+kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
+                               kvf__encoder **out)
+{
+    const kvf__encoder_kind *kind = find_kind(method);
+    if (!kind)
+        return kvf__fail(ctx, KVF_EUSAGE, "method \"%s\" is not known; known: %s", method,
+                         kvf__encoder_methods());
+    if (shape->P < 1) return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
+    if (kind == &kvf__enc_mlp && shape->M < 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "hidden width of the encoder must be at least 1");
+    kvf__encoder *encoder = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof *encoder, &encoder));
+    encoder->kind = kind;
+    encoder->shape = *shape;
+    if (kind != &kvf__enc_mlp) encoder->shape.M = 0;
+    encoder->width = 2 * shape->L * shape->G * shape->D;
+    kind->describe(encoder);
+    kvf_status st = take_memory(ctx, encoder);
+    if (st) {
+        kvf__encoder_free(encoder);
+        return st;
+    }
+    *out = encoder;
+    return KVF_OK;
+}
+
+void kvf__encoder_free(kvf__encoder *encoder)
+{
+    if (!encoder) return;
+    kvf__free(encoder->values);
+    kvf__free(encoder->grads);
+    kvf__free(encoder->flat);
+    kvf__free(encoder->hidden);
+    kvf__free(encoder->dhidden);
+    kvf__free(encoder);
+}
+
+const char *kvf__encoder_method(const kvf__encoder *encoder)
+{
+    return encoder->kind->method;
+}
+
+const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
+{
+    return &encoder->shape;
+}
+
+kvf__params *kvf__encoder_params(kvf__encoder *encoder)
+{
+    return &encoder->params;
+}
+
+void kvf__encoder_zero_grad(kvf__encoder *encoder)
+{
+    for (size_t i = 0; i < encoder->params.n; i++)
+        memset(encoder->params.item[i].grad, 0, (size_t)encoder->params.item[i].n * sizeof(float));
+}
+
+static void expect_shape(const kvf__encoder *encoder, const kvf__prefix *prefix)
+{
+    const kvf__encoder_shape *s = &encoder->shape;
+    bool fits = prefix->L == s->L && prefix->G == s->G && prefix->P == s->P && prefix->D == s->D;
+    assert(fits); /* our own bug: shapes are checked where files and options come in */
+    (void)fits;
+}
+
+kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__prefix *prefix)
+{
+    expect_shape(encoder, prefix);
+    KVF_TRY(encoder->kind->fwd(ctx, encoder, encoder->flat));
+    kvf__prefix_from_flat(prefix, encoder->flat);
+    return KVF_OK;
+}
+
+kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *dprefix)
+{
+    expect_shape(encoder, dprefix);
+    kvf__prefix_to_flat(dprefix, encoder->flat);
+    return encoder->kind->bwd(ctx, encoder, encoder->flat);
+}
+
+void kvf__fill_normal(float *out, int64_t n, double deviation, uint64_t seed, uint64_t stream)
+{
+    kvf__rng rng = kvf__rng_make(seed, stream);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(deviation * kvf__rng_normal(&rng));
+}
+
+void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint64_t stream)
+{
+    kvf__rng rng = kvf__rng_make(seed, stream);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(bound * (2 * kvf__rng_uniform(&rng) - 1));
+}
+
+kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme, uint64_t seed)
+{
+    if (strcmp(scheme, "torch") && strcmp(scheme, "ptuning-v2"))
+        return kvf__fail(ctx, KVF_EUSAGE, "init-scheme \"%s\" is not known; known: torch, ptuning-v2", scheme);
+    encoder->kind->init_random(encoder, scheme, seed);
+    return KVF_OK;
+}
+
+void kvf__encoder_init_zero(kvf__encoder *encoder)
+{
+    encoder->kind->init_zero(encoder);
+}
+
+/* change = want - emitted, in f64; returns |change| / |want|. */
+static double distance(const float *want, const float *emitted, double *change, size_t n)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        change[i] = (double)want[i] - (double)emitted[i];
+        diff += change[i] * change[i];
+        norm += (double)want[i] * (double)want[i];
+    }
+    return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
+}
+
+kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target,
+                                    double *residual)
+{
+    expect_shape(encoder, target);
+    size_t n = (size_t)(encoder->shape.P * encoder->width);
+    float *want = NULL;
+    double *change = NULL;
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *want, &want);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, n, sizeof *change, &change);
+    if (st) goto out;
+    kvf__prefix_to_flat(target, want);
+    /* The second round mends what rounding the solved weights to f32 left over. */
+    for (int round = 0; round < 2; round++) {
+        st = encoder->kind->fwd(ctx, encoder, encoder->flat);
+        if (st) goto out;
+        distance(want, encoder->flat, change, n);
+        st = encoder->kind->shift(ctx, encoder, change);
+        if (st) goto out;
+    }
+    st = encoder->kind->fwd(ctx, encoder, encoder->flat);
+    if (st) goto out;
+    *residual = distance(want, encoder->flat, change, n);
+out:
+    kvf__free(want);
+    kvf__free(change);
+    return st;
+}
+
+static const kvf__param *find_param(const kvf__params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->item[i].name, name)) return &params->item[i];
+    return NULL;
+}
+
+static bool same_dims(const kvf__param *a, const kvf__param *b)
+{
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
+}
+
+static const char *dims_text(char buf[64], const kvf__param *param)
+{
+    if (param->rank == 1)
+        snprintf(buf, 64, "[%lld]", (long long)param->dim[0]);
+    else
+        snprintf(buf, 64, "[%lld, %lld]", (long long)param->dim[0], (long long)param->dim[1]);
+    return buf;
+}
+
+kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__params *from)
+{
+    char found[64], want[64];
+    for (size_t i = 0; i < encoder->params.n; i++) {
+        const kvf__param *param = &encoder->params.item[i], *source = find_param(from, param->name);
+        if (!source) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
+        if (!same_dims(param, source))
+            return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want %s", where, param->name,
+                             dims_text(found, source), dims_text(want, param));
+    }
+    for (size_t i = 0; i < encoder->params.n; i++) {
+        kvf__param *param = &encoder->params.item[i];
+        memcpy(param->value, find_param(from, param->name)->value, (size_t)param->n * sizeof(float));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k)
+{
+    for (size_t i = 0; i < encoder->params.n; i++)
+        encoder->params.item[i].lr_scale = 1;
+    if (!strcmp(units, "parameter")) return KVF_OK;
+    if (strcmp(units, "prefix"))
+        return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter", units);
+    return encoder->kind->lr_units(ctx, encoder, k);
+}
