@@ -41,10 +41,11 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, 
                         const kvf_generate_options *options, char **texts, kvf_generate_stats *stats);
 void kvf_texts_free(char **texts, size_t n);
 
-/* Prompts of a data file (its prompt or text or messages field): *prompts and the array itself belong to the caller
- * (kvf_texts_free each, then free nothing else: the array is released by kvf_prompts_free). */
-kvf_status kvf_prompts_load(kvf_ctx *ctx, const char *path, const char *map, char ***prompts, size_t *n);
-void kvf_prompts_free(char **prompts, size_t n);
+/* The same for every row of a data file: its prompt, its text, or its messages up to the last assistant turn. map as in
+ * kvf_train_options. *texts is an array of *n texts, released with kvf_text_list_free(). */
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *path, const char *map,
+                             const kvf_generate_options *options, char ***texts, size_t *n, kvf_generate_stats *stats);
+void kvf_text_list_free(char **texts, size_t n);
 
 #ifdef __cplusplus
 }
