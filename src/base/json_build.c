@@ -1,15 +1,11 @@
-/* Building JSON and writing it as text.
+/* Building JSON.
  *
  * A build is checked once, at its end: where a value could not be made or placed, a mark is put
- * into the container that no text exists for, so the root's text is NULL. The writer is our own
- * because the bytes go into files that are compared: jansson's digits of reals depend on its
- * version, ours are the fewest that read back equal. */
+ * into the container that no text exists for, so that the text of the root is NULL (json_text.c).
+ */
 #include "json_int.h"
 
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Of no JSON type; the count says "never freed", as in jansson's own true, false and null. */
 static const json_t MARK = {.type = (json_type)99, .refcount = (size_t)-1};
@@ -109,17 +105,4 @@ bool kvf_json_add(kvf_json *array, kvf_json *value)
     if (json_array_append_new(self, (json_t *)value) == 0) return true;
     json_array_append_new(self, mark());
     return false;
-}
-
-char *kvf_json_text(const kvf_json *value, unsigned style)
-{
-    return json_dumps(kvf__json_inner(value),
-                      JSON_ENCODE_ANY |
-                          ((style & KVF_JSON_INDENT) ? JSON_INDENT(2) : JSON_COMPACT) |
-                          ((style & KVF_JSON_SORTED) ? JSON_SORT_KEYS : 0));
-}
-
-void kvf_json_text_free(char *text)
-{
-    free(text);
 }

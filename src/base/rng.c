@@ -5,8 +5,8 @@
  *
  * Runs are repeated from stored seeds, so these definitions are part of the file format and stay:
  *
- *   u64(i)   key = (seed low, seed high), counter = (i low, i high, stream low, stream high), all of
- *            32 bits; of the output words x0..x3 the value is x0 + 2^32 x1
+ *   u64(i)   key = (seed low, seed high), counter = (i low, i high, stream low, stream high), each
+ *            of 32 bits; of the output words x0..x3 the value is x0 + 2^32 x1
  *
  *   uniform  (u64 >> 11) 2^-53
  *
