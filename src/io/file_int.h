@@ -24,15 +24,30 @@ kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
 void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
 
-/* Arrays of a GGUF: element count, or -1 if the key is absent or of another element type.
- * Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with kvf__free(). */
+/* The parsers below the three above: bytes in memory, which must outlive the table; `where` names them in errors.
+ * They add to *weights, which starts as {0}, and after a failure holds a part: close it either way. */
+kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n, kvf__weights *weights);
+kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n, kvf__weights *weights);
+/* Opens a map and puts it into weights->maps, whose array has room for it. */
+kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights);
+
+/* Arrays of a GGUF: element count, or -1 (and no arrays) if the key is absent or of another element type.
+ * Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with kvf__free(). Floats:
+ * f32 and f64. Ints: every width, EFORMAT if a value does not fit. */
 kvf_status kvf__gguf_strings(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                              const char *const **texts, const size_t **bytes, int64_t *count);
 kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const char *key, float **values, int64_t *count);
 kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key, int32_t **values, int64_t *count);
 
 /* What a path holds, by its first bytes (a folder: by its files). */
-typedef enum kvf__file_kind { KVF__FILE_UNKNOWN, KVF__FILE_HDF5, KVF__FILE_SAFETENSORS, KVF__FILE_GGUF, KVF__FILE_HF_DIR, KVF__FILE_PEFT_DIR } kvf__file_kind;
+typedef enum kvf__file_kind {
+    KVF__FILE_UNKNOWN,
+    KVF__FILE_HDF5,
+    KVF__FILE_SAFETENSORS,
+    KVF__FILE_GGUF,
+    KVF__FILE_HF_DIR,
+    KVF__FILE_PEFT_DIR
+} kvf__file_kind;
 kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out); /* EIO if it cannot be read */
 
 /* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer (INTEROP 1.4),

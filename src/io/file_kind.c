@@ -1,0 +1,83 @@
+/* What a path holds, so that one --base or --prefix option can take every format.
+ *
+ * Files are told by their first bytes, never by their names; folders by the files in them.
+ * Safetensors has no magic: there, a header length that fits the file, followed by the brace of a
+ * JSON object, decides. */
+#include "file_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HEAD_BYTES = 64 };
+
+static bool is_safetensors(const uint8_t *head, size_t n, uint64_t file_n)
+{
+    kvf__reader r = {.data = head, .n = n};
+    uint64_t header_n = kvf__read_u64(&r);
+
+    if (r.failed || header_n < 2 || header_n > file_n - 8) return false;
+    while (r.at < n && strchr(" \t\r\n", head[r.at]) && head[r.at])
+        r.at++;
+    return r.at < n && head[r.at] == '{';
+}
+
+static kvf__file_kind kind_of_bytes(const uint8_t *head, size_t n, uint64_t file_n)
+{
+    static const char hdf5[] = "\x89HDF\r\n\x1a\n";
+
+    if (n >= 8 && !memcmp(head, hdf5, 8)) return KVF__FILE_HDF5;
+    if (n >= 4 && !memcmp(head, "GGUF", 4)) return KVF__FILE_GGUF;
+    if (is_safetensors(head, n, file_n)) return KVF__FILE_SAFETENSORS;
+    return KVF__FILE_UNKNOWN;
+}
+
+static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, kvf__file_kind *out)
+{
+    uint8_t head[HEAD_BYTES];
+    FILE *file = fopen(path, "rb");
+
+    if (!file) return kvf__fail(ctx, KVF_EIO, "%s: cannot open: %s", path, strerror(errno));
+    size_t n = fread(head, 1, sizeof head, file);
+    bool failed = ferror(file);
+    fclose(file);
+    if (failed) return kvf__fail(ctx, KVF_EIO, "%s: cannot read", path);
+    *out = kind_of_bytes(head, n, file_n);
+    return KVF_OK;
+}
+
+/* An adapter folder may carry a config.json of its base, so it is asked for first. */
+static const struct mark {
+    const char *name;
+    kvf__file_kind kind;
+} MARKS[] = {
+    {"adapter_config.json", KVF__FILE_PEFT_DIR},
+    {"config.json", KVF__FILE_HF_DIR},
+    {"model.safetensors", KVF__FILE_HF_DIR},
+    {"model.safetensors.index.json", KVF__FILE_HF_DIR},
+};
+
+static kvf_status kind_of_dir(kvf_ctx *ctx, const char *path, kvf__file_kind *out)
+{
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+
+    for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0] && kind == KVF__FILE_UNKNOWN; i++) {
+        char *mark = NULL;
+        KVF_TRY(kvf__path_join(ctx, path, MARKS[i].name, &mark));
+        if (kvf__exists(mark)) kind = MARKS[i].kind;
+        kvf__free(mark);
+    }
+    *out = kind;
+    return KVF_OK;
+}
+
+kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out)
+{
+    struct stat info;
+
+    if (stat(path, &info) < 0)
+        return kvf__fail(ctx, KVF_EIO, "%s: cannot open: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode)) return kind_of_dir(ctx, path, out);
+    if (!S_ISREG(info.st_mode)) return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
+    return kind_of_file(ctx, path, (uint64_t)info.st_size, out);
+}

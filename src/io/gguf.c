@@ -1,0 +1,105 @@
+/* Reader of GGUF files, version 2 and 3, little endian (INTEROP 5.1): the frame around metadata and
+ * tensors.
+ *
+ * Counts and lengths are refused when they cannot fit the bytes that are left, before anything is
+ * allocated for them. Big-endian files, version 1 (32-bit lengths) and parts of split files are
+ * refused by name. */
+#include "gguf_int.h"
+
+#include <string.h>
+
+/* The least a key and a tensor take: length, a byte of text, type, value; length, rank, type,
+ * offset. */
+enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8 };
+
+const char *kvf__gguf_read_string(kvf__reader *r, size_t *n)
+{
+    const uint64_t max_string = UINT64_C(1) << 30;
+    uint64_t length = kvf__read_u64(r);
+
+    if (length > max_string) r->failed = true;
+    *n = r->failed ? 0 : (size_t)length;
+    return (const char *)kvf__read_bytes(r, *n);
+}
+
+static kvf_status check_version(const kvf__gguf *g, uint32_t version)
+{
+    if (version != 0 && (version & 0xffff) == 0)
+        return kvf__fail(g->ctx, KVF_EUNSUPPORTED, "%s: a big-endian GGUF file, want little endian",
+                         g->where);
+    if (version == 1)
+        return kvf__fail(g->ctx, KVF_EUNSUPPORTED,
+                         "%s: GGUF version 1, want 2 or 3: convert the model again", g->where);
+    if (version != 2 && version != 3)
+        return kvf__fail(g->ctx, KVF_EUNSUPPORTED, "%s: GGUF version %u, want 2 or 3", g->where,
+                         version);
+    return KVF_OK;
+}
+
+static kvf_status read_frame(kvf__gguf *g)
+{
+    const uint8_t *magic = kvf__read_bytes(&g->r, 4);
+    uint32_t version = kvf__read_u32(&g->r);
+    size_t left;
+
+    if (!magic || memcmp(magic, "GGUF", 4))
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: does not begin with \"GGUF\"", g->where);
+    if (!g->r.failed) KVF_TRY(check_version(g, version));
+    g->n_tensors = kvf__read_u64(&g->r);
+    g->n_kv = kvf__read_u64(&g->r);
+    if (g->r.failed)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: ends inside its first 24 bytes", g->where);
+    left = g->r.n - g->r.at;
+    if (g->n_kv > left / MIN_KV_BYTES)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu metadata keys in %zu bytes", g->where,
+                         (unsigned long long)g->n_kv, left);
+    if (g->n_tensors > left / MIN_TENSOR_BYTES)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors in %zu bytes", g->where,
+                         (unsigned long long)g->n_tensors, left);
+    return KVF_OK;
+}
+
+static kvf_status check_whole(const kvf__gguf *g)
+{
+    int64_t count = kvf_json_int(kvf_json_get(g->weights->meta, "split.count"), 1);
+    int64_t number = kvf_json_int(kvf_json_get(g->weights->meta, "split.no"), 0);
+
+    if (count <= 1) return KVF_OK;
+    return kvf__fail(g->ctx, KVF_EUNSUPPORTED,
+                     "%s: part %lld of %lld of a split model: join it with gguf-split --merge",
+                     g->where, (long long)number + 1, (long long)count);
+}
+
+kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                           kvf__weights *weights)
+{
+    kvf__gguf g = {.ctx = ctx,
+                   .where = where,
+                   .r = {.data = bytes, .n = n},
+                   .weights = weights,
+                   .alignment = 32};
+
+    KVF_TRY(read_frame(&g));
+    KVF_TRY(kvf__gguf_read_meta(&g));
+    KVF_TRY(check_whole(&g));
+    return kvf__gguf_read_tensors(&g);
+}
+
+kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
+{
+    kvf__weights weights = {0};
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, 1, sizeof *weights.maps, &weights.maps);
+    if (st) goto out;
+    st = kvf__weights_map(ctx, path, &weights);
+    if (st) goto out;
+    st = kvf__gguf_parse(ctx, path, weights.maps[0].data, weights.maps[0].n, &weights);
+    if (st) goto out;
+
+    *out = weights;
+    weights = (kvf__weights){0};
+out:
+    kvf__weights_close(&weights);
+    return st;
+}

@@ -1,0 +1,65 @@
+/* Between the files of the GGUF reader: the state of one parse, value types, arrays of the
+ * metadata. */
+#ifndef KVF_GGUF_INT_H
+#define KVF_GGUF_INT_H
+
+#include "file_int.h"
+
+/* Value types of the metadata: id, name, bytes (of a string: at least its length; an array has no
+ * row). */
+#define KVF__GGUF_TYPE_LIST(X)                                                                     \
+    X(U8, 0, "u8", 1)                                                                              \
+    X(I8, 1, "i8", 1)                                                                              \
+    X(U16, 2, "u16", 2)                                                                            \
+    X(I16, 3, "i16", 2)                                                                            \
+    X(U32, 4, "u32", 4)                                                                            \
+    X(I32, 5, "i32", 4)                                                                            \
+    X(F32, 6, "f32", 4)                                                                            \
+    X(BOOL, 7, "bool", 1)                                                                          \
+    X(STRING, 8, "string", 8)                                                                      \
+    X(ARRAY, 9, "array", 0)                                                                        \
+    X(U64, 10, "u64", 8)                                                                           \
+    X(I64, 11, "i64", 8)                                                                           \
+    X(F64, 12, "f64", 8)
+
+enum {
+#define KVF__GGUF_TYPE_ENUM(id, value, text, bytes) KVF__GGUF_##id = value,
+    KVF__GGUF_TYPE_LIST(KVF__GGUF_TYPE_ENUM)
+#undef KVF__GGUF_TYPE_ENUM
+        KVF__GGUF_TYPES = 13
+};
+
+/* An array of the metadata, checked when the file was opened; key and elements lie in the map. */
+struct kvf__gguf_kv {
+    const char *key;
+    size_t key_n;
+    uint32_t type; /* of the elements, never ARRAY */
+    uint64_t count;
+    const uint8_t *data;
+    size_t bytes;
+};
+
+typedef struct kvf__gguf {
+    kvf_ctx *ctx;
+    const char *where;
+    kvf__reader r;
+    kvf__weights *weights;
+    uint64_t n_tensors, n_kv;
+    size_t alignment;
+} kvf__gguf;
+
+/* The key-value section and the tensor section, in this order. */
+kvf_status kvf__gguf_read_meta(kvf__gguf *g);
+kvf_status kvf__gguf_read_tensors(kvf__gguf *g);
+
+/* u64 length, bytes: a view of them, or failed. */
+const char *kvf__gguf_read_string(kvf__reader *r, size_t *n);
+/* A number of any width: exactly one of the two is set. Strings and arrays are none. */
+typedef struct kvf__gguf_number {
+    bool is_real, is_big; /* big: a u64 above INT64_MAX, in `real` */
+    int64_t integer;
+    double real;
+} kvf__gguf_number;
+kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type);
+
+#endif

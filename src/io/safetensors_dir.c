@@ -1,0 +1,181 @@
+/* A folder in the layout of Hugging Face: model.safetensors, or the shards that
+ * model.safetensors.index.json names.
+ *
+ * The index is held to its word: every shard is a file of this very folder, every mapped tensor is
+ * in its shard, every tensor of a shard is mapped to it, and none occurs twice (INTEROP 1.5). */
+#include "file_int.h"
+
+#include <string.h>
+
+typedef struct shards {
+    kvf_ctx *ctx;
+    const char *dir, *index_path;
+    kvf_json *index;    /* owns all names below */
+    const char **names; /* file names, in order of first appearance */
+    size_t n;
+    kvf__map by_name;   /* file name -> place in names */
+    kvf__map by_tensor; /* tensor -> place in names */
+} shards;
+
+static bool is_bare_name(const char *name, size_t n)
+{
+    static const char suffix[] = ".safetensors";
+    const size_t tail = sizeof suffix - 1;
+
+    if (n <= tail || strlen(name) != n || strcmp(name + n - tail, suffix)) return false;
+    for (size_t i = 0; i < n; i++) {
+        if ((unsigned char)name[i] < 0x20 || name[i] == '/' || name[i] == '\\') return false;
+    }
+    return !strstr(name, "..");
+}
+
+static kvf_status add_mapping(shards *s, const char *tensor, const kvf_json *value)
+{
+    size_t n = 0;
+    const char *name = kvf_json_str(value, &n);
+    int64_t at;
+
+    if (!name || !is_bare_name(name, n))
+        return kvf__fail(
+            s->ctx, KVF_EFORMAT,
+            "%s: weight_map \"%.80s\": \"%.80s\" is not a bare name that ends in .safetensors",
+            s->index_path, tensor, name ? name : "(not a string)");
+    if (!kvf__map_get(&s->by_name, name, n, &at)) {
+        at = (int64_t)s->n;
+        KVF_TRY(kvf__map_put(s->ctx, &s->by_name, name, n, at));
+        s->names[s->n++] = name;
+    }
+    return kvf__map_put(s->ctx, &s->by_tensor, tensor, strlen(tensor), at);
+}
+
+static kvf_status read_index(shards *s)
+{
+    kvf_json *weight_map;
+
+    KVF_TRY(kvf_json_load(s->ctx, s->index_path, &s->index));
+    weight_map = kvf_json_get(s->index, "weight_map");
+    if (kvf_json_typeof(weight_map) != KVF_JSON_OBJECT || kvf_json_size(weight_map) == 0)
+        return kvf__fail(s->ctx, KVF_EFORMAT, "%s: no weight_map, or an empty one", s->index_path);
+    KVF_TRY(kvf__alloc_array(s->ctx, kvf_json_size(weight_map), sizeof *s->names, &s->names));
+    for (void *it = kvf_json_iter(weight_map); it; it = kvf_json_next(weight_map, it))
+        KVF_TRY(add_mapping(s, kvf_json_iter_key(it), kvf_json_iter_value(it)));
+    return KVF_OK;
+}
+
+/* Tensors from..end of the table came out of shard `at`. */
+static kvf_status check_shard(const shards *s, const kvf__table *table, size_t from, size_t at)
+{
+    for (size_t i = from; i < table->n; i++) {
+        const char *name = table->items[i].name;
+        int64_t mapped;
+
+        if (!kvf__map_get(&s->by_tensor, name, strlen(name), &mapped))
+            return kvf__fail(s->ctx, KVF_EFORMAT, "%s/%s: tensor \"%.80s\" is not in the index",
+                             s->dir, s->names[at], name);
+        if ((size_t)mapped != at)
+            return kvf__fail(s->ctx, KVF_EFORMAT,
+                             "%s/%s: tensor \"%.80s\" belongs to %s by the index", s->dir,
+                             s->names[at], name, s->names[mapped]);
+    }
+    return KVF_OK;
+}
+
+static kvf_status open_shard(const shards *s, size_t at, kvf__weights *weights)
+{
+    size_t before = weights->table.n;
+    char *path = NULL;
+    kvf_status st;
+
+    st = kvf__path_join(s->ctx, s->dir, s->names[at], &path);
+    if (st) goto out;
+    st = kvf__weights_map(s->ctx, path, weights);
+    if (st) goto out;
+    st = kvf__safetensors_parse(s->ctx, path, weights->maps[at].data, weights->maps[at].n, weights);
+    if (st) goto out;
+    st = check_shard(s, &weights->table, before, at);
+out:
+    kvf__free(path);
+    return st;
+}
+
+static kvf_status check_all_found(const shards *s, const kvf__table *table)
+{
+    kvf_json *weight_map = kvf_json_get(s->index, "weight_map");
+
+    for (void *it = kvf_json_iter(weight_map); it; it = kvf_json_next(weight_map, it)) {
+        const char *name = kvf_json_iter_key(it);
+
+        if (kvf__table_find(table, name)) continue;
+        return kvf__fail(s->ctx, KVF_EFORMAT, "%s: tensor \"%.80s\" is not in %s", s->index_path,
+                         name, kvf_json_str(kvf_json_iter_value(it), NULL));
+    }
+    return KVF_OK;
+}
+
+static kvf_status open_sharded(kvf_ctx *ctx, const char *dir, const char *index_path,
+                               kvf__weights *out)
+{
+    shards s = {.ctx = ctx, .dir = dir, .index_path = index_path};
+    kvf__weights weights = {0};
+    kvf_status st;
+
+    st = read_index(&s);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, s.n, sizeof *weights.maps, &weights.maps);
+    if (st) goto out;
+    for (size_t at = 0; at < s.n; at++) {
+        st = open_shard(&s, at, &weights);
+        if (st) goto out;
+    }
+    st = check_all_found(&s, &weights.table);
+    if (st) goto out;
+
+    *out = weights;
+    weights = (kvf__weights){0};
+out:
+    kvf__weights_close(&weights);
+    kvf__map_done(&s.by_tensor);
+    kvf__map_done(&s.by_name);
+    kvf__free(s.names);
+    kvf_json_free(s.index);
+    return st;
+}
+
+static kvf_status nothing_there(kvf_ctx *ctx, const char *dir)
+{
+    char *pickle = NULL;
+    kvf_status st;
+
+    st = kvf__path_join(ctx, dir, "pytorch_model.bin", &pickle);
+    if (st) return st;
+    if (kvf__exists(pickle))
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
+                       "%s: only pytorch_model.bin here, which is not read: save it as safetensors",
+                       dir);
+    else
+        st = kvf__fail(ctx, KVF_EIO, "%s: no model.safetensors and no model.safetensors.index.json",
+                       dir);
+    kvf__free(pickle);
+    return st;
+}
+
+kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out)
+{
+    char *single = NULL, *index = NULL;
+    kvf_status st;
+
+    st = kvf__path_join(ctx, dir, "model.safetensors", &single);
+    if (st) goto out;
+    st = kvf__path_join(ctx, dir, "model.safetensors.index.json", &index);
+    if (st) goto out;
+    if (kvf__exists(single))
+        st = kvf__safetensors_open(ctx, single, out);
+    else if (kvf__exists(index))
+        st = open_sharded(ctx, dir, index, out);
+    else
+        st = nothing_there(ctx, dir);
+out:
+    kvf__free(single);
+    kvf__free(index);
+    return st;
+}

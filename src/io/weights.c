@@ -1,0 +1,24 @@
+/* What the readers of foreign model files share: the maps behind an open model, and its end.
+ *
+ * The table views the maps, so they go last. */
+#include "file_int.h"
+
+kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights)
+{
+    kvf__mapfile map = {0};
+
+    KVF_TRY(kvf__mapfile_open(ctx, path, &map));
+    weights->maps[weights->n_maps++] = map;
+    return KVF_OK;
+}
+
+void kvf__weights_close(kvf__weights *weights)
+{
+    kvf__table_done(&weights->table);
+    kvf_json_free(weights->meta);
+    kvf__free(weights->arrays);
+    for (size_t i = 0; i < weights->n_maps; i++)
+        kvf__mapfile_close(&weights->maps[i]);
+    kvf__free(weights->maps);
+    *weights = (kvf__weights){0};
+}
