@@ -1,0 +1,423 @@
+/* Tests of the files of src/base: mapping, reading, and output that appears whole or not at all. */
+#include "base_int.h"
+#include "ck.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char *path; /* DIR/out */
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+    dir = ck_tmpdir();
+    ck_assert_int_eq(kvf__path_join(ctx, dir, "out", &path), KVF_OK);
+}
+
+/* How many names the folder holds; removes them when asked to. */
+static int count_names(bool remove_them)
+{
+    DIR *list = opendir(dir);
+    int n = 0;
+
+    ck_assert_ptr_nonnull(list);
+    for (struct dirent *entry; (entry = readdir(list));) {
+        if (entry->d_name[0] == '.') continue;
+        n++;
+        if (remove_them) {
+            char *name = NULL;
+            ck_assert_int_eq(kvf__path_join(ctx, dir, entry->d_name, &name), KVF_OK);
+            ck_assert_int_eq(remove(name), 0);
+            kvf__free(name);
+        }
+    }
+    closedir(list);
+    return n;
+}
+
+static void teardown(void)
+{
+    count_names(true);
+    rmdir(dir);
+    kvf__free(path);
+    kvf_ctx_free(ctx);
+}
+
+static void put_file(const char *name, const char *text, size_t n)
+{
+    FILE *file = fopen(name, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(text, 1, n, file), n);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void check_file(const char *name, const char *want)
+{
+    kvf__buf text = {0};
+    ck_assert_int_eq(kvf__read_file(ctx, name, 1000, &text), KVF_OK);
+    ck_assert_str_eq(text.data, want);
+    kvf__buf_done(&text);
+}
+
+static void check_error(const char *part)
+{
+    const char *line = kvf_ctx_error(ctx);
+    ck_assert_msg(strstr(line, part) != NULL, "\"%s\" does not say \"%s\"", line, part);
+}
+
+/* ---- reading
+ * ------------------------------------------------------------------------------------- */
+
+START_TEST(map_a_file)
+{
+    kvf__mapfile file = {0};
+
+    put_file(path, "a\0bc", 4);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
+    ck_assert_uint_eq(file.n, 4);
+    ck_assert_mem_eq(file.data, "a\0bc", 4);
+    ck_assert_str_eq(file.path, path);
+    kvf__mapfile_close(&file);
+    ck_assert_ptr_null(file.data);
+    kvf__mapfile_close(&file);
+}
+END_TEST
+
+START_TEST(map_an_empty_file)
+{
+    kvf__mapfile file = {0};
+
+    put_file(path, "", 0);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
+    ck_assert_uint_eq(file.n, 0);
+    kvf__mapfile_close(&file);
+}
+END_TEST
+
+START_TEST(map_refuses)
+{
+    kvf__mapfile file = {0};
+
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_EIO);
+    check_error("/out: cannot open: No such file");
+    ck_assert_int_eq(kvf__mapfile_open(ctx, dir, &file), KVF_EIO);
+    check_error("is a folder");
+    ck_assert_int_eq(kvf__mapfile_open(ctx, "/dev/null", &file), KVF_EIO);
+    check_error("/dev/null: is not a regular file");
+    ck_assert_ptr_null(file.path);
+}
+END_TEST
+
+START_TEST(read_with_limit)
+{
+    kvf__buf text = {0};
+
+    put_file(path, "a\0bcd", 5);
+    ck_assert_int_eq(kvf__read_file(ctx, path, 5, &text), KVF_OK);
+    ck_assert_uint_eq(text.n, 5);
+    ck_assert_mem_eq(text.data, "a\0bcd", 6);
+    kvf__buf_done(&text);
+    ck_assert_int_eq(kvf__read_file(ctx, path, 4, &text), KVF_EFORMAT);
+    check_error("longer than 4 bytes");
+    ck_assert_int_eq(kvf__read_file(ctx, "/dev/zero", 1000, &text), KVF_EFORMAT);
+    ck_assert_int_eq(kvf__read_file(ctx, dir, 1000, &text), KVF_EIO);
+    ck_assert_int_eq(kvf__read_file(ctx, "", 1000, &text), KVF_EIO);
+    ck_assert_ptr_null(text.data);
+    put_file(path, "", 0);
+    ck_assert_int_eq(kvf__read_file(ctx, path, 0, &text), KVF_OK);
+    ck_assert_str_eq(text.data, "");
+    kvf__buf_done(&text);
+}
+END_TEST
+
+START_TEST(read_a_long_file)
+{
+    enum { N = 300000 };
+    kvf__buf text = {0};
+    char *bytes = NULL;
+
+    ck_assert_int_eq(kvf__alloc(ctx, N, &bytes), KVF_OK);
+    for (size_t i = 0; i < N; i++)
+        bytes[i] = (char)(i * 7 % 253);
+    put_file(path, bytes, N);
+    ck_assert_int_eq(kvf__read_file(ctx, path, N, &text), KVF_OK);
+    ck_assert_uint_eq(text.n, N);
+    ck_assert_mem_eq(text.data, bytes, N);
+    kvf__buf_done(&text);
+    kvf__free(bytes);
+}
+END_TEST
+
+START_TEST(look_at_paths)
+{
+    char *joined = NULL;
+
+    put_file(path, "x", 1);
+    ck_assert(kvf__is_dir(dir) && kvf__exists(dir));
+    ck_assert(!kvf__is_dir(path) && kvf__exists(path));
+    ck_assert(!kvf__is_dir("") && !kvf__exists(""));
+    ck_assert_int_eq(kvf__path_join(ctx, "a/", "b", &joined), KVF_OK);
+    ck_assert_str_eq(joined, "a/b");
+    kvf__free(joined);
+    ck_assert_int_eq(kvf__path_join(ctx, "/", "b", &joined), KVF_OK);
+    ck_assert_str_eq(joined, "/b");
+    kvf__free(joined);
+    ck_assert_int_eq(kvf__path_join(ctx, "", "b", &joined), KVF_OK);
+    ck_assert_str_eq(joined, "b");
+    kvf__free(joined);
+}
+END_TEST
+
+/* ---- output
+ * -------------------------------------------------------------------------------------- */
+
+START_TEST(commit_moves_into_place)
+{
+    kvf__outfile out = {0};
+
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
+    ck_assert_int_eq(count_names(false), 0); /* nothing yet, not even the temporary */
+    put_file(out.temp, "new", 3);
+    ck_assert(!kvf__exists(path));
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_OK);
+    check_file(path, "new");
+    kvf__outfile_abort(&out);
+    check_file(path, "new");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+START_TEST(abort_leaves_nothing)
+{
+    kvf__outfile out = {0};
+
+    put_file(path, "old", 3);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, true, &out), KVF_OK);
+    put_file(out.temp, "half", 4);
+    kvf__outfile_abort(&out);
+    kvf__outfile_abort(&out);
+    check_file(path, "old");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+START_TEST(existing_needs_force)
+{
+    kvf__outfile out = {0};
+
+    put_file(path, "old", 3);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_EEXIST);
+    check_error("/out: exists (use --force to replace it)");
+    ck_assert_ptr_null(out.path);
+    ck_assert_int_eq(kvf__write_file(ctx, path, false, "new", 3), KVF_EEXIST);
+    check_file(path, "old");
+    ck_assert_int_eq(kvf__write_file(ctx, path, true, "new", 3), KVF_OK);
+    check_file(path, "new");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+/* Someone else's file that appeared during a long run is not lost. */
+START_TEST(file_appears_before_commit)
+{
+    kvf__outfile out = {0};
+
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
+    put_file(out.temp, "ours", 4);
+    put_file(path, "theirs", 6);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_EEXIST);
+    check_error("exists (use --force");
+    check_file(path, "theirs");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+START_TEST(refused_targets)
+{
+    kvf__outfile out = {0};
+    char *below = NULL;
+
+    ck_assert_int_eq(kvf__outfile_begin(ctx, "", false, &out), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, dir, true, &out), KVF_EIO);
+    check_error("is a folder");
+    ck_assert_int_eq(kvf__outfile_begin(ctx, "/dev/null", true, &out), KVF_EIO);
+    check_error("/dev/null: is not a regular file");
+    ck_assert_int_eq(kvf__path_join(ctx, path, "deeper", &below), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, below, false, &out), KVF_EIO);
+    check_error("/out/deeper: cannot write: No such file");
+    put_file(path, "a file, no folder", 17);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, below, false, &out), KVF_EIO);
+    check_error("Not a directory");
+    ck_assert_ptr_null(out.temp);
+    kvf__free(below);
+}
+END_TEST
+
+/* Root may write anywhere, so the test steps down for the attempt. */
+START_TEST(unwritable_folder)
+{
+    kvf__outfile out = {0};
+    bool root = geteuid() == 0;
+    kvf_status st;
+
+    ck_assert_int_eq(chmod(dir, 0555), 0);
+    if (root) ck_assert_int_eq(seteuid(65534), 0);
+    st = kvf__outfile_begin(ctx, path, false, &out);
+    if (root) ck_assert_int_eq(seteuid(0), 0);
+    ck_assert_int_eq(chmod(dir, 0755), 0);
+    ck_assert_int_eq(st, KVF_EIO);
+    check_error("/out: cannot write: Permission denied");
+}
+END_TEST
+
+START_TEST(name_too_long)
+{
+    kvf__outfile out = {0};
+    char name[252];
+    char *longest = NULL;
+
+    memset(name, 'n', sizeof name); /* legal itself, too long with the temporary's ending */
+    name[sizeof name - 1] = '\0';
+    ck_assert_int_eq(kvf__path_join(ctx, dir, name, &longest), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, longest, false, &out), KVF_EIO);
+    check_error("File name too long");
+    kvf__free(longest);
+}
+END_TEST
+
+/* A size limit stands in for a full disk: the write itself fails half way. */
+START_TEST(disk_runs_full)
+{
+    static const char bytes[100000];
+    struct rlimit limit = {.rlim_cur = 50000, .rlim_max = RLIM_INFINITY}, before;
+
+    put_file(path, "old", 3);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(kvf__write_file(ctx, path, true, bytes, sizeof bytes), KVF_EIO);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    check_error("cannot write: File too large");
+    check_file(path, "old");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+START_TEST(temporary_never_written)
+{
+    kvf__outfile out = {0};
+
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_EIO);
+    check_error("cannot open");
+    ck_assert_int_eq(count_names(false), 0);
+    ck_assert_ptr_null(out.path);
+}
+END_TEST
+
+/* Process ids come again: what a killed process of the same id left is replaced. */
+START_TEST(stale_temporary)
+{
+    kvf__outfile out = {0};
+    char *temp = NULL;
+
+    ck_assert_int_eq(kvf__asprintf(ctx, &temp, "%s.tmp.%ld", path, (long)getpid()), KVF_OK);
+    put_file(temp, "left over", 9);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
+    ck_assert_str_eq(out.temp, temp);
+    kvf__outfile_abort(&out);
+    put_file(temp, "left over", 9);
+    ck_assert_int_eq(kvf__write_file(ctx, path, false, "new", 3), KVF_OK);
+    check_file(path, "new");
+    ck_assert_int_eq(count_names(false), 1);
+    kvf__free(temp);
+}
+END_TEST
+
+START_TEST(relative_path_and_mode)
+{
+    struct stat info;
+
+    ck_assert_int_eq(chdir(dir), 0);
+    umask(027);
+    ck_assert_int_eq(kvf__write_file(ctx, "here", false, "x", 1), KVF_OK);
+    check_file("here", "x");
+    ck_assert_int_eq(stat("here", &info), 0);
+    ck_assert_int_eq(info.st_mode & 0777, 0640);
+    ck_assert_int_eq(kvf__write_file(ctx, "empty", false, NULL, 0), KVF_OK);
+    check_file("empty", "");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(every_allocation_fails_once)
+{
+    kvf_status st = KVF_ENOMEM;
+    int n;
+
+    for (n = 0; st && n < 100; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        st = kvf__write_file(ctx, path, false, "new", 3);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+        ck_assert_int_eq(count_names(false), st == KVF_OK);
+    }
+    ck_assert_int_gt(n, 3);
+    for (st = KVF_ENOMEM, n = 0; st && n < 100; n++) {
+        kvf__buf text = {0};
+        kvf__mapfile file = {0};
+        kvf_ctx_fail_allocation(ctx, n);
+        st = kvf__read_file(ctx, path, 100, &text);
+        if (!st) st = kvf__mapfile_open(ctx, path, &file);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+        kvf__buf_done(&text);
+        kvf__mapfile_close(&file);
+    }
+    ck_assert_int_gt(n, 2);
+    kvf_ctx_fail_allocation(ctx, -1);
+}
+END_TEST
+
+static TCase *add_case(Suite *suite, const char *name)
+{
+    TCase *tc = tcase_create(name);
+    tcase_set_timeout(tc, 30);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    suite_add_tcase(suite, tc);
+    return tc;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("outfile");
+    TCase *core = add_case(suite, "core");
+    TCase *errors = add_case(suite, "errors");
+
+    tcase_add_test(core, map_a_file);
+    tcase_add_test(core, map_an_empty_file);
+    tcase_add_test(core, read_with_limit);
+    tcase_add_test(core, read_a_long_file);
+    tcase_add_test(core, look_at_paths);
+    tcase_add_test(core, commit_moves_into_place);
+    tcase_add_test(core, abort_leaves_nothing);
+    tcase_add_test(core, stale_temporary);
+    tcase_add_test(core, relative_path_and_mode);
+    tcase_add_test(errors, map_refuses);
+    tcase_add_test(errors, existing_needs_force);
+    tcase_add_test(errors, file_appears_before_commit);
+    tcase_add_test(errors, refused_targets);
+    tcase_add_test(errors, unwritable_folder);
+    tcase_add_test(errors, name_too_long);
+    tcase_add_test(errors, disk_runs_full);
+    tcase_add_test(errors, temporary_never_written);
+    tcase_add_test(errors, every_allocation_fails_once);
+    return ck_main(suite);
+}
