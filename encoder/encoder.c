@@ -245,6 +245,30 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
     return KVF_OK;
 }
 
+static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where, const kvf__table *table)
+{
+    char found[128], want[64];
+    const kvf__view *view = kvf__table_find(table, param->name);
+    if (!view) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
+    bool fits = view->rank == param->rank && !memcmp(view->dim, param->dim, (size_t)param->rank * sizeof param->dim[0]);
+    if (!fits || !kvf__dtype_is_float(view->dtype))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s %s, want a float tensor %s", where, param->name,
+                         kvf__dtype_name(view->dtype), kvf__shape_text(found, view->rank, view->dim), dims_text(want, param));
+    kvf__to_f32(view->dtype, view->data, param->value, param->n);
+    return KVF_OK;
+}
+
+kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (!find_param(&encoder->params, table->items[i].name))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s", where, table->items[i].name,
+                             encoder->kind->method);
+    for (size_t i = 0; i < encoder->params.n; i++)
+        KVF_TRY(read_param(ctx, &encoder->params.item[i], where, table));
+    return KVF_OK;
+}
+
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k)
 {
     for (size_t i = 0; i < encoder->params.n; i++)

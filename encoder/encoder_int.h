@@ -5,6 +5,7 @@
 #define KVF_ENCODER_INT_H
 
 #include "prefix.h"
+#include "view.h"
 
 typedef struct kvf__encoder kvf__encoder;
 
@@ -41,6 +42,9 @@ void kvf__encoder_init_zero(kvf__encoder *encoder);
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target, double *residual);
 /* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the source. */
 kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__params *from);
+
+/* The same from a table of any float types (a safetensors state dict). Tensors the encoder does not know are refused (EFORMAT). */
+kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__table *table);
 
 /* Sets lr_scale of every parameter. "parameter": 1 for all. "prefix": one Adam step moves the emitted keys and values about as
  * far as it moves a direct prefix: last weight 1/k (k: mean over virtual tokens of the L1 norm of the hidden row, *k in/out: used

@@ -1,0 +1,85 @@
+/* A GGUF's tokenizer metadata (INTEROP 5.6, ggml's docs/gguf.md) as the plain description that src/text reads. */
+#include "load_int.h"
+
+typedef struct arrays {
+    const char *const *tokens, *const *merges;
+    const size_t *token_bytes, *merge_bytes;
+    float *scores;
+    int32_t *types;
+    int64_t n_tokens, n_merges, n_scores, n_types;
+} arrays;
+
+static void arrays_done(arrays *a)
+{
+    kvf__free((void *)a->tokens);
+    kvf__free((void *)a->merges);
+    kvf__free((void *)a->token_bytes);
+    kvf__free((void *)a->merge_bytes);
+    kvf__free(a->scores);
+    kvf__free(a->types);
+}
+
+static kvf_status read_arrays(kvf_ctx *ctx, const char *path, const kvf__weights *w, arrays *a)
+{
+    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.tokens", &a->tokens, &a->token_bytes, &a->n_tokens));
+    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.merges", &a->merges, &a->merge_bytes, &a->n_merges));
+    KVF_TRY(kvf__gguf_floats(ctx, w, "tokenizer.ggml.scores", &a->scores, &a->n_scores));
+    KVF_TRY(kvf__gguf_ints(ctx, w, "tokenizer.ggml.token_type", &a->types, &a->n_types));
+    if (a->n_tokens <= 0) return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is missing", path);
+    if (a->n_scores >= 0 && a->n_scores != a->n_tokens)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores has %lld entries, tokens %lld", path,
+                         (long long)a->n_scores, (long long)a->n_tokens);
+    if (a->n_types >= 0 && a->n_types != a->n_tokens)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.token_type has %lld entries, tokens %lld", path,
+                         (long long)a->n_types, (long long)a->n_tokens);
+    return KVF_OK;
+}
+
+static const kvf_json *key(const kvf__weights *w, const char *name)
+{
+    return kvf_json_get(w->meta, name);
+}
+
+static int32_t id_of(const kvf__weights *w, const char *name, int64_t n_tokens)
+{
+    int64_t id = kvf_json_int(key(w, name), -1);
+    return id >= 0 && id < n_tokens ? (int32_t)id : -1;
+}
+
+static int flag_of(const kvf__weights *w, const char *name)
+{
+    const kvf_json *value = key(w, name);
+    return value ? (int)kvf_json_bool(value, false) : -1;
+}
+
+kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *w, kvf__tokenizer **out)
+{
+    arrays a = {0};
+    kvf_status st = read_arrays(ctx, path, w, &a);
+    if (!st) {
+        kvf__vocab vocab = {
+            .where = path,
+            .model = kvf_json_str(key(w, "tokenizer.ggml.model"), NULL),
+            .pre = kvf_json_str(key(w, "tokenizer.ggml.pre"), NULL),
+            .n_tokens = (size_t)a.n_tokens,
+            .tokens = a.tokens,
+            .token_bytes = a.token_bytes,
+            .scores = a.scores,
+            .types = a.types,
+            .n_merges = a.n_merges > 0 ? (size_t)a.n_merges : 0,
+            .merges = a.merges,
+            .merge_bytes = a.merge_bytes,
+            .bos = id_of(w, "tokenizer.ggml.bos_token_id", a.n_tokens),
+            .eos = id_of(w, "tokenizer.ggml.eos_token_id", a.n_tokens),
+            .unk = id_of(w, "tokenizer.ggml.unknown_token_id", a.n_tokens),
+            .pad = id_of(w, "tokenizer.ggml.padding_token_id", a.n_tokens),
+            .add_bos = flag_of(w, "tokenizer.ggml.add_bos_token"),
+            .add_eos = flag_of(w, "tokenizer.ggml.add_eos_token"),
+            .add_space_prefix = flag_of(w, "tokenizer.ggml.add_space_prefix"),
+            .chat_template = kvf_json_str(key(w, "tokenizer.chat_template"), NULL),
+        };
+        st = kvf__tokenizer_from_vocab(ctx, &vocab, out);
+    }
+    arrays_done(&a);
+    return st;
+}

@@ -1,0 +1,140 @@
+/* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at step 0 with zero moments. With a base
+ * the shapes are checked against it and its hash is stamped; without one L, G and D must be in the adapter's config. */
+#include "load_int.h"
+
+#include <string.h>
+
+/* L, G, D and the stamps of the target: from the base, or from the adapter. */
+static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name, const char *method, kvf__identity *id)
+{
+    if (base) {
+        const kvf__desc *d = kvf__model_desc(base->model);
+        id->L = d->L;
+        id->G = d->G;
+        id->D = d->D;
+        base_name = base->name;
+    }
+    KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
+    KVF_TRY(kvf__strdup(ctx, base ? kvf_base_architecture(base) : "", &id->base_architecture));
+    KVF_TRY(kvf__strdup(ctx, base ? base->hash : "", &id->base_hash));
+    KVF_TRY(kvf__strdup(ctx, method, &id->method));
+    KVF_TRY(kvf__strdup(ctx, "lm", &id->task));
+    KVF_TRY(kvf__strdup(ctx, "auto", &id->chat_template));
+    id->position_start = id->P;
+    return KVF_OK;
+}
+
+/* G and D of an adapter without a base: token_dim = G*D and num_attention_heads = G as PEFT writes them. */
+static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *peft, const kvf_base *base, kvf__identity *id)
+{
+    id->P = peft->P;
+    if (base) return KVF_OK;
+    if (peft->L < 1 || peft->heads < 1 || peft->token_dim < 1 || peft->token_dim % peft->heads)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: adapter_config.json does not say num_layers, num_attention_heads and token_dim: name the "
+                         "base with --base", path);
+    id->L = peft->L;
+    id->G = peft->heads;
+    id->D = peft->token_dim / peft->heads;
+    return KVF_OK;
+}
+
+static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base)
+{
+    kvf__peft peft = {0};
+    kvf__prefix_file file = {.dtype = KVF__F32};
+    kvf_status st;
+
+    st = kvf__peft_read(ctx, options->path, &peft);
+    if (st) goto out;
+    st = peft_shape(ctx, options->path, &peft, base, &file.id);
+    if (st) goto out;
+    st = stamp(ctx, base, peft.base_name, "direct", &file.id);
+    if (st) goto out;
+    int64_t width = 2 * file.id.L * file.id.G * file.id.D;
+    if (peft.width != width) {
+        st = kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]", options->path,
+                       (long long)peft.P, (long long)peft.width, (long long)peft.P, (long long)width);
+        goto out;
+    }
+    st = kvf__prefix_init(ctx, &file.prefix, file.id.L, file.id.G, file.id.P, file.id.D);
+    if (st) goto out;
+    kvf__prefix_from_flat(&file.prefix, peft.flat);
+    st = kvf__prefix_file_write(ctx, options->out, options->force, &file);
+out:
+    kvf__peft_done(&peft);
+    kvf__prefix_file_done(&file);
+    return st;
+}
+
+/* P and M of an MLP encoder, by the dims of its first two tensors. */
+static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table *table, kvf__identity *id, int64_t *M)
+{
+    const kvf__view *embedding = kvf__table_find(table, "embedding.weight");
+    const kvf__view *first = kvf__table_find(table, "transform.0.weight");
+    if (!embedding || !first || embedding->rank != 2 || first->rank != 2)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: want the state dict of an MLP encoder: embedding.weight [P, G*D] and "
+                         "transform.0.weight [M, G*D] are not there", path);
+    id->P = embedding->dim[0];
+    *M = first->dim[0];
+    return KVF_OK;
+}
+
+static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *options, kvf__encoder *encoder, kvf__run_file *run)
+{
+    run->encoder.params = *kvf__encoder_params(encoder);
+    run->state = kvf_json_object();
+    kvf_json_set(run->state, "step", kvf_json_new_int(0));
+    kvf_status st = kvf__alloc(ctx, (size_t)run->id.L, &run->layer_mask);
+    if (st) return st;
+    memset(run->layer_mask, 1, (size_t)run->id.L);
+    st = kvf__run_file_write(ctx, options->out, options->force, run);
+    run->encoder.params.n = 0; /* the encoder's own memory */
+    return st;
+}
+
+static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base)
+{
+    kvf__encoder *encoder = NULL;
+    kvf__run_file run = {0};
+    kvf_status st;
+
+    if (!base)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: an encoder's state dict does not say L, G and D: name the base with --base",
+                         options->path);
+    kvf__encoder_shape shape = {0};
+    kvf__weights weights = {0};
+    st = kvf__safetensors_open(ctx, options->path, &weights);
+    if (st) goto out;
+    st = encoder_shape(ctx, options->path, &weights.table, &run.id, &shape.M);
+    if (st) goto out;
+    st = stamp(ctx, base, "", "mlp", &run.id);
+    if (st) goto out;
+    shape = (kvf__encoder_shape){run.id.L, run.id.G, run.id.P, run.id.D, shape.M};
+    st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
+    if (st) goto out;
+    st = kvf__encoder_read_table(ctx, encoder, options->path, &weights.table);
+    if (st) goto out;
+    st = write_imported_run(ctx, options, encoder, &run);
+out:
+    kvf__weights_close(&weights);
+    kvf__encoder_free(encoder);
+    kvf__run_file_done(&run);
+    return st;
+}
+
+kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+{
+    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    kvf__file_kind found = KVF__FILE_UNKNOWN;
+    kvf_base *base = NULL;
+    KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
+    if (found != KVF__FILE_PEFT_DIR && found != KVF__FILE_SAFETENSORS)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: want a PEFT folder (adapter_config.json) or a safetensors file of an encoder",
+                         options->path);
+    if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
+    bool peft = found == KVF__FILE_PEFT_DIR;
+    kvf_status st = peft ? import_peft(ctx, options, base) : import_encoder(ctx, options, base);
+    kvf_base_free(base);
+    if (!st) strcpy(kind, peft ? "prefix" : "run");
+    return st;
+}

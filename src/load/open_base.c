@@ -1,0 +1,156 @@
+/* Opens a base: a Hugging Face folder or a GGUF file becomes a table of views, a description, bound weights, a tokenizer and the
+ * packed model. The file stays mapped: embeddings are read from it row by row. */
+#include "load_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t first = n;
+    while (first > 0 && path[first - 1] != '/')
+        first--;
+    return kvf__strndup(ctx, path + first, n - first, out);
+}
+
+static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
+{
+    char *config_path = NULL;
+    kvf_json *config = NULL;
+    kvf_status st;
+
+    st = kvf__path_join(ctx, base->path, "config.json", &config_path);
+    if (st) goto out;
+    st = kvf_json_load(ctx, config_path, &config);
+    if (st) goto out;
+    st = kvf__desc_from_hf(ctx, config_path, config, desc);
+    if (st) goto out;
+    st = kvf__safetensors_open_dir(ctx, base->path, &base->weights);
+    if (st) goto out;
+    st = kvf__tokenizer_from_dir(ctx, base->path, &base->tokenizer);
+    if (st) goto out;
+    st = name_of(ctx, base->path, &base->name);
+out:
+    kvf__free(config_path);
+    kvf_json_free(config);
+    return st;
+}
+
+static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
+{
+    KVF_TRY(kvf__gguf_open(ctx, base->path, &base->weights));
+    KVF_TRY(kvf__desc_from_gguf(ctx, base->path, base->weights.meta, &base->weights.table, desc));
+    KVF_TRY(kvf__tokenizer_from_gguf(ctx, base->path, &base->weights, &base->tokenizer));
+    const char *name = kvf_json_str(kvf_json_get(base->weights.meta, "general.name"), NULL);
+    return name && *name ? kvf__strdup(ctx, name, &base->name) : name_of(ctx, base->path, &base->name);
+}
+
+static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
+{
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    KVF_TRY(kvf__file_kind_of(ctx, base->path, &kind));
+    if (kind == KVF__FILE_HF_DIR) return load_hf(ctx, base, desc);
+    if (kind == KVF__FILE_GGUF) return load_gguf(ctx, base, desc);
+    return kvf__fail(ctx, KVF_EFORMAT, "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
+                     "tokenizer.json) or a GGUF file", base->path);
+}
+
+/* Ids of the model's config stand in where the tokenizer's files name none. */
+static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
+{
+    if (kvf__token_eos(tokenizer) < 0 && desc->eos >= 0) kvf__tokenizer_set_eos(tokenizer, desc->eos);
+    if (kvf__token_bos(tokenizer) < 0 && desc->bos >= 0) kvf__tokenizer_set_bos(tokenizer, desc->bos);
+}
+
+static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__desc *desc)
+{
+    if (kvf__vocab_size(base->tokenizer) <= desc->V) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE, "%s: the tokenizer has %d tokens, the model's embedding %lld rows", base->path,
+                     (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
+}
+
+kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options, kvf_base **out)
+{
+    static const kvf_base_options DEFAULTS = {KVF_PRECISION_AUTO, false};
+    if (!options) options = &DEFAULTS;
+    kvf_base *base = NULL;
+    kvf__desc desc = {0};
+    kvf__model_options pack = {.backward = options->backward};
+    kvf_status st;
+
+    st = kvf__alloc(ctx, sizeof *base, &base);
+    if (st) goto out;
+    base->ctx = ctx;
+    st = kvf__strdup(ctx, path, &base->path);
+    if (st) goto out;
+    st = load_files(ctx, base, &desc);
+    if (st) goto out;
+    st = check_vocab(ctx, base, &desc);
+    if (st) goto out;
+    complete_tokenizer(base->tokenizer, &desc);
+    st = kvf__bind(ctx, path, &desc, &base->weights.table, &base->slots);
+    if (st) goto out;
+    st = kvf__slots_hash(ctx, &desc, &base->slots, base->hash);
+    if (st) goto out;
+    st = kvf__precision_resolve(ctx, options->precision, &base->precision);
+    if (st) goto out;
+    pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
+    st = kvf__model_create(ctx, &desc, &base->slots, &pack, &base->model);
+    if (st) goto out;
+
+    *out = base;
+    base = NULL;
+out:
+    kvf__desc_done(&desc);
+    kvf_base_free(base);
+    return st;
+}
+
+void kvf_base_free(kvf_base *base)
+{
+    if (!base) return;
+    kvf__model_free(base->model);
+    kvf__tokenizer_free(base->tokenizer);
+    kvf__slots_done(&base->slots);
+    kvf__weights_close(&base->weights);
+    kvf__free(base->path);
+    kvf__free(base->name);
+    kvf__free(base);
+}
+
+const char *kvf_base_name(const kvf_base *base)
+{
+    return base->name;
+}
+
+const char *kvf_base_architecture(const kvf_base *base)
+{
+    return kvf__model_desc(base->model)->arch_name;
+}
+
+const char *kvf_base_hash(const kvf_base *base)
+{
+    return base->hash;
+}
+
+kvf_precision kvf_base_precision(const kvf_base *base)
+{
+    return base->precision;
+}
+
+kvf_shape kvf_base_shape(const kvf_base *base)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    return (kvf_shape){d->L, d->H, d->G, d->D, d->C, d->F, d->V, d->max_positions};
+}
+
+int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    int64_t longest = d->max_positions - position_start;
+    if (d->sliding_window && d->sliding_window - P < longest) longest = d->sliding_window - P;
+    return longest;
+}

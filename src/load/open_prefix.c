@@ -1,0 +1,150 @@
+/* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder. Both end as the same tensor; a
+ * test holds them to be equal bit for bit. */
+#include "load_int.h"
+
+#include <string.h>
+
+static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+{
+    kvf__prefix_file file = {0};
+    KVF_TRY(kvf__prefix_file_read(ctx, path, &file));
+    prefix->id = file.id;
+    prefix->prefix = file.prefix;
+    prefix->options = file.options;
+    prefix->lineage = file.lineage;
+    prefix->step = -1;
+    return KVF_OK; /* everything of the file was taken over */
+}
+
+/* Hidden width of the encoder a parameter list belongs to; 0 if it has none. */
+static int64_t hidden_width(const kvf__params *params)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->item[i].name, "transform.0.weight")) return params->item[i].dim[0];
+    return 0;
+}
+
+static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
+                             const kvf__params **values, int64_t *step)
+{
+    bool has_best = run->best.params.n > 0;
+    if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
+    bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;
+    *values = best ? &run->best.params : &run->encoder.params;
+    *step = best ? run->best_step : kvf_json_int(kvf_json_get(run->state, "step"), 0);
+    return KVF_OK;
+}
+
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
+                                 kvf__encoder **out, int64_t *step)
+{
+    const kvf__params *values = NULL;
+    int64_t at = 0;
+    KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &at));
+    kvf__encoder_shape shape = {run->id.L, run->id.G, run->id.P, run->id.D, hidden_width(values)};
+    kvf__encoder *encoder = NULL;
+    kvf_status st = kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
+    if (st) return kvf__fail_prefix(ctx, st, "%s", path);
+    st = kvf__encoder_load(ctx, encoder, path, values);
+    if (st) {
+        kvf__encoder_free(encoder);
+        return st;
+    }
+    *out = encoder;
+    *step = at;
+    return KVF_OK;
+}
+
+static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint, kvf_prefix *prefix)
+{
+    kvf__run_file run = {0};
+    kvf__encoder *encoder = NULL;
+    kvf_status st;
+
+    st = kvf__run_file_read(ctx, path, false, &run);
+    if (st) goto out;
+    st = kvf__encoder_from_run(ctx, path, &run, checkpoint, &encoder, &prefix->step);
+    if (st) goto out;
+    st = kvf__prefix_init(ctx, &prefix->prefix, run.id.L, run.id.G, run.id.P, run.id.D);
+    if (st) goto out;
+    memcpy(prefix->prefix.layer_mask, run.layer_mask, (size_t)run.id.L);
+    st = kvf__encoder_fwd(ctx, encoder, &prefix->prefix);
+    if (st) goto out;
+    st = kvf__identity_copy(ctx, &run.id, &prefix->id);
+    if (st) goto out;
+    prefix->from_run = true;
+    prefix->options = run.options;
+    prefix->lineage = run.lineage;
+    run.options = run.lineage = NULL;
+out:
+    kvf__encoder_free(encoder);
+    kvf__run_file_done(&run);
+    return st;
+}
+
+kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint, kvf_prefix **out)
+{
+    char kind[16];
+    kvf_prefix *prefix = NULL;
+    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
+    kvf_status st;
+    if (!strcmp(kind, "prefix"))
+        st = from_prefix_file(ctx, path, prefix);
+    else if (!strcmp(kind, "run"))
+        st = from_run_file(ctx, path, checkpoint, prefix);
+    else
+        st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix or run file", path, kind);
+    if (st)
+        kvf_prefix_free(prefix);
+    else
+        *out = prefix;
+    return st;
+}
+
+void kvf_prefix_free(kvf_prefix *prefix)
+{
+    if (!prefix) return;
+    kvf__identity_done(&prefix->id);
+    kvf__prefix_done(&prefix->prefix);
+    kvf_json_free(prefix->options);
+    kvf_json_free(prefix->lineage);
+    kvf__free(prefix);
+}
+
+int64_t kvf_prefix_length(const kvf_prefix *prefix)
+{
+    return prefix->id.P;
+}
+
+int64_t kvf_prefix_position_start(const kvf_prefix *prefix)
+{
+    return prefix->id.position_start;
+}
+
+const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
+{
+    return prefix->id.base_hash;
+}
+
+kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base, bool allow_other_base)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__identity *id = &prefix->id;
+    if (id->L != d->L || id->G != d->G || id->D != d->D)
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
+                         base->path, (long long)id->L, (long long)id->G, (long long)id->D, (long long)d->L,
+                         (long long)d->G, (long long)d->D);
+    if (allow_other_base) return KVF_OK;
+    if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for architecture %s, the base is %s (--allow-other-base overrides)",
+                         base->path, id->base_architecture, d->arch_name);
+    if (!*id->base_hash)
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
+                         base->path);
+    if (strcmp(id->base_hash, base->hash))
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
+                         base->path, id->base_name, id->base_hash, base->hash);
+    return KVF_OK;
+}
