@@ -1,0 +1,330 @@
+/* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded together; a row leaves the batch when it
+ * ends. Every prompt has its own random stream, so a completion does not depend on its neighbours' draws. */
+#include "infer_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One prompt on its way. */
+typedef struct row {
+    const int32_t *prompt;
+    int64_t prompt_len;
+    kvf__ids out;       /* new tokens */
+    kvf__buf text;      /* their text so far */
+    size_t streamed;    /* bytes of text given to the callback */
+    kvf__rng rng;
+    int64_t limit;      /* most new tokens */
+    bool done;
+} row;
+
+typedef struct generator {
+    kvf_ctx *ctx;
+    kvf_base *base;
+    const kvf_generate_options *options;
+    kvf__sampling sampling;
+    kvf__session *session;
+    kvf__candidate *scratch;
+    row *rows;
+    int32_t *slots, *ids;
+    int64_t *start;
+    int32_t turn_end;   /* token that ends a chat turn, -1: none */
+    kvf_generate_stats stats;
+} generator;
+
+kvf_generate_options kvf_generate_defaults(void)
+{
+    return (kvf_generate_options){.max_tokens = 64, .top_p = 1};
+}
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
+{
+    if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
+    if (!(o->temperature >= 0)) return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
+    if (o->top_k < 0) return kvf__fail(ctx, KVF_EUSAGE, "top-k must not be negative");
+    if (!(o->top_p > 0 && o->top_p <= 1)) return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
+    return KVF_OK;
+}
+
+/* Cuts the text at the earliest stop text; true if there was one. */
+static bool cut_at_stop(const kvf_generate_options *options, kvf__buf *text)
+{
+    char *first = NULL;
+    for (size_t i = 0; i < options->n_stop && text->data; i++) {
+        char *at = *options->stop[i] ? strstr(text->data, options->stop[i]) : NULL;
+        if (at && (!first || at < first)) first = at;
+    }
+    if (!first) return false;
+    *first = 0;
+    text->n = (size_t)(first - text->data);
+    return true;
+}
+
+/* Bytes of the text that later tokens cannot change: all but a trailing U+FFFD, which may be half a character. */
+static size_t settled(const kvf__buf *text)
+{
+    bool half = text->n >= 3 && !memcmp(text->data + text->n - 3, "\xEF\xBF\xBD", 3);
+    return half ? text->n - 3 : text->n;
+}
+
+static kvf_status stream(generator *g, size_t index, row *r, bool last)
+{
+    size_t ready = last ? r->text.n : settled(&r->text);
+    if (!g->options->token || ready <= r->streamed) return KVF_OK;
+    char *piece = NULL;
+    KVF_TRY(kvf__strndup(g->ctx, r->text.data + r->streamed, ready - r->streamed, &piece));
+    g->options->token(g->options->token_user, index, piece);
+    kvf__free(piece);
+    r->streamed = ready;
+    return KVF_OK;
+}
+
+static bool ends_row(const generator *g, int32_t token)
+{
+    return token == kvf__token_eos(g->base->tokenizer) || token == kvf__model_desc(g->base->model)->eos || token == g->turn_end;
+}
+
+/* Chooses the row's next token and decides whether it goes on. */
+static kvf_status advance(generator *g, size_t index, row *r, const float *logits)
+{
+    int32_t token = kvf__sample(&g->sampling, logits, kvf__model_desc(g->base->model)->V, &r->rng, g->scratch);
+    g->stats.new_tokens++;
+    if (ends_row(g, token)) {
+        r->done = true;
+        return stream(g, index, r, true);
+    }
+    KVF_TRY(kvf__ids_add(g->ctx, &r->out, token));
+    r->text.n = 0;
+    KVF_TRY(kvf__decode(g->ctx, g->base->tokenizer, r->out.data, r->out.n, true, &r->text));
+    r->done = cut_at_stop(g->options, &r->text) || (int64_t)r->out.n >= r->limit;
+    return stream(g, index, r, r->done);
+}
+
+static kvf_status advance_all(generator *g, size_t first, int64_t n, const float *logits)
+{
+    int64_t V = kvf__model_desc(g->base->model)->V;
+    for (int64_t i = 0; i < n; i++) {
+        size_t index = first + (size_t)g->slots[i];
+        KVF_TRY(advance(g, index, &g->rows[index], logits + i * V));
+    }
+    return KVF_OK;
+}
+
+static kvf_status prefill(generator *g, size_t first, int64_t n)
+{
+    const float *logits = NULL;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const row *r = &g->rows[first + (size_t)i];
+        g->slots[i] = (int32_t)i;
+        g->start[i] = at;
+        memcpy(g->ids + at, r->prompt, (size_t)r->prompt_len * sizeof *g->ids);
+        at += r->prompt_len;
+    }
+    g->start[n] = at;
+    g->stats.prompt_tokens += at;
+    double begin = kvf__clock();
+    KVF_TRY(kvf__session_feed(g->ctx, g->session, g->slots, g->start, g->ids, n, &logits));
+    g->stats.prefill_seconds += kvf__clock() - begin;
+    return advance_all(g, first, n, logits);
+}
+
+/* One token for every row that goes on; *n = how many did. */
+static kvf_status decode(generator *g, size_t first, int64_t group, int64_t *n)
+{
+    const float *logits = NULL;
+    *n = 0;
+    for (int64_t i = 0; i < group; i++) {
+        const row *r = &g->rows[first + (size_t)i];
+        if (r->done) continue;
+        g->slots[*n] = (int32_t)i;
+        g->start[*n] = *n;
+        g->ids[(*n)++] = r->out.data[r->out.n - 1];
+    }
+    g->start[*n] = *n;
+    if (!*n) return KVF_OK;
+    double begin = kvf__clock();
+    KVF_TRY(kvf__session_feed(g->ctx, g->session, g->slots, g->start, g->ids, *n, &logits));
+    g->stats.decode_seconds += kvf__clock() - begin;
+    return advance_all(g, first, *n, logits);
+}
+
+static kvf_status run_group(generator *g, size_t first, int64_t n)
+{
+    int64_t active = n;
+    kvf__session_reset(g->session);
+    KVF_TRY(prefill(g, first, n));
+    while (active)
+        KVF_TRY(decode(g, first, n, &active));
+    return KVF_OK;
+}
+
+/* Fills the rows and finds the largest group: *tokens prompt tokens, *capacity tokens in a row. */
+static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix, int64_t group, int64_t *tokens,
+                            int64_t *capacity)
+{
+    int64_t longest = kvf__longest_row(g->base, prefix ? prefix->id.P : 0, prefix ? prefix->id.position_start : 0);
+    *tokens = *capacity = 0;
+    for (int64_t i = 0, sum = 0; i < set->n; i++) {
+        row *r = &g->rows[i];
+        r->prompt = set->ids + set->start[i];
+        r->prompt_len = kvf__example_length(set, i);
+        r->rng = kvf__rng_make(g->options->seed, (uint64_t)i);
+        int64_t room = longest - r->prompt_len;
+        if (room < 1)
+            return kvf__fail(g->ctx, KVF_EDATA, "prompt %lld has %lld tokens, at most %lld leave room for an answer", (long long)i + 1,
+                             (long long)r->prompt_len, (long long)longest - 1);
+        r->limit = room < g->options->max_tokens ? room : g->options->max_tokens;
+        sum = i % group ? sum + r->prompt_len : r->prompt_len;
+        if (sum > *tokens) *tokens = sum;
+        if (r->prompt_len + r->limit > *capacity) *capacity = r->prompt_len + r->limit;
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set, int64_t group)
+{
+    int64_t tokens = 0, capacity = 0;
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
+    KVF_TRY(plan_rows(g, set, prefix, group, &tokens, &capacity));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)kvf__model_desc(g->base->model)->V, sizeof *g->scratch, &g->scratch));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group, sizeof *g->slots, &g->slots));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group + 1, sizeof *g->start, &g->start));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)(tokens > group ? tokens : group), sizeof *g->ids, &g->ids));
+    return kvf__session_create(g->ctx, g->base, prefix, group, capacity, tokens, &g->session);
+}
+
+static void generator_done(generator *g, size_t n)
+{
+    for (size_t i = 0; g->rows && i < n; i++) {
+        kvf__ids_done(&g->rows[i].out);
+        kvf__buf_done(&g->rows[i].text);
+    }
+    kvf__session_free(g->session);
+    kvf__free(g->rows);
+    kvf__free(g->scratch);
+    kvf__free(g->slots);
+    kvf__free(g->start);
+    kvf__free(g->ids);
+}
+
+static kvf_status take_texts(generator *g, size_t n, char **texts)
+{
+    for (size_t i = 0; i < n; i++)
+        texts[i] = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const kvf__buf *text = &g->rows[i].text;
+        kvf_status st = kvf__strndup(g->ctx, text->n ? text->data : "", text->n, &texts[i]);
+        if (st) {
+            kvf_texts_free(texts, i);
+            return st;
+        }
+    }
+    return KVF_OK;
+}
+
+/* Completions of rendered prompts. */
+static kvf_status generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const kvf__dataset *set,
+                               const kvf__chat *chat, const kvf_generate_options *options, char **texts,
+                               kvf_generate_stats *stats)
+{
+    generator g = {.ctx = ctx, .base = base, .options = options, .turn_end = -1};
+    int64_t group = options->batch_size > 0 ? options->batch_size : 16;
+    if (group > set->n) group = set->n;
+    g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};
+    if (chat->kind == KVF__CHAT_CHATML) g.turn_end = kvf__token_id(base->tokenizer, "<|im_end|>");
+    if (chat->kind == KVF__CHAT_LLAMA3) g.turn_end = kvf__token_id(base->tokenizer, "<|eot_id|>");
+    kvf_status st = take_memory(&g, prefix, set, group);
+    for (int64_t first = 0; !st && first < set->n; first += group)
+        st = run_group(&g, (size_t)first, set->n - first < group ? set->n - first : group);
+    if (!st) st = take_texts(&g, (size_t)set->n, texts);
+    if (!st && stats) *stats = g.stats;
+    generator_done(&g, (size_t)set->n);
+    return st;
+}
+
+/* Template of --chat-template, else the one the prefix was trained with. */
+static const char *template_name(const kvf_prefix *prefix, const kvf_generate_options *options)
+{
+    if (options->chat_template) return options->chat_template;
+    return prefix ? prefix->id.chat_template : NULL;
+}
+
+/* The prompts as a data set whose rows are prompts. */
+static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render, const char *const *prompts, size_t n, kvf__dataset *out)
+{
+    kvf__ids ids = {0};
+    kvf__dataset set = {.n = (int64_t)n};
+    kvf_status st = kvf__alloc_array(ctx, n + 1, sizeof *set.start, &set.start);
+    for (size_t i = 0; !st && i < n; i++) {
+        st = kvf__render_prompt(ctx, render, prompts[i], &ids);
+        if (st) break;
+        set.start[i + 1] = (int64_t)ids.n;
+        if (set.start[i + 1] == set.start[i])
+            st = kvf__fail(ctx, KVF_EDATA, "prompt %zu has no tokens: the base cannot begin without one", i + 1);
+    }
+    if (st) {
+        kvf__free(set.start);
+        kvf__ids_done(&ids);
+        return st;
+    }
+    set.ids = ids.data;
+    *out = set;
+    return KVF_OK;
+}
+
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *const *prompts, size_t n,
+                        const kvf_generate_options *options, char **texts, kvf_generate_stats *stats)
+{
+    kvf__renderer renderer;
+    kvf__dataset set = {0};
+    if (!n) return KVF_OK;
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), NULL, &renderer));
+    kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
+    if (!st) st = generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}
+
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *path, const char *map,
+                             const kvf_generate_options *options, char ***texts, size_t *n, kvf_generate_stats *stats)
+{
+    kvf__renderer renderer;
+    kvf__dataset set = {0};
+    char **list = NULL;
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), map, &renderer));
+    kvf__dataset_options load = {
+        .render = renderer.render,
+        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0, prefix ? prefix->id.position_start : 0),
+        .overlong = KVF__OVERLONG_STOP,
+        .prompt_only = true,
+        .vocab = (int32_t)kvf__model_desc(base->model)->V,
+    };
+    kvf_status st = kvf__dataset_load(ctx, path, &load, &set);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *list, &list);
+    if (!st) st = generate_set(ctx, base, prefix, &set, &renderer.chat, options, list, stats);
+    if (!st) {
+        *texts = list;
+        *n = (size_t)set.n;
+        list = NULL;
+    }
+    kvf__free(list);
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}
+
+void kvf_texts_free(char **texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        kvf__free(texts[i]);
+}
+
+void kvf_text_list_free(char **texts, size_t n)
+{
+    if (!texts) return;
+    kvf_texts_free(texts, n);
+    kvf__free(texts);
+}
