@@ -35,13 +35,21 @@ double ck_rel_l2(const float *got, const float *want, size_t n)
     return sqrt(diff / (norm > 0 ? norm : 1));
 }
 
-static const char *path_of(const char *root, const char *name)
+/* Texts that live until the process ends stay in this list, or a leak checker would call them lost. */
+static struct kept {
+    struct kept *next;
+    char text[];
+} *kept;
+
+static char *path_of(const char *root, const char *name)
 {
     size_t n = snprintf(NULL, 0, "%s/%s", root, name) + 1;
-    char *path = malloc(n);
+    struct kept *path = malloc(sizeof *path + n);
     ck_assert_ptr_nonnull(path);
-    snprintf(path, n, "%s/%s", root, name);
-    return path;
+    snprintf(path->text, n, "%s/%s", root, name);
+    path->next = kept;
+    kept = path;
+    return path->text;
 }
 
 const char *ck_source(const char *name)
@@ -62,7 +70,7 @@ const char *ck_shared(const char *name)
 const char *ck_tmpdir(void)
 {
     const char *root = getenv("TMPDIR");
-    char *dir = (char *)path_of(root ? root : "/tmp", "kvfold-test-XXXXXX");
+    char *dir = path_of(root ? root : "/tmp", "kvfold-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     return dir;
 }

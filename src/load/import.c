@@ -1,5 +1,6 @@
 /* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at step 0 with zero moments. With a base
  * the shapes are checked against it and its hash is stamped; without one L, G and D must be in the adapter's config. */
+#include "encoder_int.h"
 #include "load_int.h"
 
 #include <string.h>

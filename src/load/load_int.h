@@ -8,7 +8,6 @@
 #include <kvfold/model.h>
 
 #include "data_int.h"
-#include "encoder_int.h"
 #include "file_int.h"
 #include "h5_int.h"
 #include "model_int.h"
@@ -43,9 +42,11 @@ kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, kvf_precis
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights, kvf__tokenizer **out);
 
+struct kvf__encoder; /* infer sees this header, and not the encoder */
+
 /* The encoder of a run with the values of a checkpoint; *step: of that state. */
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
-                                 kvf__encoder **out, int64_t *step);
+                                 struct kvf__encoder **out, int64_t *step);
 
 /* A render with what it views. */
 typedef struct kvf__renderer {

@@ -1,5 +1,6 @@
 /* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder. Both end as the same tensor; a
  * test holds them to be equal bit for bit. */
+#include "encoder_int.h"
 #include "load_int.h"
 
 #include <string.h>

@@ -17,6 +17,18 @@
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
 typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
 
+/* How rope's frequencies are scaled for lengths beyond those of pretraining (INTEROP 2.11). Fields a kind does not use are 0. */
+typedef enum kvf__rope_kind { KVF__ROPE_DEFAULT, KVF__ROPE_LINEAR, KVF__ROPE_LLAMA3, KVF__ROPE_YARN } kvf__rope_kind;
+typedef struct kvf__rope {
+    kvf__rope_kind kind;
+    double theta, factor;
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original;                          /* llama3, yarn: positions in pretraining */
+    double beta_fast, beta_slow;              /* yarn */
+    double attention_factor;                  /* yarn, resolved */
+    bool truncate;                            /* yarn */
+} kvf__rope;
+
 /* An architecture with its numbers. Read-only after kvf__desc_from_*. */
 typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
@@ -29,6 +41,8 @@ typedef struct kvf__desc {
     bool gated, causal, tied;
     bool qkv_bias, out_bias, mlp_bias;
     kvf__position_kind positions;
+    kvf__rope rope;
+    float *rope_divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
     float *inv_freq;      /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
     float rope_scale;     /* factor on cos and sin (yarn), else 1 */
     int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
