@@ -10,6 +10,8 @@
 
 #include "view.h"
 
+struct kvf__attn; /* attention.h */
+
 typedef enum kvf__act_fn { KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU, KVF__QUICK_GELU } kvf__act_fn;
 
 /* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE, COMPUTE.md 4d). Per row the caller

@@ -1,0 +1,101 @@
+/* Which instruction set this process uses, and the table of kernels that goes with it.
+ *
+ * Asked anew each time: CPUID is cheap where it is asked (when a model is made), and nothing global has to be
+ * kept. KVF_CPU can only lower the level; its spelling is checked when a context is made. */
+#include "kernels_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const NAMES[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
+enum { LEVELS = sizeof NAMES / sizeof NAMES[0] };
+
+#if KVF__HAVE_X86
+#include <cpuid.h>
+
+/* AMX: the features (leaf 7, EDX) and that the kernel saves tile state (XCR0 bits 17 and 18). Compilers of 2022 do
+ * not all know the names for __builtin_cpu_supports. */
+static bool has_amx(void)
+{
+    enum { BF16 = 1u << 22, TILE = 1u << 24, OSXSAVE = 1u << 27, TILE_STATE = 3u << 17 };
+    unsigned eax, ebx, ecx, edx, low, high;
+
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & OSXSAVE)) return false;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+    if ((edx & (BF16 | TILE)) != (BF16 | TILE)) return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILE_STATE) == TILE_STATE;
+}
+
+/* __builtin_cpu_supports answers no where the operating system does not save the registers. */
+static kvf__cpu_rank detect(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return KVF__CPU_REF;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return KVF__CPU_AVX2;
+    if (!__builtin_cpu_supports("avx512bf16")) return KVF__CPU_AVX512;
+    return has_amx() ? KVF__CPU_AMX : KVF__CPU_AVX512_BF16;
+}
+#else
+static kvf__cpu_rank detect(void)
+{
+    return KVF__CPU_REF;
+}
+#endif
+
+/* LEVELS where KVF_CPU is unset, empty, or (refused elsewhere) misspelt. */
+static int cap(void)
+{
+    const char *name = getenv("KVF_CPU");
+    int level = 0;
+    while (level < LEVELS && !(name && strcmp(name, NAMES[level]) == 0))
+        level++;
+    return level;
+}
+
+kvf__cpu_rank kvf__cpu_best(void)
+{
+    int found = (int)detect(), most = cap();
+    return (kvf__cpu_rank)(found < most ? found : most);
+}
+
+bool kvf__cpu_is_capped(void)
+{
+    return cap() < LEVELS;
+}
+
+const char *kvf__cpu_level(void)
+{
+    return NAMES[kvf__cpu_best()];
+}
+
+bool kvf__cpu_has_bf16(void)
+{
+    return kvf__cpu_best() >= KVF__CPU_AVX512;
+}
+
+static const kvf__kernels *table_of(kvf__cpu_rank rank)
+{
+#if KVF__HAVE_X86
+    static const kvf__kernels *const tables[] = {&kvf__kernels_ref, &kvf__kernels_avx2, &kvf__kernels_avx512,
+                                                 &kvf__kernels_avx512_bf16, &kvf__kernels_avx512_bf16};
+    return tables[rank];
+#else
+    (void)rank;
+    return &kvf__kernels_ref;
+#endif
+}
+
+const kvf__kernels *kvf__kernels_get(void)
+{
+    return table_of(kvf__cpu_best());
+}
+
+const kvf__kernels *kvf__kernels_level(const char *name)
+{
+    for (int level = 0; level <= (int)kvf__cpu_best(); level++)
+        if (strcmp(name, NAMES[level]) == 0) return table_of((kvf__cpu_rank)level);
+    return NULL;
+}

@@ -1,0 +1,78 @@
+/* The prefix tensor and its flat form, see prefix.h: two layouts of the same numbers.
+ *
+ * The flat form keeps the D values of a (layer, key or value, head, token) together, as kv does, so all three
+ * conversions are copies or sums of runs of D. */
+#include "prefix.h"
+
+#include <string.h>
+
+kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P, int64_t D)
+{
+    const int64_t dims[] = {L, 2, G, P, D};
+    size_t count = 1;
+    float *kv = NULL;
+    uint8_t *mask = NULL;
+
+    for (int i = 0; i < 5; i++)
+        if (dims[i] < 0 || !kvf__mul(count, (size_t)dims[i], &count))
+            return kvf__fail(ctx, KVF_ESHAPE, "prefix: [%lld, 2, %lld, %lld, %lld] is not a shape", (long long)L,
+                             (long long)G, (long long)P, (long long)D);
+    KVF_TRY(kvf__alloc_array(ctx, count, sizeof *kv, &kv));
+    kvf_status st = kvf__alloc_array(ctx, (size_t)L, sizeof *mask, &mask);
+    if (st) {
+        kvf__free(kv);
+        return st;
+    }
+    memset(mask, 1, (size_t)L);
+    *out = (kvf__prefix){.L = L, .G = G, .P = P, .D = D, .kv = kv, .layer_mask = mask};
+    return KVF_OK;
+}
+
+void kvf__prefix_done(kvf__prefix *prefix)
+{
+    kvf__free(prefix->kv);
+    kvf__free(prefix->layer_mask);
+    *prefix = (kvf__prefix){0};
+}
+
+size_t kvf__prefix_count(const kvf__prefix *prefix)
+{
+    return (size_t)(prefix->L * 2 * prefix->G * prefix->P * prefix->D);
+}
+
+/* flat[p] of block b = (l, key or value, g): D values. kv[b][p]: the same. */
+static size_t flat_at(const kvf__prefix *prefix, int64_t block, int64_t p)
+{
+    int64_t blocks = prefix->L * 2 * prefix->G;
+    return (size_t)((p * blocks + block) * prefix->D);
+}
+
+static float *kv_at(const kvf__prefix *prefix, int64_t block, int64_t p)
+{
+    return prefix->kv + (block * prefix->P + p) * prefix->D;
+}
+
+void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat)
+{
+    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
+        for (int64_t p = 0; p < prefix->P; p++)
+            memcpy(kv_at(prefix, block, p), flat + flat_at(prefix, block, p), (size_t)prefix->D * sizeof *flat);
+}
+
+void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat)
+{
+    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
+        for (int64_t p = 0; p < prefix->P; p++)
+            memcpy(flat + flat_at(prefix, block, p), kv_at(prefix, block, p), (size_t)prefix->D * sizeof *flat);
+}
+
+void kvf__prefix_add_to_flat(const kvf__prefix *prefix, float *flat)
+{
+    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
+        for (int64_t p = 0; p < prefix->P; p++) {
+            float *to = flat + flat_at(prefix, block, p);
+            const float *from = kv_at(prefix, block, p);
+            for (int64_t d = 0; d < prefix->D; d++)
+                to[d] += from[d];
+        }
+}

@@ -1,0 +1,213 @@
+/* The kernels of kernels.h as plain loops: the readable truth that every faster form is compared with, and what
+ * runs where there is none. Portable C, double arithmetic, no threads; results are rounded once, when stored. */
+#include "kernels_int.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* ---- activations ---------------------------------------------------------------------------------- */
+
+static double get(kvf__dtype act, const void *p, int64_t i)
+{
+    float value;
+    if (act == KVF__F32) return ((const float *)p)[i];
+    kvf__to_f32(act, (const uint16_t *)p + i, &value, 1);
+    return value;
+}
+
+static void set(kvf__dtype act, void *p, int64_t i, double value)
+{
+    float rounded = (float)value;
+    if (act == KVF__F32)
+        ((float *)p)[i] = rounded;
+    else
+        kvf__from_f32(act, &rounded, (uint16_t *)p + i, 1);
+}
+
+/* ---- norms ---------------------------------------------------------------------------------------- */
+
+static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C, bool rms,
+                     float eps)
+{
+    for (int64_t m = 0; m < M; m++) {
+        const float *row = x + m * C;
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < C && !rms; c++)
+            mean += row[c] / (double)C;
+        for (int64_t c = 0; c < C; c++)
+            variance += (row[c] - mean) * (row[c] - mean) / (double)C;
+
+        double by = 1 / sqrt(variance + eps);
+        for (int64_t c = 0; c < C; c++)
+            set(act, xhat, m * C + c, (row[c] - mean) * by);
+        rstd[m] = (float)by;
+    }
+}
+
+/* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd; rms has no mean to differentiate. */
+static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat, const float *rstd,
+                     int64_t M, int64_t C, bool rms)
+{
+    for (int64_t m = 0; m < M; m++) {
+        double mean = 0, dot = 0;
+        for (int64_t i = m * C; i < (m + 1) * C; i++) {
+            if (!rms) mean += get(act, dxhat, i) / (double)C;
+            dot += get(act, dxhat, i) * get(act, xhat, i) / (double)C;
+        }
+        for (int64_t i = m * C; i < (m + 1) * C; i++) {
+            dx[i] = (float)(dx[i] + (get(act, dxhat, i) - mean - get(act, xhat, i) * dot) * rstd[m]);
+            if (dx_act) set(act, dx_act, i, dx[i]);
+        }
+    }
+}
+
+/* ---- activation functions ------------------------------------------------------------------------- */
+
+typedef struct {
+    double value, slope; /* fn(x), fn'(x) */
+} fn_pair;
+
+/* x sigmoid(z) for a z(x) with derivative dz. */
+static fn_pair gated_by_sigmoid(double x, double z, double dz)
+{
+    double s = 1 / (1 + exp(-z));
+    return (fn_pair){x * s, s + x * s * (1 - s) * dz};
+}
+
+static fn_pair apply(kvf__act_fn fn, double x)
+{
+    const double root_2_over_pi = 0.79788456080286536, root_half = 0.70710678118654752;
+    switch (fn) {
+    case KVF__GELU_TANH: {
+        /* (1 + tanh(u)) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks and Gimpel 2016 */
+        double u = root_2_over_pi * (x + 0.044715 * x * x * x);
+        return gated_by_sigmoid(x, 2 * u, 2 * root_2_over_pi * (1 + 3 * 0.044715 * x * x));
+    }
+    case KVF__GELU_ERF: {
+        double phi = 0.5 * erfc(-x * root_half), density = 0.5 * root_2_over_pi * exp(-0.5 * x * x);
+        return (fn_pair){x * phi, phi + x * density};
+    }
+    case KVF__SILU:
+        return gated_by_sigmoid(x, x, 1);
+    case KVF__QUICK_GELU:
+        return gated_by_sigmoid(x, 1.702 * x, 1.702);
+    case KVF__RELU:
+        return (fn_pair){x < 0 ? 0 : x, x > 0};
+    }
+    assert(!"a function of the list");
+    return (fn_pair){x, 1};
+}
+
+static void act_fwd(kvf__dtype act, kvf__act_fn fn, void *h, void *g, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        fn_pair f = apply(fn, get(act, h, i));
+        set(act, g, i, f.value);
+        set(act, h, i, f.slope);
+    }
+}
+
+static void glu_fwd(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double by = get(act, u, i);
+        fn_pair f = apply(fn, get(act, g, i));
+        set(act, a, i, f.value * by);
+        set(act, g, i, f.slope * by);
+        set(act, u, i, f.value);
+    }
+}
+
+static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const void *g, const void *u, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double d = get(act, da, i), by_g = get(act, g, i), by_u = get(act, u, i);
+        set(act, dg, i, d * by_g);
+        set(act, du, i, d * by_u);
+    }
+}
+
+/* ---- products and conversions --------------------------------------------------------------------- */
+
+static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        set(act, d, i, get(act, d, i) * get(act, by, i));
+}
+
+static void from_f32(kvf__dtype act, void *dst, const float *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        set(act, dst, i, src[i]);
+}
+
+static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = (float)get(act, src, i);
+}
+
+/* ---- rotary positions ----------------------------------------------------------------------------- */
+
+static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D, int64_t R,
+                 const int32_t *position, const float *cos, const float *sin, bool inverse)
+{
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < R / 2; i++) {
+                int64_t low = m * ld + h * D + i, high = low + R / 2, at = position[m] * (R / 2) + i;
+                double a = get(act, x, low), b = get(act, x, high);
+                double c = cos[at], s = inverse ? -sin[at] : sin[at];
+                set(act, x, low, a * c - b * s);
+                set(act, x, high, b * c + a * s);
+            }
+}
+
+/* ---- cross-entropy -------------------------------------------------------------------------------- */
+
+static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
+{
+    const float *logits = chunk->logits + r * chunk->width;
+    float old = chunk->max[r], max = old;
+    double sum = 0;
+
+    for (int64_t v = 0; v < chunk->width && v < chunk->valid; v++)
+        max = fmaxf(max, logits[v]);
+    if (max > old) {
+        double by = exp((double)old - max); /* 0 in the first chunk: what acc holds does not matter then */
+        chunk->sum[r] = (float)(chunk->sum[r] * by);
+        chunk->max[r] = max;
+        for (int64_t c = 0; c < chunk->C && chunk->acc; c++)
+            chunk->acc[r * chunk->C + c] = by == 0 ? 0 : (float)(chunk->acc[r * chunk->C + c] * by);
+    }
+    for (int64_t v = 0; v < chunk->width; v++) {
+        double e = v < chunk->valid ? exp((double)logits[v] - max) : 0;
+        if (chunk->e) set(act, chunk->e, r * chunk->width + v, e);
+        sum += e;
+    }
+    chunk->sum[r] = (float)(chunk->sum[r] + sum);
+
+    int32_t target = chunk->target[r];
+    if (target >= 0 && target < chunk->width) chunk->target_logit[r] = logits[target];
+}
+
+static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
+{
+    for (int64_t r = 0; r < chunk->rows; r++)
+        ce_row(act, chunk, r);
+}
+
+const kvf__kernels kvf__kernels_ref = {
+    .name = "ref",
+    .norm_fwd = norm_fwd,
+    .norm_bwd = norm_bwd,
+    .act_fwd = act_fwd,
+    .mul = mul,
+    .glu_fwd = glu_fwd,
+    .glu_bwd = glu_bwd,
+    .rope = rope,
+    .ce = ce,
+    .from_f32 = from_f32,
+    .to_f32 = to_f32,
+    KVF__ATTN_ENTRIES(ref),
+};
