@@ -1,12 +1,13 @@
 /* Status codes, the context, the log: what every other header of kvfold rests on.
  *
- * Words of ownership used in all headers: `create/free` make and release a heap object, `open/close` a
- * file or a session, `init/done` fill and empty a struct of the caller, `view` borrows, `take` steals.
- * On failure out-parameters stay untouched, and kvf_ctx_error() holds one line that names file and place.
+ * Words of ownership used in all headers: `create/free` make and release a heap object,
+ * `open/close` a file or a session, `init/done` fill and empty a struct of the caller, `view`
+ * borrows, `take` steals. On failure out-parameters stay untouched, and kvf_ctx_error() holds one
+ * line that names file and place.
  *
  * Shapes, one alphabet everywhere: B batch, T tokens, P prefix length, L layers, H query heads,
- * G key/value heads, D head size, C model width, F feed-forward width, V vocabulary, M encoder hidden
- * width. Brackets list memory order, slowest first.
+ * G key/value heads, D head size, C model width, F feed-forward width, V vocabulary, M encoder
+ * hidden width. Brackets list memory order, slowest first.
  *
  *     kvf_ctx *ctx = NULL;
  *     if (kvf_ctx_create(NULL, &ctx)) return 1;
@@ -61,17 +62,18 @@ typedef enum kvf_log_level { KVF_LOG_WARN = 0, KVF_LOG_INFO = 1, KVF_LOG_DEBUG =
 typedef void (*kvf_log_fn)(void *user, kvf_log_level level, const char *line);
 
 typedef struct kvf_ctx_options {
-    int threads;      /* 0: one per core this process may use */
-    kvf_log_fn log;   /* NULL: no log; the library itself never prints */
+    int threads;    /* 0: one per core this process may use */
+    kvf_log_fn log; /* NULL: no log; the library itself never prints */
     void *log_user;
 } kvf_ctx_options;
 
-/* options may be NULL. Sets the OpenMP thread count of the calling thread, which must be done before any
- * computation. ENOMEM, EUSAGE (threads < 0 or > 1024; KVF_CPU names no known level). */
+/* options may be NULL. Sets the OpenMP thread count of the calling thread, which must be done
+ * before any computation. ENOMEM, EUSAGE (threads < 0 or > 1024; KVF_CPU names no known level).
+ * There is no context then that could hold the line, so it goes to options->log as a warning. */
 kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out);
 void kvf_ctx_free(kvf_ctx *ctx); /* NULL is fine */
 
-/* The line of the last failure in this context; "" before the first. Valid until the next failure. */
+/* The line of the last failure in this context, valid until the next; "" before the first. */
 const char *kvf_ctx_error(const kvf_ctx *ctx);
 int kvf_ctx_threads(const kvf_ctx *ctx);
 

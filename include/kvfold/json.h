@@ -1,9 +1,11 @@
-/* JSON values, read strictly and written stably: a thin coat over jansson, so that no caller includes it.
+/* JSON values, read strictly and written stably: a thin coat over jansson, so that no caller
+ * includes it.
  *
- * Reading refuses duplicate keys, nesting deeper than 128, invalid UTF-8, NaN, and anything after the
- * value. Objects keep the order of their keys. A kvf_json owned by a parent lives as long as the root;
- * kvf_json_free() takes roots only. All getters accept NULL and values of another type, and then return
- * their "nothing": NULL, 0, the given default.
+ * Reading refuses duplicate keys, nesting deeper than 128, invalid UTF-8, NaN, and anything after
+ * the value. Whole numbers outside int64 are read as reals (tokenizers carry a model_max_length of
+ * 1e30). Objects keep the order of their keys. A kvf_json owned by a parent lives as long as the
+ * root; kvf_json_free() takes roots only. All getters accept NULL and values of another type, and
+ * then return their "nothing": NULL, 0, the given default.
  *
  *     kvf_json *root = NULL;
  *     if (kvf_json_parse(ctx, "config.json", text, n, &root)) return 1;
@@ -33,7 +35,8 @@ typedef enum kvf_json_type {
     KVF_JSON_OBJECT
 } kvf_json_type;
 
-/* where: names the source in errors ("data.jsonl:17"). Any value is accepted as root. EFORMAT, ENOMEM. */
+/* where: names the source in errors ("data.jsonl:17"). Any value is accepted as root. EFORMAT,
+ * ENOMEM. */
 kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, size_t bytes,
                           kvf_json **out);
 /* The same for a whole file. EIO too. */
@@ -47,16 +50,19 @@ kvf_json *kvf_json_at(const kvf_json *array, size_t index);      /* view */
 int64_t kvf_json_int(const kvf_json *value, int64_t otherwise);  /* integers only, not 1.0 */
 double kvf_json_real(const kvf_json *value, double otherwise);   /* integers too */
 bool kvf_json_bool(const kvf_json *value, bool otherwise);
-const char *kvf_json_str(const kvf_json *value, size_t *bytes);  /* bytes may be NULL; text may hold NULs */
+/* bytes may be NULL; text may hold NULs. */
+const char *kvf_json_str(const kvf_json *value, size_t *bytes);
 
-/* Visits an object's members in order: `for (void *it = kvf_json_iter(o); it; it = kvf_json_next(o, it))`. */
+/* Visits an object's members in order:
+ * `for (void *it = kvf_json_iter(o); it; it = kvf_json_next(o, it))`. */
 void *kvf_json_iter(kvf_json *object);
 void *kvf_json_next(kvf_json *object, void *iter);
 const char *kvf_json_iter_key(void *iter);
 kvf_json *kvf_json_iter_value(void *iter);
 
-/* Building. set/add take over `value` even when they fail; a NULL value (out of memory earlier) makes
- * them fail, so a chain needs one check at its end: the serialised root, which is NULL then. */
+/* Building. set/add take over `value` even when they fail; a NULL value (out of memory earlier)
+ * makes them fail, so a chain needs one check at its end: the text of the root, which is NULL
+ * then. */
 kvf_json *kvf_json_object(void);
 kvf_json *kvf_json_array(void);
 kvf_json *kvf_json_new_null(void);
@@ -67,9 +73,15 @@ kvf_json *kvf_json_new_str(const char *utf8); /* invalid UTF-8 is replaced by U+
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value);
 bool kvf_json_add(kvf_json *array, kvf_json *value);
 
-typedef enum kvf_json_style { KVF_JSON_COMPACT = 0, KVF_JSON_INDENT = 1, KVF_JSON_SORTED = 2 } kvf_json_style;
+typedef enum kvf_json_style {
+    KVF_JSON_COMPACT = 0,
+    KVF_JSON_INDENT = 1,
+    KVF_JSON_SORTED = 2
+} kvf_json_style;
 
-/* Text of a value, flags of kvf_json_style or-ed, to be released with kvf_json_text_free(); NULL if out of memory. */
+/* Text of a value, always the same bytes for the same value; reals have the fewest digits that read
+ * back equal, and always a point or an exponent. Flags of kvf_json_style or-ed, to be released with
+ * kvf_json_text_free(); NULL if out of memory. */
 char *kvf_json_text(const kvf_json *value, unsigned style);
 void kvf_json_text_free(char *text);
 

@@ -45,8 +45,7 @@ static void *take_block(kvf_ctx *ctx, size_t bytes)
     return block;
 }
 
-/* The callers' T ** is copied as bytes: writing it through a void ** would break strict aliasing.
- */
+/* The callers' T ** is copied as bytes: writing it through a void ** breaks strict aliasing. */
 static void store_pointer(void *out, void *block)
 {
     memcpy(out, &block, sizeof block);

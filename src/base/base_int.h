@@ -1,7 +1,8 @@
 /* What the other folders use of src/base: memory, files, clock, status, random numbers, log.
  *
- * Nothing here knows tensors or text. Memory is 64-byte aligned and counted per context; kvf__free() needs
- * no context. Lengths read from files are checked against what is left before use (kvf__reader). */
+ * Nothing here knows tensors or text. Memory is 64-byte aligned and counted per context;
+ * kvf__free() needs no context. Lengths read from files are checked against what is left before use
+ * (kvf__reader). */
 #ifndef KVF_BASE_INT_H
 #define KVF_BASE_INT_H
 
@@ -17,12 +18,14 @@
 #define KVF__PRINTF(fmt, args)
 #endif
 
-/* ---- status -------------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
-/* Stores the line and returns `status`, so that `return kvf__fail(ctx, KVF_EFORMAT, "%s: ...", path);` reads well. */
+/* Stores the line and returns `status`: `return kvf__fail(ctx, KVF_EFORMAT, "%s: ...", path);`.
+ * Control characters are replaced, what is longer than 2 KB is cut. ctx may be NULL. */
 kvf_status kvf__fail(kvf_ctx *ctx, kvf_status status, const char *fmt, ...) KVF__PRINTF(3, 4);
 /* Puts "PREFIX: " before the line already stored; returns `status`. */
-kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ...) KVF__PRINTF(3, 4);
+kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ...)
+    KVF__PRINTF(3, 4);
 
 #define KVF_TRY(call)                                                                              \
     do {                                                                                           \
@@ -32,7 +35,7 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
 
 void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...) KVF__PRINTF(3, 4);
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Zeroed, 64-byte aligned, never NULL on success (0 bytes gives 64). *out untouched on failure. */
 kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out /* T ** */);
@@ -66,7 +69,8 @@ kvf_status kvf__ids_add(kvf_ctx *ctx, kvf__ids *ids, int32_t id);
 kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n);
 void kvf__ids_done(kvf__ids *ids);
 
-/* One block carved front to back, 64-byte aligned pieces; under AddressSanitizer the gaps are poisoned. */
+/* One block carved front to back, 64-byte aligned pieces; under AddressSanitizer the gaps are
+ * poisoned. */
 typedef struct kvf__arena {
     char *data;
     size_t cap, used;
@@ -82,11 +86,13 @@ typedef struct kvf__map {
     size_t n, cap;
     kvf__buf keys;
 } kvf__map;
-kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, int64_t value); /* last wins */
+/* A key put twice keeps its last value. */
+kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, int64_t value);
+/* *value is untouched where the key is absent. */
 bool kvf__map_get(const kvf__map *map, const void *key, size_t n, int64_t *value);
 void kvf__map_done(kvf__map *map);
 
-/* ---- files --------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Read-only map of a whole file. An empty file gives n = 0. */
 typedef struct kvf__mapfile {
@@ -117,8 +123,10 @@ bool kvf__is_dir(const char *path);
 bool kvf__exists(const char *path);
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out);
 
-/* Output that appears whole or not at all: write to `temp` (same folder), then commit = fsync + rename + fsync
- * of the folder. An existing `path` needs force (EEXIST). abort removes the temporary; safe after commit. */
+/* Output that appears whole or not at all: write to `temp` (same folder), then commit = fsync +
+ * rename + fsync of the folder. begin fails early where nothing can be written, and leaves no file.
+ * An existing `path` needs force (EEXIST), at begin and again at commit. commit empties *out,
+ * whether it succeeds or not; abort removes the temporary and is safe after both. */
 typedef struct kvf__outfile {
     char *path, *temp;
     bool force;
@@ -129,18 +137,19 @@ void kvf__outfile_abort(kvf__outfile *out);
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 
-/* ---- clock, random numbers ------------------------------------------------------------------------ */
+/* ---- clock, random numbers ------------------------------------------------------------------- */
 
 double kvf__clock(void); /* monotonic seconds */
 
-/* Counter-based: value i of a stream depends on (seed, stream, i) only; the whole state is 3 numbers. */
+/* Counter-based: value i of a stream depends on (seed, stream, i) only; the whole state is 3
+ * numbers, which may be set as well as read. rng.c defines the values, and they stay. */
 typedef struct kvf__rng {
     uint64_t seed, stream, counter;
 } kvf__rng;
 kvf__rng kvf__rng_make(uint64_t seed, uint64_t stream);
 uint64_t kvf__rng_u64(kvf__rng *rng);
-double kvf__rng_uniform(kvf__rng *rng);            /* [0, 1) */
-double kvf__rng_normal(kvf__rng *rng);             /* mean 0, variance 1; consumes two values */
+double kvf__rng_uniform(kvf__rng *rng);             /* [0, 1) */
+double kvf__rng_normal(kvf__rng *rng);              /* mean 0, variance 1; consumes two values */
 uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n); /* [0, n), unbiased */
 void kvf__rng_shuffle(kvf__rng *rng, int64_t *items, size_t n);
 

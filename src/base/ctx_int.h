@@ -1,5 +1,4 @@
-/* The inside of a context. Private to src/base: everyone else goes through base.h and base_int.h.
- */
+/* The inside of a context. Private to src/base: all others go through base.h and base_int.h. */
 #ifndef KVF_CTX_INT_H
 #define KVF_CTX_INT_H
 
@@ -20,8 +19,7 @@ struct kvf_ctx {
  * group. */
 int kvf__usable_cores(void);
 
-/* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. Saves errno before it does anything else.
- */
+/* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);
 
 #endif

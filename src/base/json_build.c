@@ -1,8 +1,7 @@
 /* Building JSON.
  *
  * A build is checked once, at its end: where a value could not be made or placed, a mark is put
- * into the container that no text exists for, so that the text of the root is NULL (json_text.c).
- */
+ * into the container that no text exists for, and so the text of the root is NULL (json_text.c). */
 #include "json_int.h"
 
 #include <math.h>

@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder a path lies in: "" before a first slash is the root, no slash is the current folder.
- */
+/* The folder a path lies in: the current one without a slash, the root if only a first one. */
 static kvf_status folder_of(kvf_ctx *ctx, const char *path, char **out)
 {
     const char *slash = strrchr(path, '/');
