@@ -1,0 +1,64 @@
+#!/bin/sh
+# Foreign headers stay in the one folder that knows the library, no include climbs out of its
+# folder, and the command sees nothing but the public headers. Between our own folders the include
+# path of each library in meson.build does the same; these are the holes it leaves.
+# Usage: layers.sh [SOURCE_ROOT]
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+failed=0
+
+# Lines "file:line:#include ..." of all C sources that are ours and not tests.
+includes() {
+    find src encoder merge include -name '*.[ch]' -exec \
+        grep -n '^[[:space:]]*#[[:space:]]*include' /dev/null {} +
+}
+all=$(includes)
+
+# report TEXT LINES: one line per offence.
+report() {
+    [ -n "$2" ] || return 0
+    printf '%s\n' "$2" | sed "s|^|layers: $1: |"
+    failed=1
+}
+
+# only FOLDER PATTERN: headers matching the extended pattern may be included below FOLDER alone.
+only() {
+    report "only $1 may include it" \
+        "$(printf '%s\n' "$all" | grep -E "include[[:space:]]*[<\"]$2" | grep -v "^$1/" || true)"
+}
+
+only src/tensor '(oneapi/)?dnnl'
+only src/tensor '([a-z]*mmintrin|x86intrin|cpuid|arm_neon)\.h'
+only src/io '(hdf5|H5)'
+only src/base '(jansson|xxhash|ctx_int|json_int)\.h'
+only src/text '(pcre2|pcre2posix|utf8proc)\.h'
+only src/dist 'mpi\.h'
+only src/serve 'microhttpd\.h'
+
+report "climbs out of its folder" "$(
+    grep -rnE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"][^>"]*\.\./' \
+        src encoder merge include tests || true
+)"
+report "names a folder instead of a bare file" \
+    "$(printf '%s\n' "$all" | grep -E 'include[[:space:]]*"[^"]*/' || true)"
+
+# The command: <kvfold/...>, headers of the system, and headers that lie in src/cli. A header is one
+# of the inner ones if a file of its name lies in another folder; a quoted one must lie in src/cli.
+if [ -d src/cli ]; then
+    report "the command includes public headers only" "$(
+        printf '%s\n' "$all" | grep '^src/cli/' | while IFS= read -r line; do
+            name=$(printf '%s\n' "$line" | sed 's/^[^<"]*[<"]\([^>"]*\)[>"].*/\1/')
+            [ ! -e "src/cli/$name" ] || continue
+            case $line in
+            *include*\"*) printf '%s\n' "$line" ;;
+            *) [ -z "$(find src encoder merge -name "$name")" ] || printf '%s\n' "$line" ;;
+            esac
+        done
+    )"
+fi
+
+# Included by bare name, so a name must mean one file.
+twice=$(find src encoder merge -name '*.[ch]' -exec basename {} \; | sort | uniq -d)
+report "file name is used twice" "$twice"
+
+exit $failed
