@@ -1,4 +1,4 @@
-/* Helpers of the tests; see ck.h. Check 0.15 offers no array comparison with tolerances of its own. */
+/* Helpers of the tests; see ck.h. Check 0.15 has no array comparison with tolerances. */
 #include "ck.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ void ck_close_at(const char *file, int line, const char *what, const float *got,
         bad++;
     }
     if (!bad) return;
-    ck_abort_msg("%s:%d: %s: %zu of %zu differ, first [%zu] got %.9g want %.9g, worst error %.3g", file, line,
-                 what, bad, n, first, (double)got[first], (double)want[first], worst);
+    ck_abort_msg("%s:%d: %s: %zu of %zu differ, first [%zu] got %.9g want %.9g, worst error %.3g",
+                 file, line, what, bad, n, first, (double)got[first], (double)want[first], worst);
 }
 
 double ck_rel_l2(const float *got, const float *want, size_t n)
@@ -35,11 +35,12 @@ double ck_rel_l2(const float *got, const float *want, size_t n)
     return sqrt(diff / (norm > 0 ? norm : 1));
 }
 
-/* Texts that live until the process ends stay in this list, or a leak checker would call them lost. */
-static struct kept {
+/* Texts that live until the process ends stay in this list, or a leak checker calls them lost. */
+struct kept {
     struct kept *next;
     char text[];
-} *kept;
+};
+static struct kept *kept;
 
 static char *path_of(const char *root, const char *name)
 {
