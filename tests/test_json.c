@@ -37,8 +37,7 @@ static void check_text(const kvf_json *value, unsigned style, const char *want)
     kvf_json_text_free(text);
 }
 
-/* ---- what is refused
- * ----------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 #define TEXT(s) s, sizeof(s) - 1
 
@@ -204,8 +203,7 @@ START_TEST(allocation_fails)
 }
 END_TEST
 
-/* ---- what is read
- * -------------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 START_TEST(types_and_getters)
 {
@@ -303,8 +301,7 @@ START_TEST(strings_with_nul)
 }
 END_TEST
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *text;
@@ -407,8 +404,7 @@ START_TEST(random_reals_come_back)
 }
 END_TEST
 
-/* ---- building and text
- * --------------------------------------------------------------------------- */
+/* ---- building and text ----------------------------------------------------------------------- */
 
 START_TEST(build)
 {

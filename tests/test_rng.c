@@ -1,5 +1,4 @@
-/* Tests of the random numbers. The exact values are a promise: runs are repeated from stored seeds.
- */
+/* Tests of the random numbers. Their values are a promise: runs are repeated from stored seeds. */
 #include "base_int.h"
 #include "ck.h"
 
@@ -112,8 +111,7 @@ START_TEST(shuffle_keeps_items)
 }
 END_TEST
 
-/* ---- distribution: fixed seeds, so these pass always or never; bounds are about 5 sigma
- * ---------- */
+/* ---- distribution: fixed seeds, so these pass always or never; bounds are about 5 sigma ------ */
 
 enum { DRAWS = 200000 };
 
