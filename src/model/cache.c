@@ -1,0 +1,113 @@
+/* The generation cache: keys and values of tokens that earlier passes computed, one slot per row.
+ *
+ * Stored as attention reads a shared segment, [G, capacity, D] per layer, slot and key/value, keys
+ * after RoPE. The prefix is not in here: it stays segment 0 of every pass, so one cache layout
+ * serves any prefix length. A pass appends layer by layer and counts the tokens in only when all
+ * layers are done. */
+#include "pass_priv.h"
+
+#include <assert.h>
+#include <string.h>
+
+kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
+                             kvf__cache **out)
+{
+    const kvf__desc *d = &model->desc;
+    kvf__cache *cache = NULL;
+    size_t bytes = kvf__act_size(model->act);
+    kvf_status st;
+
+    if (slots < 1 || capacity < 1)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "cache: %lld slots of %lld tokens, expected at least 1 of 1",
+                         (long long)slots, (long long)capacity);
+    const int64_t dims[] = {d->L, slots, 2, d->G, capacity, d->D};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        if (!kvf__mul(bytes, (size_t)dims[i], &bytes))
+            return kvf__fail(ctx, KVF_ENOMEM,
+                             "cache: %lld slots of %lld tokens are more than memory can address",
+                             (long long)slots, (long long)capacity);
+
+    st = kvf__alloc(ctx, sizeof *cache, &cache);
+    if (st) goto out;
+    *cache = (kvf__cache){
+        .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
+    st = kvf__alloc(ctx, bytes, &cache->data);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->length, &cache->length);
+    if (st) goto out;
+
+    *out = cache;
+    cache = NULL;
+out:
+    kvf__cache_free(cache);
+    return st;
+}
+
+void kvf__cache_free(kvf__cache *cache)
+{
+    if (!cache) return;
+    kvf__free(cache->data);
+    kvf__free(cache->length);
+    kvf__free(cache);
+}
+
+int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot)
+{
+    assert(slot >= 0 && slot < cache->slots);
+    return cache->length[slot];
+}
+
+void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
+{
+    assert(slot >= 0 && slot < cache->slots && length >= 0);
+    if (length < cache->length[slot]) cache->length[slot] = length;
+}
+
+void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
+{
+    size_t block = (size_t)(cache->G * cache->capacity * cache->D) * kvf__act_size(cache->act);
+    return (char *)cache->data + (size_t)((l * cache->slots + slot) * 2 + kv) * block;
+}
+
+void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out)
+{
+    size_t size = kvf__act_size(cache->act);
+
+    assert(slot >= 0 && slot < cache->slots && n >= 0 && n <= cache->length[slot]);
+    for (int64_t l = 0; l < cache->L; l++)
+        for (int kv = 0; kv < 2; kv++)
+            for (int64_t g = 0; g < cache->G; g++) {
+                const char *from = kvf__cache_at(cache, l, slot, kv);
+                float *to = out + ((l * 2 + kv) * cache->G + g) * n * cache->D;
+                from += (size_t)(g * cache->capacity * cache->D) * size;
+                kvf__to_f32(cache->act, from, to, n * cache->D);
+            }
+}
+
+void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
+                       const void *qkv, int64_t H)
+{
+    size_t size = kvf__act_size(cache->act), head = (size_t)cache->D * size;
+    size_t width = (size_t)(H + 2 * cache->G) * head; /* bytes of one qkv row */
+
+    for (int64_t r = 0; r < batch->n_rows; r++) {
+        int64_t s = kvf__row_slot(slot, r), at = cache->length[s];
+        for (int kv = 0; kv < 2; kv++)
+            for (int64_t t = batch->start[r]; t < batch->start[r + 1]; t++) {
+                const char *from = (const char *)qkv + (size_t)t * width +
+                                   (size_t)(H + kv * cache->G) * head;
+                char *to = (char *)kvf__cache_at(cache, l, s, kv) +
+                           (size_t)(at + t - batch->start[r]) * head;
+                for (int64_t g = 0; g < cache->G; g++)
+                    memcpy(to + (size_t)(g * cache->capacity) * head, from + (size_t)g * head,
+                           head);
+            }
+    }
+}
+
+void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot)
+{
+    for (int64_t r = 0; r < batch->n_rows; r++)
+        cache->length[kvf__row_slot(slot, r)] += batch->start[r + 1] - batch->start[r];
+}

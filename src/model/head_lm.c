@@ -1,0 +1,196 @@
+/* The language-model head on the labelled rows: loss, its gradient, or logits. The full logits
+ * never exist for a loss.
+ *
+ * Per pass of at most KVF__HEAD_ROWS rows the vocabulary goes by in planes, keeping the running
+ * maximum m and the sum s of exp(logit - m), as in flash attention (COMPUTE.md 4d):
+ *
+ *   loss  = log s + m - logit[target]
+ *   dxhat = (sum_v exp(logit_v - m) head[v]) / s - head[target]
+ *
+ * The sum over v accumulates plane by plane in f32 and is rescaled by the kernel whenever m moves;
+ * the target's row comes unpacked from the file, times the final norm's gamma, which the packed
+ * head has folded in. */
+#include "pass_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Labelled rows [first, first + rows) of which `real` carry a label; the others are padding. */
+typedef struct chunk {
+    int64_t first, rows, real;
+} chunk;
+
+static chunk chunk_at(const kvf__pass *pass, int64_t first)
+{
+    int64_t rows = pass->ML - first, real = pass->batch->n_labels - first;
+
+    if (rows > KVF__HEAD_ROWS) rows = KVF__HEAD_ROWS;
+    return (chunk){.first = first, .rows = rows, .real = real < rows ? real : rows};
+}
+
+static int64_t plane_valid(const kvf__model *m, int64_t p)
+{
+    int64_t left = m->desc.V - p * KVF__VOCAB_PLANE;
+    return left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE;
+}
+
+static kvf_status plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
+{
+    const kvf__model *m = pass->model;
+    const void *xhat = kvf__act_row(m->act, pass->xhat_f, c->first, m->desc.C);
+
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, xhat, pass->logits, KVF__F32, 0));
+    kvf__pass_lap(pass, KVF__PART_HEAD);
+    return KVF_OK;
+}
+
+static void chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
+{
+    for (int64_t j = 0; j < c->rows; j++) {
+        pass->ce_max[j] = -INFINITY;
+        pass->ce_sum[j] = 0;
+        pass->ce_target[j] = 0;
+    }
+    if (gradient) memset(pass->acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
+}
+
+static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
+                              bool gradient)
+{
+    const kvf__model *m = pass->model;
+
+    KVF_TRY(plane_logits(ctx, pass, c, p));
+    for (int64_t j = 0; j < c->rows; j++)
+        pass->target[j] = j < c->real ? (int32_t)(pass->batch->label_id[c->first + j] -
+                                                  p * KVF__VOCAB_PLANE)
+                                      : -1;
+    const kvf__ce_chunk ce = {.rows = c->rows,
+                              .width = KVF__VOCAB_PLANE,
+                              .logits = pass->logits,
+                              .valid = plane_valid(m, p),
+                              .target = pass->target,
+                              .max = pass->ce_max,
+                              .sum = pass->ce_sum,
+                              .target_logit = pass->ce_target,
+                              .e = gradient ? pass->e : NULL,
+                              .acc = gradient ? pass->acc : NULL,
+                              .C = m->desc.C};
+    m->kernels->ce(m->act, &ce);
+    kvf__pass_lap(pass, KVF__PART_LOSS);
+    if (!gradient) return KVF_OK;
+    KVF_TRY(
+        kvf__mm_run(ctx, m->mm, m->head_t[p], c->rows, pass->e, pass->acc, KVF__F32, KVF__MM_ADD));
+    kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
+    return KVF_OK;
+}
+
+static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum, float *token_loss)
+{
+    for (int64_t j = 0; j < c->real; j++) {
+        double loss = log((double)pass->ce_sum[j]) + (double)pass->ce_max[j] -
+                      (double)pass->ce_target[j];
+        *loss_sum += loss;
+        if (token_loss) token_loss[c->first + j] = (float)loss;
+    }
+}
+
+/* Turns acc into dxhat [rows, C] of this chunk, in the act type; rows of padding become zero. */
+static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < c->real; j++) {
+        float *row = pass->target_row + j * C;
+        const float *acc = pass->acc + j * C;
+        float part = 1.0f / pass->ce_sum[j];
+
+        kvf__slot_row(&m->head_slot, pass->batch->label_id[c->first + j], row);
+        for (int64_t i = 0; i < C; i++)
+            row[i] = scale * (acc[i] * part - row[i] * m->final_gamma[i]);
+    }
+    memset(pass->target_row + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
+    m->kernels->from_f32(m->act, kvf__act_row(m->act, pass->dxhat, c->first, C), pass->target_row,
+                         c->rows * C);
+    kvf__pass_lap(pass, KVF__PART_LOSS);
+}
+
+/* Through the final norm: dx_lab, and its copy in the act type. */
+static void final_norm_bwd(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+    void *copy = pass->dx_lab_act == (void *)pass->dx_lab ? NULL : pass->dx_lab_act;
+
+    memset(pass->dx_lab, 0, (size_t)(pass->ML * d->C) * sizeof(float));
+    m->kernels->norm_bwd(m->act, pass->dx_lab, copy, pass->dxhat, pass->xhat_f, pass->rstd_f,
+                         pass->ML, d->C, d->norm == KVF__RMSNORM);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+static kvf_status check_loss(kvf_ctx *ctx, const kvf__pass *pass, bool gradient)
+{
+    const kvf__batch *b = pass->batch;
+    int64_t V = pass->model->desc.V;
+
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: loss without a forward pass before it");
+    if (gradient && !pass->limits.backward)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of the loss, but the pass was made without backward");
+    if (gradient && pass->cache)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of the loss, but the batch continues a cache");
+    for (int64_t j = 0; j < b->n_labels; j++)
+        if (b->label_id[j] < 0 || b->label_id[j] >= V)
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch: label %lld has id %ld, the vocabulary ends at %lld",
+                             (long long)j, (long)b->label_id[j], (long long)V - 1);
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
+                             double *loss_sum, float *token_loss)
+{
+    double sum = 0;
+
+    KVF_TRY(check_loss(ctx, pass, gradient));
+    pass->mark = kvf__clock();
+    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
+        chunk c = chunk_at(pass, first);
+        chunk_begin(pass, &c, gradient);
+        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++)
+            KVF_TRY(chunk_plane(ctx, pass, &c, p, gradient));
+        chunk_losses(pass, &c, &sum, token_loss);
+        if (gradient) chunk_gradient(pass, &c, scale);
+    }
+    if (!isfinite(sum))
+        return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
+                         sum);
+    if (gradient && pass->batch->n_labels) final_norm_bwd(pass);
+    if (gradient) pass->state = KVF__PASS_LOSS;
+    *loss_sum = sum;
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
+{
+    int64_t V = pass->model->desc.V;
+
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: logits without a forward pass before it");
+    pass->mark = kvf__clock();
+    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
+        chunk c = chunk_at(pass, first);
+        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+            KVF_TRY(plane_logits(ctx, pass, &c, p));
+            size_t bytes = (size_t)plane_valid(pass->model, p) * sizeof(float);
+            for (int64_t j = 0; j < c.real; j++)
+                memcpy(logits + (first + j) * V + p * KVF__VOCAB_PLANE,
+                       pass->logits + j * KVF__VOCAB_PLANE, bytes);
+        }
+    }
+    kvf__pass_lap(pass, KVF__PART_HEAD);
+    return KVF_OK;
+}

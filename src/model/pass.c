@@ -1,0 +1,349 @@
+/* Making a pass: its arena, laid out twice by one function (first to count, then to carve), the
+ * attention plan, the primitives of a batch size, and the times.
+ *
+ * What is kept per token and layer follows COMPUTE.md 6.9; a pass without backward keeps one
+ * layer's worth and needs one plane of the feed-forward part at a time. */
+#include "pass_priv.h"
+
+#include <string.h>
+
+int64_t kvf__pass_padded(int64_t n)
+{
+    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : 64;
+    return (n + step - 1) / step * step;
+}
+
+void kvf__pass_lap(kvf__pass *pass, kvf__part part)
+{
+    double now = kvf__clock();
+    pass->seconds[part] += now - pass->mark;
+    pass->mark = now;
+}
+
+size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
+{
+    static const char *const names[KVF__PARTS] = {
+#define KVF__PART_NAME(name, text) text,
+        KVF__PART_LIST(KVF__PART_NAME)
+#undef KVF__PART_NAME
+    };
+    for (size_t i = 0; i < KVF__PARTS && i < max; i++)
+        out[i] = (kvf__timing){.name = names[i], .seconds = pass->seconds[i]};
+    return KVF__PARTS;
+}
+
+/* ---- the arena
+ * ------------------------------------------------------------------------------------- */
+
+/* Counts while arena is NULL, carves afterwards. */
+typedef struct carver {
+    kvf__arena *arena;
+    size_t bytes;
+    bool overflow;
+} carver;
+
+static void *take(carver *carve, int64_t rows, int64_t width, size_t size)
+{
+    size_t n;
+    if (!kvf__mul((size_t)rows, (size_t)width, &n) || !kvf__mul(n, size, &n) || n > SIZE_MAX / 4 ||
+        !kvf__add(carve->bytes, kvf__arena_round(n), &carve->bytes)) {
+        carve->overflow = true;
+        return NULL;
+    }
+    return carve->arena ? kvf__arena_take(carve->arena, n) : NULL;
+}
+
+/* Sizes that the layout needs more than once. */
+typedef struct sizes {
+    int64_t M, ML, R, plane, head_rows, qkv, att;
+    size_t act;
+} sizes;
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static sizes sizes_of(const kvf__pass *pass)
+{
+    const kvf__model *model = pass->model;
+    const kvf__desc *d = &model->desc;
+    sizes s = {.M = kvf__pass_padded(pass->limits.tokens),
+               .ML = kvf__pass_padded(pass->limits.labels)};
+
+    s.R = larger(s.M, s.ML);
+    s.head_rows = s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
+    for (int p = 0; p < model->n_planes; p++)
+        s.plane = larger(s.plane, model->plane_width[p]);
+    s.qkv = (d->H + 2 * d->G) * d->D;
+    s.att = d->H * d->D;
+    s.act = kvf__act_size(model->act);
+    return s;
+}
+
+static kvf__kept lay_kept(carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t width = pass->limits.backward ? d->F : s->plane;
+
+    return (kvf__kept){
+        .xhat1 = take(carve, s->M, d->C, s->act),
+        .qkv = take(carve, s->M, s->qkv, s->act),
+        .att = take(carve, s->M, s->att, s->act),
+        .xhat2 = take(carve, M2, d->C, s->act),
+        .fac1 = take(carve, M2, width, s->act),
+        .fac2 = d->gated ? take(carve, M2, width, s->act) : NULL,
+        .rstd1 = take(carve, s->M, 1, sizeof(float)),
+        .rstd2 = take(carve, M2, 1, sizeof(float)),
+        .lse = take(carve, d->H, s->M, sizeof(float)),
+    };
+}
+
+static void lay_layers(kvf__pass *pass, carver *carve, const sizes *s)
+{
+    int64_t L = pass->model->desc.L;
+    kvf__kept one = {0};
+
+    pass->kept = take(carve, L, 1, sizeof(kvf__kept));
+    for (int64_t l = 0; l < L; l++) {
+        if (l == 0 || pass->limits.backward) {
+            int64_t M2 = !pass->limits.backward ? s->R : l == L - 1 ? s->ML : s->M;
+            one = lay_kept(carve, pass, s, M2);
+        }
+        if (carve->arena) pass->kept[l] = one;
+    }
+}
+
+static void lay_fwd(kvf__pass *pass, carver *carve, const sizes *s)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    pass->rows = take(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
+    pass->segs = take(carve, pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
+    pass->position = take(carve, s->M, 1, sizeof(int32_t));
+    pass->scratch = take(carve, pass->threads, d->C, sizeof(float));
+    pass->x = take(carve, s->M, d->C, sizeof(float));
+    pass->x_lab = take(carve, s->ML, d->C, sizeof(float));
+    pass->att_lab = take(carve, s->ML, s->att, s->act);
+    pass->g = take(carve, s->R, s->plane, s->act);
+    pass->xhat_f = take(carve, s->ML, d->C, s->act);
+    pass->rstd_f = take(carve, s->ML, 1, sizeof(float));
+    pass->logits = take(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
+    pass->ce_max = take(carve, s->head_rows, 1, sizeof(float));
+    pass->ce_sum = take(carve, s->head_rows, 1, sizeof(float));
+    pass->ce_target = take(carve, s->head_rows, 1, sizeof(float));
+    pass->target = take(carve, s->head_rows, 1, sizeof(int32_t));
+}
+
+static void lay_bwd(kvf__pass *pass, carver *carve, const sizes *s)
+{
+    const kvf__desc *d = &pass->model->desc;
+    bool f32 = pass->model->act == KVF__F32;
+
+    pass->e = take(carve, s->head_rows, KVF__VOCAB_PLANE, s->act);
+    pass->acc = take(carve, s->head_rows, d->C, sizeof(float));
+    pass->target_row = take(carve, s->head_rows, d->C, sizeof(float));
+    pass->dx = take(carve, s->M, d->C, sizeof(float));
+    pass->dx_lab = take(carve, s->ML, d->C, sizeof(float));
+    pass->dx_act = f32 ? pass->dx : take(carve, s->M, d->C, s->act);
+    pass->dx_lab_act = f32 ? pass->dx_lab : take(carve, s->ML, d->C, s->act);
+    pass->dxhat = take(carve, s->R, d->C, s->act);
+    pass->da = take(carve, s->R, s->plane, s->act);
+    if (d->gated) {
+        pass->dg = take(carve, s->R, s->plane, s->act);
+        pass->du = take(carve, s->R, s->plane, s->act);
+    }
+    pass->datt = take(carve, s->M, s->att, s->act);
+    pass->datt_lab = take(carve, s->ML, s->att, s->act);
+    pass->dqkv = take(carve, s->M, s->qkv, s->act);
+}
+
+static void lay_out(kvf__pass *pass, carver *carve)
+{
+    sizes s = sizes_of(pass);
+
+    lay_fwd(pass, carve, &s);
+    lay_layers(pass, carve, &s);
+    if (pass->limits.backward) lay_bwd(pass, carve, &s);
+}
+
+static kvf_status arena_create(kvf_ctx *ctx, kvf__pass *pass)
+{
+    carver carve = {0};
+
+    lay_out(pass, &carve);
+    if (carve.overflow)
+        return kvf__fail(ctx, KVF_ENOMEM,
+                         "pass: %lld tokens and %lld labels are more than memory can address",
+                         (long long)pass->limits.tokens, (long long)pass->limits.labels);
+    KVF_TRY(kvf__arena_init(ctx, &pass->arena, carve.bytes));
+    carve = (carver){.arena = &pass->arena};
+    lay_out(pass, &carve);
+    return KVF_OK;
+}
+
+/* ---- create
+ * ---------------------------------------------------------------------------------------- */
+
+static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
+                               const kvf__pass_limits *limits)
+{
+    const struct {
+        const char *name;
+        int64_t value, least;
+    } items[] = {{"rows", limits->rows, 1},
+                 {"tokens", limits->tokens, 1},
+                 {"row_len", limits->row_len, 1},
+                 {"labels", limits->labels, 0},
+                 {"P", limits->P, 0},
+                 {"cache_len", limits->cache_len, 0}};
+
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        if (items[i].value < items[i].least || items[i].value > INT32_MAX)
+            return kvf__fail(ctx, KVF_ESHAPE, "pass: limit %s is %lld, expected %lld to %ld",
+                             items[i].name, (long long)items[i].value, (long long)items[i].least,
+                             (long)INT32_MAX);
+    if (limits->backward && !model->backward)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: the model was packed without its backward weights");
+    return KVF_OK;
+}
+
+static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__desc *d = &pass->model->desc;
+    const kvf__pass_limits *limits = &pass->limits;
+    const kvf__attn_limits attn = {.rows = limits->rows,
+                                   .tokens = kvf__pass_padded(limits->tokens),
+                                   .row_len = limits->row_len,
+                                   .shared_len = limits->P + limits->cache_len,
+                                   .grad_len = limits->backward ? limits->P : 0,
+                                   .H = d->H,
+                                   .G = d->G,
+                                   .D = d->D,
+                                   .backward = limits->backward};
+    return kvf__attn_plan_create(ctx, &attn, &pass->plan);
+}
+
+/* Enough rope rows for a batch at the limits that starts behind its prefix; fwd extends them for
+ * larger offsets. */
+static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.row_len;
+
+    if (d->positions != KVF__POS_ROPE) return KVF_OK;
+    return kvf__rope_tables(ctx, pass->model, rows < d->max_positions ? rows : d->max_positions);
+}
+
+kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits,
+                            kvf__pass **out)
+{
+    kvf__pass *pass = NULL;
+    kvf_status st;
+
+    st = check_limits(ctx, model, limits);
+    if (st) goto out;
+    st = kvf__alloc(ctx, sizeof *pass, &pass);
+    if (st) goto out;
+    pass->model = model;
+    pass->limits = *limits;
+    pass->threads = kvf_ctx_threads(ctx);
+    st = arena_create(ctx, pass);
+    if (st) goto out;
+    st = plan_create(ctx, pass);
+    if (st) goto out;
+    st = rope_create(ctx, pass);
+    if (st) goto out;
+
+    *out = pass;
+    pass = NULL;
+out:
+    kvf__pass_free(pass);
+    return st;
+}
+
+void kvf__pass_free(kvf__pass *pass)
+{
+    if (!pass) return;
+    kvf__attn_plan_free(pass->plan);
+    kvf__arena_done(&pass->arena);
+    kvf__free(pass);
+}
+
+/* ---- prepare
+ * --------------------------------------------------------------------------------------- */
+
+/* A weight and how the pass multiplies with it. */
+typedef struct use {
+    const kvf__packed *w;
+    kvf__dtype dst;
+    unsigned flags;
+} use;
+
+static kvf_status prepare_uses(kvf_ctx *ctx, kvf__mm *mm, const use *uses, size_t n, int64_t M)
+{
+    for (size_t i = 0; i < n; i++)
+        if (uses[i].w && M > 0)
+            KVF_TRY(kvf__mm_prepare(ctx, mm, uses[i].w, M, uses[i].dst, uses[i].flags));
+    return KVF_OK;
+}
+
+/* Everything of a layer behind its attention, on M rows. In the backward pass the first product
+ * into dxhat sets it and the others add. */
+static kvf_status prepare_block(kvf_ctx *ctx, kvf__pass *pass, const kvf__layer *w, int64_t M)
+{
+    kvf__mm *mm = pass->model->mm;
+    kvf__dtype act = pass->model->act;
+    const use out[] = {{w->out, KVF__F32, KVF__MM_ADD},
+                       {pass->limits.backward ? w->out_t : NULL, act, 0}};
+
+    KVF_TRY(prepare_uses(ctx, mm, out, 2, M));
+    for (int p = 0; p < pass->model->n_planes; p++) {
+        const use fwd[] = {
+            {w->up[p], act, 0}, {w->gate[p], act, 0}, {w->down[p], KVF__F32, KVF__MM_ADD}};
+        KVF_TRY(prepare_uses(ctx, mm, fwd, 3, M));
+        if (!pass->limits.backward) continue;
+        unsigned first = p ? KVF__MM_ADD : 0;
+        const use bwd[] = {{w->down_t[p], act, 0},
+                           {w->gate_t[p], act, first},
+                           {w->up_t[p], act, w->gate_t[p] ? KVF__MM_ADD : first}};
+        KVF_TRY(prepare_uses(ctx, mm, bwd, 3, M));
+    }
+    return KVF_OK;
+}
+
+static kvf_status prepare_head(kvf_ctx *ctx, kvf__pass *pass, int64_t rows)
+{
+    const kvf__model *model = pass->model;
+
+    for (int64_t p = 0; p < model->n_vocab_planes; p++) {
+        const use uses[] = {
+            {model->head[p], KVF__F32, 0},
+            {pass->limits.backward ? model->head_t[p] : NULL, KVF__F32, KVF__MM_ADD}};
+        KVF_TRY(prepare_uses(ctx, model->mm, uses, 2, rows));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels)
+{
+    const kvf__model *model = pass->model;
+    int64_t M = kvf__pass_padded(tokens), ML = kvf__pass_padded(labels);
+
+    if (tokens < 1 || tokens > pass->limits.tokens || labels < 0 || labels > pass->limits.labels)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "pass: %lld tokens and %lld labels, the limits are %lld and %lld",
+                         (long long)tokens, (long long)labels, (long long)pass->limits.tokens,
+                         (long long)pass->limits.labels);
+    for (int64_t l = 0; l < model->desc.L; l++) {
+        const kvf__layer *w = &model->layers[l];
+        const use qkv[] = {{w->qkv, model->act, 0},
+                           {pass->limits.backward ? w->qkv_t : NULL, model->act, 0}};
+        KVF_TRY(prepare_uses(ctx, model->mm, qkv, 2, M));
+        KVF_TRY(prepare_block(ctx, pass, w, l == model->desc.L - 1 ? ML : M));
+    }
+    for (int64_t first = 0; first < ML; first += KVF__HEAD_ROWS)
+        KVF_TRY(prepare_head(ctx, pass, ML - first < KVF__HEAD_ROWS ? ML - first : KVF__HEAD_ROWS));
+    return KVF_OK;
+}

@@ -1,0 +1,163 @@
+/* The backward pass: from the gradient of the labelled rows' residual stream down to the prefix of
+ * every layer.
+ *
+ * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c (COMPUTE.md 6.13): down^T, act', up^T,
+ * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
+ * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. */
+#include "attention.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+/* dxhat [M, C] of one plane: x += down(act(up(xhat))). The first product of a layer sets dxhat, the
+ * others add. */
+static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *dx_act,
+                                int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__layer *w = &m->layers[l];
+    const kvf__kept *keep = &pass->kept[l];
+    unsigned first = p ? KVF__MM_ADD : 0;
+    int64_t n = M * m->plane_width[p];
+    const void *fac1 = kvf__act_row(m->act, keep->fac1, m->plane_start[p], M);
+
+    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dx_act, pass->da, m->act, 0));
+    kvf__pass_lap(pass, KVF__PART_FFN_BWD);
+    if (!m->desc.gated) {
+        m->kernels->mul(m->act, pass->da, fac1, n);
+        kvf__pass_lap(pass, KVF__PART_ACT_BWD);
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->da, pass->dxhat, m->act, first));
+    } else {
+        const void *fac2 = kvf__act_row(m->act, keep->fac2, m->plane_start[p], M);
+        m->kernels->glu_bwd(m->act, pass->dg, pass->du, pass->da, fac1, fac2, n);
+        kvf__pass_lap(pass, KVF__PART_ACT_BWD);
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->gate_t[p], M, pass->dg, pass->dxhat, m->act, first));
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->du, pass->dxhat, m->act, KVF__MM_ADD));
+    }
+    kvf__pass_lap(pass, KVF__PART_FFN_BWD);
+    return KVF_OK;
+}
+
+/* Adds a norm's share to dx [M, C] and refreshes its copy in the act type, if that is another
+ * array. */
+static void norm_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xhat, const float *rstd,
+                     int64_t M)
+{
+    const kvf__model *m = pass->model;
+
+    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->dxhat, xhat, rstd,
+                         M, m->desc.C, m->desc.norm == KVF__RMSNORM);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+/* Back to the output of attention: datt [M, HD]. */
+static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
+                            void *datt, int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__kept *keep = &pass->kept[l];
+
+    for (int p = 0; p < m->n_planes; p++)
+        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dx_act, M));
+    norm_bwd(pass, dx, dx_act, keep->xhat2, keep->rstd2, M);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dx_act, datt, m->act, 0));
+    kvf__pass_lap(pass, KVF__PART_OUT_BWD);
+    return KVF_OK;
+}
+
+/* The last layer ran on labelled rows alone: every other row has a zero gradient there. */
+static void scatter_labelled(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const kvf__batch *b = pass->batch;
+    int64_t C = m->desc.C, width = m->desc.H * m->desc.D;
+    size_t att_bytes = (size_t)width * kvf__act_size(m->act);
+
+    memset(pass->dx, 0, (size_t)(pass->M * C) * sizeof(float));
+    memset(pass->datt, 0, (size_t)pass->M * att_bytes);
+    for (int64_t j = 0; j < b->n_labels; j++) {
+        memcpy(pass->dx + b->label_at[j] * C, pass->dx_lab + j * C, (size_t)C * sizeof(float));
+        memcpy(kvf__act_row(m->act, pass->datt, b->label_at[j], width),
+               kvf__act_row(m->act, pass->datt_lab, j, width), att_bytes);
+    }
+    kvf__pass_lap(pass, KVF__PART_OTHER);
+}
+
+/* datt to dqkv and, where dprefix is given, to this layer's prefix. prefix_only leaves dqkv alone.
+ */
+static void attention_bwd(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool prefix_only)
+{
+    const kvf__model *m = pass->model;
+    int64_t N = pass->batch->n_tokens, width = (m->desc.H + 2 * m->desc.G) * m->desc.D;
+
+    kvf__pass_segments(pass, l, dprefix);
+    kvf__attn attn = kvf__pass_attn(pass, l);
+    attn.dout = pass->datt;
+    attn.dqkv = pass->dqkv;
+    attn.shared_only = prefix_only;
+    m->kernels->attn_bwd(&attn);
+    memset(kvf__act_row(m->act, pass->dqkv, N, width), 0,
+           (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
+    kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
+}
+
+/* dqkv to dx, the gradient of what the layer below left. */
+static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (d->positions == KVF__POS_ROPE)
+        m->kernels->rope(m->act, pass->dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
+                         d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, true);
+    kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
+    KVF_TRY(
+        kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->dqkv, pass->dxhat, m->act, 0));
+    kvf__pass_lap(pass, KVF__PART_QKV_BWD);
+    norm_bwd(pass, pass->dx, pass->dx_act, keep->xhat1, keep->rstd1, pass->M);
+    return KVF_OK;
+}
+
+/* The lowest layer with a prefix, L if there is none. */
+static int64_t lowest_prefix(const kvf__pass *pass)
+{
+    int64_t l = 0, L = pass->model->desc.L;
+
+    while (l < L && !kvf__pass_has_prefix(pass, l))
+        l++;
+    return l;
+}
+
+static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass, const kvf__prefix *d)
+{
+    const kvf__prefix *p = pass->prefix;
+
+    if (pass->state != KVF__PASS_LOSS)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
+    if (p && (d->L != p->L || d->G != p->G || d->P != p->P || d->D != p->D))
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "prefix gradient: [%lld, 2, %lld, %lld, %lld], the prefix is [%lld, 2, "
+                         "%lld, %lld, %lld]",
+                         (long long)d->L, (long long)d->G, (long long)d->P, (long long)d->D,
+                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D);
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix)
+{
+    KVF_TRY(check_gradient(ctx, pass, dprefix));
+    pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
+    pass->mark = kvf__clock();
+    int64_t last = pass->model->desc.L - 1, lowest = lowest_prefix(pass);
+    if (lowest > last || !pass->batch->n_labels) return KVF_OK;
+
+    KVF_TRY(block_bwd(ctx, pass, last, pass->dx_lab, pass->dx_lab_act, pass->datt_lab, pass->ML));
+    scatter_labelled(pass);
+    for (int64_t l = last;; l--) {
+        attention_bwd(pass, l, kvf__pass_has_prefix(pass, l) ? dprefix : NULL, l == lowest);
+        if (l == lowest) return KVF_OK;
+        KVF_TRY(qkv_bwd(ctx, pass, l));
+        KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
+    }
+}

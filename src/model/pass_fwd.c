@@ -1,0 +1,342 @@
+/* The forward pass: embedding, L blocks, final norm of the labelled rows.
+ *
+ *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
+ *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
+ *
+ * Nothing behind the last layer's attention needs a row without a label, so labelled rows are
+ * gathered there and the rest of the model runs on them alone (COMPUTE.md 6.14). Without labels the
+ * pass ends at the last layer's keys. */
+#include "attention.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+/* ---- the batch
+ * --------------------------------------------------------------------------------------- */
+
+static kvf_status check_limits(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__batch *b = input->batch;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } items[] = {{"rows", b->n_rows, pass->limits.rows},
+                 {"tokens", b->n_tokens, pass->limits.tokens},
+                 {"labels", b->n_labels, pass->limits.labels},
+                 {"prefix positions", input->prefix ? input->prefix->P : 0, pass->limits.P}};
+
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        if (items[i].value < 0 || items[i].value > items[i].most)
+            return kvf__fail(ctx, KVF_ESHAPE, "batch: %lld %s, the pass was made for at most %lld",
+                             (long long)items[i].value, items[i].name, (long long)items[i].most);
+    if (b->n_rows < 1) return kvf__fail(ctx, KVF_ESHAPE, "batch: no rows");
+    return KVF_OK;
+}
+
+static kvf_status check_rows(kvf_ctx *ctx, const kvf__pass *pass, const kvf__batch *b)
+{
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        int64_t len = b->start[r + 1] - b->start[r];
+        if (len < 1 || len > pass->limits.row_len)
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch row %lld: %lld tokens, the pass was made for 1 to %lld",
+                             (long long)r, (long long)len, (long long)pass->limits.row_len);
+    }
+    if (b->start[0] != 0 || b->start[b->n_rows] != b->n_tokens)
+        return kvf__fail(
+            ctx, KVF_ESHAPE, "batch: rows span tokens %lld to %lld, expected 0 to %lld",
+            (long long)b->start[0], (long long)b->start[b->n_rows], (long long)b->n_tokens);
+    for (int64_t j = 0; j < b->n_labels; j++) {
+        int64_t least = j ? b->label_at[j - 1] + 1 : 0;
+        if (b->label_at[j] < least || b->label_at[j] >= b->n_tokens)
+            return kvf__fail(
+                ctx, KVF_ESHAPE, "batch: label %lld is at token %ld, expected %lld to %lld",
+                (long long)j, (long)b->label_at[j], (long long)least, (long long)b->n_tokens - 1);
+    }
+    return KVF_OK;
+}
+
+static kvf_status check_prefix(kvf_ctx *ctx, const kvf__desc *d, const kvf__prefix *p)
+{
+    if (!p || (p->L == d->L && p->G == d->G && p->D == d->D)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "prefix: [%lld, 2, %lld, %lld, %lld], the base wants [%lld, 2, %lld, P, %lld]",
+                     (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
+                     (long long)d->L, (long long)d->G, (long long)d->D);
+}
+
+static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__cache *cache = input->cache;
+    const kvf__batch *b = input->batch;
+
+    for (int64_t r = 0; cache && r < b->n_rows; r++) {
+        int64_t slot = kvf__row_slot(input->slot, r), len = b->start[r + 1] - b->start[r];
+        if (slot < 0 || slot >= cache->slots)
+            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: cache slot %lld, the cache has %lld",
+                             (long long)r, (long long)slot, (long long)cache->slots);
+        for (int64_t other = 0; other < r; other++)
+            if (kvf__row_slot(input->slot, other) == slot)
+                return kvf__fail(ctx, KVF_ESHAPE,
+                                 "batch rows %lld and %lld: both use cache slot %lld",
+                                 (long long)other, (long long)r, (long long)slot);
+        if (cache->length[slot] > pass->limits.cache_len)
+            return kvf__fail(
+                ctx, KVF_ESHAPE,
+                "batch row %lld: %lld cached tokens, the pass was made for at most %lld",
+                (long long)r, (long long)cache->length[slot], (long long)pass->limits.cache_len);
+        if (cache->length[slot] + len > cache->capacity)
+            return kvf__fail(
+                ctx, KVF_ESHAPE,
+                "batch row %lld: %lld cached and %lld new tokens, the cache holds %lld",
+                (long long)r, (long long)cache->length[slot], (long long)len,
+                (long long)cache->capacity);
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    KVF_TRY(check_limits(ctx, pass, input));
+    KVF_TRY(check_rows(ctx, pass, input->batch));
+    KVF_TRY(check_prefix(ctx, &pass->model->desc, input->prefix));
+    KVF_TRY(check_cache(ctx, pass, input));
+    KVF_TRY(kvf__embed_check(ctx, pass, input));
+
+    pass->batch = input->batch;
+    pass->prefix = input->prefix && input->prefix->P > 0 ? input->prefix : NULL;
+    pass->cache = input->cache;
+    pass->slot = input->slot;
+    pass->M = kvf__pass_padded(input->batch->n_tokens);
+    pass->ML = kvf__pass_padded(input->batch->n_labels);
+    pass->planned = -1;
+    return KVF_OK;
+}
+
+/* ---- attention's view of the batch
+ * --------------------------------------------------------------------- */
+
+bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
+{
+    return pass->prefix && (!pass->prefix->layer_mask || pass->prefix->layer_mask[l]);
+}
+
+static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
+{
+    int64_t half = prefix->G * prefix->P * prefix->D;
+    const float *kv = prefix->kv + l * 2 * half;
+    float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
+
+    return (kvf__kvseg){.k = kv,
+                        .v = kv + half,
+                        .dtype = KVF__F32,
+                        .len = prefix->P,
+                        .token_stride = prefix->D,
+                        .head_stride = prefix->P * prefix->D,
+                        .dk = dkv,
+                        .dv = dkv ? dkv + half : NULL};
+}
+
+static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
+{
+    return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
+                        .v = kvf__cache_at(cache, l, slot, 1),
+                        .dtype = cache->act,
+                        .len = cache->length[slot],
+                        .token_stride = cache->D,
+                        .head_stride = cache->capacity * cache->D};
+}
+
+/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew
+ * only where that changes. */
+void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+{
+    const kvf__batch *b = pass->batch;
+    bool prefix = kvf__pass_has_prefix(pass, l);
+
+    pass->n_segs = 0;
+    if (prefix) pass->segs[pass->n_segs++] = prefix_segment(pass->prefix, l, dprefix);
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        kvf__attn_row *row = &pass->rows[r];
+        int64_t slot = kvf__row_slot(pass->slot, r);
+
+        *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
+        if (prefix) row->seg[row->n_segs++] = 0;
+        if (!pass->cache || !pass->cache->length[slot]) continue;
+        row->seg[row->n_segs++] = (int32_t)pass->n_segs;
+        pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
+    }
+    if (pass->planned != prefix)
+        kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
+    pass->planned = prefix;
+}
+
+kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
+{
+    const kvf__desc *d = &pass->model->desc;
+    const kvf__kept *keep = &pass->kept[l];
+
+    return (kvf__attn){.plan = pass->plan,
+                       .segs = pass->segs,
+                       .H = d->H,
+                       .G = d->G,
+                       .D = d->D,
+                       .N = pass->batch->n_tokens,
+                       .act = pass->model->act,
+                       .causal = d->causal,
+                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
+                                                  : d->score_scale,
+                       .qkv = keep->qkv,
+                       .ld = (d->H + 2 * d->G) * d->D,
+                       .out = keep->att,
+                       .lse = keep->lse};
+}
+
+/* ---- a block
+ * --------------------------------------------------------------------------------------------- */
+
+static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+    kvf__kept *keep = &pass->kept[l];
+
+    m->kernels->norm_fwd(m->act, keep->xhat1, keep->rstd1, pass->x, pass->M, d->C,
+                         d->norm == KVF__RMSNORM, d->norm_eps);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, keep->xhat1, keep->qkv, m->act, 0));
+    kvf__pass_lap(pass, KVF__PART_QKV);
+    if (d->positions == KVF__POS_ROPE)
+        m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
+                         d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, false);
+    if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
+    kvf__pass_lap(pass, KVF__PART_ROPE);
+    return KVF_OK;
+}
+
+static void attention_fwd(kvf__pass *pass, int64_t l)
+{
+    const kvf__model *m = pass->model;
+    int64_t N = pass->batch->n_tokens, width = m->desc.H * m->desc.D;
+
+    kvf__pass_segments(pass, l, NULL);
+    kvf__attn attn = kvf__pass_attn(pass, l);
+    m->kernels->attn_fwd(&attn);
+    /* rows of padding are not attention's, but the next product reads them */
+    memset(kvf__act_row(m->act, attn.out, N, width), 0,
+           (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
+    kvf__pass_lap(pass, KVF__PART_ATTN);
+}
+
+static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, float *x,
+                                int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__layer *w = &m->layers[l];
+    kvf__kept *keep = &pass->kept[l];
+    int64_t at = pass->limits.backward ? m->plane_start[p] : 0, n = M * m->plane_width[p];
+    void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
+    void *h2 = m->desc.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
+
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, keep->xhat2, h1,
+                        m->act, 0));
+    if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, keep->xhat2, h2, m->act, 0));
+    kvf__pass_lap(pass, KVF__PART_FFN);
+    if (h2)
+        m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, pass->g, n);
+    else
+        m->kernels->act_fwd(m->act, m->desc.act, h1, pass->g, n);
+    kvf__pass_lap(pass, KVF__PART_ACT);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p], M, pass->g, x, KVF__F32, KVF__MM_ADD));
+    kvf__pass_lap(pass, KVF__PART_FFN);
+    return KVF_OK;
+}
+
+/* What follows a layer's attention, on M rows of the residual stream x and of its output att. */
+static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, const void *att,
+                            int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+    kvf__kept *keep = &pass->kept[l];
+
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out, M, att, x, KVF__F32, KVF__MM_ADD));
+    kvf__pass_lap(pass, KVF__PART_OUT);
+    m->kernels->norm_fwd(m->act, keep->xhat2, keep->rstd2, x, M, d->C, d->norm == KVF__RMSNORM,
+                         d->norm_eps);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+    for (int p = 0; p < m->n_planes; p++)
+        KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, x, M));
+    return KVF_OK;
+}
+
+/* Rows label_at[j] of the residual stream and of the last attention; rows of padding are zero. */
+static void gather_labelled(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const kvf__batch *b = pass->batch;
+    int64_t C = m->desc.C, width = m->desc.H * m->desc.D, rest = pass->ML - b->n_labels;
+    size_t size = kvf__act_size(m->act);
+
+    for (int64_t j = 0; j < b->n_labels; j++) {
+        memcpy(pass->x_lab + j * C, pass->x + b->label_at[j] * C, (size_t)C * sizeof(float));
+        memcpy(kvf__act_row(m->act, pass->att_lab, j, width),
+               kvf__act_row(m->act, pass->kept[m->desc.L - 1].att, b->label_at[j], width),
+               (size_t)width * size);
+    }
+    memset(pass->x_lab + b->n_labels * C, 0, (size_t)(rest * C) * sizeof(float));
+    memset(kvf__act_row(m->act, pass->att_lab, b->n_labels, width), 0,
+           (size_t)(rest * width) * size);
+    kvf__pass_lap(pass, KVF__PART_OTHER);
+}
+
+static kvf_status last_layer_fwd(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+
+    KVF_TRY(qkv_fwd(ctx, pass, d->L - 1));
+    if (!pass->batch->n_labels) return KVF_OK;
+    attention_fwd(pass, d->L - 1);
+    gather_labelled(pass);
+    KVF_TRY(block_fwd(ctx, pass, d->L - 1, pass->x_lab, pass->att_lab, pass->ML));
+    m->kernels->norm_fwd(m->act, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML, d->C,
+                         d->norm == KVF__RMSNORM, d->norm_eps);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+    return KVF_OK;
+}
+
+/* Extends the rope tables to the batch's last position, by doubling: generation goes one step at a
+ * time. */
+static kvf_status rope_reach(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    int64_t rows = 0, twice = 2 * m->rope_rows;
+
+    if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
+    for (int64_t i = 0; i < pass->batch->n_tokens; i++)
+        if (pass->position[i] >= rows) rows = pass->position[i] + 1;
+    if (rows <= m->rope_rows) return KVF_OK;
+    if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
+    return kvf__rope_tables(ctx, pass->model, rows);
+}
+
+kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    pass->state = KVF__PASS_EMPTY;
+    KVF_TRY(take_input(ctx, pass, input));
+    pass->mark = kvf__clock();
+    kvf__embed_fwd(pass, input->position_start);
+    KVF_TRY(rope_reach(ctx, pass));
+    kvf__pass_lap(pass, KVF__PART_EMBED);
+
+    for (int64_t l = 0; l < pass->model->desc.L - 1; l++) {
+        KVF_TRY(qkv_fwd(ctx, pass, l));
+        attention_fwd(pass, l);
+        KVF_TRY(block_fwd(ctx, pass, l, pass->x, pass->kept[l].att, pass->M));
+    }
+    KVF_TRY(last_layer_fwd(ctx, pass));
+    if (pass->cache) kvf__cache_advance(pass->cache, pass->batch, pass->slot);
+    pass->state = KVF__PASS_FWD;
+    return KVF_OK;
+}

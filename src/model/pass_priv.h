@@ -1,0 +1,144 @@
+/* Inside src/model: one pass over a packed batch, its arena and what a layer keeps for the backward
+ * pass.
+ *
+ * A batch is M rows, the tokens back to back and then rows of zeros up to a count that oneDNN runs
+ * well (COMPUTE.md 4i). The residual stream and its gradient are f32, everything stored per layer
+ * is of the act type. All memory is carved from one arena by kvf__pass_create; a pass allocates
+ * nothing. */
+#ifndef KVF_PASS_PRIV_H
+#define KVF_PASS_PRIV_H
+
+#include "model_priv.h"
+
+#define KVF__HEAD_ROWS 256 /* labelled rows per pass over the vocabulary */
+
+/* Components of the timings, in the order of kvf__pass_timings. */
+#define KVF__PART_LIST(X)                                                                          \
+    X(EMBED, "embed")                                                                              \
+    X(NORM, "norm")                                                                                \
+    X(QKV, "qkv")                                                                                  \
+    X(ROPE, "rope")                                                                                \
+    X(ATTN, "attention")                                                                           \
+    X(OUT, "out")                                                                                  \
+    X(FFN, "ffn")                                                                                  \
+    X(ACT, "activation")                                                                           \
+    X(HEAD, "head")                                                                                \
+    X(LOSS, "loss")                                                                                \
+    X(HEAD_BWD, "head_bwd")                                                                        \
+    X(FFN_BWD, "ffn_bwd")                                                                          \
+    X(ACT_BWD, "activation_bwd")                                                                   \
+    X(NORM_BWD, "norm_bwd")                                                                        \
+    X(OUT_BWD, "out_bwd")                                                                          \
+    X(ATTN_BWD, "attention_bwd")                                                                   \
+    X(ROPE_BWD, "rope_bwd")                                                                        \
+    X(QKV_BWD, "qkv_bwd")                                                                          \
+    X(OTHER, "other")
+
+typedef enum kvf__part {
+#define KVF__PART_ENUM(name, text) KVF__PART_##name,
+    KVF__PART_LIST(KVF__PART_ENUM)
+#undef KVF__PART_ENUM
+        KVF__PARTS
+} kvf__part;
+
+/* What one layer leaves for its backward pass. Without backward all layers share one set. */
+typedef struct kvf__kept {
+    void *xhat1;       /* [M, C] input of qkv */
+    void *qkv;         /* [M, (H+2G)D], q and k rotated */
+    void *att;         /* [M, HD] output of attention */
+    void *xhat2;       /* [M, C] input of the feed-forward part; last layer: labelled rows only */
+    void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
+    float *rstd1, *rstd2; /* [M] */
+    float *lse;           /* [H, M] */
+} kvf__kept;
+
+typedef enum kvf__pass_state { KVF__PASS_EMPTY, KVF__PASS_FWD, KVF__PASS_LOSS } kvf__pass_state;
+
+struct kvf__pass {
+    kvf__model *model;
+    kvf__pass_limits limits;
+    int threads;
+    kvf__arena arena;
+    kvf__attn_plan *plan;
+    double seconds[KVF__PARTS], mark;
+
+    /* carved from the arena; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the larger
+     */
+    kvf__kept *kept;                    /* [L] */
+    kvf__attn_row *rows;                /* [limits.rows] */
+    kvf__kvseg *segs;                   /* [1 + limits.rows] */
+    int32_t *position;                  /* [Mx] */
+    float *scratch;                     /* [threads, C] */
+    float *x, *x_lab;                   /* [Mx, C], [Lx, C] residual stream; of labelled rows */
+    void *att_lab;                      /* [Lx, HD] */
+    void *g;                            /* [Rx, widest plane] output of the activation */
+    void *xhat_f;                       /* [Lx, C] output of the final norm */
+    float *rstd_f;                      /* [Lx] */
+    float *logits;                      /* [head rows, KVF__VOCAB_PLANE] */
+    float *ce_max, *ce_sum, *ce_target; /* [head rows] */
+    int32_t *target;                    /* [head rows] */
+
+    /* the same, backward only */
+    void *e;                   /* [head rows, KVF__VOCAB_PLANE] */
+    float *acc, *target_row;   /* [head rows, C] */
+    float *dx, *dx_lab;        /* [Mx, C], [Lx, C] */
+    void *dx_act, *dx_lab_act; /* the same in the act type; the same memory where that is f32 */
+    void *dxhat;               /* [Rx, C] */
+    void *da, *dg, *du;        /* [Rx, widest plane] */
+    void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
+    void *dqkv;                /* [Mx, (H+2G)D] */
+
+    /* the batch of the last fwd, viewed */
+    kvf__pass_state state;
+    const kvf__batch *batch;
+    const kvf__prefix *prefix; /* NULL if P = 0 */
+    kvf__cache *cache;
+    const int32_t *slot;
+    int64_t M, ML; /* padded rows, padded labelled rows */
+    int64_t n_segs;
+    int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
+};
+
+/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of 64. */
+int64_t kvf__pass_padded(int64_t n);
+/* Books the time since the last call on a component. */
+void kvf__pass_lap(kvf__pass *pass, kvf__part part);
+/* Fills rows and segs for layer l and deals the attention's work; dprefix: where gradients go, or
+ * NULL. */
+void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
+/* The attention call of layer l, forward fields filled. */
+struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
+/* Has layer l a prefix segment in this batch? */
+bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
+
+/* x [M, C] = token embedding (+ learned position); rows >= n_tokens zero. Fills position too. */
+void kvf__embed_fwd(kvf__pass *pass, int64_t position_start);
+/* ESHAPE for ids outside the vocabulary and positions past the model's. */
+kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
+
+/* Keys and values of layer l of every row of the batch, behind the cached ones; lengths stay as
+ * they are. */
+void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
+                       const void *qkv, int64_t H);
+/* Counts the appended tokens in, once all layers have them. */
+void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot);
+/* Address of keys (kv = 0) or values (1) of a layer and slot: [G, capacity, D]. */
+void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
+
+static inline size_t kvf__act_size(kvf__dtype act)
+{
+    return act == KVF__BF16 ? 2 : 4;
+}
+
+/* Row `row` of a dense matrix of the act type. */
+static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_t width)
+{
+    return (char *)base + (size_t)(row * width) * kvf__act_size(act);
+}
+
+static inline int64_t kvf__row_slot(const int32_t *slot, int64_t row)
+{
+    return slot ? slot[row] : row;
+}
+
+#endif
