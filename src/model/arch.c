@@ -1,0 +1,200 @@
+/* The table of architectures: numbers, names and habits of each model family, as data.
+ *
+ * Key names, defaults and tensor names are those of transformers' configuration and state dict
+ * (INTEROP 2.1 to 2.6); GGUF names those of llama.cpp's converter (INTEROP 5.3). Mistral's weights
+ * are Llama's. */
+#include "arch.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const kvf__weight llama_weights[] = {
+    {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
+    {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C", 0},
+    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C",
+     KVF__W_PERMUTED_H},
+    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD",
+     KVF__W_PERMUTED_H | KVF__W_IF_QKV},
+    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C",
+     KVF__W_PERMUTED_G},
+    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD",
+     KVF__W_PERMUTED_G | KVF__W_IF_QKV},
+    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
+    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
+    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
+     KVF__W_IF_OUT},
+    {KVF__W_NORM2, "layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", "C", 0},
+    {KVF__W_GATE, "layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight", "F C", 0},
+    {KVF__W_GATE_BIAS, "layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", "F", KVF__W_IF_MLP},
+    {KVF__W_UP, "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", "F C", 0},
+    {KVF__W_UP_BIAS, "layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", "F", KVF__W_IF_MLP},
+    {KVF__W_DOWN, "layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", "C F", 0},
+    {KVF__W_DOWN_BIAS, "layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", "C", KVF__W_IF_MLP},
+    {KVF__W_FINAL, "norm.weight", "output_norm.weight", "C", 0},
+    {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
+/* Shapes of Conv1D weights as Hugging Face stores them, [in, out]. */
+static const kvf__weight gpt2_weights[] = {
+    {KVF__W_TOKENS, "wte.weight", "token_embd.weight", "V C", 0},
+    {KVF__W_POSITIONS, "wpe.weight", "position_embd.weight", "X C", 0},
+    {KVF__W_NORM1, "h.#.ln_1.weight", "blk.#.attn_norm.weight", "C", 0},
+    {KVF__W_NORM1_BETA, "h.#.ln_1.bias", "blk.#.attn_norm.bias", "C", 0},
+    {KVF__W_QKV, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", "C SD", KVF__W_CONV1D},
+    {KVF__W_QKV_BIAS, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", "SD", KVF__W_IF_QKV},
+    {KVF__W_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", "HD C", KVF__W_CONV1D},
+    {KVF__W_OUT_BIAS, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", "C", KVF__W_IF_OUT},
+    {KVF__W_NORM2, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", "C", 0},
+    {KVF__W_NORM2_BETA, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", "C", 0},
+    {KVF__W_UP, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", "C F", KVF__W_CONV1D},
+    {KVF__W_UP_BIAS, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", "F", KVF__W_IF_MLP},
+    {KVF__W_DOWN, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", "F C", KVF__W_CONV1D},
+    {KVF__W_DOWN_BIAS, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", "C", KVF__W_IF_MLP},
+    {KVF__W_FINAL, "ln_f.weight", "output_norm.weight", "C", 0},
+    {KVF__W_FINAL_BETA, "ln_f.bias", "output_norm.bias", "C", 0},
+    {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
+static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
+                                            "rotary_emb.inv_freq", "rope_freqs.weight", NULL};
+static const char *const gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias", NULL};
+
+static const kvf__config_keys llama_keys = {
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .ffn = {{"intermediate_size"}, 0},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"max_position_embeddings"}, 2048},
+    .eps = "rms_norm_eps",
+    .eps_otherwise = 1e-6,
+    .act = "hidden_act",
+    .attention_bias = "attention_bias",
+    .mlp_bias = "mlp_bias",
+};
+
+static const kvf__config_keys mistral_keys = {
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .kv_heads = {{"num_key_value_heads"}, 8},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .ffn = {{"intermediate_size"}, 0},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"max_position_embeddings"}, 131072},
+    .eps = "rms_norm_eps",
+    .eps_otherwise = 1e-6,
+    .act = "hidden_act",
+    .sliding_window = "sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+static const kvf__config_keys gpt2_keys = {
+    .width = {{"n_embd", "hidden_size"}, 0},
+    .layers = {{"n_layer", "num_hidden_layers"}, 0},
+    .heads = {{"n_head", "num_attention_heads"}, 0},
+    .kv_heads = {{NULL}, KVF__DERIVED},
+    .head_dim = {{NULL}, KVF__DERIVED},
+    .ffn = {{"n_inner"}, KVF__DERIVED},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"n_positions", "max_position_embeddings", "n_ctx"}, 1024},
+    .eps = "layer_norm_epsilon",
+    .eps_otherwise = 1e-5,
+    .act = "activation_function",
+};
+
+static const kvf__arch archs[] = {
+    {
+        .name = "llama",
+        .class_stem = "Llama",
+        .gguf = "llama",
+        .prefix = "model.",
+        .keys = &llama_keys,
+        .weights = llama_weights,
+        .n_weights = COUNT(llama_weights),
+        .buffers = llama_buffers,
+        .norm = KVF__RMSNORM,
+        .positions = KVF__POS_ROPE,
+        .act = KVF__SILU,
+        .act_name = "silu",
+        .gated = true,
+        .causal = true,
+    },
+    {
+        .name = "mistral",
+        .class_stem = "Mistral",
+        .prefix = "model.",
+        .keys = &mistral_keys,
+        .weights = llama_weights,
+        .n_weights = COUNT(llama_weights),
+        .buffers = llama_buffers,
+        .norm = KVF__RMSNORM,
+        .positions = KVF__POS_ROPE,
+        .act = KVF__SILU,
+        .act_name = "silu",
+        .gated = true,
+        .causal = true,
+    },
+    {
+        .name = "gpt2",
+        .class_stem = "GPT2",
+        .prefix = "transformer.",
+        .keys = &gpt2_keys,
+        .weights = gpt2_weights,
+        .n_weights = COUNT(gpt2_weights),
+        .buffers = gpt2_buffers,
+        .norm = KVF__LAYERNORM,
+        .positions = KVF__POS_LEARNED,
+        .act = KVF__GELU_TANH,
+        .act_name = "gelu_new",
+        .causal = true,
+        .tied = true,
+        .qkv_bias = true,
+        .out_bias = true,
+        .mlp_bias = true,
+        .score_flags = true,
+    },
+};
+
+const kvf__arch *kvf__arch_by_model_type(const char *model_type)
+{
+    for (size_t i = 0; i < COUNT(archs); i++)
+        if (!strcmp(archs[i].name, model_type)) return &archs[i];
+    return NULL;
+}
+
+const kvf__arch *kvf__arch_by_class(const char *class_name)
+{
+    for (size_t i = 0; i < COUNT(archs); i++) {
+        const char *rest = class_name + strlen(archs[i].class_stem);
+        if (strncasecmp(archs[i].class_stem, class_name, strlen(archs[i].class_stem))) continue;
+        if (!strncmp(rest, "For", 3) || !strncmp(rest, "LMHead", 6) || !strncmp(rest, "Model", 5) ||
+            !strncmp(rest, "DoubleHeads", 11))
+            return &archs[i];
+    }
+    return NULL;
+}
+
+const kvf__arch *kvf__arch_by_gguf(const char *architecture)
+{
+    for (size_t i = 0; i < COUNT(archs); i++)
+        if (archs[i].gguf && !strcmp(archs[i].gguf, architecture)) return &archs[i];
+    return NULL;
+}
+
+const char *kvf__arch_list(char buf[128], bool gguf)
+{
+    size_t at = 0;
+
+    buf[0] = 0;
+    for (size_t i = 0; i < COUNT(archs) && at < 128; i++) {
+        const char *name = gguf ? archs[i].gguf : archs[i].name;
+        if (name) at += (size_t)snprintf(buf + at, 128 - at, "%s%s", at ? ", " : "", name);
+    }
+    return buf;
+}

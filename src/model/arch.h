@@ -1,0 +1,136 @@
+/* Between the files that describe and bind a model: the row of an architecture, and its weights one
+ * by one.
+ *
+ * An architecture is data. Adding a family means a row in arch.c, its config keys, and its weight
+ * rows; no other file branches on a family's name. */
+#ifndef KVF_ARCH_H
+#define KVF_ARCH_H
+
+#include "model_int.h"
+
+/* What a weight is to the block, whatever its file calls it. */
+typedef enum kvf__role {
+    KVF__W_TOKENS,
+    KVF__W_POSITIONS,
+    KVF__W_NORM1,
+    KVF__W_NORM1_BETA,
+    KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
+    KVF__W_QKV_BIAS,
+    KVF__W_Q,
+    KVF__W_Q_BIAS,
+    KVF__W_K,
+    KVF__W_K_BIAS,
+    KVF__W_V,
+    KVF__W_V_BIAS,
+    KVF__W_OUT,
+    KVF__W_OUT_BIAS,
+    KVF__W_NORM2,
+    KVF__W_NORM2_BETA,
+    KVF__W_GATE,
+    KVF__W_GATE_BIAS,
+    KVF__W_UP,
+    KVF__W_UP_BIAS,
+    KVF__W_DOWN,
+    KVF__W_DOWN_BIAS,
+    KVF__W_FINAL,
+    KVF__W_FINAL_BETA,
+    KVF__W_HEAD
+} kvf__role;
+
+/* When a weight exists, and how it lies in the file. */
+#define KVF__W_CONV1D     0x01u /* Hugging Face stores it [in, out] */
+#define KVF__W_PERMUTED_H 0x02u /* GGUF permutes its rows in H heads */
+#define KVF__W_PERMUTED_G 0x04u /* ... in G heads */
+#define KVF__W_IF_QKV     0x08u /* only with desc.qkv_bias */
+#define KVF__W_IF_OUT     0x10u /* only with desc.out_bias */
+#define KVF__W_IF_MLP     0x20u /* only with desc.mlp_bias */
+#define KVF__W_IF_UNTIED  0x40u /* only where the head has its own matrix */
+#define KVF__W_OUTSIDE    0x80u /* its name never carries the base-model prefix */
+
+/* hf, gguf: name patterns, '#' stands for the layer; hf without the base-model prefix; gguf NULL:
+ * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
+ * shape alphabet, where S = H + 2 G and X = positions: "SD C" is [(H + 2 G) * D, C]. */
+typedef struct kvf__weight {
+    kvf__role role;
+    const char *hf, *gguf, *shape;
+    unsigned flags;
+} kvf__weight;
+
+/* One number of config.json: the first of `names` that is there. otherwise: what stands for an
+ * absent key; 0 = it must be there, KVF__DERIVED = computed from others (null always means that).
+ */
+#define KVF__DERIVED (-1)
+typedef struct kvf__config_key {
+    const char *names[3];
+    int64_t otherwise;
+} kvf__config_key;
+
+typedef struct kvf__config_keys {
+    kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
+    const char *eps;
+    double eps_otherwise;
+    const char *act;
+    const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
+    const char *sliding_window;            /* NULL: this family has none */
+    int64_t sliding_window_otherwise;
+} kvf__config_keys;
+
+typedef struct kvf__arch {
+    const char *name;       /* model_type */
+    const char *class_stem; /* how its class names begin, for configs without model_type */
+    const char *gguf;       /* general.architecture, NULL: only read from Hugging Face files */
+    const char *prefix;     /* of the base model's tensors */
+    const kvf__config_keys *keys;
+    const kvf__weight *weights;
+    size_t n_weights;
+    const char *const
+        *buffers; /* tensors that are no weights, patterns as above, NULL-terminated */
+    kvf__norm_kind norm;
+    kvf__position_kind positions;
+    kvf__act_fn act; /* where the config does not say */
+    const char *act_name;
+    bool gated, causal, tied; /* tied: where the config does not say */
+    bool qkv_bias, out_bias, mlp_bias;
+    bool score_flags; /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
+} kvf__arch;
+
+const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
+const kvf__arch *kvf__arch_by_class(const char *class_name);
+const kvf__arch *kvf__arch_by_gguf(const char *architecture);
+/* "llama, mistral, gpt2" into buf; returns buf. For messages. */
+const char *kvf__arch_list(char buf[128], bool gguf);
+
+/* ---- names (names.c)
+ * -------------------------------------------------------------------------------------- */
+
+#define KVF__NAME_BYTES 96
+/* Replaces '#' by the layer and puts prefix in front; false if it does not fit. */
+bool kvf__name_format(char out[KVF__NAME_BYTES], const char *prefix, const char *pattern,
+                      int64_t layer);
+/* True if name is pattern with any number for '#'. */
+bool kvf__name_matches(const char *name, const char *pattern);
+bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
+bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight);
+/* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed
+ * back. */
+int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK]);
+const kvf__weight *kvf__weight_by_role(const kvf__desc *desc,
+                                       kvf__role role); /* NULL if the family has none */
+/* The slot of a role in a layer (ignored for weights outside layers), NULL if there is none. */
+const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,
+                              int64_t layer);
+
+/* ---- description, shared by both configs
+ * ------------------------------------------------------------------------ */
+
+/* Fills what the row says. */
+void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
+/* Checks that the numbers make sense together and fit what the pass can do; ESHAPE never, EFORMAT
+ * or EUNSUPPORTED. */
+kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc);
+/* inv_freq and rope_scale from desc->rope and desc->rope_divisors. */
+kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc);
+/* The factor on cos and sin that yarn's authors recommend: 0.1 * mscale * ln(factor) + 1. */
+double kvf__yarn_mscale(double factor, double mscale);
+
+#endif

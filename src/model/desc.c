@@ -1,0 +1,88 @@
+/* The description of a model: what its row gives, and the checks every config must pass, whatever
+ * file it came from.
+ *
+ * Bounds are those of this program's tables and plans (planes, positions as int32), set well above
+ * any published model of these families: a number beyond them is a damaged file, and refusing it
+ * here keeps sizes from overflowing. */
+#include "arch.h"
+#include "model_priv.h"
+
+#include <math.h>
+
+void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
+{
+    desc->arch = arch;
+    desc->arch_name = arch->name;
+    desc->norm = arch->norm;
+    desc->act = arch->act;
+    desc->gated = arch->gated;
+    desc->causal = arch->causal;
+    desc->tied = arch->tied;
+    desc->qkv_bias = arch->qkv_bias;
+    desc->out_bias = arch->out_bias;
+    desc->mlp_bias = arch->mlp_bias;
+    desc->positions = arch->positions;
+    desc->rope_scale = 1;
+    desc->bos = desc->eos = desc->pad = -1;
+}
+
+void kvf__desc_done(kvf__desc *desc)
+{
+    kvf__free(desc->inv_freq);
+    kvf__free(desc->rope_divisors);
+    *desc = (kvf__desc){0};
+}
+
+static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc *desc)
+{
+    const struct {
+        const char *what;
+        int64_t value, most;
+    } rows[] = {
+        {"width", desc->C, 1 << 18},
+        {"layers", desc->L, 1024},
+        {"attention heads", desc->H, 4096},
+        {"key/value heads", desc->G, 4096},
+        {"head size", desc->D, 1024},
+        {"feed-forward width", desc->F, KVF__PLANE * KVF__MAX_PLANES},
+        {"vocabulary", desc->V, 1 << 26},
+        {"positions", desc->max_positions, 1 << 30},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].value < 1 || rows[i].value > rows[i].most)
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s %lld, expected 1 to %lld", where,
+                             rows[i].what, (long long)rows[i].value, (long long)rows[i].most);
+    return KVF_OK;
+}
+
+kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc)
+{
+    KVF_TRY(check_bounds(ctx, where, desc));
+    if (desc->H % desc->G)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: %lld attention heads do not divide into %lld "
+                         "key/value heads",
+                         where, (long long)desc->H, (long long)desc->G);
+    if (desc->positions == KVF__POS_ROPE && desc->D % 2)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: head size %lld is odd, rotary positions need an "
+                         "even one",
+                         where, (long long)desc->D);
+    if (!(desc->norm_eps > 0) || !isfinite(desc->norm_eps))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: the norms' epsilon is %g, expected a small "
+                         "positive number",
+                         where, (double)desc->norm_eps);
+    if (desc->positions != KVF__POS_ROPE) return KVF_OK;
+
+    const kvf__rope *rope = &desc->rope;
+    bool scaled = rope->kind != KVF__ROPE_DEFAULT;
+    if (!(rope->theta > 1) || !(rope->theta < 1e30))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: rope theta is %g, expected more than 1", where,
+                         rope->theta);
+    if (scaled && (!(rope->factor > 0) || !(rope->factor < 1e6)))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: rope factor is %g, expected a positive number",
+                         where, rope->factor);
+    return KVF_OK;
+}

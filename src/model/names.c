@@ -1,0 +1,125 @@
+/* From the weight rows of arch.c to names and shapes: patterns filled in, shape words evaluated,
+ * slots found by role.
+ *
+ * A pattern's '#' stands for the layer number; a shape word is a product of letters of the shape
+ * alphabet. */
+#include "arch.h"
+#include "model_priv.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <string.h>
+
+bool kvf__name_format(char out[KVF__NAME_BYTES], const char *prefix, const char *pattern,
+                      int64_t layer)
+{
+    const char *mark = strchr(pattern, '#');
+    int n;
+
+    if (mark)
+        n = snprintf(out, KVF__NAME_BYTES, "%s%.*s%lld%s", prefix, (int)(mark - pattern), pattern,
+                     (long long)layer, mark + 1);
+    else
+        n = snprintf(out, KVF__NAME_BYTES, "%s%s", prefix, pattern);
+    return n > 0 && n < KVF__NAME_BYTES;
+}
+
+bool kvf__name_matches(const char *name, const char *pattern)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern != '#') {
+            if (*name++ != *pattern) return false;
+            continue;
+        }
+        if (!isdigit((unsigned char)*name)) return false;
+        while (isdigit((unsigned char)*name))
+            name++;
+    }
+    return !*name;
+}
+
+bool kvf__weight_in_layer(const kvf__weight *weight)
+{
+    return strchr(weight->hf, '#') != NULL;
+}
+
+bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
+{
+    if ((weight->flags & KVF__W_IF_QKV) && !desc->qkv_bias) return false;
+    if ((weight->flags & KVF__W_IF_OUT) && !desc->out_bias) return false;
+    if ((weight->flags & KVF__W_IF_MLP) && !desc->mlp_bias) return false;
+    if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
+    return true;
+}
+
+static int64_t letter_value(const kvf__desc *desc, char letter)
+{
+    switch (letter) {
+    case 'V':
+        return desc->V;
+    case 'C':
+        return desc->C;
+    case 'F':
+        return desc->F;
+    case 'H':
+        return desc->H;
+    case 'G':
+        return desc->G;
+    case 'D':
+        return desc->D;
+    case 'S':
+        return desc->H + 2 * desc->G;
+    case 'X':
+        return desc->max_positions;
+    default:
+        assert(!"letter of a shape in arch.c");
+        return 0;
+    }
+}
+
+int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK])
+{
+    int rank = 0;
+
+    dim[0] = 1;
+    for (const char *at = weight->shape; *at; at++) {
+        if (*at == ' ')
+            dim[++rank] = 1;
+        else
+            dim[rank] *= letter_value(desc, *at);
+    }
+    rank++;
+    if (desc->gguf && (weight->flags & KVF__W_CONV1D)) {
+        int64_t swap = dim[0];
+        dim[0] = dim[1];
+        dim[1] = swap;
+    }
+    return rank;
+}
+
+const kvf__weight *kvf__weight_by_role(const kvf__desc *desc, kvf__role role)
+{
+    for (size_t i = 0; i < desc->arch->n_weights; i++)
+        if (desc->arch->weights[i].role == role) return &desc->arch->weights[i];
+    return NULL;
+}
+
+const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name)
+{
+    int64_t at;
+
+    if (!kvf__map_get(&slots->index, name, strlen(name), &at)) return NULL;
+    return &slots->items[at];
+}
+
+const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,
+                              int64_t layer)
+{
+    const kvf__weight *weight = kvf__weight_by_role(desc, role);
+    char name[KVF__NAME_BYTES];
+
+    if (!weight) return NULL;
+    const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : desc->arch->prefix;
+    if (!kvf__name_format(name, prefix, weight->hf, layer)) return NULL;
+    return kvf__slots_find(slots, name);
+}

@@ -1,0 +1,143 @@
+/* Rotary positions: inverse frequencies of every scaling kind, and the tables of cosines and sines.
+ *
+ * All arithmetic is f32, in the order transformers uses (INTEROP 2.0, 2.11): at position 4000 a
+ * double angle is off by 1e-4 rad. Powers, cosines and sines are computed in double and rounded
+ * once, which makes the tables the same on every machine and agrees with torch to the last bit
+ * nearly always. Llama 3's and YaRN's (arXiv 2309.00071) formulas follow their reference code. The
+ * tables grow on demand, because configs declare 131072 positions that nobody uses. */
+#include "arch.h"
+#include "model_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double pi = 3.14159265358979323846;
+
+double kvf__yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+static float scaled_llama3(const kvf__rope *rope, float inv)
+{
+    float factor = (float)rope->factor, low = (float)rope->low_freq_factor;
+    float low_wavelen = (float)(rope->original / rope->low_freq_factor);
+    float high_wavelen = (float)(rope->original / rope->high_freq_factor);
+    float wavelen = (float)(2 * pi) / inv;
+
+    if (wavelen > low_wavelen) return inv / factor;
+    if (wavelen < high_wavelen) return inv;
+    float smooth = ((float)rope->original / wavelen - low) /
+                   (float)(rope->high_freq_factor - rope->low_freq_factor);
+    return (1 - smooth) * inv / factor + smooth * inv;
+}
+
+/* The pair whose wave turns `rotations` times within the original length. */
+static double correction_dim(const kvf__rope *rope, double rotations, double dims)
+{
+    return dims * log(rope->original / (rotations * 2 * pi)) / (2 * log(rope->theta));
+}
+
+static void scale_yarn(const kvf__rope *rope, int64_t D, const float *power, float *inv)
+{
+    double low = correction_dim(rope, rope->beta_fast, (double)D);
+    double high = correction_dim(rope, rope->beta_slow, (double)D);
+
+    if (rope->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, (double)D - 1);
+    if (low == high) high += 0.001; /* as the reference code: a step without a division by zero */
+    for (int64_t i = 0; i < D / 2; i++) {
+        float ramp = ((float)i - (float)low) / (float)(high - low);
+        ramp = fminf(fmaxf(ramp, 0), 1);
+        float extrapolated = 1 - ramp, interpolated = 1 - extrapolated;
+        inv[i] = 1 / ((float)rope->factor * power[i]) * interpolated + 1 / power[i] * extrapolated;
+    }
+}
+
+kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
+{
+    const kvf__rope *rope = &desc->rope;
+    int64_t n = desc->D / 2;
+    float *power = NULL, *inv = NULL;
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, (size_t)n, sizeof *power, &power);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)n, sizeof *inv, &inv);
+    if (st) goto out;
+
+    for (int64_t i = 0; i < n; i++) {
+        float exponent = (float)(2 * i) / (float)desc->D;
+        power[i] = (float)pow((double)(float)rope->theta, (double)exponent);
+        inv[i] = 1 / power[i];
+        if (desc->rope_divisors) {
+            inv[i] /= desc->rope_divisors[i];
+            power[i] *= desc->rope_divisors[i];
+        }
+        if (rope->kind == KVF__ROPE_LINEAR) inv[i] /= (float)rope->factor;
+        if (rope->kind == KVF__ROPE_LLAMA3) inv[i] = scaled_llama3(rope, inv[i]);
+    }
+    if (rope->kind == KVF__ROPE_YARN) scale_yarn(rope, desc->D, power, inv);
+    desc->rope_scale = rope->kind == KVF__ROPE_YARN ? (float)rope->attention_factor : 1;
+    kvf__free(desc->inv_freq);
+    desc->inv_freq = inv;
+    inv = NULL;
+out:
+    kvf__free(inv);
+    kvf__free(power);
+    return st;
+}
+
+static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table, int64_t from,
+                      int64_t to)
+{
+    int64_t n = desc->D / 2;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t t = from; t < to; t++) {
+        for (int64_t i = 0; i < n; i++) {
+            float angle = (float)t * desc->inv_freq[i];
+            cos_table[t * n + i] = (float)cos((double)angle) * desc->rope_scale;
+            sin_table[t * n + i] = (float)sin((double)angle) * desc->rope_scale;
+        }
+    }
+}
+
+kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
+{
+    const kvf__desc *desc = &model->desc;
+    size_t n = (size_t)desc->D / 2, have = (size_t)model->rope_rows, bytes;
+    float *cos_table = NULL, *sin_table = NULL;
+    kvf_status st;
+
+    if (desc->positions != KVF__POS_ROPE || rows <= model->rope_rows) return KVF_OK;
+    if (rows > desc->max_positions)
+        return kvf__fail(ctx, KVF_ESHAPE, "position %lld is past the model's %lld positions",
+                         (long long)rows - 1, (long long)desc->max_positions);
+    if (!kvf__mul((size_t)rows, n * sizeof(float), &bytes))
+        return kvf__fail(ctx, KVF_ENOMEM, "rope tables of %lld rows", (long long)rows);
+    st = kvf__alloc(ctx, bytes, &cos_table);
+    if (st) goto out;
+    st = kvf__alloc(ctx, bytes, &sin_table);
+    if (st) goto out;
+
+    if (have) {
+        memcpy(cos_table, model->rope_cos, have * n * sizeof *cos_table);
+        memcpy(sin_table, model->rope_sin, have * n * sizeof *sin_table);
+    }
+    fill_rows(desc, cos_table, sin_table, model->rope_rows, rows);
+    kvf__free(model->rope_cos);
+    kvf__free(model->rope_sin);
+    model->rope_cos = cos_table;
+    model->rope_sin = sin_table;
+    model->rope_rows = rows;
+    cos_table = sin_table = NULL;
+out:
+    kvf__free(cos_table);
+    kvf__free(sin_table);
+    return st;
+}
