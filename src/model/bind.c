@@ -1,0 +1,201 @@
+/* Table of named tensors -> slots: every weight the description asks for, found by name and checked
+ * for shape and type.
+ *
+ * Files carry the base-model prefix, or none, or (question answering of Llama) another's, so each
+ * name is tried in all forms (INTEROP 1.5, 2.5). Tied heads follow transformers 5: an equal copy is
+ * dropped, a head that differs from the embedding is used after a warning, and a file that holds
+ * only the head lends it to the embedding. */
+#include "arch.h"
+#include "slot.h"
+
+#include <string.h>
+
+static const char *const prefixes[] = {"", "model.", "transformer."};
+#define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
+
+typedef struct binding {
+    kvf_ctx *ctx;
+    const char *where;
+    const kvf__desc *desc;
+    const kvf__table *table;
+    bool *used; /* [table->n] */
+    kvf__slots slots;
+} binding;
+
+static bool find_tensor(const binding *b, const char *name, int64_t *at)
+{
+    return kvf__map_get(&b->table->index, name, strlen(name), at);
+}
+
+/* The tensor of a weight, under any of its names. canonical gets the name that errors and slots
+ * use. */
+static bool find_weight(const binding *b, const kvf__weight *weight, int64_t layer,
+                        char canonical[KVF__NAME_BYTES], int64_t *at)
+{
+    bool outside = weight->flags & KVF__W_OUTSIDE;
+    char name[KVF__NAME_BYTES];
+
+    if (!kvf__name_format(canonical, outside ? "" : b->desc->arch->prefix, weight->hf, layer))
+        return false;
+    if (b->desc->gguf)
+        return weight->gguf && kvf__name_format(name, "", weight->gguf, layer) &&
+               find_tensor(b, name, at);
+    if (find_tensor(b, canonical, at)) return true;
+    for (size_t i = 0; !outside && i < N_PREFIXES; i++)
+        if (kvf__name_format(name, prefixes[i], weight->hf, layer) && find_tensor(b, name, at))
+            return true;
+    return false;
+}
+
+static kvf_status check_tensor(const binding *b, const kvf__weight *weight,
+                               const kvf__tensor *tensor)
+{
+    const kvf__view *view = &tensor->view;
+    int64_t dim[KVF__MAX_RANK];
+    int rank = kvf__weight_shape(b->desc, weight, dim);
+    char found[128], expected[128];
+
+    if (view->rank != rank || memcmp(view->dim, dim, (size_t)rank * sizeof *dim))
+        return kvf__fail(b->ctx, KVF_ESHAPE, "%s: %s is %s, expected %s", b->where, tensor->name,
+                         kvf__shape_text(found, view->rank, view->dim),
+                         kvf__shape_text(expected, rank, dim));
+    if (!kvf__dtype_is_float(view->dtype))
+        return kvf__fail(b->ctx, KVF_EUNSUPPORTED,
+                         "%s: %s has type %s, expected a float or a "
+                         "supported quantised type",
+                         b->where, tensor->name,
+                         view->other_name ? view->other_name : kvf__dtype_name(view->dtype));
+    bool whole_row = rank < 2 && (weight->flags & (KVF__W_PERMUTED_H | KVF__W_PERMUTED_G));
+    int64_t block = kvf__dtype_block(view->dtype);
+    if (dim[rank - 1] % block || (whole_row && block > 1))
+        return kvf__fail(
+            b->ctx, KVF_EFORMAT, "%s: %s has rows of %lld values, blocks of %s hold %lld", b->where,
+            tensor->name, (long long)dim[rank - 1], kvf__dtype_name(view->dtype), (long long)block);
+    return KVF_OK;
+}
+
+static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *canonical, int64_t at)
+{
+    kvf__slot *slot = &b->slots.items[b->slots.n];
+    const kvf__desc *desc = b->desc;
+
+    KVF_TRY(check_tensor(b, weight, &b->table->items[at]));
+    KVF_TRY(
+        kvf__map_put(b->ctx, &b->slots.index, canonical, strlen(canonical), (int64_t)b->slots.n));
+    snprintf(slot->name, sizeof slot->name, "%s", canonical);
+    slot->view = b->table->items[at].view;
+    slot->conv1d = !desc->gguf && (weight->flags & KVF__W_CONV1D);
+    if (desc->gguf && (weight->flags & KVF__W_PERMUTED_H)) slot->permuted_heads = desc->H;
+    if (desc->gguf && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
+    b->used[at] = true;
+    b->slots.n++;
+    return KVF_OK;
+}
+
+static kvf_status bind_weight(binding *b, const kvf__weight *weight, int64_t layer)
+{
+    char name[KVF__NAME_BYTES], head_name[KVF__NAME_BYTES];
+    int64_t at;
+
+    if (!kvf__weight_wanted(b->desc, weight)) return KVF_OK;
+    bool found = find_weight(b, weight, layer, name, &at);
+    if (!found && weight->role == KVF__W_TOKENS && b->desc->tied) {
+        const kvf__weight *head = kvf__weight_by_role(b->desc, KVF__W_HEAD);
+        found = head && find_weight(b, head, 0, head_name, &at);
+    }
+    if (found) return add_slot(b, weight, name, at);
+    if (b->desc->gguf && weight->gguf) kvf__name_format(name, "", weight->gguf, layer);
+    return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
+}
+
+/* Rows that belong to layers stand together in the table; slots run layer by layer. */
+static kvf_status bind_all(binding *b)
+{
+    const kvf__arch *arch = b->desc->arch;
+    size_t from = 0, to;
+
+    while (from < arch->n_weights) {
+        bool in_layer = kvf__weight_in_layer(&arch->weights[from]);
+        for (to = from + 1; in_layer && to < arch->n_weights; to++)
+            if (!kvf__weight_in_layer(&arch->weights[to])) break;
+        for (int64_t layer = 0; layer < (in_layer ? b->desc->L : 1); layer++)
+            for (size_t i = from; i < to; i++)
+                KVF_TRY(bind_weight(b, &arch->weights[i], layer));
+        from = to;
+    }
+    return KVF_OK;
+}
+
+static kvf_status bind_tied_head(binding *b)
+{
+    const kvf__weight *head = kvf__weight_by_role(b->desc, KVF__W_HEAD);
+    const kvf__slot *tokens = kvf__slot_of(b->desc, &b->slots, KVF__W_TOKENS, 0);
+    char name[KVF__NAME_BYTES];
+    int64_t at;
+
+    if (!b->desc->tied || !head || !find_weight(b, head, 0, name, &at) || b->used[at])
+        return KVF_OK;
+    const kvf__view *copy = &b->table->items[at].view;
+    KVF_TRY(check_tensor(b, head, &b->table->items[at]));
+    if (copy->dtype == tokens->view.dtype &&
+        !memcmp(copy->data, tokens->view.data, kvf__view_bytes(copy))) {
+        b->used[at] = true;
+        return KVF_OK;
+    }
+    kvf__log(b->ctx, KVF_LOG_WARN,
+             "%s: %s differs from %s although the config ties them: both are "
+             "used",
+             b->where, name, tokens->name);
+    return add_slot(b, head, name, at);
+}
+
+static bool is_buffer(const binding *b, const char *name)
+{
+    for (const char *const *pattern = b->desc->arch->buffers; *pattern; pattern++)
+        for (size_t i = 0; i < N_PREFIXES; i++) {
+            size_t n = strlen(prefixes[i]);
+            if (!strncmp(name, prefixes[i], n) && kvf__name_matches(name + n, *pattern))
+                return true;
+        }
+    return false;
+}
+
+static void log_surplus(const binding *b)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->table->n; i++) {
+        if (b->used[i] || is_buffer(b, b->table->items[i].name)) continue;
+        if (!first) first = b->table->items[i].name;
+        n++;
+    }
+    if (n)
+        kvf__log(b->ctx, KVF_LOG_WARN, "%s: %zu tensor%s not used by architecture %s, first %s",
+                 b->where, n, n > 1 ? "s are" : " is", b->desc->arch_name, first);
+}
+
+kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
+                     const kvf__table *table, kvf__slots *out)
+{
+    binding b = {.ctx = ctx, .where = where, .desc = desc, .table = table};
+    size_t most = desc->arch->n_weights * ((size_t)desc->L + 1);
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, table->n, sizeof *b.used, &b.used);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, most, sizeof *b.slots.items, &b.slots.items);
+    if (st) goto out;
+    st = bind_all(&b);
+    if (st) goto out;
+    st = bind_tied_head(&b);
+    if (st) goto out;
+
+    log_surplus(&b);
+    *out = b.slots;
+    b.slots = (kvf__slots){0};
+out:
+    kvf__slots_done(&b.slots);
+    kvf__free(b.used);
+    return st;
+}

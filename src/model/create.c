@@ -1,0 +1,286 @@
+/* Bound weights -> the packed model that a pass runs.
+ *
+ * Every dense layer is packed piece by piece (pack.c) with the norm in front folded in;
+ * feed-forward and vocabulary are cut into planes of at most 1536 columns, where oneDNN is fastest
+ * (COMPUTE.md 4d, 4k). Only the embedding (and learned positions) stay in the file, read row by
+ * row. */
+#include "arch.h"
+#include "pack.h"
+#include "slot.h"
+
+#include <assert.h>
+
+#define ROPE_ROWS_AT_CREATION 8192
+
+/* What is needed only while creating. */
+typedef struct creation {
+    kvf_ctx *ctx;
+    kvf__model *model;
+    const kvf__desc *desc;
+    const kvf__slots *slots;
+    kvf__packer packer;
+    float *gamma, *beta; /* [C] of the norm at hand */
+} creation;
+
+static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer)
+{
+    return kvf__slot_of(c->desc, c->slots, role, layer);
+}
+
+/* Equal widths where possible, multiples of 16 (a cache line of floats) if F is one. */
+static void cut_planes(kvf__model *model, int64_t F)
+{
+    int64_t n = (F + KVF__PLANE - 1) / KVF__PLANE;
+    int64_t unit = F % 16 ? 1 : 16, units = F / unit, at = 0;
+
+    assert(n <= KVF__MAX_PLANES);
+    model->n_planes = (int)n;
+    for (int64_t i = 0; i < n; i++) {
+        model->plane_start[i] = at;
+        model->plane_width[i] = (units / n + (i < units % n)) * unit;
+        at += model->plane_width[i];
+    }
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static kvf_status prepare(creation *c)
+{
+    const kvf__desc *d = c->desc;
+    int64_t fused = (d->H + 2 * d->G) * d->D, heads = d->H * d->D;
+    int64_t widest = most(most(fused, heads), most(KVF__VOCAB_PLANE, d->C));
+    size_t matrix;
+
+    /* The largest piece: qkv, out, a plane of the feed-forward part or of the vocabulary. */
+    if (!kvf__mul((size_t)d->C, (size_t)widest, &matrix))
+        return kvf__fail(c->ctx, KVF_ENOMEM, "a matrix of %lld x %lld", (long long)d->C,
+                         (long long)widest);
+    KVF_TRY(kvf__packer_init(c->ctx, &c->packer, matrix, (size_t)widest, (size_t)widest));
+    c->packer.mm = c->model->mm;
+    c->packer.act = c->model->act;
+    c->packer.backward = c->model->backward;
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->gamma));
+    return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
+}
+
+/* Sets gamma and beta of a linear layer that follows a norm. */
+static void put_norm(creation *c, kvf__role gamma, kvf__role beta, int64_t layer,
+                     kvf__linear *linear)
+{
+    const kvf__slot *beta_slot = slot_of(c, beta, layer);
+
+    kvf__slot_row(slot_of(c, gamma, layer), 0, c->gamma);
+    linear->gamma = c->gamma;
+    if (beta_slot) kvf__slot_row(beta_slot, 0, c->beta);
+    linear->beta = beta_slot ? c->beta : NULL;
+}
+
+static kvf__linear one_part(const creation *c, kvf__role weight, kvf__role bias, int64_t layer)
+{
+    return (kvf__linear){
+        .n_parts = 1, .weight = {slot_of(c, weight, layer)}, .bias = {slot_of(c, bias, layer)}};
+}
+
+static kvf_status pack_attention(creation *c, int64_t layer)
+{
+    const kvf__desc *d = c->desc;
+    kvf__layer *to = &c->model->layers[layer];
+    kvf__linear qkv = one_part(c, KVF__W_QKV, KVF__W_QKV_BIAS, layer);
+    kvf__linear out = one_part(c, KVF__W_OUT, KVF__W_OUT_BIAS, layer);
+    int64_t fused = (d->H + 2 * d->G) * d->D, heads = d->H * d->D;
+
+    if (!qkv.weight[0])
+        qkv = (kvf__linear){.n_parts = 3,
+                            .weight = {slot_of(c, KVF__W_Q, layer), slot_of(c, KVF__W_K, layer),
+                                       slot_of(c, KVF__W_V, layer)},
+                            .bias = {slot_of(c, KVF__W_Q_BIAS, layer),
+                                     slot_of(c, KVF__W_K_BIAS, layer),
+                                     slot_of(c, KVF__W_V_BIAS, layer)}};
+    put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
+    const kvf__piece all = {.n = fused, .n_padded = fused, .k = d->C, .with_bias = true};
+    KVF_TRY(kvf__pack_piece(&c->packer, &qkv, &all, &to->qkv, &to->qkv_t));
+
+    const kvf__piece whole = {.n = d->C, .n_padded = d->C, .k = heads, .with_bias = true};
+    return kvf__pack_piece(&c->packer, &out, &whole, &to->out, &to->out_t);
+}
+
+static kvf_status pack_ffn(creation *c, int64_t layer)
+{
+    const kvf__desc *d = c->desc;
+    kvf__layer *to = &c->model->layers[layer];
+    kvf__linear up = one_part(c, KVF__W_UP, KVF__W_UP_BIAS, layer);
+    kvf__linear down = one_part(c, KVF__W_DOWN, KVF__W_DOWN_BIAS, layer);
+    kvf__linear gate = {0};
+
+    put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
+    if (d->gated) {
+        gate = one_part(c, KVF__W_GATE, KVF__W_GATE_BIAS, layer);
+        gate.gamma = up.gamma;
+        gate.beta = up.beta;
+    }
+    for (int i = 0; i < c->model->n_planes; i++) {
+        int64_t start = c->model->plane_start[i], width = c->model->plane_width[i];
+        const kvf__piece outputs = {
+            .n0 = start, .n = width, .n_padded = width, .k = d->C, .with_bias = true};
+        const kvf__piece inputs = {
+            .n = d->C, .n_padded = d->C, .k0 = start, .k = width, .with_bias = i == 0};
+        KVF_TRY(kvf__pack_piece(&c->packer, &up, &outputs, &to->up[i], &to->up_t[i]));
+        if (d->gated)
+            KVF_TRY(kvf__pack_piece(&c->packer, &gate, &outputs, &to->gate[i], &to->gate_t[i]));
+        KVF_TRY(kvf__pack_piece(&c->packer, &down, &inputs, &to->down[i], &to->down_t[i]));
+    }
+    return KVF_OK;
+}
+
+static kvf_status pack_head(creation *c)
+{
+    kvf__model *model = c->model;
+    const kvf__desc *d = c->desc;
+    kvf__linear head = {.n_parts = 1, .weight = {&model->head_slot}};
+    int64_t n = (d->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
+
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head, &model->head));
+    model->n_vocab_planes = n;
+    if (model->backward)
+        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head_t, &model->head_t));
+
+    put_norm(c, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &head);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t start = i * KVF__VOCAB_PLANE, left = d->V - start;
+        const kvf__piece plane = {.n0 = start,
+                                  .n = left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE,
+                                  .n_padded = KVF__VOCAB_PLANE,
+                                  .k = d->C};
+        KVF_TRY(kvf__pack_piece(&c->packer, &head, &plane, &model->head[i],
+                                model->backward ? &model->head_t[i] : NULL));
+    }
+    return KVF_OK;
+}
+
+/* What stays in the file, and the tables. */
+static kvf_status put_embedding(creation *c)
+{
+    kvf__model *model = c->model;
+    const kvf__slot *head = slot_of(c, KVF__W_HEAD, 0);
+    const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, 0);
+
+    model->embedding = *slot_of(c, KVF__W_TOKENS, 0);
+    model->head_slot = head ? *head : model->embedding;
+    if (positions) model->positions = *positions;
+    KVF_TRY(kvf__slot_f32(c->ctx, slot_of(c, KVF__W_FINAL, 0), &model->final_gamma));
+    int64_t rows = model->desc.max_positions;
+    return kvf__rope_tables(c->ctx, model,
+                            rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
+}
+
+static kvf_status build(creation *c)
+{
+    kvf__model *model = c->model;
+
+    KVF_TRY(kvf__mm_create(c->ctx, &model->mm));
+    model->kernels = kvf__kernels_get();
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
+    cut_planes(model, c->desc->F);
+    KVF_TRY(put_embedding(c));
+    KVF_TRY(prepare(c));
+    for (int64_t layer = 0; layer < c->desc->L; layer++) {
+        KVF_TRY(pack_attention(c, layer));
+        KVF_TRY(pack_ffn(c, layer));
+    }
+    KVF_TRY(pack_head(c));
+    model->packed_bytes = c->packer.packed_bytes;
+    return KVF_OK;
+}
+
+kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
+                             const kvf__model_options *options, kvf__model **out)
+{
+    creation c = {.ctx = ctx, .desc = desc, .slots = slots};
+    kvf__model *model = NULL;
+    kvf_status st;
+
+    st = kvf__alloc(ctx, sizeof *model, &model);
+    if (st) goto out;
+    model->desc = *desc; /* borrowed until success */
+    model->act = options->act;
+    model->backward = options->backward;
+    c.model = model;
+    st = build(&c);
+    if (st) goto out;
+
+    /* A file may hold a head that the config denies; see bind.c. */
+    model->desc.tied = model->head_slot.view.data == model->embedding.view.data;
+    *desc = (kvf__desc){0};
+    *out = model;
+    model = NULL;
+out:
+    kvf__packer_done(&c.packer);
+    kvf__free(c.gamma);
+    kvf__free(c.beta);
+    if (model) model->desc.inv_freq = model->desc.rope_divisors = NULL; /* still the caller's */
+    kvf__model_free(model);
+    return st;
+}
+
+static void free_layer(kvf__layer *layer)
+{
+    kvf__packed_free(layer->qkv);
+    kvf__packed_free(layer->out);
+    kvf__packed_free(layer->qkv_t);
+    kvf__packed_free(layer->out_t);
+    for (int i = 0; i < KVF__MAX_PLANES; i++) {
+        kvf__packed_free(layer->up[i]);
+        kvf__packed_free(layer->gate[i]);
+        kvf__packed_free(layer->down[i]);
+        kvf__packed_free(layer->up_t[i]);
+        kvf__packed_free(layer->gate_t[i]);
+        kvf__packed_free(layer->down_t[i]);
+    }
+}
+
+void kvf__model_free(kvf__model *model)
+{
+    if (!model) return;
+    for (int64_t i = 0; model->layers && i < model->desc.L; i++)
+        free_layer(&model->layers[i]);
+    for (int64_t i = 0; i < model->n_vocab_planes; i++) {
+        if (model->head) kvf__packed_free(model->head[i]);
+        if (model->head_t) kvf__packed_free(model->head_t[i]);
+    }
+    kvf__free(model->layers);
+    kvf__free(model->head);
+    kvf__free(model->head_t);
+    kvf__free(model->final_gamma);
+    kvf__free(model->rope_cos);
+    kvf__free(model->rope_sin);
+    kvf__mm_free(model->mm);
+    kvf__desc_done(&model->desc);
+    kvf__free(model);
+}
+
+const kvf__desc *kvf__model_desc(const kvf__model *model)
+{
+    return &model->desc;
+}
+
+kvf__dtype kvf__model_act(const kvf__model *model)
+{
+    return model->act;
+}
+
+size_t kvf__model_packed_bytes(const kvf__model *model)
+{
+    return model->packed_bytes;
+}
+
+void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out)
+{
+    int64_t C = model->desc.C;
+
+#pragma omp parallel for schedule(static) if (n * C > 1 << 16)
+    for (int64_t i = 0; i < n; i++)
+        kvf__slot_row(&model->embedding, ids[i], out + i * C);
+}

@@ -1,0 +1,47 @@
+/* Inside src/model: from slots to packed weights, one f32 matrix at a time. */
+#ifndef KVF_PACK_H
+#define KVF_PACK_H
+
+#include "model_priv.h"
+
+/* The workspace of packing: allocated once for the largest piece, so that peak memory is the packed
+ * model plus one piece. */
+typedef struct kvf__packer {
+    kvf_ctx *ctx;
+    kvf__mm *mm;
+    kvf__dtype act;
+    bool backward;
+    size_t packed_bytes; /* so far */
+    float *matrix;       /* [cap] */
+    float *bias;         /* [cap_out] */
+    float *scratch;      /* [threads, scratch_row] */
+    size_t scratch_row;
+    int threads;
+} kvf__packer;
+
+/* matrix: most elements, out: most outputs, in: most inputs of a piece. */
+kvf_status kvf__packer_init(kvf_ctx *ctx, kvf__packer *packer, size_t matrix, size_t out,
+                            size_t in);
+void kvf__packer_done(kvf__packer *packer);
+
+/* A dense layer y = x W + b as its file has it: up to three weights stacked along the outputs, and
+ * what precedes it. */
+typedef struct kvf__linear {
+    int n_parts;
+    const kvf__slot *weight[3]; /* [out, in], or [in, out] where conv1d (then one part) */
+    const kvf__slot *bias[3];   /* [out] or NULL */
+    const float *gamma, *beta;  /* [in] of the norm in front, NULL: none */
+} kvf__linear;
+
+/* A piece of it: outputs n0 .. n0 + n - 1 (padded with zero columns to n_padded), inputs k0 .. k0 +
+ * k - 1. Stacked parts are always packed whole. */
+typedef struct kvf__piece {
+    int64_t n0, n, n_padded, k0, k;
+    bool with_bias;
+} kvf__piece;
+
+/* Folds the norm, packs forward and, if the packer wants it, the transposed weights. */
+kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
+                           kvf__packed **fwd, kvf__packed **bwd);
+
+#endif

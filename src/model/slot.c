@@ -1,0 +1,105 @@
+/* Reading a weight out of its file: any element type, any row order -> f32 in Hugging Face order.
+ *
+ * A GGUF of architecture llama holds the rows of q and k permuted inside each head, so that its
+ * rope can rotate neighbours; undone here, row by row (INTEROP 5.4): row h*D + t*D/2 + i of Hugging
+ * Face is row h*D + 2i + t of the file. Rows of quantised types are independent, so order and type
+ * do not disturb each other. */
+#include "slot.h"
+
+#include <assert.h>
+#include <string.h>
+
+int64_t kvf__slot_rows(const kvf__slot *slot)
+{
+    return slot->view.rank < 2 ? 1 : slot->view.dim[0];
+}
+
+int64_t kvf__slot_columns(const kvf__slot *slot)
+{
+    return slot->view.rank ? slot->view.dim[slot->view.rank - 1] : 1;
+}
+
+/* Where entry `at` of n permuted entries (rows, or elements of a bias) lies in the file. */
+static int64_t file_index(const kvf__slot *slot, int64_t at, int64_t n)
+{
+    if (!slot->permuted_heads) return at;
+    int64_t D = n / slot->permuted_heads, half = D / 2;
+    int64_t in_head = at % D;
+    return at - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+static const uint8_t *row_bytes(const kvf__slot *slot, int64_t row)
+{
+    int64_t blocks = kvf__slot_columns(slot) / kvf__dtype_block(slot->view.dtype);
+    size_t bytes = (size_t)blocks * kvf__dtype_block_bytes(slot->view.dtype);
+    return (const uint8_t *)slot->view.data + (size_t)row * bytes;
+}
+
+/* A vector is one row. Permuted ones are biases of q and k, always plain types. */
+static void read_vector(const kvf__slot *slot, float *out)
+{
+    const uint8_t *bytes = slot->view.data;
+    size_t size = kvf__dtype_block_bytes(slot->view.dtype);
+    int64_t n = kvf__slot_columns(slot);
+
+    if (!slot->permuted_heads) {
+        kvf__to_f32(slot->view.dtype, bytes, out, n);
+        return;
+    }
+    assert(kvf__dtype_block(slot->view.dtype) == 1);
+    for (int64_t i = 0; i < n; i++)
+        kvf__to_f32(slot->view.dtype, bytes + (size_t)file_index(slot, i, n) * size, out + i, 1);
+}
+
+void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out)
+{
+    int64_t rows = kvf__slot_rows(slot);
+
+    assert(row >= 0 && row < rows);
+    if (slot->view.rank < 2) {
+        read_vector(slot, out);
+        return;
+    }
+    kvf__to_f32(slot->view.dtype, row_bytes(slot, file_index(slot, row, rows)), out,
+                kvf__slot_columns(slot));
+}
+
+void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out,
+                        float *scratch)
+{
+    const uint8_t *bytes = row_bytes(slot, file_index(slot, row, kvf__slot_rows(slot)));
+    int64_t block = kvf__dtype_block(slot->view.dtype);
+    int64_t first = from / block, last = (from + n + block - 1) / block;
+
+    bytes += (size_t)first * kvf__dtype_block_bytes(slot->view.dtype);
+    if (first * block == from && last * block == from + n) {
+        kvf__to_f32(slot->view.dtype, bytes, out, n);
+        return;
+    }
+    kvf__to_f32(slot->view.dtype, bytes, scratch, (last - first) * block);
+    memcpy(out, scratch + (from - first * block), (size_t)n * sizeof *out);
+}
+
+kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
+{
+    int64_t rows = kvf__slot_rows(slot), columns = kvf__slot_columns(slot);
+    float *values = NULL;
+    size_t n;
+
+    if (!kvf__mul((size_t)rows, (size_t)columns, &n))
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: %lld x %lld", slot->name, (long long)rows,
+                         (long long)columns);
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *values, &values));
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+        kvf__slot_row(slot, row, values + row * columns);
+    *out = values;
+    return KVF_OK;
+}
+
+void kvf__slots_done(kvf__slots *slots)
+{
+    kvf__free(slots->items);
+    kvf__map_done(&slots->index);
+    *slots = (kvf__slots){0};
+}

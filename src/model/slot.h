@@ -1,0 +1,16 @@
+/* Inside src/model: reads of slots that only packing needs. */
+#ifndef KVF_SLOT_H
+#define KVF_SLOT_H
+
+#include "model_priv.h"
+
+int64_t kvf__slot_rows(const kvf__slot *slot); /* a vector is one row */
+int64_t kvf__slot_columns(const kvf__slot *slot);
+
+/* Elements from .. from + n - 1 of a row. scratch: room for n + 2 blocks of the slot's type
+ * (KVF__SLOT_SLACK covers all). */
+#define KVF__SLOT_SLACK 512
+void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out,
+                        float *scratch);
+
+#endif

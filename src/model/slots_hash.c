@@ -1,0 +1,95 @@
+/* The fingerprint of a base: run and prefix files carry it, and are refused with another base.
+ *
+ * XXH3-128 over the description as text, then over every weight in order of canonical names: name,
+ * type, shape, raw bytes. So neither the order of tensors nor sharding nor prefixes of names
+ * matter, and one changed bit does. Left out: copies of tied weights (they are no slots), token
+ * ids, and everything derived from what is hashed (inv_freq, whose last bits could depend on the C
+ * library). Changing this text invalidates every stored hash: add keys only for new kinds. */
+#include "arch.h"
+#include "model_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Words, not enum values: reordering an enum must not change a hash. */
+static const char *const act_words[] = {
+    [KVF__GELU_TANH] = "gelu_tanh", [KVF__GELU_ERF] = "gelu_erf",     [KVF__SILU] = "silu",
+    [KVF__RELU] = "relu",           [KVF__QUICK_GELU] = "quick_gelu",
+};
+static const char *const rope_words[] = {
+    [KVF__ROPE_DEFAULT] = "default",
+    [KVF__ROPE_LINEAR] = "linear",
+    [KVF__ROPE_LLAMA3] = "llama3",
+    [KVF__ROPE_YARN] = "yarn",
+};
+
+static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
+{
+    const kvf__rope *r = &d->rope;
+
+    KVF_TRY(kvf__buf_printf(
+        ctx, text, "arch %s gguf %d L %lld H %lld G %lld D %lld C %lld F %lld V %lld X %lld\n",
+        d->arch_name, d->gguf, (long long)d->L, (long long)d->H, (long long)d->G, (long long)d->D,
+        (long long)d->C, (long long)d->F, (long long)d->V, (long long)d->max_positions));
+    KVF_TRY(kvf__buf_printf(
+        ctx, text, "norm %s eps %.9g act %s gated %d causal %d biases %d %d %d\n",
+        d->norm == KVF__RMSNORM ? "rms" : "layer", (double)d->norm_eps, act_words[d->act], d->gated,
+        d->causal, d->qkv_bias, d->out_bias, d->mlp_bias));
+    KVF_TRY(kvf__buf_printf(ctx, text, "positions %s window %lld score %.9g by_layer %d\n",
+                            d->positions == KVF__POS_ROPE ? "rope" : "learned",
+                            (long long)d->sliding_window, (double)d->score_scale,
+                            d->score_by_layer));
+    if (d->positions != KVF__POS_ROPE) return KVF_OK;
+    KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
+                            rope_words[r->kind], r->theta, r->factor, r->low_freq_factor,
+                            r->high_freq_factor));
+    KVF_TRY(kvf__buf_printf(
+        ctx, text, "original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original,
+        r->beta_fast, r->beta_slow, (double)d->rope_scale, r->truncate));
+    for (int64_t i = 0; d->rope_divisors && i < d->D / 2; i++)
+        KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->rope_divisors[i]));
+    return KVF_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const kvf__slot *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                           char hex[33])
+{
+    const kvf__slot **order = NULL;
+    kvf__hash *hash = NULL;
+    kvf__buf text = {0};
+    char shape[128];
+    kvf_status st;
+
+    st = kvf__hash_create(ctx, &hash);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, slots->n, sizeof *order, &order);
+    if (st) goto out;
+    st = describe(ctx, desc, &text);
+    if (st) goto out;
+    kvf__hash_add(hash, text.data, text.n);
+
+    for (size_t i = 0; i < slots->n; i++)
+        order[i] = &slots->items[i];
+    qsort(order, slots->n, sizeof *order, by_name);
+    for (size_t i = 0; i < slots->n; i++) {
+        const kvf__view *view = &order[i]->view;
+        text.n = 0;
+        st = kvf__buf_printf(ctx, &text, "%s %s %s\n", order[i]->name, kvf__dtype_name(view->dtype),
+                             kvf__shape_text(shape, view->rank, view->dim));
+        if (st) goto out;
+        kvf__hash_add(hash, text.data, text.n);
+        kvf__hash_add(hash, view->data, kvf__view_bytes(view));
+    }
+    kvf__hash_hex(hash, hex);
+out:
+    kvf__buf_done(&text);
+    kvf__free(order);
+    kvf__hash_free(hash);
+    return st;
+}
