@@ -1,6 +1,7 @@
-/* Foreign model files: safetensors (one file or sharded) and GGUF v3, both read into one kvf__table of
- * views over read-only maps, plus their metadata as JSON. Formats: INTEROP sections 1 and 5; the reference
- * checks of both readers are applied and every length is checked against the bytes left. */
+/* Foreign model files: safetensors (one file or sharded) and GGUF v3, both read into one kvf__table
+ * of views over read-only maps, plus their metadata as JSON. Formats: INTEROP sections 1 and 5; the
+ * reference checks of both readers are applied and every length is checked against the bytes left.
+ */
 #ifndef KVF_FILE_INT_H
 #define KVF_FILE_INT_H
 
@@ -10,8 +11,9 @@
 /* One open model: the maps stay open until close, the table views them. */
 typedef struct kvf__weights {
     kvf__table table;
-    kvf_json *meta;        /* safetensors: __metadata__ or NULL. GGUF: object of all scalar keys; arrays appear
-                              as {"array": type name, "count": n} unless they have at most 64 scalar elements */
+    /* safetensors: __metadata__ or NULL. GGUF: object of all scalar keys; arrays appear as
+     * {"array": type name, "count": n} unless they have at most 64 elements. */
+    kvf_json *meta;
     kvf__mapfile *maps;
     size_t n_maps;
     struct kvf__gguf_kv *arrays; /* GGUF arrays, by kvf__gguf_strings() and friends */
@@ -24,20 +26,25 @@ kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
 void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
 
-/* The parsers below the three above: bytes in memory, which must outlive the table; `where` names them in errors.
- * They add to *weights, which starts as {0}, and after a failure holds a part: close it either way. */
-kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n, kvf__weights *weights);
-kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n, kvf__weights *weights);
+/* The parsers below the three above: bytes in memory, which must outlive the table; `where` names
+ * them in errors. They add to *weights, which starts as {0}, and after a failure holds a part:
+ * close it either way. */
+kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                                  kvf__weights *weights);
+kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                           kvf__weights *weights);
 /* Opens a map and puts it into weights->maps, whose array has room for it. */
 kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights);
 
-/* Arrays of a GGUF: element count, or -1 (and no arrays) if the key is absent or of another element type.
- * Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with kvf__free(). Floats:
- * f32 and f64. Ints: every width, EFORMAT if a value does not fit. */
+/* Arrays of a GGUF: element count, or -1 (and no arrays) if the key is absent or of another element
+ * type. Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with
+ * kvf__free(). Floats: f32 and f64. Ints: every width, EFORMAT if a value does not fit. */
 kvf_status kvf__gguf_strings(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                              const char *const **texts, const size_t **bytes, int64_t *count);
-kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const char *key, float **values, int64_t *count);
-kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key, int32_t **values, int64_t *count);
+kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
+                            float **values, int64_t *count);
+kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
+                          int32_t **values, int64_t *count);
 
 /* What a path holds, by its first bytes (a folder: by its files). */
 typedef enum kvf__file_kind {
@@ -48,10 +55,12 @@ typedef enum kvf__file_kind {
     KVF__FILE_HF_DIR,
     KVF__FILE_PEFT_DIR
 } kvf__file_kind;
-kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out); /* EIO if it cannot be read */
+/* EIO if it cannot be read. */
+kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out);
 
-/* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer (INTEROP 1.4),
- * whole or not at all. */
-kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force, const kvf__tensor *tensors, size_t n);
+/* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer
+ * (INTEROP 1.4), whole or not at all. */
+kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__tensor *tensors, size_t n);
 
 #endif
