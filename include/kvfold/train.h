@@ -36,7 +36,7 @@ typedef struct kvf_event {
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
-/* Every field has a row in kvf_train_option_rows() with its long name, default and help. Texts are borrowed. */
+/* Every field has a kvf_train_option_row() with its long name, default and help. Texts are borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
@@ -60,6 +60,7 @@ typedef struct kvf_train_options {
     const char *map;               /* "prompt=question,completion=answer" */
     const char *precision;         /* auto, f32, bf16 */
     uint64_t seed;
+    uint64_t given;                /* bit i: row i was set by kvf_train_set, even if to its default (--resume asks) */
 
     const volatile int *stop;      /* a signal handler sets it: finish the step, save, return ESTOPPED; NULL: never */
     kvf_event_fn event;            /* NULL: none */
@@ -74,7 +75,8 @@ typedef struct kvf_option_row {
     const char *initial;  /* default as text, "" if none */
     const char *help;
 } kvf_option_row;
-const kvf_option_row *kvf_train_option_rows(size_t *n);
+/* Row by index, NULL past the last. */
+const kvf_option_row *kvf_train_option_row(size_t index);
 /* Sets a field by its long name from text ("true" or NULL for flags), checking the value. EUSAGE. `value` is borrowed. */
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name, const char *value);
 

@@ -1,0 +1,143 @@
+/* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base computes for P real tokens: a prefix
+ * that already lies where the base's own K/V lie. `mlp` reaches such a target exactly, by solving its last layer. */
+#include "train_int.h"
+
+#include <string.h>
+
+#define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
+
+/* K/V of the bare base after running ids [P], as a prefix. */
+static kvf_status capture(kvf__trainer *t, const int32_t *ids, kvf__prefix *target)
+{
+    int64_t P = t->id.P, start[2] = {0, P}, example = 0;
+    kvf__pass_limits limits = {.rows = 1, .tokens = P, .row_len = P, .labels = 1, .cache_len = P};
+    kvf__batch batch = {.n_rows = 1, .n_tokens = P, .start = start, .ids = ids, .example = &example};
+    kvf__cache *cache = NULL;
+    kvf__pass *pass = NULL;
+    kvf_status st;
+
+    st = kvf__cache_create(t->ctx, t->base->model, 1, P, &cache);
+    if (st) goto out;
+    st = kvf__pass_create(t->ctx, t->base->model, &limits, &pass);
+    if (st) goto out;
+    kvf__input input = {.batch = &batch, .cache = cache};
+    st = kvf__pass_fwd(t->ctx, pass, &input);
+    if (st) goto out;
+    kvf__cache_read(cache, 0, P, target->kv);
+out:
+    kvf__pass_free(pass);
+    kvf__cache_free(cache);
+    return st;
+}
+
+static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
+{
+    kvf__render plain = t->renderer.render;
+    plain.wrap_prompts = false;
+    kvf__ids found = {0};
+    kvf_status st = kvf__render_prompt(t->ctx, &plain, t->options.init_text, &found);
+    if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
+    for (int64_t p = 0; !st && p < t->id.P; p++)
+        ids[p] = found.data[(size_t)p % found.n];
+    kvf__ids_done(&found);
+    return st;
+}
+
+static void vocab_ids(kvf__trainer *t, int32_t *ids)
+{
+    const kvf__tokenizer *tokenizer = t->base->tokenizer;
+    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)VOCAB_STREAM << 32);
+    uint64_t V = (uint64_t)kvf__vocab_size(tokenizer);
+    for (int64_t p = 0; p < t->id.P; p++) {
+        /* A vocabulary without ordinary tokens would never end the search: after many tries any id will do. */
+        int tries = 0;
+        do
+            ids[p] = (int32_t)kvf__rng_below(&rng, V);
+        while (!kvf__token_is_ordinary(tokenizer, ids[p]) && ++tries < 100000);
+    }
+}
+
+static kvf_status target_from_base(kvf__trainer *t, kvf__prefix *target)
+{
+    int32_t *ids = NULL;
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->id.P, sizeof *ids, &ids));
+    kvf_status st = KVF_OK;
+    if (!strcmp(t->options.init, "text"))
+        st = text_ids(t, ids);
+    else
+        vocab_ids(t, ids);
+    if (!st) st = capture(t, ids, target);
+    kvf__free(ids);
+    return st;
+}
+
+static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefix *target)
+{
+    kvf_prefix *file = NULL;
+    KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
+    if (!st && file->id.P != t->id.P)
+        st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path, (long long)file->id.P, (long long)t->id.P);
+    if (!st) memcpy(target->kv, file->prefix.kv, kvf__prefix_count(target) * sizeof(float));
+    kvf_prefix_free(file);
+    return st;
+}
+
+/* --init-from a run of the same method copies its parameters; any other kvfold file serves as a target. */
+static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
+{
+    char kind[16];
+    kvf__run_file run = {0};
+    kvf__encoder *source = NULL;
+    int64_t step = 0;
+    KVF_TRY(kvf__h5_kind(t->ctx, path, kind));
+    if (strcmp(kind, "run")) return KVF_OK;
+    kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
+    if (!st && !strcmp(run.id.method, t->options.method)) {
+        st = kvf__encoder_from_run(t->ctx, path, &run, KVF_CHECKPOINT_DEFAULT, &source, &step);
+        if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
+        *done = true;
+    }
+    kvf__encoder_free(source);
+    kvf__run_file_done(&run);
+    return st;
+}
+
+static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
+{
+    kvf__weights weights = {0};
+    KVF_TRY(kvf__safetensors_open(t->ctx, path, &weights));
+    kvf_status st = kvf__encoder_read_table(t->ctx, t->encoder, path, &weights.table);
+    kvf__weights_close(&weights);
+    return st;
+}
+
+static kvf_status reach_target(kvf__trainer *t, const char *file)
+{
+    kvf__prefix target = {0};
+    double residual = 0;
+    KVF_TRY(kvf__prefix_init(t->ctx, &target, t->id.L, t->id.G, t->id.P, t->id.D));
+    kvf_status st = file ? target_from_file(t, file, &target) : target_from_base(t, &target);
+    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, &target, &residual);
+    if (!st) kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init, residual);
+    kvf__prefix_done(&target);
+    return st;
+}
+
+kvf_status kvf__trainer_start_values(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    bool done = false;
+    if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
+    KVF_TRY(kvf__encoder_init_random(t->ctx, t->encoder, o->init_scheme, o->seed));
+    if (o->init_from) {
+        KVF_TRY(values_from_run(t, o->init_from, &done));
+        return done ? KVF_OK : reach_target(t, o->init_from);
+    }
+    if (!strcmp(o->init, "random")) return KVF_OK;
+    if (!strcmp(o->init, "zero")) {
+        kvf__encoder_init_zero(t->encoder);
+        return KVF_OK;
+    }
+    return reach_target(t, strcmp(o->init, "kv") ? NULL : o->init_kv);
+}

@@ -1,0 +1,105 @@
+/* The loop: steps, history, validation, the best state, saves, and a clean stop between two steps. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t tokens, bool best)
+{
+    if (!t->options.event) return;
+    kvf_event event = {
+        .kind = kind, .step = t->step, .steps = t->steps, .train_loss = t->train_loss, .valid_loss = t->valid_loss, .best = best,
+        .lr = t->lr, .grad_norm = t->grad_norm, .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
+        .seconds = kvf__clock() - t->begin, .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
+    };
+    t->options.event(t->options.event_user, &event);
+}
+
+static double prefix_norm(const kvf__prefix *prefix)
+{
+    double sum = 0;
+    for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
+        sum += (double)prefix->kv[i] * (double)prefix->kv[i];
+    return sqrt(sum);
+}
+
+/* The row of the step just done; its prefix is the one the step ran with. */
+static void record(kvf__trainer *t)
+{
+    kvf__history *h = &t->history;
+    int64_t i = t->step - 1;
+    h->step[i] = t->step;
+    h->tokens[i] = t->tokens;
+    h->train_loss[i] = t->train_loss;
+    h->valid_loss[i] = NAN;
+    h->lr[i] = t->lr;
+    h->grad_norm[i] = t->grad_norm;
+    h->prefix_norm[i] = prefix_norm(&t->prefix);
+}
+
+static void keep_best(kvf__trainer *t)
+{
+    const kvf__params *params = kvf__encoder_params(t->encoder);
+    t->best.n = params->n;
+    for (size_t i = 0; i < params->n; i++)
+        memcpy(t->best.item[i].value, params->item[i].value, (size_t)params->item[i].n * sizeof(float));
+    t->best_step = t->step;
+    t->best_value = t->valid_loss;
+}
+
+static kvf_status validate(kvf__trainer *t)
+{
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
+    KVF_TRY(kvf__evaluator_run(t->ctx, t->evaluator, &t->prefix, t->id.position_start, &t->valid_loss, NULL));
+    t->history.valid_loss[t->step - 1] = t->valid_loss;
+    bool best = !t->best.n || t->valid_loss < t->best_value;
+    if (best) keep_best(t);
+    emit(t, KVF_EVENT_EVAL, 0, 0, best);
+    return KVF_OK;
+}
+
+static bool is_due(const kvf__trainer *t, int64_t every)
+{
+    if (t->step == t->steps) return true;
+    return every ? t->step % every == 0 : t->epoch_end;
+}
+
+static kvf_status save(kvf__trainer *t)
+{
+    KVF_TRY(kvf__trainer_save(t, true));
+    emit(t, KVF_EVENT_SAVE, 0, 0, false);
+    return KVF_OK;
+}
+
+static bool stop_requested(const kvf__trainer *t)
+{
+    return t->options.stop && *t->options.stop;
+}
+
+static kvf_status timed_step(kvf__trainer *t)
+{
+    double begin = kvf__clock();
+    int64_t tokens = t->tokens;
+    KVF_TRY(kvf__trainer_step(t));
+    double took = kvf__clock() - begin;
+    t->step_seconds += took;
+    record(t);
+    emit(t, KVF_EVENT_STEP, took, t->tokens - tokens, false);
+    return KVF_OK;
+}
+
+kvf_status kvf__trainer_loop(kvf__trainer *t)
+{
+    t->begin = kvf__clock();
+    emit(t, KVF_EVENT_START, 0, 0, false);
+    while (t->step < t->steps) {
+        KVF_TRY(timed_step(t));
+        if (t->evaluator && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+        bool stop = stop_requested(t) && t->step < t->steps;
+        if (stop || is_due(t, t->options.save_every)) KVF_TRY(save(t));
+        if (stop)
+            return kvf__fail(t->ctx, KVF_ESTOPPED, "stopped after step %lld of %lld; --resume continues", (long long)t->step,
+                             (long long)t->steps);
+    }
+    return KVF_OK;
+}

@@ -1,0 +1,78 @@
+/* One optimizer step: the only place where encoder and base meet.
+ *
+ *   forward    encoder -> prefix -> base -> loss
+ *   backward   loss -> base -> dprefix -> encoder -> AdamW
+ *
+ * A step may be computed in parts (--grad-accum): dprefix is summed over them, the encoder runs once each way, and the loss is weighted by
+ * label tokens over the whole step, so the parts do not change what is computed. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static int64_t count_labels(const kvf__dataset *data, const int64_t *examples, int64_t n)
+{
+    int64_t labels = 0;
+    for (int64_t i = 0; i < n; i++)
+        labels += kvf__example_labels(data, examples[i]);
+    return labels;
+}
+
+/* Forward and backward of some rows; adds to dprefix and *loss_sum. */
+static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale, double *loss_sum)
+{
+    double part = 0;
+    kvf__packer_fill(&t->packer, &t->data, examples, n);
+    t->tokens += t->packer.batch.n_tokens;
+    if (!t->packer.batch.n_labels) return KVF_OK;
+    kvf__input input = {.batch = &t->packer.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
+    KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
+    KVF_TRY(kvf__pass_lm_loss(t->ctx, t->pass, true, scale, &part, NULL));
+    KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
+    *loss_sum += part;
+    return KVF_OK;
+}
+
+/* The first parameter whose gradient is not finite. */
+static const char *bad_gradient(const kvf__params *params)
+{
+    for (size_t i = 0; i < params->n; i++)
+        for (int64_t j = 0; j < params->item[i].n; j++)
+            if (!isfinite(params->item[i].grad[j])) return params->item[i].name;
+    return "?";
+}
+
+static kvf_status update(kvf__trainer *t)
+{
+    kvf__params *params = kvf__encoder_params(t->encoder);
+    kvf__encoder_zero_grad(t->encoder);
+    KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
+    t->grad_norm = kvf__grad_norm(params);
+    if (!isfinite(t->grad_norm))
+        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: the gradient of %s is not finite", (long long)t->step + 1,
+                         bad_gradient(params));
+    kvf__adamw_step(&t->adamw, params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
+    return KVF_OK;
+}
+
+kvf_status kvf__trainer_step(kvf__trainer *t)
+{
+    int64_t n = 0;
+    double loss_sum = 0;
+    const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
+    int64_t labels = count_labels(&t->data, examples, n);
+    int64_t parts = t->options.grad_accum, part_rows = (n + parts - 1) / parts;
+    float scale = labels ? (float)(1.0 / (double)labels) : 0;
+
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
+    memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
+    for (int64_t first = 0; first < n; first += part_rows) {
+        kvf_status st = run_part(t, examples + first, n - first < part_rows ? n - first : part_rows, scale, &loss_sum);
+        if (st) return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
+    }
+    t->train_loss = labels ? loss_sum / (double)labels : 0;
+    t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
+    KVF_TRY(update(t));
+    t->step++;
+    return KVF_OK;
+}
