@@ -1,0 +1,127 @@
+/* Folding: the encoder of a run is run once, and what it emits becomes the static prefix. The file is read back and compared with the
+ * encoder's output before merge says it is done: equal bit for bit in f32, off by the rounding of the type otherwise. */
+#include "merge_int.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static kvf_status parse_dtype(kvf_ctx *ctx, const char *name, kvf__dtype *out)
+{
+    static const kvf__dtype TYPES[] = {KVF__F32, KVF__F16, KVF__BF16};
+    for (int i = 0; i < 3; i++)
+        if (!name || !strcmp(name, kvf__dtype_name(TYPES[i]))) {
+            *out = TYPES[i];
+            return KVF_OK;
+        }
+    return kvf__fail(ctx, KVF_EUSAGE, "dtype \"%s\" is not known; known: f32, f16, bf16", name);
+}
+
+double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
+{
+    double worst = 0;
+    for (size_t i = 0; i < kvf__prefix_count(a); i++) {
+        double diff = fabs((double)a->kv[i] - (double)b->kv[i]);
+        if (!(diff <= worst)) worst = diff;
+    }
+    return worst;
+}
+
+static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
+{
+    kvf__mapfile file = {0};
+    kvf__hash *hash = NULL;
+    KVF_TRY(kvf__mapfile_open(ctx, path, &file));
+    kvf_status st = kvf__hash_create(ctx, &hash);
+    if (!st) {
+        kvf__hash_add(hash, file.data, file.n);
+        kvf__hash_hex(hash, hex);
+    }
+    kvf__hash_free(hash);
+    kvf__mapfile_close(&file);
+    return st;
+}
+
+/* What rounding to the file's type will change: the fold check, known before the file is written so that it can say so itself. */
+static kvf_status rounding_diff(kvf_ctx *ctx, const kvf__prefix *prefix, kvf__dtype dtype, double *out)
+{
+    uint8_t *stored = NULL;
+    double worst = 0;
+    size_t n = kvf__prefix_count(prefix);
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof(float), &stored));
+    kvf__from_f32(dtype, prefix->kv, stored, (int64_t)n);
+    for (size_t i = 0; i < n; i++) {
+        float back;
+        kvf__to_f32(dtype, stored + i * kvf__dtype_block_bytes(dtype), &back, 1);
+        double diff = fabs((double)back - (double)prefix->kv[i]);
+        if (!(diff <= worst)) worst = diff;
+    }
+    kvf__free(stored);
+    *out = worst;
+    return KVF_OK;
+}
+
+static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
+{
+    char hex[33];
+    KVF_TRY(hash_file(ctx, run, hex));
+    if (!live->lineage) live->lineage = kvf_json_object();
+    bool good = kvf_json_set(live->lineage, "run_hash", kvf_json_new_str(hex)) &&
+                kvf_json_set(live->lineage, "run_step", kvf_json_new_int(live->step)) &&
+                kvf_json_set(live->lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
+    return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+}
+
+static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, kvf__dtype dtype)
+{
+    kvf__prefix_file file = {
+        .id = live->id, .prefix = live->prefix, .dtype = dtype, .options = live->options, .lineage = live->lineage,
+    };
+    return kvf__prefix_file_write(ctx, options->out, options->force, &file);
+}
+
+/* Reads the new file and holds it against the encoder's output. */
+static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, double expected,
+                         kvf_merge_result *result)
+{
+    kvf__prefix_file back = {0};
+    struct stat info;
+    KVF_TRY(kvf__prefix_file_read(ctx, options->out, &back));
+    result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
+    kvf_status st = KVF_OK;
+    if (result->max_abs_diff != expected)
+        st = kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from the encoder's output, expected %g", options->out,
+                       result->max_abs_diff, expected);
+    if (!st && options->probe)
+        st = kvf__probe_logits(ctx, options, live, &back.prefix, &result->probe_max_abs_diff);
+    if (!st && !stat(options->out, &info)) result->bytes = info.st_size;
+    kvf__prefix_file_done(&back);
+    return st;
+}
+
+kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
+{
+    kvf__dtype dtype = KVF__F32;
+    kvf_prefix *live = NULL;
+    double expected = 0;
+    kvf_merge_result r = {.probe_max_abs_diff = NAN};
+    KVF_TRY(parse_dtype(ctx, options->dtype, &dtype));
+    if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
+    KVF_TRY(kvf_prefix_open(ctx, options->run, options->checkpoint, &live));
+    kvf_status st = KVF_OK;
+    if (!live->from_run)
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold", options->run);
+    if (!st) st = rounding_diff(ctx, &live->prefix, dtype, &expected);
+    if (!st) st = extend_lineage(ctx, live, options->run, expected);
+    if (!st) st = write_prefix(ctx, options, live, dtype);
+    if (!st) st = verify(ctx, options, live, expected, &r);
+    if (!st) {
+        const kvf__identity *id = &live->id;
+        const int64_t shape[6] = {id->L, 2, 1, id->G, id->P, id->D};
+        memcpy(r.shape, shape, sizeof shape);
+        r.step = live->step;
+        *result = r;
+    }
+    kvf_prefix_free(live);
+    return st;
+}

@@ -1,0 +1,91 @@
+/* The probe: the logits of real rows, once under the encoder's live output and once under the stored prefix. */
+#include "merge_int.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PROBE_ROWS 16 /* first rows of the file; each is a batch of its own */
+
+typedef struct probe {
+    kvf_ctx *ctx;
+    kvf_base *base;
+    kvf__dataset set;
+    kvf__packer packer;
+    kvf__pass *pass;
+    float *logits[2];
+    int64_t position_start;
+} probe;
+
+static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
+{
+    kvf__pass_limits limits = {.rows = 1, .P = P};
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
+        if (length > limits.tokens) limits.tokens = limits.row_len = length;
+        if (labels > limits.labels) limits.labels = labels;
+    }
+    size_t count = (size_t)(limits.labels * kvf__model_desc(p->base->model)->V);
+    KVF_TRY(kvf__packer_init(p->ctx, &p->packer, 1, limits.tokens, limits.labels));
+    KVF_TRY(kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass));
+    KVF_TRY(kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[0]));
+    return kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[1]);
+}
+
+static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
+{
+    kvf__input input = {.batch = &p->packer.batch, .prefix = prefix, .position_start = p->position_start};
+    KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
+    return kvf__pass_lm_logits(p->ctx, p->pass, logits);
+}
+
+static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live, const kvf__prefix *stored, double *worst)
+{
+    kvf__packer_fill(&p->packer, &p->set, &row, 1);
+    if (!p->packer.batch.n_labels) return KVF_OK;
+    KVF_TRY(logits_of(p, live, p->logits[0]));
+    KVF_TRY(logits_of(p, stored, p->logits[1]));
+    int64_t count = p->packer.batch.n_labels * kvf__model_desc(p->base->model)->V;
+    for (int64_t i = 0; i < count; i++) {
+        double diff = fabs((double)p->logits[0][i] - (double)p->logits[1][i]);
+        if (!(diff <= *worst)) *worst = diff;
+    }
+    return KVF_OK;
+}
+
+static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kvf_prefix *live, kvf__renderer *renderer)
+{
+    KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
+    kvf__dataset_options load = {
+        .render = renderer->render,
+        .max_length = kvf__longest_row(p->base, live->id.P, live->id.position_start),
+        .overlong = KVF__OVERLONG_TRUNCATE,
+        .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
+    };
+    kvf_status st = kvf__dataset_load(p->ctx, options->probe, &load, &p->set);
+    kvf__renderer_done(renderer);
+    return st;
+}
+
+kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, const kvf__prefix *stored,
+                             double *max_abs_diff)
+{
+    static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
+    probe p = {.ctx = ctx, .position_start = live->id.position_start};
+    kvf__renderer renderer;
+    double worst = 0;
+    kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p.base);
+    if (!st) st = kvf_prefix_check(ctx, live, p.base, options->allow_other_base);
+    if (!st) st = load_rows(&p, options, live, &renderer);
+    int64_t rows = p.set.n < PROBE_ROWS ? p.set.n : PROBE_ROWS;
+    if (!st) st = take_memory(&p, live->id.P, rows);
+    for (int64_t row = 0; !st && row < rows; row++)
+        st = compare_row(&p, row, &live->prefix, stored, &worst);
+    if (!st) *max_abs_diff = worst;
+    kvf__pass_free(p.pass);
+    kvf__packer_done(&p.packer);
+    kvf__free(p.logits[0]);
+    kvf__free(p.logits[1]);
+    kvf__dataset_done(&p.set);
+    kvf_base_free(p.base);
+    return st;
+}
