@@ -1,0 +1,130 @@
+"""Tiny models with random weights, run by transformers: what tests/test_pass_golden.c compares with.
+
+Writes model_<name>/config.json and model_<name>/model.safetensors, the weights in f16 and beside them tensors
+golden.*: token ids of rows of different lengths, labelled positions (unshifted ids of the next tokens), logits at
+them without and with a random prefix, losses, and the gradient of the summed loss with respect to the prefix, all
+computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under
+torch.autocast(bfloat16). Weights are f16 so that f32 holds them exactly and bf16 rounds them, as it does real ones.
+
+Run: python make_model_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
+"""
+import json
+import os
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+P = 5
+LENGTHS = [17, 5, 30, 9]
+
+LLAMA = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, max_position_embeddings=64, rms_norm_eps=1e-5)
+GPT2 = dict(vocab_size=64, n_embd=32, n_positions=48, bos_token_id=0, eos_token_id=0)
+MODELS = {
+    "llama_tied": LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=True)),
+    "llama_untied": LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=False, attention_bias=True, mlp_bias=True,
+                                                 rope_parameters={"rope_type": "default", "rope_theta": 500.0})),
+    "gpt2": GPT2LMHeadModel(GPT2Config(**GPT2, n_layer=2, n_head=2)),
+    "gpt2_by_layer": GPT2LMHeadModel(GPT2Config(**GPT2, n_layer=3, n_head=4, n_inner=40, scale_attn_by_inverse_layer_idx=True,
+                                                attn_implementation="eager")),
+}
+
+
+def randomise(model, generator):
+    """Weights large enough that every part of the model matters; norms off 1, biases off 0."""
+    for name, value in model.named_parameters():
+        noise = torch.randn(value.shape, generator=generator)
+        norm = "norm" in name or "ln_" in name
+        scale = 0.2 if norm or value.dim() == 1 else 1.0 / value.shape[-1] ** 0.5
+        new = noise * scale + (1.0 if norm and name.endswith("weight") else 0.0)
+        value.data.copy_(new.to(torch.float16).float())
+
+
+def prefix_cache(model, prefix):
+    cache = DynamicCache(config=model.config)
+    for layer in range(prefix.shape[0]):
+        cache.update(prefix[layer, 0][None], prefix[layer, 1][None], layer)
+    return cache
+
+
+def run(model, rows, prefix=None, start=None):
+    """Logits at the labelled positions of all rows, and the summed loss."""
+    logits, loss = [], 0.0
+    for ids, at in rows:
+        args = {}
+        if prefix is not None:
+            args["past_key_values"] = prefix_cache(model, prefix)
+        if start is not None:
+            args["position_ids"] = torch.arange(start, start + len(ids))[None]
+        out = model(input_ids=ids[None], **args).logits[0]
+        picked = out[at].float()
+        logits.append(picked)
+        loss = loss + torch.nn.functional.cross_entropy(picked, ids[at + 1], reduction="sum")
+    return torch.cat(logits), loss
+
+
+def gradient(model, rows, prefix):
+    leaf = prefix.clone().requires_grad_(True)
+    logits, loss = run(model, rows, leaf)
+    loss.backward()
+    return logits.detach(), loss.detach(), leaf.grad
+
+
+def golden(name, model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    model.eval()
+    randomise(model, generator)
+    for value in model.parameters():
+        value.requires_grad_(False)
+    c = model.config
+    heads = getattr(c, "num_key_value_heads", None) or c.num_attention_heads
+    dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    prefix = torch.randn(c.num_hidden_layers, 2, heads, P, dim, generator=generator)
+
+    rows, at_all, start = [], [], 0
+    for n in LENGTHS:
+        ids = torch.randint(0, c.vocab_size, (n,), generator=generator)
+        at = torch.arange(n - 1 - n // 3, n - 1)  # the last third carries labels
+        rows.append((ids, at))
+        at_all.append(at + start)
+        start += n
+
+    with torch.no_grad():
+        bare_logits, bare_loss = run(model, rows)
+        _, start0_loss = run(model, rows, prefix, start=0)
+    logits, loss, grad = gradient(model, rows, prefix)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        _, auto_loss, auto_grad = gradient(model, rows, prefix)
+    auto_error = ((auto_grad - grad).norm() / grad.norm()).item()
+
+    tensors = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()
+               if not (c.tie_word_embeddings and k == "lm_head.weight")}
+    tensors |= {
+        "golden.ids": torch.cat([ids for ids, _ in rows]).to(torch.int32),
+        "golden.lengths": torch.tensor(LENGTHS, dtype=torch.int32),
+        "golden.label_at": torch.cat(at_all).to(torch.int32),
+        "golden.label_id": torch.cat([ids[at + 1] for ids, at in rows]).to(torch.int32),
+        "golden.prefix": prefix, "golden.gradient": grad,
+        "golden.bare_logits": bare_logits, "golden.logits": logits,
+        "golden.losses": torch.tensor([bare_loss, loss, start0_loss]),
+        "golden.autocast_error": torch.tensor([auto_error]),
+    }
+    folder = os.path.join(HERE, "model_" + name)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "model.safetensors")
+    save_file(tensors, path, metadata={"format": "pt", "seed": str(seed), "torch": torch.__version__,
+                                       "transformers": transformers.__version__})
+    os.chmod(path, 0o644)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(c.to_dict(), file, indent=2, sort_keys=True)
+        file.write("\n")
+    print(f"{name}: {os.path.getsize(path)} bytes, losses {bare_loss:.6f} {loss:.6f} {start0_loss:.6f}, "
+          f"autocast loss {auto_loss:.4f} gradient error {auto_error:.2e}")
+
+
+torch.set_num_threads(1)
+for seed, (name, model) in enumerate(MODELS.items(), start=20):
+    golden(name, model, seed)

@@ -1,0 +1,238 @@
+/* A tiny transformer with random weights, built in memory, and batches for it: what the tests of
+ * the pass run on.
+ *
+ * The description is read from a config as Hugging Face writes it, the weights go through bind and
+ * create as those of a file would. Norm weights are near but not 1 and biases not 0, so that
+ * folding them is tested too. */
+#ifndef TOY_MODEL_H
+#define TOY_MODEL_H
+
+#include "ck.h"
+#include "model_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* G < H, head_dim != C / H, tied head */
+static const char *const toy_llama =
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,\"num_"
+    "hidden_layers\":3,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,\"max_position_"
+    "embeddings\":300,"
+    "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,\"hidden_act\":\"silu\",\"attention_bias\":"
+    "false,"
+    "\"mlp_bias\":false,\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1000.0}}";
+
+/* learned positions, biases, a vocabulary of more than one plane and a feed-forward part of more
+ * than one */
+static const char *const toy_gpt2 = "{\"model_type\":\"gpt2\",\"vocab_size\":1600,\"n_embd\":16,"
+                                    "\"n_layer\":2,\"n_head\":2,\"n_positions\":320,"
+                                    "\"n_inner\":1568,\"activation_function\":\"gelu_new\",\"layer_"
+                                    "norm_epsilon\":1e-5,\"tie_word_embeddings\":true,"
+                                    "\"bos_token_id\":0,\"eos_token_id\":0}";
+
+typedef struct toy {
+    kvf_ctx *ctx;
+    kvf__table table;
+    kvf__slots slots;
+    kvf__model *model;
+    kvf__rng rng;
+    float *weights; /* all tensors back to back */
+    size_t used, cap;
+} toy;
+
+static inline void toy_add(toy *t, const char *name, int rank, int64_t rows, int64_t cols)
+{
+    kvf__view view = {
+        .data = t->weights + t->used, .dtype = KVF__F32, .rank = rank, .dim = {rows, cols}};
+    bool norm = strstr(name, "norm") || strstr(name, "ln_");
+    double mean = norm && strstr(name, "weight") ? 1 : 0;
+    double scale = rank == 1 ? 0.2 : 1 / sqrt((double)cols);
+    size_t n = (size_t)kvf__view_count(&view);
+
+    ck_assert_uint_le(t->used + n, t->cap);
+    for (size_t i = 0; i < n; i++)
+        t->weights[t->used + i] = (float)(mean + scale * kvf__rng_normal(&t->rng));
+    t->used += n;
+    ck_assert_int_eq(kvf__table_add(t->ctx, &t->table, name, view), KVF_OK);
+}
+
+static inline void toy_add_layer(toy *t, const char *stem, int64_t layer, const char *weight,
+                                 int64_t rows, int64_t cols)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%lld.%s", stem, (long long)layer, weight);
+    toy_add(t, name, cols ? 2 : 1, rows, cols);
+}
+
+static inline void toy_llama_weights(toy *t, const kvf__desc *d)
+{
+    toy_add(t, "model.embed_tokens.weight", 2, d->V, d->C);
+    const char *stem = "model.layers";
+    for (int64_t l = 0; l < d->L; l++) {
+        toy_add_layer(t, stem, l, "input_layernorm.weight", d->C, 0);
+        toy_add_layer(t, stem, l, "self_attn.q_proj.weight", d->H * d->D, d->C);
+        toy_add_layer(t, stem, l, "self_attn.k_proj.weight", d->G * d->D, d->C);
+        toy_add_layer(t, stem, l, "self_attn.v_proj.weight", d->G * d->D, d->C);
+        toy_add_layer(t, stem, l, "self_attn.o_proj.weight", d->C, d->H * d->D);
+        toy_add_layer(t, stem, l, "post_attention_layernorm.weight", d->C, 0);
+        toy_add_layer(t, stem, l, "mlp.gate_proj.weight", d->F, d->C);
+        toy_add_layer(t, stem, l, "mlp.up_proj.weight", d->F, d->C);
+        toy_add_layer(t, stem, l, "mlp.down_proj.weight", d->C, d->F);
+    }
+    toy_add(t, "model.norm.weight", 1, d->C, 0);
+}
+
+static inline void toy_gpt2_weights(toy *t, const kvf__desc *d)
+{
+    toy_add(t, "transformer.wte.weight", 2, d->V, d->C);
+    toy_add(t, "transformer.wpe.weight", 2, d->max_positions, d->C);
+    const char *stem = "transformer.h";
+    for (int64_t l = 0; l < d->L; l++) {
+        toy_add_layer(t, stem, l, "ln_1.weight", d->C, 0);
+        toy_add_layer(t, stem, l, "ln_1.bias", d->C, 0);
+        toy_add_layer(t, stem, l, "attn.c_attn.weight", d->C, 3 * d->C);
+        toy_add_layer(t, stem, l, "attn.c_attn.bias", 3 * d->C, 0);
+        toy_add_layer(t, stem, l, "attn.c_proj.weight", d->C, d->C);
+        toy_add_layer(t, stem, l, "attn.c_proj.bias", d->C, 0);
+        toy_add_layer(t, stem, l, "ln_2.weight", d->C, 0);
+        toy_add_layer(t, stem, l, "ln_2.bias", d->C, 0);
+        toy_add_layer(t, stem, l, "mlp.c_fc.weight", d->C, d->F);
+        toy_add_layer(t, stem, l, "mlp.c_fc.bias", d->F, 0);
+        toy_add_layer(t, stem, l, "mlp.c_proj.weight", d->F, d->C);
+        toy_add_layer(t, stem, l, "mlp.c_proj.bias", d->C, 0);
+    }
+    toy_add(t, "transformer.ln_f.weight", 1, d->C, 0);
+    toy_add(t, "transformer.ln_f.bias", 1, d->C, 0);
+}
+
+/* Two threads, so that splits of work are exercised on any machine. */
+static inline void toy_create(toy *t, const char *config, kvf__dtype act)
+{
+    const kvf_ctx_options options = {.threads = 2};
+    const kvf__model_options model_options = {.act = act, .backward = true};
+    kvf_json *json = NULL;
+    kvf__desc desc = {0};
+
+    *t = (toy){.rng = kvf__rng_make(11, 0), .cap = 200000};
+    ck_assert_int_eq(kvf_ctx_create(&options, &t->ctx), KVF_OK);
+    ck_assert_int_eq(kvf__alloc_array(t->ctx, t->cap, sizeof(float), &t->weights), KVF_OK);
+    ck_assert_int_eq(kvf_json_parse(t->ctx, "toy", config, strlen(config), &json), KVF_OK);
+    ck_assert_msg(!kvf__desc_from_hf(t->ctx, "toy", json, &desc), "%s", kvf_ctx_error(t->ctx));
+    if (desc.positions == KVF__POS_ROPE)
+        toy_llama_weights(t, &desc);
+    else
+        toy_gpt2_weights(t, &desc);
+    ck_assert_msg(!kvf__bind(t->ctx, "toy", &desc, &t->table, &t->slots), "%s",
+                  kvf_ctx_error(t->ctx));
+    ck_assert_msg(!kvf__model_create(t->ctx, &desc, &t->slots, &model_options, &t->model), "%s",
+                  kvf_ctx_error(t->ctx));
+    kvf__desc_done(&desc);
+    kvf_json_free(json);
+}
+
+static inline void toy_free(toy *t)
+{
+    kvf__model_free(t->model);
+    kvf__slots_done(&t->slots);
+    kvf__table_done(&t->table);
+    kvf__free(t->weights);
+    kvf_ctx_free(t->ctx);
+}
+
+/* ---- batches and prefixes
+ * -------------------------------------------------------------------------- */
+
+enum { TOY_ROWS = 16, TOY_TOKENS = 640 };
+
+typedef struct toy_batch {
+    kvf__batch b;
+    int64_t start[TOY_ROWS + 1], example[TOY_ROWS];
+    int32_t ids[TOY_TOKENS], label_at[TOY_TOKENS], label_id[TOY_TOKENS];
+} toy_batch;
+
+/* Rows of the given lengths (a 0 ends the list) with random ids; labels on the last `share` of
+ * every row, the id after each, and for the row's last token a random id. */
+static inline void toy_batch_make(toy_batch *t, const kvf__desc *d, const int64_t *lengths,
+                                  double share, uint64_t seed)
+{
+    kvf__rng rng = kvf__rng_make(seed, 1);
+    kvf__batch *b = &t->b;
+
+    *t = (toy_batch){.b = {.start = t->start,
+                           .ids = t->ids,
+                           .label_at = t->label_at,
+                           .label_id = t->label_id,
+                           .example = t->example}};
+    for (; lengths[b->n_rows]; b->n_rows++) {
+        int64_t first = b->n_tokens, n = lengths[b->n_rows];
+        ck_assert_int_le(first + n, TOY_TOKENS - 1);
+        for (int64_t i = 0; i <= n; i++) /* one more than the row has: its last label */
+            t->ids[first + i] = (int32_t)kvf__rng_below(&rng, (uint64_t)d->V);
+        for (int64_t i = n - (int64_t)(share * (double)n + 0.5); i < n; i++) {
+            t->label_at[b->n_labels] = (int32_t)(first + i);
+            t->label_id[b->n_labels++] = t->ids[first + i + 1];
+        }
+        b->n_tokens += n;
+        t->start[b->n_rows + 1] = b->n_tokens;
+    }
+}
+
+static inline void toy_prefix(const toy *t, kvf__prefix *prefix, int64_t P, double scale)
+{
+    const kvf__desc *d = kvf__model_desc(t->model);
+    kvf__rng rng = kvf__rng_make(77, 2);
+
+    ck_assert_int_eq(kvf__prefix_init(t->ctx, prefix, d->L, d->G, P, d->D), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
+        prefix->kv[i] = (float)(scale * kvf__rng_normal(&rng));
+}
+
+static inline kvf__pass *toy_pass(const toy *t)
+{
+    const kvf__pass_limits limits = {.rows = TOY_ROWS,
+                                     .tokens = TOY_TOKENS,
+                                     .row_len = 290,
+                                     .labels = TOY_TOKENS,
+                                     .P = 12,
+                                     .cache_len = 64,
+                                     .backward = true};
+    kvf__pass *pass = NULL;
+    ck_assert_msg(!kvf__pass_create(t->ctx, t->model, &limits, &pass), "%s", kvf_ctx_error(t->ctx));
+    return pass;
+}
+
+/* One forward pass; positions start behind the prefix. */
+static inline void toy_fwd(const toy *t, kvf__pass *pass, const kvf__batch *batch,
+                           const kvf__prefix *prefix)
+{
+    const kvf__input input = {
+        .batch = batch, .prefix = prefix, .position_start = prefix ? prefix->P : 0};
+    ck_assert_msg(!kvf__pass_fwd(t->ctx, pass, &input), "%s", kvf_ctx_error(t->ctx));
+}
+
+static inline double toy_loss(const toy *t, kvf__pass *pass, const kvf__batch *batch,
+                              const kvf__prefix *prefix)
+{
+    double loss = 0;
+    toy_fwd(t, pass, batch, prefix);
+    ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, false, 1, &loss, NULL), "%s",
+                  kvf_ctx_error(t->ctx));
+    return loss;
+}
+
+/* Loss, and into dprefix (zeroed first) the gradient of scale * loss. */
+static inline double toy_gradient(const toy *t, kvf__pass *pass, const kvf__batch *batch,
+                                  const kvf__prefix *prefix, float scale, kvf__prefix *dprefix)
+{
+    double loss = 0;
+    toy_fwd(t, pass, batch, prefix);
+    memset(dprefix->kv, 0, kvf__prefix_count(dprefix) * sizeof(float));
+    ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, true, scale, &loss, NULL), "%s",
+                  kvf_ctx_error(t->ctx));
+    ck_assert_msg(!kvf__pass_bwd(t->ctx, pass, dprefix), "%s", kvf_ctx_error(t->ctx));
+    return loss;
+}
+
+#endif
