@@ -1,0 +1,86 @@
+/* What differs between the C interfaces of oneDNN 2.6 and 3.x, for dnnl_matmul.c alone.
+ *
+ * A memory descriptor is a struct in 2.x and a handle to be destroyed in 3.x. Both are held as a
+ * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is what oneDNN's functions take in either version. */
+#ifndef KVF_DNNL_COMPAT_H
+#define KVF_DNNL_COMPAT_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stddef.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+
+#define KVF__MD(md) (*(md))
+typedef const_dnnl_memory_desc_t kvf__md_arg; /* type of KVF__MD(), and of a query's answer */
+
+static inline dnnl_status_t kvf__md_create(dnnl_memory_desc_t *md, int rank, const dnnl_dims_t dims,
+                                           dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(md, rank, dims, type, tag);
+}
+
+static inline dnnl_status_t kvf__md_clone(dnnl_memory_desc_t *md, kvf__md_arg from)
+{
+    return dnnl_memory_desc_clone(md, from);
+}
+
+static inline void kvf__md_destroy(dnnl_memory_desc_t *md)
+{
+    if (*md) dnnl_memory_desc_destroy(*md);
+    *md = NULL;
+}
+
+/* bias may be NULL. */
+static inline dnnl_status_t kvf__matmul_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                  const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *weights,
+                                                  const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *dst,
+                                                  const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, *src, *weights, bias ? *bias : NULL, *dst, attr);
+}
+
+static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
+
+#else
+
+#define KVF__MD(md) (md)
+typedef const dnnl_memory_desc_t *kvf__md_arg; /* type of KVF__MD(), and of a query's answer */
+
+static inline dnnl_status_t kvf__md_create(dnnl_memory_desc_t *md, int rank, const dnnl_dims_t dims,
+                                           dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(md, rank, dims, type, tag);
+}
+
+static inline dnnl_status_t kvf__md_clone(dnnl_memory_desc_t *md, kvf__md_arg from)
+{
+    *md = *from;
+    return dnnl_success;
+}
+
+static inline void kvf__md_destroy(dnnl_memory_desc_t *md)
+{
+    (void)md;
+}
+
+/* bias may be NULL. */
+static inline dnnl_status_t kvf__matmul_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                  const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *weights,
+                                                  const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *dst,
+                                                  const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t matmul;
+    dnnl_status_t st = dnnl_matmul_desc_init(&matmul, src, weights, bias, dst);
+    return st ? st : dnnl_primitive_desc_create(pd, &matmul, attr, engine, NULL);
+}
+
+static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
+#endif
+#endif

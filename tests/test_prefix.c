@@ -1,0 +1,94 @@
+/* The prefix tensor against the formula of its flat form. */
+#include "ck.h"
+#include "prefix.h"
+
+#include <stdlib.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static const struct shape {
+    int64_t L, G, P, D;
+} SHAPES[] = {{1, 1, 1, 1}, {2, 3, 4, 5}, {3, 1, 7, 16}, {30, 3, 20, 64}, {12, 2, 0, 8}, {0, 1, 1, 1}};
+enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
+
+/* flat[p][((2*l + kv)*G + g)*D + d] is kv[l][kv][g][p][d]: each index becomes a value that tells it apart. */
+static void fill(const struct shape *s, float *kv, float *flat)
+{
+    for (int64_t l = 0; l < s->L; l++)
+        for (int64_t which = 0; which < 2; which++)
+            for (int64_t g = 0; g < s->G; g++)
+                for (int64_t p = 0; p < s->P; p++)
+                    for (int64_t d = 0; d < s->D; d++) {
+                        int64_t at = (((l * 2 + which) * s->G + g) * s->P + p) * s->D + d;
+                        kv[at] = (float)at;
+                        flat[p * 2 * s->L * s->G * s->D + ((2 * l + which) * s->G + g) * s->D + d] = (float)at;
+                    }
+}
+
+START_TEST(flat_form)
+{
+    const struct shape *s = &SHAPES[_i];
+    size_t n = (size_t)(s->L * 2 * s->G * s->P * s->D);
+    float *kv = calloc(n + 1, sizeof *kv), *want = calloc(n + 1, sizeof *want), *got = calloc(n + 1, sizeof *got);
+    kvf__prefix prefix;
+
+    fill(s, kv, want);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, s->L, s->G, s->P, s->D), KVF_OK);
+    ck_assert_uint_eq(kvf__prefix_count(&prefix), n);
+    for (int64_t l = 0; l < s->L; l++)
+        ck_assert_int_eq(prefix.layer_mask[l], 1);
+    for (size_t i = 0; i < n; i++)
+        ck_assert(prefix.kv[i] == 0);
+
+    kvf__prefix_from_flat(&prefix, want);
+    ck_close(prefix.kv, kv, n, 0, 0);
+    kvf__prefix_to_flat(&prefix, got);
+    ck_close(got, want, n, 0, 0);
+    kvf__prefix_add_to_flat(&prefix, got);
+    for (size_t i = 0; i < n; i++)
+        want[i] *= 2;
+    ck_close(got, want, n, 0, 0);
+
+    kvf__prefix_done(&prefix);
+    ck_assert_ptr_null(prefix.kv);
+    free(kv);
+    free(want);
+    free(got);
+}
+END_TEST
+
+START_TEST(errors)
+{
+    kvf__prefix prefix = {.L = 77};
+    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, 1, -1, 1, 1), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, INT64_MAX / 2, 2, INT64_MAX / 2, 64), KVF_ESHAPE);
+    for (int n = 0; n < 2; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, 2, 2, 2, 2), KVF_ENOMEM);
+    }
+    ck_assert_int_eq(prefix.L, 77);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prefix");
+    TCase *core = tcase_create("core"), *bad = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_loop_test(core, flat_form, 0, N_SHAPES);
+    tcase_add_checked_fixture(bad, setup, teardown);
+    tcase_add_test(bad, errors);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, bad);
+    return ck_main(suite);
+}
