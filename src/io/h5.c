@@ -1,0 +1,275 @@
+/* HDF5 files: made, opened, closed; HDF5's own words turned into our one line.
+ *
+ * Files are written with bounds (V18, V18): superblock 2, checksummed metadata, readable by every
+ * HDF5 since 1.8 and reopenable after a kill (INTEROP 9.1). No times are stored, so equal content
+ * gives equal bytes. While a file of ours is open HDF5 neither prints nor loads filter plug-ins;
+ * the caller's settings come back at close. */
+#include "h5_raw.h"
+
+#include <string.h>
+
+enum { FORMAT = 1, LINE_BYTES = 1024, MAX_COMPACT = 4096 };
+
+/* ---- errors
+ * ------------------------------------------------------------------------------------------ */
+
+static herr_t keep_innermost(unsigned n, const H5E_error2_t *error, void *user)
+{
+    char *reason = user;
+    if (n == 0 && error->desc) snprintf(reason, LINE_BYTES, "%s", error->desc);
+    return 0;
+}
+
+/* HDF5 hides the system's reason in "..., error message = 'No space left on device', ...". */
+static void shorten_reason(char *reason)
+{
+    static const char mark[] = "error message = '";
+    char *start = strstr(reason, mark), *end;
+
+    if (!start) return;
+    start += sizeof mark - 1;
+    end = strchr(start, '\'');
+    if (!end) return;
+    memmove(reason, start, (size_t)(end - start));
+    reason[end - start] = '\0';
+}
+
+/* "PATH: /object: " or, for the root, "PATH: ". */
+static void place_text(const kvf__h5 *h5, kvf__h5_id at, char text[LINE_BYTES])
+{
+    char name[LINE_BYTES / 2] = "";
+
+    if (at < 0 || at == h5->file || H5Iget_name(at, name, sizeof name) <= 0 ||
+        strcmp(name, "/") == 0)
+        snprintf(text, LINE_BYTES, "%s: ", h5->path);
+    else
+        snprintf(text, LINE_BYTES, "%s: %s: ", h5->path, name);
+}
+
+static kvf_status KVF__PRINTF(4, 0)
+    fail_at(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, va_list args)
+{
+    char what[LINE_BYTES], place[LINE_BYTES];
+
+    vsnprintf(what, sizeof what, fmt, args);
+    place_text(h5, at, place);
+    return kvf__fail(h5->ctx, status, "%s%s", place, what);
+}
+
+kvf_status kvf__h5_fail(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fail_at(h5, at, status, fmt, args);
+    va_end(args);
+    return status;
+}
+
+kvf_status kvf__h5_broken(const kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
+{
+    char reason[LINE_BYTES] = "HDF5 gives no reason";
+    kvf_status status = h5->out.temp ? KVF_EIO : KVF_EFORMAT;
+    va_list args;
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost,
+             reason); /* before another call clears it */
+    shorten_reason(reason);
+    va_start(args, fmt);
+    fail_at(h5, at, status, fmt, args);
+    va_end(args);
+    return kvf__fail(h5->ctx, status, "%s: %s", kvf_ctx_error(h5->ctx), reason);
+}
+
+/* ---- files
+ * ------------------------------------------------------------------------------------------- */
+
+static void hush(kvf__h5 *h5)
+{
+    H5E_auto2_t print = NULL;
+
+    H5Eget_auto2(H5E_DEFAULT, &print, &h5->print_user);
+    h5->print = print;
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    H5PLget_loading_state(&h5->plugins);
+    H5PLset_loading_state(0);
+    h5->hushed = true;
+}
+
+static void unhush(kvf__h5 *h5)
+{
+    if (!h5->hushed) return;
+    H5PLset_loading_state(h5->plugins);
+    H5Eset_auto2(H5E_DEFAULT, h5->print, h5->print_user);
+    h5->hushed = false;
+}
+
+/* No lock: a file is renamed into place whole and never changed, and on NFS locks fail for no good
+ * reason. */
+static hid_t make_access(bool writing)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+
+    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    if (writing) H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
+#if H5_VERSION_GE(1, 10, 7)
+    H5Pset_file_locking(access, false, true);
+#endif
+    return access;
+}
+
+static hid_t make_creation(void)
+{
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+
+    H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
+    H5Pset_attr_phase_change(creation, MAX_COMPACT, 0);
+    H5Pset_obj_track_times(creation, false);
+    return creation;
+}
+
+static kvf_status write_heading(kvf__h5 *h5, const char *kind)
+{
+    KVF_TRY(kvf__h5_put_text(h5, h5->file, "kvfold_kind", kind));
+    KVF_TRY(kvf__h5_put_i64(h5, h5->file, "kvfold_format", FORMAT));
+    return kvf__h5_put_text(h5, h5->file, "kvfold_version", KVF_VERSION);
+}
+
+kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
+                          kvf__h5 *out)
+{
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
+    hid_t access = H5I_INVALID_HID, creation = H5I_INVALID_HID;
+    kvf_status st;
+
+    hush(&h5);
+    st = kvf__outfile_begin(ctx, path, force, &h5.out);
+    if (st) goto out;
+    access = make_access(true);
+    creation = make_creation();
+    h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
+    if (h5.file < 0) {
+        st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
+        goto out;
+    }
+    st = write_heading(&h5, kind);
+    if (st) goto out;
+    *out = h5;
+    h5 = (kvf__h5){.file = KVF__H5_NONE};
+out:
+    H5Pclose(creation);
+    H5Pclose(access);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+kvf_status kvf__h5_commit(kvf__h5 *h5)
+{
+    hid_t file = h5->file;
+
+    h5->file = KVF__H5_NONE;
+    if (H5Fclose(file) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
+    KVF_TRY(kvf__h5_seal(h5->ctx, h5->out.temp, h5->path));
+    return kvf__outfile_commit(h5->ctx, &h5->out);
+}
+
+static kvf_status check_heading(kvf__h5 *h5, const char *want)
+{
+    char *kind = NULL;
+    int64_t format = 0;
+    kvf_status st;
+
+    st = kvf__h5_get_text(h5, h5->file, "kvfold_kind", &kind);
+    if (st) goto out;
+    st = kvf__h5_get_i64(h5, h5->file, "kvfold_format", &format);
+    if (st) goto out;
+    if (format != FORMAT)
+        st = kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
+                          "kvfold_format is %lld, this version reads %d", (long long)format,
+                          FORMAT);
+    else if (want && strcmp(kind, want) != 0)
+        st = kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file",
+                          kind, want);
+out:
+    kvf__free(kind);
+    return st;
+}
+
+/* The root attributes are asked for one by one later; here only: is this file one of ours at all.
+ */
+static kvf_status check_ours(kvf__h5 *h5)
+{
+    if (kvf__h5_has_attr(h5, h5->file, "kvfold_kind")) return KVF_OK;
+    return kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
+                        "not a kvfold file: HDF5, but without the attribute kvfold_kind");
+}
+
+kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h5 *out)
+{
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
+    hid_t access = H5I_INVALID_HID;
+    kvf_status st;
+
+    hush(&h5);
+    st = kvf__h5_check_bytes(ctx, path, &h5.file_bytes);
+    if (st) goto out;
+    access = make_access(false);
+    h5.file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    if (h5.file < 0) {
+        st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
+        goto out;
+    }
+    st = check_ours(&h5);
+    if (st) goto out;
+    st = check_heading(&h5, kind);
+    if (st) goto out;
+    *out = h5;
+    h5 = (kvf__h5){.file = KVF__H5_NONE};
+out:
+    H5Pclose(access);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+void kvf__h5_close(kvf__h5 *h5)
+{
+    if (h5->file >= 0) H5Fclose(h5->file);
+    kvf__outfile_abort(&h5->out);
+    unhush(h5);
+    *h5 = (kvf__h5){.file = KVF__H5_NONE};
+}
+
+kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16])
+{
+    static const char *const KINDS[] = {"run", "prefix", "embeddings", "adapter", "base"};
+    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    char *kind = NULL;
+    kvf_status st;
+
+    st = kvf__h5_open(ctx, path, NULL, &h5);
+    if (st) goto out;
+    st = kvf__h5_get_text(&h5, h5.file, "kvfold_kind", &kind);
+    if (st) goto out;
+    st = KVF_EUNSUPPORTED;
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
+        if (strcmp(kind, KINDS[i]) == 0) st = KVF_OK;
+    if (st)
+        kvf__h5_fail(&h5, h5.file, st,
+                     "kvfold_kind is \"%s\", want run, prefix, embeddings, adapter or base", kind);
+    else
+        strcpy(out, kind);
+out:
+    kvf__free(kind);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+const char *kvf__h5_version(char buf[32])
+{
+    unsigned major = 0, minor = 0, release = 0;
+
+    H5get_libversion(&major, &minor, &release);
+    snprintf(buf, 32, "%u.%u.%u", major, minor, release);
+    return buf;
+}

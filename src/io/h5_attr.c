@@ -1,0 +1,298 @@
+/* Scalar attributes: text, i64, f64, bool; and small arrays of bytes.
+ *
+ * Text is variable-length UTF-8, because h5py reads fixed-length text as bytes (INTEROP 9.1);
+ * booleans are h5py's enum FALSE, TRUE. A reader takes any width of integer or float that converts
+ * without loss, but no other class. */
+#include "h5_raw.h"
+
+#include <string.h>
+
+enum { MAX_NAME = 1024 };
+
+static hid_t text_type(void)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+
+    H5Tset_size(type, H5T_VARIABLE);
+    H5Tset_cset(type, H5T_CSET_UTF8);
+    return type;
+}
+
+static hid_t bool_type(void)
+{
+    hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
+    int8_t value = 0;
+
+    H5Tenum_insert(type, "FALSE", &value);
+    value = 1;
+    H5Tenum_insert(type, "TRUE", &value);
+    return type;
+}
+
+/* ---- writing
+ * ----------------------------------------------------------------------------------------- */
+
+/* Takes over type and space. */
+static kvf_status put(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type, hid_t space,
+                      const void *value)
+{
+    hid_t attr = H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    kvf_status st = KVF_OK;
+
+    if (attr < 0 || H5Awrite(attr, type, value) < 0)
+        st = kvf__h5_broken(h5, at, "cannot write the attribute \"%s\"", name);
+    H5Aclose(attr);
+    H5Sclose(space);
+    H5Tclose(type);
+    return st;
+}
+
+static kvf_status put_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type,
+                             const void *value)
+{
+    return put(h5, at, name, type, H5Screate(H5S_SCALAR), value);
+}
+
+kvf_status kvf__h5_put_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *utf8)
+{
+    return put_scalar(h5, at, name, text_type(), &utf8);
+}
+
+kvf_status kvf__h5_put_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t value)
+{
+    return put_scalar(h5, at, name, H5Tcopy(H5T_STD_I64LE), &value);
+}
+
+kvf_status kvf__h5_put_f64(kvf__h5 *h5, kvf__h5_id at, const char *name, double value)
+{
+    return put_scalar(h5, at, name, H5Tcopy(H5T_IEEE_F64LE), &value);
+}
+
+kvf_status kvf__h5_put_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool value)
+{
+    int8_t byte = value;
+    return put_scalar(h5, at, name, bool_type(), &byte);
+}
+
+kvf_status kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const uint8_t *values,
+                           int64_t n)
+{
+    hsize_t dim = (hsize_t)n;
+    return put(h5, at, name, H5Tcopy(H5T_STD_U8LE), H5Screate_simple(1, &dim, NULL), values);
+}
+
+/* ---- reading
+ * ----------------------------------------------------------------------------------------- */
+
+/* One open attribute with its type and space. */
+typedef struct opened {
+    hid_t attr, type, space;
+    H5T_class_t class;
+    size_t size;
+} opened;
+
+static void done(opened *a)
+{
+    H5Sclose(a->space);
+    H5Tclose(a->type);
+    H5Aclose(a->attr);
+}
+
+static kvf_status open_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, opened *out)
+{
+    opened a = {.type = H5I_INVALID_HID, .space = H5I_INVALID_HID};
+
+    if (!kvf__h5_has_attr(h5, at, name))
+        return kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is missing", name);
+    a.attr = H5Aopen(at, name, H5P_DEFAULT);
+    if (a.attr >= 0) a.type = H5Aget_type(a.attr);
+    if (a.type >= 0) a.space = H5Aget_space(a.attr);
+    if (a.space < 0) {
+        kvf_status st = kvf__h5_broken(h5, at, "cannot open the attribute \"%s\"", name);
+        done(&a);
+        return st;
+    }
+    a.class = H5Tget_class(a.type);
+    a.size = H5Tget_size(a.type);
+    *out = a;
+    return KVF_OK;
+}
+
+static bool is_scalar(const opened *a)
+{
+    return H5Sget_simple_extent_type(a->space) == H5S_SCALAR;
+}
+
+static bool is_bool(const opened *a)
+{
+    char first[8], second[8];
+    hid_t base;
+    bool fits;
+
+    if (a->class != H5T_ENUM || a->size != 1 || H5Tget_nmembers(a->type) != 2) return false;
+    base = H5Tget_super(a->type);
+    fits = H5Tget_class(base) == H5T_INTEGER &&
+           H5Tenum_nameof(a->type, &(int8_t){0}, first, sizeof first) >= 0 &&
+           H5Tenum_nameof(a->type, &(int8_t){1}, second, sizeof second) >= 0 &&
+           strcmp(first, "FALSE") == 0 && strcmp(second, "TRUE") == 0;
+    H5Tclose(base);
+    return fits;
+}
+
+/* Whether a value of that attribute may be read as `want`. */
+static bool fits_type(const opened *a, kvf__h5_attr_type want)
+{
+    switch (want) {
+    case KVF__H5_TEXT:
+        return a->class == H5T_STRING && H5Tis_variable_str(a->type) > 0;
+    case KVF__H5_I64:
+        return a->class == H5T_INTEGER &&
+               (a->size < 8 || (a->size == 8 && H5Tget_sign(a->type) == H5T_SGN_2));
+    case KVF__H5_F64:
+        return a->class == H5T_FLOAT && a->size <= 8;
+    case KVF__H5_BOOL:
+        return is_bool(a);
+    }
+    return false;
+}
+
+static const char *type_text(kvf__h5_attr_type type)
+{
+    static const char *const TEXT[] = {"variable-length text", "an integer", "a float",
+                                       "a boolean (enum FALSE, TRUE)"};
+    return TEXT[type];
+}
+
+static kvf_status get_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, kvf__h5_attr_type want,
+                             hid_t memory, void *value)
+{
+    opened a;
+    kvf_status st = KVF_OK;
+
+    KVF_TRY(open_attr(h5, at, name, &a));
+    if (!is_scalar(&a) || !fits_type(&a, want))
+        st = kvf__h5_fail(h5, at, KVF_EFORMAT,
+                          "attribute \"%s\" is not a scalar of the right type, want %s", name,
+                          type_text(want));
+    else if (H5Aread(a.attr, memory, value) < 0)
+        st = kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
+    done(&a);
+    return st;
+}
+
+bool kvf__h5_has_attr(const kvf__h5 *h5, kvf__h5_id at, const char *name)
+{
+    (void)h5;
+    return H5Aexists(at, name) > 0;
+}
+
+/* HDF5 hands out its own block; an empty text comes as NULL. */
+kvf_status kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name, char **out)
+{
+    hid_t type = text_type();
+    char *text = NULL;
+    kvf_status st;
+
+    st = get_scalar(h5, at, name, KVF__H5_TEXT, type, &text);
+    if (st) goto out;
+    st = kvf__strdup(h5->ctx, text ? text : "", out);
+out:
+    H5free_memory(text);
+    H5Tclose(type);
+    return st;
+}
+
+kvf_status kvf__h5_get_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t *out)
+{
+    return get_scalar(h5, at, name, KVF__H5_I64, H5T_NATIVE_INT64, out);
+}
+
+kvf_status kvf__h5_get_f64(kvf__h5 *h5, kvf__h5_id at, const char *name, double *out)
+{
+    return get_scalar(h5, at, name, KVF__H5_F64, H5T_NATIVE_DOUBLE, out);
+}
+
+kvf_status kvf__h5_get_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *out)
+{
+    hid_t type = bool_type();
+    int8_t byte = 0;
+    kvf_status st = get_scalar(h5, at, name, KVF__H5_BOOL, type, &byte);
+
+    if (!st) *out = byte != 0;
+    H5Tclose(type);
+    return st;
+}
+
+kvf_status kvf__h5_get_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, uint8_t *values, int64_t n)
+{
+    opened a;
+    hsize_t dim = 0;
+    kvf_status st = KVF_OK;
+
+    KVF_TRY(open_attr(h5, at, name, &a));
+    if (a.class != H5T_INTEGER || a.size != 1 || H5Sget_simple_extent_ndims(a.space) != 1 ||
+        H5Sget_simple_extent_dims(a.space, &dim, NULL) != 1 || dim != (hsize_t)n)
+        st = kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is not a list of %lld bytes (u8)",
+                          name, (long long)n);
+    else if (H5Aread(a.attr, H5T_NATIVE_UINT8, values) < 0)
+        st = kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
+    done(&a);
+    return st;
+}
+
+/* ---- listing
+ * ----------------------------------------------------------------------------------------- */
+
+kvf_status kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at, size_t *out)
+{
+    H5O_info_t info;
+
+    if (H5Oget_info2(at, &info, H5O_INFO_NUM_ATTRS) < 0)
+        return kvf__h5_broken(h5, at, "cannot list the attributes");
+    *out = (size_t)info.num_attrs;
+    return KVF_OK;
+}
+
+static H5_index_t index_of(kvf__h5_id group)
+{
+    hid_t creation = H5Gget_create_plist(group);
+    unsigned order = 0;
+
+    H5Pget_attr_creation_order(creation, &order);
+    H5Pclose(creation);
+    return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
+}
+
+kvf_status kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char **out)
+{
+    char name[MAX_NAME];
+    ssize_t n = H5Aget_name_by_idx(at, ".", index_of(at), H5_ITER_INC, index, name, sizeof name,
+                                   H5P_DEFAULT);
+
+    if (n < 0) return kvf__h5_broken(h5, at, "cannot list the attributes");
+    if ((size_t)n >= sizeof name)
+        return kvf__h5_fail(h5, at, KVF_EFORMAT,
+                            "an attribute's name has %zd bytes, want at most %zu", n,
+                            sizeof name - 1);
+    return kvf__strdup(h5->ctx, name, out);
+}
+
+kvf_status kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name,
+                                kvf__h5_attr_type *out)
+{
+    static const kvf__h5_attr_type ALL[] = {KVF__H5_TEXT, KVF__H5_I64, KVF__H5_F64, KVF__H5_BOOL};
+    opened a;
+    kvf_status st = KVF_EFORMAT;
+
+    KVF_TRY(open_attr(h5, at, name, &a));
+    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0] && st && is_scalar(&a); i++)
+        if (fits_type(&a, ALL[i])) {
+            *out = ALL[i];
+            st = KVF_OK;
+        }
+    if (st)
+        kvf__h5_fail(h5, at, st, "attribute \"%s\" is no scalar text, integer, float or boolean",
+                     name);
+    done(&a);
+    return st;
+}

@@ -1,0 +1,287 @@
+/* Datasets read, after every check of INTEROP 9.4 that can be made without reading them: hard link,
+ * no external or virtual storage, known filters, a known element type, rank 1 to 6, and as many
+ * bytes stored as the shape claims, so that no memory is asked for that the file cannot fill.
+ *
+ * The index of chunks carries no checksum: each chunk must be there, whole, inside the file and not
+ * exempt from its filters, or HDF5 would hand out zeros or unchecked bytes without a word. */
+#include "h5_raw.h"
+
+#include <string.h>
+
+/* Deflate cannot shrink more than 1032 : 1. */
+enum { MAX_DEFLATE = 1032, MAX_CHUNKS = 8192 };
+
+static kvf_status check_type(kvf__h5 *h5, kvf__h5_data *data)
+{
+    static const kvf__dtype KNOWN[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__F64, KVF__I64, KVF__U8};
+    hid_t type = H5Dget_type(data->id);
+    kvf_status st = KVF_EFORMAT;
+
+    if (type < 0) return kvf__h5_broken(h5, data->id, "cannot read the element type");
+    for (size_t i = 0; i < sizeof KNOWN / sizeof KNOWN[0] && st; i++) {
+        hid_t known = kvf__h5_type(KNOWN[i]);
+        if (H5Tequal(type, known) > 0) {
+            data->dtype = KNOWN[i];
+            st = KVF_OK;
+        }
+        H5Tclose(known);
+    }
+    if (st)
+        kvf__h5_fail(h5, data->id, st,
+                     "unknown element type (class %d, %zu bytes), want little-endian f32, f16, "
+                     "bf16, f64, i64 or u8",
+                     (int)H5Tget_class(type), H5Tget_size(type));
+    H5Tclose(type);
+    return st;
+}
+
+static kvf_status check_shape(kvf__h5 *h5, kvf__h5_data *data)
+{
+    hid_t space = H5Dget_space(data->id);
+    hsize_t dim[H5S_MAX_RANK] = {0};
+    size_t bytes = kvf__dtype_block_bytes(data->dtype);
+    int rank = H5Sget_simple_extent_ndims(space);
+    bool simple = space >= 0 && H5Sget_simple_extent_type(space) == H5S_SIMPLE;
+    bool fits = true;
+
+    if (simple) H5Sget_simple_extent_dims(space, dim, NULL);
+    H5Sclose(space);
+    if (!simple || rank < 1 || rank > KVF__MAX_RANK)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "rank %d, want 1 to %d", simple ? rank : 0,
+                            KVF__MAX_RANK);
+    data->rank = rank;
+    data->count = 1;
+    for (int i = 0; i < rank && fits; i++) {
+        data->dim[i] = (int64_t)dim[i];
+        fits = dim[i] <= PTRDIFF_MAX && kvf__mul(bytes, (size_t)dim[i], &bytes) &&
+               bytes <= PTRDIFF_MAX;
+        if (fits) data->count *= data->dim[i];
+    }
+    data->bytes = bytes;
+    if (fits) return KVF_OK;
+    return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "more elements than this machine can address");
+}
+
+static kvf_status check_filters(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
+{
+    int n = H5Pget_nfilters(creation);
+
+    for (int i = 0; i < n; i++) {
+        size_t values = 0;
+        unsigned flags = 0, config = 0;
+        char name[64] = "";
+        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &values, NULL,
+                                             sizeof name, name, &config);
+        bool *known = filter == H5Z_FILTER_DEFLATE      ? &data->deflate
+                      : filter == H5Z_FILTER_SHUFFLE    ? &data->shuffle
+                      : filter == H5Z_FILTER_FLETCHER32 ? &data->fletcher32
+                                                        : NULL;
+        if (!known || *known)
+            return kvf__h5_fail(
+                h5, data->id, KVF_EUNSUPPORTED,
+                "filter %d (id %d), want at most one each of deflate, shuffle and Fletcher32", i,
+                (int)filter);
+        *known = true;
+    }
+    if (n < 0) return kvf__h5_broken(h5, data->id, "cannot read the list of filters");
+    return KVF_OK;
+}
+
+static kvf_status check_layout(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
+{
+    hsize_t chunk[H5S_MAX_RANK] = {0};
+    H5D_layout_t layout = H5Pget_layout(creation);
+
+    if (H5Pget_external_count(creation) != 0)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                            "its values are in another file (external storage), refused");
+    if (layout == H5D_VIRTUAL)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                            "its values are in other datasets (virtual storage), refused");
+    if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS && layout != H5D_COMPACT)
+        return kvf__h5_broken(h5, data->id, "cannot read the storage layout");
+    data->chunked = layout == H5D_CHUNKED;
+    if (!data->chunked) return KVF_OK;
+    if (H5Pget_chunk(creation, H5S_MAX_RANK, chunk) != data->rank)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of another rank than %d",
+                            data->rank);
+    for (int i = 0; i < data->rank; i++) {
+        if (chunk[i] == 0 || chunk[i] > UINT32_MAX)
+            return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of length 0");
+        data->chunk[i] = (int64_t)chunk[i];
+    }
+    return KVF_OK;
+}
+
+static kvf_status check_storage(kvf__h5 *h5, kvf__h5_data *data)
+{
+    size_t ratio = data->deflate ? MAX_DEFLATE : 1;
+
+    data->stored = (size_t)H5Dget_storage_size(data->id);
+    if (data->stored <= h5->file_bytes && data->bytes / ratio <= data->stored) return KVF_OK;
+    return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                        "claims %zu bytes of values, but %zu are stored in a file of %zu",
+                        data->bytes, data->stored, h5->file_bytes);
+}
+
+/* ---- chunks
+ * ------------------------------------------------------------------------------------------ */
+
+static size_t chunk_bytes(const kvf__h5_data *data)
+{
+    size_t bytes = kvf__dtype_block_bytes(data->dtype);
+
+    for (int i = 0; i < data->rank; i++)
+        if (!kvf__mul(bytes, (size_t)data->chunk[i], &bytes)) return SIZE_MAX;
+    return bytes;
+}
+
+static kvf_status check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize_t *at,
+                              size_t whole)
+{
+    int64_t place[KVF__MAX_RANK];
+    char text[128];
+    unsigned mask = 0;
+    haddr_t address = HADDR_UNDEF;
+    hsize_t size = 0;
+    const char *what = NULL;
+
+    if (H5Dget_chunk_info_by_coord(data->id, at, &mask, &address, &size) < 0)
+        return kvf__h5_broken(h5, data->id, "cannot read the index of chunks");
+    if (address == HADDR_UNDEF)
+        what = "is missing";
+    else if (mask != 0)
+        what = "is stored without its filters";
+    else if (size > h5->file_bytes || address > h5->file_bytes - size)
+        what = "lies outside the file";
+    else if (!data->deflate && size != whole + (data->fletcher32 ? 4 : 0))
+        what = "has the wrong size";
+    if (!what) return KVF_OK;
+    for (int i = 0; i < data->rank; i++)
+        place[i] = (int64_t)at[i];
+    return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "the chunk at %s %s",
+                        kvf__shape_text(text, data->rank, place), what);
+}
+
+/* To the next chunk in row-major order; false after the last. */
+static bool next_chunk(const kvf__h5_data *data, hsize_t *at)
+{
+    for (int i = data->rank - 1; i >= 0; i--) {
+        at[i] += (hsize_t)data->chunk[i];
+        if (at[i] < (hsize_t)data->dim[i]) return true;
+        at[i] = 0;
+    }
+    return false;
+}
+
+static kvf_status check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
+{
+    hsize_t at[KVF__MAX_RANK] = {0};
+    size_t whole = chunk_bytes(data), n = 1;
+
+    if (!data->chunked || data->count == 0) return KVF_OK;
+    for (int i = 0; i < data->rank; i++)
+        if (!kvf__mul(n, (size_t)((data->dim[i] - 1) / data->chunk[i] + 1), &n)) n = SIZE_MAX;
+    if (n > MAX_CHUNKS || whole > UINT32_MAX)
+        return kvf__h5_fail(h5, data->id, KVF_EUNSUPPORTED,
+                            "%zu chunks of %zu bytes, want at most %d of 4 GiB", n, whole,
+                            MAX_CHUNKS);
+    do
+        KVF_TRY(check_chunk(h5, data, at, whole));
+    while (next_chunk(data, at));
+    return KVF_OK;
+}
+
+/* ---- open, read
+ * -------------------------------------------------------------------------------------- */
+
+kvf_status kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_data *out)
+{
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    hid_t creation = H5I_INVALID_HID;
+    kvf_status st;
+
+    st = kvf__h5_child_open(h5, parent, name, "dataset", &data.id);
+    if (st) goto out;
+    creation = H5Dget_create_plist(data.id);
+    if (creation < 0) {
+        st = kvf__h5_broken(h5, data.id, "cannot read how it is stored");
+        goto out;
+    }
+    st = check_type(h5, &data);
+    if (st) goto out;
+    st = check_shape(h5, &data);
+    if (st) goto out;
+    st = check_layout(h5, creation, &data);
+    if (st) goto out;
+    st = check_filters(h5, creation, &data);
+    if (st) goto out;
+    st = check_storage(h5, &data);
+    if (st) goto out;
+    st = check_chunks(h5, &data);
+    if (st) goto out;
+    *out = data;
+    data.id = KVF__H5_NONE;
+out:
+    H5Pclose(creation);
+    kvf__h5_release(&data.id);
+    return st;
+}
+
+kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values)
+{
+    hid_t type;
+    herr_t read;
+
+    if (data->count == 0) return KVF_OK;
+    type = kvf__h5_type(data->dtype);
+    read = H5Dread(data->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+    if (read < 0) {
+        kvf_status st = kvf__h5_broken(h5, data->id, "cannot read the values");
+        H5Tclose(type);
+        return st;
+    }
+    H5Tclose(type);
+    return KVF_OK;
+}
+
+/* H5DSget_label trusts the attribute's shape, so DIMENSION_LABELS is read here: [rank]
+ * variable-length texts. */
+static bool is_label_list(hid_t attr, int rank)
+{
+    hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
+    hsize_t n = 0;
+    bool fits = H5Tis_variable_str(type) > 0 && H5Sget_simple_extent_ndims(space) == 1 &&
+                H5Sget_simple_extent_dims(space, &n, NULL) == 1 && n == (hsize_t)rank;
+
+    H5Sclose(space);
+    H5Tclose(type);
+    return fits;
+}
+
+kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, char **out)
+{
+    char *labels[KVF__MAX_RANK] = {NULL};
+    hid_t attr, type = H5I_INVALID_HID;
+    kvf_status st = KVF_OK;
+
+    if (!kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS")) return KVF_OK;
+    attr = H5Aopen(data->id, "DIMENSION_LABELS", H5P_DEFAULT);
+    if (attr < 0 || !is_label_list(attr, data->rank)) {
+        st = kvf__h5_fail(h5, data->id, KVF_EFORMAT, "DIMENSION_LABELS is not a list of %d texts",
+                          data->rank);
+        goto out;
+    }
+    type = H5Aget_type(attr);
+    if (H5Aread(attr, type, labels) < 0) {
+        st = kvf__h5_broken(h5, data->id, "cannot read DIMENSION_LABELS");
+        goto out;
+    }
+    if (labels[axis] && *labels[axis]) st = kvf__strdup(h5->ctx, labels[axis], out);
+out:
+    for (int i = 0; i < KVF__MAX_RANK; i++)
+        H5free_memory(labels[i]);
+    H5Tclose(type);
+    H5Aclose(attr);
+    return st;
+}

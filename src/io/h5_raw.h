@@ -1,0 +1,13 @@
+/* HDF5 itself, for h5*.c only. */
+#ifndef KVF_H5_RAW_H
+#define KVF_H5_RAW_H
+
+#include "h5_priv.h"
+
+#include <hdf5.h>
+
+/* The file's type for a dtype: little-endian IEEE, and two-byte floats with the fields of
+ * INTEROP 9.1. A copy to be closed; negative if HDF5 fails. */
+hid_t kvf__h5_type(kvf__dtype dtype);
+
+#endif

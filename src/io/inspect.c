@@ -1,0 +1,170 @@
+/* kvf_inspect(): which kind of file is it, and what the descriptions of all kinds share. */
+#include "inspect_int.h"
+
+#include <kvfold/io.h>
+#include <string.h>
+
+kvf_json *kvf__int_array(const int64_t *values, int n)
+{
+    kvf_json *array = kvf_json_array();
+
+    for (int i = 0; i < n; i++)
+        kvf_json_add(array, kvf_json_new_int(values[i]));
+    return array;
+}
+
+void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value)
+{
+    if (*value) kvf_json_set(root, key, *value);
+    *value = NULL;
+}
+
+kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
+                            size_t bytes)
+{
+    kvf_json *entry = kvf_json_object();
+
+    kvf_json_set(entry, "name", kvf_json_new_str(name));
+    kvf_json_set(entry, "shape", kvf__int_array(dim, rank));
+    kvf_json_set(entry, "dtype", kvf_json_new_str(dtype));
+    kvf_json_set(entry, "bytes", kvf_json_new_int((int64_t)bytes));
+    return entry;
+}
+
+static kvf_json *storage_of(const kvf__h5_data *data)
+{
+    kvf_json *storage = kvf_json_object(), *filters = kvf_json_array();
+
+    kvf_json_set(storage, "layout", kvf_json_new_str(data->chunked ? "chunked" : "contiguous"));
+    kvf_json_set(storage, "bytes", kvf_json_new_int((int64_t)data->stored));
+    if (data->chunked) kvf_json_set(storage, "chunk", kvf__int_array(data->chunk, data->rank));
+    if (data->shuffle) kvf_json_add(filters, kvf_json_new_str("shuffle"));
+    if (data->deflate) kvf_json_add(filters, kvf_json_new_str("deflate"));
+    if (data->fletcher32) kvf_json_add(filters, kvf_json_new_str("fletcher32"));
+    kvf_json_set(storage, "filters", filters);
+    return storage;
+}
+
+kvf_status kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data,
+                              kvf_json **out)
+{
+    kvf_json *entry = kvf__tensor_entry(name, data->rank, data->dim, kvf__dtype_name(data->dtype),
+                                        data->bytes);
+    kvf_json *labels = kvf_json_array();
+    bool labelled = false;
+    kvf_status st = KVF_OK;
+
+    for (int i = 0; i < data->rank && !st; i++) {
+        char *label = NULL;
+        st = kvf__h5_data_label(h5, data, i, &label);
+        kvf_json_add(labels, kvf_json_new_str(label ? label : ""));
+        labelled = labelled || label;
+        kvf__free(label);
+    }
+    if (st) goto out;
+    if (labelled) kvf__set_taken(entry, "labels", &labels);
+    kvf_json_set(entry, "storage", storage_of(data));
+    *out = entry;
+    entry = NULL;
+out:
+    kvf_json_free(labels);
+    kvf_json_free(entry);
+    return st;
+}
+
+kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
+                                 kvf_json *root)
+{
+    kvf_json *attributes = kvf_json_object(), *layers = kvf_json_array();
+    char *version = NULL;
+
+    kvf_json_set(root, "attributes", attributes);
+    for (int64_t l = 0; l < id->L; l++)
+        kvf_json_add(layers, kvf_json_new_int(mask[l]));
+    kvf_json_set(attributes, "base_name", kvf_json_new_str(id->base_name));
+    kvf_json_set(attributes, "base_architecture", kvf_json_new_str(id->base_architecture));
+    kvf_json_set(attributes, "base_hash", kvf_json_new_str(id->base_hash));
+    kvf_json_set(attributes, "method", kvf_json_new_str(id->method));
+    kvf_json_set(attributes, "task", kvf_json_new_str(id->task));
+    kvf_json_set(attributes, "chat_template", kvf_json_new_str(id->chat_template));
+    kvf_json_set(attributes, "position_start", kvf_json_new_int(id->position_start));
+    kvf_json_set(attributes, "L", kvf_json_new_int(id->L));
+    kvf_json_set(attributes, "G", kvf_json_new_int(id->G));
+    kvf_json_set(attributes, "P", kvf_json_new_int(id->P));
+    kvf_json_set(attributes, "D", kvf_json_new_int(id->D));
+    kvf_json_set(attributes, "layer_mask", layers);
+    KVF_TRY(kvf__h5_get_text(h5, h5->file, "kvfold_version", &version));
+    kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
+    kvf__free(version);
+    return KVF_OK;
+}
+
+/* One of kvfold's own files. */
+static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    char kind[16];
+
+    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    kvf_json_set(root, "kind", kvf_json_new_str(kind));
+    kvf_json_set(root, "format_version", kvf_json_new_int(1)); /* kvf__h5_kind took no other */
+    if (strcmp(kind, "prefix") == 0) return kvf__inspect_prefix(ctx, path, root);
+    if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: a file of kind %s, this version describes run and prefix", path, kind);
+}
+
+static kvf_status inspect_foreign(kvf_ctx *ctx, const char *path, const char *kind,
+                                  kvf_status (*describe)(kvf_ctx *, const char *, kvf_json *),
+                                  kvf_json *root)
+{
+    kvf_json_set(root, "kind", kvf_json_new_str(kind));
+    return describe(ctx, path, root);
+}
+
+static kvf_status inspect_by_kind(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
+                                  kvf_json *root)
+{
+    switch (kind) {
+    case KVF__FILE_HDF5:
+        return inspect_own(ctx, path, root);
+    case KVF__FILE_SAFETENSORS:
+        return inspect_foreign(ctx, path, "safetensors", kvf__inspect_safetensors, root);
+    case KVF__FILE_GGUF:
+        return inspect_foreign(ctx, path, "gguf", kvf__inspect_gguf, root);
+    case KVF__FILE_HF_DIR:
+        return inspect_foreign(ctx, path, "hf", kvf__inspect_hf, root);
+    case KVF__FILE_PEFT_DIR:
+        return inspect_foreign(ctx, path, "peft", kvf__inspect_peft, root);
+    case KVF__FILE_UNKNOWN:
+        break;
+    }
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: unknown kind of file, want kvfold HDF5, safetensors or GGUF, or a "
+                     "Hugging Face or PEFT folder",
+                     path);
+}
+
+kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
+{
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    kvf_json *root = NULL;
+    char *text = NULL;
+    kvf_status st;
+
+    st = kvf__file_kind_of(ctx, path, &kind);
+    if (st) goto out;
+    root = kvf_json_object();
+    st = inspect_by_kind(ctx, path, kind, root);
+    if (st) goto out;
+    text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
+    if (!text) {
+        st = kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory while describing it", path);
+        goto out;
+    }
+    *out = root;
+    root = NULL;
+out:
+    kvf_json_text_free(text);
+    kvf_json_free(root);
+    return st;
+}

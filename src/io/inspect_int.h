@@ -1,0 +1,31 @@
+/* The pieces of kvf_inspect(): each fills the object of one kind of file. Private to src/io.
+ *
+ * JSON is built unchecked and checked once at the end, by kvf_inspect(). */
+#ifndef KVF_INSPECT_INT_H
+#define KVF_INSPECT_INT_H
+
+#include "file_int.h"
+#include "h5_priv.h"
+
+kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);
+kvf_status kvf__inspect_peft(kvf_ctx *ctx, const char *dir, kvf_json *root);
+
+/* {name, shape, dtype, bytes}. */
+kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
+                            size_t bytes);
+/* The same for a dataset, with labels, where it has some, and storage {layout, bytes, chunk,
+ * filters}. */
+kvf_status kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data,
+                              kvf_json **out);
+/* attributes {}: what the file says of itself and its base. */
+kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
+                                 kvf_json *root);
+kvf_json *kvf__int_array(const int64_t *values, int n);
+/* Sets key unless value is NULL; the object is owned by the parent then, *value is NULL. */
+void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value);
+
+#endif

@@ -1,0 +1,224 @@
+/* PEFT adapter folders, read: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING or
+ * CARTRIDGE (PEFT 0.21, INTEROP section 4).
+ *
+ * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
+ * prefix_projection changes nothing here. Strict: what would be lost on import (a trained head, a
+ * second submodule) is refused. */
+#include "file_int.h"
+#include "h5_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors",
+                  PICKLE[] = "adapter_model.bin";
+static const char TENSOR[] = "prompt_embeddings";
+
+/* ---- config
+ * ------------------------------------------------------------------------------------------ */
+
+/* A whole number in [1, 2^31), or null or absent: 0. */
+static kvf_status get_count(kvf_ctx *ctx, const char *path, const kvf_json *config, const char *key,
+                            int64_t *out)
+{
+    const kvf_json *value = kvf_json_get(config, key);
+    int64_t count = kvf_json_int(value, 0);
+
+    if (kvf_json_typeof(value) <= KVF_JSON_NULL) return KVF_OK;
+    if (count < 1 || count > INT32_MAX)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"%s\" is not a whole number from 1 to 2^31 - 1",
+                         path, key);
+    *out = count;
+    return KVF_OK;
+}
+
+static kvf_status get_text(kvf_ctx *ctx, const char *path, const kvf_json *config, const char *key,
+                           char **out)
+{
+    const kvf_json *value = kvf_json_get(config, key);
+
+    if (kvf_json_typeof(value) <= KVF_JSON_NULL) return kvf__strdup(ctx, "", out);
+    if (kvf_json_typeof(value) != KVF_JSON_STRING)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"%s\" is not a text", path, key);
+    return kvf__strdup(ctx, kvf_json_str(value, NULL), out);
+}
+
+static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *config)
+{
+    const char *type = kvf_json_str(kvf_json_get(config, "peft_type"), NULL);
+    int64_t submodules = 0;
+
+    if (kvf_json_typeof(config) != KVF_JSON_OBJECT || !type)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: no text \"peft_type\", want an adapter config of PEFT", path);
+    if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: peft_type is %s, want PREFIX_TUNING or CARTRIDGE", path, type);
+    KVF_TRY(get_count(ctx, path, config, "num_transformer_submodules", &submodules));
+    if (submodules > 1)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: num_transformer_submodules is %lld (an encoder-decoder model), want 1", path,
+            (long long)submodules);
+    return KVF_OK;
+}
+
+static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
+{
+    kvf_json *config = NULL;
+    kvf_status st;
+
+    st = kvf_json_load(ctx, path, &config);
+    if (st) goto out;
+    st = check_type(ctx, path, config);
+    if (st) goto out;
+    st = get_count(ctx, path, config, "num_virtual_tokens", &peft->P);
+    if (st) goto out;
+    st = get_count(ctx, path, config, "num_layers", &peft->L);
+    if (st) goto out;
+    st = get_count(ctx, path, config, "token_dim", &peft->token_dim);
+    if (st) goto out;
+    st = get_count(ctx, path, config, "num_attention_heads", &peft->heads);
+    if (st) goto out;
+    st = get_text(ctx, path, config, "base_model_name_or_path", &peft->base_name);
+    if (st) goto out;
+    st = get_text(ctx, path, config, "task_type", &peft->task_type);
+    if (st) goto out;
+    if (strcmp(peft->task_type, "SEQ_2_SEQ_LM") == 0)
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
+                       "%s: task_type is SEQ_2_SEQ_LM, which kvfold has no base for", path);
+    else if (peft->heads && peft->token_dim % peft->heads != 0)
+        st = kvf__fail(ctx, KVF_ESHAPE,
+                       "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
+                       (long long)peft->token_dim, (long long)peft->heads);
+out:
+    kvf_json_free(config);
+    return st;
+}
+
+/* ---- tensors
+ * ----------------------------------------------------------------------------------------- */
+
+/* One tensor and nothing else: a head would be lost without a word. */
+static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table)
+{
+    if (!kvf__table_find(table, TENSOR))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tensor \"%s\" is missing", path, TENSOR);
+    for (size_t i = 0; i < table->n; i++)
+        if (strcmp(table->items[i].name, TENSOR) != 0)
+            return kvf__fail(
+                ctx, KVF_EUNSUPPORTED,
+                "%s: holds \"%s\" beside \"%s\" (a trained head), which kvfold cannot import yet",
+                path, table->items[i].name, TENSOR);
+    return KVF_OK;
+}
+
+static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *view,
+                              const kvf__peft *peft)
+{
+    char text[128];
+    size_t per_layer = 0, width = 0;
+    bool known = peft->L && peft->token_dim;
+
+    if (view->dtype != KVF__F32 && view->dtype != KVF__F16 && view->dtype != KVF__BF16)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s is %s, want f32, f16 or bf16", path, TENSOR,
+                         view->dtype == KVF__OTHER ? view->other_name
+                                                   : kvf__dtype_name(view->dtype));
+    if (view->rank != 2 || view->dim[0] < 1 || view->dim[1] < 1 || view->dim[1] % 2 != 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want [P, 2 * layers * token_dim]", path,
+                         TENSOR, kvf__shape_text(text, view->rank, view->dim));
+    if (peft->P && view->dim[0] != peft->P)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s has %lld rows, but num_virtual_tokens is %lld",
+                         path, TENSOR, (long long)view->dim[0], (long long)peft->P);
+    if (known && (!kvf__mul((size_t)peft->token_dim, 2, &per_layer) ||
+                  !kvf__mul((size_t)peft->L, per_layer, &width) || width != (size_t)view->dim[1]))
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "%s: %s has rows of %lld, but 2 * num_layers %lld * token_dim %lld want %zu", path,
+            TENSOR, (long long)view->dim[1], (long long)peft->L, (long long)peft->token_dim, width);
+    return KVF_OK;
+}
+
+static kvf_status read_tensor(kvf_ctx *ctx, const char *path, kvf__peft *peft)
+{
+    kvf__weights weights = {0};
+    const kvf__view *view;
+    int64_t n;
+    kvf_status st;
+
+    st = kvf__safetensors_open(ctx, path, &weights);
+    if (st) goto out;
+    st = check_names(ctx, path, &weights.table);
+    if (st) goto out;
+    view = kvf__table_find(&weights.table, TENSOR);
+    st = check_shape(ctx, path, view, peft);
+    if (st) goto out;
+    n = kvf__view_count(view);
+    st = kvf__alloc_array(ctx, (size_t)n, sizeof(float), &peft->flat);
+    if (st) goto out;
+    kvf__to_f32(view->dtype, view->data, peft->flat, n);
+    for (int64_t i = 0; i < n && !st; i++)
+        if (!isfinite(peft->flat[i]))
+            st = kvf__fail(ctx, KVF_ENUMERIC, "%s: %s[%lld, %lld] is %g, want finite values", path,
+                           TENSOR, (long long)(i / view->dim[1]), (long long)(i % view->dim[1]),
+                           (double)peft->flat[i]);
+    peft->P = view->dim[0];
+    peft->width = view->dim[1];
+out:
+    kvf__weights_close(&weights);
+    return st;
+}
+
+/* adapter_model.bin is a Python pickle: reading it means running it. */
+static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config, const char *model)
+{
+    char *pickle = NULL;
+    bool has_pickle;
+
+    if (!kvf__is_dir(dir))
+        return kvf__fail(ctx, KVF_EIO, "%s: not a folder, want the folder of a PEFT adapter", dir);
+    if (!kvf__exists(config)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, CONFIG);
+    if (kvf__exists(model)) return KVF_OK;
+    KVF_TRY(kvf__path_join(ctx, dir, PICKLE, &pickle));
+    has_pickle = kvf__exists(pickle);
+    kvf__free(pickle);
+    if (has_pickle)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: holds %s (a pickle) and no %s: load it in PEFT and save_pretrained() it again",
+            dir, PICKLE, MODEL);
+    return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, MODEL);
+}
+
+kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
+{
+    kvf__peft peft = {0};
+    char *config = NULL, *model = NULL;
+    kvf_status st;
+
+    st = kvf__path_join(ctx, dir, CONFIG, &config);
+    if (st) goto out;
+    st = kvf__path_join(ctx, dir, MODEL, &model);
+    if (st) goto out;
+    st = check_files(ctx, dir, config, model);
+    if (st) goto out;
+    st = read_config(ctx, config, &peft);
+    if (st) goto out;
+    st = read_tensor(ctx, model, &peft);
+    if (st) goto out;
+    *out = peft;
+    peft = (kvf__peft){0};
+out:
+    kvf__peft_done(&peft);
+    kvf__free(model);
+    kvf__free(config);
+    return st;
+}
+
+void kvf__peft_done(kvf__peft *peft)
+{
+    kvf__free(peft->base_name);
+    kvf__free(peft->task_type);
+    kvf__free(peft->flat);
+    *peft = (kvf__peft){0};
+}

@@ -1,0 +1,186 @@
+/* PEFT adapter folders, written: what PeftModel.from_pretrained loads as PREFIX_TUNING (INTEROP 4.2
+ * to 4.5).
+ *
+ * The values are the normalised ones of grouped-query attention: token_dim = G * D,
+ * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
+ * keys that older releases of PEFT do not know are left out. A new folder appears whole by renaming
+ * it; in an existing one only our two files are replaced. */
+#include "file_int.h"
+#include "h5_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors";
+
+static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
+                                   const kvf__prefix *prefix)
+{
+    if (prefix->P == 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
+    if (id->position_start != prefix->P)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: position_start is %lld, but PEFT always starts tokens at P = %lld",
+                         dir, (long long)id->position_start, (long long)prefix->P);
+    for (int64_t l = 0; l < prefix->L; l++)
+        if (!prefix->layer_mask[l])
+            return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                             "%s: layer %lld has no prefix, which PEFT has no form for", dir,
+                             (long long)l);
+    if (id->task && *id->task && strcmp(id->task, "lm") != 0)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: task %s needs its trained head in the adapter, which kvfold cannot export yet",
+            dir, id->task);
+    return KVF_OK;
+}
+
+/* NULL or "" is null. */
+static kvf_json *text_or_null(const char *text)
+{
+    return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
+}
+
+static kvf_json *make_config(const kvf__identity *id, const kvf__prefix *prefix)
+{
+    kvf_json *config = kvf_json_object();
+
+    kvf_json_set(config, "peft_type", kvf_json_new_str("PREFIX_TUNING"));
+    kvf_json_set(config, "task_type", kvf_json_new_str("CAUSAL_LM"));
+    kvf_json_set(config, "base_model_name_or_path", text_or_null(id->base_name));
+    kvf_json_set(config, "revision", kvf_json_new_null());
+    kvf_json_set(config, "inference_mode", kvf_json_new_bool(true));
+    kvf_json_set(config, "auto_mapping", kvf_json_new_null());
+    kvf_json_set(config, "modules_to_save", kvf_json_new_null());
+    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(prefix->P));
+    kvf_json_set(config, "num_layers", kvf_json_new_int(prefix->L));
+    kvf_json_set(config, "num_attention_heads", kvf_json_new_int(prefix->G));
+    kvf_json_set(config, "token_dim", kvf_json_new_int(prefix->G * prefix->D));
+    kvf_json_set(config, "num_transformer_submodules", kvf_json_new_int(1));
+    kvf_json_set(config, "encoder_hidden_size", kvf_json_new_int(prefix->G * prefix->D));
+    kvf_json_set(config, "prefix_projection", kvf_json_new_bool(false));
+    return config;
+}
+
+static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const kvf__identity *id,
+                               const kvf__prefix *prefix)
+{
+    kvf_json *config = make_config(id, prefix);
+    char *text = kvf_json_text(config, KVF_JSON_INDENT | KVF_JSON_SORTED);
+    kvf_status st;
+
+    st = text ? kvf__write_file(ctx, path, force, text, strlen(text))
+              : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
+    kvf_json_text_free(text);
+    kvf_json_free(config);
+    return st;
+}
+
+static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix *prefix)
+{
+    float *flat = NULL;
+    kvf__tensor tensor = {.name = (char *)"prompt_embeddings"};
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, kvf__prefix_count(prefix), sizeof *flat, &flat);
+    if (st) goto out;
+    kvf__prefix_to_flat(prefix, flat);
+    tensor.view = (kvf__view){.data = flat,
+                              .dtype = KVF__F32,
+                              .rank = 2,
+                              .dim = {prefix->P, 2 * prefix->L * prefix->G * prefix->D}};
+    st = kvf__safetensors_write(ctx, path, force, &tensor, 1);
+out:
+    kvf__free(flat);
+    return st;
+}
+
+/* The paths of our two files in a folder. */
+typedef struct paths {
+    char *config, *model;
+} paths;
+
+static void paths_done(paths *p)
+{
+    kvf__free(p->config);
+    kvf__free(p->model);
+}
+
+static kvf_status paths_of(kvf_ctx *ctx, const char *dir, paths *out)
+{
+    KVF_TRY(kvf__path_join(ctx, dir, CONFIG, &out->config));
+    return kvf__path_join(ctx, dir, MODEL, &out->model);
+}
+
+static kvf_status write_both(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
+                             const kvf__prefix *prefix)
+{
+    paths p = {0};
+    kvf_status st;
+
+    st = paths_of(ctx, dir, &p);
+    if (st) goto out;
+    st = write_model(ctx, p.model, force, prefix);
+    if (st) goto out;
+    st = write_config(ctx, p.config, force, id, prefix);
+out:
+    paths_done(&p);
+    return st;
+}
+
+/* Best effort: removes what write_both may have left, then the folder. */
+static void remove_folder(const char *dir)
+{
+    paths p = {0};
+
+    if (paths_of(NULL, dir, &p) == KVF_OK) {
+        unlink(p.config);
+        unlink(p.model);
+    }
+    rmdir(dir);
+    paths_done(&p);
+}
+
+static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
+                                   const kvf__prefix *prefix)
+{
+    char *bare = NULL, *temp = NULL;
+    size_t n = strlen(dir);
+    kvf_status st;
+
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    st = kvf__strndup(ctx, dir, n, &bare);
+    if (st) goto out;
+    st = kvf__asprintf(ctx, &temp, "%s.tmp.%ld", bare, (long)getpid());
+    if (st) goto out;
+    remove_folder(temp); /* our own leftover: the name carries our process id */
+    if (mkdir(temp, 0777) < 0) {
+        st = kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
+        goto out;
+    }
+    st = write_both(ctx, temp, false, id, prefix);
+    if (!st && rename(temp, bare) < 0)
+        st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
+                       strerror(errno));
+    if (st) remove_folder(temp);
+out:
+    kvf__free(temp);
+    kvf__free(bare);
+    return st;
+}
+
+kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
+                           const kvf__prefix *prefix)
+{
+    KVF_TRY(check_exportable(ctx, dir, id, prefix));
+    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, id, prefix);
+    if (!kvf__is_dir(dir))
+        return kvf__fail(ctx, KVF_EIO, "%s: is a file, want a folder to write", dir);
+    if (!force)
+        return kvf__fail(ctx, KVF_EEXIST,
+                         "%s: exists (use --force to replace the adapter files in it)", dir);
+    return write_both(ctx, dir, true, id, prefix);
+}

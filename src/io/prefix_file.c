@@ -1,0 +1,277 @@
+/* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the waist's bytes with the batch
+ * axis spelled out, so that one layer's slice is what a transformers cache takes (DESIGN.md section
+ * 6).
+ *
+ * One chunk per layer. Two-byte types are converted here and not by HDF5: rounding to nearest even,
+ * and a value that f16 cannot hold is an error instead of an infinity. */
+#include "h5_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RANK = 6 };
+
+static const char DATASET[] = "past_key_values";
+static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
+                                         "head",  "position",  "head_dim"};
+
+static void dims_of(const kvf__prefix *prefix, int64_t dim[RANK])
+{
+    const int64_t dims[RANK] = {prefix->L, 2, 1, prefix->G, prefix->P, prefix->D};
+    memcpy(dim, dims, sizeof dims);
+}
+
+/* Values of one layer. */
+static size_t layer_count(const kvf__prefix *prefix)
+{
+    return kvf__prefix_count(prefix) / (size_t)prefix->L;
+}
+
+/* Values must be finite, and zero in masked layers. */
+static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix)
+{
+    size_t per_layer = layer_count(prefix);
+
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const float *layer = prefix->kv + (size_t)l * per_layer;
+        for (size_t i = 0; i < per_layer; i++) {
+            if (!isfinite(layer[i]))
+                return kvf__fail(ctx, KVF_ENUMERIC,
+                                 "%s: /prefix/%s: layer %lld holds %g, want finite values", path,
+                                 DATASET, (long long)l, (double)layer[i]);
+            if (!prefix->layer_mask[l] && layer[i] != 0.0f)
+                return kvf__fail(ctx, KVF_EFORMAT,
+                                 "%s: /prefix/%s: layer %lld is masked and holds %g, want zeros",
+                                 path, DATASET, (long long)l, (double)layer[i]);
+        }
+    }
+    return KVF_OK;
+}
+
+/* ---- writing
+ * ----------------------------------------------------------------------------------------- */
+
+static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_file *file)
+{
+    const kvf__prefix *prefix = &file->prefix;
+    const kvf__identity *id = &file->id;
+
+    if (file->dtype != KVF__F32 && file->dtype != KVF__F16 && file->dtype != KVF__BF16)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: a prefix is stored as f32, f16 or bf16, not as %s",
+                         path, kvf__dtype_name(file->dtype));
+    if (prefix->P == 0)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: a prefix of length 0 cannot be stored: it is the bare base", path);
+    if (prefix->L != id->L || prefix->G != id->G || prefix->P != id->P || prefix->D != id->D)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: the prefix has L %lld, G %lld, P %lld, D %lld, its identity %lld, "
+                         "%lld, %lld, %lld",
+                         path, (long long)prefix->L, (long long)prefix->G, (long long)prefix->P,
+                         (long long)prefix->D, (long long)id->L, (long long)id->G, (long long)id->P,
+                         (long long)id->D);
+    return check_values(ctx, path, prefix);
+}
+
+/* Largest finite f16 is 65504; what rounds to it is below 65520. bf16 reaches as far as f32, up to
+ * rounding. */
+static kvf_status check_range(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix,
+                              kvf__dtype dtype)
+{
+    const float limit = dtype == KVF__F16 ? 65520.0f : 0x1.FFp+127f;
+    size_t n = kvf__prefix_count(prefix);
+
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(prefix->kv[i]) < limit))
+            return kvf__fail(
+                ctx, KVF_ENUMERIC, "%s: layer %zu holds %g, which %s cannot store (use f32)", path,
+                i / layer_count(prefix), (double)prefix->kv[i], kvf__dtype_name(dtype));
+    return KVF_OK;
+}
+
+static kvf_status write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_file *file,
+                               kvf__h5_id *out)
+{
+    const kvf__prefix *prefix = &file->prefix;
+    size_t n = kvf__prefix_count(prefix);
+    const void *values = prefix->kv;
+    void *narrow = NULL;
+    int64_t dim[RANK], chunk[RANK];
+    const kvf__h5_spec spec = {.name = DATASET,
+                               .dtype = file->dtype,
+                               .rank = RANK,
+                               .dim = dim,
+                               .chunk = chunk,
+                               .labels = LABELS};
+    kvf_status st = KVF_OK;
+
+    dims_of(prefix, dim);
+    dims_of(prefix, chunk);
+    chunk[0] = 1;
+    if (file->dtype != KVF__F32) {
+        st = check_range(h5->ctx, h5->path, prefix, file->dtype);
+        if (st) goto out;
+        st = kvf__alloc_array(h5->ctx, n, 2, &narrow);
+        if (st) goto out;
+        kvf__from_f32(file->dtype, prefix->kv, narrow, (int64_t)n);
+        values = narrow;
+    }
+    st = kvf__h5_data_write(h5, group, &spec, values, out);
+out:
+    kvf__free(narrow);
+    return st;
+}
+
+static kvf_status write_file(kvf__h5 *h5, const kvf__prefix_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE, data = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_create(h5, h5->file, "prefix", &group);
+    if (st) goto out;
+    st = write_values(h5, group, file, &data);
+    if (st) goto out;
+    st = kvf__identity_write(h5, data, false, &file->id);
+    if (st) goto out;
+    st = kvf__h5_put_u8s(h5, data, "layer_mask", file->prefix.layer_mask, file->prefix.L);
+    if (st) goto out;
+    st = kvf__h5_put_text(h5, data, "dtype", kvf__dtype_name(file->dtype));
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "options", file->options);
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+out:
+    kvf__h5_release(&data);
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__prefix_file *file)
+{
+    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf_status st;
+
+    st = check_file(ctx, path, file);
+    if (st) goto out;
+    st = kvf__h5_create(ctx, path, force, "prefix", &h5);
+    if (st) goto out;
+    st = write_file(&h5, file);
+    if (st) goto out;
+    st = kvf__h5_commit(&h5);
+out:
+    kvf__h5_close(&h5);
+    return st;
+}
+
+/* ---- reading
+ * ----------------------------------------------------------------------------------------- */
+
+static kvf_status check_data(kvf__h5 *h5, const kvf__h5_data *data)
+{
+    const int64_t *dim = data->dim;
+    char text[128];
+    char *dtype = NULL;
+    kvf_status st;
+
+    if (data->dtype != KVF__F32 && data->dtype != KVF__F16 && data->dtype != KVF__BF16)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16 or bf16",
+                            kvf__dtype_name(data->dtype));
+    if (data->rank != RANK || dim[1] != 2 || dim[2] != 1 || data->count == 0)
+        return kvf__h5_fail(h5, data->id, KVF_ESHAPE,
+                            "shape %s, want [L, 2, 1, G, P, D], none of them 0",
+                            kvf__shape_text(text, data->rank, dim));
+    KVF_TRY(kvf__h5_get_text(h5, data->id, "dtype", &dtype));
+    st = strcmp(dtype, kvf__dtype_name(data->dtype)) == 0
+             ? KVF_OK
+             : kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                            "attribute dtype is \"%s\", but the values are %s", dtype,
+                            kvf__dtype_name(data->dtype));
+    kvf__free(dtype);
+    return st;
+}
+
+static kvf_status read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *prefix)
+{
+    void *narrow = NULL;
+    kvf_status st;
+
+    if (data->dtype == KVF__F32) return kvf__h5_data_read(h5, data, prefix->kv);
+    st = kvf__alloc(h5->ctx, data->bytes, &narrow);
+    if (st) goto out;
+    st = kvf__h5_data_read(h5, data, narrow);
+    if (st) goto out;
+    kvf__to_f32(data->dtype, narrow, prefix->kv, data->count);
+out:
+    kvf__free(narrow);
+    return st;
+}
+
+static kvf_status read_prefix(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_file *file)
+{
+    const int64_t *dim = data->dim;
+    uint8_t *mask = NULL;
+
+    KVF_TRY(kvf__identity_read(h5, data->id, false, &file->id));
+    file->id.L = dim[0];
+    file->id.G = dim[3];
+    file->id.P = dim[4];
+    file->id.D = dim[5];
+    file->dtype = data->dtype;
+    KVF_TRY(kvf__mask_read(h5, data->id, dim[0], &mask));
+    kvf_status st = kvf__prefix_init(h5->ctx, &file->prefix, dim[0], dim[3], dim[4], dim[5]);
+    if (!st) memcpy(file->prefix.layer_mask, mask, (size_t)dim[0]);
+    kvf__free(mask);
+    if (st) return st;
+    KVF_TRY(read_values(h5, data, &file->prefix));
+    return check_values(h5->ctx, h5->path, &file->prefix);
+}
+
+kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *out)
+{
+    kvf__prefix_file file = {0};
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_open(h5, h5->file, "prefix", &group);
+    if (st) goto out;
+    st = kvf__h5_data_open(h5, group, DATASET, data);
+    if (st) goto out;
+    st = check_data(h5, data);
+    if (st) goto out;
+    st = read_prefix(h5, data, &file);
+    if (st) goto out;
+    st = kvf__attrs_read(h5, h5->file, "options", &file.options);
+    if (st) goto out;
+    st = kvf__attrs_read(h5, h5->file, "lineage", &file.lineage);
+    if (st) goto out;
+    *out = file;
+    file = (kvf__prefix_file){0};
+out:
+    kvf__prefix_file_done(&file);
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out)
+{
+    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf_status st;
+
+    st = kvf__h5_open(ctx, path, "prefix", &h5);
+    if (st) goto out;
+    st = kvf__prefix_read_from(&h5, &data, out);
+out:
+    kvf__h5_release(&data.id);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+void kvf__prefix_file_done(kvf__prefix_file *file)
+{
+    kvf__identity_done(&file->id);
+    kvf__prefix_done(&file->prefix);
+    kvf_json_free(file->options);
+    kvf_json_free(file->lineage);
+    *file = (kvf__prefix_file){0};
+}

@@ -1,0 +1,239 @@
+/* The run file: encoder, optimizer and everything else a training run needs to go on (DESIGN.md
+ * section 6).
+ *
+ *   /encoder/<parameter>            attributes method, task, position_start, L, G, P, D, layer_mask
+ * ... /best/encoder/<parameter>       once a validation ran; attributes step, metric, value on
+ * /best /optimizer/{m,v}/<parameter>    absent in an imported run /state /options /lineage one
+ * attribute per item /history/{step,tokens,...}      one value per finished step
+ *
+ * Equal content gives equal bytes: no clock, no file name, and order of creation fixed by the order
+ * below. */
+#include "h5_priv.h"
+
+#include <string.h>
+
+/* ---- writing
+ * ----------------------------------------------------------------------------------------- */
+
+static kvf_status write_encoder(kvf__h5 *h5, const kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__run_params_write(h5, h5->file, "encoder", &file->encoder.params, &group);
+    if (st) goto out;
+    st = kvf__identity_write(h5, group, true, &file->id);
+    if (st) goto out;
+    st = kvf__h5_put_u8s(h5, group, "layer_mask", file->layer_mask, file->id.L);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status write_best(kvf__h5 *h5, const kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    if (file->best.params.n == 0) return KVF_OK;
+    st = kvf__h5_group_create(h5, h5->file, "best", &group);
+    if (st) goto out;
+    st = kvf__h5_put_i64(h5, group, "step", file->best_step);
+    if (st) goto out;
+    st = kvf__h5_put_text(h5, group, "metric", file->best_metric ? file->best_metric : "");
+    if (st) goto out;
+    st = kvf__h5_put_f64(h5, group, "value", file->best_value);
+    if (st) goto out;
+    st = kvf__run_params_write(h5, group, "encoder", &file->best.params, NULL);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status write_optimizer(kvf__h5 *h5, const kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    if (file->m.params.n == 0) return KVF_OK;
+    st = kvf__h5_group_create(h5, h5->file, "optimizer", &group);
+    if (st) goto out;
+    st = kvf__run_params_write(h5, group, "m", &file->m.params, NULL);
+    if (st) goto out;
+    st = kvf__run_params_write(h5, group, "v", &file->v.params, NULL);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status write_file(kvf__h5 *h5, const kvf__run_file *file)
+{
+    KVF_TRY(write_encoder(h5, file));
+    KVF_TRY(write_best(h5, file));
+    KVF_TRY(write_optimizer(h5, file));
+    KVF_TRY(kvf__history_write(h5, &file->history));
+    KVF_TRY(kvf__attrs_write(h5, h5->file, "state", file->state));
+    KVF_TRY(kvf__attrs_write(h5, h5->file, "options", file->options));
+    return kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+}
+
+/* What could not be read back is not written. */
+static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file *file)
+{
+    const kvf__identity *id = &file->id;
+
+    if (id->L < 1 || id->G < 1 || id->P < 1 || id->D < 1)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: a run has L %lld, G %lld, P %lld, D %lld, want none below 1", path,
+                         (long long)id->L, (long long)id->G, (long long)id->P, (long long)id->D);
+    if (file->encoder.params.n == 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without encoder parameters cannot be stored",
+                         path);
+    if (file->m.params.n != file->v.params.n)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: %zu first and %zu second moments, want as many of both", path,
+                         file->m.params.n, file->v.params.n);
+    return KVF_OK;
+}
+
+kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force,
+                               const kvf__run_file *file)
+{
+    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf_status st;
+
+    st = check_file(ctx, path, file);
+    if (st) goto out;
+    st = kvf__h5_create(ctx, path, force, "run", &h5);
+    if (st) goto out;
+    st = write_file(&h5, file);
+    if (st) goto out;
+    st = kvf__h5_commit(&h5);
+out:
+    kvf__h5_close(&h5);
+    return st;
+}
+
+/* ---- reading
+ * ----------------------------------------------------------------------------------------- */
+
+static kvf_status read_encoder(kvf__h5 *h5, kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_open(h5, h5->file, "encoder", &group);
+    if (st) goto out;
+    st = kvf__identity_read(h5, group, true, &file->id);
+    if (st) goto out;
+    st = kvf__mask_read(h5, group, file->id.L, &file->layer_mask);
+    if (st) goto out;
+    st = kvf__run_params_read(h5, group, &file->encoder);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+/* A second set of the encoder's parameters: the best step's, or moments. */
+static kvf_status read_like_encoder(kvf__h5 *h5, kvf__h5_id parent, const char *name,
+                                    const kvf__run_file *file, kvf__params_owned *out)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_open(h5, parent, name, &group);
+    if (st) goto out;
+    st = kvf__run_params_read(h5, group, out);
+    if (st) goto out;
+    st = kvf__run_params_same(h5, group, &out->params, &file->encoder.params);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status read_best(kvf__h5 *h5, kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    if (!kvf__h5_has(h5, h5->file, "best")) return KVF_OK;
+    st = kvf__h5_group_open(h5, h5->file, "best", &group);
+    if (st) goto out;
+    st = kvf__h5_get_i64(h5, group, "step", &file->best_step);
+    if (st) goto out;
+    st = kvf__h5_get_text(h5, group, "metric", &file->best_metric);
+    if (st) goto out;
+    st = kvf__h5_get_f64(h5, group, "value", &file->best_value);
+    if (st) goto out;
+    st = read_like_encoder(h5, group, "encoder", file, &file->best);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    if (!kvf__h5_has(h5, h5->file, "optimizer")) return KVF_OK;
+    st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
+    if (st) goto out;
+    st = read_like_encoder(h5, group, "m", file, &file->m);
+    if (st) goto out;
+    st = read_like_encoder(h5, group, "v", file, &file->v);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status read_file(kvf__h5 *h5, bool with_optimizer, kvf__run_file *file)
+{
+    KVF_TRY(read_encoder(h5, file));
+    KVF_TRY(read_best(h5, file));
+    if (with_optimizer) {
+        KVF_TRY(read_optimizer(h5, file));
+        KVF_TRY(kvf__history_read(h5, &file->history));
+    }
+    KVF_TRY(kvf__attrs_read(h5, h5->file, "state", &file->state));
+    KVF_TRY(kvf__attrs_read(h5, h5->file, "options", &file->options));
+    return kvf__attrs_read(h5, h5->file, "lineage", &file->lineage);
+}
+
+kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer,
+                              kvf__run_file *out)
+{
+    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__run_file *file = NULL; /* four lists of parameters: too big for the stack */
+    kvf_status st;
+
+    st = kvf__alloc(ctx, sizeof *file, &file);
+    if (st) goto out;
+    st = kvf__h5_open(ctx, path, "run", &h5);
+    if (st) goto out;
+    st = read_file(&h5, with_optimizer, file);
+    if (st) goto out;
+    *out = *file;
+    memset(file, 0, sizeof *file);
+out:
+    if (file) kvf__run_file_done(file);
+    kvf__free(file);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+void kvf__run_file_done(kvf__run_file *file)
+{
+    kvf__identity_done(&file->id);
+    kvf__free(file->layer_mask);
+    kvf__params_owned_done(&file->encoder);
+    kvf__params_owned_done(&file->best);
+    kvf__free(file->best_metric);
+    kvf__params_owned_done(&file->m);
+    kvf__params_owned_done(&file->v);
+    kvf_json_free(file->state);
+    kvf__history_done(&file->history);
+    kvf_json_free(file->options);
+    kvf_json_free(file->lineage);
+    memset(file, 0, sizeof *file);
+}

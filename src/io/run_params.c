@@ -1,0 +1,120 @@
+/* The parameters of one group of a run file, one dataset each, named as PEFT names them
+ * ("transform.0.weight"). */
+#include "h5_priv.h"
+
+#include <string.h>
+
+enum { MAX_PARAM_RANK = 4 };
+
+static kvf_status write_one(kvf__h5 *h5, kvf__h5_id group, const kvf__param *param)
+{
+    const kvf__h5_spec spec = {
+        .name = param->name, .dtype = KVF__F32, .rank = param->rank, .dim = param->dim};
+    int64_t count = 1;
+
+    for (int i = 0; i < param->rank; i++)
+        count *= param->dim[i];
+    if (param->rank < 1 || param->rank > MAX_PARAM_RANK || count < 1 || count != param->n)
+        return kvf__h5_fail(h5, group, KVF_ESHAPE,
+                            "\"%s\" has rank %d and %lld elements, want rank 1 to %d, not empty",
+                            param->name, param->rank, (long long)param->n, MAX_PARAM_RANK);
+    if (!*param->name || strchr(param->name, '/') || strcmp(param->name, ".") == 0)
+        return kvf__h5_fail(h5, group, KVF_EUSAGE, "\"%s\" cannot name a dataset", param->name);
+    return kvf__h5_data_write(h5, group, &spec, param->value, NULL);
+}
+
+kvf_status kvf__run_params_write(kvf__h5 *h5, kvf__h5_id parent, const char *name,
+                                 const kvf__params *params, kvf__h5_id *out)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_create(h5, parent, name, &group);
+    for (size_t i = 0; i < params->n && !st; i++)
+        st = write_one(h5, group, &params->item[i]);
+    if (st || !out) goto out;
+    *out = group;
+    group = KVF__H5_NONE;
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, size_t index, kvf__params_owned *params)
+{
+    kvf__param *param = &params->params.item[index];
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    char text[128];
+    kvf_status st;
+
+    st = kvf__h5_child_name(h5, group, index, &params->names[index]);
+    if (st) goto out;
+    st = kvf__h5_data_open(h5, group, params->names[index], &data);
+    if (st) goto out;
+    if (data.dtype != KVF__F32 || data.rank > MAX_PARAM_RANK || data.count == 0) {
+        st = kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want f32, rank 1 to %d, not empty",
+                          kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype),
+                          MAX_PARAM_RANK);
+        goto out;
+    }
+    st = kvf__alloc(h5->ctx, data.bytes, &param->value);
+    if (st) goto out;
+    st = kvf__h5_data_read(h5, &data, param->value);
+    if (st) goto out;
+    param->name = params->names[index];
+    param->rank = data.rank;
+    memcpy(param->dim, data.dim, sizeof param->dim);
+    param->n = data.count;
+    param->lr_scale = 1.0;
+out:
+    kvf__h5_release(&data.id);
+    return st;
+}
+
+kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, kvf__params_owned *out)
+{
+    size_t n = 0;
+    kvf_status st;
+
+    KVF_TRY(kvf__h5_child_count(h5, group, &n));
+    if (n < 1 || n > KVF__MAX_PARAMS)
+        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want 1 to %d", n,
+                            KVF__MAX_PARAMS);
+    out->params.n = n; /* done() frees half-read ones */
+    for (size_t i = 0; i < n; i++) {
+        st = read_one(h5, group, i, out);
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__run_params_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got,
+                                const kvf__params *want)
+{
+    char found[128], expected[128];
+
+    if (got->n != want->n)
+        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, but the encoder has %zu",
+                            got->n, want->n);
+    for (size_t i = 0; i < got->n; i++) {
+        const kvf__param *g = &got->item[i], *w = &want->item[i];
+        if (strcmp(g->name, w->name) != 0)
+            return kvf__h5_fail(h5, group, KVF_EFORMAT,
+                                "parameter %zu is \"%s\", but the encoder's is \"%s\"", i, g->name,
+                                w->name);
+        if (g->rank != w->rank || memcmp(g->dim, w->dim, (size_t)w->rank * sizeof *w->dim) != 0)
+            return kvf__h5_fail(h5, group, KVF_ESHAPE, "\"%s\" is %s, but the encoder's is %s",
+                                g->name, kvf__shape_text(found, g->rank, g->dim),
+                                kvf__shape_text(expected, w->rank, w->dim));
+    }
+    return KVF_OK;
+}
+
+void kvf__params_owned_done(kvf__params_owned *params)
+{
+    for (size_t i = 0; i < params->params.n; i++) {
+        kvf__free(params->params.item[i].value);
+        kvf__free(params->names[i]);
+    }
+    *params = (kvf__params_owned){0};
+}
