@@ -26,6 +26,7 @@ static kvf_status parse_copy(kvf_ctx *ctx, parse_fn parser, const void *bytes, s
             sum ^= ((const uint8_t *)view->data)[j];
     }
     kvf__weights_close(&weights);
+    (void)sum;
     free(copy);
     return st;
 }
