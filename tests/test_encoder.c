@@ -1,0 +1,273 @@
+/* Encoders: what they emit, gradients against central differences, starting values, learning-rate units. */
+#include "ck.h"
+#include "encoder_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static const char *const METHODS[] = {"mlp", "direct"};
+static const kvf__encoder_shape SHAPE = {.L = 2, .G = 2, .P = 3, .D = 4, .M = 5};
+
+static kvf__encoder *make(const char *method, const kvf__encoder_shape *shape, const char *scheme)
+{
+    kvf__encoder *encoder = NULL;
+    ck_assert_int_eq(kvf__encoder_create(ctx, method, shape, &encoder), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, scheme, 7), KVF_OK);
+    return encoder;
+}
+
+static kvf__prefix prefix_like(const kvf__encoder_shape *s)
+{
+    kvf__prefix prefix = {0};
+    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, s->L, s->G, s->P, s->D), KVF_OK);
+    return prefix;
+}
+
+static void fill(float *out, size_t n, uint64_t seed)
+{
+    kvf__rng rng = kvf__rng_make(seed, 0);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)kvf__rng_normal(&rng);
+}
+
+/* sum(weights * emitted), in f64 */
+static double probe(kvf__encoder *encoder, kvf__prefix *prefix, const float *weights)
+{
+    double sum = 0;
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, prefix), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
+        sum += (double)prefix->kv[i] * weights[i];
+    return sum;
+}
+
+/* One loop row per method; every parameter's gradient against central differences of the probe. */
+START_TEST(gradients_match_differences)
+{
+    kvf__encoder *encoder = make(METHODS[_i], &SHAPE, "torch");
+    kvf__prefix prefix = prefix_like(&SHAPE), weights = prefix_like(&SHAPE);
+    fill(weights.kv, kvf__prefix_count(&weights), 3);
+    probe(encoder, &prefix, weights.kv);
+    kvf__encoder_zero_grad(encoder);
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &weights), KVF_OK);
+    kvf__params *params = kvf__encoder_params(encoder);
+    for (size_t i = 0; i < params->n; i++) {
+        kvf__param *param = &params->item[i];
+        float *want = malloc((size_t)param->n * sizeof *want);
+        for (int64_t j = 0; j < param->n; j++) {
+            float saved = param->value[j], step = 1e-2f;
+            param->value[j] = saved + step;
+            double up = probe(encoder, &prefix, weights.kv);
+            param->value[j] = saved - step;
+            double down = probe(encoder, &prefix, weights.kv);
+            param->value[j] = saved;
+            want[j] = (float)((up - down) / (2 * (double)step));
+        }
+        /* 2e-3: the cubic term of tanh at this step, and f32 rounding of the sums */
+        ck_assert_msg(ck_rel_l2(param->grad, want, (size_t)param->n) < 2e-3, "%s: relative error %g", param->name,
+                      ck_rel_l2(param->grad, want, (size_t)param->n));
+        free(want);
+    }
+    kvf__prefix_done(&prefix);
+    kvf__prefix_done(&weights);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+/* bwd adds: twice gives twice the gradient. */
+START_TEST(backward_adds)
+{
+    kvf__encoder *encoder = make("mlp", &SHAPE, "torch");
+    kvf__prefix prefix = prefix_like(&SHAPE);
+    fill(prefix.kv, kvf__prefix_count(&prefix), 3);
+    kvf__prefix out = prefix_like(&SHAPE);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    kvf__encoder_zero_grad(encoder);
+    kvf__param *bias = &kvf__encoder_params(encoder)->item[4];
+    ck_assert_str_eq(bias->name, "transform.2.bias");
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &prefix), KVF_OK);
+    float once = bias->grad[0];
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &prefix), KVF_OK);
+    ck_assert(once != 0 && bias->grad[0] == 2 * once);
+    kvf__prefix_done(&prefix);
+    kvf__prefix_done(&out);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+START_TEST(names_and_dims_are_those_of_peft)
+{
+    static const struct { const char *name; int rank; int64_t dim[2]; } WANT[] = {
+        {"embedding.weight", 2, {3, 8}}, {"transform.0.weight", 2, {5, 8}}, {"transform.0.bias", 1, {5, 0}},
+        {"transform.2.weight", 2, {32, 5}}, {"transform.2.bias", 1, {32, 0}},
+    };
+    kvf__encoder *encoder = make("mlp", &SHAPE, "torch");
+    kvf__params *params = kvf__encoder_params(encoder);
+    ck_assert_uint_eq(params->n, 5);
+    for (size_t i = 0; i < 5; i++) {
+        ck_assert_str_eq(params->item[i].name, WANT[i].name);
+        ck_assert_int_eq(params->item[i].rank, WANT[i].rank);
+        ck_assert_int_eq(params->item[i].dim[0], WANT[i].dim[0]);
+        if (WANT[i].rank == 2) ck_assert_int_eq(params->item[i].dim[1], WANT[i].dim[1]);
+    }
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+/* shape, scheme, whether P <= min(M, G*D): there the target is reached to 1e-4 (DESIGN.md section 5). */
+static const struct { const char *method; kvf__encoder_shape shape; const char *scheme; double residual; } TARGETS[] = {
+    {"mlp", {2, 2, 3, 4, 5}, "torch", 1e-4}, {"mlp", {3, 1, 20, 32, 24}, "torch", 1e-4}, {"mlp", {30, 3, 20, 64, 512}, "torch", 1e-4},
+    {"mlp", {2, 2, 1, 4, 1}, "torch", 1e-4}, {"mlp", {2, 2, 3, 4, 64}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0}, "torch", 1e-6},
+};
+
+START_TEST(target_is_reached)
+{
+    kvf__encoder *encoder = make(TARGETS[_i].method, &TARGETS[_i].shape, TARGETS[_i].scheme);
+    kvf__prefix target = prefix_like(&TARGETS[_i].shape), out = prefix_like(&TARGETS[_i].shape);
+    double residual = -1;
+    fill(target.kv, kvf__prefix_count(&target), 11);
+    ck_assert_int_eq(kvf__encoder_init_target(ctx, encoder, &target, &residual), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    double measured = ck_rel_l2(out.kv, target.kv, kvf__prefix_count(&target));
+    ck_assert_msg(measured <= TARGETS[_i].residual, "relative residual %g", measured);
+    ck_assert_double_eq_tol(measured, residual, 1e-9 + 1e-3 * residual);
+    kvf__prefix_done(&target);
+    kvf__prefix_done(&out);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+START_TEST(zero_emits_zeros)
+{
+    kvf__encoder *encoder = make(METHODS[_i], &SHAPE, "torch");
+    kvf__prefix out = prefix_like(&SHAPE);
+    kvf__encoder_init_zero(encoder);
+    fill(out.kv, kvf__prefix_count(&out), 1);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(&out); i++)
+        ck_assert(out.kv[i] == 0);
+    kvf__prefix_done(&out);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+START_TEST(equal_seeds_give_equal_values)
+{
+    kvf__encoder *a = make("mlp", &SHAPE, "torch"), *b = make("mlp", &SHAPE, "torch");
+    kvf__param *x = &kvf__encoder_params(a)->item[3], *y = &kvf__encoder_params(b)->item[3];
+    ck_assert_mem_eq(x->value, y->value, (size_t)x->n * sizeof(float));
+    ck_assert_int_eq(kvf__encoder_init_random(ctx, b, "torch", 8), KVF_OK);
+    ck_assert_mem_ne(x->value, y->value, (size_t)x->n * sizeof(float));
+    kvf__encoder_free(a);
+    kvf__encoder_free(b);
+}
+END_TEST
+
+START_TEST(lr_units_follow_the_hidden_row)
+{
+    kvf__encoder *encoder = make("mlp", &SHAPE, "torch");
+    kvf__params *params = kvf__encoder_params(encoder);
+    double k = 0, again = 2;
+    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, "prefix", &k), KVF_OK);
+    ck_assert(k > 0 && k < (double)SHAPE.M);
+    ck_assert_double_eq(params->item[3].lr_scale, 1 / k);
+    ck_assert_double_eq(params->item[4].lr_scale, 0.5);
+    ck_assert_double_eq(params->item[0].lr_scale, 0.01);
+    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, "prefix", &again), KVF_OK);
+    ck_assert_double_eq(again, 2); /* a given k is kept: --resume */
+    ck_assert_double_eq(params->item[3].lr_scale, 0.5);
+    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, "parameter", &k), KVF_OK);
+    for (size_t i = 0; i < params->n; i++)
+        ck_assert_double_eq(params->item[i].lr_scale, 1);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+START_TEST(bad_requests_are_refused)
+{
+    kvf__encoder *encoder = NULL;
+    kvf__encoder_shape none = SHAPE, narrow = SHAPE;
+    double k = 0;
+    none.P = 0;
+    narrow.M = 0;
+    ck_assert_int_eq(kvf__encoder_create(ctx, "lstm", &SHAPE, &encoder), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "method \"lstm\" is not known; known: mlp, direct");
+    ck_assert_int_eq(kvf__encoder_create(ctx, "mlp", &none, &encoder), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__encoder_create(ctx, "mlp", &narrow, &encoder), KVF_EUSAGE);
+    ck_assert_ptr_null(encoder);
+    encoder = make("mlp", &SHAPE, "torch");
+    ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "xavier", 0), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, "metres", &k), KVF_EUSAGE);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+START_TEST(loading_checks_names_and_dims)
+{
+    kvf__encoder *from = make("mlp", &SHAPE, "torch"), *to = make("mlp", &SHAPE, "ptuning-v2");
+    kvf__params params = *kvf__encoder_params(from);
+    ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_OK);
+    ck_assert_mem_eq(kvf__encoder_params(to)->item[3].value, params.item[3].value, (size_t)params.item[3].n * sizeof(float));
+    params.item[1].dim[0]++;
+    ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_ESHAPE);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.h5: transform.0.weight is [6, 8], want [5, 8]");
+    params.n = 1;
+    ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_EFORMAT);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.h5: transform.0.weight is missing");
+    kvf__encoder_free(from);
+    kvf__encoder_free(to);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+    kvf__encoder *encoder = NULL;
+    int64_t n = 0;
+    kvf_status st;
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = kvf__encoder_create(ctx, "mlp", &SHAPE, &encoder);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+    } while (st);
+    ck_assert_int_gt(n, 3);
+    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("encoder");
+    TCase *core = tcase_create("core"), *grad = tcase_create("grad"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(grad, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_set_timeout(core, 60);
+    tcase_add_test(core, names_and_dims_are_those_of_peft);
+    tcase_add_loop_test(core, target_is_reached, 0, (int)(sizeof TARGETS / sizeof TARGETS[0]));
+    tcase_add_loop_test(core, zero_emits_zeros, 0, 2);
+    tcase_add_test(core, equal_seeds_give_equal_values);
+    tcase_add_test(core, lr_units_follow_the_hidden_row);
+    tcase_add_loop_test(grad, gradients_match_differences, 0, 2);
+    tcase_add_test(grad, backward_adds);
+    tcase_add_test(errors, bad_requests_are_refused);
+    tcase_add_test(errors, loading_checks_names_and_dims);
+    tcase_add_test(errors, every_allocation_may_fail);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, grad);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}

@@ -1,0 +1,138 @@
+/* AdamW against figures computed by torch.optim.AdamW, schedules, clipping. */
+#include "ck.h"
+#include "optim_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static kvf__params one_param(float *value, float *grad, int64_t n)
+{
+    kvf__params params = {.n = 1};
+    params.item[0] = (kvf__param){.name = "w", .value = value, .grad = grad, .rank = 1, .dim = {n}, .n = n, .lr_scale = 1};
+    return params;
+}
+
+/* torch 2.13: p = [0.5, -1.25, 3, 1e-3]; five steps with grad = [0.1, -0.2, 0.3, 1e-4] * step number; AdamW(lr=1e-2, weight_decay=wd). */
+static const struct { double weight_decay; float want[4]; } TORCH[] = {
+    {0, {0.451491714f, -1.20149171f, 2.95149159f, -0.0475056134f}},
+    {0.1, {0.449094355f, -1.19535196f, 2.93661928f, -0.0474129915f}},
+};
+
+START_TEST(adamw_is_torchs)
+{
+    float value[4] = {0.5f, -1.25f, 3, 1e-3f}, grad[4];
+    kvf__params params = one_param(value, grad, 4);
+    kvf__adamw adamw = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = TORCH[_i].weight_decay};
+    ck_assert_int_eq(kvf__adamw_init(ctx, &adamw, &params), KVF_OK);
+    for (int step = 1; step <= 5; step++) {
+        const float base[4] = {0.1f, -0.2f, 0.3f, 1e-4f};
+        for (int i = 0; i < 4; i++)
+            grad[i] = base[i] * (float)step;
+        kvf__adamw_step(&adamw, &params, 1e-2, 1);
+    }
+    ck_close(value, TORCH[_i].want, 4, /* rtol: a few ulp over 5 steps */ 5e-7, 1e-9);
+    kvf__adamw_done(&adamw);
+}
+END_TEST
+
+START_TEST(lr_scale_and_grad_scale_apply)
+{
+    float a = 1, b = 1, ga = 0.25f, gb = 0.5f;
+    kvf__params x = one_param(&a, &ga, 1), y = one_param(&b, &gb, 1);
+    kvf__adamw first = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}, second = first;
+    x.item[0].lr_scale = 0.5;
+    ck_assert_int_eq(kvf__adamw_init(ctx, &first, &x), KVF_OK);
+    ck_assert_int_eq(kvf__adamw_init(ctx, &second, &y), KVF_OK);
+    kvf__adamw_step(&first, &x, 0.2, 1);
+    kvf__adamw_step(&second, &y, 0.1, 0.5);
+    ck_assert_float_eq_tol(a, b, 1e-7f);
+    ck_assert(a < 1);
+    ck_assert_float_eq(first.m.item[0].value[0], second.m.item[0].value[0]);
+    kvf__adamw_done(&first);
+    kvf__adamw_done(&second);
+}
+END_TEST
+
+START_TEST(norm_is_exact_and_independent_of_threads)
+{
+    enum { N = 300000 };
+    static float grad[N], value[N];
+    kvf__params params = one_param(value, grad, N);
+    for (int i = 0; i < N; i++)
+        grad[i] = (float)sin(i) * 1e-3f;
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)grad[i] * (double)grad[i];
+    double two = kvf__grad_norm(&params);
+    ck_assert_double_eq_tol(two, sqrt(sum), 1e-12);
+    kvf_ctx *single = NULL;
+    kvf_ctx_options options = {.threads = 1};
+    ck_assert_int_eq(kvf_ctx_create(&options, &single), KVF_OK);
+    ck_assert(kvf__grad_norm(&params) == two);
+    kvf_ctx_free(single);
+}
+END_TEST
+
+START_TEST(clipping_is_torchs)
+{
+    ck_assert_double_eq(kvf__clip_factor(0.5, 1), 1);
+    ck_assert_double_eq_tol(kvf__clip_factor(4, 1), 1 / (4 + 1e-6), 1e-15);
+    ck_assert_double_eq(kvf__clip_factor(4, 0), 1);
+}
+END_TEST
+
+/* name, warmup, length, step -> factor */
+static const struct { const char *name, *warmup; int64_t length, step; double want; } FACTORS[] = {
+    {"linear", "0", 10, 1, 1}, {"linear", "0", 10, 10, 0.1}, {"linear", "0", 10, 11, 0}, {"linear", "2", 10, 1, 0.5},
+    {"linear", "2", 10, 2, 1}, {"linear", "2", 10, 3, 1}, {"linear", "20%", 10, 1, 0.5}, {"linear", "5%", 10, 1, 1},
+    {"linear", "2", 10, 7, 0.5}, {"cosine", "0", 10, 6, 0.5}, {"cosine", "0", 10, 1, 1}, {"constant", "2", 10, 500, 1},
+    {"constant", "4", 10, 1, 0.25}, {"linear", "10", 10, 10, 1}, {"linear", "100%", 10, 11, 0},
+};
+
+START_TEST(schedule_factors)
+{
+    kvf__schedule schedule;
+    ck_assert_int_eq(kvf__schedule_init(ctx, FACTORS[_i].name, FACTORS[_i].warmup, FACTORS[_i].length, &schedule), KVF_OK);
+    ck_assert_double_eq_tol(kvf__schedule_factor(&schedule, FACTORS[_i].step), FACTORS[_i].want, 1e-12);
+}
+END_TEST
+
+START_TEST(bad_schedules_are_refused)
+{
+    static const char *const WARMUPS[] = {"", "-1", "x", "5%%", "101%", "1.5", "5 %", "nan", "1e300"};
+    kvf__schedule schedule;
+    ck_assert_int_eq(kvf__schedule_init(ctx, "step", "0", 10, &schedule), KVF_EUSAGE);
+    for (size_t i = 0; i < sizeof WARMUPS / sizeof WARMUPS[0]; i++)
+        ck_assert_msg(kvf__schedule_init(ctx, "linear", WARMUPS[i], 10, &schedule) == KVF_EUSAGE, "\"%s\" passed", WARMUPS[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("optim");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_loop_test(core, adamw_is_torchs, 0, (int)(sizeof TORCH / sizeof TORCH[0]));
+    tcase_add_test(core, lr_scale_and_grad_scale_apply);
+    tcase_add_test(core, norm_is_exact_and_independent_of_threads);
+    tcase_add_test(core, clipping_is_torchs);
+    tcase_add_loop_test(core, schedule_factors, 0, (int)(sizeof FACTORS / sizeof FACTORS[0]));
+    tcase_add_test(errors, bad_schedules_are_refused);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
