@@ -41,8 +41,6 @@ void kvf__attn_fwd_avx512_bf16(const struct kvf__attn *attn);
 void kvf__attn_bwd_avx512_bf16(const struct kvf__attn *attn);
 
 /* The attention entries of a level's table: the one place that ties the two halves together. */
-#define KVF__ATTN_ENTRIES(level) .attn_fwd = NULL, .attn_bwd = NULL
-/* With the attention files in the build this reads
- *     .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level */
+#define KVF__ATTN_ENTRIES(level) .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level
 
 #endif

@@ -1,0 +1,247 @@
+/* The plan of an attention call: who computes which (row, key/value head), and the memory for it.
+ *
+ * Items are sorted by cost, longest first (ties by index), and each goes to the thread with the least cost so far (ties by
+ * index). That depends on lengths and thread count alone, so equal inputs give equal bits; a dynamic schedule would not,
+ * because gradients of shared segments are summed per thread. All memory is taken at creation, from the limits. */
+#include "attention_int.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Bytes of scratch one thread needs, for the hungriest kernel: packed keys and values, their gradients, the scores of a
+ * block of queries, the block's own packs. False on overflow. */
+static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
+{
+    const size_t keys = (size_t)round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) + KVF__ATTN_PAD;
+    const size_t width = (size_t)round_up(limits->D, KVF__ATTN_PAD);
+    const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES;
+    const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
+    size_t packs, blocks, floats;
+
+    if (!kvf__mul(keys, per_key, &packs)) return false;
+    if (!kvf__mul(block, KVF__ATTN_QUERIES, &blocks)) return false;
+    if (!kvf__add(packs, blocks, &floats)) return false;
+    if (!kvf__mul(floats, sizeof(float), &floats)) return false;
+    *out = (size_t)round_up((int64_t)floats, 64);
+    return true;
+}
+
+static kvf_status check_limits(kvf_ctx *ctx, const kvf__attn_limits *l)
+{
+    if (l->H < 1 || l->G < 1 || l->D < 1 || l->H % l->G)
+        return kvf__fail(ctx, KVF_ESHAPE, "attention: %lld query heads over %lld key/value heads of size %lld",
+                         (long long)l->H, (long long)l->G, (long long)l->D);
+    if (l->rows < 0 || l->tokens < 0 || l->row_len < 0 || l->shared_len < 0 || l->grad_len < 0 ||
+        l->rows > INT32_MAX || l->row_len > INT32_MAX || l->shared_len > INT32_MAX || l->D > INT32_MAX)
+        return kvf__fail(ctx, KVF_ESHAPE, "attention: limits of %lld rows, %lld own and %lld shared tokens",
+                         (long long)l->rows, (long long)l->row_len, (long long)l->shared_len);
+    return KVF_OK;
+}
+
+kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, kvf__attn_plan **out)
+{
+    kvf__attn_plan *plan = NULL;
+    size_t n_items, all;
+    kvf_status st;
+
+    KVF_TRY(check_limits(ctx, limits));
+    st = kvf__alloc(ctx, sizeof *plan, &plan);
+    if (st) goto out;
+    plan->limits = *limits;
+    plan->threads = kvf_ctx_threads(ctx);
+    const size_t threads = (size_t)plan->threads;
+
+    st = KVF_ENOMEM;
+    if (!kvf__mul((size_t)limits->rows, (size_t)limits->G, &n_items)) goto out;
+    st = kvf__alloc_array(ctx, n_items, sizeof *plan->items, &plan->items);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, threads, sizeof *plan->load, &plan->load);
+    if (st) goto out;
+    st = KVF_ENOMEM;
+    if (!scratch_size(limits, &plan->scratch_bytes)) goto out;
+    st = kvf__alloc_array(ctx, threads, plan->scratch_bytes, &plan->scratch);
+    if (st) goto out;
+    if (limits->backward) {
+        st = KVF_ENOMEM;
+        if (!kvf__mul((size_t)limits->grad_len, (size_t)(2 * limits->G * limits->D), &plan->grad_count)) goto out;
+        if (!kvf__mul(threads, plan->grad_count, &all)) goto out;
+        st = kvf__alloc_array(ctx, all, sizeof(float), &plan->grads);
+        if (st) goto out;
+    }
+
+    *out = plan;
+    plan = NULL;
+out:
+    kvf__attn_plan_free(plan);
+    if (st == KVF_ENOMEM) kvf__fail(ctx, st, "attention: no memory for rows of %lld tokens", (long long)limits->row_len);
+    return st;
+}
+
+void kvf__attn_plan_free(kvf__attn_plan *plan)
+{
+    if (!plan) return;
+    kvf__free(plan->items);
+    kvf__free(plan->load);
+    kvf__free(plan->scratch);
+    kvf__free(plan->grads);
+    kvf__free(plan);
+}
+
+/* ---- dealing -------------------------------------------------------------------------------------- */
+
+/* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries costs. */
+static int64_t row_cost(const kvf__attn_row *row, int64_t shared)
+{
+    return row->len * (2 * shared + row->len) + 16 * (shared + row->len);
+}
+
+static bool goes_before(const kvf__attn_item *a, const kvf__attn_item *b)
+{
+    if (a->cost != b->cost) return a->cost > b->cost;
+    if (a->row != b->row) return a->row < b->row;
+    return a->head < b->head;
+}
+
+/* Heap sort: in place, no allocation, a total order, so the result is unique. */
+static void sift_down(kvf__attn_item *items, int64_t at, int64_t n)
+{
+    const kvf__attn_item moved = items[at];
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && goes_before(&items[child], &items[child + 1])) child++;
+        if (!goes_before(&moved, &items[child])) break;
+        items[at] = items[child];
+    }
+    items[at] = moved;
+}
+
+static void sort_items(kvf__attn_item *items, int64_t n)
+{
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sift_down(items, i, n);
+    for (int64_t end = n - 1; end > 0; end--) {
+        const kvf__attn_item first = items[0];
+        items[0] = items[end];
+        items[end] = first;
+        sift_down(items, 0, end);
+    }
+}
+
+static void deal_items(kvf__attn_plan *plan)
+{
+    memset(plan->load, 0, sizeof *plan->load * (size_t)plan->threads);
+    for (int64_t i = 0; i < plan->n_items; i++) {
+        int least = 0;
+        for (int t = 1; t < plan->threads; t++)
+            if (plan->load[t] < plan->load[least]) least = t;
+        plan->items[i].thread = least;
+        plan->load[least] += plan->items[i].cost;
+    }
+}
+
+void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows, const kvf__kvseg *segs,
+                        int64_t n_segs)
+{
+    assert(n_rows <= plan->limits.rows);
+    plan->rows = rows;
+    plan->n_rows = n_rows;
+    plan->segs = segs;
+    plan->n_segs = n_segs;
+    plan->n_items = 0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        const kvf__attn_row *row = &rows[r];
+        int64_t shared = 0;
+        for (int32_t s = 0; s < row->n_segs; s++) {
+            assert(row->seg[s] >= 0 && row->seg[s] < n_segs);
+            shared += segs[row->seg[s]].len;
+        }
+        assert(row->len >= 0 && row->len <= plan->limits.row_len && shared <= plan->limits.shared_len);
+        if (row->len == 0) continue;
+        for (int64_t g = 0; g < plan->limits.G; g++)
+            plan->items[plan->n_items++] =
+                (kvf__attn_item){.row = (int32_t)r, .head = (int32_t)g, .cost = row_cost(row, shared)};
+    }
+    sort_items(plan->items, plan->n_items);
+    deal_items(plan);
+}
+
+/* ---- running -------------------------------------------------------------------------------------- */
+
+int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row)
+{
+    int64_t n = 0;
+    for (int32_t s = 0; s < row->n_segs; s++)
+        n += attn->segs[row->seg[s]].len;
+    return n;
+}
+
+static size_t grad_size(const kvf__attn *attn, const kvf__kvseg *seg)
+{
+    return seg->dk ? (size_t)(2 * attn->G * seg->len * attn->D) : 0;
+}
+
+float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg)
+{
+    const kvf__attn_plan *plan = attn->plan;
+    if (!attn->segs[seg].dk) return NULL;
+    size_t at = plan->grad_count * (size_t)thread;
+    for (int32_t s = 0; s < seg; s++)
+        at += grad_size(attn, &attn->segs[s]);
+    return plan->grads + at;
+}
+
+/* dst [D] += the threads' accumulators at `at`, in thread order. */
+static void add_threads(const kvf__attn_plan *plan, float *dst, const float *at, int64_t D)
+{
+    for (int64_t d = 0; d < D; d++) {
+        float sum = 0;
+        for (int t = 0; t < plan->threads; t++)
+            sum += at[plan->grad_count * (size_t)t + d];
+        dst[d] += sum;
+    }
+}
+
+static void add_segment(const kvf__attn *attn, int32_t index)
+{
+    const kvf__kvseg *seg = &attn->segs[index];
+    const float *from = kvf__attn_grad(attn, 0, index);
+    const int64_t per_kv = attn->G * seg->len;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < 2 * per_kv; i++) { /* i counts [2, G, len] */
+        float *to = i < per_kv ? seg->dk : seg->dv;
+        const int64_t g = i % per_kv / seg->len, t = i % seg->len;
+        add_threads(attn->plan, to + g * seg->head_stride + t * seg->token_stride, from + i * attn->D, attn->D);
+    }
+}
+
+static void zero_grads(const kvf__attn *attn, int thread)
+{
+    size_t n = 0;
+    for (int64_t s = 0; s < attn->plan->n_segs; s++)
+        n += grad_size(attn, &attn->segs[s]);
+    assert(n <= attn->plan->grad_count);
+    if (n) memset(attn->plan->grads + attn->plan->grad_count * (size_t)thread, 0, n * sizeof(float));
+}
+
+void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)
+{
+    const kvf__attn_plan *plan = attn->plan;
+    assert(attn->H == plan->limits.H && attn->G == plan->limits.G && attn->D == plan->limits.D);
+    assert(attn->act == KVF__F32 || attn->act == KVF__BF16);
+    assert(!grads || plan->limits.backward);
+#pragma omp parallel num_threads(plan->threads)
+    {
+#pragma omp for schedule(static, 1)
+        for (int t = 0; t < plan->threads; t++) {
+            if (grads) zero_grads(attn, t);
+            for (int64_t i = 0; i < plan->n_items; i++)
+                if (plan->items[i].thread == t) item(attn, &plan->items[i]);
+        }
+        for (int64_t s = 0; grads && s < plan->n_segs; s++)
+            if (attn->segs[s].dk && attn->segs[s].len) add_segment(attn, (int32_t)s);
+    }
+}

@@ -1,0 +1,238 @@
+/* Attention as the formulas say it: plain loops over one query and all its keys, double accumulation, no threads.
+ *
+ *   s_j = scale * q . k_j    p_j = exp(s_j - lse)    o = sum_j p_j v_j
+ *   dp_j = do . v_j          ds_j = p_j (dp_j - do . o) * scale
+ *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i      dv_j = sum_i p_ij do_i
+ *
+ * The fast kernels are compared with this file. lse is in natural logarithms here. The backward pass walks the pairs
+ * twice, once per query for dq and once per key for dk and dv, so that it needs no memory for the matrix of p. */
+#include "attention_int.h"
+#include "kernels_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Head g of the keys and values that one row's queries see, one after the other. */
+typedef struct ref_head {
+    const kvf__attn *attn;
+    const kvf__attn_row *row;
+    int64_t g, shared, n; /* keys before the row's own, keys in all */
+} ref_head;
+
+/* Element i of an array of f32 or bf16. */
+static double get(kvf__dtype dtype, const void *from, int64_t i)
+{
+    float value;
+    if (dtype == KVF__F32) return ((const float *)from)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void put(kvf__dtype dtype, void *to, int64_t i, double value)
+{
+    const float f = (float)value;
+    if (dtype == KVF__F32)
+        ((float *)to)[i] = f;
+    else
+        kvf__from_f32(dtype, &f, (char *)to + 2 * i, 1);
+}
+
+/* Where key (which = 0) or value (1) j of a head lies: base, type, offset. */
+typedef struct ref_vec {
+    const void *base;
+    kvf__dtype dtype;
+    int64_t at;
+} ref_vec;
+
+static double vec_get(ref_vec v, int64_t d)
+{
+    return get(v.dtype, v.base, v.at + d);
+}
+
+/* Offset of key or value (which) of own token t in qkv and dqkv. */
+static int64_t own_at(const ref_head *h, int64_t t, int which)
+{
+    const kvf__attn *a = h->attn;
+    return (h->row->start + t) * a->ld + (a->H + which * a->G + h->g) * a->D;
+}
+
+static ref_vec key_of(const ref_head *h, int64_t j, int which)
+{
+    if (j >= h->shared) return (ref_vec){h->attn->qkv, h->attn->act, own_at(h, j - h->shared, which)};
+    int32_t s = 0;
+    while (j >= h->attn->segs[h->row->seg[s]].len)
+        j -= h->attn->segs[h->row->seg[s++]].len;
+    const kvf__kvseg *seg = &h->attn->segs[h->row->seg[s]];
+    return (ref_vec){which ? seg->v : seg->k, seg->dtype, h->g * seg->head_stride + j * seg->token_stride};
+}
+
+static ref_vec query_of(const ref_head *h, int64_t head, int64_t i)
+{
+    const kvf__attn *a = h->attn;
+    return (ref_vec){a->qkv, a->act, (h->row->start + i) * a->ld + head * a->D};
+}
+
+/* Query i's row of out or dout. */
+static ref_vec out_of(const ref_head *h, const void *out, int64_t head, int64_t i)
+{
+    const kvf__attn *a = h->attn;
+    return (ref_vec){out, a->act, ((h->row->start + i) * a->H + head) * a->D};
+}
+
+static double dot(ref_vec a, ref_vec b, int64_t D)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < D; d++)
+        sum += vec_get(a, d) * vec_get(b, d);
+    return sum;
+}
+
+/* Keys that query i sees: a causal one everything shared and its row up to itself. */
+static int64_t visible(const ref_head *h, int64_t i)
+{
+    return h->attn->causal ? h->shared + i + 1 : h->n;
+}
+
+static float *lse_of(const ref_head *h, int64_t head, int64_t i)
+{
+    return &h->attn->lse[head * h->attn->N + h->row->start + i];
+}
+
+static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t g)
+{
+    const int64_t shared = kvf__attn_shared_len(attn, row);
+    return (ref_head){attn, row, g, shared, shared + row->len};
+}
+
+/* ---- forward -------------------------------------------------------------------------------------- */
+
+static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
+{
+    const kvf__attn *a = h->attn;
+    const int64_t n = visible(h, i);
+    const ref_vec q = query_of(h, head, i), o = out_of(h, a->out, head, i);
+    double max = -INFINITY, sum = 0;
+
+    for (int64_t j = 0; j < n; j++) {
+        p[j] = (double)a->scale * dot(q, key_of(h, j, 0), a->D);
+        max = fmax(max, p[j]);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        p[j] = exp(p[j] - max);
+        sum += p[j];
+    }
+    for (int64_t d = 0; d < a->D; d++) {
+        double value = 0;
+        for (int64_t j = 0; j < n; j++)
+            value += p[j] * vec_get(key_of(h, j, 1), d);
+        put(a->act, a->out, o.at + d, value / sum);
+    }
+    *lse_of(h, head, i) = (float)(max + log(sum));
+}
+
+void kvf__attn_fwd_ref(const kvf__attn *attn)
+{
+    double *p = (double *)(void *)kvf__attn_scratch(attn->plan, 0); /* as many as a query sees keys */
+    for (int64_t r = 0; r < attn->plan->n_rows; r++)
+        for (int64_t head = 0; head < attn->H; head++) {
+            const ref_head h = head_of(attn, &attn->plan->rows[r], head / (attn->H / attn->G));
+            for (int64_t i = 0; i < h.row->len; i++)
+                query_fwd(&h, head, i, p);
+        }
+}
+
+/* ---- backward ------------------------------------------------------------------------------------- */
+
+/* p and ds of query i and key j. */
+static void pair(const ref_head *h, int64_t head, int64_t i, int64_t j, double *p, double *ds)
+{
+    const kvf__attn *a = h->attn;
+    const ref_vec dout = out_of(h, a->dout, head, i);
+    const double s = (double)a->scale * dot(query_of(h, head, i), key_of(h, j, 0), a->D);
+    const double delta = dot(dout, out_of(h, a->out, head, i), a->D);
+    *p = exp(s - (double)*lse_of(h, head, i));
+    *ds = *p * (dot(dout, key_of(h, j, 1), a->D) - delta) * (double)a->scale;
+}
+
+static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
+{
+    const kvf__attn *a = h->attn;
+    for (int64_t d = 0; d < a->D; d++)
+        dq[d] = 0;
+    for (int64_t j = 0; j < visible(h, i); j++) {
+        double p, ds;
+        pair(h, head, i, j, &p, &ds);
+        for (int64_t d = 0; d < a->D; d++)
+            dq[d] += ds * vec_get(key_of(h, j, 0), d);
+    }
+    for (int64_t d = 0; d < a->D; d++)
+        put(a->act, a->dqkv, query_of(h, head, i).at + d, dq[d]);
+}
+
+/* dk and dv [D] of key j: sums over all queries, of all heads that share it, that see it. */
+static void key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
+{
+    const kvf__attn *a = h->attn;
+    const int64_t heads = a->H / a->G;
+    for (int64_t d = 0; d < a->D; d++)
+        dk[d] = dv[d] = 0;
+    for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
+        for (int64_t i = 0; i < h->row->len; i++) {
+            double p, ds;
+            if (j >= visible(h, i)) continue;
+            pair(h, head, i, j, &p, &ds);
+            for (int64_t d = 0; d < a->D; d++) {
+                dk[d] += ds * vec_get(query_of(h, head, i), d);
+                dv[d] += p * vec_get(out_of(h, a->dout, head, i), d);
+            }
+        }
+}
+
+static void own_bwd(const ref_head *h, double *sums)
+{
+    const kvf__attn *a = h->attn;
+    const int64_t heads = a->H / a->G;
+    double *dk = sums, *dv = sums + a->D;
+    for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
+        for (int64_t i = 0; i < h->row->len; i++)
+            query_bwd(h, head, i, sums);
+    for (int64_t t = 0; t < h->row->len; t++) {
+        key_bwd(h, h->shared + t, dk, dv);
+        for (int64_t d = 0; d < a->D; d++) {
+            put(a->act, a->dqkv, own_at(h, t, 0) + d, dk[d]);
+            put(a->act, a->dqkv, own_at(h, t, 1) + d, dv[d]);
+        }
+    }
+}
+
+static void shared_bwd(const ref_head *h, double *sums)
+{
+    const kvf__attn *a = h->attn;
+    double *dk = sums, *dv = sums + a->D;
+    int64_t j = 0;
+    for (int32_t s = 0; s < h->row->n_segs; s++) {
+        const kvf__kvseg *seg = &a->segs[h->row->seg[s]];
+        for (int64_t t = 0; t < seg->len; t++, j++) {
+            if (!seg->dk) continue;
+            const int64_t at = h->g * seg->head_stride + t * seg->token_stride;
+            key_bwd(h, j, dk, dv);
+            for (int64_t d = 0; d < a->D; d++) {
+                seg->dk[at + d] += (float)dk[d];
+                seg->dv[at + d] += (float)dv[d];
+            }
+        }
+    }
+}
+
+void kvf__attn_bwd_ref(const kvf__attn *attn)
+{
+    double *sums = (double *)(void *)kvf__attn_scratch(attn->plan, 0); /* [2, D] */
+    for (int64_t r = 0; r < attn->plan->n_rows; r++)
+        for (int64_t g = 0; g < attn->G; g++) {
+            const ref_head h = head_of(attn, &attn->plan->rows[r], g);
+            if (h.row->len == 0) continue;
+            shared_bwd(&h, sums);
+            if (!attn->shared_only) own_bwd(&h, sums);
+        }
+}

@@ -1,0 +1,118 @@
+/* Attention of rows with few tokens of their own over many keys: generation, one token at a time.
+ *
+ * Blocks of queries would be padding here, and packing K and V would cost more than using them once. So each query goes over
+ * keys and values where they lie, with vectors over D; the sums across lanes of VF_LANES keys are made together, by a
+ * transposition. Bound by reading the cache. */
+#ifndef KVF_ATTENTION_FEW_H
+#define KVF_ATTENTION_FEW_H
+
+#include "attention_pack.h"
+
+enum { FEW = 4 }; /* own tokens at most */
+
+/* s[j] = q . key j, j < n; q is zero beyond D. */
+VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D, const float *q, float *s)
+{
+    const attn_rows keys = {from->base, dtype, from->at, from->stride};
+    for (int64_t j = 0; j < n; j += VF_LANES) {
+        vf sum[VF_LANES];
+        for (int k = 0; k < VF_LANES; k++) {
+            const int64_t row = attn_min(j + k, n - 1);
+            sum[k] = vf_zero();
+            for (int64_t d = 0; d < D; d += VF_LANES)
+                sum[k] = vf_fma(load_part(&keys, row, d, D - d), vf_load(q + d), sum[k]);
+        }
+        transpose(sum);
+        for (int half = VF_LANES / 2; half > 0; half /= 2)
+            for (int k = 0; k < half; k++)
+                sum[k] = sum[k] + sum[k + half];
+        vf_store_n(s + j, sum[0], attn_min(n - j, VF_LANES));
+    }
+}
+
+/* out [D] += sum of p[j] value j. */
+VEC_INLINE void few_values(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D, const float *p, float *out)
+{
+    const attn_rows values = {from->base, dtype, from->at, from->stride};
+    enum { WIDE = 4 };
+    for (int64_t d = 0; d < D; d += WIDE * VF_LANES) {
+        vf sum[2][WIDE]; /* even and odd keys, so that additions do not wait for each other */
+        for (int v = 0; v < WIDE; v++)
+            sum[0][v] = sum[1][v] = vf_zero();
+        for (int64_t j = 0; j < n; j++)
+            for (int v = 0; v < WIDE && d + v * VF_LANES < D; v++) {
+                const int64_t at = d + v * VF_LANES;
+                sum[j & 1][v] = vf_fma(load_part(&values, j, at, D - at), vf_set(p[j]), sum[j & 1][v]);
+            }
+        for (int v = 0; v < WIDE && d + v * VF_LANES < D; v++) {
+            float *at = out + d + v * VF_LANES;
+            vf_store(at, vf_load(at) + (sum[0][v] + sum[1][v]));
+        }
+    }
+}
+
+/* s [n] to exp2(s - max); returns log2 of the sum of 2^s, sets *sum to that of the results. */
+static float few_softmax(float *s, int64_t n, float *sum)
+{
+    const vf none = vf_set(-3.0e38f);
+    vf max = none, total = vf_zero();
+    for (int64_t j = 0; j < n; j += VF_LANES)
+        max = vf_max(max, vf_keep_n(vf_load(s + j), attn_min(n - j, VF_LANES), none));
+    const float top = vf_hmax(max);
+    for (int64_t j = 0; j < n; j += VF_LANES) {
+        const vf p = vf_keep_n(vf_exp2(vf_load(s + j) - vf_set(top)), attn_min(n - j, VF_LANES), vf_zero());
+        total = total + p;
+        vf_store(s + j, p);
+    }
+    *sum = vf_sum(total);
+    float log_sum[VF_LANES];
+    vf_store(log_sum, log2_of(vf_set(*sum)));
+    return top + log_sum[0];
+}
+
+/* Segment after segment of what one query sees, `n` keys in all: scores to s, or values weighted by s to out. */
+static void few_walk(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int which, int64_t n, const float *q, float *s,
+                     float *out)
+{
+    for (int32_t i = 0; i <= row->n_segs && n > 0; i++) {
+        const attn_rows from = attn_source(a, row, g, i, which);
+        const int64_t len = attn_min(attn_source_len(a, row, i), n);
+        const bool f32 = from.dtype == KVF__F32;
+        if (which == 0 && f32) few_scores(KVF__F32, &from, len, a->D, q, s);
+        if (which == 0 && !f32) few_scores(KVF__BF16, &from, len, a->D, q, s);
+        if (which == 1 && f32) few_values(KVF__F32, &from, len, a->D, s, out);
+        if (which == 1 && !f32) few_values(KVF__BF16, &from, len, a->D, s, out);
+        s += len;
+        n -= len;
+    }
+}
+
+static void few_item(const kvf__attn *a, const kvf__attn_item *item)
+{
+    const kvf__attn_row *row = &a->plan->rows[item->row];
+    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G;
+    const int64_t width = attn_round(a->D, VF_LANES);
+    char *scratch = kvf__attn_scratch(a->plan, item->thread);
+    float *q = attn_take(&scratch, width), *out = attn_take(&scratch, width);
+    float *s = attn_take(&scratch, shared + row->len + VF_LANES);
+    const vf scale = vf_set(a->scale * 1.44269504f);
+
+    for (int64_t head = item->head * heads; head < (item->head + 1) * heads; head++)
+        for (int64_t i = 0; i < row->len; i++) {
+            const attn_rows query = {a->qkv, a->act, (row->start + i) * a->ld + head * a->D, 0};
+            const int64_t n = a->causal ? shared + i + 1 : shared + row->len;
+            float sum;
+            for (int64_t d = 0; d < a->D; d += VF_LANES) {
+                vf_store(q + d, load_part(&query, 0, d, a->D - d) * scale);
+                vf_store(out + d, vf_zero());
+            }
+            few_walk(a, row, item->head, 0, n, q, s, NULL);
+            a->lse[head * a->N + row->start + i] = few_softmax(s, n, &sum);
+            few_walk(a, row, item->head, 1, n, NULL, s, out);
+            const attn_dest to = {a->out, a->act, ((row->start + i) * a->H + head) * a->D, 0};
+            for (int64_t d = 0; d < a->D; d += VF_LANES)
+                store_part(&to, 0, d, vf_load(out + d) * vf_set(1.0f / sum), a->D - d);
+        }
+}
+
+#endif

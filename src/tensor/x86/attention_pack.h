@@ -1,0 +1,208 @@
+/* How the attention kernels read their operands: rows of act or f32 elements become packed rows of `units`.
+ *
+ * A unit is 32 bits, what one lane multiplies at a time: one f32, or (ATTN_PAIR 2) two bf16 for vdpbf16ps. Packed rows are
+ * padded with zeros to `width` elements. Three layouts of the same rows:
+ *
+ *   rows   [n][width]              elements of a row side by side
+ *   cols   [width/PAIR][lanes]     transposed: a vector holds one unit of many rows
+ *   pairs  [n/PAIR][width]         units made of PAIR rows that follow each other (f32: the same as rows)
+ *
+ * Included after vec.h; what depends on ATTN_PAIR is in attention_tile.h. */
+#ifndef KVF_ATTENTION_PACK_H
+#define KVF_ATTENTION_PACK_H
+
+#include "attention_int.h"
+#include "vec.h"
+
+/* Rows of D elements; row i starts at element at + i * stride of base. */
+typedef struct attn_rows {
+    const void *base;
+    kvf__dtype dtype;
+    int64_t at, stride;
+} attn_rows;
+
+/* Elements d .. d + n - 1 of row i, n <= VF_LANES, as f32; zeros in the other lanes. */
+VEC_INLINE vf load_part(const attn_rows *rows, int64_t i, int64_t d, int64_t n)
+{
+    const int64_t at = rows->at + i * rows->stride + d;
+    if (rows->dtype == KVF__F32) {
+        const float *p = (const float *)rows->base + at;
+        return n >= VF_LANES ? vf_load(p) : vf_load_n(p, n);
+    }
+    const uint16_t *p = (const uint16_t *)rows->base + at;
+    return n >= VF_LANES ? vf_load_bf16(p) : vf_load_bf16_n(p, n);
+}
+
+/* The same, to be written. */
+typedef struct attn_dest {
+    void *base;
+    kvf__dtype dtype;
+    int64_t at, stride;
+} attn_dest;
+
+/* v's first n lanes (all from VF_LANES on) as elements d .. of row i. */
+VEC_INLINE void store_part(const attn_dest *to, int64_t i, int64_t d, vf v, int64_t n)
+{
+    const int64_t at = to->at + i * to->stride + d;
+    if (to->dtype == KVF__F32) {
+        float *p = (float *)to->base + at;
+        if (n >= VF_LANES)
+            vf_store(p, v);
+        else
+            vf_store_n(p, v, n);
+    } else {
+        uint16_t *p = (uint16_t *)to->base + at;
+        if (n >= VF_LANES)
+            vf_store_bf16(p, v);
+        else
+            vf_store_bf16_n(p, v, n);
+    }
+}
+
+/* C [rows, vectors] = or += A B, summed over `units`; rows is a multiple of TILE_ROWS, the ld are in units. */
+typedef struct attn_product {
+    int64_t rows, units;
+    int vectors; /* of C and B: 1 or 2 */
+    bool add;
+    const float *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+} attn_product;
+
+enum {
+    TILE_ROWS = VF_LANES / 2,
+    KEY_STEP = 8,              /* keys are skipped and padded in such steps, a multiple of TILE_ROWS everywhere */
+    BLOCK = 2 * VF_LANES       /* queries of a block, side by side in two vectors */
+};
+
+static inline int64_t attn_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t attn_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t attn_round(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Keys or values (which = 1) of head g in shared segment s of a row, or of the row itself (s = n_segs). */
+static attn_rows attn_source(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int32_t s, int which)
+{
+    if (s == row->n_segs)
+        return (attn_rows){a->qkv, a->act, row->start * a->ld + (a->H + which * a->G + g) * a->D, a->ld};
+    const kvf__kvseg *seg = &a->segs[row->seg[s]];
+    return (attn_rows){which ? seg->v : seg->k, seg->dtype, g * seg->head_stride, seg->token_stride};
+}
+
+static int64_t attn_source_len(const kvf__attn *a, const kvf__attn_row *row, int32_t s)
+{
+    return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
+}
+
+/* The next n floats of a thread's scratch. */
+static inline float *attn_take(char **at, int64_t n)
+{
+    float *out = (float *)(void *)*at;
+    *at += attn_round(n * 4, 64);
+    return out;
+}
+
+/* Transposes a square of 32-bit lanes. */
+VEC_INLINE void transpose(vf r[VF_LANES])
+{
+#if defined(__AVX512F__)
+    vf t[16], u[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) /* u[4g + c]: rows 4g .. 4g + 3, columns 4k + c in 128-bit block k */
+        for (int h = 0; h < 2; h++) {
+            const __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + h + 2]);
+            u[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            u[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int c = 0; c < 4; c++) {
+        const vf even_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88), even_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+        const vf odd_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd), odd_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+        r[c] = _mm512_shuffle_f32x4(even_a, even_b, 0x88);
+        r[8 + c] = _mm512_shuffle_f32x4(even_a, even_b, 0xdd);
+        r[4 + c] = _mm512_shuffle_f32x4(odd_a, odd_b, 0x88);
+        r[12 + c] = _mm512_shuffle_f32x4(odd_a, odd_b, 0xdd);
+    }
+#else
+    vf t[8], u[8];
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int h = 0; h < 2; h++) {
+            u[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + h + 2], 0x44);
+            u[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + h + 2], 0xee);
+        }
+    for (int c = 0; c < 4; c++) {
+        r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
+        r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
+    }
+#endif
+}
+
+/* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m in [0.75, 1.5). */
+VEC_INLINE vf log2_of(vf x)
+{
+    const int from = 0x3f400000; /* 0.75 */
+#if defined(__AVX512F__)
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i power = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(from)), 23);
+    const vf n = _mm512_cvtepi32_ps(power);
+    const vf m = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(power, 23)));
+#else
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i power = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(from)), 23);
+    const vf n = _mm256_cvtepi32_ps(power);
+    const vf m = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(power, 23)));
+#endif
+    const float two_over_ln2 = 2.885390082f;
+    const vf z = (m - vf_set(1.0f)) / (m + vf_set(1.0f)), z2 = z * z;
+    vf q = vf_fma(z2, vf_set(two_over_ln2 / 9), vf_set(two_over_ln2 / 7));
+    q = vf_fma(q, z2, vf_set(two_over_ln2 / 5));
+    q = vf_fma(q, z2, vf_set(two_over_ln2 / 3));
+    q = vf_fma(q, z2, vf_set(two_over_ln2));
+    return vf_fma(q, z, n);
+}
+
+/* The transpose of n rows of `units` (a multiple of VF_LANES), given by their stride, into dst [units][ldd]: n is a multiple
+ * of VF_LANES too. */
+static void pack_cols(float *dst, int64_t ldd, const float *rows, int64_t stride, int64_t n, int64_t units)
+{
+    for (int64_t i = 0; i < n; i += VF_LANES)
+        for (int64_t u = 0; u < units; u += VF_LANES) {
+            vf r[VF_LANES];
+            for (int k = 0; k < VF_LANES; k++)
+                r[k] = vf_load(rows + (i + k) * stride + u);
+            transpose(r);
+            for (int k = 0; k < VF_LANES; k++)
+                vf_store(dst + (u + k) * ldd + i, r[k]);
+        }
+}
+
+/* Columns src [D][lds], one vector of them, times `by` become n rows of D elements. */
+static void unpack_cols(const attn_dest *to, const float *src, int64_t lds, vf by, int64_t n, int64_t D)
+{
+    for (int64_t d = 0; d < D; d += VF_LANES) {
+        vf r[VF_LANES];
+        for (int k = 0; k < VF_LANES; k++)
+            r[k] = vf_load(src + (d + k) * lds) * by;
+        transpose(r);
+        for (int64_t i = 0; i < n; i++)
+            store_part(to, i, d, r[i], D - d);
+    }
+}
+
+#endif
