@@ -17,9 +17,7 @@ typedef struct meta {
     const kvf_json *root;
 } meta;
 
-/* ---- values
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 /* "llama.block_count" for "block_count". */
 static const kvf_json *find(const meta *m, const char *key, char full[KVF__NAME_BYTES])
@@ -78,9 +76,7 @@ static int32_t token_id(const meta *m, const char *key)
     return id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
 }
 
-/* ---- parts
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- parts ---- */
 
 static kvf_status refuse_unsupported(const meta *m)
 {
@@ -214,9 +210,7 @@ static kvf_status read_rope(const meta *m, kvf__desc *desc)
     return bad_value(m, KVF_EUNSUPPORTED, full, type_value, "none, linear or yarn");
 }
 
-/* ---- whole
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- whole ---- */
 
 static kvf_status read_all(const meta *m, const kvf__table *table, kvf__desc *desc)
 {

@@ -16,9 +16,7 @@ typedef struct config {
     const kvf_json *root;
 } config;
 
-/* ---- values
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static kvf_status bad_value(const config *c, kvf_status status, const char *key,
                             const kvf_json *value, const char *expected)
@@ -102,9 +100,7 @@ static kvf_status get_id(const config *c, const char *key, int32_t *out)
     return KVF_OK;
 }
 
-/* ---- parts
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- parts ---- */
 
 static kvf_status find_arch(const config *c, const kvf__arch **out)
 {
@@ -247,8 +243,7 @@ static kvf_status read_sliding_window(const config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* ---- rotary positions
- * --------------------------------------------------------------------------------------------- */
+/* ---- rotary positions ---- */
 
 static kvf_status read_llama3(const config *c, const kvf_json *dict, kvf__rope *rope)
 {
@@ -378,9 +373,7 @@ static kvf_status read_rope(const config *c, kvf__desc *desc)
                      "default, linear, llama3 or yarn");
 }
 
-/* ---- whole
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- whole ---- */
 
 static kvf_status read_all(const config *c, kvf__desc *desc)
 {

@@ -1,0 +1,510 @@
+/* Tests of the packed model: every product with packed, norm-folded, plane-cut weights against the
+ * unfolded definition in double, forward and transposed; what stays in the file; ownership and
+ * failing allocations. */
+#include "slot.h"
+#include "toy_table.h"
+
+#include <math.h>
+
+enum { M = 5 };
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+/* ---- a model from a toy table ---- */
+
+typedef struct fixture {
+    toy_table table;
+    kvf__slots slots;
+    kvf__model *model;
+    const kvf__desc *desc;
+    kvf__rng rng;
+} fixture;
+
+static const struct kind {
+    const char *config; /* NULL: GGUF */
+    bool untied, biases;
+    int64_t F;
+    kvf__dtype dtype; /* of the matrices in the file */
+} kinds[] = {
+    {TOY_TIED, false, false, 40, KVF__F32},  {TOY_UNTIED, true, false, 40, KVF__F16},
+    {TOY_BIASED, true, true, 40, KVF__BF16}, {TOY_WIDE, true, false, 3104, KVF__F32},
+    {NULL, true, true, 40, KVF__F32},        {TOY_GPT2, false, false, 0, KVF__F32},
+    {TOY_GPT2, false, false, 0, KVF__BF16},
+};
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+/* Matrices to another type, in place. */
+static void convert(toy_table *t, kvf__dtype dtype)
+{
+    for (size_t i = 0; dtype != KVF__F32 && i < t->table.n; i++) {
+        kvf__view *view = &t->table.items[i].view;
+        if (view->rank != 2) continue;
+        size_t bytes = (size_t)kvf__view_count(view) * sizeof(float);
+        float *copy = malloc(bytes);
+        memcpy(copy, t->data[i], bytes);
+        kvf__from_f32(dtype, copy, t->data[i], kvf__view_count(view));
+        view->dtype = dtype;
+        free(copy);
+    }
+}
+
+static kvf__desc open_table(fixture *f, const struct kind *kind)
+{
+    bool gpt2 = kind->config && strstr(kind->config, "gpt2");
+    kvf__desc desc;
+
+    *f = (fixture){.table = toy_begin(ctx, gpt2 ? "transformer." : kind->config ? "model." : "")};
+    f->rng = kvf__rng_make(3, 1);
+    f->table.gguf = !kind->config;
+    f->table.F = kind->F;
+    if (gpt2)
+        toy_gpt2(&f->table);
+    else
+        toy_llama(&f->table, kind->untied, kind->biases);
+    convert(&f->table, kind->dtype);
+    desc = kind->config ? toy_desc(ctx, kind->config) : toy_desc_gguf(ctx, &f->table.table);
+    ck_assert_msg(!kvf__bind(ctx, "toy", &desc, &f->table.table, &f->slots), "%s",
+                  kvf_ctx_error(ctx));
+    return desc;
+}
+
+static void create(fixture *f, const struct kind *kind, kvf__dtype act, bool backward)
+{
+    const kvf__model_options options = {.act = act, .backward = backward};
+    kvf__desc desc = open_table(f, kind);
+
+    ck_assert_msg(!kvf__model_create(ctx, &desc, &f->slots, &options, &f->model), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_ptr_null(desc.inv_freq); /* taken over */
+    ck_assert_int_eq(desc.L, 0);
+    f->desc = kvf__model_desc(f->model);
+}
+
+static void destroy(fixture *f)
+{
+    kvf__model_free(f->model);
+    kvf__slots_done(&f->slots);
+    toy_end(&f->table);
+}
+
+/* ---- the definition ---- */
+
+/* y = (gamma xhat + beta) W + b, or the transposed product without biases. */
+typedef struct linear {
+    float *w, *b, *gamma, *beta;
+    bool by_input; /* w is [in, out] */
+    int64_t in, out;
+} linear;
+
+static float *values(const fixture *f, const char *name)
+{
+    const kvf__slot *slot = kvf__slots_find(&f->slots, name);
+    float *out = NULL;
+    if (slot) ck_assert_int_eq(kvf__slot_f32(ctx, slot, &out), KVF_OK);
+    return out;
+}
+
+static linear load(const fixture *f, int64_t layer, const char *weight, const char *norm)
+{
+    bool gpt2 = f->desc->positions == KVF__POS_LEARNED;
+    const char *stem = gpt2 ? "transformer.h" : "model.layers";
+    char name[128], base[96];
+    linear lin = {.by_input = gpt2};
+
+    if (layer >= 0)
+        snprintf(base, sizeof base, "%s.%lld.", stem, (long long)layer);
+    else
+        snprintf(base, sizeof base, gpt2 ? "transformer." : "model.");
+    snprintf(name, sizeof name, "%s%s.weight", layer >= 0 ? base : "", weight);
+    const kvf__slot *slot = kvf__slots_find(&f->slots, name);
+    ck_assert_msg(slot != NULL, "%s", name);
+    if (layer < 0) lin.by_input = false; /* lm_head, wte */
+    lin.in = slot->view.dim[lin.by_input ? 0 : 1];
+    lin.out = slot->view.dim[lin.by_input ? 1 : 0];
+    lin.w = values(f, name);
+    snprintf(name, sizeof name, "%s%s.bias", layer >= 0 ? base : "", weight);
+    lin.b = values(f, name);
+    if (!norm) return lin;
+    snprintf(name, sizeof name, "%s%s.weight", base, norm);
+    lin.gamma = values(f, name);
+    ck_assert_ptr_nonnull(lin.gamma);
+    snprintf(name, sizeof name, "%s%s.bias", base, norm);
+    lin.beta = values(f, name);
+    return lin;
+}
+
+static void unload(linear *lin)
+{
+    kvf__free(lin->w);
+    kvf__free(lin->b);
+    kvf__free(lin->gamma);
+    kvf__free(lin->beta);
+}
+
+static double weight_at(const linear *lin, int64_t i, int64_t o)
+{
+    return lin->by_input ? lin->w[i * lin->out + o] : lin->w[o * lin->in + i];
+}
+
+/* y [M, ld], from column `at` on. */
+static void forward(const linear *lin, const float *x, float *y, int64_t ld, int64_t at)
+{
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t o = 0; o < lin->out; o++) {
+            double sum = lin->b ? (double)lin->b[o] : 0;
+            for (int64_t i = 0; i < lin->in; i++) {
+                double in = (double)x[m * lin->in + i];
+                if (lin->gamma) in *= (double)lin->gamma[i];
+                if (lin->beta) in += (double)lin->beta[i];
+                sum += in * weight_at(lin, i, o);
+            }
+            y[m * ld + at + o] = (float)sum;
+        }
+}
+
+/* dx [M, in] += */
+static void backward(const linear *lin, const float *dy, int64_t ld, int64_t at, float *dx)
+{
+    for (int64_t m = 0; m < M; m++)
+        for (int64_t i = 0; i < lin->in; i++) {
+            double sum = 0;
+            for (int64_t o = 0; o < lin->out; o++)
+                sum += (double)dy[m * ld + at + o] * weight_at(lin, i, o);
+            dx[m * lin->in + i] += (float)(lin->gamma ? sum * (double)lin->gamma[i] : sum);
+        }
+}
+
+/* ---- the packed side ---- */
+
+static float *some(fixture *f, int64_t cols)
+{
+    float *x = malloc((size_t)(M * cols) * sizeof *x);
+    for (int64_t i = 0; i < M * cols; i++)
+        x[i] = (float)kvf__rng_normal(&f->rng);
+    return x;
+}
+
+static float *zeros(int64_t cols)
+{
+    return calloc((size_t)(M * cols), sizeof(float));
+}
+
+static void run(const fixture *f, const kvf__packed *w, const float *x, float *y, unsigned flags)
+{
+    ck_assert_ptr_nonnull(w);
+    ck_assert_msg(!kvf__mm_run(ctx, f->model->mm, w, M, x, y, KVF__F32, flags), "%s",
+                  kvf_ctx_error(ctx));
+}
+
+static void gather(float *to, const float *from, int64_t ld, int64_t at, int64_t n)
+{
+    for (int64_t m = 0; m < M; m++)
+        memcpy(to + m * n, from + m * ld + at, (size_t)n * sizeof *to);
+}
+
+static void scatter(float *to, int64_t ld, int64_t at, const float *from, int64_t n)
+{
+    for (int64_t m = 0; m < M; m++)
+        memcpy(to + m * ld + at, from + m * n, (size_t)n * sizeof *to);
+}
+
+/* Outputs cut into planes: y [M, ld] from x [M, in]. */
+static void run_outputs(const fixture *f, kvf__packed *const *w, const float *x, float *y,
+                        int64_t ld)
+{
+    static float plane[M * KVF__PLANE];
+    for (int i = 0; i < f->model->n_planes; i++) {
+        run(f, w[i], x, plane, 0);
+        scatter(y, ld, f->model->plane_start[i], plane, f->model->plane_width[i]);
+    }
+}
+
+/* Inputs cut into planes: y from x [M, ld]. */
+static void run_inputs(const fixture *f, kvf__packed *const *w, const float *x, int64_t ld,
+                       float *y)
+{
+    static float plane[M * KVF__PLANE];
+    for (int i = 0; i < f->model->n_planes; i++) {
+        gather(plane, x, ld, f->model->plane_start[i], f->model->plane_width[i]);
+        run(f, w[i], plane, y, i ? KVF__MM_ADD : 0);
+    }
+}
+
+/* Sums of up to 3104 products of numbers of order 1 in f32. */
+#define CLOSE(got, want, cols) ck_close(got, want, (size_t)(M * (cols)), 1e-5, 2e-4)
+
+static void check_parts(fixture *f, linear *parts, int n, const kvf__packed *fwd,
+                        const kvf__packed *bwd)
+{
+    int64_t in = parts[0].in, out = 0, at = 0;
+    for (int i = 0; i < n; i++)
+        out += parts[i].out;
+    float *x = some(f, in), *dy = some(f, out), *want = zeros(out), *got = zeros(out);
+    float *dwant = zeros(in), *dgot = zeros(in);
+
+    for (int i = 0; i < n; i++) {
+        forward(&parts[i], x, want, out, at);
+        backward(&parts[i], dy, out, at, dwant);
+        at += parts[i].out;
+        unload(&parts[i]);
+    }
+    run(f, fwd, x, got, 0);
+    CLOSE(got, want, out);
+    run(f, bwd, dy, dgot, 0);
+    CLOSE(dgot, dwant, in);
+    free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
+}
+
+static void check_outputs(fixture *f, linear lin, kvf__packed *const *fwd, kvf__packed *const *bwd)
+{
+    float *x = some(f, lin.in), *dy = some(f, lin.out), *want = zeros(lin.out),
+          *got = zeros(lin.out);
+    float *dwant = zeros(lin.in), *dgot = zeros(lin.in);
+
+    forward(&lin, x, want, lin.out, 0);
+    run_outputs(f, fwd, x, got, lin.out);
+    CLOSE(got, want, lin.out);
+    backward(&lin, dy, lin.out, 0, dwant);
+    run_inputs(f, bwd, dy, lin.out, dgot);
+    CLOSE(dgot, dwant, lin.in);
+    unload(&lin);
+    free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
+}
+
+static void check_inputs(fixture *f, linear lin, kvf__packed *const *fwd, kvf__packed *const *bwd)
+{
+    float *x = some(f, lin.in), *dy = some(f, lin.out), *want = zeros(lin.out),
+          *got = zeros(lin.out);
+    float *dwant = zeros(lin.in), *dgot = zeros(lin.in);
+
+    forward(&lin, x, want, lin.out, 0);
+    run_inputs(f, fwd, x, lin.in, got);
+    CLOSE(got, want, lin.out);
+    backward(&lin, dy, lin.out, 0, dwant);
+    run_outputs(f, bwd, dy, dgot, lin.in);
+    CLOSE(dgot, dwant, lin.in);
+    unload(&lin);
+    free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
+}
+
+static void check_head(fixture *f, linear lin)
+{
+    const kvf__model *model = f->model;
+    int64_t V = lin.out, W = KVF__VOCAB_PLANE, wide = model->n_vocab_planes * W;
+    float *x = some(f, lin.in), *dy = some(f, wide), *want = zeros(wide), *got = zeros(wide);
+    float *dwant = zeros(lin.in), *dgot = zeros(lin.in), *plane = zeros(W);
+
+    ck_assert_int_eq(model->n_vocab_planes, (V + W - 1) / W);
+    forward(&lin, x, want, wide, 0); /* padding stays 0 */
+    backward(&lin, dy, wide, 0, dwant);
+    for (int64_t i = 0; i < model->n_vocab_planes; i++) {
+        run(f, model->head[i], x, plane, 0);
+        scatter(got, wide, i * W, plane, W);
+        gather(plane, dy, wide, i * W, W);
+        run(f, model->head_t[i], plane, dgot, i ? KVF__MM_ADD : 0);
+    }
+    CLOSE(got, want, wide);
+    CLOSE(dgot, dwant, lin.in);
+    unload(&lin);
+    free(x), free(dy), free(want), free(got), free(dwant), free(dgot), free(plane);
+}
+
+/* ---- core ---- */
+
+static void check_llama_layer(fixture *f, int64_t l)
+{
+    const kvf__layer *layer = &f->model->layers[l];
+    linear qkv[] = {load(f, l, "self_attn.q_proj", "input_layernorm"),
+                    load(f, l, "self_attn.k_proj", "input_layernorm"),
+                    load(f, l, "self_attn.v_proj", "input_layernorm")};
+    linear out[] = {load(f, l, "self_attn.o_proj", NULL)};
+
+    check_parts(f, qkv, 3, layer->qkv, layer->qkv_t);
+    check_parts(f, out, 1, layer->out, layer->out_t);
+    check_outputs(f, load(f, l, "mlp.gate_proj", "post_attention_layernorm"), layer->gate,
+                  layer->gate_t);
+    check_outputs(f, load(f, l, "mlp.up_proj", "post_attention_layernorm"), layer->up, layer->up_t);
+    check_inputs(f, load(f, l, "mlp.down_proj", NULL), layer->down, layer->down_t);
+}
+
+static void check_gpt2_layer(fixture *f, int64_t l)
+{
+    const kvf__layer *layer = &f->model->layers[l];
+    linear qkv[] = {load(f, l, "attn.c_attn", "ln_1")}, out[] = {load(f, l, "attn.c_proj", NULL)};
+
+    check_parts(f, qkv, 1, layer->qkv, layer->qkv_t);
+    check_parts(f, out, 1, layer->out, layer->out_t);
+    ck_assert_ptr_null(layer->gate[0]);
+    check_outputs(f, load(f, l, "mlp.c_fc", "ln_2"), layer->up, layer->up_t);
+    check_inputs(f, load(f, l, "mlp.c_proj", NULL), layer->down, layer->down_t);
+}
+
+START_TEST(products_equal_the_definition)
+{
+    const struct kind *kind = &kinds[_i];
+    fixture f;
+
+    create(&f, kind, KVF__F32, true);
+    bool gpt2 = f.desc->positions == KVF__POS_LEARNED;
+    for (int64_t l = 0; l < f.desc->L; l++) {
+        if (gpt2)
+            check_gpt2_layer(&f, l);
+        else
+            check_llama_layer(&f, l);
+    }
+    const char *head = gpt2 ? "transformer.wte" : f.desc->tied ? "model.embed_tokens" : "lm_head";
+    check_head(&f, load(&f, -1, head, gpt2 ? "ln_f" : "norm"));
+    destroy(&f);
+}
+END_TEST
+
+START_TEST(planes_are_equal_multiples_of_16)
+{
+    fixture f;
+
+    create(&f, &kinds[3], KVF__F32, false);
+    ck_assert_int_eq(f.model->n_planes, 3);
+    ck_assert_int_eq(f.model->plane_width[0], 1040);
+    ck_assert_int_eq(f.model->plane_width[1], 1040);
+    ck_assert_int_eq(f.model->plane_width[2], 1024);
+    ck_assert_int_eq(f.model->plane_start[2], 2080);
+    ck_assert_ptr_nonnull(f.model->layers[1].gate[2]);
+    ck_assert_ptr_null(f.model->layers[1].gate[3]);
+    ck_assert_ptr_null(f.model->layers[1].up_t[0]); /* no backward asked for */
+    ck_assert_ptr_null(f.model->layers[1].qkv_t);
+    ck_assert_ptr_null(f.model->head_t);
+    destroy(&f);
+    create(&f, &kinds[5], KVF__F32, false);
+    ck_assert_int_eq(f.model->n_planes, 2);
+    ck_assert_int_eq(f.model->plane_width[0], 784);
+    ck_assert_int_eq(f.model->plane_width[1], 784);
+    destroy(&f);
+}
+END_TEST
+
+START_TEST(embedding_and_tables)
+{
+    static const int32_t ids[] = {0, 49, 7, 7};
+    float got[4 * 24], *want;
+    fixture f;
+
+    create(&f, &kinds[_i], KVF__F32, true);
+    bool gpt2 = f.desc->positions == KVF__POS_LEARNED;
+    int64_t C = f.desc->C;
+    kvf__model_embedding(f.model, ids, 4, got);
+    want = values(&f, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
+    for (int i = 0; i < 4; i++)
+        ck_assert_mem_eq(got + i * C, want + ids[i] * C, (size_t)C * sizeof *got);
+    kvf__free(want);
+    want = values(&f, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
+    ck_assert_mem_eq(f.model->final_gamma, want, (size_t)C * sizeof *want);
+    kvf__free(want);
+    ck_assert_int_eq(f.model->rope_rows, gpt2 ? 0 : 64);
+    ck_assert_int_eq(f.model->positions.view.data != NULL, gpt2);
+    ck_assert_int_eq(f.model->head_slot.view.data == f.model->embedding.view.data,
+                     !kinds[_i].untied);
+    ck_assert_int_eq(kvf__model_act(f.model), KVF__F32);
+    /* Both directions of every matrix, at least. */
+    size_t weights = (size_t)(f.desc->L * C * (f.desc->F * (f.desc->gated ? 3 : 2)));
+    ck_assert_uint_ge(kvf__model_packed_bytes(f.model), 2 * sizeof(float) * weights);
+    destroy(&f);
+}
+END_TEST
+
+/* The config ties, the file disagrees: bind keeps both, and the model must use both. */
+START_TEST(head_that_differs_is_used)
+{
+    const struct kind kind = {TOY_TIED, true, false, 40, KVF__F32};
+    fixture f;
+
+    create(&f, &kind, KVF__F32, true);
+    ck_assert(!f.desc->tied);
+    check_head(&f, load(&f, -1, "lm_head", "norm"));
+    destroy(&f);
+}
+END_TEST
+
+/* bf16 rounds weights and inputs to 8 bits: 0.4 % each, averaged over a row. */
+START_TEST(bf16_is_near)
+{
+    fixture f;
+    uint16_t x16[M * 24];
+    float y[M * 64], want[M * 64];
+
+    if (!kvf__cpu_has_bf16()) return;
+    create(&f, &kinds[0], KVF__BF16, true);
+    linear qkv[] = {load(&f, 1, "self_attn.q_proj", "input_layernorm"),
+                    load(&f, 1, "self_attn.k_proj", "input_layernorm"),
+                    load(&f, 1, "self_attn.v_proj", "input_layernorm")};
+    float *x = some(&f, 24);
+    kvf__from_f32(KVF__BF16, x, x16, M * 24);
+    for (int64_t i = 0, at = 0; i < 3; at += qkv[i++].out) {
+        forward(&qkv[i], x, want, 64, at);
+        unload(&qkv[i]);
+    }
+    ck_assert_int_eq(kvf__mm_run(ctx, f.model->mm, f.model->layers[1].qkv, M, x16, y, KVF__F32, 0),
+                     KVF_OK);
+    double error = ck_rel_l2(y, want, M * 64);
+    ck_assert_msg(error > 1e-5 && error < 1e-2, "relative error %g", error);
+    free(x);
+    destroy(&f);
+}
+END_TEST
+
+/* ---- errors ---- */
+
+START_TEST(every_allocation_can_fail)
+{
+    const kvf__model_options options = {.act = KVF__F32, .backward = true};
+    kvf__model *model = NULL;
+    fixture f;
+    kvf__desc desc = open_table(&f, &kinds[_i]);
+    int64_t n;
+
+    for (n = 0;; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        kvf_status st = kvf__model_create(ctx, &desc, &f.slots, &options, &model);
+        if (!st) break;
+        ck_assert_int_eq(st, KVF_ENOMEM);
+        ck_assert_ptr_null(model);
+        ck_assert_int_eq(desc.L, 2); /* still the caller's */
+    }
+    kvf_ctx_fail_allocation(ctx, -1);
+    ck_assert_int_gt(n, 20);
+    kvf__model_free(model);
+    kvf__desc_done(&desc);
+    destroy(&f);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model_create");
+    TCase *tc = tcase_create("core");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, products_equal_the_definition, 0, N_KINDS);
+    tcase_add_test(tc, planes_are_equal_multiples_of_16);
+    tcase_add_loop_test(tc, embedding_and_tables, 0, N_KINDS);
+    tcase_add_test(tc, head_that_differs_is_used);
+    tcase_add_test(tc, bf16_is_near);
+    suite_add_tcase(suite, tc);
+
+    tc = tcase_create("errors");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, every_allocation_can_fail, 0, 1);
+    suite_add_tcase(suite, tc);
+    return ck_main(suite);
+}
