@@ -5,6 +5,7 @@
 #include "file_int.h"
 #include "model_int.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,20 +176,27 @@ START_TEST(gradient_matches)
 }
 END_TEST
 
-/* DESIGN's bar for bf16: no further from f32 than torch autocast. 1.1: these models are small,
- * their noise is not. */
+/* DESIGN's bar for bf16: no further from f32 than torch autocast. On models as small as these the
+ * ratio of the two errors scatters by a quarter around 0.95 (12 seeds of the first), so the bar
+ * of 1.1 holds their mean; 2 catches one that breaks. */
 START_TEST(bf16_gradient_is_no_worse_than_autocast)
 {
-    golden g;
+    double log_ratio = 0;
+
     if (!kvf__cpu_has_bf16()) return;
-    load(&g, MODELS[_i], KVF__BF16);
-    float *torch = values(&g, "autocast_error", NULL);
-    double ours = gradient_error(&g);
-    ck_assert_msg(ours <= 1.1 * torch[0], "%s: gradient error %.3g, torch autocast %.3g",
-                  MODELS[_i], ours, (double)torch[0]);
-    ck_assert_double_gt(ours, 1e-4); /* it was bf16 */
-    free(torch);
-    unload(&g);
+    for (int i = 0; i < N_MODELS; i++) {
+        golden g;
+        load(&g, MODELS[i], KVF__BF16);
+        float *torch = values(&g, "autocast_error", NULL);
+        double ours = gradient_error(&g);
+        ck_assert_msg(ours <= 2 * (double)torch[0], "%s: gradient error %.3g, torch autocast %.3g",
+                      MODELS[i], ours, (double)torch[0]);
+        ck_assert_double_gt(ours, 1e-4); /* it was bf16 */
+        log_ratio += log(ours / (double)torch[0]) / N_MODELS;
+        free(torch);
+        unload(&g);
+    }
+    ck_assert_double_le(exp(log_ratio), 1.1);
 }
 END_TEST
 
@@ -200,7 +208,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, logits_and_losses_match, 0, N_MODELS);
     tcase_add_loop_test(cases, gradient_matches, 0, N_MODELS);
-    tcase_add_loop_test(cases, bf16_gradient_is_no_worse_than_autocast, 0, N_MODELS);
+    tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     suite_add_tcase(suite, cases);
     return ck_main(suite);
 }
