@@ -10,7 +10,7 @@ typedef struct probe {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf__dataset set;
-    kvf__packer packer;
+    kvf__batcher batcher;
     kvf__pass *pass;
     float *logits[2];
     int64_t position_start;
@@ -25,7 +25,7 @@ static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
         if (labels > limits.labels) limits.labels = labels;
     }
     size_t count = (size_t)(limits.labels * kvf__model_desc(p->base->model)->V);
-    KVF_TRY(kvf__packer_init(p->ctx, &p->packer, 1, limits.tokens, limits.labels));
+    KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, 1, limits.tokens, limits.labels));
     KVF_TRY(kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass));
     KVF_TRY(kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[0]));
     return kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[1]);
@@ -33,18 +33,18 @@ static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
 
 static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
 {
-    kvf__input input = {.batch = &p->packer.batch, .prefix = prefix, .position_start = p->position_start};
+    kvf__input input = {.batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
     return kvf__pass_lm_logits(p->ctx, p->pass, logits);
 }
 
 static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live, const kvf__prefix *stored, double *worst)
 {
-    kvf__packer_fill(&p->packer, &p->set, &row, 1);
-    if (!p->packer.batch.n_labels) return KVF_OK;
+    kvf__batcher_fill(&p->batcher, &p->set, &row, 1);
+    if (!p->batcher.batch.n_labels) return KVF_OK;
     KVF_TRY(logits_of(p, live, p->logits[0]));
     KVF_TRY(logits_of(p, stored, p->logits[1]));
-    int64_t count = p->packer.batch.n_labels * kvf__model_desc(p->base->model)->V;
+    int64_t count = p->batcher.batch.n_labels * kvf__model_desc(p->base->model)->V;
     for (int64_t i = 0; i < count; i++) {
         double diff = fabs((double)p->logits[0][i] - (double)p->logits[1][i]);
         if (!(diff <= *worst)) *worst = diff;
@@ -82,7 +82,7 @@ kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, con
         st = compare_row(&p, row, &live->prefix, stored, &worst);
     if (!st) *max_abs_diff = worst;
     kvf__pass_free(p.pass);
-    kvf__packer_done(&p.packer);
+    kvf__batcher_done(&p.batcher);
     kvf__free(p.logits[0]);
     kvf__free(p.logits[1]);
     kvf__dataset_done(&p.set);

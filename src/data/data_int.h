@@ -72,16 +72,16 @@ int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
 /* ---- batches ------------------------------------------------------------------------------------------ */
 
 /* Reusable memory for one packed batch; fill allocates only while it grows. */
-typedef struct kvf__packer {
+typedef struct kvf__batcher {
     kvf__batch batch;
     int64_t *start, *example;
     int32_t *ids, *label_at, *label_id;
     int64_t cap_rows, cap_tokens, cap_labels;
-} kvf__packer;
-kvf_status kvf__packer_init(kvf_ctx *ctx, kvf__packer *packer, int64_t rows, int64_t tokens, int64_t labels);
-void kvf__packer_done(kvf__packer *packer);
-/* Packs the listed examples, in order, into packer->batch. */
-void kvf__packer_fill(kvf__packer *packer, const kvf__dataset *dataset, const int64_t *examples, int64_t n);
+} kvf__batcher;
+kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, int64_t rows, int64_t tokens, int64_t labels);
+void kvf__batcher_done(kvf__batcher *batcher);
+/* Packs the listed examples, in order, into batcher->batch. */
+void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples, int64_t n);
 
 /* ---- order of steps ----------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 struct kvf__evaluator {
     kvf_base *base;
     const kvf__dataset *dataset;
-    kvf__packer packer;
+    kvf__batcher batcher;
     kvf__pass *pass;
     int64_t *order;      /* 0, 1, 2, ... */
     int64_t batch_tokens;
@@ -53,7 +53,7 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
     e->batch_tokens = batch_tokens > 0 ? batch_tokens : 2048;
     kvf__pass_limits limits = find_limits(e, P);
     kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *e->order, &e->order);
-    if (!st) st = kvf__packer_init(ctx, &e->packer, limits.rows, limits.tokens, limits.labels);
+    if (!st) st = kvf__batcher_init(ctx, &e->batcher, limits.rows, limits.tokens, limits.labels);
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
     if (st) {
         kvf__evaluator_free(e);
@@ -69,7 +69,7 @@ void kvf__evaluator_free(kvf__evaluator *evaluator)
 {
     if (!evaluator) return;
     kvf__pass_free(evaluator->pass);
-    kvf__packer_done(&evaluator->packer);
+    kvf__batcher_done(&evaluator->batcher);
     kvf__free(evaluator->order);
     kvf__free(evaluator);
 }
@@ -83,8 +83,8 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix
         n = batch_rows(e, first, &tokens, &labels);
         if (labels) {
             double part = 0;
-            kvf__packer_fill(&e->packer, e->dataset, e->order + first, n);
-            kvf__input input = {.batch = &e->packer.batch, .prefix = prefix, .position_start = position_start};
+            kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
+            kvf__input input = {.batch = &e->batcher.batch, .prefix = prefix, .position_start = position_start};
             KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
             KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part, token_loss ? token_loss + labels_before : NULL));
             sum += part;

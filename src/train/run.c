@@ -140,7 +140,7 @@ static kvf_status take_pass(kvf__trainer *t)
 {
     kvf__pass_limits limits = {.P = t->id.P, .backward = true};
     KVF_TRY(walk_schedule(t, &limits, NULL));
-    KVF_TRY(kvf__packer_init(t->ctx, &t->packer, limits.rows, limits.tokens, limits.labels));
+    KVF_TRY(kvf__batcher_init(t->ctx, &t->batcher, limits.rows, limits.tokens, limits.labels));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
     return walk_schedule(t, &limits, t->pass);
 }
@@ -248,7 +248,7 @@ static kvf_status prepare(kvf__trainer *t)
 void kvf__trainer_done(kvf__trainer *t)
 {
     kvf__pass_free(t->pass);
-    kvf__packer_done(&t->packer);
+    kvf__batcher_done(&t->batcher);
     kvf__sampler_done(&t->sampler);
     kvf__evaluator_free(t->evaluator);
     kvf__encoder_free(t->encoder);

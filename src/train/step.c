@@ -22,10 +22,10 @@ static int64_t count_labels(const kvf__dataset *data, const int64_t *examples, i
 static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale, double *loss_sum)
 {
     double part = 0;
-    kvf__packer_fill(&t->packer, &t->data, examples, n);
-    t->tokens += t->packer.batch.n_tokens;
-    if (!t->packer.batch.n_labels) return KVF_OK;
-    kvf__input input = {.batch = &t->packer.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    t->tokens += t->batcher.batch.n_tokens;
+    if (!t->batcher.batch.n_labels) return KVF_OK;
+    kvf__input input = {.batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(kvf__pass_lm_loss(t->ctx, t->pass, true, scale, &part, NULL));
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));

@@ -47,7 +47,7 @@ typedef struct kvf__trainer {
     kvf__schedule schedule;
     double lr_k;                    /* kvf__encoder_lr_units */
     kvf__sampler sampler;
-    kvf__packer packer;
+    kvf__batcher batcher;
 
     kvf__identity id;
     int64_t steps;                  /* in all */
