@@ -43,6 +43,10 @@ typedef struct kvf_export_options {
 /* peft: what PeftModel.from_pretrained loads. safetensors: past_key_values [L, 2, 1, G, P, D] in one file. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
+/* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug reports. EUSAGE: n bytes
+ * are too few, 96 are always enough. */
+kvf_status kvf_library_versions(char *buf, size_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,189 @@
+/* The command kvfold: what its files share. Public headers of the library only.
+ *
+ * A command is a row: its options as a table, and a function that runs once the command line is
+ * parsed. Parsing has two halves: first names are looked up (what needs a value, what is unknown),
+ * then, with a context that can hold an error line, values are set. A recipe file adds rows in
+ * front of those of the command line, so that the command line wins. */
+#ifndef KVF_CLI_INT_H
+#define KVF_CLI_INT_H
+
+#include <kvfold/kvfold.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define CLI_PRINTF(fmt, args)
+#endif
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SIGNAL = 128 };
+
+/* ---- options
+ * ----------------------------------------------------------------------------------------- */
+
+typedef enum cli_kind {
+    CLI_TEXT,   /* const char * */
+    CLI_TEXTS,  /* cli_texts, one entry each time it is given */
+    CLI_CHOICE, /* const char *, one of the row's "a|b|c" */
+    CLI_FLAG,   /* bool */
+    CLI_COUNT,  /* int64_t, 0 to 2^31 - 1 */
+    CLI_SEED,   /* uint64_t, 0 to 2^63 - 1 */
+    CLI_REAL    /* double, finite */
+} cli_kind;
+
+typedef struct cli_texts {
+    const char **at;
+    size_t n;
+} cli_texts;
+
+typedef struct cli_option {
+    kvf_option_row row;
+    cli_kind kind;
+    size_t offset; /* of the field in the command's values */
+} cli_option;
+
+/* One option as it was given. Texts are borrowed from argv or from the recipe. */
+typedef struct cli_given {
+    const char *name;  /* long name without dashes */
+    const char *value; /* NULL: a flag */
+    const char *file;  /* recipe it stands in, NULL: command line */
+    int line;
+} cli_given;
+
+typedef struct cli_call cli_call;
+
+typedef struct cli_command {
+    const char *name;
+    const char *synopsis; /* what follows the name */
+    const char *summary;
+    const char *notes;    /* end of --help, NULL: none */
+    const char *required; /* options that must be given, by name, separated by spaces */
+    const kvf_option_row *(*library_row)(
+        size_t index); /* options known to the library, NULL: none */
+    const cli_option *options;
+    size_t n_options;
+    size_t operands;
+    int (*run)(cli_call *call);
+} cli_command;
+
+extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_generate, cli_import,
+    cli_export;
+/* By index, NULL past the last; by name, NULL if unknown. */
+const cli_command *cli_command_at(size_t index);
+const cli_command *cli_command_find(const char *name);
+
+/* Options of every command: threads, quiet, json. */
+typedef struct cli_common {
+    int64_t threads;
+    bool quiet, json;
+} cli_common;
+
+struct cli_call {
+    const cli_command *command;
+    kvf_ctx *ctx;
+    cli_common common;
+    cli_given *given;
+    size_t n_given;
+    const char **operands;
+    size_t n_operands;
+    bool help;
+    char *recipe;  /* text of the recipe file, viewed by `given` */
+    char log[512]; /* last warning: holds the line while there is no context */
+};
+
+/* Rows of a command in the order of its --help: the library's, its own, the common ones. NULL past
+ * the last. */
+const kvf_option_row *cli_row(const cli_command *command, size_t index);
+const kvf_option_row *cli_row_find(const cli_command *command, const char *name);
+
+/* Splits the arguments after the command's name. CLI_OK or CLI_MISUSE, with its line printed. */
+int cli_parse(cli_call *call, int argc, char **argv);
+/* Puts the options of --recipe FILE in front of those given. */
+int cli_recipe_load(cli_call *call, const char *path);
+/* Operands and required options are there? Called after the recipe. */
+int cli_check_given(const cli_call *call);
+/* Sets the fields of `values` that the table names; options of other tables are passed over. */
+int cli_set_values(const cli_call *call, const cli_option *options, size_t n, void *values);
+int cli_set_common(cli_call *call);
+/* Value of an option that was given last, NULL if it was not. */
+const char *cli_given_value(const cli_call *call, const char *name);
+/* Room for as many texts as could have been given; false if out of memory (the line is printed). */
+bool cli_texts_init(const cli_call *call, cli_texts *texts);
+void cli_texts_done(cli_texts *texts);
+
+/* ---- lines on stderr, results on stdout
+ * -------------------------------------------------------------- */
+
+/* "kvfold: COMMAND: ..." on one line, control characters replaced; command may be NULL. Returns
+ * CLI_FAILED. */
+int cli_fail(const cli_command *command, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* The same, ending in "; try kvfold COMMAND --help". Returns CLI_MISUSE. */
+int cli_misuse(const cli_command *command, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* Failure of the library: the context's line. Returns CLI_MISUSE for KVF_EUSAGE, else CLI_FAILED.
+ */
+int cli_fail_status(const cli_call *call, kvf_status status);
+/* The same for an option's value, with file and line if it stood in a recipe. */
+int cli_misuse_at(const cli_command *command, const cli_given *given, const char *line);
+
+/* Prints the object on one line and frees it. */
+int cli_print_json(const cli_call *call, kvf_json *object);
+/* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written. */
+int cli_finish(const cli_command *command, int code);
+/* "1.5 MiB". */
+const char *cli_bytes_text(int64_t bytes, char buf[32]);
+/* "[30, 2, 1, 3, 20, 64]" of an array of integers. */
+const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
+
+/* ---- help
+ * -------------------------------------------------------------------------------------------- */
+
+void cli_help_program(void);
+void cli_help_command(const cli_command *command);
+int cli_help_topic(const char *topic);
+/* Text of a topic by index; *name. NULL past the last. */
+const char *cli_topic(size_t index, const char **name);
+
+/* ---- progress, signals
+ * ------------------------------------------------------------------------------- */
+
+/* One updating line on a terminal, nothing elsewhere. */
+typedef struct cli_progress {
+    bool on, drawn;
+    double last_drawn; /* seconds of the run */
+    double valid_loss; /* NaN before the first validation */
+    int64_t first_step, steps;
+} cli_progress;
+cli_progress cli_progress_make(const cli_common *common);
+void cli_progress_event(void *progress, const kvf_event *event);
+/* Log sink: warnings, above the updating line. */
+void cli_log(void *call, kvf_log_level level, const char *line);
+void cli_progress_end(cli_progress *progress);
+
+/* From now on SIGINT and SIGTERM set the flag, and a second one ends the program. */
+const volatile int *cli_stop_install(void);
+int cli_stop_signal(void); /* the signal that came, 0: none */
+
+/* ---- what several commands open
+ * ---------------------------------------------------------------------- */
+
+typedef struct cli_model {
+    kvf_base *base;
+    kvf_prefix **prefixes;
+    size_t n;
+} cli_model;
+
+typedef struct cli_model_paths {
+    const char *base, *precision, *checkpoint;
+    cli_texts prefixes;
+    bool allow_other_base;
+} cli_model_paths;
+int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
+void cli_model_close(cli_model *model);
+kvf_checkpoint cli_checkpoint(const char *name); /* "best", "last", NULL: the default */
+
+/* The tree of inspect as text. diffable: without the path and what else differs between equal
+ * files. */
+void cli_print_tree(kvf_json *tree, const char *path, bool diffable);
+
+#endif

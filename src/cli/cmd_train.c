@@ -1,0 +1,115 @@
+/* kvfold train. Options, defaults and checks are the library's table; here they are only passed on.
+ */
+#include "cli_int.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+static const cli_option OPTIONS[] = {
+    {{"recipe", "FILE", "",
+      "read options from a file of `option = value` lines; the command line wins"},
+     CLI_TEXT,
+     0},
+};
+
+static bool is_library_option(const char *name)
+{
+    const kvf_option_row *row;
+    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++)
+        if (!strcmp(row->name, name)) return true;
+    return false;
+}
+
+static int set_options(cli_call *call, kvf_train_options *options)
+{
+    for (size_t i = 0; i < call->n_given; i++) {
+        const cli_given *given = &call->given[i];
+        if (!is_library_option(given->name)) continue;
+        if (kvf_train_set(call->ctx, options, given->name, given->value))
+            return cli_misuse_at(call->command, given, kvf_ctx_error(call->ctx));
+    }
+    return CLI_OK;
+}
+
+static int print_json(const cli_call *call, const kvf_train_result *r, const kvf_train_options *o,
+                      int64_t planned)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "out", kvf_json_new_str(o->out));
+    kvf_json_set(object, "steps", kvf_json_new_int(r->steps));
+    if (o->dry_run) kvf_json_set(object, "planned_steps", kvf_json_new_int(planned));
+    kvf_json_set(object, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
+    kvf_json_set(object, "valid_loss", kvf_json_new_real(r->valid_loss));
+    kvf_json_set(object, "best_valid_loss", kvf_json_new_real(r->best_valid_loss));
+    kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
+    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
+    kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(r->peak_rss_bytes));
+    kvf_json_set(object, "trainable_parameters", kvf_json_new_int(r->trainable_parameters));
+    kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
+    kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
+    kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
+    kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
+    return cli_print_json(call, object);
+}
+
+static void print_losses(const kvf_train_result *r)
+{
+    printf("train loss %.4f", r->train_loss);
+    if (!isnan(r->valid_loss)) printf(", validation loss %.4f", r->valid_loss);
+    if (!isnan(r->best_valid_loss)) printf(" (best %.4f)", r->best_valid_loss);
+    putchar('\n');
+}
+
+static void print_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
+{
+    char memory[32];
+    if (o->dry_run && !r->finished_before)
+        printf("%s: dry run, nothing written: %lld steps to do\n", o->out,
+               (long long)(planned - r->steps));
+    else if (r->finished_before)
+        printf("%s: finished before, %lld steps\n", o->out, (long long)r->steps);
+    else
+        printf("%s: %lld steps, %lld tokens, %.1f s, %.0f tokens/s\n", o->out, (long long)r->steps,
+               (long long)r->tokens, r->seconds, r->tokens_per_second);
+    if (r->steps) print_losses(r);
+    printf("%lld examples with %lld label tokens, %lld trainable parameters, %s, %s at most\n",
+           (long long)r->examples, (long long)r->label_tokens, (long long)r->trainable_parameters,
+           r->precision, cli_bytes_text(r->peak_rss_bytes, memory));
+}
+
+static int run(cli_call *call)
+{
+    kvf_train_options options = kvf_train_defaults();
+    kvf_train_result result;
+    cli_progress progress = cli_progress_make(&call->common);
+    int code = set_options(call, &options);
+    if (code) return code;
+    options.stop = cli_stop_install();
+    options.event = cli_progress_event;
+    options.event_user = &progress;
+    kvf_status st = kvf_train(call->ctx, &options, &result);
+    cli_progress_end(&progress);
+    if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
+    if (call->common.json)
+        code = print_json(call, &result, &options, progress.steps);
+    else
+        print_text(&result, &options, progress.steps);
+    if (st != KVF_ESTOPPED) return code;
+    cli_fail_status(call, st);
+    return CLI_SIGNAL + cli_stop_signal();
+}
+
+const cli_command cli_train = {
+    .name = "train",
+    .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
+    .summary = "Trains a prefix for a frozen base and writes a run file.",
+    .notes = "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"
+             "signal ends the program at once; what was saved before stays whole.\n",
+    .required = "base data out",
+    .library_row = kvf_train_option_row,
+    .options = OPTIONS,
+    .n_options = 1,
+    .run = run,
+};

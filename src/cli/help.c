@@ -1,0 +1,91 @@
+/* Help out of the tables: what --help shows is what the parser knows. Wrapped at 80 columns,
+ * defaults shown. */
+#include "cli_int.h"
+
+#include <string.h>
+
+enum { WIDTH = 80, COLUMN = 26 };
+
+/* Words of `text` from column `at` on, broken at WIDTH, continued at `indent`. */
+static void print_wrapped(const char *text, size_t at, size_t indent)
+{
+    for (size_t n; *text; text += n + (text[n] == ' ')) {
+        n = strcspn(text, " ");
+        if (at > indent && at + 1 + n > WIDTH) {
+            printf("\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)n, text);
+        at += n;
+    }
+    putchar('\n');
+}
+
+static void print_option(const kvf_option_row *row)
+{
+    char left[128], text[512];
+    snprintf(left, sizeof left, "  --%s%s%s", row->name, row->argument ? " " : "",
+             row->argument ? row->argument : "");
+    const char *initial = row->initial ? row->initial : "";
+    snprintf(text, sizeof text, *initial ? "%s (default: %s)" : "%s", row->help, initial);
+    if (strlen(left) + 2 > COLUMN)
+        printf("%s\n%*s", left, COLUMN, "");
+    else
+        printf("%-*s", COLUMN, left);
+    print_wrapped(text, COLUMN, COLUMN);
+}
+
+void cli_help_command(const cli_command *command)
+{
+    const kvf_option_row *row;
+    printf("usage: kvfold %s %s\n\n", command->name, command->synopsis);
+    print_wrapped(command->summary, 0, 0);
+    printf("\noptions:\n");
+    for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
+        print_option(row);
+    if (command->notes) printf("\n%s", command->notes);
+}
+
+void cli_help_program(void)
+{
+    const cli_command *command;
+    const char *name;
+    printf("usage: kvfold COMMAND [options]\n\n"
+           "Trains key/value prefixes for frozen pretrained transformers, folds the\n"
+           "trained encoder into a static prefix, and uses it.\n\ncommands:\n");
+    for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++) {
+        printf("  %-10s", command->name);
+        print_wrapped(command->summary, 12, 12);
+    }
+    printf("  %-10sthis text, the options of a command, or a topic:", "help");
+    for (size_t i = 0; cli_topic(i, &name); i++)
+        printf("%s %s", i ? "," : "", name);
+    printf("\n\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
+           "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
+           "exit status: 0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or\n"
+           "SIGTERM with everything saved.\n\n"
+           "example:\n"
+           "  kvfold train --base MODEL --data train.jsonl --out run.h5\n"
+           "  kvfold merge run.h5 --out prefix.h5\n"
+           "  kvfold inspect prefix.h5\n"
+           "  kvfold generate --base MODEL --prefix prefix.h5 --prompt \"Internet:\"\n");
+}
+
+int cli_help_topic(const char *topic)
+{
+    const char *name, *text;
+    const cli_command *command = cli_command_find(topic);
+    if (command) {
+        cli_help_command(command);
+        return CLI_OK;
+    }
+    for (size_t i = 0; (text = cli_topic(i, &name)) != NULL; i++)
+        if (!strcmp(name, topic)) {
+            fputs(text, stdout);
+            return CLI_OK;
+        }
+    return cli_misuse(NULL, "help: topic \"%s\" is not known", topic);
+}

@@ -1,0 +1,174 @@
+/* The object of kvf_inspect() as text: a line of what it is, then sections. Names and values come
+ * from files that may be foreign, so nothing that a terminal would obey is printed, and long values
+ * are cut. */
+#include "cli_int.h"
+
+#include <string.h>
+
+enum { VALUE_COLUMNS = 100, NAME_COLUMNS = 60 };
+
+/* Text without control characters, C1 ones (U+0080 to U+009F) included; at most `most` bytes, cut
+ * between characters. */
+static void print_safe(const char *text, size_t most)
+{
+    size_t i = 0;
+    for (; text[i] && i < most; i++) {
+        unsigned char c = (unsigned char)text[i], next = (unsigned char)text[i + 1];
+        bool c1 = c == 0xC2 && next >= 0x80 && next < 0xA0;
+        putchar(c < 0x20 || c == 0x7f || c1 ? '?' : c);
+        i += c1;
+    }
+    while (text[i] && ((unsigned char)text[i] & 0xC0) == 0x80)
+        putchar(text[i++]);
+    if (text[i]) fputs("...", stdout);
+}
+
+static void print_value(kvf_json *value)
+{
+    const char *string = kvf_json_str(value, NULL);
+    if (string) {
+        print_safe(string, VALUE_COLUMNS);
+        return;
+    }
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
+    print_safe(text ? text : "?", VALUE_COLUMNS);
+    if (kvf_json_typeof(value) == KVF_JSON_ARRAY && text && strlen(text) > VALUE_COLUMNS)
+        printf(" (%zu)", kvf_json_size(value));
+    kvf_json_text_free(text);
+}
+
+static int widest_key(kvf_json *object)
+{
+    size_t most = 0;
+    for (void *it = kvf_json_iter(object); it; it = kvf_json_next(object, it)) {
+        size_t n = strlen(kvf_json_iter_key(it));
+        if (n > most) most = n;
+    }
+    return (int)(most < NAME_COLUMNS ? most : NAME_COLUMNS);
+}
+
+static void print_padded(const char *name, int width)
+{
+    int n = (int)strlen(name);
+    print_safe(name, NAME_COLUMNS * 4);
+    printf("%*s", n < width ? width - n : 0, "");
+}
+
+static void print_section(kvf_json *tree, const char *name)
+{
+    kvf_json *object = kvf_json_get(tree, name);
+    int width = widest_key(object);
+    if (!kvf_json_size(object)) return;
+    printf("\n%s\n", name);
+    for (void *it = kvf_json_iter(object); it; it = kvf_json_next(object, it)) {
+        printf("  ");
+        print_padded(kvf_json_iter_key(it), width);
+        printf("  ");
+        print_value(kvf_json_iter_value(it));
+        putchar('\n');
+    }
+}
+
+/* ---- tensors
+ * ----------------------------------------------------------------------------------------- */
+
+static const char *shape_of(const kvf_json *tensor, char *buf, size_t size)
+{
+    const kvf_json *shape = kvf_json_get(tensor, "shape");
+    int64_t dims[16];
+    size_t n = kvf_json_size(shape);
+    if (n > 16) n = 16;
+    for (size_t i = 0; i < n; i++)
+        dims[i] = kvf_json_int(kvf_json_at(shape, i), 0);
+    return cli_shape_text(dims, n, buf, size);
+}
+
+static void print_labels(const kvf_json *labels)
+{
+    for (size_t i = 0; i < kvf_json_size(labels); i++) {
+        const char *label = kvf_json_str(kvf_json_at(labels, i), NULL);
+        fputs(i ? ", " : "  (", stdout);
+        print_safe(label ? label : "", NAME_COLUMNS);
+    }
+    if (kvf_json_size(labels)) putchar(')');
+}
+
+static void print_tensor(const kvf_json *tensor, int name_width, int shape_width, bool diffable)
+{
+    char shape[400], size[32];
+    const char *name = kvf_json_str(kvf_json_get(tensor, "name"), NULL);
+    const char *dtype = kvf_json_str(kvf_json_get(tensor, "dtype"), NULL);
+    const kvf_json *norm = kvf_json_get(tensor, "norm");
+    printf("  ");
+    print_padded(name ? name : "", name_width);
+    printf("  %-*s  ", shape_width, shape_of(tensor, shape, sizeof shape));
+    print_safe(dtype ? dtype : "?", NAME_COLUMNS);
+    if (!diffable)
+        printf("  %s", cli_bytes_text(kvf_json_int(kvf_json_get(tensor, "bytes"), 0), size));
+    if (norm) printf("  norm %.6g", kvf_json_real(norm, 0));
+    print_labels(kvf_json_get(tensor, "labels"));
+    putchar('\n');
+}
+
+static void print_tensors(const kvf_json *tensors, bool diffable)
+{
+    size_t n = kvf_json_size(tensors), name_width = 0, shape_width = 0;
+    char shape[400];
+    for (size_t i = 0; i < n; i++) {
+        const kvf_json *tensor = kvf_json_at(tensors, i);
+        const char *name = kvf_json_str(kvf_json_get(tensor, "name"), NULL);
+        size_t wide = name ? strlen(name) : 0,
+               wide_shape = strlen(shape_of(tensor, shape, sizeof shape));
+        if (wide > name_width && wide <= NAME_COLUMNS) name_width = wide;
+        if (wide_shape > shape_width) shape_width = wide_shape;
+    }
+    if (n) printf("\ntensors (%zu)\n", n);
+    for (size_t i = 0; i < n; i++)
+        print_tensor(kvf_json_at(tensors, i), (int)name_width, (int)shape_width, diffable);
+}
+
+/* ---- layers
+ * ------------------------------------------------------------------------------------------ */
+
+static void print_layer_half(const kvf_json *layer, const char *half)
+{
+    static const char *const COLUMNS[] = {"mean", "std", "min", "max", "norm"};
+    const kvf_json *numbers = kvf_json_get(layer, half);
+    printf("  %5lld  %-5s", (long long)kvf_json_int(kvf_json_get(layer, "layer"), 0), half);
+    for (int i = 0; i < 5; i++)
+        printf(" %11.4g", kvf_json_real(kvf_json_get(numbers, COLUMNS[i]), 0));
+    putchar('\n');
+}
+
+static void print_layers(const kvf_json *layers)
+{
+    size_t n = kvf_json_size(layers);
+    if (n)
+        printf("\nlayers\n  layer  part  %12s%12s%12s%12s%12s\n", "mean", "std", "min", "max",
+               "norm");
+    for (size_t i = 0; i < n; i++) {
+        print_layer_half(kvf_json_at(layers, i), "key");
+        print_layer_half(kvf_json_at(layers, i), "value");
+    }
+}
+
+void cli_print_tree(kvf_json *tree, const char *path, bool diffable)
+{
+    const char *kind = kvf_json_str(kvf_json_get(tree, "kind"), NULL);
+    int64_t format = kvf_json_int(kvf_json_get(tree, "format_version"), 0);
+    if (!diffable) {
+        print_safe(path, 4096);
+        printf(": ");
+    }
+    printf("%s", kind ? kind : "?");
+    if (format) printf(", format %lld", (long long)format);
+    putchar('\n');
+    print_section(tree, "attributes");
+    print_section(tree, "metadata");
+    print_tensors(kvf_json_get(tree, "tensors"), diffable);
+    print_layers(kvf_json_get(tree, "layers"));
+    print_section(tree, "history");
+    print_section(tree, "state");
+    print_section(tree, "options");
+    print_section(tree, "lineage");
+}

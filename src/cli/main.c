@@ -1,0 +1,117 @@
+/* kvfold: which command, with what context, and which exit status.
+ *
+ * libgomp reads OMP_WAIT_POLICY when it is loaded, and its default, threads that spin at every
+ * barrier, is several times slower as soon as another process wants a core. So a command that will
+ * compute sets the variable to passive and executes itself again, once: the variable being set is
+ * what stops it the second time, and what a person sets stays. */
+#include "cli_int.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_command *const COMMANDS[] = {&cli_train,    &cli_merge,  &cli_inspect, &cli_eval,
+                                              &cli_generate, &cli_import, &cli_export};
+enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
+
+const cli_command *cli_command_at(size_t index)
+{
+    return index < N_COMMANDS ? COMMANDS[index] : NULL;
+}
+
+const cli_command *cli_command_find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(COMMANDS[i]->name, name)) return COMMANDS[i];
+    return NULL;
+}
+
+/* A file opened later must not become standard output: results would be printed into it. Opened
+ * against their direction, so that using them is still an error. */
+static void fill_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
+}
+
+static void wait_passively(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1)) return;
+    execv("/proc/self/exe", argv); /* without /proc: go on, only slower on a busy machine */
+}
+
+static int run_with_context(cli_call *call)
+{
+    const kvf_ctx_options options = {
+        .threads = (int)call->common.threads, .log = cli_log, .log_user = call};
+    kvf_status st = kvf_ctx_create(&options, &call->ctx);
+    if (st == KVF_EUSAGE) return cli_misuse(call->command, "%s", call->log);
+    if (st) return cli_fail(call->command, "%s", kvf_status_text(st));
+    int code = call->command->run(call);
+    kvf_ctx_free(call->ctx);
+    return code;
+}
+
+static int run_parsed(cli_call *call, char **argv)
+{
+    const char *recipe = cli_given_value(call, "recipe");
+    int code = recipe ? cli_recipe_load(call, recipe) : CLI_OK;
+    if (!code) code = cli_set_common(call);
+    if (!code) code = cli_check_given(call);
+    if (code) return code;
+    wait_passively(argv);
+    return run_with_context(call);
+}
+
+static int run_command(const cli_command *command, int argc, char **argv)
+{
+    cli_call call = {.command = command};
+    int code = cli_parse(&call, argc - 2, argv + 2);
+    if (!code && call.help)
+        cli_help_command(command);
+    else if (!code)
+        code = run_parsed(&call, argv);
+    free(call.given);
+    free(call.operands);
+    free(call.recipe);
+    return code;
+}
+
+static int print_version(void)
+{
+    char libraries[128];
+    if (kvf_library_versions(libraries, sizeof libraries)) strcpy(libraries, "libraries unknown");
+    printf("kvfold %s (%s)\n", KVF_VERSION, libraries);
+    return CLI_OK;
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc > 3) return cli_misuse(NULL, "help: unexpected argument \"%s\"", argv[3]);
+    if (argc > 2 && strcmp(argv[2], "--help") && strcmp(argv[2], "-h"))
+        return cli_help_topic(argv[2]);
+    cli_help_program();
+    return CLI_OK;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) return cli_misuse(NULL, "a command is missing");
+    const char *word = argv[1];
+    const cli_command *command = cli_command_find(word);
+    if (command) return run_command(command, argc, argv);
+    if (!strcmp(word, "--version")) return print_version();
+    if (!strcmp(word, "help")) return help(argc, argv);
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(2, argv);
+    return cli_misuse(NULL, "%s \"%s\" is not known", *word == '-' ? "option" : "command", word);
+}
+
+int main(int argc, char **argv)
+{
+    fill_standard_streams();
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    const cli_command *command = argc > 1 ? cli_command_find(argv[1]) : NULL;
+    return cli_finish(command, dispatch(argc, argv));
+}

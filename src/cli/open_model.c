@@ -1,0 +1,62 @@
+/* Base and prefixes as several commands open them. Prefixes first: they are small, and a wrong name
+ * should not cost the loading of a base. */
+#include "cli_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+kvf_checkpoint cli_checkpoint(const char *name)
+{
+    if (!name) return KVF_CHECKPOINT_DEFAULT;
+    return strcmp(name, "best") ? KVF_CHECKPOINT_LAST : KVF_CHECKPOINT_BEST;
+}
+
+static kvf_precision precision_of(const char *name)
+{
+    if (!name || !strcmp(name, "auto")) return KVF_PRECISION_AUTO;
+    return strcmp(name, "f32") ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
+}
+
+static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *paths,
+                                cli_model *model)
+{
+    for (; model->n < paths->prefixes.n; model->n++) {
+        const char *path = paths->prefixes.at[model->n];
+        kvf_status st = kvf_prefix_open(call->ctx, path, cli_checkpoint(paths->checkpoint),
+                                        &model->prefixes[model->n]);
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
+static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, cli_model *model)
+{
+    const kvf_base_options options = {.precision = precision_of(paths->precision)};
+    kvf_status st = open_prefixes(call, paths, model);
+    if (!st) st = kvf_base_open(call->ctx, paths->base, &options, &model->base);
+    for (size_t i = 0; !st && i < model->n; i++)
+        st = kvf_prefix_check(call->ctx, model->prefixes[i], model->base, paths->allow_other_base);
+    return st;
+}
+
+int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out)
+{
+    cli_model model = {.prefixes = calloc(paths->prefixes.n + 1, sizeof(kvf_prefix *))};
+    if (!model.prefixes) return cli_fail(call->command, "out of memory");
+    kvf_status st = open_all(call, paths, &model);
+    if (st) {
+        cli_model_close(&model);
+        return cli_fail_status(call, st);
+    }
+    *out = model;
+    return CLI_OK;
+}
+
+void cli_model_close(cli_model *model)
+{
+    for (size_t i = 0; i < model->n; i++)
+        kvf_prefix_free(model->prefixes[i]);
+    free(model->prefixes);
+    kvf_base_free(model->base);
+    *model = (cli_model){0};
+}

@@ -1,0 +1,81 @@
+/* Progress of a run: one line that is drawn over, at most ten times a second, and only where a
+ * person looks at it. */
+#include "cli_int.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define SECONDS_BETWEEN_DRAWS 0.1
+
+cli_progress cli_progress_make(const cli_common *common)
+{
+    return (cli_progress){
+        .on = !common->quiet && isatty(STDERR_FILENO), .valid_loss = NAN, .last_drawn = -1};
+}
+
+static size_t terminal_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col;
+    return 80;
+}
+
+/* The line is cut one short of the width: a full line would wrap, and could not be drawn over. */
+static void draw(cli_progress *p, const char *line)
+{
+    fprintf(stderr, "\r\033[K%.*s", (int)terminal_width() - 1, line);
+    fflush(stderr);
+    p->drawn = true;
+}
+
+static void clear(cli_progress *p)
+{
+    if (p->drawn) fputs("\r\033[K", stderr);
+    p->drawn = false;
+}
+
+static void draw_step(cli_progress *p, const kvf_event *e)
+{
+    char line[256], valid[48] = "";
+    int64_t done = e->step - p->first_step;
+    double left = done > 0 ? e->seconds / (double)done * (double)(e->steps - e->step) : 0;
+    if (!isnan(p->valid_loss)) snprintf(valid, sizeof valid, "  valid %.4f", p->valid_loss);
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  %lld:%02lld left",
+             (long long)e->step, (long long)e->steps, e->train_loss, valid, e->tokens_per_second,
+             (long long)left / 60, (long long)left % 60);
+    draw(p, line);
+    p->last_drawn = e->seconds;
+}
+
+void cli_progress_event(void *progress, const kvf_event *e)
+{
+    cli_progress *p = progress;
+    p->steps = e->steps;
+    if (e->kind == KVF_EVENT_START) p->first_step = e->step;
+    if (e->kind == KVF_EVENT_EVAL) p->valid_loss = e->valid_loss;
+    if (!p->on) return;
+    bool due = e->seconds - p->last_drawn >= SECONDS_BETWEEN_DRAWS || e->step == e->steps;
+    if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);
+    if (e->kind != KVF_EVENT_NOTE) return;
+    clear(p);
+    fprintf(stderr, "%s\n", e->text);
+}
+
+void cli_progress_end(cli_progress *progress)
+{
+    clear(progress);
+    fflush(stderr);
+}
+
+/* Before there is a context its only line may be the reason why there is none, so the last one is
+ * kept. */
+void cli_log(void *user, kvf_log_level level, const char *line)
+{
+    cli_call *call = user;
+    if (level != KVF_LOG_WARN) return;
+    snprintf(call->log, sizeof call->log, "%s", line);
+    if (call->ctx && !call->common.quiet && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[Kkvfold: %s: warning: %s\n", call->command->name, line);
+}

@@ -1,0 +1,109 @@
+/* Recipe files: `option = value` lines, long names without dashes, flags as true or false. A line
+ * that begins with # is a comment; a value runs to the end of its line, so that texts may hold any
+ * character. */
+#include "cli_int.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BYTES = 1 << 20 };
+
+static int read_text(const cli_call *call, const char *path, char **out)
+{
+    FILE *file = fopen(path, "re");
+    char *text = malloc(MAX_BYTES + 1);
+    int code = CLI_OK;
+
+    if (!file)
+        code = cli_fail(call->command, "%s: cannot open: %s", path, strerror(errno));
+    else if (!text)
+        code = cli_fail(call->command, "out of memory");
+    size_t n = code ? 0 : fread(text, 1, MAX_BYTES + 1, file);
+    if (!code && ferror(file))
+        code = cli_fail(call->command, "%s: cannot read: %s", path, strerror(errno));
+    else if (n > MAX_BYTES)
+        code = cli_fail(call->command, "%s: larger than 1 MiB: not a recipe", path);
+    else if (!code && memchr(text, 0, n))
+        code = cli_fail(call->command, "%s: holds a zero byte: not a text", path);
+    if (file) fclose(file);
+    if (code) {
+        free(text);
+        return code;
+    }
+    text[n] = 0;
+    *out = text;
+    return CLI_OK;
+}
+
+/* Cuts white space off both ends, in place. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t n = strlen(text);
+    while (n && isspace((unsigned char)text[n - 1]))
+        text[--n] = 0;
+    return text;
+}
+
+static int read_line(const cli_call *call, char *line, cli_given *given)
+{
+    char *equals = strchr(line, '=');
+    if (!equals)
+        return cli_misuse(call->command, "%s:%d: want \"option = value\", found \"%.60s\"",
+                          given->file, given->line, line);
+    *equals = 0;
+    const char *name = trim(line), *value = trim(equals + 1);
+    const kvf_option_row *row = cli_row_find(call->command, name);
+    if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
+        return cli_misuse(call->command, "%s:%d: option \"%.60s\" is not known", given->file,
+                          given->line, name);
+    if (!*value)
+        return cli_misuse(call->command, "%s:%d: %s has no value", given->file, given->line, name);
+    given->name = row->name;
+    given->value = value;
+    return CLI_OK;
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 1;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* Lines into `list`, which has room for all of them; *n of them were options. */
+static int read_lines(const cli_call *call, const char *path, char *text, cli_given *list,
+                      size_t *n)
+{
+    int number = 0, code = CLI_OK;
+    while (text && !code) {
+        char *end = strchr(text, '\n');
+        if (end) *end = 0;
+        char *line = trim(text);
+        number++;
+        text = end ? end + 1 : NULL;
+        if (!*line || *line == '#') continue;
+        list[*n] = (cli_given){.file = path, .line = number};
+        code = read_line(call, line, &list[(*n)++]);
+    }
+    return code;
+}
+
+int cli_recipe_load(cli_call *call, const char *path)
+{
+    size_t n = 0;
+    int code = read_text(call, path, &call->recipe);
+    if (code) return code;
+    cli_given *list = calloc(count_lines(call->recipe) + call->n_given, sizeof *list);
+    if (!list) return cli_fail(call->command, "out of memory");
+    code = read_lines(call, path, call->recipe, list, &n);
+    memcpy(list + n, call->given, call->n_given * sizeof *list);
+    free(call->given);
+    call->given = list;
+    call->n_given += n;
+    return code;
+}

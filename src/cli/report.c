@@ -1,0 +1,99 @@
+/* Lines on stderr and results on stdout. An error is one line whatever text it quotes; a result
+ * that could not be written is an error. */
+#include "cli_int.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 4096 };
+
+/* Control characters would break the line, or the terminal. */
+static void print_line(const cli_command *command, const char *fmt, va_list args, bool hint)
+{
+    char line[LINE_BYTES];
+    vsnprintf(line, sizeof line, fmt, args);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    fprintf(stderr, "kvfold: %s%s%s", command ? command->name : "", command ? ": " : "", line);
+    if (hint)
+        fprintf(stderr, "; try kvfold %s%s--help", command ? command->name : "",
+                command ? " " : "");
+    fputc('\n', stderr);
+}
+
+int cli_fail(const cli_command *command, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_line(command, fmt, args, false);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_misuse(const cli_command *command, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_line(command, fmt, args, true);
+    va_end(args);
+    return CLI_MISUSE;
+}
+
+int cli_misuse_at(const cli_command *command, const cli_given *given, const char *line)
+{
+    if (!given->file) return cli_misuse(command, "%s", line);
+    return cli_misuse(command, "%s:%d: %s", given->file, given->line, line);
+}
+
+int cli_fail_status(const cli_call *call, kvf_status status)
+{
+    const char *line = kvf_ctx_error(call->ctx);
+    if (!*line) line = kvf_status_text(status);
+    return status == KVF_EUSAGE ? cli_misuse(call->command, "%s", line)
+                                : cli_fail(call->command, "%s", line);
+}
+
+int cli_print_json(const cli_call *call, kvf_json *object)
+{
+    char *text = kvf_json_text(object, KVF_JSON_COMPACT);
+    kvf_json_free(object);
+    if (!text) return cli_fail(call->command, "out of memory");
+    puts(text);
+    kvf_json_text_free(text);
+    return CLI_OK;
+}
+
+int cli_finish(const cli_command *command, int code)
+{
+    bool failed = ferror(stdout);
+    errno = 0;
+    if (fclose(stdout) == 0 && !failed) return code;
+    const char *reason = errno ? strerror(errno) : "write failed";
+    return cli_fail(command, "standard output: %s", reason);
+}
+
+const char *cli_bytes_text(int64_t bytes, char buf[32])
+{
+    static const char *const UNITS[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", value, UNITS[unit]);
+    return buf;
+}
+
+const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (size_t i = 0; i <= n && used < size; i++) {
+        int wrote = i < n ? snprintf(buf + used, size - used, "%s%lld", i ? ", " : "[",
+                                     (long long)dims[i])
+                          : snprintf(buf + used, size - used, n ? "]" : "[]");
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return buf;
+}
