@@ -1,19 +1,7 @@
 /* Every level of kernels this machine has against the reference, over odd shapes and both types; and the reference
- * against formulas, central differences and known values.
- *
- * Tolerances. f32: both sides round once or twice, sums of up to 1536 terms: a few 1e-7 of the terms' size. bf16: the two
- * may round to neighbouring values, 2^-7 apart at worst. Arrays carry a guard behind them, because tails are written with
- * masks that no sanitizer sees. */
-#include "ck.h"
-#include "kernels.h"
+ * against formulas, central differences and known values. Cross-entropy is in test_entropy.c. */
+#include "kernels_fx.h"
 
-#include <math.h>
-#include <omp.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const char *const LEVELS[] = {"avx2", "avx512", "avx512_bf16"};
-enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0], GUARD = 64 };
 static const struct shape {
     int64_t M, C;
 } SHAPES[] = {{0, 16}, {1, 1}, {3, 7}, {5, 64}, {2, 100}, {4, 31}, {7, 576}, {60, 601}, {24, 1536}};
@@ -21,73 +9,9 @@ enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
 static const kvf__act_fn FNS[] = {KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU, KVF__QUICK_GELU};
 enum { N_FNS = sizeof FNS / sizeof FNS[0] };
 
-static const kvf__kernels *ref, *fast;
-static kvf__dtype act;
-
-/* Row _i of LEVELS x {f32, bf16}; false, after a line that says so, if the machine has no such level. */
-static bool choose(int row)
-{
-    omp_set_num_threads(2);
-    ref = kvf__kernels_level("ref");
-    fast = kvf__kernels_level(LEVELS[row / 2]);
-    act = row % 2 ? KVF__BF16 : KVF__F32;
-    if (!fast) printf("skipped: this CPU has no %s\n", LEVELS[row / 2]);
-    return fast != NULL;
-}
-
-static size_t size_of(kvf__dtype dtype)
-{
-    return dtype == KVF__BF16 ? 2 : 4;
-}
-
-/* n elements and the guard. */
-static void *array(kvf__dtype dtype, int64_t n)
-{
-    char *p = malloc((size_t)n * size_of(dtype) + GUARD);
-    ck_assert_ptr_nonnull(p);
-    memset(p, 0xa5, (size_t)n * size_of(dtype) + GUARD);
-    return p;
-}
-
-/* Values from -range to range; the first few are the awkward ones. */
-static void *filled(kvf__dtype dtype, int64_t n, double range, uint64_t stream)
-{
-    static const float awkward[] = {0.0f, -0.0f, 1e-8f, -1e-8f, 1.0f, -1.0f};
-    kvf__rng rng = kvf__rng_make(5, stream);
-    float *values = array(KVF__F32, n);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = i < 6 ? awkward[i] * (float)range : (float)((2 * kvf__rng_uniform(&rng) - 1) * range);
-    if (dtype == KVF__F32) return values;
-    void *rounded = array(dtype, n);
-    kvf__from_f32(dtype, values, rounded, n);
-    free(values);
-    return rounded;
-}
-
 static void *copy(kvf__dtype dtype, const void *from, int64_t n)
 {
     return memcpy(array(dtype, n), from, (size_t)n * size_of(dtype));
-}
-
-/* Compares, checks got's guard, frees both. */
-static void same(const char *what, kvf__dtype dtype, void *got, void *want, int64_t n, double rtol, double atol)
-{
-    float *a = array(KVF__F32, n), *b = array(KVF__F32, n);
-    char text[160];
-    for (int i = 0; i < GUARD; i++)
-        ck_assert_msg(((uint8_t *)got)[(size_t)n * size_of(dtype) + i] == 0xa5, "%s wrote behind its end", what);
-    kvf__to_f32(dtype, got, a, n);
-    kvf__to_f32(dtype, want, b, n);
-    if (dtype == KVF__BF16) {
-        rtol = 1.0 / 128;
-        atol = atol > 1e-30 ? atol : 1e-30;
-    }
-    snprintf(text, sizeof text, "%s %s %s", fast ? fast->name : "ref", kvf__dtype_name(dtype), what);
-    ck_close_at(__FILE__, __LINE__, text, a, b, (size_t)n, rtol, atol);
-    free(a);
-    free(b);
-    free(got);
-    free(want);
 }
 
 /* ---- parity --------------------------------------------------------------------------------------- */
@@ -321,154 +245,6 @@ START_TEST(rope_of_ref)
 }
 END_TEST
 
-/* ---- cross-entropy -------------------------------------------------------------------------------- */
-
-static const struct vocabulary {
-    int64_t rows, V, width, C; /* V words in chunks of `width` columns, the last one padded */
-    double range;
-} VOCABULARIES[] = {{0, 5, 8, 3, 5}, {1, 1, 1, 1, 5}, {3, 50, 24, 6, 5}, {5, 333, 100, 17, 40}, {34, 3000, 1024, 9, 10},
-                    {2, 31, 64, 5, 200}};
-enum { N_VOCABULARIES = sizeof VOCABULARIES / sizeof VOCABULARIES[0] };
-
-typedef struct flash {
-    float *loss, *p, *acc; /* [rows], [rows, V] probabilities, [rows, C] = p x W */
-} flash;
-
-/* What a head does with the kernel: chunk after chunk, acc += e x W, and at the end a division by the sum. */
-static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const float *logits, const int32_t *target,
-                      const float *W)
-{
-    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V), array(KVF__F32, v->rows * v->C)};
-    float *max = array(KVF__F32, v->rows), *sum = array(KVF__F32, v->rows), *hit = array(KVF__F32, v->rows);
-    float *chunk = array(KVF__F32, v->rows * v->width), *wide = array(KVF__F32, v->rows * v->width);
-    float *top = array(KVF__F32, v->rows * (v->V / v->width + 1));
-    void *e = array(act, v->rows * v->width);
-    int32_t *own = array(KVF__F32, v->rows);
-    int64_t n_chunks = (v->V + v->width - 1) / v->width;
-
-    for (int64_t r = 0; r < v->rows; r++) {
-        max[r] = -INFINITY;
-        sum[r] = 0;
-    }
-    for (int64_t i = 0; i < v->rows * v->C; i++)
-        out.acc[i] = NAN; /* the first chunk erases it */
-    for (int64_t c = 0; c < n_chunks; c++) {
-        int64_t first = c * v->width, valid = v->V - first < v->width ? v->V - first : v->width;
-        for (int64_t r = 0; r < v->rows; r++) {
-            own[r] = (int32_t)(target[r] - first);
-            for (int64_t i = 0; i < v->width; i++)
-                chunk[r * v->width + i] = i < valid ? logits[r * v->V + first + i] : 1e30f; /* padding must not count */
-        }
-        k->ce(act, &(kvf__ce_chunk){.rows = v->rows, .width = v->width, .logits = chunk, .valid = valid, .target = own,
-                                    .max = max, .sum = sum, .target_logit = hit, .e = e, .acc = out.acc, .C = v->C});
-        kvf__to_f32(act, e, wide, v->rows * v->width);
-        for (int64_t r = 0; r < v->rows; r++) {
-            top[c * v->rows + r] = max[r];
-            for (int64_t i = 0; i < v->width; i++) {
-                if (i >= valid) ck_assert_float_eq(wide[r * v->width + i], 0);
-                for (int64_t d = 0; d < v->C && i < valid; d++)
-                    out.acc[r * v->C + d] += wide[r * v->width + i] * W[(first + i) * v->C + d];
-                if (i < valid) out.p[r * v->V + first + i] = wide[r * v->width + i];
-            }
-        }
-    }
-    for (int64_t r = 0; r < v->rows; r++) {
-        out.loss[r] = (float)(log((double)sum[r]) + max[r] - hit[r]);
-        for (int64_t i = 0; i < v->V; i++)
-            out.p[r * v->V + i] *= expf(top[i / v->width * v->rows + r] - max[r]) / sum[r];
-        for (int64_t d = 0; d < v->C; d++)
-            out.acc[r * v->C + d] /= sum[r];
-    }
-    void *all[] = {max, sum, hit, chunk, wide, top, e, own};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
-    return out;
-}
-
-/* The same without chunks, in double. */
-static flash softmax_of(const struct vocabulary *v, const float *logits, const int32_t *target, const float *W)
-{
-    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V), array(KVF__F32, v->rows * v->C)};
-    for (int64_t r = 0; r < v->rows; r++) {
-        const float *x = logits + r * v->V;
-        double sum = 0;
-        for (int64_t i = 0; i < v->V; i++)
-            sum += exp((double)x[i] - x[0]);
-        out.loss[r] = (float)(log(sum) + x[0] - x[target[r]]);
-        for (int64_t i = 0; i < v->V; i++)
-            out.p[r * v->V + i] = (float)(exp((double)x[i] - x[0]) / sum);
-        for (int64_t d = 0; d < v->C; d++) {
-            double total = 0;
-            for (int64_t i = 0; i < v->V; i++)
-                total += exp((double)x[i] - x[0]) / sum * W[i * v->C + d];
-            out.acc[r * v->C + d] = (float)total;
-        }
-    }
-    return out;
-}
-
-static void entropy_of(const kvf__kernels *k, const struct vocabulary *v)
-{
-    float *logits = filled(KVF__F32, v->rows * v->V, v->range, 15), *W = filled(KVF__F32, v->V * v->C, 1, 16);
-    int32_t *target = array(KVF__F32, v->rows);
-    for (int64_t r = 0; r < v->rows; r++)
-        target[r] = (int32_t)((r * 37 + v->V - 1) % v->V);
-
-    flash got = flash_of(k, v, logits, target, W), want = softmax_of(v, logits, target, W);
-    double coarse = act == KVF__BF16 ? 1.0 / 256 : 1e-6;
-    same("loss", KVF__F32, got.loss, want.loss, v->rows, 1e-6, 3e-6 + 1e-7 * v->range);
-    same("probabilities", KVF__F32, got.p, want.p, v->rows * v->V, 2 * coarse + 5e-7 * v->range, 1e-12);
-    same("p x W", KVF__F32, got.acc, want.acc, v->rows * v->C, 2e-6, coarse + 1e-6);
-    free(logits);
-    free(W);
-    free(target);
-}
-
-START_TEST(entropy)
-{
-    if (!choose(_i)) return;
-    for (int v = 0; v < N_VOCABULARIES; v++)
-        entropy_of(fast, &VOCABULARIES[v]);
-}
-END_TEST
-
-START_TEST(entropy_of_ref)
-{
-    ref = kvf__kernels_level("ref");
-    act = _i ? KVF__BF16 : KVF__F32;
-    for (int v = 0; v < N_VOCABULARIES; v++)
-        entropy_of(ref, &VOCABULARIES[v]);
-}
-END_TEST
-
-/* A chunk without valid columns changes nothing; loss only (no e, no acc) gives the same sums; NaN reaches the sum. */
-START_TEST(entropy_limits)
-{
-    enum { W = 37 };
-    float logits[W], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0}, hit[2] = {7, 7}, e[W];
-    const int32_t outside[] = {-3};
-    if (!choose(_i)) return;
-    for (int i = 0; i < W; i++)
-        logits[i] = (float)(i % 11) - 4;
-    kvf__ce_chunk chunk = {.rows = 1, .width = W, .logits = logits, .valid = 0, .target = outside, .max = max, .sum = sum,
-                           .target_logit = hit};
-
-    fast->ce(act, &chunk);
-    ck_assert(max[0] == -INFINITY && sum[0] == 0 && hit[0] == 7);
-    chunk.valid = W;
-    fast->ce(act, &chunk);
-    ck_assert(max[0] == 6 && hit[0] == 7);
-    chunk.max = max + 1;
-    chunk.sum = sum + 1;
-    chunk.e = e;
-    fast->ce(act, &chunk);
-    ck_assert_float_eq(sum[0], sum[1]);
-    logits[W - 1] = NAN;
-    fast->ce(act, &chunk);
-    ck_assert(isnan(sum[1]));
-}
-END_TEST
-
 /* ---- threads -------------------------------------------------------------------------------------- */
 
 /* The same bits with 1, 2 and 3 threads. */
@@ -578,25 +354,21 @@ END_TEST
 
 int main(void)
 {
-    enum { ROWS = 2 * N_LEVELS };
     Suite *suite = suite_create("kernels");
     TCase *parity = tcase_create("parity"), *core = tcase_create("core"), *grad = tcase_create("grad"),
           *limits = tcase_create("limits");
     tcase_set_timeout(parity, 60);
-    tcase_add_loop_test(parity, norms, 0, ROWS);
-    tcase_add_loop_test(parity, functions, 0, ROWS);
-    tcase_add_loop_test(parity, products_and_conversions, 0, ROWS);
-    tcase_add_loop_test(parity, rope, 0, ROWS);
-    tcase_add_loop_test(parity, entropy, 0, ROWS);
-    tcase_add_loop_test(parity, any_thread_count, 0, ROWS);
+    tcase_add_loop_test(parity, norms, 0, LEVEL_ROWS);
+    tcase_add_loop_test(parity, functions, 0, LEVEL_ROWS);
+    tcase_add_loop_test(parity, products_and_conversions, 0, LEVEL_ROWS);
+    tcase_add_loop_test(parity, rope, 0, LEVEL_ROWS);
+    tcase_add_loop_test(parity, any_thread_count, 0, LEVEL_ROWS);
     tcase_add_test(core, known_values);
     tcase_add_test(core, rope_of_ref);
-    tcase_add_loop_test(core, entropy_of_ref, 0, 2);
     tcase_add_test(core, levels);
     tcase_add_loop_test(grad, slopes, 0, N_FNS);
     tcase_add_loop_test(grad, norm_slope, 0, 2);
-    tcase_add_loop_test(limits, special_values, 0, ROWS);
-    tcase_add_loop_test(limits, entropy_limits, 0, ROWS);
+    tcase_add_loop_test(limits, special_values, 0, LEVEL_ROWS);
     suite_add_tcase(suite, parity);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, grad);
