@@ -6,8 +6,8 @@
  * Keys of relatives that share the architecture string but compute something else (experts,
  * multipliers) are refused. Integers come in any width and sign. */
 #include "arch.h"
+#include "config_value.h"
 
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@ typedef struct meta {
     kvf_ctx *ctx;
     const char *where, *arch;
     const kvf_json *root;
+    kvf__config config; /* the same, for messages */
 } meta;
 
 /* ---- values ---- */
@@ -24,17 +25,6 @@ static const kvf_json *find(const meta *m, const char *key, char full[KVF__NAME_
 {
     snprintf(full, KVF__NAME_BYTES, "%s.%s", m->arch, key);
     return kvf_json_get(m->root, full);
-}
-
-static kvf_status bad_value(const meta *m, kvf_status status, const char *key,
-                            const kvf_json *value, const char *expected)
-{
-    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-
-    kvf__fail(m->ctx, status, "%s: %s is %.60s, expected %s", m->where, key, text ? text : "?",
-              expected);
-    kvf_json_text_free(text);
-    return status;
 }
 
 /* otherwise 0: the key must be there. A list per layer is refused by name. */
@@ -54,7 +44,7 @@ static kvf_status get_count(const meta *m, const char *key, int64_t otherwise, i
                          "%s: %s is a list, one value per layer is not supported", m->where, full);
     *out = kvf_json_int(value, 0);
     if (*out < 1 || *out > INT32_MAX)
-        return bad_value(m, KVF_EFORMAT, full, value, "a positive integer");
+        return kvf__config_bad(&m->config, KVF_EFORMAT, full, value, "a positive integer");
     return KVF_OK;
 }
 
@@ -66,7 +56,7 @@ static kvf_status get_real(const meta *m, const char *key, double otherwise, dou
     if (!value && isnan(otherwise))
         return kvf__fail(m->ctx, KVF_EFORMAT, "%s: %s is missing", m->where, full);
     *out = value ? kvf_json_real(value, NAN) : otherwise;
-    if (!isfinite(*out)) return bad_value(m, KVF_EFORMAT, full, value, "a number");
+    if (!isfinite(*out)) return kvf__config_bad(&m->config, KVF_EFORMAT, full, value, "a number");
     return KVF_OK;
 }
 
@@ -93,10 +83,12 @@ static kvf_status refuse_unsupported(const meta *m)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const kvf_json *value = find(m, rows[i].key, full);
         if (value && kvf_json_real(value, NAN) != rows[i].neutral)
-            return bad_value(m, KVF_EUNSUPPORTED, full, value, "none (it is not supported)");
+            return kvf__config_bad(&m->config, KVF_EUNSUPPORTED, full, value,
+                                   "none (it is not supported)");
     }
     const kvf_json *causal = find(m, "attention.causal", full);
-    if (!kvf_json_bool(causal, true)) return bad_value(m, KVF_EUNSUPPORTED, full, causal, "true");
+    if (!kvf_json_bool(causal, true))
+        return kvf__config_bad(&m->config, KVF_EUNSUPPORTED, full, causal, "true");
     return KVF_OK;
 }
 
@@ -207,7 +199,7 @@ static kvf_status read_rope(const meta *m, kvf__desc *desc)
         rope->kind = KVF__ROPE_YARN;
         return read_yarn(m, desc);
     }
-    return bad_value(m, KVF_EUNSUPPORTED, full, type_value, "none, linear or yarn");
+    return kvf__config_bad(&m->config, KVF_EUNSUPPORTED, full, type_value, "none, linear or yarn");
 }
 
 /* ---- whole ---- */
@@ -242,7 +234,7 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
                          "%s: general.architecture \"%.60s\" is not supported in a GGUF (%s is)",
                          where, name, kvf__arch_list(list, true));
 
-    const meta m = {ctx, where, name, root};
+    const meta m = {ctx, where, name, root, {ctx, where, root}};
     kvf__desc_from_arch(arch, &desc);
     desc.gguf = true;
     st = read_all(&m, table, &desc);

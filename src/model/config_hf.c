@@ -5,32 +5,15 @@
  * numbers and is not implemented is refused by key and value, never skipped; keys that only matter
  * to training from scratch (dropouts, initialisers) are not read. */
 #include "arch.h"
+#include "config_value.h"
 
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
-typedef struct config {
-    kvf_ctx *ctx;
-    const char *where;
-    const kvf_json *root;
-} config;
-
 /* ---- values ---- */
 
-static kvf_status bad_value(const config *c, kvf_status status, const char *key,
-                            const kvf_json *value, const char *expected)
-{
-    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-
-    kvf__fail(c->ctx, status, "%s: %s is %.60s, expected %s", c->where, key, text ? text : "?",
-              expected);
-    kvf_json_text_free(text);
-    return status;
-}
-
 /* derivable: null and KVF__DERIVED may come back as KVF__DERIVED. */
-static kvf_status get_count(const config *c, const kvf__config_key *key, bool derivable,
+static kvf_status get_count(const kvf__config *c, const kvf__config_key *key, bool derivable,
                             int64_t *out)
 {
     const char *name = key->names[0];
@@ -52,40 +35,23 @@ static kvf_status get_count(const config *c, const kvf__config_key *key, bool de
     }
     *out = kvf_json_int(value, 0);
     if (*out < 1 || *out > INT32_MAX)
-        return bad_value(c, KVF_EFORMAT, name, value, "a positive integer");
+        return kvf__config_bad(c, KVF_EFORMAT, name, value, "a positive integer");
     return KVF_OK;
 }
 
-static kvf_status get_real(const config *c, const kvf_json *object, const char *key,
-                           double otherwise, double *out)
-{
-    const kvf_json *value = kvf_json_get(object, key);
-    kvf_json_type type = kvf_json_typeof(value);
-
-    *out = otherwise;
-    if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) {
-        if (isnan(otherwise))
-            return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is missing", c->where, key);
-        return KVF_OK;
-    }
-    *out = kvf_json_real(value, NAN);
-    if (!isfinite(*out)) return bad_value(c, KVF_EFORMAT, key, value, "a number");
-    return KVF_OK;
-}
-
-static kvf_status get_switch(const config *c, const char *key, bool otherwise, bool *out)
+static kvf_status get_switch(const kvf__config *c, const char *key, bool otherwise, bool *out)
 {
     const kvf_json *value = kvf_json_get(c->root, key);
     kvf_json_type type = kvf_json_typeof(value);
 
     *out = kvf_json_bool(value, otherwise);
     if (type != KVF_JSON_NONE && type != KVF_JSON_NULL && type != KVF_JSON_BOOL)
-        return bad_value(c, KVF_EFORMAT, key, value, "true or false");
+        return kvf__config_bad(c, KVF_EFORMAT, key, value, "true or false");
     return KVF_OK;
 }
 
 /* Absent, null, -1 and an empty list mean none; of a list (several end tokens) the first counts. */
-static kvf_status get_id(const config *c, const char *key, int32_t *out)
+static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
 {
     const kvf_json *value = kvf_json_get(c->root, key), *one = value;
     kvf_json_type type = kvf_json_typeof(value);
@@ -95,14 +61,14 @@ static kvf_status get_id(const config *c, const char *key, int32_t *out)
     type = kvf_json_typeof(one);
     if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) return KVF_OK;
     int64_t id = kvf_json_int(one, INT64_MIN);
-    if (id < -1 || id > INT32_MAX) return bad_value(c, KVF_EFORMAT, key, value, "a token id");
+    if (id < -1 || id > INT32_MAX) return kvf__config_bad(c, KVF_EFORMAT, key, value, "a token id");
     *out = (int32_t)id;
     return KVF_OK;
 }
 
 /* ---- parts ---- */
 
-static kvf_status find_arch(const config *c, const kvf__arch **out)
+static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
 {
     const kvf_json *model_type = kvf_json_get(c->root, "model_type");
     const char *name = kvf_json_str(model_type, NULL);
@@ -124,7 +90,7 @@ static kvf_status find_arch(const config *c, const kvf__arch **out)
 }
 
 /* Keys that change the computation in ways this program does not have. */
-static kvf_status refuse_unsupported(const config *c)
+static kvf_status refuse_unsupported(const kvf__config *c)
 {
     static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention"};
     static const char *const must_be_absent[] = {"quantization_config", "compression_config"};
@@ -139,20 +105,20 @@ static kvf_status refuse_unsupported(const config *c)
     for (size_t i = 0; i < sizeof must_be_absent / sizeof *must_be_absent; i++) {
         const kvf_json *value = kvf_json_get(c->root, must_be_absent[i]);
         if (kvf_json_typeof(value) != KVF_JSON_NONE && kvf_json_typeof(value) != KVF_JSON_NULL)
-            return bad_value(c, KVF_EUNSUPPORTED, must_be_absent[i], value,
-                             "no quantised weights (use a GGUF or the float original)");
+            return kvf__config_bad(c, KVF_EUNSUPPORTED, must_be_absent[i], value,
+                                   "no quantised weights (use a GGUF or the float original)");
     }
     const kvf_json *types = kvf_json_get(c->root, "layer_types");
     for (size_t i = 0; i < kvf_json_size(types); i++) {
         const char *type = kvf_json_str(kvf_json_at(types, i), NULL);
         if (!type || strcmp(type, "full_attention"))
-            return bad_value(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
-                             "\"full_attention\" in every layer");
+            return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
+                                   "\"full_attention\" in every layer");
     }
     return KVF_OK;
 }
 
-static kvf_status read_sizes(const config *c, kvf__desc *desc)
+static kvf_status read_sizes(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
 
@@ -183,7 +149,7 @@ static kvf_status read_sizes(const config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-static kvf_status read_activation(const config *c, kvf__desc *desc)
+static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
 {
     static const struct {
         const char *name;
@@ -208,11 +174,11 @@ static kvf_status read_activation(const config *c, kvf__desc *desc)
         desc->act = rows[i].fn;
         return KVF_OK;
     }
-    return bad_value(c, KVF_EUNSUPPORTED, key, value,
-                     "silu, gelu, gelu_new, gelu_pytorch_tanh, relu or quick_gelu");
+    return kvf__config_bad(c, KVF_EUNSUPPORTED, key, value,
+                           "silu, gelu, gelu_new, gelu_pytorch_tanh, relu or quick_gelu");
 }
 
-static kvf_status read_switches(const config *c, kvf__desc *desc)
+static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
     bool scale = true;
@@ -231,7 +197,7 @@ static kvf_status read_switches(const config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-static kvf_status read_sliding_window(const config *c, kvf__desc *desc)
+static kvf_status read_sliding_window(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
     int64_t window = 0;
@@ -243,139 +209,9 @@ static kvf_status read_sliding_window(const config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* ---- rotary positions ---- */
-
-static kvf_status read_llama3(const config *c, const kvf_json *dict, kvf__rope *rope)
-{
-    KVF_TRY(get_real(c, dict, "factor", NAN, &rope->factor));
-    KVF_TRY(get_real(c, dict, "low_freq_factor", NAN, &rope->low_freq_factor));
-    KVF_TRY(get_real(c, dict, "high_freq_factor", NAN, &rope->high_freq_factor));
-    if (!(rope->low_freq_factor > 0) || !(rope->high_freq_factor > rope->low_freq_factor))
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: rope low_freq_factor %g and high_freq_factor %g, expected "
-                         "0 < low < high",
-                         c->where, rope->low_freq_factor, rope->high_freq_factor);
-    return KVF_OK;
-}
-
-static kvf_status read_yarn(const config *c, const kvf_json *dict, kvf__desc *desc)
-{
-    kvf__rope *rope = &desc->rope;
-    double ratio = (double)desc->max_positions / rope->original, mscale, mscale_all;
-    const kvf_json *truncate = kvf_json_get(dict, "truncate");
-
-    KVF_TRY(get_real(c, dict, "factor", ratio, &rope->factor));
-    KVF_TRY(get_real(c, dict, "beta_fast", 32, &rope->beta_fast));
-    KVF_TRY(get_real(c, dict, "beta_slow", 1, &rope->beta_slow));
-    KVF_TRY(get_real(c, dict, "mscale", 0, &mscale));
-    KVF_TRY(get_real(c, dict, "mscale_all_dim", 0, &mscale_all));
-    /* Zero counts as not given, as in the reference. */
-    if (rope->beta_fast == 0) rope->beta_fast = 32;
-    if (rope->beta_slow == 0) rope->beta_slow = 1;
-    if (rope->beta_fast < 0 || rope->beta_slow < 0)
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: rope beta_fast %g and beta_slow %g, expected "
-                         "positive numbers",
-                         c->where, rope->beta_fast, rope->beta_slow);
-    rope->truncate = kvf_json_bool(truncate, true);
-    /* transformers 4 replaced the factor by the ratio, 5 keeps it; where they differ a model
-     * trained with one is served wrongly by the other, so the user should know which rule holds
-     * here. */
-    if (ratio != rope->factor && ratio != 1)
-        kvf__log(c->ctx, KVF_LOG_WARN,
-                 "%s: rope factor %g differs from max_position_embeddings / "
-                 "original_max_position_embeddings = %g; the factor is used",
-                 c->where, rope->factor, ratio);
-    double recommended = kvf__yarn_mscale(rope->factor, 1);
-    if (mscale != 0 && mscale_all != 0)
-        recommended = kvf__yarn_mscale(rope->factor, mscale) /
-                      kvf__yarn_mscale(rope->factor, mscale_all);
-    KVF_TRY(get_real(c, dict, "attention_factor", recommended, &rope->attention_factor));
-    return KVF_OK;
-}
-
-static kvf_status check_object(const config *c, const char *key)
-{
-    const kvf_json *value = kvf_json_get(c->root, key);
-    kvf_json_type type = kvf_json_typeof(value);
-
-    if (type == KVF_JSON_NONE || type == KVF_JSON_NULL || type == KVF_JSON_OBJECT) return KVF_OK;
-    return bad_value(c, KVF_EFORMAT, key, value, "an object or null");
-}
-
-static kvf_status check_rope_dict(const config *c, const kvf_json *dict)
-{
-    static const char *const nested[] = {"full_attention", "sliding_attention"};
-    double partial;
-
-    for (size_t i = 0; i < sizeof nested / sizeof *nested; i++)
-        if (kvf_json_get(dict, nested[i]))
-            return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                             "%s: rope_parameters.%s: rotary positions by "
-                             "layer type are not supported",
-                             c->where, nested[i]);
-    KVF_TRY(get_real(c, c->root, "partial_rotary_factor", 1, &partial));
-    KVF_TRY(get_real(c, dict, "partial_rotary_factor", partial, &partial));
-    if (partial != 1)
-        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "%s: partial_rotary_factor is %g, only 1 is supported", c->where, partial);
-    return KVF_OK;
-}
-
-/* rope_scaling, if it says anything, goes before rope_parameters; theta inside the dictionary
- * before theta outside. */
-static kvf_status read_rope(const config *c, kvf__desc *desc)
-{
-    const kvf_json *dict = kvf_json_get(c->root, "rope_scaling"), *type_value;
-    kvf__rope *rope = &desc->rope;
-    const char *type;
-    double theta;
-
-    KVF_TRY(check_object(c, "rope_scaling"));
-    KVF_TRY(check_object(c, "rope_parameters"));
-    if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
-    KVF_TRY(check_rope_dict(c, dict));
-    KVF_TRY(get_real(c, c->root, "rope_theta", 10000, &theta));
-    KVF_TRY(get_real(c, dict, "rope_theta", theta, &rope->theta));
-    KVF_TRY(get_real(c, dict, "original_max_position_embeddings", (double)desc->max_positions,
-                     &rope->original));
-    KVF_TRY(
-        get_real(c, c->root, "original_max_position_embeddings", rope->original, &rope->original));
-    if (rope->original < 1)
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: original_max_position_embeddings is %g, "
-                         "expected a positive number",
-                         c->where, rope->original);
-
-    type_value = kvf_json_get(dict, "rope_type");
-    if (!type_value) type_value = kvf_json_get(dict, "type");
-    type = type_value ? kvf_json_str(type_value, NULL) : "default";
-    rope->attention_factor = 1;
-    if (type && !strcmp(type, "default")) {
-        rope->kind = KVF__ROPE_DEFAULT;
-        rope->original = 0;
-        return KVF_OK;
-    }
-    if (type && !strcmp(type, "linear")) {
-        rope->kind = KVF__ROPE_LINEAR;
-        rope->original = 0;
-        return get_real(c, dict, "factor", NAN, &rope->factor);
-    }
-    if (type && !strcmp(type, "llama3")) {
-        rope->kind = KVF__ROPE_LLAMA3;
-        return read_llama3(c, dict, rope);
-    }
-    if (type && !strcmp(type, "yarn")) {
-        rope->kind = KVF__ROPE_YARN;
-        return read_yarn(c, dict, desc);
-    }
-    return bad_value(c, KVF_EUNSUPPORTED, "rope_type", type_value,
-                     "default, linear, llama3 or yarn");
-}
-
 /* ---- whole ---- */
 
-static kvf_status read_all(const config *c, kvf__desc *desc)
+static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
 
@@ -384,12 +220,13 @@ static kvf_status read_all(const config *c, kvf__desc *desc)
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
     KVF_TRY(read_sliding_window(c, desc));
-    KVF_TRY(get_real(c, c->root, desc->arch->keys->eps, desc->arch->keys->eps_otherwise, &eps));
+    KVF_TRY(
+        kvf__config_real(c, c->root, desc->arch->keys->eps, desc->arch->keys->eps_otherwise, &eps));
     desc->norm_eps = (float)eps;
     KVF_TRY(get_id(c, "bos_token_id", &desc->bos));
     KVF_TRY(get_id(c, "eos_token_id", &desc->eos));
     KVF_TRY(get_id(c, "pad_token_id", &desc->pad));
-    if (desc->positions == KVF__POS_ROPE) KVF_TRY(read_rope(c, desc));
+    if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
     if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));
     return KVF_OK;
@@ -397,7 +234,7 @@ static kvf_status read_all(const config *c, kvf__desc *desc)
 
 kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *root, kvf__desc *out)
 {
-    const config c = {ctx, where, root};
+    const kvf__config c = {ctx, where, root};
     const kvf__arch *arch = NULL;
     kvf__desc desc = {0};
     kvf_status st;

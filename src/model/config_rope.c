@@ -1,0 +1,137 @@
+/* Rotary positions of a config.json: which scaling, with which numbers.
+ *
+ * Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters; the rules that join
+ * them are those of transformers 5 (INTEROP 2.11). Scalings that depend on the length of the text
+ * at hand (dynamic, longrope) are refused: keys of a stored prefix could not stay as they are. */
+#include "config_value.h"
+
+#include <math.h>
+#include <string.h>
+
+static kvf_status read_llama3(const kvf__config *c, const kvf_json *dict, kvf__rope *rope)
+{
+    KVF_TRY(kvf__config_real(c, dict, "factor", NAN, &rope->factor));
+    KVF_TRY(kvf__config_real(c, dict, "low_freq_factor", NAN, &rope->low_freq_factor));
+    KVF_TRY(kvf__config_real(c, dict, "high_freq_factor", NAN, &rope->high_freq_factor));
+    if (!(rope->low_freq_factor > 0) || !(rope->high_freq_factor > rope->low_freq_factor))
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: rope low_freq_factor %g and high_freq_factor %g, expected "
+                         "0 < low < high",
+                         c->where, rope->low_freq_factor, rope->high_freq_factor);
+    return KVF_OK;
+}
+
+static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    kvf__rope *rope = &desc->rope;
+    double ratio = (double)desc->max_positions / rope->original, mscale, mscale_all;
+    const kvf_json *truncate = kvf_json_get(dict, "truncate");
+
+    KVF_TRY(kvf__config_real(c, dict, "factor", ratio, &rope->factor));
+    KVF_TRY(kvf__config_real(c, dict, "beta_fast", 32, &rope->beta_fast));
+    KVF_TRY(kvf__config_real(c, dict, "beta_slow", 1, &rope->beta_slow));
+    KVF_TRY(kvf__config_real(c, dict, "mscale", 0, &mscale));
+    KVF_TRY(kvf__config_real(c, dict, "mscale_all_dim", 0, &mscale_all));
+    /* Zero counts as not given, as in the reference. */
+    if (rope->beta_fast == 0) rope->beta_fast = 32;
+    if (rope->beta_slow == 0) rope->beta_slow = 1;
+    if (rope->beta_fast < 0 || rope->beta_slow < 0)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: rope beta_fast %g and beta_slow %g, expected "
+                         "positive numbers",
+                         c->where, rope->beta_fast, rope->beta_slow);
+    rope->truncate = kvf_json_bool(truncate, true);
+    /* transformers 4 replaced the factor by the ratio, 5 keeps it; where they differ a model
+     * trained with one is served wrongly by the other, so the user should know which rule holds
+     * here. */
+    if (ratio != rope->factor && ratio != 1)
+        kvf__log(c->ctx, KVF_LOG_WARN,
+                 "%s: rope factor %g differs from max_position_embeddings / "
+                 "original_max_position_embeddings = %g; the factor is used",
+                 c->where, rope->factor, ratio);
+    double recommended = kvf__yarn_mscale(rope->factor, 1);
+    if (mscale != 0 && mscale_all != 0)
+        recommended = kvf__yarn_mscale(rope->factor, mscale) /
+                      kvf__yarn_mscale(rope->factor, mscale_all);
+    KVF_TRY(kvf__config_real(c, dict, "attention_factor", recommended, &rope->attention_factor));
+    return KVF_OK;
+}
+
+static kvf_status check_object(const kvf__config *c, const char *key)
+{
+    const kvf_json *value = kvf_json_get(c->root, key);
+    kvf_json_type type = kvf_json_typeof(value);
+
+    if (type == KVF_JSON_NONE || type == KVF_JSON_NULL || type == KVF_JSON_OBJECT) return KVF_OK;
+    return kvf__config_bad(c, KVF_EFORMAT, key, value, "an object or null");
+}
+
+static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict)
+{
+    static const char *const nested[] = {"full_attention", "sliding_attention"};
+    double partial;
+
+    for (size_t i = 0; i < sizeof nested / sizeof *nested; i++)
+        if (kvf_json_get(dict, nested[i]))
+            return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                             "%s: rope_parameters.%s: rotary positions by "
+                             "layer type are not supported",
+                             c->where, nested[i]);
+    KVF_TRY(kvf__config_real(c, c->root, "partial_rotary_factor", 1, &partial));
+    KVF_TRY(kvf__config_real(c, dict, "partial_rotary_factor", partial, &partial));
+    if (partial != 1)
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "%s: partial_rotary_factor is %g, only 1 is supported", c->where, partial);
+    return KVF_OK;
+}
+
+/* rope_scaling, if it says anything, goes before rope_parameters; theta inside the dictionary
+ * before theta outside. */
+kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf_json *dict = kvf_json_get(c->root, "rope_scaling"), *type_value;
+    kvf__rope *rope = &desc->rope;
+    const char *type;
+    double theta;
+
+    KVF_TRY(check_object(c, "rope_scaling"));
+    KVF_TRY(check_object(c, "rope_parameters"));
+    if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
+    KVF_TRY(check_rope_dict(c, dict));
+    KVF_TRY(kvf__config_real(c, c->root, "rope_theta", 10000, &theta));
+    KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
+    KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
+                             (double)desc->max_positions, &rope->original));
+    KVF_TRY(kvf__config_real(c, c->root, "original_max_position_embeddings", rope->original,
+                             &rope->original));
+    if (rope->original < 1)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: original_max_position_embeddings is %g, "
+                         "expected a positive number",
+                         c->where, rope->original);
+
+    type_value = kvf_json_get(dict, "rope_type");
+    if (!type_value) type_value = kvf_json_get(dict, "type");
+    type = type_value ? kvf_json_str(type_value, NULL) : "default";
+    rope->attention_factor = 1;
+    if (type && !strcmp(type, "default")) {
+        rope->kind = KVF__ROPE_DEFAULT;
+        rope->original = 0;
+        return KVF_OK;
+    }
+    if (type && !strcmp(type, "linear")) {
+        rope->kind = KVF__ROPE_LINEAR;
+        rope->original = 0;
+        return kvf__config_real(c, dict, "factor", NAN, &rope->factor);
+    }
+    if (type && !strcmp(type, "llama3")) {
+        rope->kind = KVF__ROPE_LLAMA3;
+        return read_llama3(c, dict, rope);
+    }
+    if (type && !strcmp(type, "yarn")) {
+        rope->kind = KVF__ROPE_YARN;
+        return read_yarn(c, dict, desc);
+    }
+    return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_type", type_value,
+                           "default, linear, llama3 or yarn");
+}
