@@ -218,7 +218,6 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(check_choices(ctx, o));
     KVF_TRY(check_init(ctx, o));
     if (o->prefix_length < 1) return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
-    if (o->batch_tokens) o->batch_size = 0;
     if (!o->batch_size && !o->batch_tokens) return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");
     if (o->grad_accum < 1) return kvf__fail(ctx, KVF_EUSAGE, "--grad-accum must be at least 1");
     if (!o->steps && !o->epochs) return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");

@@ -97,7 +97,7 @@ static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
 static kvf_status decide_steps(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed, o->batch_size, o->batch_tokens));
+    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed, o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
     t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
     o->steps = t->steps;
     if (!o->schedule_steps) o->schedule_steps = t->steps;

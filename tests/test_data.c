@@ -1,0 +1,325 @@
+/* Rows to ids and labels, data sets, packed batches, the order of steps. The tokenizer is a toy: a = 0 ... e = 4, space = 5, <s> = 6, </s> = 7. */
+#include "ck.h"
+#include "data_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char TOKENIZER[] =
+    "{\"version\": \"1.0\", \"added_tokens\": ["
+    "{\"id\": 6, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true},"
+    "{\"id\": 7, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}],"
+    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true},"
+    "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
+    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
+    "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7},"
+    "\"merges\": []}}";
+static const char WITH_BOS[] = "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true}";
+static const char NO_BOS[] = "{\"tokenizer_class\": \"GPT2TokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
+
+static kvf_ctx *ctx;
+static kvf__tokenizer *tokenizer;
+static kvf__chat chat;
+
+static void load_tokenizer(const char *config)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+    kvf_status st = kvf__tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config, strlen(config), &tokenizer);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf__chat_init(ctx, tokenizer, "none", &chat), KVF_OK);
+}
+
+static void setup(void)
+{
+    load_tokenizer(NO_BOS);
+}
+
+static void setup_bos(void)
+{
+    load_tokenizer(WITH_BOS);
+}
+
+static void teardown(void)
+{
+    kvf__chat_done(&chat);
+    kvf__tokenizer_free(tokenizer);
+    kvf_ctx_free(ctx);
+}
+
+static kvf__render render_with(const kvf__field_map *map)
+{
+    return (kvf__render){.tokenizer = tokenizer, .chat = &chat, .map = map};
+}
+
+/* "0 1:1 7:7" : ids, with :label where one is set. */
+static char *row_text(const char *json, bool prompt_only, const kvf__field_map *map)
+{
+    static char text[256];
+    kvf_json *row = NULL;
+    kvf__ids ids = {0}, labels = {0};
+    kvf__render render = render_with(map);
+    ck_assert_int_eq(kvf_json_parse(ctx, "row", json, strlen(json), &row), KVF_OK);
+    kvf_status st = kvf__render_row(ctx, &render, "row", row, prompt_only, &ids, &labels);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert_uint_eq(ids.n, labels.n);
+    text[0] = 0;
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t at = strlen(text);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? " " : "", (int)ids.data[i]);
+        if (labels.data[i] != KVF__NO_LABEL) snprintf(text + at, sizeof text - at, ":%d", (int)labels.data[i]);
+    }
+    kvf__ids_done(&ids);
+    kvf__ids_done(&labels);
+    kvf_json_free(row);
+    return text;
+}
+
+static const struct { const char *json, *all, *prompt; } ROWS[] = {
+    {"{\"prompt\": \"ab\", \"completion\": \" c\"}", "0 1 5:5 2:2 7:7", "0 1"},
+    {"{\"prompt\": \"ab\", \"completion\": \"\"}", "0 1 7:7", "0 1"},
+    {"{\"text\": \"abc\"}", "0:0 1:1 2:2 7:7", "0 1 2"},
+    {"{\"input_ids\": [3, 4, 5], \"labels\": [-100, 4, 1]}", "3 4:4 5:1", "3 4 5"},
+    {"{\"input_ids\": [3, 4, 5], \"labels\": [-100, 4, 5], \"attention_mask\": [0, 1, 1]}", "4:4 5:5", "4 5"},
+};
+
+START_TEST(rows_without_bos)
+{
+    ck_assert_str_eq(row_text(ROWS[_i].json, false, NULL), ROWS[_i].all);
+    ck_assert_str_eq(row_text(ROWS[_i].json, true, NULL), ROWS[_i].prompt);
+}
+END_TEST
+
+START_TEST(rows_with_bos)
+{
+    ck_assert_str_eq(row_text("{\"prompt\": \"ab\", \"completion\": \" c\"}", false, NULL), "6 0 1 5:5 2:2 7:7");
+    ck_assert_str_eq(row_text("{\"text\": \"a\"}", false, NULL), "6 0:0 7:7");
+    ck_assert_str_eq(row_text("{\"input_ids\": [3], \"labels\": [3]}", false, NULL), "3:3"); /* ids are taken as they are */
+}
+END_TEST
+
+START_TEST(foreign_fields)
+{
+    kvf__field_map map = {0};
+    ck_assert_int_eq(kvf__field_map_init(ctx, "prompt=q,completion=a", &map), KVF_OK);
+    ck_assert_str_eq(row_text("{\"q\": \"a\", \"a\": \"b\"}", false, &map), "0 1:1 7:7");
+    kvf__field_map_done(&map);
+}
+END_TEST
+
+/* The row, and the one line it gets. */
+static const struct { const char *json, *line; } BAD[] = {
+    {"{\"prompt\": \"a\"}", "x.jsonl:2: \"completion\" is missing, want a string"},
+    {"{\"prompt\": 3, \"completion\": \"b\"}", "x.jsonl:2: \"prompt\" is not a string, want a string"},
+    {"{\"input_ids\": [1, 2], \"labels\": [1]}", "x.jsonl:2: \"labels\" has 1 entries, \"input_ids\" has 2"},
+    {"{\"input_ids\": [1, 8], \"labels\": [1, 1]}", "x.jsonl:2: id 8 is outside the vocabulary of 8"},
+    {"{\"input_ids\": [1, 1], \"labels\": [1, -1]}", "x.jsonl:2: label -1 is outside the vocabulary of 8"},
+    {"{\"input_ids\": [1.5], \"labels\": [1]}", "x.jsonl:2: input_ids[0] is not a 32-bit integer"},
+    {"{\"input_ids\": [], \"labels\": []}", "x.jsonl:2: the row has no tokens"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+     "x.jsonl:2: \"messages\" needs a chat template, and the base has none: name one with --chat-template"},
+    {"{\"sentence\": \"a\"}", "x.jsonl:2: none of the fields prompt, text, messages, input_ids (name others with --map)"},
+    {"[1]", "x.jsonl:2: want a JSON object"},
+    {"{\"text\": \"abcdeabcde\"}", "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
+};
+
+static kvf_status load(const char *content, kvf__overlong overlong, kvf__dataset *out)
+{
+    const char *dir = ck_tmpdir();
+    char path[512], plain[512];
+    snprintf(path, sizeof path, "%s/x.jsonl", dir);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(content, file);
+    fclose(file);
+    kvf__dataset_options options = {.render = render_with(NULL), .max_length = 8, .overlong = overlong, .vocab = 8};
+    kvf_status st = kvf__dataset_load(ctx, path, &options, out);
+    remove(path);
+    remove(dir);
+    /* Errors are compared without the folder. */
+    const char *line = kvf_ctx_error(ctx);
+    size_t n = strlen(dir) + 1;
+    if (st && !strncmp(line, dir, n - 1)) {
+        snprintf(plain, sizeof plain, "%s", line + n);
+        kvf__fail(ctx, st, "%s", plain);
+    }
+    return st;
+}
+
+START_TEST(bad_rows_get_one_line)
+{
+    char content[512];
+    kvf__dataset set = {0};
+    snprintf(content, sizeof content, "{\"text\": \"ab\"}\n%s\n", BAD[_i].json);
+    ck_assert_int_eq(load(content, KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), BAD[_i].line);
+}
+END_TEST
+
+START_TEST(bad_files_get_one_line)
+{
+    kvf__dataset set = {0};
+    ck_assert_int_eq(load("", KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no rows");
+    ck_assert_int_eq(load("{\"text\": \"abcdeabcde\"}\n", KVF__OVERLONG_SKIP, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no rows fit (all were longer than --max-length)");
+    ck_assert_int_eq(load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no token of any row carries loss");
+    ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF__OVERLONG_STOP, &set), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "x.jsonl:2"));
+    kvf__dataset_options options = {.render = render_with(NULL), .max_length = 8, .vocab = 8};
+    ck_assert_int_eq(kvf__dataset_load(ctx, "/nonexistent/x.jsonl", &options, &set), KVF_EIO);
+    ck_assert_ptr_null(set.ids);
+}
+END_TEST
+
+static const char FOUR[] = "{\"text\": \"ab\"}\n\n{\"prompt\": \"abc\", \"completion\": \"d\"}\r\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"e\"}";
+
+START_TEST(overlong_rows_are_cut_or_left_out)
+{
+    kvf__dataset cut = {0}, left = {0};
+    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_TRUNCATE, &cut), KVF_OK);
+    ck_assert_int_eq(cut.n, 4);
+    ck_assert_int_eq(cut.truncated, 1);
+    ck_assert_int_eq(kvf__example_length(&cut, 2), 8);
+    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_SKIP, &left), KVF_OK);
+    ck_assert_int_eq(left.n, 3);
+    ck_assert_int_eq(left.skipped, 1);
+    ck_assert_int_eq(left.n_labels, 2 + 2 + 1);
+    ck_assert_int_eq(kvf__example_labels(&left, 1), 2);
+    kvf__dataset_done(&cut);
+    kvf__dataset_done(&left);
+}
+END_TEST
+
+START_TEST(batches_are_packed_and_labels_shifted)
+{
+    static const int64_t EXAMPLES[] = {1, 0};
+    static const int32_t IDS[] = {0, 1, 2, 3, 7, 0, 1, 7}, AT[] = {2, 3, 5, 6}, TO[] = {3, 7, 1, 7};
+    static const int64_t START[] = {0, 5, 8};
+    kvf__dataset set = {0};
+    kvf__batcher batcher = {0};
+    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_SKIP, &set), KVF_OK);
+    ck_assert_int_eq(kvf__batcher_init(ctx, &batcher, 2, 8, 4), KVF_OK);
+    kvf__batcher_fill(&batcher, &set, EXAMPLES, 2);
+    const kvf__batch *b = &batcher.batch;
+    ck_assert_int_eq(b->n_rows, 2);
+    ck_assert_int_eq(b->n_tokens, 8);
+    ck_assert_int_eq(b->n_labels, 4);
+    ck_assert_mem_eq(b->start, START, sizeof START);
+    ck_assert_mem_eq(b->ids, IDS, sizeof IDS);
+    ck_assert_mem_eq(b->label_at, AT, sizeof AT);
+    ck_assert_mem_eq(b->label_id, TO, sizeof TO);
+    ck_assert_mem_eq(b->example, EXAMPLES, sizeof EXAMPLES);
+    kvf__batcher_done(&batcher);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+/* A data set of n rows of the given lengths, for the sampler alone. */
+static kvf__dataset lengths_only(int64_t *start, const int64_t *lengths, int64_t n)
+{
+    start[0] = 0;
+    for (int64_t i = 0; i < n; i++)
+        start[i + 1] = start[i] + lengths[i];
+    return (kvf__dataset){.n = n, .start = start};
+}
+
+START_TEST(an_epoch_sees_every_row_once)
+{
+    static const int64_t LENGTHS[] = {1, 1, 1, 1, 1, 1, 1};
+    int64_t start[8], n, first_epoch[7];
+    kvf__dataset set = lengths_only(start, LENGTHS, 7);
+    kvf__sampler sampler;
+    ck_assert_int_eq(kvf__sampler_init(ctx, &sampler, &set, true, 5, 3, 0), KVF_OK);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int seen[7] = {0}, steps = 0;
+        bool last = false;
+        for (int64_t at = 0; !last; steps++) {
+            const int64_t *examples = kvf__sampler_next(&sampler, &n, &last);
+            for (int64_t i = 0; i < n; i++, at++) {
+                seen[examples[i]]++;
+                if (!epoch) first_epoch[at] = examples[i];
+            }
+        }
+        ck_assert_int_eq(steps, 3); /* 3 + 3 + 1 rows */
+        for (int i = 0; i < 7; i++)
+            ck_assert_int_eq(seen[i], 1);
+    }
+    kvf__sampler_rewind(&sampler);
+    bool last = false;
+    const int64_t *again = kvf__sampler_next(&sampler, &n, &last);
+    ck_assert_mem_eq(again, first_epoch, 3 * sizeof *again);
+    kvf__sampler_done(&sampler);
+}
+END_TEST
+
+START_TEST(steps_by_tokens)
+{
+    static const int64_t LENGTHS[] = {4, 4, 4, 20, 1, 1};
+    static const int64_t WANT[] = {2, 1, 1, 2};
+    int64_t start[7], n;
+    bool last = false;
+    kvf__dataset set = lengths_only(start, LENGTHS, 6);
+    kvf__sampler sampler;
+    ck_assert_int_eq(kvf__sampler_init(ctx, &sampler, &set, false, 0, 0, 10), KVF_OK);
+    for (int i = 0; i < 4; i++) {
+        kvf__sampler_next(&sampler, &n, &last);
+        ck_assert_int_eq(n, WANT[i]);
+        ck_assert_int_eq(last, i == 3);
+    }
+    kvf__sampler_done(&sampler);
+}
+END_TEST
+
+START_TEST(maps_are_checked)
+{
+    static const char *const MAPS[] = {"prompt", "prompt=", "=q", "prompt=q,", "a=b,c"};
+    kvf__field_map map = {0};
+    for (size_t i = 0; i < sizeof MAPS / sizeof MAPS[0] - 2; i++)
+        ck_assert_msg(kvf__field_map_init(ctx, MAPS[i], &map) == KVF_EUSAGE, "\"%s\" passed", MAPS[i]);
+    ck_assert_int_eq(kvf__field_map_init(ctx, MAPS[4], &map), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__field_map_init(ctx, NULL, &map), KVF_OK);
+    ck_assert_uint_eq(map.n, 0);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+    kvf__dataset set = {0};
+    kvf_status st;
+    int64_t n = 0;
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = load(FOUR, KVF__OVERLONG_SKIP, &set);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+    } while (st);
+    kvf_ctx_fail_allocation(ctx, -1);
+    ck_assert_int_gt(n, 3);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("data");
+    TCase *core = tcase_create("core"), *bos = tcase_create("bos"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(bos, setup_bos, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_loop_test(core, rows_without_bos, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
+    tcase_add_test(bos, rows_with_bos);
+    tcase_add_test(core, foreign_fields);
+    tcase_add_test(core, overlong_rows_are_cut_or_left_out);
+    tcase_add_test(core, batches_are_packed_and_labels_shifted);
+    tcase_add_test(core, an_epoch_sees_every_row_once);
+    tcase_add_test(core, steps_by_tokens);
+    tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
+    tcase_add_test(errors, bad_files_get_one_line);
+    tcase_add_test(errors, maps_are_checked);
+    tcase_add_test(errors, every_allocation_may_fail);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, bos);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}

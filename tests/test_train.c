@@ -1,0 +1,577 @@
+/* Whole runs on a toy base: training learns, equal runs are equal bytes, a resumed run is one that never stopped, folding changes no
+ * bit, and what cannot work gets one line. */
+#include <kvfold/kvfold.h>
+
+#include "toy_base.h"
+
+#include <sys/wait.h>
+#include <signal.h>
+#include <unistd.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], data[512], valid[512], out[512], other[512];
+
+static void in_dir(char path[512], const char *name)
+{
+    snprintf(path, 512, "%s/%s", dir, name);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    dir = ck_tmpdir();
+    in_dir(base, "base");
+    in_dir(data, "train.jsonl");
+    in_dir(valid, "valid.jsonl");
+    in_dir(out, "run.h5");
+    in_dir(other, "other.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    toy_folder(base, 5, 0);
+    toy_rows(dir, "train.jsonl", 24, 0);
+    toy_rows(dir, "valid.jsonl", 6, 30);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static kvf_train_options options_for(const char *path)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.data = data;
+    o.valid = valid;
+    o.out = path;
+    o.prefix_length = 4;
+    o.encoder_hidden = 16;
+    o.steps = 6;
+    o.batch_size = 5;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.eval_every = 3;
+    o.save_every = 3;
+    o.lr = 0.05;
+    return o;
+}
+
+static kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    kvf_status st = kvf_train(ctx, o, &result);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+static void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
+{
+    kvf_train_result result;
+    kvf_status st = kvf_train(ctx, o, &result);
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part), "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
+                  kvf_ctx_error(ctx), kvf_status_name(want), part);
+}
+
+static bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+/* ---- core --------------------------------------------------------------------------------------------- */
+
+static const char *const METHODS[] = {"mlp", "direct"};
+
+START_TEST(training_learns)
+{
+    kvf_train_options o = options_for(out);
+    o.method = METHODS[_i];
+    o.steps = 60;
+    o.eval_every = 30;
+    kvf_base *bare = NULL;
+    kvf_eval_options eval = {.data = valid};
+    kvf_eval_result before;
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &bare), KVF_OK);
+    ck_assert_int_eq(kvf_eval(ctx, bare, NULL, 0, &eval, &before), KVF_OK);
+    kvf_train_result after = train(&o);
+    ck_assert_msg(after.best_valid_loss < before.loss - 0.5, "loss %g, bare base %g", after.best_valid_loss, before.loss);
+    ck_assert_int_eq(after.steps, 60);
+    ck_assert_str_eq(after.precision, "f32");
+    ck_assert(after.tokens_per_second > 0 && after.peak_rss_bytes > 0);
+    kvf_base_free(bare);
+}
+END_TEST
+
+START_TEST(equal_runs_give_equal_bytes)
+{
+    kvf_train_options o = options_for(out), again = options_for(other);
+    train(&o);
+    train(&again);
+    ck_assert(equal_files(out, other));
+    o.seed = 1;
+    o.force = true;
+    train(&o);
+    ck_assert(!equal_files(out, other));
+}
+END_TEST
+
+/* steps of the first call, options: resumed and unbroken must be equal bytes */
+static const struct { int64_t first; const char *method, *schedule, *shuffle; int64_t batch_tokens; } RESUMES[] = {
+    {3, "mlp", "constant", "on", 0}, {3, "direct", "constant", "on", 0}, {3, "mlp", "linear", "off", 0}, {3, "mlp", "cosine", "on", 40},
+};
+
+START_TEST(resume_equals_no_stop)
+{
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    whole.method = part.method = RESUMES[_i].method;
+    whole.schedule = part.schedule = RESUMES[_i].schedule;
+    whole.schedule_steps = part.schedule_steps = 6;
+    whole.shuffle = part.shuffle = !strcmp(RESUMES[_i].shuffle, "on");
+    whole.batch_tokens = part.batch_tokens = RESUMES[_i].batch_tokens;
+    train(&whole);
+    part.steps = RESUMES[_i].first;
+    train(&part);
+    ck_assert(!equal_files(out, other));
+    part.steps = 6;
+    part.resume = true;
+    ck_assert_int_eq(train(&part).steps, 6);
+    ck_assert(equal_files(out, other));
+    ck_assert(train(&part).finished_before);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+/* --resume alone takes every other option from the file. */
+START_TEST(resume_needs_no_options_again)
+{
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    part.schedule_steps = 6;
+    train(&whole);
+    part.steps = 3;
+    train(&part);
+    kvf_train_options bare = kvf_train_defaults();
+    bare.base = base;
+    bare.data = data;
+    bare.valid = valid;
+    bare.out = other;
+    bare.resume = true;
+    bare.steps = 6;
+    train(&bare);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+typedef struct watch {
+    int stop, stop_at;
+    uint64_t allocations[64];
+    int64_t steps;
+} watch;
+
+static void on_event(void *user, const kvf_event *event)
+{
+    watch *w = user;
+    if (event->kind != KVF_EVENT_STEP) return;
+    if (event->step < 64) w->allocations[event->step] = kvf_ctx_allocations(ctx);
+    w->steps = event->step;
+    if (event->step == w->stop_at) w->stop = SIGINT;
+}
+
+START_TEST(a_stop_request_saves_and_resumes)
+{
+    watch w = {.stop_at = 4};
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    kvf_train_result result = {0};
+    train(&whole);
+    part.stop = &w.stop;
+    part.event = on_event;
+    part.event_user = &w;
+    ck_assert_int_eq(kvf_train(ctx, &part, &result), KVF_ESTOPPED);
+    ck_assert_int_eq(result.steps, 4);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "stopped after step 4 of 6; --resume continues");
+    part.stop = NULL;
+    part.resume = true;
+    train(&part);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+START_TEST(a_step_allocates_nothing_after_the_first)
+{
+    watch w = {.stop_at = -1};
+    kvf_train_options o = options_for(out);
+    o.steps = 30;
+    o.eval_every = o.save_every = 1000;
+    o.event = on_event;
+    o.event_user = &w;
+    train(&o);
+    ck_assert_int_eq(w.steps, 30);
+    for (int step = 2; step <= 30; step++)
+        ck_assert_msg(w.allocations[step] == w.allocations[1], "step %d allocated", step);
+}
+END_TEST
+
+/* The parts of a step are computed one after the other, and change nothing but rounding. */
+START_TEST(accumulation_is_weighted_by_tokens)
+{
+    kvf_train_options o = options_for(out), parts = options_for(other);
+    kvf_train_result whole = train(&o);
+    parts.grad_accum = 3;
+    kvf_train_result split = train(&parts);
+    ck_assert_double_eq_tol(split.train_loss, whole.train_loss, 1e-4 * whole.train_loss);
+    ck_assert_double_eq_tol(split.valid_loss, whole.valid_loss, 1e-4 * whole.valid_loss);
+}
+END_TEST
+
+/* Loss of a file on the validation rows. */
+static double loss_of(const char *file)
+{
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    kvf_eval_options eval = {.data = valid};
+    kvf_eval_result result;
+    kvf_base *model = NULL;
+    kvf_prefix *prefix = NULL;
+    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &model), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prefix_check(ctx, prefix, model, false), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_eval(ctx, model, &prefix, 1, &eval, &result), "%s", kvf_ctx_error(ctx));
+    kvf_prefix_free(prefix);
+    kvf_base_free(model);
+    return result.loss;
+}
+
+START_TEST(folded_equals_unfolded_bit_for_bit)
+{
+    kvf_train_options o = options_for(out);
+    o.method = METHODS[_i];
+    kvf_merge_options merge = {.run = out, .out = other, .base = base, .probe = valid};
+    kvf_merge_result merged;
+    kvf_train_result result = train(&o);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(merged.max_abs_diff, 0);
+    ck_assert_double_eq(merged.probe_max_abs_diff, 0);
+    double live = loss_of(out), folded = loss_of(other);
+    ck_assert_msg(live == folded, "live %.17g, folded %.17g", live, folded);
+    ck_assert_msg(live == result.best_valid_loss, "live %.17g, in training %.17g", live, result.best_valid_loss);
+}
+END_TEST
+
+START_TEST(merge_rounds_to_smaller_types)
+{
+    static const struct { const char *dtype; double bound; } TYPES[] = {{"f16", 2e-3}, {"bf16", 2e-2}};
+    kvf_train_options o = options_for(out);
+    train(&o);
+    for (int i = 0; i < 2; i++) {
+        kvf_merge_options merge = {.run = out, .out = other, .dtype = TYPES[i].dtype, .force = true};
+        kvf_merge_result merged;
+        ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+        ck_assert(merged.max_abs_diff > 0 && merged.max_abs_diff < TYPES[i].bound);
+        ck_assert_double_eq_tol(loss_of(other), loss_of(out), 0.02);
+    }
+}
+END_TEST
+
+static void remember_first(void *user, const kvf_event *event)
+{
+    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
+}
+
+/* init text, and the same prefix through a file: the first loss is the same for both methods. */
+START_TEST(starting_values_are_met)
+{
+    double first[3];
+    kvf_train_options o = options_for(out);
+    o.init = "text";
+    o.init_text = "abc def";
+    o.steps = 1;
+    o.shuffle = false;
+    o.event = remember_first;
+    o.force = true;
+    for (int i = 0; i < 2; i++) {
+        o.method = METHODS[i];
+        o.lr = i ? 1e-30 : 0.05; /* direct: keeps the start */
+        o.event_user = &first[i];
+        train(&o);
+    }
+    kvf_merge_options merge = {.run = out, .out = other};
+    kvf_merge_result merged;
+    ck_assert_int_eq(kvf_merge(ctx, &merge, &merged), KVF_OK);
+    o.method = "mlp";
+    o.init = "kv";
+    o.init_kv = other;
+    o.event_user = &first[2];
+    train(&o);
+    ck_assert_double_eq_tol(first[0], first[1], 1e-4 * first[1]);
+    ck_assert_double_eq_tol(first[2], first[1], 1e-4 * first[1]);
+}
+END_TEST
+
+START_TEST(every_init_starts)
+{
+    static const char *const INITS[] = {"vocab", "random", "zero"};
+    kvf_train_options o = options_for(out);
+    double first[3];
+    o.force = true;
+    o.event = remember_first;
+    for (int i = 0; i < 3; i++) {
+        o.init = INITS[i];
+        o.event_user = &first[i];
+        train(&o);
+    }
+    ck_assert(first[0] != first[1] && first[1] != first[2]);
+}
+END_TEST
+
+START_TEST(init_from_continues_a_run)
+{
+    kvf_train_options o = options_for(out), next = options_for(other);
+    double first = 0;
+    train(&o);
+    next.init_from = out;
+    next.steps = 1;
+    next.event = remember_first;
+    next.event_user = &first;
+    next.data = valid;
+    next.batch_size = 100;
+    next.shuffle = false;
+    train(&next);
+    ck_assert_double_eq_tol(first, loss_of(out), 1e-5);
+}
+END_TEST
+
+/* position_start is stored and honoured: 0 and P give different losses, each its own. */
+START_TEST(position_start_is_kept)
+{
+    kvf_train_options o = options_for(out), zero = options_for(other);
+    o.steps = zero.steps = 3;
+    zero.position_start = "0";
+    double at_p = train(&o).best_valid_loss, at_0 = train(&zero).best_valid_loss;
+    ck_assert(at_p != at_0);
+    ck_assert(loss_of(out) == at_p);
+    ck_assert(loss_of(other) == at_0);
+    kvf_export_options export = {.path = other, .out = base, .format = "peft", .force = true};
+    ck_assert_int_eq(kvf_export(ctx, &export), KVF_EUNSUPPORTED);
+}
+END_TEST
+
+/* A kill at any instant leaves the last saved file whole, and the resumed run equals the unbroken one. One thread: OpenMP does not survive
+ * a fork. */
+START_TEST(a_kill_loses_nothing_saved)
+{
+    kvf_ctx_options single = {.threads = 1};
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    int resumed = 0;
+    kvf_ctx_free(ctx);
+    ck_assert_int_eq(kvf_ctx_create(&single, &ctx), KVF_OK);
+    whole.steps = part.steps = 12;
+    whole.save_every = part.save_every = 1;
+    part.resume = true;
+    train(&whole);
+    for (useconds_t wait = 20000; wait < 200000; wait += 30000) {
+        pid_t child = fork();
+        if (!child) {
+            kvf_train_result result;
+            _exit(kvf_train(ctx, &part, &result) != KVF_OK);
+        }
+        usleep(wait);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        resumed += !access(other, F_OK);
+        train(&part);
+        ck_assert(equal_files(out, other));
+        ck_assert_int_eq(unlink(other), 0);
+    }
+    ck_assert_int_gt(resumed, 0); /* or the kills came too early to show anything */
+}
+END_TEST
+
+/* ---- generation --------------------------------------------------------------------------------------- */
+
+START_TEST(generation_does_not_depend_on_the_batch)
+{
+    static const char *const PROMPTS[] = {"w1:", "w23: a", "abc", "w5:", "x"};
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    kvf_train_options o = options_for(out);
+    kvf_base *model = NULL;
+    kvf_prefix *prefix = NULL;
+    char *together[5], *alone[5];
+    train(&o);
+    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &model), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    for (int greedy = 0; greedy < 2; greedy++) {
+        kvf_generate_options g = kvf_generate_defaults();
+        kvf_generate_stats stats = {0};
+        g.max_tokens = 12;
+        g.temperature = greedy ? 0 : 0.8;
+        g.seed = 4;
+        ck_assert_msg(!kvf_generate(ctx, model, prefix, PROMPTS, 5, &g, together, &stats), "%s", kvf_ctx_error(ctx));
+        ck_assert(stats.new_tokens > 5 && stats.prompt_tokens == 3 + 6 + 3 + 3 + 1);
+        g.batch_size = 2;
+        ck_assert_int_eq(kvf_generate(ctx, model, prefix, PROMPTS, 5, &g, alone, NULL), KVF_OK);
+        for (int i = 0; i < 5; i++)
+            ck_assert_str_eq(together[i], alone[i]);
+        kvf_texts_free(together, 5);
+        kvf_texts_free(alone, 5);
+    }
+    kvf_prefix_free(prefix);
+    kvf_base_free(model);
+}
+END_TEST
+
+/* ---- errors ------------------------------------------------------------------------------------------- */
+
+START_TEST(outputs_are_not_overwritten)
+{
+    kvf_train_options o = options_for(out);
+    train(&o);
+    expect_failure(&o, KVF_EEXIST, "exists");
+    o.out = "/nonexistent/run.h5";
+    expect_failure(&o, KVF_EIO, "/nonexistent");
+}
+END_TEST
+
+START_TEST(resume_refuses_what_changed)
+{
+    kvf_train_options o = options_for(out);
+    o.schedule = "linear";
+    train(&o);
+    o.resume = true;
+    o.steps = 9;
+    expect_failure(&o, KVF_EUSAGE, "past the linear schedule's length of 6 steps");
+    o.steps = 6;
+    o.lr = 0.06;
+    expect_failure(&o, KVF_EUSAGE, "--lr was another");
+    o.lr = 0.05;
+    toy_rows(dir, "train.jsonl", 23, 0);
+    expect_failure(&o, KVF_EMISMATCH, "another data file");
+    toy_rows(dir, "train.jsonl", 24, 0);
+    o.valid = NULL;
+    expect_failure(&o, KVF_EMISMATCH, "another validation file");
+    o.valid = valid;
+    toy_folder(base, 6, 0);
+    expect_failure(&o, KVF_EMISMATCH, "another base");
+}
+END_TEST
+
+START_TEST(numbers_that_are_not_finite_stop_the_run)
+{
+    kvf_train_options o = options_for(out);
+    train(&o);
+    ck_assert_int_eq(rename(out, other), 0);
+    toy_folder(base, 5, NAN);
+    o.out = out;
+    o.init = "random";
+    o.valid = NULL;
+    expect_failure(&o, KVF_ENUMERIC, "step 1: ");
+    ck_assert_int_ne(access(out, F_OK), 0);
+    o.out = other; /* the file of the good run is not touched by the bad one */
+    o.force = true;
+    kvf_prefix *prefix = NULL;
+    expect_failure(&o, KVF_ENUMERIC, "step 1: ");
+    ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_BEST, &prefix), KVF_OK);
+    kvf_prefix_free(prefix);
+}
+END_TEST
+
+START_TEST(a_prefix_for_another_base_is_refused)
+{
+    kvf_train_options o = options_for(out);
+    kvf_base *model = NULL;
+    kvf_prefix *prefix = NULL;
+    train(&o);
+    toy_folder(base, 6, 0);
+    ck_assert_int_eq(kvf_base_open(ctx, base, NULL, &model), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_LAST, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_check(ctx, prefix, model, false), KVF_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--allow-other-base"));
+    ck_assert_int_eq(kvf_prefix_check(ctx, prefix, model, true), KVF_OK);
+    kvf_prefix_free(prefix);
+    kvf_base_free(model);
+}
+END_TEST
+
+/* option, value, part of the line */
+static const struct { const char *name, *value, *line; } OPTIONS[] = {
+    {"prefix-length", "-1", "whole number"}, {"prefix-length", "1e3", "whole number"}, {"lr", "abc", "a number from 0 on"},
+    {"lr", "nan", "a number from 0 on"}, {"method", "lora", "mlp|direct"}, {"method", "ml", "mlp|direct"}, {"shuffle", "yes", "on or off"},
+    {"colour", "red", "not known"}, {"seed", "-1", "whole number"}, {"steps", "99999999999", "whole number"},
+};
+
+START_TEST(bad_options_get_one_line)
+{
+    kvf_train_options o = kvf_train_defaults();
+    ck_assert_int_eq(kvf_train_set(ctx, &o, OPTIONS[_i].name, OPTIONS[_i].value), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), OPTIONS[_i].line));
+}
+END_TEST
+
+START_TEST(senseless_runs_are_refused)
+{
+    kvf_train_options o = options_for(out);
+    o.prefix_length = 0;
+    expect_failure(&o, KVF_EUSAGE, "--prefix-length");
+    o.prefix_length = 300;
+    expect_failure(&o, KVF_EUSAGE, "leaves no positions");
+    o.prefix_length = 4;
+    o.max_length = 5;
+    expect_failure(&o, KVF_EDATA, "train.jsonl:1: the row has");
+    o.max_length = 100000;
+    expect_failure(&o, KVF_EUSAGE, "--max-length 100000");
+    o.max_length = 0;
+    o.init = "text";
+    expect_failure(&o, KVF_EUSAGE, "--init-text");
+    o.init = "kv";
+    expect_failure(&o, KVF_EUSAGE, "--init-kv");
+    o.init = "vocab";
+    o.schedule_steps = 3;
+    o.schedule = "linear";
+    expect_failure(&o, KVF_EUSAGE, "past the linear schedule's length of 3 steps");
+    o.data = "/nonexistent.jsonl";
+    expect_failure(&o, KVF_EIO, "/nonexistent.jsonl");
+    o.base = "/nonexistent";
+    expect_failure(&o, KVF_EIO, "/nonexistent");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("train");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_set_timeout(core, 60);
+    tcase_set_timeout(errors, 60);
+    tcase_add_loop_test(core, training_learns, 0, 2);
+    tcase_add_test(core, equal_runs_give_equal_bytes);
+    tcase_add_loop_test(core, resume_equals_no_stop, 0, (int)(sizeof RESUMES / sizeof RESUMES[0]));
+    tcase_add_test(core, resume_needs_no_options_again);
+    tcase_add_test(core, a_stop_request_saves_and_resumes);
+    tcase_add_test(core, a_step_allocates_nothing_after_the_first);
+    tcase_add_test(core, accumulation_is_weighted_by_tokens);
+    tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 2);
+    tcase_add_test(core, merge_rounds_to_smaller_types);
+    tcase_add_test(core, starting_values_are_met);
+    tcase_add_test(core, every_init_starts);
+    tcase_add_test(core, init_from_continues_a_run);
+    tcase_add_test(core, position_start_is_kept);
+    tcase_add_test(core, a_kill_loses_nothing_saved);
+    tcase_add_test(core, generation_does_not_depend_on_the_batch);
+    tcase_add_test(errors, outputs_are_not_overwritten);
+    tcase_add_test(errors, resume_refuses_what_changed);
+    tcase_add_test(errors, numbers_that_are_not_finite_stop_the_run);
+    tcase_add_test(errors, a_prefix_for_another_base_is_refused);
+    tcase_add_loop_test(errors, bad_options_get_one_line, 0, (int)(sizeof OPTIONS / sizeof OPTIONS[0]));
+    tcase_add_test(errors, senseless_runs_are_refused);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
