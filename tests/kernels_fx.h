@@ -1,8 +1,8 @@
 /* What the tests of kernels share: the choice of a level and type, guarded arrays, the comparison.
  *
- * Tolerances. f32: both sides round once or twice, sums of up to 1536 terms: a few 1e-7 of the terms' size. bf16: the two
- * may round to neighbouring values, 2^-7 apart at worst. Arrays carry a guard behind them, because tails are written with
- * masks that no sanitizer sees. */
+ * Tolerances. f32: both sides round once or twice, sums of up to 1536 terms: a few 1e-7 of the
+ * terms' size. bf16: the two may round to neighbouring values, 2^-7 apart at worst. Arrays carry a
+ * guard behind them, because tails are written with masks that no sanitizer sees. */
 #ifndef KVF_KERNELS_FX_H
 #define KVF_KERNELS_FX_H
 
@@ -20,7 +20,8 @@ enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0], LEVEL_ROWS = 2 * N_LEVELS, G
 static const kvf__kernels *ref, *fast;
 static kvf__dtype act;
 
-/* Row _i of LEVELS x {f32, bf16}; false, after a line that says so, if the machine has no such level. */
+/* Row _i of LEVELS x {f32, bf16}; false, after a line that says so, if the machine has no such
+ * level. */
 static bool choose(int row)
 {
     omp_set_num_threads(2);
@@ -52,7 +53,8 @@ static void *filled(kvf__dtype dtype, int64_t n, double range, uint64_t stream)
     kvf__rng rng = kvf__rng_make(5, stream);
     float *values = array(KVF__F32, n);
     for (int64_t i = 0; i < n; i++)
-        values[i] = i < 6 ? awkward[i] * (float)range : (float)((2 * kvf__rng_uniform(&rng) - 1) * range);
+        values[i] = i < 6 ? awkward[i] * (float)range
+                          : (float)((2 * kvf__rng_uniform(&rng) - 1) * range);
     if (dtype == KVF__F32) return values;
     void *rounded = array(dtype, n);
     kvf__from_f32(dtype, values, rounded, n);
@@ -61,19 +63,22 @@ static void *filled(kvf__dtype dtype, int64_t n, double range, uint64_t stream)
 }
 
 /* Compares, checks got's guard, frees both. */
-static void same(const char *what, kvf__dtype dtype, void *got, void *want, int64_t n, double rtol, double atol)
+static void same(const char *what, kvf__dtype dtype, void *got, void *want, int64_t n, double rtol,
+                 double atol)
 {
     float *a = array(KVF__F32, n), *b = array(KVF__F32, n);
     char text[160];
     for (int i = 0; i < GUARD; i++)
-        ck_assert_msg(((uint8_t *)got)[(size_t)n * size_of(dtype) + i] == 0xa5, "%s wrote behind its end", what);
+        ck_assert_msg(((uint8_t *)got)[(size_t)n * size_of(dtype) + i] == 0xa5,
+                      "%s wrote behind its end", what);
     kvf__to_f32(dtype, got, a, n);
     kvf__to_f32(dtype, want, b, n);
     if (dtype == KVF__BF16) {
         rtol = 1.0 / 128;
         atol = atol > 1e-30 ? atol : 1e-30;
     }
-    snprintf(text, sizeof text, "%s %s %s", fast ? fast->name : "ref", kvf__dtype_name(dtype), what);
+    snprintf(text, sizeof text, "%s %s %s", fast ? fast->name : "ref", kvf__dtype_name(dtype),
+             what);
     ck_close_at(__FILE__, __LINE__, text, a, b, (size_t)n, rtol, atol);
     free(a);
     free(b);

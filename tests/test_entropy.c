@@ -1,23 +1,27 @@
-/* The cross-entropy kernel: chunk after chunk as a head uses it, against the whole softmax in double. */
+/* The cross-entropy kernel: chunk after chunk as a head uses it, against the whole softmax in
+ * double. */
 #include "kernels_fx.h"
 
 static const struct vocabulary {
     int64_t rows, V, width, C; /* V words in chunks of `width` columns, the last one padded */
     double range;
-} VOCABULARIES[] = {{0, 5, 8, 3, 5}, {1, 1, 1, 1, 5}, {3, 50, 24, 6, 5}, {5, 333, 100, 17, 40}, {34, 3000, 1024, 9, 10},
-                    {2, 31, 64, 5, 200}};
+} VOCABULARIES[] = {{0, 5, 8, 3, 5},       {1, 1, 1, 1, 5},         {3, 50, 24, 6, 5},
+                    {5, 333, 100, 17, 40}, {34, 3000, 1024, 9, 10}, {2, 31, 64, 5, 200}};
 enum { N_VOCABULARIES = sizeof VOCABULARIES / sizeof VOCABULARIES[0] };
 
 typedef struct flash {
     float *loss, *p, *acc; /* [rows], [rows, V] probabilities, [rows, C] = p x W */
 } flash;
 
-/* What a head does with the kernel: chunk after chunk, acc += e x W, and at the end a division by the sum. */
-static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const float *logits, const int32_t *target,
-                      const float *W)
+/* What a head does with the kernel: chunk after chunk, acc += e x W, and at the end a division by
+ * the sum. */
+static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const float *logits,
+                      const int32_t *target, const float *W)
 {
-    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V), array(KVF__F32, v->rows * v->C)};
-    float *max = array(KVF__F32, v->rows), *sum = array(KVF__F32, v->rows), *hit = array(KVF__F32, v->rows);
+    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V),
+                 array(KVF__F32, v->rows * v->C)};
+    float *max = array(KVF__F32, v->rows), *sum = array(KVF__F32, v->rows),
+          *hit = array(KVF__F32, v->rows);
     float *chunk = array(KVF__F32, v->rows * v->width), *wide = array(KVF__F32, v->rows * v->width);
     float *top = array(KVF__F32, v->rows * (v->V / v->width + 1));
     void *e = array(act, v->rows * v->width);
@@ -35,10 +39,20 @@ static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const f
         for (int64_t r = 0; r < v->rows; r++) {
             own[r] = (int32_t)(target[r] - first);
             for (int64_t i = 0; i < v->width; i++)
-                chunk[r * v->width + i] = i < valid ? logits[r * v->V + first + i] : 1e30f; /* padding must not count */
+                chunk[r * v->width + i] = i < valid ? logits[r * v->V + first + i]
+                                                    : 1e30f; /* padding must not count */
         }
-        k->ce(act, &(kvf__ce_chunk){.rows = v->rows, .width = v->width, .logits = chunk, .valid = valid, .target = own,
-                                    .max = max, .sum = sum, .target_logit = hit, .e = e, .acc = out.acc, .C = v->C});
+        k->ce(act, &(kvf__ce_chunk){.rows = v->rows,
+                                    .width = v->width,
+                                    .logits = chunk,
+                                    .valid = valid,
+                                    .target = own,
+                                    .max = max,
+                                    .sum = sum,
+                                    .target_logit = hit,
+                                    .e = e,
+                                    .acc = out.acc,
+                                    .C = v->C});
         kvf__to_f32(act, e, wide, v->rows * v->width);
         for (int64_t r = 0; r < v->rows; r++) {
             top[c * v->rows + r] = max[r];
@@ -64,9 +78,11 @@ static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const f
 }
 
 /* The same without chunks, in double. */
-static flash softmax_of(const struct vocabulary *v, const float *logits, const int32_t *target, const float *W)
+static flash softmax_of(const struct vocabulary *v, const float *logits, const int32_t *target,
+                        const float *W)
 {
-    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V), array(KVF__F32, v->rows * v->C)};
+    flash out = {array(KVF__F32, v->rows), array(KVF__F32, v->rows * v->V),
+                 array(KVF__F32, v->rows * v->C)};
     for (int64_t r = 0; r < v->rows; r++) {
         const float *x = logits + r * v->V;
         double sum = 0;
@@ -87,7 +103,8 @@ static flash softmax_of(const struct vocabulary *v, const float *logits, const i
 
 static void entropy_of(const kvf__kernels *k, const struct vocabulary *v)
 {
-    float *logits = filled(KVF__F32, v->rows * v->V, v->range, 15), *W = filled(KVF__F32, v->V * v->C, 1, 16);
+    float *logits = filled(KVF__F32, v->rows * v->V, v->range, 15),
+          *W = filled(KVF__F32, v->V * v->C, 1, 16);
     int32_t *target = array(KVF__F32, v->rows);
     for (int64_t r = 0; r < v->rows; r++)
         target[r] = (int32_t)((r * 37 + v->V - 1) % v->V);
@@ -95,7 +112,8 @@ static void entropy_of(const kvf__kernels *k, const struct vocabulary *v)
     flash got = flash_of(k, v, logits, target, W), want = softmax_of(v, logits, target, W);
     double coarse = act == KVF__BF16 ? 1.0 / 256 : 1e-6;
     same("loss", KVF__F32, got.loss, want.loss, v->rows, 1e-6, 3e-6 + 1e-7 * v->range);
-    same("probabilities", KVF__F32, got.p, want.p, v->rows * v->V, 2 * coarse + 5e-7 * v->range, 1e-12);
+    same("probabilities", KVF__F32, got.p, want.p, v->rows * v->V, 2 * coarse + 5e-7 * v->range,
+         1e-12);
     same("p x W", KVF__F32, got.acc, want.acc, v->rows * v->C, 2e-6, coarse + 1e-6);
     free(logits);
     free(W);
@@ -119,7 +137,8 @@ START_TEST(entropy_of_ref)
 }
 END_TEST
 
-/* A chunk without valid columns changes nothing; loss only (no e, no acc) gives the same sums; NaN reaches the sum. */
+/* A chunk without valid columns changes nothing; loss only (no e, no acc) gives the same sums; NaN
+ * reaches the sum. */
 START_TEST(entropy_limits)
 {
     enum { W = 37 };
@@ -128,7 +147,13 @@ START_TEST(entropy_limits)
     if (!choose(_i)) return;
     for (int i = 0; i < W; i++)
         logits[i] = (float)(i % 11) - 4;
-    kvf__ce_chunk chunk = {.rows = 1, .width = W, .logits = logits, .valid = 0, .target = outside, .max = max, .sum = sum,
+    kvf__ce_chunk chunk = {.rows = 1,
+                           .width = W,
+                           .logits = logits,
+                           .valid = 0,
+                           .target = outside,
+                           .max = max,
+                           .sum = sum,
                            .target_logit = hit};
 
     fast->ce(act, &chunk);
@@ -150,7 +175,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("entropy");
-    TCase *core = tcase_create("core"), *parity = tcase_create("parity"), *limits = tcase_create("limits");
+    TCase *core = tcase_create("core"), *parity = tcase_create("parity"),
+          *limits = tcase_create("limits");
     tcase_add_loop_test(core, entropy_of_ref, 0, 2);
     tcase_set_timeout(parity, 60);
     tcase_add_loop_test(parity, entropy, 0, LEVEL_ROWS);

@@ -1,12 +1,14 @@
-/* Every level of kernels this machine has against the reference, over odd shapes and both types; and the reference
- * against formulas, central differences and known values. Cross-entropy is in test_entropy.c. */
+/* Every level of kernels this machine has against the reference, over odd shapes and both types;
+ * and the reference against formulas, central differences and known values. Cross-entropy is in
+ * test_entropy.c. */
 #include "kernels_fx.h"
 
 static const struct shape {
     int64_t M, C;
 } SHAPES[] = {{0, 16}, {1, 1}, {3, 7}, {5, 64}, {2, 100}, {4, 31}, {7, 576}, {60, 601}, {24, 1536}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
-static const kvf__act_fn FNS[] = {KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU, KVF__QUICK_GELU};
+static const kvf__act_fn FNS[] = {KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU,
+                                  KVF__QUICK_GELU};
 enum { N_FNS = sizeof FNS / sizeof FNS[0] };
 
 static void *copy(kvf__dtype dtype, const void *from, int64_t n)
@@ -14,7 +16,7 @@ static void *copy(kvf__dtype dtype, const void *from, int64_t n)
     return memcpy(array(dtype, n), from, (size_t)n * size_of(dtype));
 }
 
-/* ---- parity --------------------------------------------------------------------------------------- */
+/* ---- parity -------------------------------------------------------------------------------- */
 
 static void norm_of(int64_t M, int64_t C, bool rms)
 {
@@ -74,7 +76,8 @@ static void functions_of(int64_t n, double range)
 {
     char what[96];
     for (int f = 0; f < N_FNS; f++) {
-        void *h[2] = {filled(act, n, range, 6), filled(act, n, range, 6)}, *g[2] = {array(act, n), array(act, n)};
+        void *h[2] = {filled(act, n, range, 6), filled(act, n, range, 6)},
+             *g[2] = {array(act, n), array(act, n)};
         fast->act_fwd(act, FNS[f], h[0], g[0], n);
         ref->act_fwd(act, FNS[f], h[1], g[1], n);
         snprintf(what, sizeof what, "function %d, n %d, |x| <= %g", f, (int)n, range);
@@ -87,7 +90,8 @@ static void gated_of(int64_t n)
 {
     char what[96];
     for (int f = 0; f < N_FNS; f++) {
-        void *g[2] = {filled(act, n, 6, 7), filled(act, n, 6, 7)}, *u[2] = {filled(act, n, 2, 8), filled(act, n, 2, 8)};
+        void *g[2] = {filled(act, n, 6, 7), filled(act, n, 6, 7)},
+             *u[2] = {filled(act, n, 2, 8), filled(act, n, 2, 8)};
         void *a[2] = {array(act, n), array(act, n)};
         fast->glu_fwd(act, FNS[f], g[0], u[0], a[0], n);
         ref->glu_fwd(act, FNS[f], g[1], u[1], a[1], n);
@@ -111,10 +115,12 @@ START_TEST(functions)
 }
 END_TEST
 
-/* Products of two numbers and conversions are exact but for the one rounding: no difference at all. */
+/* Products of two numbers and conversions are exact but for the one rounding: no difference at all.
+ */
 static void exact_of(int64_t n)
 {
-    void *d[2] = {filled(act, n, 2, 9), filled(act, n, 2, 9)}, *by = filled(act, n, 3, 10), *da = filled(act, n, 1, 11);
+    void *d[2] = {filled(act, n, 2, 9), filled(act, n, 2, 9)}, *by = filled(act, n, 3, 10),
+         *da = filled(act, n, 1, 11);
     void *dg[2] = {array(act, n), array(act, n)}, *du[2] = {array(act, n), array(act, n)};
     void *u = filled(act, n, 2, 12), *alias_g = copy(act, by, n), *alias_u = copy(act, u, n);
     float *wide[2] = {array(KVF__F32, n), array(KVF__F32, n)}, *plain = filled(KVF__F32, n, 7, 13);
@@ -167,8 +173,8 @@ START_TEST(special_values)
     ref->from_f32(KVF__BF16, half, from, N);
     ref->to_f32(KVF__BF16, want, half, N);
     for (int i = 0; i < N; i++)
-        ck_assert_msg(isnan(want[i]) ? isnan(got[i]) : got[i] == want[i], "[%d] %g, want %g", i, (double)got[i],
-                      (double)want[i]);
+        ck_assert_msg(isnan(want[i]) ? isnan(got[i]) : got[i] == want[i], "[%d] %g, want %g", i,
+                      (double)got[i], (double)want[i]);
     ck_assert(got[4] == 1.0f && got[5] == 1.015625f);
 
     for (int i = 0; i < N; i++)
@@ -181,11 +187,12 @@ START_TEST(special_values)
 }
 END_TEST
 
-/* ---- rope ----------------------------------------------------------------------------------------- */
+/* ---- rope ---------------------------------------------------------------------------------- */
 
 static const struct turn {
     int64_t M, heads, D, R, extra; /* extra columns behind the heads */
-} TURNS[] = {{0, 1, 4, 4, 0}, {1, 1, 2, 2, 0}, {3, 2, 10, 6, 5}, {9, 5, 64, 64, 64}, {4, 3, 80, 50, 1}, {70, 9, 64, 64, 192}};
+} TURNS[] = {{0, 1, 4, 4, 0},    {1, 1, 2, 2, 0},   {3, 2, 10, 6, 5},
+             {9, 5, 64, 64, 64}, {4, 3, 80, 50, 1}, {70, 9, 64, 64, 192}};
 enum { N_TURNS = sizeof TURNS / sizeof TURNS[0], POSITIONS = 50 };
 
 static void tables(int64_t pairs, float *cosines, float *sines)
@@ -203,7 +210,8 @@ static void rope_of(const struct turn *t)
 {
     int64_t ld = t->heads * t->D + t->extra, n = t->M * ld, pairs = t->R / 2;
     void *start = filled(act, n, 2, 14), *x[2] = {copy(act, start, n), copy(act, start, n)};
-    float *cosines = array(KVF__F32, POSITIONS * pairs), *sines = array(KVF__F32, POSITIONS * pairs);
+    float *cosines = array(KVF__F32, POSITIONS * pairs),
+          *sines = array(KVF__F32, POSITIONS * pairs);
     int32_t *position = array(KVF__F32, t->M);
 
     tables(pairs, cosines, sines);
@@ -236,7 +244,8 @@ END_TEST
 /* Position p turns pair i by p times its frequency: (1, 0) becomes (cos, sin). */
 START_TEST(rope_of_ref)
 {
-    const float cosines[] = {1, 1, 0.6f, 0.8f}, sines[] = {0, 0, 0.8f, 0.6f}; /* [2 positions, 2 pairs] */
+    const float cosines[] = {1, 1, 0.6f, 0.8f},
+                sines[] = {0, 0, 0.8f, 0.6f}; /* [2 positions, 2 pairs] */
     const int32_t position[] = {1, 0};
     float x[2 * 5] = {1, 0, 0, 2, 9, 1, 2, 3, 4, 9};
     const float want[2 * 5] = {0.6f, -1.2f, 0.8f, 1.6f, 9, 1, 2, 3, 4, 9};
@@ -245,7 +254,7 @@ START_TEST(rope_of_ref)
 }
 END_TEST
 
-/* ---- threads -------------------------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------------------------- */
 
 /* The same bits with 1, 2 and 3 threads. */
 START_TEST(any_thread_count)
@@ -254,7 +263,8 @@ START_TEST(any_thread_count)
     if (!choose(_i)) return;
     void *first[3] = {0};
     for (int threads = 1; threads <= 3; threads++) {
-        float *x = filled(KVF__F32, N, 3, 17), *rstd = array(KVF__F32, M), *dx = filled(KVF__F32, N, 1, 18);
+        float *x = filled(KVF__F32, N, 3, 17), *rstd = array(KVF__F32, M),
+              *dx = filled(KVF__F32, N, 1, 18);
         void *out[3] = {array(act, N), filled(act, N, 4, 19), dx};
         omp_set_num_threads(threads);
         fast->norm_fwd(act, out[0], rstd, x, M, C, false, 1e-5f);
@@ -276,13 +286,16 @@ START_TEST(any_thread_count)
 }
 END_TEST
 
-/* ---- the reference against mathematics ------------------------------------------------------------ */
+/* ---- the reference against mathematics ----------------------------------------------------- */
 
 START_TEST(known_values)
 {
     /* transformers: gelu_new(1), torch gelu(1), silu(1), relu(1), 1 * sigmoid(1.702); then at -2 */
-    const float want[N_FNS][2] = {{0.84119199f, -0.04540231f}, {0.84134475f, -0.04550026f}, {0.73105858f, -0.23840584f},
-                                  {1, 0}, {0.84579577f, -0.06434137f}};
+    const float want[N_FNS][2] = {{0.84119199f, -0.04540231f},
+                                  {0.84134475f, -0.04550026f},
+                                  {0.73105858f, -0.23840584f},
+                                  {1, 0},
+                                  {0.84579577f, -0.06434137f}};
     for (int f = 0; f < N_FNS; f++) {
         float h[2] = {1, -2}, g[2];
         kvf__kernels_level("ref")->act_fwd(KVF__F32, FNS[f], h, g, 2);
@@ -304,7 +317,8 @@ START_TEST(slopes)
         k->act_fwd(KVF__F32, FNS[_i], h[s], g[s], N);
     for (int i = 0; i < N; i++)
         numeric[i] = (g[2][i] - g[0][i]) / (2 * step);
-    ck_close(h[1], numeric, N, 1e-4, 2e-4); /* third derivatives are near 1: step^2 / 6 = 4e-5, rounding 2e-5 */
+    ck_close(h[1], numeric, N, 1e-4,
+             2e-4); /* third derivatives are near 1: step^2 / 6 = 4e-5, rounding 2e-5 */
 }
 END_TEST
 
@@ -355,8 +369,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("kernels");
-    TCase *parity = tcase_create("parity"), *core = tcase_create("core"), *grad = tcase_create("grad"),
-          *limits = tcase_create("limits");
+    TCase *parity = tcase_create("parity"), *core = tcase_create("core"),
+          *grad = tcase_create("grad"), *limits = tcase_create("limits");
     tcase_set_timeout(parity, 60);
     tcase_add_loop_test(parity, norms, 0, LEVEL_ROWS);
     tcase_add_loop_test(parity, functions, 0, LEVEL_ROWS);

@@ -1,5 +1,5 @@
-/* Products of packed weights, and sgemm, against plain loops in double. Each row of SHAPES is computed once for the
- * largest M; smaller products are its first rows. */
+/* Products of packed weights, and sgemm, against plain loops in double. Each row of SHAPES is
+ * computed once for the largest M; smaller products are its first rows. */
 #include "ck.h"
 #include "kernels.h"
 #include "matmul.h"
@@ -54,14 +54,15 @@ static float *random_values(kvf__dtype dtype, int64_t n, uint64_t stream)
     return p;
 }
 
-/* One weight, its inputs for MOST_ROWS rows, and want = x w + bias without rounding to the act type. */
+/* One weight, its inputs for MOST_ROWS rows, and want = x w + bias without rounding to the act
+ * type. */
 typedef struct product {
     kvf__dtype act;
     int64_t K, N;
     float *x, *w, *bias, *want;
     void *x_act; /* x in the act type */
     float *got;
-    void *out;   /* of either type */
+    void *out; /* of either type */
 } product;
 
 static product product_make(const struct shape *s, kvf__dtype act)
@@ -103,19 +104,21 @@ static void run(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst
     for (int64_t i = 0; i < M * p->N; i++)
         p->got[i] = flags & KVF__MM_ADD ? 0.5f : NAN;
     kvf__from_f32(dst, p->got, p->out, M * p->N);
-    ck_assert_msg(!kvf__mm_run(ctx, mm, packed, M, p->x_act, p->out, dst, flags), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__mm_run(ctx, mm, packed, M, p->x_act, p->out, dst, flags), "%s",
+                  kvf_ctx_error(ctx));
     kvf__to_f32(dst, p->out, p->got, M * p->N);
 }
 
-/* f32 sums of K products below 1 that reach about sqrt(K / 9): error well below 4e-8 K. A bf16 result is rounded to 8 bits. */
+/* f32 sums of K products below 1 that reach about sqrt(K / 9): error well below 4e-8 K. A bf16
+ * result is rounded to 8 bits. */
 static void check(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst, unsigned flags)
 {
     char what[128];
     double rtol = dst == KVF__BF16 ? 1.0 / 256 : 1e-6, atol = 4e-8 * (double)p->K + 1e-6;
 
     run(p, packed, M, dst, flags);
-    snprintf(what, sizeof what, "[%d, %d] x [%d, %d] %s -> %s flags %u", (int)M, (int)p->K, (int)p->K, (int)p->N,
-             kvf__dtype_name(p->act), kvf__dtype_name(dst), flags);
+    snprintf(what, sizeof what, "[%d, %d] x [%d, %d] %s -> %s flags %u", (int)M, (int)p->K,
+             (int)p->K, (int)p->N, kvf__dtype_name(p->act), kvf__dtype_name(dst), flags);
     if (flags & KVF__MM_ADD)
         for (int64_t i = 0; i < M * p->N; i++)
             p->got[i] -= 0.5f;
@@ -148,14 +151,16 @@ START_TEST(against_loops)
     product p = product_make(&SHAPES[_i % N_SHAPES], act);
 
     ck_assert_int_eq(kvf__pack(ctx, mm, act, p.w, false, p.K, p.N, p.bias, &packed), KVF_OK);
-    ck_assert_uint_ge(kvf__packed_bytes(packed), (size_t)(p.K * p.N) * (act == KVF__F32 ? 4 : 2) + (size_t)p.N * 4);
+    ck_assert_uint_ge(kvf__packed_bytes(packed),
+                      (size_t)(p.K * p.N) * (act == KVF__F32 ? 4 : 2) + (size_t)p.N * 4);
     check_all(&p, packed);
     kvf__packed_free(packed);
     product_done(&p);
 }
 END_TEST
 
-/* [N, K] given as transposed is the same weight, bit for bit; without bias the result is less by just that. */
+/* [N, K] given as transposed is the same weight, bit for bit; without bias the result is less by
+ * just that. */
 START_TEST(transposed_and_no_bias)
 {
     kvf__dtype act = _i < N_SHAPES ? KVF__F32 : KVF__BF16;
@@ -186,7 +191,8 @@ START_TEST(transposed_and_no_bias)
 }
 END_TEST
 
-/* A prepared product allocates nothing, and equal inputs give equal bits, also from another engine. */
+/* A prepared product allocates nothing, and equal inputs give equal bits, also from another engine.
+ */
 START_TEST(prepared)
 {
     kvf__dtype act = _i ? KVF__BF16 : KVF__F32;
@@ -209,7 +215,8 @@ START_TEST(prepared)
     ck_assert_int_eq(kvf__mm_create(ctx, &other), KVF_OK);
     ck_assert_int_eq(kvf__pack(ctx, other, act, p.w, false, p.K, p.N, p.bias, &packed[1]), KVF_OK);
     memset(p.out, 0xff, (size_t)(MOST_ROWS * p.N) * sizeof(float));
-    ck_assert_int_eq(kvf__mm_run(ctx, other, packed[1], MOST_ROWS, p.x_act, p.out, KVF__F32, 0), KVF_OK);
+    ck_assert_int_eq(kvf__mm_run(ctx, other, packed[1], MOST_ROWS, p.x_act, p.out, KVF__F32, 0),
+                     KVF_OK);
     ck_assert_mem_eq(p.out, first, (size_t)(MOST_ROWS * p.N) * sizeof *first);
 
     kvf__packed_free(packed[0]);
@@ -258,14 +265,15 @@ START_TEST(no_rows)
 }
 END_TEST
 
-/* sgemm with row strides larger than the rows, all four transpositions, beta 0 over garbage and beta 0.5. */
+/* sgemm with row strides larger than the rows, all four transpositions, beta 0 over garbage and
+ * beta 0.5. */
 START_TEST(sgemm)
 {
     enum { M = 20, N = 37, K = 65, LD = 70 };
     bool ta = _i & 1, tb = _i & 2;
     float beta = _i & 4 ? 0.5f : 0.0f;
-    float *A = random_values(KVF__F32, LD * LD, 4), *B = random_values(KVF__F32, LD * LD, 5), *C = floats(M * LD),
-          *want = floats(M * LD);
+    float *A = random_values(KVF__F32, LD * LD, 4), *B = random_values(KVF__F32, LD * LD, 5),
+          *C = floats(M * LD), *want = floats(M * LD);
 
     for (int64_t i = 0; i < M * LD; i++)
         C[i] = beta == 0 && i % LD < N ? NAN : (float)i;
@@ -274,7 +282,8 @@ START_TEST(sgemm)
         for (int64_t n = 0; n < N; n++) {
             double sum = beta == 0 ? 0 : (double)beta * C[m * LD + n];
             for (int64_t k = 0; k < K; k++)
-                sum += (double)(ta ? A[k * LD + m] : A[m * LD + k]) * (tb ? B[n * LD + k] : B[k * LD + n]);
+                sum += (double)(ta ? A[k * LD + m] : A[m * LD + k]) *
+                       (tb ? B[n * LD + k] : B[k * LD + n]);
             want[m * LD + n] = (float)sum;
         }
     ck_assert_int_eq(kvf__sgemm(ctx, ta, tb, M, N, K, A, LD, B, LD, beta, C, LD), KVF_OK);
@@ -314,7 +323,8 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-/* Under a cap oneDNN obeys, f32 works everywhere, bf16 from avx512 on. Needs a process of its own (Check's fork). */
+/* Under a cap oneDNN obeys, f32 works everywhere, bf16 from avx512 on. Needs a process of its own
+ * (Check's fork). */
 static const char *const CAPS[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
 START_TEST(capped)
 {
@@ -335,7 +345,8 @@ START_TEST(capped)
     }
     ck_assert_msg(!st, "%s", kvf_ctx_error(own));
     ck_assert_int_eq(kvf__pack(own, capped_mm, KVF__F32, w, true, 2, 2, NULL, &packed), KVF_OK);
-    ck_assert_msg(!kvf__mm_run(own, capped_mm, packed, 1, x, y, KVF__F32, 0), "%s", kvf_ctx_error(own));
+    ck_assert_msg(!kvf__mm_run(own, capped_mm, packed, 1, x, y, KVF__F32, 0), "%s",
+                  kvf_ctx_error(own));
     ck_assert_float_eq(y[0], 3);
     ck_assert_float_eq(y[1], 7);
     kvf__packed_free(packed);
@@ -363,7 +374,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("matmul");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits"), *errors = tcase_create("errors");
+    TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
+          *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, against_loops, 0, 2 * N_SHAPES);

@@ -18,10 +18,12 @@ static void teardown(void)
 
 static const struct shape {
     int64_t L, G, P, D;
-} SHAPES[] = {{1, 1, 1, 1}, {2, 3, 4, 5}, {3, 1, 7, 16}, {30, 3, 20, 64}, {12, 2, 0, 8}, {0, 1, 1, 1}};
+} SHAPES[] = {{1, 1, 1, 1},    {2, 3, 4, 5},  {3, 1, 7, 16},
+              {30, 3, 20, 64}, {12, 2, 0, 8}, {0, 1, 1, 1}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
 
-/* flat[p][((2*l + kv)*G + g)*D + d] is kv[l][kv][g][p][d]: each index becomes a value that tells it apart. */
+/* flat[p][((2*l + kv)*G + g)*D + d] is kv[l][kv][g][p][d]: each index becomes a value that tells it
+ * apart. */
 static void fill(const struct shape *s, float *kv, float *flat)
 {
     for (int64_t l = 0; l < s->L; l++)
@@ -31,7 +33,8 @@ static void fill(const struct shape *s, float *kv, float *flat)
                     for (int64_t d = 0; d < s->D; d++) {
                         int64_t at = (((l * 2 + which) * s->G + g) * s->P + p) * s->D + d;
                         kv[at] = (float)at;
-                        flat[p * 2 * s->L * s->G * s->D + ((2 * l + which) * s->G + g) * s->D + d] = (float)at;
+                        flat[p * 2 * s->L * s->G * s->D + ((2 * l + which) * s->G + g) * s->D + d] =
+                            (float)at;
                     }
 }
 
@@ -39,7 +42,8 @@ START_TEST(flat_form)
 {
     const struct shape *s = &SHAPES[_i];
     size_t n = (size_t)(s->L * 2 * s->G * s->P * s->D);
-    float *kv = calloc(n + 1, sizeof *kv), *want = calloc(n + 1, sizeof *want), *got = calloc(n + 1, sizeof *got);
+    float *kv = calloc(n + 1, sizeof *kv), *want = calloc(n + 1, sizeof *want),
+          *got = calloc(n + 1, sizeof *got);
     kvf__prefix prefix;
 
     fill(s, kv, want);
@@ -71,7 +75,8 @@ START_TEST(errors)
 {
     kvf__prefix prefix = {.L = 77};
     ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, 1, -1, 1, 1), KVF_ESHAPE);
-    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, INT64_MAX / 2, 2, INT64_MAX / 2, 64), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, INT64_MAX / 2, 2, INT64_MAX / 2, 64),
+                     KVF_ESHAPE);
     for (int n = 0; n < 2; n++) {
         kvf_ctx_fail_allocation(ctx, n);
         ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, 2, 2, 2, 2), KVF_ENOMEM);

@@ -1,7 +1,8 @@
 /* Which instruction set this process uses, and the table of kernels that goes with it.
  *
- * Asked anew each time: CPUID is cheap where it is asked (when a model is made), and nothing global has to be
- * kept. KVF_CPU can only lower the level; its spelling is checked when a context is made. */
+ * Asked anew each time: CPUID is cheap where it is asked (when a model is made), and nothing global
+ * has to be kept. KVF_CPU can only lower the level; its spelling is checked when a context is made.
+ */
 #include "kernels_int.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@ enum { LEVELS = sizeof NAMES / sizeof NAMES[0] };
 #if KVF__HAVE_X86
 #include <cpuid.h>
 
-/* AMX: the features (leaf 7, EDX) and that the kernel saves tile state (XCR0 bits 17 and 18). Compilers of 2022 do
- * not all know the names for __builtin_cpu_supports. */
+/* AMX: the features (leaf 7, EDX) and that the kernel saves tile state (XCR0 bits 17 and 18).
+ * Compilers of 2022 do not all know the names for __builtin_cpu_supports. */
 static bool has_amx(void)
 {
     enum { BF16 = 1u << 22, TILE = 1u << 24, OSXSAVE = 1u << 27, TILE_STATE = 3u << 17 };
@@ -79,8 +80,9 @@ bool kvf__cpu_has_bf16(void)
 static const kvf__kernels *table_of(kvf__cpu_rank rank)
 {
 #if KVF__HAVE_X86
-    static const kvf__kernels *const tables[] = {&kvf__kernels_ref, &kvf__kernels_avx2, &kvf__kernels_avx512,
-                                                 &kvf__kernels_avx512_bf16, &kvf__kernels_avx512_bf16};
+    static const kvf__kernels *const tables[] = {&kvf__kernels_ref, &kvf__kernels_avx2,
+                                                 &kvf__kernels_avx512, &kvf__kernels_avx512_bf16,
+                                                 &kvf__kernels_avx512_bf16};
     return tables[rank];
 #else
     (void)rank;

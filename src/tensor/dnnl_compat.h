@@ -1,7 +1,8 @@
 /* What differs between the C interfaces of oneDNN 2.6 and 3.x, for dnnl_matmul.c alone.
  *
  * A memory descriptor is a struct in 2.x and a handle to be destroyed in 3.x. Both are held as a
- * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is what oneDNN's functions take in either version. */
+ * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is what oneDNN's functions take in either version.
+ */
 #ifndef KVF_DNNL_COMPAT_H
 #define KVF_DNNL_COMPAT_H
 
@@ -32,11 +33,14 @@ static inline void kvf__md_destroy(dnnl_memory_desc_t *md)
 
 /* bias may be NULL. */
 static inline dnnl_status_t kvf__matmul_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                                                  const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *weights,
-                                                  const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *dst,
+                                                  const dnnl_memory_desc_t *src,
+                                                  const dnnl_memory_desc_t *weights,
+                                                  const dnnl_memory_desc_t *bias,
+                                                  const dnnl_memory_desc_t *dst,
                                                   const_dnnl_primitive_attr_t attr)
 {
-    return dnnl_matmul_primitive_desc_create(pd, engine, *src, *weights, bias ? *bias : NULL, *dst, attr);
+    return dnnl_matmul_primitive_desc_create(pd, engine, *src, *weights, bias ? *bias : NULL, *dst,
+                                             attr);
 }
 
 static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
@@ -68,8 +72,10 @@ static inline void kvf__md_destroy(dnnl_memory_desc_t *md)
 
 /* bias may be NULL. */
 static inline dnnl_status_t kvf__matmul_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-                                                  const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *weights,
-                                                  const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *dst,
+                                                  const dnnl_memory_desc_t *src,
+                                                  const dnnl_memory_desc_t *weights,
+                                                  const dnnl_memory_desc_t *bias,
+                                                  const dnnl_memory_desc_t *dst,
                                                   const_dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t matmul;

@@ -1,9 +1,10 @@
 /* Matrix products by oneDNN; see matmul.h. Besides dnnl_compat.h the only file that knows it.
  *
- * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then prescribed for every
- * M: it was found to depend on neither M nor the thread count (COMPUTE.md 4i). A product with a given M is a
- * primitive, kept in a table of fixed size; run only swaps the data pointers of the primitive's memory objects.
- * The scratchpad is ours and shared, because oneDNN's own may not be used by two primitives at once. */
+ * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then
+ * prescribed for every M: it was found to depend on neither M nor the thread count (COMPUTE.md 4i).
+ * A product with a given M is a primitive, kept in a table of fixed size; run only swaps the data
+ * pointers of the primitive's memory objects. The scratchpad is ours and shared, because oneDNN's
+ * own may not be used by two primitives at once. */
 #include "dnnl_compat.h"
 #include "kernels_int.h"
 #include "matmul.h"
@@ -13,8 +14,8 @@
 
 enum {
     NOMINAL_M = 1024,
-    MAX_SHAPES = 256,  /* different [K, N] and types of a model's weights */
-    MAX_PRIMS = 512,   /* each holds generated code; the least recently used gives way */
+    MAX_SHAPES = 256, /* different [K, N] and types of a model's weights */
+    MAX_PRIMS = 512,  /* each holds generated code; the least recently used gives way */
     BUCKETS = 256,
     NONE = -1,
     WITH_BIAS = 1 << 8 /* beside the KVF__MM_ flags in a key */
@@ -35,7 +36,7 @@ typedef struct prim_key {
 
 typedef struct prim {
     prim_key key;
-    int32_t next; /* in its bucket */
+    int32_t next;  /* in its bucket */
     uint64_t used; /* tick of the last run */
     dnnl_primitive_t primitive;
     dnnl_memory_t src, dst, scratch; /* scratch: NULL if it needs none */
@@ -46,7 +47,7 @@ struct kvf__mm {
     dnnl_stream_t stream;
     shape *shapes; /* [MAX_SHAPES] */
     int n_shapes;
-    prim *prims;   /* [MAX_PRIMS] */
+    prim *prims; /* [MAX_PRIMS] */
     int n_prims;
     int32_t bucket[BUCKETS];
     uint64_t tick;
@@ -64,31 +65,36 @@ struct kvf__packed {
     dnnl_memory_t weights, bias; /* bias: NULL if there is none */
 };
 
-static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M, int64_t K, int64_t N)
+static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M,
+                            int64_t K, int64_t N)
 {
-    kvf_status st = status == dnnl_out_of_memory    ? KVF_ENOMEM
+    kvf_status st = status == dnnl_out_of_memory   ? KVF_ENOMEM
                     : status == dnnl_unimplemented ? KVF_EUNSUPPORTED
                                                    : KVF_EINTERNAL;
-    return kvf__fail(ctx, st, "oneDNN: %s [%lld, %lld] x [%lld, %lld]: %s", what, (long long)M, (long long)K,
-                     (long long)K, (long long)N,
-                     status == dnnl_out_of_memory    ? "out of memory"
+    return kvf__fail(ctx, st, "oneDNN: %s [%lld, %lld] x [%lld, %lld]: %s", what, (long long)M,
+                     (long long)K, (long long)K, (long long)N,
+                     status == dnnl_out_of_memory   ? "out of memory"
                      : status == dnnl_unimplemented ? "not implemented for this CPU"
                                                     : "failed");
 }
 
-/* ---- engine --------------------------------------------------------------------------------------- */
+/* ---- engine -------------------------------------------------------------------------------- */
 
-/* Takes effect before oneDNN's first look at the CPU only; later it must at least have been obeyed. */
+/* Takes effect before oneDNN's first look at the CPU only; later it must at least have been obeyed.
+ */
 static kvf_status cap_onednn(kvf_ctx *ctx)
 {
-    static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
-                                          dnnl_cpu_isa_avx512_core_bf16, dnnl_cpu_isa_avx512_core_amx};
+    static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
+                                          dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16,
+                                          dnnl_cpu_isa_avx512_core_amx};
     if (!KVF__HAVE_X86 || !kvf__cpu_is_capped()) return KVF_OK;
 
     dnnl_cpu_isa_t most = caps[kvf__cpu_best()];
     dnnl_set_max_cpu_isa(most);
     if ((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)most)
-        return kvf__fail(ctx, KVF_EUSAGE, "KVF_CPU=%s came after oneDNN's first use in this process", kvf__cpu_level());
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "KVF_CPU=%s came after oneDNN's first use in this process",
+                         kvf__cpu_level());
     return KVF_OK;
 }
 
@@ -142,7 +148,7 @@ void kvf__mm_free(kvf__mm *mm)
     kvf__free(mm);
 }
 
-/* ---- layouts -------------------------------------------------------------------------------------- */
+/* ---- layouts ------------------------------------------------------------------------------- */
 
 static dnnl_data_type_t dnnl_type(kvf__dtype dtype)
 {
@@ -150,8 +156,8 @@ static dnnl_data_type_t dnnl_type(kvf__dtype dtype)
     return dtype == KVF__F32 ? dnnl_f32 : dnnl_bf16;
 }
 
-static dnnl_status_t matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t columns, dnnl_data_type_t type,
-                               dnnl_format_tag_t tag)
+static dnnl_status_t matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t columns,
+                               dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
     const dnnl_dims_t dims = {rows, columns};
     return kvf__md_create(md, 2, dims, type, tag);
@@ -159,7 +165,8 @@ static dnnl_status_t matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t col
 
 /* Descriptor of a product src [M, K] (act) x weights + bias -> dst [M, N]. */
 static dnnl_status_t product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, const shape *s,
-                                const dnnl_memory_desc_t *weights, int64_t M, kvf__dtype dst_type, unsigned flags)
+                                const dnnl_memory_desc_t *weights, int64_t M, kvf__dtype dst_type,
+                                unsigned flags)
 {
     dnnl_memory_desc_t src = {0}, dst = {0};
     dnnl_primitive_attr_t attr = NULL;
@@ -182,7 +189,8 @@ static dnnl_status_t product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, co
         st = dnnl_primitive_attr_set_post_ops(attr, ops);
         if (st) goto out;
     }
-    st = kvf__matmul_pd_create(pd, mm->engine, &src, weights, flags & WITH_BIAS ? &s->bias : NULL, &dst, attr);
+    st = kvf__matmul_pd_create(pd, mm->engine, &src, weights, flags & WITH_BIAS ? &s->bias : NULL,
+                               &dst, attr);
 out:
     dnnl_post_ops_destroy(ops);
     dnnl_primitive_attr_destroy(attr);
@@ -211,7 +219,8 @@ out:
     return st;
 }
 
-static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t K, int64_t N, int *out)
+static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t K, int64_t N,
+                             int *out)
 {
     for (int i = 0; i < mm->n_shapes; i++)
         if (mm->shapes[i].act == act && mm->shapes[i].K == K && mm->shapes[i].N == N) {
@@ -219,7 +228,8 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
             return KVF_OK;
         }
     if (mm->n_shapes == MAX_SHAPES)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "more than %d different shapes of weights", (int)MAX_SHAPES);
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "more than %d different shapes of weights",
+                         (int)MAX_SHAPES);
 
     shape *s = &mm->shapes[mm->n_shapes];
     *s = (shape){.act = act, .K = K, .N = N};
@@ -227,16 +237,18 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
     if (failed) {
         kvf__md_destroy(&s->weights);
         kvf__md_destroy(&s->bias);
-        return fail_dnnl(ctx, failed, act == KVF__BF16 ? "bf16 product" : "f32 product", NOMINAL_M, K, N);
+        return fail_dnnl(ctx, failed, act == KVF__BF16 ? "bf16 product" : "f32 product", NOMINAL_M,
+                         K, N);
     }
     *out = mm->n_shapes++;
     return KVF_OK;
 }
 
-/* ---- packing -------------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------- */
 
 /* Also rounds to the act type, and fills the padding of blocked layouts with zeros. */
-static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed, const shape *s, dnnl_memory_t to)
+static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed, const shape *s,
+                             dnnl_memory_t to)
 {
     dnnl_memory_desc_t plain = {0};
     dnnl_memory_t from = NULL;
@@ -248,7 +260,8 @@ static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed,
     if (st) goto out;
     st = dnnl_memory_create(&from, KVF__MD(&plain), mm->engine, (void *)w);
     if (st) goto out;
-    st = dnnl_reorder_primitive_desc_create(&pd, KVF__MD(&plain), mm->engine, KVF__MD(&s->weights), mm->engine, NULL);
+    st = dnnl_reorder_primitive_desc_create(&pd, KVF__MD(&plain), mm->engine, KVF__MD(&s->weights),
+                                            mm->engine, NULL);
     if (st) goto out;
     st = dnnl_primitive_create(&primitive, pd);
     if (st) goto out;
@@ -264,8 +277,8 @@ out:
     return st;
 }
 
-kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, bool transposed, int64_t K,
-                     int64_t N, const float *bias, kvf__packed **out)
+kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, bool transposed,
+                     int64_t K, int64_t N, const float *bias, kvf__packed **out)
 {
     kvf__packed *packed = NULL;
     dnnl_status_t failed = dnnl_success;
@@ -288,7 +301,8 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
         st = kvf__alloc_array(ctx, (size_t)N, sizeof *bias, &packed->bias_data);
         if (st) goto out;
         memcpy(packed->bias_data, bias, (size_t)N * sizeof *bias);
-        failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine, packed->bias_data);
+        failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine,
+                                    packed->bias_data);
         if (failed) goto out;
     }
     *out = packed;
@@ -313,12 +327,12 @@ size_t kvf__packed_bytes(const kvf__packed *packed)
     return packed->bytes + (packed->bias_data ? (size_t)packed->N * sizeof *packed->bias_data : 0);
 }
 
-/* ---- primitives ----------------------------------------------------------------------------------- */
+/* ---- primitives ---------------------------------------------------------------------------- */
 
 static int32_t *bucket_of(kvf__mm *mm, const prim_key *key)
 {
-    uint64_t h = (uint64_t)key->M * 0x9e3779b97f4a7c15u ^ (uint64_t)key->shape << 20 ^ (uint64_t)key->dst_type << 12 ^
-                 key->flags;
+    uint64_t h = (uint64_t)key->M * 0x9e3779b97f4a7c15u ^ (uint64_t)key->shape << 20 ^
+                 (uint64_t)key->dst_type << 12 ^ key->flags;
     h *= 0xff51afd7ed558ccdu;
     return &mm->bucket[(h >> 32) % BUCKETS];
 }
@@ -327,7 +341,8 @@ static prim *find_prim(kvf__mm *mm, const prim_key *key)
 {
     for (int32_t i = *bucket_of(mm, key); i != NONE; i = mm->prims[i].next) {
         const prim_key *k = &mm->prims[i].key;
-        if (k->M == key->M && k->shape == key->shape && k->dst_type == key->dst_type && k->flags == key->flags)
+        if (k->M == key->M && k->shape == key->shape && k->dst_type == key->dst_type &&
+            k->flags == key->flags)
             return &mm->prims[i];
     }
     return NULL;
@@ -349,23 +364,26 @@ static int32_t take_slot(kvf__mm *mm)
     return oldest;
 }
 
-/* Names that oneDNN 2.6 and 3 give: "brg:avx512_core_bf16", "brg_matmul:avx2", "gemm:jit", "gemm:jit:f32"; the slow
- * ones are "ref:any" and "gemm:ref", up to 1000 times slower. */
+/* Names that oneDNN 2.6 and 3 give: "brg:avx512_core_bf16", "brg_matmul:avx2", "gemm:jit",
+ * "gemm:jit:f32"; the slow ones are "ref:any" and "gemm:ref", up to 1000 times slower. */
 static bool is_fast(const char *implementation)
 {
     return strncmp(implementation, "brg", 3) == 0 || strncmp(implementation, "gemm:jit", 8) == 0 ||
            strncmp(implementation, "jit", 3) == 0;
 }
 
-static kvf_status check_implementation(kvf_ctx *ctx, const_dnnl_primitive_desc_t pd, const shape *s, int64_t M)
+static kvf_status check_implementation(kvf_ctx *ctx, const_dnnl_primitive_desc_t pd, const shape *s,
+                                       int64_t M)
 {
     const char *name = "unknown";
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    kvf__log(ctx, KVF_LOG_DEBUG, "product [%lld, %lld] x [%lld, %lld] %s: %s", (long long)M, (long long)s->K,
-             (long long)s->K, (long long)s->N, kvf__dtype_name(s->act), name);
+    kvf__log(ctx, KVF_LOG_DEBUG, "product [%lld, %lld] x [%lld, %lld] %s: %s", (long long)M,
+             (long long)s->K, (long long)s->K, (long long)s->N, kvf__dtype_name(s->act), name);
     if (is_fast(name) || kvf__cpu_best() == KVF__CPU_REF) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUNSUPPORTED, "oneDNN has only \"%s\" for a %s product [%lld, %lld] x [%lld, %lld]", name,
-                     kvf__dtype_name(s->act), (long long)M, (long long)s->K, (long long)s->K, (long long)s->N);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "oneDNN has only \"%s\" for a %s product [%lld, %lld] x [%lld, %lld]", name,
+                     kvf__dtype_name(s->act), (long long)M, (long long)s->K, (long long)s->K,
+                     (long long)s->N);
 }
 
 static kvf_status reserve_scratch(kvf_ctx *ctx, kvf__mm *mm, size_t bytes)
@@ -385,11 +403,11 @@ static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_
     kvf__md_arg scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     dnnl_status_t st = dnnl_primitive_create(&p->primitive, pd);
     if (!st)
-        st = dnnl_memory_create(&p->src, dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0), mm->engine,
-                                DNNL_MEMORY_NONE);
+        st = dnnl_memory_create(&p->src, dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0),
+                                mm->engine, DNNL_MEMORY_NONE);
     if (!st)
-        st = dnnl_memory_create(&p->dst, dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0), mm->engine,
-                                DNNL_MEMORY_NONE);
+        st = dnnl_memory_create(&p->dst, dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0),
+                                mm->engine, DNNL_MEMORY_NONE);
     if (!st && dnnl_memory_desc_get_size(scratch) > 0)
         st = dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
     return st;
@@ -407,8 +425,9 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     if (failed) goto out;
     st = check_implementation(ctx, pd, s, key->M);
     if (st) goto out;
-    st = reserve_scratch(ctx, mm,
-                         dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0)));
+    st = reserve_scratch(
+        ctx, mm,
+        dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0)));
     if (st) goto out;
     failed = prim_init(mm, &made, pd);
     if (failed) goto out;
@@ -425,8 +444,8 @@ out:
     return failed ? fail_dnnl(ctx, failed, "product", key->M, s->K, s->N) : st;
 }
 
-static kvf_status get_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, kvf__dtype dst_type, unsigned flags,
-                           prim **out)
+static kvf_status get_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                           kvf__dtype dst_type, unsigned flags, prim **out)
 {
     assert(dst_type == KVF__F32 || dst_type == w->act);
     const prim_key key = {.M = M,
@@ -440,20 +459,22 @@ static kvf_status get_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
     return KVF_OK;
 }
 
-kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, kvf__dtype dst_type, unsigned flags)
+kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                           kvf__dtype dst_type, unsigned flags)
 {
     prim *p;
     return M == 0 ? KVF_OK : get_prim(ctx, mm, w, M, dst_type, flags, &p);
 }
 
-kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src, void *dst,
-                       kvf__dtype dst_type, unsigned flags)
+kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src,
+                       void *dst, kvf__dtype dst_type, unsigned flags)
 {
     prim *p;
     if (M == 0) return KVF_OK;
     KVF_TRY(get_prim(ctx, mm, w, M, dst_type, flags, &p));
 
-    dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, p->dst}};
+    dnnl_exec_arg_t args[5] = {
+        {DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, p->dst}};
     int n = 3;
     dnnl_memory_set_data_handle(p->src, (void *)src);
     dnnl_memory_set_data_handle(p->dst, dst);
@@ -468,14 +489,16 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     return failed ? fail_dnnl(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
 }
 
-/* ---- plain f32 products --------------------------------------------------------------------------- */
+/* ---- plain f32 products -------------------------------------------------------------------- */
 
-kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
-                      const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
+kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
+                      const float *A, int64_t lda, const float *B, int64_t ldb, float beta,
+                      float *C, int64_t ldc)
 {
     if (M == 0 || N == 0) return KVF_OK;
     KVF_TRY(cap_onednn(ctx));
-    dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb, beta, C, ldc);
+    dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb,
+                                      beta, C, ldc);
     return failed ? fail_dnnl(ctx, failed, "f32 product", M, K, N) : KVF_OK;
 }
 

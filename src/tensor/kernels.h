@@ -23,8 +23,8 @@ typedef struct kvf__ce_chunk {
     const int32_t *target;    /* [rows], column within this chunk, or any value outside [0, width) */
     float *max, *sum;         /* [rows] running maximum and sum of exp(logit - max) */
     float *target_logit;      /* [rows], set where the target lies in this chunk */
-    void *e;                  /* act [rows, width] = exp(logit - max), 0 for padding; NULL: loss only */
-    float *acc;               /* [rows, C] rescaled by exp(old max - new max); NULL: none */
+    void *e;                  /* act [rows, width] = exp(logit - max), 0 for padding; not the logits' memory; NULL: loss only */
+    float *acc;               /* [rows, C] rescaled by exp(old max - new max), zeroed by the first chunk; NULL: none */
     int64_t C;
 } kvf__ce_chunk;
 
@@ -36,7 +36,7 @@ typedef struct kvf__kernels {
     /* dx f32 [M, C] += gradient through the norm of dxhat act [M, C]; dx_act, if given, gets the sum in the act type. */
     void (*norm_bwd)(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat, const float *rstd,
                      int64_t M, int64_t C, bool rms);
-    /* g act [n] = fn(h); h becomes fn'(h). g may be NULL never. */
+    /* g act [n] = fn(h); h becomes fn'(h). g and h are different arrays. */
     void (*act_fwd)(kvf__dtype act, kvf__act_fn fn, void *h, void *g, int64_t n);
     /* d act [n] *= by. */
     void (*mul)(kvf__dtype act, void *d, const void *by, int64_t n);

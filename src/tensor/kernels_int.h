@@ -1,20 +1,21 @@
-/* Between the files that make up kernels.h: the tables, one per instruction set, and what fills them.
+/* Between the files that make up kernels.h: the tables, one per instruction set, and what fills
+ * them.
  *
- * cpu.c picks a table; ref_ops.c and x86/ops_<level>.c define them; ref_attention.c and attention_<level>.c
- * bring the attention functions, by the names below. */
+ * cpu.c picks a table; ref_ops.c and x86/ops_<level>.c define them; ref_attention.c and
+ * attention_<level>.c bring the attention functions, by the names below. */
 #ifndef KVF_KERNELS_INT_H
 #define KVF_KERNELS_INT_H
 
 #include "kernels.h"
 
-/* What this process may use: the CPU's features, the state the kernel saves, and KVF_CPU. Each level has all
- * features of those before it. */
+/* What this process may use: the CPU's features, the state the kernel saves, and KVF_CPU. Each
+ * level has all features of those before it. */
 typedef enum kvf__cpu_rank {
     KVF__CPU_REF,
-    KVF__CPU_AVX2,        /* with FMA */
-    KVF__CPU_AVX512,      /* F, BW, DQ, VL */
+    KVF__CPU_AVX2,   /* with FMA */
+    KVF__CPU_AVX512, /* F, BW, DQ, VL */
     KVF__CPU_AVX512_BF16,
-    KVF__CPU_AMX          /* TILE, BF16 */
+    KVF__CPU_AMX /* TILE, BF16 */
 } kvf__cpu_rank;
 kvf__cpu_rank kvf__cpu_best(void);
 /* KVF_CPU is set: then oneDNN is capped too. */
@@ -41,6 +42,7 @@ void kvf__attn_fwd_avx512_bf16(const struct kvf__attn *attn);
 void kvf__attn_bwd_avx512_bf16(const struct kvf__attn *attn);
 
 /* The attention entries of a level's table: the one place that ties the two halves together. */
-#define KVF__ATTN_ENTRIES(level) .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level
+#define KVF__ATTN_ENTRIES(level)                                                                   \
+    .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level
 
 #endif

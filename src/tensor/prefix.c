@@ -1,12 +1,13 @@
 /* The prefix tensor and its flat form, see prefix.h: two layouts of the same numbers.
  *
- * The flat form keeps the D values of a (layer, key or value, head, token) together, as kv does, so all three
- * conversions are copies or sums of runs of D. */
+ * The flat form keeps the D values of a (layer, key or value, head, token) together, as kv does, so
+ * all three conversions are copies or sums of runs of D. */
 #include "prefix.h"
 
 #include <string.h>
 
-kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P, int64_t D)
+kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,
+                            int64_t D)
 {
     const int64_t dims[] = {L, 2, G, P, D};
     size_t count = 1;
@@ -15,8 +16,8 @@ kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G
 
     for (int i = 0; i < 5; i++)
         if (dims[i] < 0 || !kvf__mul(count, (size_t)dims[i], &count))
-            return kvf__fail(ctx, KVF_ESHAPE, "prefix: [%lld, 2, %lld, %lld, %lld] is not a shape", (long long)L,
-                             (long long)G, (long long)P, (long long)D);
+            return kvf__fail(ctx, KVF_ESHAPE, "prefix: [%lld, 2, %lld, %lld, %lld] is not a shape",
+                             (long long)L, (long long)G, (long long)P, (long long)D);
     KVF_TRY(kvf__alloc_array(ctx, count, sizeof *kv, &kv));
     kvf_status st = kvf__alloc_array(ctx, (size_t)L, sizeof *mask, &mask);
     if (st) {
@@ -56,14 +57,16 @@ void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat)
 {
     for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
         for (int64_t p = 0; p < prefix->P; p++)
-            memcpy(kv_at(prefix, block, p), flat + flat_at(prefix, block, p), (size_t)prefix->D * sizeof *flat);
+            memcpy(kv_at(prefix, block, p), flat + flat_at(prefix, block, p),
+                   (size_t)prefix->D * sizeof *flat);
 }
 
 void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat)
 {
     for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
         for (int64_t p = 0; p < prefix->P; p++)
-            memcpy(flat + flat_at(prefix, block, p), kv_at(prefix, block, p), (size_t)prefix->D * sizeof *flat);
+            memcpy(flat + flat_at(prefix, block, p), kv_at(prefix, block, p),
+                   (size_t)prefix->D * sizeof *flat);
 }
 
 void kvf__prefix_add_to_flat(const kvf__prefix *prefix, float *flat)

@@ -1,11 +1,12 @@
-/* The kernels of kernels.h as plain loops: the readable truth that every faster form is compared with, and what
- * runs where there is none. Portable C, double arithmetic, no threads; results are rounded once, when stored. */
+/* The kernels of kernels.h as plain loops: the readable truth that every faster form is compared
+ * with, and what runs where there is none. Portable C, double arithmetic, no threads; results are
+ * rounded once, when stored. */
 #include "kernels_int.h"
 
 #include <assert.h>
 #include <math.h>
 
-/* ---- activations ---------------------------------------------------------------------------------- */
+/* ---- activations --------------------------------------------------------------------------- */
 
 static double get(kvf__dtype act, const void *p, int64_t i)
 {
@@ -24,10 +25,10 @@ static void set(kvf__dtype act, void *p, int64_t i, double value)
         kvf__from_f32(act, &rounded, (uint16_t *)p + i, 1);
 }
 
-/* ---- norms ---------------------------------------------------------------------------------------- */
+/* ---- norms --------------------------------------------------------------------------------- */
 
-static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C, bool rms,
-                     float eps)
+static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C,
+                     bool rms, float eps)
 {
     for (int64_t m = 0; m < M; m++) {
         const float *row = x + m * C;
@@ -44,9 +45,10 @@ static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, in
     }
 }
 
-/* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd; rms has no mean to differentiate. */
-static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat, const float *rstd,
-                     int64_t M, int64_t C, bool rms)
+/* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd; rms has no mean to
+ * differentiate. */
+static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat,
+                     const float *rstd, int64_t M, int64_t C, bool rms)
 {
     for (int64_t m = 0; m < M; m++) {
         double mean = 0, dot = 0;
@@ -55,13 +57,14 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
             dot += get(act, dxhat, i) * get(act, xhat, i) / (double)C;
         }
         for (int64_t i = m * C; i < (m + 1) * C; i++) {
-            dx[i] = (float)(dx[i] + (get(act, dxhat, i) - mean - get(act, xhat, i) * dot) * rstd[m]);
+            dx[i] = (float)(dx[i] +
+                            (get(act, dxhat, i) - mean - get(act, xhat, i) * dot) * rstd[m]);
             if (dx_act) set(act, dx_act, i, dx[i]);
         }
     }
 }
 
-/* ---- activation functions ------------------------------------------------------------------------- */
+/* ---- activation functions ------------------------------------------------------------------ */
 
 typedef struct {
     double value, slope; /* fn(x), fn'(x) */
@@ -79,7 +82,8 @@ static fn_pair apply(kvf__act_fn fn, double x)
     const double root_2_over_pi = 0.79788456080286536, root_half = 0.70710678118654752;
     switch (fn) {
     case KVF__GELU_TANH: {
-        /* (1 + tanh(u)) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks and Gimpel 2016 */
+        /* (1 + tanh(u)) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks and
+         * Gimpel 2016 */
         double u = root_2_over_pi * (x + 0.044715 * x * x * x);
         return gated_by_sigmoid(x, 2 * u, 2 * root_2_over_pi * (1 + 3 * 0.044715 * x * x));
     }
@@ -118,7 +122,8 @@ static void glu_fwd(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, i
     }
 }
 
-static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const void *g, const void *u, int64_t n)
+static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const void *g,
+                    const void *u, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double d = get(act, da, i), by_g = get(act, g, i), by_u = get(act, u, i);
@@ -127,7 +132,7 @@ static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const vo
     }
 }
 
-/* ---- products and conversions --------------------------------------------------------------------- */
+/* ---- products and conversions -------------------------------------------------------------- */
 
 static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
 {
@@ -147,15 +152,17 @@ static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
         dst[i] = (float)get(act, src, i);
 }
 
-/* ---- rotary positions ----------------------------------------------------------------------------- */
+/* ---- rotary positions ---------------------------------------------------------------------- */
 
-static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D, int64_t R,
-                 const int32_t *position, const float *cos, const float *sin, bool inverse)
+static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D,
+                 int64_t R, const int32_t *position, const float *cos, const float *sin,
+                 bool inverse)
 {
     for (int64_t m = 0; m < M; m++)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t i = 0; i < R / 2; i++) {
-                int64_t low = m * ld + h * D + i, high = low + R / 2, at = position[m] * (R / 2) + i;
+                int64_t low = m * ld + h * D + i, high = low + R / 2,
+                        at = position[m] * (R / 2) + i;
                 double a = get(act, x, low), b = get(act, x, high);
                 double c = cos[at], s = inverse ? -sin[at] : sin[at];
                 set(act, x, low, a * c - b * s);
@@ -163,7 +170,7 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
             }
 }
 
-/* ---- cross-entropy -------------------------------------------------------------------------------- */
+/* ---- cross-entropy ------------------------------------------------------------------------- */
 
 static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
 {
@@ -174,7 +181,8 @@ static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
     for (int64_t v = 0; v < chunk->width && v < chunk->valid; v++)
         max = fmaxf(max, logits[v]);
     if (max > old) {
-        double by = exp((double)old - max); /* 0 in the first chunk: what acc holds does not matter then */
+        double by = exp((double)old -
+                        max); /* 0 in the first chunk: what acc holds does not matter then */
         chunk->sum[r] = (float)(chunk->sum[r] * by);
         chunk->max[r] = max;
         for (int64_t c = 0; c < chunk->C && chunk->acc; c++)

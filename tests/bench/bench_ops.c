@@ -1,5 +1,6 @@
-/* Time of the elementwise kernels per level and type (GB/s of what they read and write), of packed products (GFLOP/s, and
- * GB/s of weights where there are few rows), and of packing. Best of several runs, data hot.
+/* Time of the elementwise kernels per level and type (GB/s of what they read and write), of packed
+ * products (GFLOP/s, and GB/s of weights where there are few rows), and of packing. Best of several
+ * runs, data hot.
  *
  *   bench_ops [rounds] [kernels|products] */
 #include "kernels.h"
@@ -25,11 +26,11 @@ static void *memory(size_t bytes)
     return p;
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------- */
 
 typedef struct data {
     kvf__dtype act;
-    void *a, *b, *c; /* act [M, F] */
+    void *a, *b, *c;        /* act [M, F] */
     float *x, *rows, *more; /* f32 [M, F], [M], [M] */
     int32_t *ids;
     float *cosines, *sines;
@@ -77,8 +78,15 @@ static void run_rope(const kvf__kernels *k, data *d)
 
 static void run_ce(const kvf__kernels *k, data *d)
 {
-    kvf__ce_chunk chunk = {.rows = 256, .width = F, .logits = d->x, .valid = F, .target = d->ids, .max = d->rows,
-                           .sum = d->more, .target_logit = d->more, .e = d->a};
+    kvf__ce_chunk chunk = {.rows = 256,
+                           .width = F,
+                           .logits = d->x,
+                           .valid = F,
+                           .target = d->ids,
+                           .max = d->rows,
+                           .sum = d->more,
+                           .target_logit = d->more,
+                           .e = d->a};
     k->ce(d->act, &chunk);
 }
 
@@ -92,16 +100,12 @@ static const struct kernel {
     const char *name;
     void (*run)(const kvf__kernels *k, data *d);
     double act_moved, f32_moved;
-} KERNELS[] = {{"norm_fwd", run_norm_fwd, M * C, M * C},
-               {"norm_bwd", run_norm_bwd, 3 * M * C, 2 * M * C},
-               {"gelu_tanh", run_gelu, 3 * COUNT, 0},
-               {"gelu_erf", run_gelu_erf, 3 * COUNT, 0},
-               {"swiglu", run_swiglu, 5 * COUNT, 0},
-               {"glu_bwd", run_glu_bwd, 5 * COUNT, 0},
-               {"mul", run_mul, 3 * COUNT, 0},
-               {"rope", run_rope, 2 * M * HEADS * D, 0},
-               {"ce", run_ce, 256 * F, 256 * F},
-               {"from_f32", run_from_f32, COUNT, COUNT}};
+} KERNELS[] = {
+    {"norm_fwd", run_norm_fwd, M *C, M *C}, {"norm_bwd", run_norm_bwd, 3 * M *C, 2 * M *C},
+    {"gelu_tanh", run_gelu, 3 * COUNT, 0},  {"gelu_erf", run_gelu_erf, 3 * COUNT, 0},
+    {"swiglu", run_swiglu, 5 * COUNT, 0},   {"glu_bwd", run_glu_bwd, 5 * COUNT, 0},
+    {"mul", run_mul, 3 * COUNT, 0},         {"rope", run_rope, 2 * M *HEADS *D, 0},
+    {"ce", run_ce, 256 * F, 256 * F},       {"from_f32", run_from_f32, COUNT, COUNT}};
 
 static data data_make(kvf__dtype act)
 {
@@ -127,7 +131,8 @@ static void data_done(data *d)
         free(all[i]);
 }
 
-/* Inputs are made anew, untimed, for every run: some kernels work in place and would drift into infinities. */
+/* Inputs are made anew, untimed, for every run: some kernels work in place and would drift into
+ * infinities. */
 static double kernel_seconds(const struct kernel *what, const kvf__kernels *k, data *d, int rounds)
 {
     double best = INFINITY;
@@ -164,16 +169,19 @@ static void bench_kernels(int rounds)
         }
 }
 
-/* ---- products ------------------------------------------------------------------------------------- */
+/* ---- products ------------------------------------------------------------------------------ */
 
 static const struct product {
     int64_t M, K, N;
-} PRODUCTS[] = {{1024, 768, 2304}, {1024, 768, 1536}, {1024, 1536, 768}, {1024, 576, 1536}, {256, 576, 1536}, {64, 576, 1536},
-                {16, 576, 1536},   {4, 576, 1536},    {1, 576, 1536},    {16, 1536, 576},   {1, 1536, 576},   {1, 768, 2304}};
+} PRODUCTS[] = {{1024, 768, 2304}, {1024, 768, 1536}, {1024, 1536, 768}, {1024, 576, 1536},
+                {256, 576, 1536},  {64, 576, 1536},   {16, 576, 1536},   {4, 576, 1536},
+                {1, 576, 1536},    {16, 1536, 576},   {1, 1536, 576},    {1, 768, 2304}};
 
-static void bench_product(kvf_ctx *ctx, kvf__mm *mm, const struct product *p, kvf__dtype act, int rounds)
+static void bench_product(kvf_ctx *ctx, kvf__mm *mm, const struct product *p, kvf__dtype act,
+                          int rounds)
 {
-    float *w = memory((size_t)(p->K * p->N) * sizeof *w), *x = memory((size_t)(p->M * p->K) * sizeof *x),
+    float *w = memory((size_t)(p->K * p->N) * sizeof *w),
+          *x = memory((size_t)(p->M * p->K) * sizeof *x),
           *y = memory((size_t)(p->M * p->N) * sizeof *y);
     kvf__packed *packed = NULL;
     double best = INFINITY, start = kvf__clock();
@@ -189,10 +197,11 @@ static void bench_product(kvf_ctx *ctx, kvf__mm *mm, const struct product *p, kv
         double took = kvf__clock() - start;
         if (took < best) best = took;
     }
-    printf("product [%4d, %4d] x [%4d, %4d] %-5s %8.1f us %7.1f GFLOP/s %6.1f GB/s   pack %6.2f ms, prepare %5.2f ms\n",
+    printf("product [%4d, %4d] x [%4d, %4d] %-5s %8.1f us %7.1f GFLOP/s %6.1f GB/s   pack %6.2f "
+           "ms, prepare %5.2f ms\n",
            (int)p->M, (int)p->K, (int)p->K, (int)p->N, kvf__dtype_name(act), best * 1e6,
-           2e-9 * (double)(p->M * p->K * p->N) / best, 1e-9 * (double)kvf__packed_bytes(packed) / best, packing * 1e3,
-           preparing * 1e3);
+           2e-9 * (double)(p->M * p->K * p->N) / best,
+           1e-9 * (double)kvf__packed_bytes(packed) / best, packing * 1e3, preparing * 1e3);
     kvf__packed_free(packed);
     free(w);
     free(x);
@@ -208,12 +217,13 @@ static void bench_sgemm(kvf_ctx *ctx, int rounds)
     double best = INFINITY;
     for (int i = 0; i < rounds; i++) {
         double start = kvf__clock();
-        if (kvf__sgemm(ctx, false, false, P, WIDE, HIDDEN, a, HIDDEN, b, WIDE, 0, c, WIDE)) die(kvf_ctx_error(ctx));
+        if (kvf__sgemm(ctx, false, false, P, WIDE, HIDDEN, a, HIDDEN, b, WIDE, 0, c, WIDE))
+            die(kvf_ctx_error(ctx));
         double took = kvf__clock() - start;
         if (took < best) best = took;
     }
-    printf("sgemm   [%4d, %4d] x [%4d, %d]      %8.1f us %7.1f GFLOP/s\n", P, HIDDEN, HIDDEN, WIDE, best * 1e6,
-           2e-9 * P * HIDDEN * WIDE / best);
+    printf("sgemm   [%4d, %4d] x [%4d, %d]      %8.1f us %7.1f GFLOP/s\n", P, HIDDEN, HIDDEN, WIDE,
+           best * 1e6, 2e-9 * P * HIDDEN * WIDE / best);
     free(a);
     free(b);
     free(c);
@@ -230,8 +240,8 @@ int main(int argc, char **argv)
     if (rounds < 1 || rounds > MAX_ROUNDS) die("rounds must be 1 to 1000");
     if (kvf_ctx_create(NULL, &ctx)) die("no context");
     if (kvf__mm_create(ctx, &mm)) die(kvf_ctx_error(ctx));
-    printf("cpu level %s, %d threads, oneDNN %s, best of %d\n", kvf__cpu_level(), kvf_ctx_threads(ctx),
-           kvf__mm_version(version), rounds);
+    printf("cpu level %s, %d threads, oneDNN %s, best of %d\n", kvf__cpu_level(),
+           kvf_ctx_threads(ctx), kvf__mm_version(version), rounds);
     if (strcmp(only, "products") != 0) bench_kernels(rounds);
     if (strcmp(only, "kernels") != 0) {
         for (size_t i = 0; i < sizeof PRODUCTS / sizeof PRODUCTS[0]; i++)

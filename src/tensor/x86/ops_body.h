@@ -1,9 +1,11 @@
-/* The kernels of kernels.h on the vectors of vec.h; compiled once per instruction set by ops_<level>.c.
+/* The kernels of kernels.h on the vectors of vec.h; compiled once per instruction set by
+ * ops_<level>.c.
  *
- * Each kernel is a `_at` step on up to VF_LANES elements, a loop over a row or block, and a parallel loop over those.
- * `half` (activations are bf16) and the activation function are constants in every inlined copy: the choice is
- * made once per row or block, inside the parallel region, where the compiler still sees it. Arithmetic is f32 for
- * both types; sums go to several partial vectors in an order that depends on the row length alone. */
+ * Each kernel is a `_at` step on up to VF_LANES elements, a loop over a row or block, and a
+ * parallel loop over those. `half` (activations are bf16) and the activation function are constants
+ * in every inlined copy: the choice is made once per row or block, inside the parallel region,
+ * where the compiler still sees it. Arithmetic is f32 for both types; sums go to several partial
+ * vectors in an order that depends on the row length alone. */
 #ifndef OPS_LEVEL
 #error "ops_body.h is included by ops_<level>.c"
 #endif
@@ -18,7 +20,7 @@ enum {
     SERIAL = 32768 /* less work than this is done before other threads have woken up */
 };
 
-/* ---- activations ---------------------------------------------------------------------------------- */
+/* ---- activations --------------------------------------------------------------------------- */
 
 VEC_INLINE vf f32_load(const float *p, int64_t n)
 {
@@ -70,7 +72,7 @@ VEC_INLINE void *act_row_mut(bool half, void *p, int64_t row, int64_t width)
         if (i < (to)) step(i, (to) - i);                                                           \
     } while (0)
 
-/* ---- norms ---------------------------------------------------------------------------------------- */
+/* ---- norms --------------------------------------------------------------------------------- */
 
 /* x, or (x - mean)^2, of lanes i .. i + n - 1; 0 in the others. */
 VEC_INLINE vf moment_at(const float *x, int64_t i, int64_t n, vf mean, bool square)
@@ -109,21 +111,22 @@ VEC_INLINE float norm_fwd_row(bool half, void *xhat, const float *x, int64_t C, 
     return rstd;
 }
 
-static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C, bool rms,
-                     float eps)
+static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C,
+                     bool rms, float eps)
 {
     bool half = act == KVF__BF16;
 #pragma omp parallel for schedule(static) if (M * C > SERIAL)
     for (int64_t m = 0; m < M; m++) {
         void *to = act_row_mut(half, xhat, m, C);
         const float *from = x + m * C;
-        rstd[m] = half ? norm_fwd_row(true, to, from, C, rms, eps) : norm_fwd_row(false, to, from, C, rms, eps);
+        rstd[m] = half ? norm_fwd_row(true, to, from, C, rms, eps)
+                       : norm_fwd_row(false, to, from, C, rms, eps);
     }
 }
 
 /* dx += (d - mean(d) - xhat mean(d xhat)) rstd; mean(d) is absent from rms. */
-VEC_INLINE void norm_bwd_row(bool half, float *dx, void *dx_act, const void *d, const void *xhat, float rstd,
-                             int64_t C, bool rms)
+VEC_INLINE void norm_bwd_row(bool half, float *dx, void *dx_act, const void *d, const void *xhat,
+                             float rstd, int64_t C, bool rms)
 {
     vf sum = vf_zero(), dot = sum, sum2 = sum, dot2 = sum;
     int64_t i = 0;
@@ -156,8 +159,8 @@ VEC_INLINE void norm_bwd_row(bool half, float *dx, void *dx_act, const void *d, 
 #undef STEP
 }
 
-static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat, const float *rstd,
-                     int64_t M, int64_t C, bool rms)
+static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat,
+                     const float *rstd, int64_t M, int64_t C, bool rms)
 {
     bool half = act == KVF__BF16;
 #pragma omp parallel for schedule(static) if (M * C > SERIAL)
@@ -171,13 +174,14 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     }
 }
 
-/* ---- activation functions ------------------------------------------------------------------------- */
+/* ---- activation functions ------------------------------------------------------------------ */
 
 typedef struct {
     vf value, slope; /* fn(x), fn'(x) */
 } fn_pair;
 
-/* x sigmoid(z) for a z(x) with derivative dz. e is held below overflow: there the result is 0 to any precision. */
+/* x sigmoid(z) for a z(x) with derivative dz. e is held below overflow: there the result is 0 to
+ * any precision. */
 VEC_INLINE fn_pair gated_by_sigmoid(vf x, vf z, vf dz)
 {
     vf e = vf_exp(vf_min(vf_set(80.0f), -z));
@@ -185,13 +189,13 @@ VEC_INLINE fn_pair gated_by_sigmoid(vf x, vf z, vf dz)
     return (fn_pair){x * s, vf_fma(x * dz, (e * s) * s, s)};
 }
 
-/* x Phi(x), with Phi(-a sqrt 2) = erfc(a) / 2 and erfc(a) = exp(-a^2) q(1 / (1 + 0.4 a)): q through the Chebyshev
- * points of 0 <= a <= 9, relative error 5e-9 before rounding. */
+/* x Phi(x), with Phi(-a sqrt 2) = erfc(a) / 2 and erfc(a) = exp(-a^2) q(1 / (1 + 0.4 a)): q through
+ * the Chebyshev points of 0 <= a <= 9, relative error 5e-9 before rounding. */
 VEC_INLINE fn_pair gelu_erf(vf x)
 {
-    static const float q_coefficients[] = {0.2728741589f,  -0.6893631717f, 0.8270538494f, -0.5458903281f,
-                                           0.4347115068f,  0.06165889057f, 0.2337866927f, 0.2216327172f,
-                                           0.2260412295f,  -1.464108348e-5f};
+    static const float q_coefficients[] = {
+        0.2728741589f,  -0.6893631717f, 0.8270538494f, -0.5458903281f, 0.4347115068f,
+        0.06165889057f, 0.2337866927f,  0.2216327172f, 0.2260412295f,  -1.464108348e-5f};
     vf a = vf_min(vf_set(10.0f), vf_abs(x) * vf_set(0.7071067812f));
     vf e = vf_exp(x * x * vf_set(-0.5f));
     vf t = vf_rcp(vf_fma(a, vf_set(0.4f), vf_set(1.0f)));
@@ -236,7 +240,8 @@ VEC_INLINE void act_fwd_block(bool half, kvf__act_fn fn, void *h, void *g, int64
 #undef STEP
 }
 
-VEC_INLINE void glu_fwd_block(bool half, kvf__act_fn fn, void *g, void *u, void *a, int64_t from, int64_t to)
+VEC_INLINE void glu_fwd_block(bool half, kvf__act_fn fn, void *g, void *u, void *a, int64_t from,
+                              int64_t to)
 {
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
@@ -253,11 +258,23 @@ VEC_INLINE void glu_fwd_block(bool half, kvf__act_fn fn, void *g, void *u, void 
 /* One specialised copy of `block` per function and type. */
 #define FOR_EACH_FN(fn, half, block, ...)                                                          \
     switch (fn) {                                                                                  \
-    case KVF__GELU_TANH: half ? block(true, KVF__GELU_TANH, __VA_ARGS__) : block(false, KVF__GELU_TANH, __VA_ARGS__); break; \
-    case KVF__GELU_ERF: half ? block(true, KVF__GELU_ERF, __VA_ARGS__) : block(false, KVF__GELU_ERF, __VA_ARGS__); break; \
-    case KVF__SILU: half ? block(true, KVF__SILU, __VA_ARGS__) : block(false, KVF__SILU, __VA_ARGS__); break; \
-    case KVF__RELU: half ? block(true, KVF__RELU, __VA_ARGS__) : block(false, KVF__RELU, __VA_ARGS__); break; \
-    case KVF__QUICK_GELU: half ? block(true, KVF__QUICK_GELU, __VA_ARGS__) : block(false, KVF__QUICK_GELU, __VA_ARGS__); break; \
+    case KVF__GELU_TANH:                                                                           \
+        half ? block(true, KVF__GELU_TANH, __VA_ARGS__)                                            \
+             : block(false, KVF__GELU_TANH, __VA_ARGS__);                                          \
+        break;                                                                                     \
+    case KVF__GELU_ERF:                                                                            \
+        half ? block(true, KVF__GELU_ERF, __VA_ARGS__) : block(false, KVF__GELU_ERF, __VA_ARGS__); \
+        break;                                                                                     \
+    case KVF__SILU:                                                                                \
+        half ? block(true, KVF__SILU, __VA_ARGS__) : block(false, KVF__SILU, __VA_ARGS__);         \
+        break;                                                                                     \
+    case KVF__RELU:                                                                                \
+        half ? block(true, KVF__RELU, __VA_ARGS__) : block(false, KVF__RELU, __VA_ARGS__);         \
+        break;                                                                                     \
+    case KVF__QUICK_GELU:                                                                          \
+        half ? block(true, KVF__QUICK_GELU, __VA_ARGS__)                                           \
+             : block(false, KVF__QUICK_GELU, __VA_ARGS__);                                         \
+        break;                                                                                     \
     }
 
 VEC_INLINE int64_t block_end(int64_t at, int64_t n)
@@ -279,7 +296,7 @@ static void glu_fwd(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, i
         FOR_EACH_FN(fn, act == KVF__BF16, glu_fwd_block, g, u, a, at, block_end(at, n))
 }
 
-/* ---- products and conversions --------------------------------------------------------------------- */
+/* ---- products and conversions -------------------------------------------------------------- */
 
 VEC_INLINE void mul_block(bool half, void *d, const void *by, int64_t from, int64_t to)
 {
@@ -292,16 +309,18 @@ static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (n > SERIAL)
     for (int64_t at = 0; at < n; at += BLOCK)
-        act == KVF__BF16 ? mul_block(true, d, by, at, block_end(at, n)) : mul_block(false, d, by, at, block_end(at, n));
+        act == KVF__BF16 ? mul_block(true, d, by, at, block_end(at, n))
+                         : mul_block(false, d, by, at, block_end(at, n));
 }
 
 /* All of a step is read before any of it is written: dg may be g, du may be u. */
-VEC_INLINE void glu_bwd_block(bool half, void *dg, void *du, const void *da, const void *g, const void *u, int64_t from,
-                              int64_t to)
+VEC_INLINE void glu_bwd_block(bool half, void *dg, void *du, const void *da, const void *g,
+                              const void *u, int64_t from, int64_t to)
 {
 #define STEP(i, n)                                                                                 \
     do {                                                                                           \
-        vf d = act_load(half, da, i, n), gn = act_load(half, g, i, n), un = act_load(half, u, i, n); \
+        vf d = act_load(half, da, i, n), gn = act_load(half, g, i, n),                             \
+           un = act_load(half, u, i, n);                                                           \
         act_store(half, dg, i, d * gn, n);                                                         \
         act_store(half, du, i, d * un, n);                                                         \
     } while (0)
@@ -309,7 +328,8 @@ VEC_INLINE void glu_bwd_block(bool half, void *dg, void *du, const void *da, con
 #undef STEP
 }
 
-static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const void *g, const void *u, int64_t n)
+static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const void *g,
+                    const void *u, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (n > SERIAL)
     for (int64_t at = 0; at < n; at += BLOCK)
@@ -319,7 +339,8 @@ static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const vo
             glu_bwd_block(false, dg, du, da, g, u, at, block_end(at, n));
 }
 
-VEC_INLINE void convert_block(bool from_half, bool to_half, void *dst, const void *src, int64_t from, int64_t to)
+VEC_INLINE void convert_block(bool from_half, bool to_half, void *dst, const void *src,
+                              int64_t from, int64_t to)
 {
 #define STEP(i, n) act_store(to_half, dst, i, act_load(from_half, src, i, n), n)
     FOR_LANES(i, from, to, STEP);
@@ -340,11 +361,11 @@ static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
         convert_block(act == KVF__BF16, false, dst, src, at, block_end(at, n));
 }
 
-/* ---- rotary positions ----------------------------------------------------------------------------- */
+/* ---- rotary positions ---------------------------------------------------------------------- */
 
 /* (a, b) -> (a cos - b sin, b cos + a sin) on the pairs (i, i + R/2) of every head. */
-VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t pairs, const float *cos,
-                         const float *sin, vf sign)
+VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t pairs,
+                         const float *cos, const float *sin, vf sign)
 {
     for (int64_t h = 0; h < heads; h++) {
         void *low = act_row_mut(half, row, h, D), *high = act_row_mut(half, low, 1, pairs);
@@ -360,8 +381,9 @@ VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t
     }
 }
 
-static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D, int64_t R,
-                 const int32_t *position, const float *cos, const float *sin, bool inverse)
+static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D,
+                 int64_t R, const int32_t *position, const float *cos, const float *sin,
+                 bool inverse)
 {
     bool half = act == KVF__BF16;
     int64_t pairs = R / 2;
@@ -377,7 +399,7 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
     }
 }
 
-/* ---- cross-entropy -------------------------------------------------------------------------------- */
+/* ---- cross-entropy ------------------------------------------------------------------------- */
 
 VEC_INLINE float row_max(const float *logits, int64_t n)
 {
@@ -394,12 +416,14 @@ VEC_INLINE float row_max(const float *logits, int64_t n)
 }
 
 /* e = exp(logits - max) for the first `valid` columns, 0 up to width; returns their sum. */
-VEC_INLINE float exp_row(bool half, void *e, const float *logits, float max, int64_t valid, int64_t width)
+VEC_INLINE float exp_row(bool half, void *e, const float *logits, float max, int64_t valid,
+                         int64_t width)
 {
     vf top = vf_set(max), sum = vf_zero(), sum2 = sum;
     int64_t i = 0;
     for (; i + 2 * VF_LANES <= valid; i += 2 * VF_LANES) {
-        vf e1 = vf_exp(vf_load(logits + i) - top), e2 = vf_exp(vf_load(logits + i + VF_LANES) - top);
+        vf e1 = vf_exp(vf_load(logits + i) - top),
+           e2 = vf_exp(vf_load(logits + i + VF_LANES) - top);
         sum += e1;
         sum2 += e2;
         if (!e) continue;
@@ -452,13 +476,14 @@ VEC_INLINE void ce_row(bool half, const kvf__ce_chunk *chunk, int64_t r, int64_t
 
 static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
 {
-    int64_t valid = chunk->valid < 0 ? 0 : chunk->valid < chunk->width ? chunk->valid : chunk->width;
+    int64_t valid = chunk->valid < chunk->width ? chunk->valid : chunk->width;
+    if (valid < 0) valid = 0;
 #pragma omp parallel for schedule(static) if (chunk->rows * chunk->width > SERIAL)
     for (int64_t r = 0; r < chunk->rows; r++)
         act == KVF__BF16 ? ce_row(true, chunk, r, valid) : ce_row(false, chunk, r, valid);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------ */
+/* ---- the table ----------------------------------------------------------------------------- */
 
 #define OPS_TABLE_(level)                                                                          \
     const kvf__kernels kvf__kernels_##level = {                                                    \

@@ -1,11 +1,14 @@
-/* One vector of f32 of the instruction set this file is compiled for: 16 lanes with AVX-512, 8 with AVX2.
+/* One vector of f32 of the instruction set this file is compiled for: 16 lanes with AVX-512, 8 with
+ * AVX2.
  *
- * Included by the files of a per-ISA library only, never by portable code. Everything is static and inlined:
- * code of one instruction set must not leak into another's library through the linker. +, -, *, / work on vf
- * directly (a GCC and clang extension), and a * b + c is fused by -ffp-contract=fast.
+ * Included by the files of a per-ISA library only, never by portable code. Everything is static and
+ * inlined: code of one instruction set must not leak into another's library through the linker. The
+ * operators + - * / work on vf directly (a GCC and clang extension), and a * b + c is fused by
+ * -ffp-contract=fast.
  *
- * `_n` forms touch the first n lanes only, 0 <= n <= VF_LANES; loads give zero in the others. With them a row's
- * tail goes through the same arithmetic as its body. bf16 stores round to nearest even, NaN stays NaN. */
+ * `_n` forms touch the first n lanes only, 0 <= n <= VF_LANES; loads give zero in the others. With
+ * them a row's tail goes through the same arithmetic as its body. bf16 stores round to nearest
+ * even, NaN stays NaN. */
 #ifndef KVF_VEC_H
 #define KVF_VEC_H
 
@@ -97,7 +100,8 @@ VEC_INLINE vf vf_round(vf v)
     return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on many CPUs). */
+/* p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on many
+ * CPUs). */
 VEC_INLINE vf vec_scale2(vf p, vf n, vf x, float low)
 {
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(low), _CMP_NLT_UQ), p, n);
@@ -237,16 +241,18 @@ VEC_INLINE vf vf_round(vf v)
     return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on many CPUs). Adds n to
- * the exponent: p 2^n must be a normal number where x >= low. */
+/* p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on many
+ * CPUs). Adds n to the exponent: p 2^n must be a normal number where x >= low. */
 VEC_INLINE vf vec_scale2(vf p, vf n, vf x, float low)
 {
-    __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23));
+    __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p),
+                                    _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23));
     __m256 tiny = _mm256_cmp_ps(x, _mm256_set1_ps(low), _CMP_LT_OQ);
     return _mm256_andnot_ps(tiny, _mm256_castsi256_ps(bits));
 }
 
-/* 1 / x. The estimate of AVX2 has 12 bits only, so one Newton step would not do; division is as fast as two. */
+/* 1 / x. The estimate of AVX2 has 12 bits only, so one Newton step would not do; division is as
+ * fast as two. */
 VEC_INLINE vf vf_rcp(vf x)
 {
     return _mm256_set1_ps(1.0f) / x;
@@ -277,7 +283,8 @@ VEC_INLINE __m128i vec_narrow(vf v)
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff));
     __m256 quiet = _mm256_or_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32(0x400000)));
-    __m256 chosen = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    __m256 chosen = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), quiet,
+                                     _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     __m256i high = _mm256_srli_epi32(_mm256_castps_si256(chosen), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
 }
@@ -313,9 +320,10 @@ VEC_INLINE vf vf_zero(void)
     return vf_set(0.0f);
 }
 
-/* Both exponentials: error below 1.5 ulp; 0 below 2^-126 (and for -inf), at most 3.4e38, NaN stays NaN.
- * The argument is split into an integral power of two and a rest r, whose power is a polynomial through the
- * Chebyshev points of its interval (relative error 1e-8 and 5e-9 before rounding). */
+/* Both exponentials: error below 1.5 ulp; 0 below 2^-126 (and for -inf), at most 3.4e38, NaN stays
+ * NaN. The argument is split into an integral power of two and a rest r, whose power is a
+ * polynomial through the Chebyshev points of its interval (relative error 1e-8 and 5e-9 before
+ * rounding). */
 VEC_INLINE vf vf_exp(vf x)
 {
     const float low = -87.33f, ln2 = 0x1.62e43p-1f, ln2_rest = -0x1.05c610p-29f;
