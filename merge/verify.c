@@ -19,13 +19,14 @@ typedef struct probe {
 static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
 {
     kvf__pass_limits limits = {.rows = 1, .P = P};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal};
     for (int64_t i = 0; i < rows; i++) {
         int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
         if (length > limits.tokens) limits.tokens = limits.row_len = length;
         if (labels > limits.labels) limits.labels = labels;
     }
     size_t count = (size_t)(limits.labels * kvf__model_desc(p->base->model)->V);
-    KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, 1, limits.tokens, limits.labels));
+    KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, 1, limits.tokens, limits.labels));
     KVF_TRY(kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass));
     KVF_TRY(kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[0]));
     return kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[1]);

@@ -199,8 +199,9 @@ START_TEST(batches_are_packed_and_labels_shifted)
     static const int64_t START[] = {0, 5, 8};
     kvf__dataset set = {0};
     kvf__batcher batcher = {0};
+    const kvf__batch_rules rules = {.causal = false};
     ck_assert_int_eq(load(FOUR, KVF__OVERLONG_SKIP, &set), KVF_OK);
-    ck_assert_int_eq(kvf__batcher_init(ctx, &batcher, 2, 8, 4), KVF_OK);
+    ck_assert_int_eq(kvf__batcher_init(ctx, &batcher, rules, 2, 8, 4), KVF_OK);
     kvf__batcher_fill(&batcher, &set, EXAMPLES, 2);
     const kvf__batch *b = &batcher.batch;
     ck_assert_int_eq(b->n_rows, 2);

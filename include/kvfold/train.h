@@ -50,6 +50,7 @@ typedef struct kvf_train_options {
     int64_t max_length;            /* 0: the model's positions less the prefix */
     const char *overlong;          /* stop, truncate, skip */
     bool shuffle;
+    const char *share_leads;       /* auto, off */
     const char *schedule;          /* linear, cosine, constant */
     int64_t schedule_steps;        /* 0: steps */
     const char *warmup;            /* "5%" or a number of steps */
@@ -103,6 +104,7 @@ typedef struct kvf_eval_options {
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;      /* rows are packed up to so many tokens; 0: 2048 */
+    const char *share_leads;   /* auto (also NULL), off */
 } kvf_eval_options;
 
 typedef struct kvf_eval_result {

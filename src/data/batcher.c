@@ -1,21 +1,26 @@
-/* Examples to one packed batch: rows back to back, labels shifted to the position that predicts them. */
-#include "data_int.h"
+/* Examples to one packed batch: rows back to back, labels shifted to the position that predicts them. On causal bases what cannot matter
+ * is left out: tokens behind a row's last label, and repetitions of a beginning that several rows have in common (leads.c). */
+#include "batcher_int.h"
 
 #include <assert.h>
 #include <string.h>
 
-kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, int64_t rows, int64_t tokens, int64_t labels)
+kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules, int64_t examples, int64_t tokens,
+                             int64_t labels)
 {
-    kvf__batcher p = {.cap_rows = rows, .cap_tokens = tokens, .cap_labels = labels};
-    kvf_status st = kvf__alloc_array(ctx, (size_t)rows + 1, sizeof *p.start, &p.start);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)rows, sizeof *p.example, &p.example);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *p.ids, &p.ids);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *p.label_at, &p.label_at);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *p.label_id, &p.label_id);
+    kvf__batcher b = {.rules = rules, .most = {.rows = 2 * examples, .tokens = tokens, .labels = labels}};
+    size_t rows = (size_t)b.most.rows; /* every lead has at least two rows below it: never more leads than examples */
+    kvf_status st = kvf__alloc_array(ctx, rows + 1, sizeof *b.start, &b.start);
+    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.example, &b.example);
+    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.parent, &b.parent);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.ids, &b.ids);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_at, &b.label_at);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_id, &b.label_id);
     if (st)
-        kvf__batcher_done(&p);
+        kvf__batcher_done(&b);
     else
-        *batcher = p;
+        *batcher = b;
     return st;
 }
 
@@ -23,31 +28,23 @@ void kvf__batcher_done(kvf__batcher *batcher)
 {
     kvf__free(batcher->start);
     kvf__free(batcher->example);
+    kvf__free(batcher->parent);
+    kvf__free(batcher->rows);
     kvf__free(batcher->ids);
     kvf__free(batcher->label_at);
     kvf__free(batcher->label_id);
     *batcher = (kvf__batcher){0};
 }
 
-static void add_example(kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example)
+void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by)
 {
-    kvf__batch *b = &batcher->batch;
-    int64_t first = dataset->start[example], n = kvf__example_length(dataset, example);
-    assert(b->n_rows < batcher->cap_rows && b->n_tokens + n <= batcher->cap_tokens);
-    memcpy(batcher->ids + b->n_tokens, dataset->ids + first, (size_t)n * sizeof *batcher->ids);
-    for (int64_t i = 1; i < n; i++) {
-        int32_t label = dataset->labels[first + i];
-        if (label == KVF__NO_LABEL) continue;
-        assert(b->n_labels < batcher->cap_labels);
-        batcher->label_at[b->n_labels] = (int32_t)(b->n_tokens + i - 1);
-        batcher->label_id[b->n_labels++] = label;
-    }
-    batcher->example[b->n_rows++] = example;
-    b->n_tokens += n;
-    batcher->start[b->n_rows] = b->n_tokens;
+    int64_t *to = &sizes->rows;
+    const int64_t *from = &by->rows;
+    for (size_t i = 0; i < sizeof *sizes / sizeof *to; i++)
+        if (from[i] > to[i]) to[i] = from[i];
 }
 
-void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples, int64_t n)
+void kvf__batcher_clear(kvf__batcher *batcher)
 {
     batcher->batch = (kvf__batch){
         .start = batcher->start,
@@ -56,7 +53,67 @@ void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const
         .label_id = batcher->label_id,
         .example = batcher->example,
     };
+    batcher->sizes = (kvf__batch_sizes){0};
     batcher->start[0] = 0;
+}
+
+/* Appends tokens [from, to) of a row as a row of the batch; returns its index. */
+int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int64_t to, int32_t parent)
+{
+    kvf__batch *b = &batcher->batch;
+    int64_t n = to - from;
+    assert(b->n_rows < batcher->most.rows && b->n_tokens + n <= batcher->most.tokens);
+    memcpy(batcher->ids + b->n_tokens, row->ids + from, (size_t)n * sizeof *batcher->ids);
+    batcher->parent[b->n_rows] = parent;
+    batcher->example[b->n_rows] = -1;
+    b->n_tokens += n;
+    batcher->start[++b->n_rows] = b->n_tokens;
+    if (n > batcher->sizes.row_len) batcher->sizes.row_len = n;
+    return (int32_t)(b->n_rows - 1);
+}
+
+void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int32_t parent)
+{
+    kvf__batch *b = &batcher->batch;
+    int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
+    int32_t index = kvf__batcher_add(batcher, row, from, row->n, parent);
+    batcher->example[index] = row->example;
+    for (int64_t i = 1; i < row->n_labels; i++) {
+        if (row->labels[i] == KVF__NO_LABEL) continue;
+        assert(b->n_labels < batcher->most.labels);
+        batcher->label_at[b->n_labels] = (int32_t)(first + i - 1);
+        batcher->label_id[b->n_labels++] = row->labels[i];
+    }
+    if (from > batcher->sizes.lead_len) batcher->sizes.lead_len = from;
+}
+
+/* Views an example; false if nothing of it needs to be computed. */
+static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example, kvf__batch_row *row)
+{
+    int64_t at = dataset->start[example], n = kvf__example_length(dataset, example), first = 0, last = 0;
+    const int32_t *labels = dataset->labels + at;
+    for (int64_t i = n - 1; i > 0; i--) {
+        if (labels[i] == KVF__NO_LABEL) continue;
+        first = i;
+        if (!last) last = i;
+    }
+    *row = (kvf__batch_row){.ids = dataset->ids + at, .labels = labels, .n = n, .n_labels = n, .example = example};
+    if (!batcher->rules.causal) return true;
+    row->n = last; /* label i is predicted at i - 1 */
+    row->shareable = first - 1;
+    return last > 0;
+}
+
+void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples, int64_t n)
+{
+    int64_t rows = 0;
     for (int64_t i = 0; i < n; i++)
-        add_example(batcher, dataset, examples[i]);
+        rows += view_row(batcher, dataset, examples[i], &batcher->rows[rows]);
+    kvf__batcher_clear(batcher);
+    if (!batcher->rules.causal || !batcher->rules.share || !kvf__batcher_share(batcher, rows))
+        for (int64_t r = 0; r < rows; r++)
+            kvf__batcher_add_leaf(batcher, &batcher->rows[r], 0, -1);
+    batcher->sizes.rows = batcher->batch.n_rows;
+    batcher->sizes.tokens = batcher->batch.n_tokens;
+    batcher->sizes.labels = batcher->batch.n_labels;
 }

@@ -71,17 +71,39 @@ int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
 
 /* ---- batches ------------------------------------------------------------------------------------------ */
 
-/* Reusable memory for one packed batch; fill allocates only while it grows. */
+/* What a causal base allows to leave out, with equal results: nothing behind a row's last label is computed, and (share) tokens with
+ * which several rows begin are computed once, as leads. */
+typedef struct kvf__batch_rules {
+    bool causal, share;
+} kvf__batch_rules;
+
+/* Sizes of batches, or their maxima over several. */
+typedef struct kvf__batch_sizes {
+    int64_t rows, tokens, labels;
+    int64_t row_len;     /* longest row, as far as it is its own */
+    int64_t lead_len;    /* longest path of leads before a row */
+    int64_t lead_tokens; /* in all leads of a batch */
+} kvf__batch_sizes;
+
+/* Reusable memory for one packed batch; fill allocates nothing. */
 typedef struct kvf__batcher {
     kvf__batch batch;
+    kvf__batch_sizes sizes;  /* of the batch */
+    kvf__batch_rules rules;
     int64_t *start, *example;
-    int32_t *ids, *label_at, *label_id;
-    int64_t cap_rows, cap_tokens, cap_labels;
+    int32_t *ids, *label_at, *label_id, *parent;
+    struct kvf__batch_row *rows; /* [most rows] the examples while they are packed */
+    kvf__batch_sizes most;
 } kvf__batcher;
-kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, int64_t rows, int64_t tokens, int64_t labels);
+/* Room for batches of at most so many examples, tokens and labels. */
+kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules, int64_t examples, int64_t tokens,
+                             int64_t labels);
 void kvf__batcher_done(kvf__batcher *batcher);
-/* Packs the listed examples, in order, into batcher->batch. */
+/* Packs the listed examples into batcher->batch: in order, or by common beginnings where sharing saves tokens. On causal bases
+ * examples without a label are left out. */
 void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples, int64_t n);
+/* Raises each of *sizes to that of the batch. */
+void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by);
 
 /* ---- order of steps ----------------------------------------------------------------------------------- */
 

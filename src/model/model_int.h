@@ -58,6 +58,11 @@ kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *co
 kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta, const kvf__table *table, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
 
+/* Visits every weight that a file of this description holds, by the name and in the shape Hugging Face gives it, in model order;
+ * stops at the first status that is not KVF_OK. For those who make a base instead of reading one. */
+typedef kvf_status (*kvf__weight_fn)(void *user, const char *name, int rank, const int64_t *dim);
+kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user);
+
 /* ---- weights --------------------------------------------------------------------------------------- */
 
 /* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2). permuted: rows are in
@@ -116,6 +121,8 @@ typedef struct kvf__pass_limits {
     int64_t rows, tokens, row_len, labels; /* most in one batch */
     int64_t P;          /* longest prefix */
     int64_t cache_len;  /* longest cache, 0: none */
+    int64_t lead_len;    /* longest path of leads before a row, 0: no leads */
+    int64_t lead_tokens; /* tokens in all leads of one batch */
     bool backward;
 } kvf__pass_limits;
 kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits, kvf__pass **out);
@@ -145,5 +152,25 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix);
 /* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */
 typedef struct kvf__timing { const char *name; double seconds; } kvf__timing;
 size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max);
+
+/* ---- the rate of oneDNN ----------------------------------------------------------------------------------- */
+
+/* Multiply-adds count as 2 operations. Floor: what a step cannot do without, the layers' products forward and for the gradient of
+ * their inputs, and the head on labelled rows: 4 * weights of the layers * tokens + 4 * V * C * labels. Attention, norms and the
+ * like are no part of it; nor is it lowered by what the pass leaves out (the last layer's unlabelled rows, all below the first
+ * prefix), so that a share of the rate above 1 is possible in principle. */
+double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels);
+
+/* Times the products of a forward pass of so many tokens and labels one by one, on the model's own packed weights of layer 0 and
+ * memory that is hot from the run before. */
+typedef struct kvf__probe kvf__probe;
+typedef struct kvf__rates {
+    double step;      /* FLOP/s: operations of all products over the sum of their times, each as often as a forward pass has it */
+    double reference; /* FLOP/s of [512, 768] x [768, 3072] alone: one figure to compare machines and shapes by */
+} kvf__rates;
+kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t tokens, int64_t labels, kvf__probe **out);
+void kvf__probe_free(kvf__probe *probe);
+/* One measurement, about a tenth of a step; allocates nothing. */
+kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out);
 
 #endif

@@ -120,6 +120,8 @@ static void lay_fwd(kvf__pass *pass, carver *carve, const sizes *s)
 
     pass->rows = take(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
     pass->segs = take(carve, pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
+    pass->lead = take(carve, pass->limits.rows, 1, sizeof(int32_t));
+    pass->offset = take(carve, pass->limits.rows, 1, sizeof(int64_t));
     pass->position = take(carve, s->M, 1, sizeof(int32_t));
     pass->scratch = take(carve, pass->threads, d->C, sizeof(float));
     pass->x = take(carve, s->M, d->C, sizeof(float));
@@ -156,6 +158,7 @@ static void lay_bwd(kvf__pass *pass, carver *carve, const sizes *s)
     pass->datt = take(carve, s->M, s->att, s->act);
     pass->datt_lab = take(carve, s->ML, s->att, s->act);
     pass->dqkv = take(carve, s->M, s->qkv, s->act);
+    pass->dlead = take(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
 }
 
 static void lay_out(kvf__pass *pass, carver *carve)
@@ -196,7 +199,9 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"row_len", limits->row_len, 1},
                  {"labels", limits->labels, 0},
                  {"P", limits->P, 0},
-                 {"cache_len", limits->cache_len, 0}};
+                 {"cache_len", limits->cache_len, 0},
+                 {"lead_len", limits->lead_len, 0},
+                 {"lead_tokens", limits->lead_tokens, 0}};
 
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
         if (items[i].value < items[i].least || items[i].value > INT32_MAX)
@@ -216,8 +221,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     const kvf__attn_limits attn = {.rows = limits->rows,
                                    .tokens = kvf__pass_padded(limits->tokens),
                                    .row_len = limits->row_len,
-                                   .shared_len = limits->P + limits->cache_len,
-                                   .grad_len = limits->backward ? limits->P : 0,
+                                   .shared_len = limits->P + limits->cache_len + limits->lead_len,
+                                   .grad_len = limits->backward ? limits->P + limits->lead_tokens : 0,
                                    .H = d->H,
                                    .G = d->G,
                                    .D = d->D,
@@ -230,7 +235,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.row_len;
+    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.lead_len + pass->limits.row_len;
 
     if (d->positions != KVF__POS_ROPE) return KVF_OK;
     return kvf__rope_tables(ctx, pass->model, rows < d->max_positions ? rows : d->max_positions);

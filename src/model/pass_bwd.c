@@ -90,12 +90,13 @@ static void attention_bwd(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = (m->desc.H + 2 * m->desc.G) * m->desc.D;
 
-    kvf__pass_segments(pass, l, dprefix);
+    kvf__pass_segments(pass, l, dprefix, !prefix_only);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.dout = pass->datt;
     attn.dqkv = pass->dqkv;
     attn.shared_only = prefix_only;
     m->kernels->attn_bwd(&attn);
+    if (!prefix_only) kvf__pass_collect_leads(pass);
     memset(kvf__act_row(m->act, pass->dqkv, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);

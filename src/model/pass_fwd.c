@@ -101,6 +101,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     KVF_TRY(check_rows(ctx, pass, input->batch));
     KVF_TRY(check_prefix(ctx, &pass->model->desc, input->prefix));
     KVF_TRY(check_cache(ctx, pass, input));
+    KVF_TRY(kvf__pass_check_leads(ctx, pass, input));
     KVF_TRY(kvf__embed_check(ctx, pass, input));
 
     pass->batch = input->batch;
@@ -111,85 +112,6 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->ML = kvf__pass_padded(input->batch->n_labels);
     pass->planned = -1;
     return KVF_OK;
-}
-
-/* ---- attention's view of the batch
- * --------------------------------------------------------------------- */
-
-bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
-{
-    return pass->prefix && (!pass->prefix->layer_mask || pass->prefix->layer_mask[l]);
-}
-
-static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
-{
-    int64_t half = prefix->G * prefix->P * prefix->D;
-    const float *kv = prefix->kv + l * 2 * half;
-    float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
-
-    return (kvf__kvseg){.k = kv,
-                        .v = kv + half,
-                        .dtype = KVF__F32,
-                        .len = prefix->P,
-                        .token_stride = prefix->D,
-                        .head_stride = prefix->P * prefix->D,
-                        .dk = dkv,
-                        .dv = dkv ? dkv + half : NULL};
-}
-
-static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
-{
-    return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
-                        .v = kvf__cache_at(cache, l, slot, 1),
-                        .dtype = cache->act,
-                        .len = cache->length[slot],
-                        .token_stride = cache->D,
-                        .head_stride = cache->capacity * cache->D};
-}
-
-/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew
- * only where that changes. */
-void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
-{
-    const kvf__batch *b = pass->batch;
-    bool prefix = kvf__pass_has_prefix(pass, l);
-
-    pass->n_segs = 0;
-    if (prefix) pass->segs[pass->n_segs++] = prefix_segment(pass->prefix, l, dprefix);
-    for (int64_t r = 0; r < b->n_rows; r++) {
-        kvf__attn_row *row = &pass->rows[r];
-        int64_t slot = kvf__row_slot(pass->slot, r);
-
-        *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
-        if (prefix) row->seg[row->n_segs++] = 0;
-        if (!pass->cache || !pass->cache->length[slot]) continue;
-        row->seg[row->n_segs++] = (int32_t)pass->n_segs;
-        pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
-    }
-    if (pass->planned != prefix)
-        kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
-    pass->planned = prefix;
-}
-
-kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
-{
-    const kvf__desc *d = &pass->model->desc;
-    const kvf__kept *keep = &pass->kept[l];
-
-    return (kvf__attn){.plan = pass->plan,
-                       .segs = pass->segs,
-                       .H = d->H,
-                       .G = d->G,
-                       .D = d->D,
-                       .N = pass->batch->n_tokens,
-                       .act = pass->model->act,
-                       .causal = d->causal,
-                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
-                                                  : d->score_scale,
-                       .qkv = keep->qkv,
-                       .ld = (d->H + 2 * d->G) * d->D,
-                       .out = keep->att,
-                       .lse = keep->lse};
 }
 
 /* ---- a block
@@ -219,7 +141,7 @@ static void attention_fwd(kvf__pass *pass, int64_t l)
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = m->desc.H * m->desc.D;
 
-    kvf__pass_segments(pass, l, NULL);
+    kvf__pass_segments(pass, l, NULL, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
     m->kernels->attn_fwd(&attn);
     /* rows of padding are not attention's, but the next product reads them */

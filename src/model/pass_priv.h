@@ -67,6 +67,8 @@ struct kvf__pass {
     kvf__kept *kept;                    /* [L] */
     kvf__attn_row *rows;                /* [limits.rows] */
     kvf__kvseg *segs;                   /* [1 + limits.rows] */
+    int32_t *lead;                      /* [limits.rows] segment of a row that is a lead, else -1 */
+    int64_t *offset;                    /* [limits.rows] tokens of the leads before a row */
     int32_t *position;                  /* [Mx] */
     float *scratch;                     /* [threads, C] */
     float *x, *x_lab;                   /* [Mx, C], [Lx, C] residual stream; of labelled rows */
@@ -87,6 +89,7 @@ struct kvf__pass {
     void *da, *dg, *du;        /* [Rx, widest plane] */
     void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
     void *dqkv;                /* [Mx, (H+2G)D] */
+    float *dlead;              /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
 
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
@@ -103,11 +106,15 @@ struct kvf__pass {
 int64_t kvf__pass_padded(int64_t n);
 /* Books the time since the last call on a component. */
 void kvf__pass_lap(kvf__pass *pass, kvf__part part);
-/* Fills rows and segs for layer l and deals the attention's work; dprefix: where gradients go, or
- * NULL. */
-void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
+/* Fills rows and segs for layer l and deals the attention's work. dprefix: where gradients go, or NULL; dlead: gradients of
+ * leads are wanted too (dlead is zeroed). */
+void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
+/* Adds what the rows behind leads left in dlead to the leads' own rows of dqkv. */
+void kvf__pass_collect_leads(kvf__pass *pass);
+/* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */
+kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 /* Has layer l a prefix segment in this batch? */
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 

@@ -28,41 +28,61 @@ static int64_t batch_rows(const kvf__evaluator *e, int64_t first, int64_t *token
     return n;
 }
 
-static kvf__pass_limits find_limits(const kvf__evaluator *e, int64_t P)
+kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward)
 {
-    kvf__pass_limits limits = {.P = P};
-    int64_t tokens, labels;
-    for (int64_t first = 0, n; first < e->dataset->n; first += n) {
-        n = batch_rows(e, first, &tokens, &labels);
-        if (n > limits.rows) limits.rows = n;
-        if (tokens > limits.tokens) limits.tokens = tokens;
-        if (labels > limits.labels) limits.labels = labels;
+    return (kvf__pass_limits){
+        .rows = sizes->rows,
+        .tokens = sizes->tokens,
+        .row_len = sizes->row_len,
+        .labels = sizes->labels,
+        .P = P,
+        .lead_len = sizes->lead_len,
+        .lead_tokens = sizes->lead_tokens,
+        .backward = backward,
+    };
+}
+
+/* Upper bounds for the batcher, then the sizes its batches really have. */
+static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes bounds = {0};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal, .share = share};
+    for (int64_t first = 0; first < e->dataset->n;) {
+        kvf__batch_sizes batch = {0};
+        batch.rows = batch_rows(e, first, &batch.tokens, &batch.labels);
+        kvf__batch_sizes_raise(&bounds, &batch);
+        first += batch.rows;
     }
-    for (int64_t i = 0; i < e->dataset->n; i++)
-        if (kvf__example_length(e->dataset, i) > limits.row_len) limits.row_len = kvf__example_length(e->dataset, i);
-    return limits;
+    KVF_TRY(kvf__batcher_init(ctx, &e->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
+    for (int64_t first = 0, tokens, labels; first < e->dataset->n;) {
+        int64_t n = batch_rows(e, first, &tokens, &labels);
+        kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
+        kvf__batch_sizes_raise(sizes, &e->batcher.sizes);
+        first += n;
+    }
+    return KVF_OK;
 }
 
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset, int64_t P, int64_t batch_tokens,
-                                 kvf__evaluator **out)
+                                 bool share_leads, kvf__evaluator **out)
 {
     kvf__evaluator *e = NULL;
+    kvf__batch_sizes sizes = {0};
     KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
     e->base = base;
     e->dataset = dataset;
     e->batch_tokens = batch_tokens > 0 ? batch_tokens : 2048;
-    kvf__pass_limits limits = find_limits(e, P);
     kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *e->order, &e->order);
-    if (!st) st = kvf__batcher_init(ctx, &e->batcher, limits.rows, limits.tokens, limits.labels);
-    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
-    if (st) {
-        kvf__evaluator_free(e);
-        return st;
-    }
-    for (int64_t i = 0; i < dataset->n; i++)
+    for (int64_t i = 0; !st && i < dataset->n; i++)
         e->order[i] = i;
-    *out = e;
-    return KVF_OK;
+    if (!st) st = take_batcher(ctx, e, share_leads, &sizes);
+    const kvf__pass_limits limits = kvf__limits_for(&sizes, P, false);
+    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
+    if (st)
+        kvf__evaluator_free(e);
+    else
+        *out = e;
+    return st;
 }
 
 void kvf__evaluator_free(kvf__evaluator *evaluator)
@@ -153,7 +173,8 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     kvf__evaluator *evaluator = NULL;
     double loss = 0, begin = kvf__clock();
     KVF_TRY(load_rows(ctx, base, n ? prefixes[0] : NULL, options, &renderer, &set));
-    kvf_status st = kvf__evaluator_create(ctx, base, &set, longest_prefix(prefixes, n), options->batch_tokens, &evaluator);
+    kvf_status st = kvf__evaluator_create(ctx, base, &set, longest_prefix(prefixes, n), options->batch_tokens,
+                                          !options->share_leads || strcmp(options->share_leads, "off"), &evaluator);
     if (!st && n > 1)
         st = run_ensemble(ctx, evaluator, prefixes, n, &loss);
     else if (!st)

@@ -51,6 +51,7 @@ static const row ROWS[] = {
     {{"epochs", "N", "3", "passes over the data, unless --steps"}, COUNT, AT(epochs), FREE},
     {{"batch-size", "N", "8", "rows per step"}, COUNT, AT(batch_size), 0},
     {{"batch-tokens", "N", "off", "tokens per step instead of rows"}, COUNT, AT(batch_tokens), 0},
+    {{"share-leads", "auto|off", "auto", "compute tokens that rows of a step begin with once (exact)"}, CHOICE, AT(share_leads), 0},
     {{"grad-accum", "N", "1", "parts in which a step's rows are computed, to save memory"}, COUNT, AT(grad_accum), 0},
     {{"max-length", "N", "the model's", "longest row in tokens"}, COUNT, AT(max_length), 0},
     {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"}, CHOICE, AT(overlong), 0},
@@ -78,7 +79,7 @@ kvf_train_options kvf_train_defaults(void)
 {
     return (kvf_train_options){
         .method = "mlp", .prefix_length = 20, .encoder_hidden = 512, .init = "vocab", .init_scheme = "torch",
-        .lr_units = "prefix", .epochs = 3, .batch_size = 8, .grad_accum = 1, .overlong = "stop", .shuffle = true,
+        .lr_units = "prefix", .epochs = 3, .batch_size = 8, .grad_accum = 1, .overlong = "stop", .shuffle = true, .share_leads = "auto",
         .schedule = "linear", .warmup = "5%", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1,
         .position_start = "P", .chat_template = "auto", .precision = "auto",
     };
@@ -192,7 +193,7 @@ static kvf_status check_init(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-static kvf_status check_required(kvf_ctx *ctx, const kvf_train_options *o)
+kvf_status kvf__train_options_require(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!o->base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
     if (!o->data) return kvf__fail(ctx, KVF_EUSAGE, "--data is needed");
@@ -214,7 +215,6 @@ static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
 
 kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
 {
-    KVF_TRY(check_required(ctx, o));
     KVF_TRY(check_choices(ctx, o));
     KVF_TRY(check_init(ctx, o));
     if (o->prefix_length < 1) return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");

@@ -77,7 +77,7 @@ static kvf_status open_data(kvf__trainer *t)
     KVF_TRY(load_set(t, t->options.data, &t->data));
     if (!t->options.valid) return KVF_OK;
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
-    return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0, &t->evaluator);
+    return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0, !strcmp(t->options.share_leads, "auto"), &t->evaluator);
 }
 
 /* ---- lengths --------------------------------------------------------------------------------------------- */
@@ -108,8 +108,10 @@ static kvf_status decide_steps(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* Largest sizes over all parts of all steps; with a pass, also prepares the primitives of each size. */
-static kvf_status walk_schedule(kvf__trainer *t, kvf__pass_limits *limits, kvf__pass *pass)
+/* What a walk over the run's own schedule does with the rows of a part of a step. */
+typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes);
+
+static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 {
     kvf_status st = KVF_OK;
     kvf__sampler_rewind(&t->sampler);
@@ -119,30 +121,51 @@ static kvf_status walk_schedule(kvf__trainer *t, kvf__pass_limits *limits, kvf__
         const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
         int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
         for (int64_t first = 0; !st && first < n; first += part_rows) {
-            int64_t rows = n - first < part_rows ? n - first : part_rows, tokens = 0, labels = 0;
-            for (int64_t i = first; i < first + rows; i++) {
-                int64_t length = kvf__example_length(&t->data, examples[i]);
-                tokens += length;
-                labels += kvf__example_labels(&t->data, examples[i]);
-                if (length > limits->row_len) limits->row_len = length;
-            }
-            if (rows > limits->rows) limits->rows = rows;
-            if (tokens > limits->tokens) limits->tokens = tokens;
-            if (labels > limits->labels) limits->labels = labels;
-            if (pass && labels) st = kvf__pass_prepare(t->ctx, pass, tokens, labels);
+            st = visit(t, examples + first, n - first < part_rows ? n - first : part_rows, sizes);
         }
     }
     kvf__sampler_rewind(&t->sampler);
     return st;
 }
 
+/* Upper bounds, from lengths alone. */
+static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes part = {.rows = n};
+    for (int64_t i = 0; i < n; i++) {
+        part.tokens += kvf__example_length(&t->data, examples[i]);
+        part.labels += kvf__example_labels(&t->data, examples[i]);
+    }
+    kvf__batch_sizes_raise(sizes, &part);
+    return KVF_OK;
+}
+
+static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+{
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    kvf__batch_sizes_raise(sizes, &t->batcher.sizes);
+    return KVF_OK;
+}
+
+static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+{
+    (void)sizes;
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    if (!t->batcher.sizes.labels) return KVF_OK;
+    return kvf__pass_prepare(t->ctx, t->pass, t->batcher.sizes.tokens, t->batcher.sizes.labels);
+}
+
 static kvf_status take_pass(kvf__trainer *t)
 {
-    kvf__pass_limits limits = {.P = t->id.P, .backward = true};
-    KVF_TRY(walk_schedule(t, &limits, NULL));
-    KVF_TRY(kvf__batcher_init(t->ctx, &t->batcher, limits.rows, limits.tokens, limits.labels));
+    kvf__batch_sizes bounds = {0}, sizes = {0};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
+                                    .share = !strcmp(t->options.share_leads, "auto")};
+    KVF_TRY(walk_schedule(t, bound_part, &bounds));
+    KVF_TRY(kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
+    KVF_TRY(walk_schedule(t, measure_part, &sizes));
+    const kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    return walk_schedule(t, &limits, t->pass);
+    return walk_schedule(t, prepare_part, &sizes);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------------------ */
@@ -189,7 +212,7 @@ static kvf_status take_parameters(kvf__trainer *t)
     t->adamw.beta2 = o->beta2;
     t->adamw.eps = o->eps;
     t->adamw.weight_decay = o->weight_decay;
-    KVF_TRY(take_best(t));
+    if (t->evaluator || t->resumed.best.params.n) KVF_TRY(take_best(t));
     KVF_TRY(take_history(t));
     if (t->is_resumed)
         KVF_TRY(kvf__trainer_restore(t));
@@ -224,6 +247,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     kvf__trainer *t = out;
     *t = (kvf__trainer){.ctx = ctx, .options = *options, .best_value = NAN, .valid_loss = NAN};
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
+    if (!st) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) st = open_base(t);
     if (!st) st = fill_identity(t);
@@ -234,8 +258,24 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     return st;
 }
 
-/* The part that is only needed to go on: sized by the steps to come. */
-static kvf_status prepare(kvf__trainer *t)
+kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base, kvf__dataset *data,
+                                    kvf__trainer *out)
+{
+    kvf__trainer *t = out;
+    *t = (kvf__trainer){.ctx = ctx, .options = *options, .best_value = NAN, .valid_loss = NAN, .base = *base, .data = *data};
+    *base = NULL;
+    *data = (kvf__dataset){0};
+    t->options.precision = kvf__precision_name(t->base->precision);
+    kvf_status st = kvf__train_options_check(ctx, &t->options);
+    if (!st) st = fill_identity(t);
+    if (!st) st = decide_steps(t);
+    if (!st) st = take_parameters(t);
+    if (!st) st = kvf__trainer_prepare(t);
+    if (st) kvf__trainer_done(t);
+    return st;
+}
+
+kvf_status kvf__trainer_prepare(kvf__trainer *t)
 {
     KVF_TRY(take_pass(t)); /* leaves the sampler at step 0 */
     for (int64_t step = 0; step < t->step; step++) {
@@ -297,10 +337,10 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     int64_t tokens_before = t.tokens;
     bool finished = t.is_resumed && t.step >= t.steps;
     if (!finished && !t.options.dry_run) {
-        st = prepare(&t);
+        st = kvf__trainer_prepare(&t);
         if (!st) st = kvf__trainer_loop(&t);
     } else if (!finished) {
-        st = prepare(&t);
+        st = kvf__trainer_prepare(&t);
         kvf__trainer_note(&t, "dry run: %lld examples, %lld label tokens, %lld steps, nothing written", (long long)t.data.n,
                           (long long)t.data.n_labels, (long long)t.steps);
     }

@@ -10,6 +10,26 @@
 #include <math.h>
 #include <string.h>
 
+static void lap(kvf__trainer *t, kvf__step_part part)
+{
+    double now = kvf__clock();
+    t->spent[part] += now - t->mark;
+    t->mark = now;
+}
+
+size_t kvf__trainer_timings(const kvf__trainer *t, kvf__timing *out, size_t max)
+{
+    static const char *const NAMES[KVF__STEP_PARTS] = {
+#define KVF__STEP_PART_NAME(name, text) text,
+        KVF__STEP_PART_LIST(KVF__STEP_PART_NAME)
+#undef KVF__STEP_PART_NAME
+    };
+    size_t n = kvf__pass_timings(t->pass, out, max);
+    for (size_t i = 0; i < KVF__STEP_PARTS; i++, n++)
+        if (n < max) out[n] = (kvf__timing){.name = NAMES[i], .seconds = t->spent[i]};
+    return n;
+}
+
 static int64_t count_labels(const kvf__dataset *data, const int64_t *examples, int64_t n)
 {
     int64_t labels = 0;
@@ -23,13 +43,16 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
 {
     double part = 0;
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
-    t->tokens += t->batcher.batch.n_tokens;
+    for (int64_t i = 0; i < n; i++)
+        t->tokens += kvf__example_length(&t->data, examples[i]);
+    lap(t, KVF__STEP_BATCH);
     if (!t->batcher.batch.n_labels) return KVF_OK;
     kvf__input input = {.batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(kvf__pass_lm_loss(t->ctx, t->pass, true, scale, &part, NULL));
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
     *loss_sum += part;
+    t->mark = kvf__clock(); /* the pass books its own time */
     return KVF_OK;
 }
 
@@ -47,11 +70,14 @@ static kvf_status update(kvf__trainer *t)
     kvf__params *params = kvf__encoder_params(t->encoder);
     kvf__encoder_zero_grad(t->encoder);
     KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
+    lap(t, KVF__STEP_ENCODER_BWD);
     t->grad_norm = kvf__grad_norm(params);
     if (!isfinite(t->grad_norm))
         return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: the gradient of %s is not finite", (long long)t->step + 1,
                          bad_gradient(params));
+    lap(t, KVF__STEP_CLIP);
     kvf__adamw_step(&t->adamw, params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
+    lap(t, KVF__STEP_ADAMW);
     return KVF_OK;
 }
 
@@ -59,6 +85,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
 {
     int64_t n = 0;
     double loss_sum = 0;
+    t->mark = kvf__clock();
     const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
     int64_t labels = count_labels(&t->data, examples, n);
     int64_t parts = t->options.grad_accum, part_rows = (n + parts - 1) / parts;
@@ -66,6 +93,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
 
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
     memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
+    lap(t, KVF__STEP_ENCODER);
     for (int64_t first = 0; first < n; first += part_rows) {
         kvf_status st = run_part(t, examples + first, n - first < part_rows ? n - first : part_rows, scale, &loss_sum);
         if (st) return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);

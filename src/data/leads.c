@@ -1,0 +1,92 @@
+/* Leads: tokens that several rows begin with (a system turn, an instruction, a document) are computed once. Under causal attention their
+ * hidden states are equal in every row, so this is exact; gradients are summed over the rows below. The rows of a step become a small tree,
+ * found by sorting them: rows with a common beginning are then neighbours. Which rows form a step never changes. */
+#include "batcher_int.h"
+
+#include <stdlib.h>
+
+#define MAX_LEVELS 3 /* with the prefix, as many shared segments as a row of attention may have */
+#define MIN_SAVED 8  /* tokens a lead must save: below that, the extra row costs more */
+
+static int64_t common(const kvf__batch_row *a, const kvf__batch_row *b)
+{
+    int64_t n = a->shareable < b->shareable ? a->shareable : b->shareable, i = 0;
+    while (i < n && a->ids[i] == b->ids[i])
+        i++;
+    return i;
+}
+
+/* By what may be shared, shorter first; then by place. */
+static int by_beginning(const void *x, const void *y)
+{
+    const kvf__batch_row *a = x, *b = y;
+    int64_t i = common(a, b);
+    if (i < a->shareable && i < b->shareable) return a->ids[i] < b->ids[i] ? -1 : 1;
+    if (a->shareable != b->shareable) return a->shareable < b->shareable ? -1 : 1;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const kvf__batch_row *a = x, *b = y;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+/* Where the rows of a subtree stand. */
+typedef struct place {
+    int64_t from;   /* tokens before this one are in the parents */
+    int64_t probe;  /* the rows agree at least so far */
+    int32_t parent;
+    int level;
+} place;
+
+/* Past the rows from `first` on that go on alike beyond `probe`; *agree: how far all of them do. */
+static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end, int64_t probe, int64_t *agree)
+{
+    int64_t next = first + 1;
+    *agree = rows[first].shareable;
+    while (next < end) {
+        int64_t same = common(&rows[next - 1], &rows[next]);
+        if (same <= probe) break;
+        if (same < *agree) *agree = same;
+        next++;
+    }
+    return next;
+}
+
+static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, place at)
+{
+    const kvf__batch_row *rows = batcher->rows;
+    while (first < end) {
+        int64_t agree, next = group_end(rows, first, end, at.probe, &agree);
+        if (next == first + 1) {
+            kvf__batcher_add_leaf(batcher, &rows[first], at.from, at.parent);
+        } else {
+            place below = at;
+            below.probe = agree;
+            if (at.level < MAX_LEVELS && (agree - at.from) * (next - first - 1) >= MIN_SAVED) {
+                below.parent = kvf__batcher_add(batcher, &rows[first], at.from, agree, at.parent);
+                below.from = agree;
+                below.level++;
+                batcher->sizes.lead_tokens += agree - at.from;
+            }
+            add_rows(batcher, first, next, below);
+        }
+        first = next;
+    }
+}
+
+bool kvf__batcher_share(kvf__batcher *batcher, int64_t n)
+{
+    for (int64_t r = 0; r < n; r++)
+        batcher->rows[r].index = r;
+    qsort(batcher->rows, (size_t)n, sizeof *batcher->rows, by_beginning);
+    add_rows(batcher, 0, n, (place){.parent = -1});
+    if (batcher->sizes.lead_tokens) {
+        batcher->batch.parent = batcher->parent;
+        return true;
+    }
+    qsort(batcher->rows, (size_t)n, sizeof *batcher->rows, by_place);
+    kvf__batcher_clear(batcher);
+    return false;
+}

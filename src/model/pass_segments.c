@@ -1,0 +1,191 @@
+/* Attention's view of a batch: which key segments stand before each row. The prefix first, shared by all; then the leads a row begins
+ * with (rows of this batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier passes. */
+#include "attention.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
+{
+    return pass->prefix && (!pass->prefix->layer_mask || pass->prefix->layer_mask[l]);
+}
+
+static int32_t parent_of(const kvf__batch *batch, int64_t r)
+{
+    return batch->parent ? batch->parent[r] : -1;
+}
+
+static int64_t row_width(const kvf__desc *d)
+{
+    return (d->H + 2 * d->G) * d->D;
+}
+
+kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__batch *b = input->batch;
+    int64_t lead_tokens = 0;
+    if (b->parent && input->cache) return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
+    memset(pass->lead, -1, (size_t)b->n_rows * sizeof *pass->lead);
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        int32_t parent = parent_of(b, r), depth = 0;
+        if (parent < -1 || parent >= r)
+            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: its lead is row %ld, expected an earlier one", (long long)r, (long)parent);
+        for (int32_t p = parent; p >= 0; p = parent_of(b, p))
+            depth++;
+        if (depth > KVF__ATTN_SEGS - 1)
+            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %ld leads before it, at most %d fit", (long long)r, (long)depth,
+                             KVF__ATTN_SEGS - 1);
+        pass->offset[r] = parent < 0 ? 0 : pass->offset[parent] + b->start[parent + 1] - b->start[parent];
+        if (pass->offset[r] > pass->limits.lead_len)
+            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %lld tokens of leads, the pass was made for at most %lld", (long long)r,
+                             (long long)pass->offset[r], (long long)pass->limits.lead_len);
+        if (parent >= 0 && pass->lead[parent] < 0) {
+            pass->lead[parent] = 0; /* counted; its segment is set per layer */
+            lead_tokens += b->start[parent + 1] - b->start[parent];
+        }
+    }
+    if (lead_tokens <= pass->limits.lead_tokens) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE, "batch: %lld tokens in leads, the pass was made for at most %lld", (long long)lead_tokens,
+                     (long long)pass->limits.lead_tokens);
+}
+
+static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
+{
+    int64_t half = prefix->G * prefix->P * prefix->D;
+    const float *kv = prefix->kv + l * 2 * half;
+    float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
+
+    return (kvf__kvseg){.k = kv,
+                        .v = kv + half,
+                        .dtype = KVF__F32,
+                        .len = prefix->P,
+                        .token_stride = prefix->D,
+                        .head_stride = prefix->P * prefix->D,
+                        .dk = dkv,
+                        .dv = dkv ? dkv + half : NULL};
+}
+
+static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
+{
+    return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
+                        .v = kvf__cache_at(cache, l, slot, 1),
+                        .dtype = cache->act,
+                        .len = cache->length[slot],
+                        .token_stride = cache->D,
+                        .head_stride = cache->capacity * cache->D};
+}
+
+/* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or NULL. */
+static kvf__kvseg lead_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t first = pass->batch->start[r], keys = d->H * d->D, values = keys + d->G * d->D;
+    kvf__dtype act = pass->model->act;
+    char *row = kvf__act_row(act, pass->kept[l].qkv, first, row_width(d));
+
+    return (kvf__kvseg){.k = row + (size_t)keys * kvf__act_size(act),
+                        .v = row + (size_t)values * kvf__act_size(act),
+                        .dtype = act,
+                        .len = pass->batch->start[r + 1] - first,
+                        .token_stride = row_width(d),
+                        .head_stride = d->D,
+                        .dk = gradient ? gradient + keys : NULL,
+                        .dv = gradient ? gradient + values : NULL};
+}
+
+static void lead_segments(kvf__pass *pass, int64_t l, bool dlead)
+{
+    const kvf__batch *b = pass->batch;
+    int64_t at = 0, width = row_width(&pass->model->desc);
+    for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
+        if (pass->lead[r] < 0) continue;
+        pass->lead[r] = (int32_t)pass->n_segs;
+        pass->segs[pass->n_segs++] = lead_segment(pass, l, r, dlead ? pass->dlead + at * width : NULL);
+        at += b->start[r + 1] - b->start[r];
+    }
+    if (dlead && at) memset(pass->dlead, 0, (size_t)(at * width) * sizeof(float));
+}
+
+/* The leads before row r, outermost first. */
+static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
+{
+    int32_t depth = 0, parent = parent_of(pass->batch, r);
+    for (int32_t p = parent; p >= 0; p = parent_of(pass->batch, p))
+        depth++;
+    row->n_segs += depth;
+    for (int32_t p = parent, at = row->n_segs; p >= 0; p = parent_of(pass->batch, p))
+        row->seg[--at] = pass->lead[p];
+}
+
+/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew only where that changes. */
+void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead)
+{
+    const kvf__batch *b = pass->batch;
+    bool prefix = kvf__pass_has_prefix(pass, l);
+
+    pass->n_segs = 0;
+    if (prefix) pass->segs[pass->n_segs++] = prefix_segment(pass->prefix, l, dprefix);
+    lead_segments(pass, l, dlead);
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        kvf__attn_row *row = &pass->rows[r];
+        int64_t slot = kvf__row_slot(pass->slot, r);
+
+        *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
+        if (prefix) row->seg[row->n_segs++] = 0;
+        add_leads(pass, r, row);
+        if (!pass->cache || !pass->cache->length[slot]) continue;
+        row->seg[row->n_segs++] = (int32_t)pass->n_segs;
+        pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
+    }
+    if (pass->planned != prefix) kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
+    pass->planned = prefix;
+}
+
+kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
+{
+    const kvf__desc *d = &pass->model->desc;
+    const kvf__kept *keep = &pass->kept[l];
+
+    return (kvf__attn){.plan = pass->plan,
+                       .segs = pass->segs,
+                       .H = d->H,
+                       .G = d->G,
+                       .D = d->D,
+                       .N = pass->batch->n_tokens,
+                       .act = pass->model->act,
+                       .causal = d->causal,
+                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1) : d->score_scale,
+                       .qkv = keep->qkv,
+                       .ld = row_width(d),
+                       .out = keep->att,
+                       .lse = keep->lse};
+}
+
+/* One row of dqkv += the keys' and values' part of a row of dlead. */
+static void add_gradient(const kvf__pass *pass, int64_t token, const float *from)
+{
+    const kvf__desc *d = &pass->model->desc;
+    kvf__dtype act = pass->model->act;
+    int64_t keys = d->H * d->D, n = 2 * d->G * d->D;
+    char *to = (char *)kvf__act_row(act, pass->dqkv, token, row_width(d)) + (size_t)keys * kvf__act_size(act);
+    for (int64_t i = 0; i < n; i++) {
+        float sum;
+        kvf__to_f32(act, to + (size_t)i * kvf__act_size(act), &sum, 1);
+        sum += from[keys + i];
+        kvf__from_f32(act, &sum, to + (size_t)i * kvf__act_size(act), 1);
+    }
+}
+
+void kvf__pass_collect_leads(kvf__pass *pass)
+{
+    const kvf__batch *b = pass->batch;
+    const float *from = pass->dlead;
+    int64_t width = row_width(&pass->model->desc);
+    for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
+        if (pass->lead[r] < 0) continue;
+#pragma omp parallel for schedule(static)
+        for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
+            add_gradient(pass, i, from + (i - b->start[r]) * width);
+        from += (b->start[r + 1] - b->start[r]) * width;
+    }
+}
