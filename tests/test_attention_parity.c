@@ -1,0 +1,307 @@
+/* Every level of attention this machine has against the reference, and what must not change a result: other rows in the
+ * batch, the number of threads, running again, leaving out the gradients of the rows. */
+#include "attention_fx.h"
+#include "ck.h"
+
+static const char *const LEVELS[] = {"avx2", "avx512", "avx512_bf16"};
+enum { N_LEVELS = 3 };
+
+/* ---- parity --------------------------------------------------------------------------------------- */
+
+static const int64_t PREFIXES[] = {0, 1, 5, 20, 33, 100};
+static const int64_t LENGTHS[] = {1, 2, 31, 32, 33, 64, 100};
+static const int64_t SIZES[] = {8, 16, 48, 64, 128};
+static const int64_t HEADS[][2] = {{1, 1}, {3, 1}, {4, 1}, {4, 2}};
+enum { N_PREFIXES = 6, N_LENGTHS = 7, N_SIZES = 5, N_HEADS = 4, N_GRID = N_PREFIXES * N_LENGTHS };
+
+/* Shapes that a grid does not have. */
+static const fx_shape SHAPES[] = {
+    {.H = 6, .G = 2, .D = 64, .P = 20, .n_rows = 4, .len = {70, 5, 128, 33}},
+    {.H = 2, .G = 2, .D = 64, .P = 20, .lead = 37, .n_rows = 3, .len = {70, 5, 31}},
+    {.H = 4, .G = 1, .D = 32, .P = 9, .lead = 3, .n_rows = 3, .len = {17, 40, 1}, .cache = {19, 0, 300}},
+    {.H = 3, .G = 1, .D = 64, .P = 0, .n_rows = 3, .len = {1, 4, 3}, .cache = {1000, 17, 1}},
+    {.H = 4, .G = 4, .D = 1, .P = 3, .n_rows = 2, .len = {9, 18}},
+    {.H = 2, .G = 1, .D = 80, .P = 7, .n_rows = 2, .len = {50, 66}},
+    {.H = 2, .G = 1, .D = 100, .P = 7, .n_rows = 2, .len = {3, 21}, .cache = {40, 0}},
+    {.H = 2, .G = 2, .D = 256, .P = 20, .n_rows = 1, .len = {40}},
+    {.H = 4, .G = 2, .D = 64, .P = 20, .n_rows = 3, .len = {70, 1, 45}, .full = true},
+    {.H = 2, .G = 2, .D = 16, .P = 0, .lead = 11, .n_rows = 4, .len = {3, 29, 0, 130}, .cache = {5, 0, 6, 0}, .full = true},
+    {.H = 1, .G = 1, .D = 64, .P = 20, .n_rows = 1, .len = {300}},
+};
+enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
+
+/* f32 sums in another order than the reference's doubles, of values around 1. */
+static void compare_f32(const fx *got, const fx *want)
+{
+    const double tol = 2e-5;
+    ck_close((float *)got->attn.out, (float *)want->attn.out, (size_t)got->n_out, tol, tol);
+    ck_close((float *)got->attn.dqkv, (float *)want->attn.dqkv, (size_t)got->n_qkv, tol, tol);
+    for (int s = 0; s < 2; s++) {
+        /* sums over all queries of all rows: errors add up with them */
+        ck_close(got->segs[s].dk, want->segs[s].dk, (size_t)got->n_seg[s], 2e-5, 1e-4);
+        ck_close(got->segs[s].dv, want->segs[s].dv, (size_t)got->n_seg[s], 2e-5, 1e-4);
+    }
+}
+
+/* bf16 has 8 bits: 2^-9 = 2e-3 per rounding of inputs of a product; out and dqkv are rounded once more. A few roundings
+ * of independent sign stay below 1e-2 in the relative L2 norm. Where the gradient itself nearly cancels (one key: dS = 0),
+ * a bound relative to the size of a typical gradient is used. */
+static void compare_bf16_array(const char *what, const float *got, const float *want, int64_t n)
+{
+    double worst = 0, error = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = fabs((double)got[i] - (double)want[i]);
+        worst = d > worst ? d : worst;
+        error += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    const double allowed = 1e-2 * sqrt(norm) + 2e-3 * sqrt((double)n);
+    ck_assert_msg(sqrt(error) <= allowed, /* false for NaN */
+                  "%s: error %.3g of %.3g, allowed %.3g, worst %.3g", what, sqrt(error), sqrt(norm),
+                  allowed, worst);
+}
+
+static void compare_bf16(const fx *got, const fx *want)
+{
+    float *a[2] = {fx_floats(got, got->attn.out, got->n_out), fx_floats(got, got->attn.dqkv, got->n_qkv)};
+    float *b[2] = {fx_floats(want, want->attn.out, want->n_out), fx_floats(want, want->attn.dqkv, want->n_qkv)};
+    compare_bf16_array("out", a[0], b[0], got->n_out);
+    compare_bf16_array("dqkv", a[1], b[1], got->n_qkv);
+    for (int s = 0; s < 2; s++) {
+        compare_bf16_array("segment dk", got->segs[s].dk, want->segs[s].dk, got->n_seg[s]);
+        compare_bf16_array("segment dv", got->segs[s].dv, want->segs[s].dv, got->n_seg[s]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(a[i]);
+        free(b[i]);
+    }
+}
+
+/* Every level against the reference, in one shape and both act types. */
+static void check_shape(const fx_shape *shape)
+{
+    for (int type = 0; type < 2; type++) {
+        fx_shape typed = *shape;
+        fx want;
+        typed.act = type ? KVF__BF16 : KVF__F32;
+        fx_open(&want, &typed, 1);
+        fx_run(&want, kvf__kernels_level("ref"));
+        for (int level = 0; level < N_LEVELS; level++) {
+            const kvf__kernels *kernels = kvf__kernels_level(LEVELS[level]);
+            fx got;
+            if (!kernels) continue;
+            fx_open(&got, &typed, 2);
+            fx_run(&got, kernels);
+            if (type)
+                compare_bf16(&got, &want);
+            else
+                compare_f32(&got, &want);
+            fx_close(&got);
+        }
+        fx_close(&want);
+    }
+}
+
+START_TEST(fast_matches_ref_in_odd_shapes)
+{
+    check_shape(&SHAPES[_i]);
+}
+END_TEST
+
+/* Prefixes and lengths in full; head sizes and groups take turns. */
+START_TEST(fast_matches_ref_in_grid)
+{
+    const int64_t *heads = HEADS[_i / N_SIZES % N_HEADS];
+    const fx_shape shape = {.H = heads[0], .G = heads[1], .D = SIZES[_i % N_SIZES], .P = PREFIXES[_i % N_PREFIXES], .n_rows = 1,
+                            .len = {LENGTHS[_i / N_PREFIXES]}};
+    check_shape(&shape);
+}
+END_TEST
+
+/* What training sees: the prefix gradient of bf16 activations against that of the same numbers in f32, unrounded. */
+START_TEST(bf16_prefix_gradient_is_near)
+{
+    fx_shape shape = {.H = 6, .G = 3, .D = 64, .P = 20, .n_rows = 3, .len = {128, 64, 90}};
+    fx want;
+    fx_open(&want, &shape, 1);
+    fx_run(&want, kvf__kernels_level("ref"));
+    shape.act = KVF__BF16;
+    for (int level = 0; level < N_LEVELS; level++) {
+        const kvf__kernels *kernels = kvf__kernels_level(LEVELS[level]);
+        fx got;
+        if (!kernels) continue;
+        fx_open(&got, &shape, 2);
+        fx_run(&got, kernels);
+        const double dk = ck_rel_l2(got.segs[0].dk, want.segs[0].dk, (size_t)got.n_seg[0]);
+        const double dv = ck_rel_l2(got.segs[0].dv, want.segs[0].dv, (size_t)got.n_seg[0]);
+        ck_assert_msg(dk < 1e-2 && dv < 1e-2, "%s: relative error of dk %.2e, dv %.2e", LEVELS[level], dk, dv);
+        fx_close(&got);
+    }
+    fx_close(&want);
+}
+END_TEST
+
+/* Rows that see nothing but themselves, scores far from 0: the maximum must be taken out. */
+START_TEST(large_scores_stay_finite)
+{
+    const fx_shape shape = {.H = 2, .G = 1, .D = 16, .P = 3, .n_rows = 2, .len = {40, 2}};
+    for (int level = 0; level < N_LEVELS; level++) {
+        const kvf__kernels *kernels = kvf__kernels_level(LEVELS[level]);
+        fx got, want;
+        if (!kernels) continue;
+        fx_open(&got, &shape, 1);
+        fx_open(&want, &shape, 1);
+        got.attn.scale = want.attn.scale = 40; /* scores up to some 800: e^800 is not a float */
+        kernels->attn_fwd(&got.attn);
+        kvf__kernels_level("ref")->attn_fwd(&want.attn);
+        /* a score of 800 carries an error of 3e-5, and so does its power */
+        ck_close((float *)got.attn.out, (float *)want.attn.out, (size_t)got.n_out, 2e-3, 2e-3);
+        fx_zero_grads(&got);
+        kernels->attn_bwd(&got.attn);
+        bool finite = true;
+        for (int64_t i = 0; i < got.n_qkv; i++)
+            finite &= isfinite(((float *)got.attn.dqkv)[i]) != 0;
+        ck_assert(finite);
+        fx_close(&got);
+        fx_close(&want);
+    }
+}
+END_TEST
+
+/* ---- what must not matter ------------------------------------------------------------------------- */
+
+static const fx_shape MIXED = {.H = 4, .G = 2, .D = 64, .P = 20, .lead = 6, .n_rows = 6, .len = {70, 5, 128, 33, 1, 64},
+                               .cache = {0, 3, 0, 0, 50, 0}};
+
+/* A loop row is a level and an act type. */
+static const kvf__kernels *of_row(int i, fx_shape *shape)
+{
+    *shape = MIXED;
+    shape->act = i % 2 ? KVF__BF16 : KVF__F32;
+    return kvf__kernels_level(LEVELS[i / 2]);
+}
+
+START_TEST(rows_do_not_meet)
+{
+    fx_shape shape;
+    const kvf__kernels *kernels = of_row(_i, &shape);
+    fx all, one;
+    if (!kernels) return;
+    fx_open(&all, &shape, 2);
+    fx_open(&one, &shape, 2);
+    fx_run(&all, kernels);
+    fx_zero_grads(&one);
+    for (int r = 0; r < shape.n_rows; r++) {
+        kvf__attn_plan_set(one.attn.plan, &one.rows[r], 1, one.segs, 2 + shape.n_rows);
+        kernels->attn_fwd(&one.attn);
+        kernels->attn_bwd(&one.attn);
+    }
+    const size_t size = kvf__dtype_block_bytes(shape.act);
+    ck_assert_mem_eq(all.attn.out, one.attn.out, (size_t)all.n_out * size);
+    ck_assert_mem_eq(all.attn.dqkv, one.attn.dqkv, (size_t)all.n_qkv * size);
+    for (int s = 0; s < 2; s++) {
+        ck_close(all.segs[s].dk, one.segs[s].dk, (size_t)all.n_seg[s], 1e-6, 1e-5);
+        ck_close(all.segs[s].dv, one.segs[s].dv, (size_t)all.n_seg[s], 1e-6, 1e-5);
+    }
+    fx_close(&all);
+    fx_close(&one);
+}
+END_TEST
+
+START_TEST(same_bits_twice)
+{
+    fx_shape shape;
+    const kvf__kernels *kernels = of_row(_i, &shape);
+    fx a, b;
+    if (!kernels) return;
+    fx_open(&a, &shape, 2);
+    fx_open(&b, &shape, 2);
+    fx_run(&a, kernels);
+    fx_run(&b, kernels);
+    fx_run(&b, kernels); /* scratch is not clean the second time */
+    const size_t size = kvf__dtype_block_bytes(shape.act);
+    ck_assert_mem_eq(a.attn.out, b.attn.out, (size_t)a.n_out * size);
+    ck_assert_mem_eq(a.attn.lse, b.attn.lse, (size_t)(a.attn.H * a.attn.N) * sizeof(float));
+    ck_assert_mem_eq(a.attn.dqkv, b.attn.dqkv, (size_t)a.n_qkv * size);
+    for (int s = 0; s < 2; s++) {
+        ck_assert_mem_eq(a.segs[s].dk, b.segs[s].dk, (size_t)a.n_seg[s] * sizeof(float));
+        ck_assert_mem_eq(a.segs[s].dv, b.segs[s].dv, (size_t)a.n_seg[s] * sizeof(float));
+    }
+    fx_close(&a);
+    fx_close(&b);
+}
+END_TEST
+
+START_TEST(threads_do_not_matter)
+{
+    fx_shape shape;
+    const kvf__kernels *kernels = of_row(_i, &shape);
+    if (!kernels) return;
+    fx one;
+    fx_open(&one, &shape, 1);
+    fx_run(&one, kernels);
+    for (int threads = 2; threads <= 3; threads++) {
+        fx many;
+        fx_open(&many, &shape, threads);
+        fx_run(&many, kernels);
+        const size_t size = kvf__dtype_block_bytes(shape.act);
+        ck_assert_mem_eq(one.attn.out, many.attn.out, (size_t)one.n_out * size);
+        ck_assert_mem_eq(one.attn.dqkv, many.attn.dqkv, (size_t)one.n_qkv * size);
+        for (int s = 0; s < 2; s++) {
+            ck_close(many.segs[s].dk, one.segs[s].dk, (size_t)one.n_seg[s], 1e-6, 1e-5);
+            ck_close(many.segs[s].dv, one.segs[s].dv, (size_t)one.n_seg[s], 1e-6, 1e-5);
+        }
+        fx_close(&many);
+    }
+    fx_close(&one);
+}
+END_TEST
+
+START_TEST(shared_only_is_the_same_gradient)
+{
+    fx_shape shape;
+    const kvf__kernels *kernels = of_row(_i, &shape);
+    fx all, part;
+    if (!kernels) return;
+    shape.full = _i >= 2 * N_LEVELS;
+    fx_open(&all, &shape, 2);
+    fx_open(&part, &shape, 2);
+    fx_run(&all, kernels);
+    part.attn.shared_only = true;
+    fx_run(&part, kernels);
+    for (int s = 0; s < 2; s++) {
+        ck_assert_mem_eq(all.segs[s].dk, part.segs[s].dk, (size_t)all.n_seg[s] * sizeof(float));
+        ck_assert_mem_eq(all.segs[s].dv, part.segs[s].dv, (size_t)all.n_seg[s] * sizeof(float));
+    }
+    float *untouched = fx_floats(&part, part.attn.dqkv, part.n_qkv), *zeros = fx_zeros(fx_bytes(KVF__F32, part.n_qkv));
+    ck_close(untouched, zeros, (size_t)part.n_qkv, 0, 0);
+    free(untouched);
+    free(zeros);
+    fx_close(&all);
+    fx_close(&part);
+}
+END_TEST
+
+static Suite *attention_parity_suite(void)
+{
+    Suite *suite = suite_create("attention_parity");
+    TCase *parity = tcase_create("parity"), *core = tcase_create("core"), *limits = tcase_create("limits");
+    tcase_set_timeout(parity, 60);
+    tcase_add_loop_test(parity, fast_matches_ref_in_grid, 0, N_GRID);
+    tcase_add_loop_test(parity, fast_matches_ref_in_odd_shapes, 0, N_SHAPES);
+    tcase_add_test(parity, bf16_prefix_gradient_is_near);
+    tcase_add_test(limits, large_scores_stay_finite);
+    tcase_add_loop_test(core, rows_do_not_meet, 0, 2 * N_LEVELS);
+    tcase_add_loop_test(core, same_bits_twice, 0, 2 * N_LEVELS);
+    tcase_add_loop_test(core, threads_do_not_matter, 0, 2 * N_LEVELS);
+    tcase_add_loop_test(core, shared_only_is_the_same_gradient, 0, 2 * N_LEVELS);
+    suite_add_tcase(suite, parity);
+    suite_add_tcase(suite, limits);
+    suite_add_tcase(suite, core);
+    return suite;
+}
+
+int main(void)
+{
+    return ck_main(attention_parity_suite());
+}
