@@ -33,17 +33,13 @@ typedef struct ATTN(block) {
     int64_t head, q0, n;  /* first query, queries */
     int vectors;
     int64_t keys, both;   /* keys that some query sees; keys from `both` on are seen by the second vector alone */
-    int64_t plain;        /* keys before this one are seen by all */
 } ATTN(block);
 
 static ATTN(block) ATTN(block_at)(const ATTN(job) *job, int64_t head, int64_t q0, bool shared_only)
 {
     const int64_t n = attn_min(job->row->len - q0, BLOCK);
-    ATTN(block) b = {head, q0, n, n > VF_LANES ? 2 : 1, job->n, job->n, job->n};
-    if (job->attn->causal) {
-        b.keys = job->shared + q0 + n;
-        b.plain = job->shared + q0 + 1;
-    }
+    ATTN(block) b = {head, q0, n, n > VF_LANES ? 2 : 1, job->n, job->n};
+    if (job->attn->causal) b.keys = job->shared + q0 + n;
     if (shared_only) b.keys = attn_min(b.keys, job->shared);
     b.both = b.keys;
     if (job->attn->causal && b.vectors == 2)
@@ -51,11 +47,16 @@ static ATTN(block) ATTN(block_at)(const ATTN(job) *job, int64_t head, int64_t q0
     return b;
 }
 
-/* v without the lanes (queries) that must not see key j; `plain` was checked by the caller. */
-VEC_INLINE vf ATTN(hide)(const ATTN(job) *job, const ATTN(block) *b, int64_t j, int lane0, vf v, vf other)
+/* One vector of a block, without what the passes add. */
+static attn_column ATTN(column_at)(const ATTN(job) *job, const ATTN(block) *b, int v)
 {
-    const int64_t hidden = job->attn->causal ? j - job->shared - b->q0 - lane0 : VF_LANES;
-    return hidden > 0 ? vf_keep_n(other, attn_min(hidden, VF_LANES), v) : v;
+    const int64_t self = job->shared + b->q0 + v * VF_LANES; /* the key of the first lane's own token */
+    attn_column c = {.plain = self + 1, .diagonal = self, .scale = vf_set(job->attn->scale * 1.44269504f)};
+    if (!job->attn->causal) {
+        c.plain = job->n;
+        c.diagonal = job->n - VF_LANES;
+    }
+    return c;
 }
 
 static void ATTN(pack_keys)(const ATTN(job) *job, int which, float *dst)
@@ -134,48 +135,42 @@ static void ATTN(value_product)(const ATTN(job) *job, const ATTN(block) *b, int6
 
 /* ---- forward -------------------------------------------------------------------------------------- */
 
-/* Largest score of each query, unscaled. */
-VEC_INLINE vf ATTN(column_max)(const ATTN(job) *job, const ATTN(block) *b, int v)
+/* Largest of the scores s [end][across] of each query, unscaled. */
+VEC_INLINE vf ATTN(column_max)(const attn_column *c, const float *s, int64_t across, int64_t end)
 {
     const vf none = vf_set(-3.0e38f);
-    const float *s = job->s + v * VF_LANES;
-    const int64_t end = v ? b->keys : b->both, plain = attn_min(b->plain, end);
+    const int64_t plain = attn_min(c->plain, end);
     vf max[4] = {none, none, none, none};
     int64_t j = 0;
     for (; j + 4 <= plain; j += 4)
         for (int t = 0; t < 4; t++)
-            max[t] = vf_max(max[t], vf_load(s + (j + t) * job->across));
-    for (; j < plain; j++)
-        max[0] = vf_max(max[0], vf_load(s + j * job->across));
+            max[t] = vf_max(max[t], vf_load(s + (j + t) * across));
     for (; j < end; j++)
-        max[0] = vf_max(max[0], ATTN(hide)(job, b, j, v * VF_LANES, vf_load(s + j * job->across), none));
+        max[0] = vf_max(max[0], hide(c, j, vf_load(s + j * across), none));
     return vf_max(vf_max(max[0], max[1]), vf_max(max[2], max[3]));
 }
 
-/* P of key j for one vector; 0 where hidden. */
-VEC_INLINE vf ATTN(prob)(const ATTN(job) *job, const ATTN(block) *b, int64_t j, int v, vf s, vf scale, vf shift)
+/* P of key j; 0 where hidden. */
+VEC_INLINE vf ATTN(prob)(const attn_column *c, int64_t j, vf s)
 {
-    const vf p = ATTN(power)(vf_fma(s, scale, shift));
-    return j < b->plain ? p : ATTN(hide)(job, b, j, v * VF_LANES, p, vf_zero());
+    return hide(c, j, ATTN(power)(vf_fma(s, c->scale, c->shift)), vf_zero());
 }
 
 /* Scores to P, unnormalised, as the B operand of O^T = V^T P^T, in place: units of PAIR keys close ranks. Returns the sums. */
-VEC_INLINE vf ATTN(column_exp)(const ATTN(job) *job, const ATTN(block) *b, int v, vf scale, vf shift)
+VEC_INLINE vf ATTN(column_exp)(const attn_column *c, float *s, int64_t across, int64_t end)
 {
-    float *s = job->s + v * VF_LANES;
-    const int64_t end = v ? b->keys : b->both;
     vf sum = vf_zero();
     for (int64_t j = 0; j < end; j += ATTN_PAIR) {
-        const float *at = s + j * job->across;
-        vf p = ATTN(prob)(job, b, j, v, vf_load(at), scale, shift);
+        const float *at = s + j * across;
+        vf p = ATTN(prob)(c, j, vf_load(at));
         sum = sum + p;
 #if ATTN_PAIR == 2
         vf next = vf_zero();
-        if (j + 1 < end) next = ATTN(prob)(job, b, j + 1, v, vf_load(at + job->across), scale, shift);
+        if (j + 1 < end) next = ATTN(prob)(c, j + 1, vf_load(at + across));
         sum = sum + next;
         p = join(p, next);
 #endif
-        vf_store(s + j / ATTN_PAIR * job->across, p);
+        vf_store(s + j / ATTN_PAIR * across, p);
     }
     return sum;
 }
@@ -184,23 +179,26 @@ static void ATTN(fwd_block)(const ATTN(job) *job, const ATTN(block) *b)
 {
     const kvf__attn *a = job->attn;
     const attn_rows from = ATTN(queries)(job, b->head, b->q0);
-    const vf scale = vf_set(a->scale * 1.44269504f);
+    attn_dest to = {a->out, a->act, ((job->row->start + b->q0) * a->H + b->head) * a->D, a->H * a->D};
     vf sum[2];
 
     ATTN(pack_queries)(job, &from, b->n, job->q, job->q_cols);
+    prefetch_dest(&to, b->n, a->D);
     ATTN(key_product)(job, b, 0, b->keys, job->k, job->q_cols, job->s);
     for (int v = 0; v < b->vectors; v++) {
-        const vf shift = vf_zero() - ATTN(column_max)(job, b, v) * scale;
-        sum[v] = ATTN(column_exp)(job, b, v, scale, shift);
-        vf_store_n(a->lse + ATTN(lse_at)(job, b->head, b->q0) + v * VF_LANES, log2_of(sum[v]) - shift,
+        attn_column c = ATTN(column_at)(job, b, v);
+        float *s = job->s + v * VF_LANES;
+        const int64_t end = v ? b->keys : b->both;
+        c.shift = vf_zero() - ATTN(column_max)(&c, s, job->across, end) * c.scale;
+        sum[v] = ATTN(column_exp)(&c, s, job->across, end);
+        vf_store_n(a->lse + ATTN(lse_at)(job, b->head, b->q0) + v * VF_LANES, log2_of(sum[v]) - c.shift,
                    attn_min(b->n - v * VF_LANES, VF_LANES));
     }
     ATTN(value_product)(job, b, 0, b->keys, job->v_pairs, job->s, job->out_cols);
     for (int v = 0; v < b->vectors; v++) {
-        const int64_t i = b->q0 + v * VF_LANES, at = ((job->row->start + i) * a->H + b->head) * a->D;
-        const attn_dest to = {a->out, a->act, at, a->H * a->D};
         unpack_cols(&to, job->out_cols + v * VF_LANES, job->across, vf_set(1.0f) / sum[v],
                     attn_min(b->n - v * VF_LANES, VF_LANES), a->D);
+        to.at += VF_LANES * to.stride;
     }
 }
 
@@ -263,40 +261,38 @@ static void ATTN(query_sums)(const ATTN(job) *job, int64_t head, int64_t q0, int
     }
 }
 
-/* P and dS / scale of key j and one vector, from S and dP. */
-VEC_INLINE void ATTN(pair_grad)(const ATTN(job) *job, const ATTN(block) *b, int64_t j, int v, const float *s,
-                                const float *dp, vf lse, vf delta, vf p_ds[2])
+/* P and dS / scale of key j, from S and dP. */
+VEC_INLINE void ATTN(pair_grad)(const attn_column *c, int64_t j, const float *s, const float *dp, vf p_ds[2])
 {
-    const vf scale = vf_set(job->attn->scale * 1.44269504f);
-    const vf p = ATTN(prob)(job, b, j, v, vf_load(s), scale, vf_zero() - lse);
-    p_ds[0] = p;
-    p_ds[1] = p * (vf_load(dp) - delta);
+    p_ds[0] = ATTN(prob)(c, j, vf_load(s));
+    p_ds[1] = p_ds[0] * (vf_load(dp) - c->delta);
 }
 
 /* Keys from .. end - 1 of one vector, at column `at`: S and dP become P and dS in the layouts of the products to come. The end
  * is rounded up, so that whole tiles of keys can be read; keys that no query sees get zeros. */
 static void ATTN(column_grads)(const ATTN(job) *job, const ATTN(block) *b, int v, int64_t at, int64_t from, int64_t end)
 {
-    const vf lse = vf_load(job->lse + at), delta = vf_load(job->delta + at);
-    float *s = job->s + at, *dp = job->dp + at;
-    end = from + attn_round(end - from, KEY_STEP);
-    for (int64_t j = from; j < end; j += ATTN_PAIR) {
-        float *sj = s + (j - from) * job->across, *dpj = dp + (j - from) * job->across;
+    attn_column c = ATTN(column_at)(job, b, v);
+    const int64_t across = job->across, n = attn_round(end - from, KEY_STEP);
+    c.shift = vf_zero() - vf_load(job->lse + at);
+    c.delta = vf_load(job->delta + at);
+    for (int64_t i = 0; i < n; i += ATTN_PAIR) {
+        float *s = job->s + i * across + at, *dp = job->dp + i * across + at;
         vf first[2];
-        ATTN(pair_grad)(job, b, j, v, sj, dpj, lse, delta, first);
+        ATTN(pair_grad)(&c, from + i, s, dp, first);
 #if ATTN_PAIR == 2
         vf second[2];
-        ATTN(pair_grad)(job, b, j + 1, v, sj + job->across, dpj + job->across, lse, delta, second);
-        uint16_t *p_row = (uint16_t *)(void *)job->p_rows + (j - from) * job->across + at;
-        uint16_t *ds_row = (uint16_t *)(void *)job->ds_rows + (j - from) * job->across + at;
+        uint16_t *p_row = (uint16_t *)(void *)job->p_rows + i * across + at;
+        uint16_t *ds_row = (uint16_t *)(void *)job->ds_rows + i * across + at;
+        ATTN(pair_grad)(&c, from + i + 1, s + across, dp + across, second);
         vf_store_bf16(p_row, first[0]);
-        vf_store_bf16(p_row + job->across, second[0]);
+        vf_store_bf16(p_row + across, second[0]);
         vf_store_bf16(ds_row, first[1]);
-        vf_store_bf16(ds_row + job->across, second[1]);
-        vf_store(dp + (j - from) / 2 * job->across, join(first[1], second[1]));
+        vf_store_bf16(ds_row + across, second[1]);
+        vf_store(job->dp + i / 2 * across + at, join(first[1], second[1]));
 #else
-        vf_store(sj, first[0]);
-        vf_store(dpj, first[1]);
+        vf_store(s, first[0]);
+        vf_store(dp, first[1]);
 #endif
     }
 }
@@ -311,17 +307,19 @@ static void ATTN(block_grads)(const ATTN(job) *job, const ATTN(block) *b, int64_
         ATTN(column_grads)(job, b, v, at + v * VF_LANES, from, v ? end : both);
 }
 
-/* dst [keys][width] += weights [keys][across / PAIR] times pairs of queries [n / PAIR][width], keys from .. to - 1. A causal
- * key starts at its own query; tiles of keys share the start of their first. */
-static void ATTN(query_product)(const ATTN(job) *job, int64_t q0, int64_t n, int64_t from, int64_t to, const float *weights,
-                                const float *pairs, float *dst)
+/* dk or dv (which = 1) of keys from .. to - 1 += dS^T Q or P^T dO over the n queries of a block. A causal key starts at its own
+ * query; tiles of keys share the start of their first. */
+static void ATTN(query_product)(const ATTN(job) *job, int64_t q0, int64_t n, int64_t from, int64_t to, int which)
 {
-    const int64_t all = job->attn->causal ? attn_min(to, (job->shared + q0) / KEY_STEP * KEY_STEP + KEY_STEP) : to;
+    const float *weights = which ? job->p_rows : job->ds_rows, *pairs = which ? job->dout_pairs : job->q_pairs;
+    float *dst = which ? job->dv : job->dk;
+    const int64_t whole = (job->shared + q0) / KEY_STEP * KEY_STEP + KEY_STEP; /* keys before it start at the first query */
     attn_product p = {.add = true, .lda = job->across / ATTN_PAIR, .ldb = job->width, .ldc = job->width};
-    for (int64_t j = from, next; j < to; j = next) {
-        const int64_t skip = j < all ? 0 : (j - job->shared - q0) / ATTN_PAIR;
-        next = j < all ? attn_min(all, to) : j + KEY_STEP;
-        p.rows = attn_round(attn_min(next, to) - j, KEY_STEP);
+    for (int64_t j = from, end; j < to; j = end) {
+        const bool all = !job->attn->causal || j < whole;
+        const int64_t skip = all ? 0 : (j - job->shared - q0) / ATTN_PAIR;
+        end = attn_min(to, !all ? j + KEY_STEP : job->attn->causal ? whole : to);
+        p.rows = attn_round(end - j, KEY_STEP);
         p.units = (n + ATTN_PAIR - 1) / ATTN_PAIR - skip;
         p.a = weights + (j - from) * p.lda + skip;
         for (int64_t d = 0; d < job->attn->D; d += BLOCK) {
@@ -336,7 +334,11 @@ static void ATTN(query_product)(const ATTN(job) *job, int64_t q0, int64_t n, int
 /* Packs a block of queries for the backward pass. */
 static void ATTN(bwd_pack)(const ATTN(job) *job, int64_t head, int64_t q0, int64_t n)
 {
-    const attn_rows q = ATTN(queries)(job, head, q0), dout = ATTN(outs)(job, job->attn->dout, head, q0);
+    const kvf__attn *a = job->attn;
+    const attn_rows q = ATTN(queries)(job, head, q0), dout = ATTN(outs)(job, a->dout, head, q0);
+    const attn_dest to = {a->dqkv, a->act, (job->row->start + q0) * a->ld + head * a->D, a->ld};
+    for (int64_t i = 0; i < n; i++)
+        prefetch_row(a->out, a->act, dout.at + i * dout.stride, a->D, 0);
     ATTN(pack_queries)(job, &q, n, job->q, job->q_cols);
     ATTN(pack_queries)(job, &dout, n, job->dout, job->dout_cols);
 #if ATTN_PAIR == 2
@@ -344,6 +346,7 @@ static void ATTN(bwd_pack)(const ATTN(job) *job, int64_t head, int64_t q0, int64
     pack_pairs(job->dout_pairs, job->dout, attn_round(n, 2), job->width);
 #endif
     ATTN(query_sums)(job, head, q0, n);
+    if (!a->shared_only) prefetch_dest(&to, n, a->D);
 }
 
 static void ATTN(store_dq)(const ATTN(job) *job, int64_t head, int64_t q0, int64_t n)
@@ -371,8 +374,8 @@ static void ATTN(bwd_block)(const ATTN(job) *job, int64_t head, int64_t q0, int6
             ATTN(block_grads)(job, &b, at, from, to);
             if (!shared_only) ATTN(value_product)(job, &b, from, to, job->k_pairs, job->dp + at, job->out_cols + at);
         }
-        ATTN(query_product)(job, q0, n, from, to, job->p_rows, job->dout_pairs, job->dv);
-        ATTN(query_product)(job, q0, n, from, to, job->ds_rows, job->q_pairs, job->dk);
+        ATTN(query_product)(job, q0, n, from, to, 1);
+        ATTN(query_product)(job, q0, n, from, to, 0);
     }
     if (!shared_only) ATTN(store_dq)(job, head, q0, n);
 }
@@ -397,9 +400,11 @@ static void ATTN(store_key_grads)(const ATTN(job) *job, int thread)
         }
         const int64_t column = (a->H + which * a->G + job->g) * a->D;
         const attn_dest own = {a->dqkv, a->act, job->row->start * a->ld + column, a->ld};
-        for (int64_t i = 0; i < job->row->len && !a->shared_only; i++, from += job->width)
+        for (int64_t i = 0; i < job->row->len && !a->shared_only; i++, from += job->width) {
+            prefetch_row(own.base, own.dtype, own.at + (i + AHEAD) * own.stride, a->D, 1);
             for (int64_t d = 0; d < a->D; d += VF_LANES)
                 store_part(&own, i, d, vf_load(from + d) * by, a->D - d);
+        }
     }
 }
 

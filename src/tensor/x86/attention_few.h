@@ -70,48 +70,67 @@ static float few_softmax(float *s, int64_t n, float *sum)
     return top + log_sum[0];
 }
 
-/* Segment after segment of what one query sees, `n` keys in all: scores to s, or values weighted by s to out. */
-static void few_walk(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int which, int64_t n, const float *q, float *s,
-                     float *out)
+/* One query and its scratch. */
+typedef struct few_query {
+    const kvf__attn *attn;
+    const kvf__attn_row *row;
+    int64_t g, n;        /* key/value head; keys it sees */
+    float *q, *s, *out;  /* [D padded], scaled; [n padded]; [D padded] */
+} few_query;
+
+/* Segment after segment: scores to s, or (values) out += values weighted by s. */
+static void few_walk(const few_query *f, bool values)
 {
-    for (int32_t i = 0; i <= row->n_segs && n > 0; i++) {
-        const attn_rows from = attn_source(a, row, g, i, which);
-        const int64_t len = attn_min(attn_source_len(a, row, i), n);
+    const int64_t D = f->attn->D;
+    float *s = f->s;
+    int64_t n = f->n;
+    for (int32_t i = 0; i <= f->row->n_segs && n > 0; i++) {
+        const attn_rows from = attn_source(f->attn, f->row, f->g, i, values);
+        const int64_t len = attn_min(attn_source_len(f->attn, f->row, i), n);
         const bool f32 = from.dtype == KVF__F32;
-        if (which == 0 && f32) few_scores(KVF__F32, &from, len, a->D, q, s);
-        if (which == 0 && !f32) few_scores(KVF__BF16, &from, len, a->D, q, s);
-        if (which == 1 && f32) few_values(KVF__F32, &from, len, a->D, s, out);
-        if (which == 1 && !f32) few_values(KVF__BF16, &from, len, a->D, s, out);
+        if (values && f32) few_values(KVF__F32, &from, len, D, s, f->out);
+        if (values && !f32) few_values(KVF__BF16, &from, len, D, s, f->out);
+        if (!values && f32) few_scores(KVF__F32, &from, len, D, f->q, s);
+        if (!values && !f32) few_scores(KVF__BF16, &from, len, D, f->q, s);
         s += len;
         n -= len;
     }
 }
 
+/* Query i of a head: out, and lse. */
+static void few_attend(const few_query *f, int64_t head, int64_t i)
+{
+    const kvf__attn *a = f->attn;
+    const attn_rows query = {a->qkv, a->act, (f->row->start + i) * a->ld + head * a->D, 0};
+    const attn_dest to = {a->out, a->act, ((f->row->start + i) * a->H + head) * a->D, 0};
+    const vf scale = vf_set(a->scale * 1.44269504f);
+    float sum;
+
+    for (int64_t d = 0; d < a->D; d += VF_LANES) {
+        vf_store(f->q + d, load_part(&query, 0, d, a->D - d) * scale);
+        vf_store(f->out + d, vf_zero());
+    }
+    few_walk(f, false);
+    a->lse[head * a->N + f->row->start + i] = few_softmax(f->s, f->n, &sum);
+    few_walk(f, true);
+    for (int64_t d = 0; d < a->D; d += VF_LANES)
+        store_part(&to, 0, d, vf_load(f->out + d) * vf_set(1.0f / sum), a->D - d);
+}
+
 static void few_item(const kvf__attn *a, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &a->plan->rows[item->row];
-    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G;
-    const int64_t width = attn_round(a->D, VF_LANES);
+    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G, width = attn_round(a->D, VF_LANES);
     char *scratch = kvf__attn_scratch(a->plan, item->thread);
-    float *q = attn_take(&scratch, width), *out = attn_take(&scratch, width);
-    float *s = attn_take(&scratch, shared + row->len + VF_LANES);
-    const vf scale = vf_set(a->scale * 1.44269504f);
+    few_query f = {.attn = a, .row = row, .g = item->head};
+    f.q = attn_take(&scratch, width);
+    f.out = attn_take(&scratch, width);
+    f.s = attn_take(&scratch, shared + row->len + VF_LANES);
 
-    for (int64_t head = item->head * heads; head < (item->head + 1) * heads; head++)
+    for (int64_t head = f.g * heads; head < (f.g + 1) * heads; head++)
         for (int64_t i = 0; i < row->len; i++) {
-            const attn_rows query = {a->qkv, a->act, (row->start + i) * a->ld + head * a->D, 0};
-            const int64_t n = a->causal ? shared + i + 1 : shared + row->len;
-            float sum;
-            for (int64_t d = 0; d < a->D; d += VF_LANES) {
-                vf_store(q + d, load_part(&query, 0, d, a->D - d) * scale);
-                vf_store(out + d, vf_zero());
-            }
-            few_walk(a, row, item->head, 0, n, q, s, NULL);
-            a->lse[head * a->N + row->start + i] = few_softmax(s, n, &sum);
-            few_walk(a, row, item->head, 1, n, NULL, s, out);
-            const attn_dest to = {a->out, a->act, ((row->start + i) * a->H + head) * a->D, 0};
-            for (int64_t d = 0; d < a->D; d += VF_LANES)
-                store_part(&to, 0, d, vf_load(out + d) * vf_set(1.0f / sum), a->D - d);
+            f.n = a->causal ? shared + i + 1 : shared + row->len;
+            few_attend(&f, head, i);
         }
 }
 

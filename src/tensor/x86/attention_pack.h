@@ -104,12 +104,45 @@ static int64_t attn_source_len(const kvf__attn *a, const kvf__attn_row *row, int
     return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
 }
 
+/* Rows lie a page or so apart, where no hardware prefetcher finds the next: without this, packing waits for memory row by row,
+ * and stores wait for their lines one after the other. */
+enum { AHEAD = 12 }; /* rows */
+VEC_INLINE void prefetch_row(const void *base, kvf__dtype dtype, int64_t at, int64_t D, int write)
+{
+    const int64_t size = dtype == KVF__F32 ? 4 : 2;
+    const char *from = (const char *)base + at * size;
+    for (int64_t byte = 0; byte < D * size; byte += 64)
+        if (write)
+            __builtin_prefetch(from + byte, 1);
+        else
+            __builtin_prefetch(from + byte, 0);
+}
+
+static void prefetch_dest(const attn_dest *to, int64_t n, int64_t D)
+{
+    for (int64_t i = 0; i < n; i++)
+        prefetch_row(to->base, to->dtype, to->at + i * to->stride, D, 1);
+}
+
 /* The next n floats of a thread's scratch. */
 static inline float *attn_take(char **at, int64_t n)
 {
     float *out = (float *)(void *)*at;
     *at += attn_round(n * 4, 64);
     return out;
+}
+
+/* One vector of queries against many keys: P = 2^(S * scale + shift), 0 where a key is hidden. */
+typedef struct attn_column {
+    int64_t plain;    /* every lane sees the keys before this one */
+    int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
+    vf scale, shift;
+    vf delta;         /* backward only */
+} attn_column;
+
+VEC_INLINE vf hide(const attn_column *c, int64_t j, vf v, vf other)
+{
+    return j < c->plain ? v : vf_keep_n(other, attn_min(j - c->diagonal, VF_LANES), v);
 }
 
 /* Transposes a square of 32-bit lanes. */

@@ -74,18 +74,37 @@ VEC_INLINE vf ATTN(power)(vf x)
 #endif
 }
 
+/* VF_LANES elements at most of row i to their place in a packed row. */
+VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int64_t d, int64_t n, int64_t width)
+{
+    const vf part = load_part(src, i, d, n);
+#if ATTN_PAIR == 2
+    vf_store_bf16((uint16_t *)(void *)dst + i * width + d, part);
+#else
+    vf_store(dst + i * width + d, part);
+#endif
+}
+
 /* n rows of D elements to packed rows of `width`, which end in zeros. */
+VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const attn_rows *src, int64_t n, int64_t D, int64_t width)
+{
+    const attn_rows from = {src->base, dtype, src->at, src->stride};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t d = 0;
+        prefetch_row(from.base, dtype, from.at + (i + AHEAD) * from.stride, D, 0);
+        for (; d + VF_LANES <= D; d += VF_LANES)
+            ATTN(pack_part)(dst, &from, i, d, VF_LANES, width);
+        for (; d < width; d += VF_LANES)
+            ATTN(pack_part)(dst, &from, i, d, attn_max(D - d, 0), width);
+    }
+}
+
 static void ATTN(pack_rows)(float *dst, const attn_rows *src, int64_t n, int64_t D, int64_t width)
 {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t d = 0; d < width; d += VF_LANES) {
-            const vf part = load_part(src, i, d, attn_max(attn_min(D - d, VF_LANES), 0));
-#if ATTN_PAIR == 2
-            vf_store_bf16((uint16_t *)(void *)dst + i * width + d, part);
-#else
-            vf_store(dst + i * width + d, part);
-#endif
-        }
+    if (src->dtype == KVF__F32)
+        ATTN(pack_typed)(KVF__F32, dst, src, n, D, width);
+    else
+        ATTN(pack_typed)(KVF__BF16, dst, src, n, D, width);
 }
 
 #if ATTN_PAIR == 2
