@@ -39,7 +39,8 @@ void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added tokens
  * written out in the text ("<|im_start|>") become their ids either way, as in `tokenizers`. Invalid UTF-8:
- * each bad byte is read as U+FFFD (maximal subpart rule). ENOMEM only. */
+ * each bad byte is read as U+FFFD (maximal subpart rule). ENOMEM; EDATA if a regex of the tokenizer gives up
+ * on this text, or the text is longer than 2 GiB. */
 kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text, size_t bytes,
                        bool add_special, kvf__ids *out);
 /* Appends the text of ids; skip_special leaves out special tokens. Ids outside the vocabulary give U+FFFD. */
@@ -65,7 +66,9 @@ typedef enum kvf__chat_kind { KVF__CHAT_NONE, KVF__CHAT_CHATML, KVF__CHAT_LLAMA3
 
 typedef struct kvf__chat {
     kvf__chat_kind kind;
-    char *system; /* default system turn when the first role is not system; NULL: none. Owned. */
+    char *system;       /* default system turn when the first role is not system; NULL: none. Owned. */
+    int form;           /* which of the kind's templates; private to src/text */
+    bool always_prompt; /* the template opens an assistant turn at the end whether asked or not */
 } kvf__chat;
 
 /* name: auto|none|chatml|llama3|mistral. auto reads the tokenizer's own template: recognised by its source

@@ -1,0 +1,75 @@
+/* SentencePiece-style BPE by scores: the vocabulary of a GGUF file of type "llama" (INTEROP 5.6).
+ *
+ * There is no merge list: any two neighbours whose joined text is in the vocabulary may merge, the
+ * joined token of highest score first, of equal scores the leftmost (Kudo & Richardson 2018,
+ * arXiv:1808.06226). What is left and not in the vocabulary becomes its bytes' tokens. */
+#include "tok_int.h"
+
+#include <assert.h>
+
+/* Queues the pair that begins at this symbol, if it joins to a token. */
+static kvf_status queue(kvf__work *w, const char *text, int32_t at)
+{
+    const kvf__symbol *left = &w->word.v[at];
+    uint32_t n;
+    int32_t id;
+
+    if (left->next < 0) return KVF_OK;
+    n = left->n + w->word.v[left->next].n;
+    id = kvf__lexicon_model(&w->t->lex, text + left->at, n);
+    if (id < 0) return KVF_OK;
+    return kvf__word_push(
+        w->ctx, &w->word,
+        (kvf__merge){.key = -(double)w->t->model.scores[id], .at = at, .id = id, .n = n});
+}
+
+static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
+{
+    w->word.n = w->word.heap_n = 0;
+    for (size_t at = 0; at < n;) {
+        size_t length = kvf__utf8_len(text[at]);
+        assert(length <= n - at);
+        KVF_TRY(kvf__word_add(w->ctx, &w->word, kvf__lexicon_model(&w->t->lex, text + at, length),
+                              at, length));
+        at += length;
+    }
+    for (size_t i = 0; i + 1 < w->word.n; i++)
+        KVF_TRY(queue(w, text, (int32_t)i));
+    return KVF_OK;
+}
+
+/* The bytes of a character that is no token; without byte tokens the unknown token, once. */
+static kvf_status emit_bytes(kvf__work *w, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = w->t->lex.bytes[(uint8_t)text[i]];
+        if (id < 0)
+            return w->t->model.unk < 0 ? KVF_OK : kvf__ids_add(w->ctx, w->out, w->t->model.unk);
+        KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
+{
+    kvf__word *word = &w->word;
+    kvf__merge best;
+
+    KVF_TRY(begin_word(w, text, n));
+    while (kvf__word_pop(word, &best)) {
+        const kvf__symbol *left = &word->v[best.at];
+        if (left->n == 0 || left->next < 0 || left->n + word->v[left->next].n != best.n)
+            continue; /* stale */
+        kvf__word_join(word, best.at, best.id);
+        if (left->prev >= 0) KVF_TRY(queue(w, text, left->prev));
+        KVF_TRY(queue(w, text, best.at));
+    }
+    for (int32_t i = word->n ? 0 : -1; i >= 0; i = word->v[i].next) {
+        const kvf__symbol *symbol = &word->v[i];
+        if (symbol->id >= 0)
+            KVF_TRY(kvf__ids_add(w->ctx, w->out, symbol->id));
+        else
+            KVF_TRY(emit_bytes(w, text + symbol->at, symbol->n));
+    }
+    return KVF_OK;
+}

@@ -1,0 +1,89 @@
+/* Lists of pipeline steps, lists of pieces, and the byte alphabet that byte-level steps share.
+ *
+ * The alphabet (INTEROP 6.2): bytes that print map to themselves, the other 68 in increasing order
+ * to U+0100 and up, so that every byte is one visible character. */
+#include "tok_int.h"
+
+void kvf__step_done(kvf__step *step)
+{
+    kvf__pattern_free(step->pattern);
+    kvf__free(step->text);
+    *step = (kvf__step){0};
+}
+
+kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__steps *steps, kvf__step *step)
+{
+    if (steps->n == steps->cap) {
+        size_t cap = steps->cap ? steps->cap * 2 : 4;
+        kvf_status st = kvf__grow(ctx, &steps->v, steps->cap * sizeof *steps->v,
+                                  cap * sizeof *steps->v);
+        if (st) {
+            kvf__step_done(step);
+            return st;
+        }
+        steps->cap = cap;
+    }
+    steps->v[steps->n++] = *step;
+    *step = (kvf__step){0};
+    return KVF_OK;
+}
+
+void kvf__steps_done(kvf__steps *steps)
+{
+    for (size_t i = 0; i < steps->n; i++)
+        kvf__step_done(&steps->v[i]);
+    kvf__free(steps->v);
+    *steps = (kvf__steps){0};
+}
+
+kvf_status kvf__pieces_add(kvf_ctx *ctx, kvf__pieces *pieces, size_t at, size_t n)
+{
+    if (n == 0) return KVF_OK;
+    if (pieces->n == pieces->cap) {
+        size_t cap = pieces->cap ? pieces->cap * 2 : 64;
+        KVF_TRY(
+            kvf__grow(ctx, &pieces->v, pieces->cap * sizeof *pieces->v, cap * sizeof *pieces->v));
+        pieces->cap = cap;
+    }
+    pieces->v[pieces->n++] = (kvf__piece){.at = at, .n = n};
+    return KVF_OK;
+}
+
+void kvf__pieces_clear(kvf__pieces *pieces)
+{
+    pieces->n = pieces->text.n = 0;
+    pieces->head = false;
+}
+
+void kvf__pieces_done(kvf__pieces *pieces)
+{
+    kvf__buf_done(&pieces->text);
+    kvf__free(pieces->v);
+    *pieces = (kvf__pieces){0};
+}
+
+static bool is_printable(unsigned byte)
+{
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+/* The others: 0x00-0x20 -> U+0100, 0x7F-0xA0 -> U+0121, 0xAD -> U+0143. */
+void kvf__byte_char(uint8_t byte, char out[2], size_t *n)
+{
+    uint32_t cp = byte;
+    char bytes[4];
+
+    if (!is_printable(byte))
+        cp = byte <= 0x20 ? 0x100u + byte : byte == 0xAD ? 0x143 : 0x121u + (byte - 0x7Fu);
+    *n = kvf__utf8_put(bytes, cp);
+    out[0] = bytes[0];
+    if (*n > 1) out[1] = bytes[1];
+}
+
+int kvf__char_byte(uint32_t cp)
+{
+    if (cp < 0x100) return is_printable(cp) ? (int)cp : -1;
+    if (cp <= 0x120) return (int)(cp - 0x100);
+    if (cp <= 0x142) return (int)(cp - 0x121 + 0x7F);
+    return cp == 0x143 ? 0xAD : -1;
+}

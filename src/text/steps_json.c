@@ -1,0 +1,289 @@
+/* The pipeline's steps as tokenizer.json writes them (INTEROP 6.1, 6.2, 6.7).
+ *
+ * Each of the four parts is one object or a "Sequence" of them. A type we cannot reproduce is
+ * refused by name: a tokenizer that is nearly right gives ids that are wrong without a sign. */
+#include "tok_int.h"
+
+#include <string.h>
+
+/* Where a step is read from, and into which list it goes. */
+typedef struct reading {
+    kvf_ctx *ctx;
+    const char *where, *part; /* part: "normalizer" ... */
+    kvf__steps *out;
+} reading;
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static kvf_status wrong_type(kvf_ctx *ctx, const char *where, const char *key, const char *want)
+{
+    return kvf__fail(ctx, KVF_EFORMAT, "%s: field \"%s\" is not %s", where, key, want);
+}
+
+static bool absent(const kvf_json *value)
+{
+    return kvf_json_typeof(value) == KVF_JSON_NONE || kvf_json_typeof(value) == KVF_JSON_NULL;
+}
+
+kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
+                          bool otherwise, bool *out)
+{
+    const kvf_json *value = kvf_json_get(object, key);
+
+    if (!absent(value) && kvf_json_typeof(value) != KVF_JSON_BOOL)
+        return wrong_type(ctx, where, key, "true or false");
+    *out = kvf_json_bool(value, otherwise);
+    return KVF_OK;
+}
+
+kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
+                         const char **out, size_t *n)
+{
+    const kvf_json *value = kvf_json_get(object, key);
+    size_t bytes = 0;
+
+    if (!absent(value) && kvf_json_typeof(value) != KVF_JSON_STRING)
+        return wrong_type(ctx, where, key, "a string");
+    *out = kvf_json_str(value, &bytes);
+    if (n) *n = *out ? bytes : 0;
+    return KVF_OK;
+}
+
+/* A string that has to be there, copied into step->text. */
+static kvf_status need_text(const reading *r, const kvf_json *json, const char *key,
+                            kvf__step *step)
+{
+    const char *text;
+
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, key, &text, &step->text_n));
+    if (!text)
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s has no \"%s\"", r->where, r->part, key);
+    return kvf__strndup(r->ctx, text, step->text_n, &step->text);
+}
+
+/* {"String": "x"}, {"Regex": "x"}, or a plain string, which older files have. */
+static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    const kvf_json *value = kvf_json_get(json, "pattern");
+    size_t n = 0;
+    const char *text = kvf_json_str(value, &n);
+
+    if (!text) text = kvf_json_str(kvf_json_get(value, "String"), &n);
+    if (text && n == 0)
+        return kvf__pattern_regex(r->ctx, r->where, "", 0, &step->pattern); /* matches everywhere */
+    if (text) return kvf__pattern_literal(r->ctx, text, n, &step->pattern);
+    text = kvf_json_str(kvf_json_get(value, "Regex"), &n);
+    if (text) return kvf__pattern_regex(r->ctx, r->where, text, n, &step->pattern);
+    return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: pattern is neither String nor Regex", r->where,
+                     r->part);
+}
+
+static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    static const char *const names[] = {[KVF__ISOLATED] = "Isolated",
+                                        [KVF__REMOVED] = "Removed",
+                                        [KVF__MERGED_PREVIOUS] = "MergedWithPrevious",
+                                        [KVF__MERGED_NEXT] = "MergedWithNext",
+                                        [KVF__CONTIGUOUS] = "Contiguous"};
+    const char *name;
+
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "behavior", &name, NULL));
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            step->behavior = (kvf__behavior)i;
+            return KVF_OK;
+        }
+    return name ? kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: behavior \"%s\"", r->where, r->part,
+                            name)
+                : KVF_OK;
+}
+
+/* ---- one type each --------------------------------------------------------------------------- */
+
+static kvf_status read_nothing(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    (void)r, (void)json, (void)step;
+    return KVF_OK;
+}
+
+static kvf_status read_prepend(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    return need_text(r, json, "prepend", step);
+}
+
+static kvf_status read_replace(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    KVF_TRY(need_pattern(r, json, step));
+    if (kvf__pattern_may_be_empty(step->pattern))
+        return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
+                         "%s: %s: Replace has a pattern that may match nothing", r->where, r->part);
+    return need_text(r, json, "content", step);
+}
+
+static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    KVF_TRY(need_text(r, json, "content", step));
+    step->start = kvf_json_int(kvf_json_get(json, "start"), -1);
+    step->stop = kvf_json_int(kvf_json_get(json, "stop"), -1);
+    if (step->start < 0 || step->stop < 0)
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: Strip wants start and stop of 0 or more",
+                         r->where, r->part);
+    return KVF_OK;
+}
+
+static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    const char *regex = kvf__split_regex("gpt-2");
+    bool use_regex;
+
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "add_prefix_space", true, &step->prefix_space));
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "use_regex", true, &use_regex));
+    return use_regex ? kvf__pattern_regex(r->ctx, r->where, regex, strlen(regex), &step->pattern)
+                     : KVF_OK;
+}
+
+static kvf_status read_split(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    KVF_TRY(need_pattern(r, json, step));
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "invert", false, &step->invert));
+    return read_behavior(r, json, step);
+}
+
+static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    bool individual;
+
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "individual_digits", false, &individual));
+    step->behavior = individual ? KVF__ISOLATED : KVF__CONTIGUOUS;
+    return KVF_OK;
+}
+
+static kvf_status read_whitespace_split(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    (void)r, (void)json;
+    step->behavior = KVF__REMOVED;
+    return KVF_OK;
+}
+
+/* Files of before prepend_scheme say add_prefix_space: always or never. */
+static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    const char *scheme;
+    bool always;
+
+    KVF_TRY(need_text(r, json, "replacement", step));
+    if (step->text_n == 0 || kvf__utf8_len(step->text[0]) != step->text_n)
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: replacement is not one character", r->where,
+                         r->part);
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "prepend_scheme", &scheme, NULL));
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "add_prefix_space", true, &always));
+    if (!scheme)
+        step->scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
+    else if (strcmp(scheme, "always") == 0)
+        step->scheme = KVF__PREPEND_ALWAYS;
+    else if (strcmp(scheme, "first") == 0)
+        step->scheme = KVF__PREPEND_FIRST;
+    else if (strcmp(scheme, "never") == 0)
+        step->scheme = KVF__PREPEND_NEVER;
+    else
+        return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: prepend_scheme \"%s\"", r->where,
+                         r->part, scheme);
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "split", true, &step->split));
+    step->behavior = KVF__MERGED_NEXT;
+    return kvf__pattern_literal(r->ctx, step->text, step->text_n, &step->pattern);
+}
+
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+typedef struct row {
+    const char *type;
+    kvf__step_kind kind;
+    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__step *step);
+} row;
+
+static const row NORMALIZERS[] = {
+    {"NFC", KVF__STEP_NFC, read_nothing},
+    {"NFD", KVF__STEP_NFD, read_nothing},
+    {"NFKC", KVF__STEP_NFKC, read_nothing},
+    {"NFKD", KVF__STEP_NFKD, read_nothing},
+    {"Lowercase", KVF__STEP_LOWERCASE, read_nothing},
+    {"StripAccents", KVF__STEP_STRIP_ACCENTS, read_nothing},
+    {"Prepend", KVF__STEP_PREPEND, read_prepend},
+    {"Replace", KVF__STEP_REPLACE, read_replace},
+    {NULL, 0, NULL},
+};
+static const row PRE_TOKENIZERS[] = {
+    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_byte_level},
+    {"Split", KVF__STEP_SPLIT, read_split},
+    {"Digits", KVF__STEP_DIGITS, read_digits},
+    {"Metaspace", KVF__STEP_METASPACE, read_metaspace},
+    {"Whitespace", KVF__STEP_WHITESPACE, read_nothing},
+    {"WhitespaceSplit", KVF__STEP_WHITESPACE_SPLIT, read_whitespace_split},
+    {"Punctuation", KVF__STEP_PUNCTUATION, read_behavior},
+    {NULL, 0, NULL},
+};
+static const row DECODERS[] = {
+    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_nothing},
+    {"Metaspace", KVF__STEP_METASPACE, read_metaspace},
+    {"Replace", KVF__STEP_REPLACE, read_replace},
+    {"ByteFallback", KVF__STEP_BYTE_FALLBACK, read_nothing},
+    {"Fuse", KVF__STEP_FUSE, read_nothing},
+    {"Strip", KVF__STEP_STRIP, read_strip_decoder},
+    {NULL, 0, NULL},
+};
+
+static kvf_status read_step(const reading *r, const row *table, const kvf_json *json,
+                            const char *type)
+{
+    kvf__step step = {0};
+    kvf_status st;
+
+    while (table->type && strcmp(table->type, type) != 0)
+        table++;
+    if (!table->type)
+        return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s of type \"%s\" is not supported",
+                         r->where, r->part, type);
+    step.kind = table->kind;
+    st = table->read(r, json, &step);
+    if (!st) st = kvf__steps_add(r->ctx, r->out, &step);
+    kvf__step_done(&step);
+    return st;
+}
+
+/* list_key names the members of a Sequence, which may nest. */
+static kvf_status read_part(const reading *r, const row *table, const kvf_json *json,
+                            const char *list_key)
+{
+    const kvf_json *list = kvf_json_get(json, list_key);
+    const char *type;
+
+    if (absent(json)) return KVF_OK;
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "type", &type, NULL));
+    if (!type) return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s has no \"type\"", r->where, r->part);
+    if (strcmp(type, "Sequence") != 0) return read_step(r, table, json, type);
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY)
+        return wrong_type(r->ctx, r->where, list_key, "a list");
+    for (size_t i = 0; i < kvf_json_size(list); i++)
+        KVF_TRY(read_part(r, table, kvf_json_at(list, i), list_key));
+    return KVF_OK;
+}
+
+kvf_status kvf__read_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                kvf__steps *out)
+{
+    reading r = {ctx, where, "normalizer", out};
+    return read_part(&r, NORMALIZERS, json, "normalizers");
+}
+
+kvf_status kvf__read_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                   kvf__steps *out)
+{
+    reading r = {ctx, where, "pre_tokenizer", out};
+    return read_part(&r, PRE_TOKENIZERS, json, "pretokenizers");
+}
+
+kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__steps *out)
+{
+    reading r = {ctx, where, "decoder", out};
+    return read_part(&r, DECODERS, json, "decoders");
+}

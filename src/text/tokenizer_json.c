@@ -1,0 +1,228 @@
+/* tokenizer.json: one file that describes the whole pipeline (INTEROP 6.1, 6.3).
+ *
+ * Only the model BPE. `truncation` and `padding` are ignored: how long a row may be is not the
+ * tokenizer's business. The id that an added token's entry gives counts unless the model's
+ * vocabulary has the text. */
+#include "tok_int.h"
+
+#include <string.h>
+
+/* ---- model ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf__tokenizer *t)
+{
+    if (kvf_json_typeof(vocab) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: the vocabulary is not an object", where);
+    for (void *it = kvf_json_iter(vocab); it; it = kvf_json_next(vocab, it)) {
+        const char *text = kvf_json_iter_key(it);
+        int64_t id = kvf_json_int(kvf_json_iter_value(it), -1);
+        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, text, strlen(text), id, 0, false));
+    }
+    return KVF_OK;
+}
+
+static kvf_status read_merge(kvf_ctx *ctx, const char *where, const kvf_json *merge, size_t rank,
+                             kvf__tokenizer *t)
+{
+    size_t n = 0, left_n = 0, right_n = 0;
+    const char *line = kvf_json_str(merge, &n);
+    const char *left = kvf_json_str(kvf_json_at(merge, 0), &left_n);
+    const char *right = kvf_json_str(kvf_json_at(merge, 1), &right_n);
+
+    if (line) return kvf__merge_line(ctx, t, where, rank, line, n);
+    if (!left || !right || kvf_json_size(merge) != 2)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: model.merges[%zu] is neither \"a b\" nor [\"a\", \"b\"]", where,
+                         rank);
+    return kvf__merge_put(ctx, t, where, rank, left, left_n, right, right_n);
+}
+
+/* Lines that begin with #version do not count, as in the files these lists come from. */
+static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf_json *merges,
+                              kvf__tokenizer *t)
+{
+    size_t rank = 0;
+
+    if (kvf_json_typeof(merges) != KVF_JSON_ARRAY)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: model.merges is not a list", where);
+    KVF_TRY(kvf__pairs_init(ctx, &t->model.pairs, kvf_json_size(merges)));
+    for (size_t i = 0; i < kvf_json_size(merges); i++) {
+        const kvf_json *merge = kvf_json_at(merges, i);
+        const char *line = kvf_json_str(merge, NULL);
+        if (line && strncmp(line, "#version", 8) == 0) continue;
+        KVF_TRY(read_merge(ctx, where, merge, rank++, t));
+    }
+    return KVF_OK;
+}
+
+/* A copy of a string field; NULL where it is absent or empty. */
+static kvf_status copy_affix(kvf_ctx *ctx, const char *where, const kvf_json *model,
+                             const char *key, char **out)
+{
+    const char *text;
+
+    KVF_TRY(kvf__want_str(ctx, where, model, key, &text, NULL));
+    return text && *text ? kvf__strdup(ctx, text, out) : KVF_OK;
+}
+
+static kvf_status read_unk(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t)
+{
+    const char *unk;
+    size_t n;
+
+    KVF_TRY(kvf__want_str(ctx, where, json, "unk_token", &unk, &n));
+    if (!unk) return KVF_OK;
+    t->model.unk = kvf__lexicon_model(&t->lex, unk, n);
+    if (t->model.unk < 0)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: model.unk_token \"%s\" is not in the vocabulary",
+                         where, unk);
+    return KVF_OK;
+}
+
+/* Old files have no type; BPE is the one with merges. */
+static kvf_status check_model(kvf_ctx *ctx, const char *where, const kvf_json *json)
+{
+    const char *type;
+    double dropout = kvf_json_real(kvf_json_get(json, "dropout"), 0);
+
+    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"model\" is not an object", where);
+    KVF_TRY(kvf__want_str(ctx, where, json, "type", &type, NULL));
+    if (type && strcmp(type, "BPE") != 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model.type \"%s\" is not supported, want BPE",
+                         where, type);
+    if (!type && !kvf_json_get(json, "merges"))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model has neither type nor merges, want BPE",
+                         where);
+    if (dropout != 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model.dropout is %g, want null", where,
+                         dropout);
+    return KVF_OK;
+}
+
+static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                             kvf__tokenizer *t)
+{
+    kvf__model *m = &t->model;
+
+    KVF_TRY(check_model(ctx, where, json));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "byte_fallback", false, &m->byte_fallback));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "fuse_unk", false, &m->fuse_unk));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "ignore_merges", false, &m->ignore_merges));
+    KVF_TRY(copy_affix(ctx, where, json, "continuing_subword_prefix", &m->prefix));
+    KVF_TRY(copy_affix(ctx, where, json, "end_of_word_suffix", &m->suffix));
+    KVF_TRY(kvf__read_vocab(ctx, where, kvf_json_get(json, "vocab"), t));
+    KVF_TRY(read_merges(ctx, where, kvf_json_get(json, "merges"), t));
+    return read_unk(ctx, where, json, t);
+}
+
+/* ---- added tokens ---------------------------------------------------------------------------- */
+
+kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                 bool special, kvf__added *out)
+{
+    const char *text;
+
+    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: an added token is not an object", where);
+    KVF_TRY(kvf__want_str(ctx, where, json, "content", &text, &out->n));
+    if (!text) return kvf__fail(ctx, KVF_EFORMAT, "%s: an added token has no \"content\"", where);
+    out->text = (char *)text;
+    KVF_TRY(kvf__want_bool(ctx, where, json, "special", special, &out->special));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "single_word", false, &out->single_word));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "lstrip", false, &out->lstrip));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "rstrip", false, &out->rstrip));
+    return kvf__want_bool(ctx, where, json, "normalized", !out->special, &out->normalized);
+}
+
+static kvf_status read_added(kvf_ctx *ctx, const char *where, const kvf_json *list,
+                             kvf__tokenizer *t)
+{
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        const kvf_json *json = kvf_json_at(list, i);
+        kvf__added token = {0};
+        int64_t id = kvf_json_int(kvf_json_get(json, "id"), -1);
+
+        KVF_TRY(kvf__read_added_token(ctx, where, json, false, &token));
+        if (token.n == 0) continue;
+        token.id = kvf__lexicon_model(&t->lex, token.text, token.n);
+        if (token.id >= 0) id = token.id;
+        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, token.text, token.n, id,
+                                 token.special ? KVF__TOK_SPECIAL : 0, true));
+        token.id = (int32_t)id;
+        KVF_TRY(kvf__added_put(ctx, &t->added, &token));
+    }
+    return KVF_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static kvf_status check_post(kvf_ctx *ctx, const char *where, const kvf__tokenizer *t)
+{
+    for (size_t i = 0; i < t->post.n; i++)
+        if (t->post.data[i] != KVF__POST_TEXT && !kvf__token_text(t, t->post.data[i]))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: post_processor: id %d has no token", where,
+                             t->post.data[i]);
+    return KVF_OK;
+}
+
+static kvf_status read_all(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t)
+{
+    const char *version;
+
+    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: not a JSON object", where);
+    KVF_TRY(kvf__want_str(ctx, where, json, "version", &version, NULL));
+    if (version && strcmp(version, "1.0") != 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: version \"%s\", want 1.0", where, version);
+    KVF_TRY(read_model(ctx, where, kvf_json_get(json, "model"), t));
+    KVF_TRY(read_added(ctx, where, kvf_json_get(json, "added_tokens"), t));
+    KVF_TRY(kvf__read_normalizer(ctx, where, kvf_json_get(json, "normalizer"), &t->normalizer));
+    KVF_TRY(kvf__read_pre_tokenizer(ctx, where, kvf_json_get(json, "pre_tokenizer"), &t->pre));
+    KVF_TRY(kvf__read_decoder(ctx, where, kvf_json_get(json, "decoder"), &t->decoder));
+    t->has_decoder = kvf_json_typeof(kvf_json_get(json, "decoder")) == KVF_JSON_OBJECT;
+    KVF_TRY(kvf__read_post(ctx, where, kvf_json_get(json, "post_processor"), t));
+    return check_post(ctx, where, t);
+}
+
+kvf_status kvf__tokenizer_from_parts(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                     const char *config_where, const kvf_json *config,
+                                     const kvf_json *special_map, kvf__tokenizer **out)
+{
+    kvf__tokenizer *t = NULL;
+    kvf_status st = kvf__tokenizer_create(ctx, &t);
+
+    if (st) goto out;
+    st = read_all(ctx, where, json, t);
+    if (st) goto out;
+    st = kvf__apply_config(ctx, t, config_where, config, special_map);
+    if (st) goto out;
+    st = kvf__tokenizer_finish(ctx, t);
+    if (st) goto out;
+
+    *out = t;
+    t = NULL;
+out:
+    kvf__tokenizer_free(t);
+    return st;
+}
+
+kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
+                                    const char *config, size_t config_bytes, kvf__tokenizer **out)
+{
+    kvf_json *root = NULL, *config_root = NULL;
+    char *config_where = NULL;
+    kvf_status st = kvf__asprintf(ctx, &config_where, "%s: tokenizer_config.json", where);
+
+    if (st) goto out;
+    st = kvf_json_parse(ctx, where, json, bytes, &root);
+    if (st) goto out;
+    if (config) st = kvf_json_parse(ctx, config_where, config, config_bytes, &config_root);
+    if (st) goto out;
+    st = kvf__tokenizer_from_parts(ctx, where, root, config_where, config_root, NULL, out);
+out:
+    kvf_json_free(root);
+    kvf_json_free(config_root);
+    kvf__free(config_where);
+    return st;
+}

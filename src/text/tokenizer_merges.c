@@ -1,0 +1,132 @@
+/* vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen2 ship them: the pipeline is the family's
+ * (INTEROP 6.8).
+ *
+ * The family is the config's tokenizer_class; without one, RoBERTa if the vocabulary has its
+ * special tokens, else GPT-2. Its special tokens are those the files name, and by default the
+ * family's. */
+#include "tok_int.h"
+
+#include <string.h>
+
+typedef struct family {
+    const char *stem;  /* of tokenizer_class */
+    const char *regex; /* NULL: the byte-level step's own */
+    bool nfc;
+    const char *bos, *eos;  /* defaults */
+    const char *special[6]; /* become added tokens where the vocabulary has them */
+} family;
+
+static const family FAMILIES[] = {
+    {"GPT2", NULL, false, "<|endoftext|>", "<|endoftext|>", {"<|endoftext|>"}},
+    {"Roberta", NULL, false, "<s>", "</s>", {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}},
+    {"Qwen2",
+     "qwen2",
+     true,
+     NULL,
+     "<|endoftext|>",
+     {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
+};
+
+static const family *choose(const kvf__tokenizer *t, const kvf_json *config)
+{
+    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
+        if (kvf__class_is(config, FAMILIES[i].stem)) return &FAMILIES[i];
+    if (kvf_json_get(config, "tokenizer_class")) return NULL;
+    return kvf__token_id(t, "<s>") >= 0 && kvf__token_id(t, "<mask>") >= 0 ? &FAMILIES[1]
+                                                                           : &FAMILIES[0];
+}
+
+/* RoBERTa's mask swallows the space before it. */
+static kvf_status add_specials(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
+                               const family *fam)
+{
+    for (size_t i = 0; i < sizeof fam->special / sizeof *fam->special && fam->special[i]; i++) {
+        const char *text = fam->special[i];
+        kvf__added token = {.text = (char *)text, .n = strlen(text), .special = true};
+        token.id = kvf__token_id(t, text);
+        if (token.id < 0) continue;
+        token.lstrip = strcmp(text, "<mask>") == 0;
+        KVF_TRY(
+            kvf__lexicon_put(ctx, &t->lex, where, text, token.n, token.id, KVF__TOK_SPECIAL, true));
+        KVF_TRY(kvf__added_put(ctx, &t->added, &token));
+    }
+    t->bos = fam->bos ? kvf__token_id(t, fam->bos) : -1;
+    t->eos = fam->eos ? kvf__token_id(t, fam->eos) : -1;
+    return KVF_OK;
+}
+
+static kvf_status add_pipeline(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
+                               const family *fam, const kvf_json *config)
+{
+    kvf__step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    bool roberta = strcmp(fam->stem, "Roberta") == 0, prefix_space;
+
+    KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", false, &prefix_space));
+    if (fam->nfc) KVF_TRY(kvf__steps_add(ctx, &t->normalizer, &nfc));
+    if (fam->regex)
+        KVF_TRY(kvf__step_regex_split(ctx, where, &t->pre, kvf__split_regex(fam->regex)));
+    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, prefix_space, fam->regex == NULL));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
+    t->has_decoder = true;
+    return kvf__post_bos_eos(ctx, t, roberta, roberta);
+}
+
+/* Lines "left right" in rank order; "#version ..." and empty lines do not count. */
+static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf__buf *text,
+                              kvf__tokenizer *t)
+{
+    const char *s = text->data, *end = s + text->n;
+    size_t lines = 1, rank = 0;
+
+    for (const char *p = s; p < end; p++)
+        lines += *p == '\n';
+    KVF_TRY(kvf__pairs_init(ctx, &t->model.pairs, lines));
+    while (s < end) {
+        const char *newline = memchr(s, '\n', (size_t)(end - s));
+        const char *stop = newline ? newline : end;
+        size_t n = (size_t)(stop - s);
+
+        if (n > 0 && s[n - 1] == '\r') n--;
+        if (n > 0 && !(n >= 8 && memcmp(s, "#version", 8) == 0))
+            KVF_TRY(kvf__merge_line(ctx, t, where, rank++, s, n));
+        s = newline ? newline + 1 : end;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__tokenizer_from_merges(kvf_ctx *ctx, const char *vocab_where, kvf_json *vocab,
+                                      const char *merges_where, const kvf__buf *merges,
+                                      const char *config_where, const kvf_json *config,
+                                      const kvf_json *special_map, kvf__tokenizer **out)
+{
+    const family *fam;
+    kvf__tokenizer *t = NULL;
+    kvf_status st = kvf__tokenizer_create(ctx, &t);
+
+    if (st) goto out;
+    st = kvf__read_vocab(ctx, vocab_where, vocab, t);
+    if (st) goto out;
+    st = read_merges(ctx, merges_where, merges, t);
+    if (st) goto out;
+    fam = choose(t, config);
+    if (!fam) {
+        const char *name = kvf_json_str(kvf_json_get(config, "tokenizer_class"), NULL);
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: tokenizer_class \"%s\" needs a tokenizer.json",
+                       config_where, name ? name : "?");
+        goto out;
+    }
+    st = add_specials(ctx, t, vocab_where, fam);
+    if (st) goto out;
+    st = add_pipeline(ctx, t, config_where, fam, config);
+    if (st) goto out;
+    st = kvf__apply_config(ctx, t, config_where, config, special_map);
+    if (st) goto out;
+    st = kvf__tokenizer_finish(ctx, t);
+    if (st) goto out;
+
+    *out = t;
+    t = NULL;
+out:
+    kvf__tokenizer_free(t);
+    return st;
+}

@@ -1,0 +1,231 @@
+/* The tokenizer that GGUF metadata describes (INTEROP 5.6): a vocabulary, types, and the name of a
+ * splitter.
+ *
+ * "gpt2" is byte-level BPE; `pre` names the regex its merges were learned with, and a name we do
+ * not know is refused, because any guess gives wrong ids for some text. "llama" is SentencePiece
+ * BPE by scores: its spaces become U+2581, one is put before each text between special tokens, and
+ * bytes have tokens. */
+#include "tok_int.h"
+
+#include <string.h>
+
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
+
+#define UNDERLINE "\xE2\x96\x81" /* U+2581 */
+#define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define R_HEAD    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+
+typedef struct splitter {
+    const char *pre;
+    const char *regex; /* NULL: the byte-level step's own */
+    bool digits;       /* every digit alone, first */
+    bool nfc, ignore_merges, add_bos;
+} splitter;
+
+static const splitter SPLITTERS[] = {
+    {"gpt-2", NULL, false, false, false, false},
+    {"roberta-bpe", NULL, false, false, false, false},
+    {"smollm", NULL, true, false, false, false},
+    {"llama-bpe", "llama-bpe", false, false, true, true},
+    {"llama3", "llama-bpe", false, false, true, true},
+    {"llama-v3", "llama-bpe", false, false, true, true},
+    {"qwen2", "qwen2", false, true, false, false},
+};
+
+const char *kvf__split_regex(const char *name)
+{
+    if (strcmp(name, "gpt-2") == 0)
+        return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
+    if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
+    return NULL;
+}
+
+kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__steps *steps,
+                                 const char *regex)
+{
+    kvf__step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
+
+    KVF_TRY(kvf__pattern_regex(ctx, where, regex, strlen(regex), &step.pattern));
+    return kvf__steps_add(ctx, steps, &step);
+}
+
+kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__steps *steps, bool prefix_space, bool use_regex)
+{
+    kvf__step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
+    const char *regex = kvf__split_regex("gpt-2");
+
+    if (use_regex)
+        KVF_TRY(kvf__pattern_regex(ctx, "byte level", regex, strlen(regex), &step.pattern));
+    return kvf__steps_add(ctx, steps, &step);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static int32_t type_of(const kvf__vocab *v, size_t id)
+{
+    return v->types ? v->types[id] : TYPE_NORMAL;
+}
+
+static uint32_t flags_of(int32_t type)
+{
+    switch (type) {
+    case TYPE_UNKNOWN:
+        return KVF__TOK_UNKNOWN;
+    case TYPE_CONTROL:
+        return KVF__TOK_SPECIAL;
+    case TYPE_UNUSED:
+        return KVF__TOK_UNUSED;
+    case TYPE_BYTE:
+        return KVF__TOK_BYTE;
+    default:
+        return 0;
+    }
+}
+
+/* Control, user-defined and unknown tokens are found as they are written; a SentencePiece model
+ * never builds the first and the last from pieces. */
+static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t, size_t id)
+{
+    const char *text = v->tokens[id];
+    size_t n = v->token_bytes[id];
+    int32_t type = type_of(v, id);
+    bool added = type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNKNOWN;
+    kvf__added token = {
+        .text = (char *)text, .n = n, .id = (int32_t)id, .special = type == TYPE_CONTROL};
+
+    if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
+    if (!(added && t->model.by_score && type != TYPE_USER))
+        KVF_TRY(
+            kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), false));
+    if (!added) return KVF_OK;
+    KVF_TRY(kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), true));
+    return kvf__added_put(ctx, &t->added, &token);
+}
+
+/* An id of the metadata, which must have a token. */
+static kvf_status take_id(kvf_ctx *ctx, const kvf__vocab *v, const char *name, int32_t id,
+                          int32_t *out)
+{
+    if (id >= 0 && (size_t)id >= v->n_tokens)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: %s token id is %d, and there are %zu tokens",
+                         v->where, name, id, v->n_tokens);
+    if (id >= 0) *out = id;
+    return KVF_OK;
+}
+
+static kvf_status put_tokens(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    for (size_t id = 0; id < v->n_tokens; id++)
+        KVF_TRY(put_token(ctx, v, t, id));
+    KVF_TRY(take_id(ctx, v, "bos", v->bos, &t->bos));
+    KVF_TRY(take_id(ctx, v, "eos", v->eos, &t->eos));
+    return take_id(ctx, v, "unknown", v->unk, &t->model.unk);
+}
+
+/* ---- the two models -------------------------------------------------------------------------- */
+
+static const splitter *find_splitter(const char *pre)
+{
+    for (size_t i = 0; pre && i < sizeof SPLITTERS / sizeof *SPLITTERS; i++)
+        if (strcmp(SPLITTERS[i].pre, pre) == 0) return &SPLITTERS[i];
+    return NULL;
+}
+
+/* Byte-level vocabularies have no unknown token in use: unk names a token for other purposes there.
+ */
+static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    const splitter *how = find_splitter(v->pre);
+    kvf__step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
+    kvf__step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+
+    if (!how)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: tokenizer.ggml.pre is %s%s%s, which is not supported", v->where,
+                         v->pre ? "\"" : "", v->pre ? v->pre : "missing", v->pre ? "\"" : "");
+    if (v->n_merges == 0)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.merges is missing", v->where);
+    KVF_TRY(put_tokens(ctx, v, t));
+    t->model.unk = -1;
+    t->model.ignore_merges = how->ignore_merges;
+    KVF_TRY(kvf__pairs_init(ctx, &t->model.pairs, v->n_merges));
+    for (size_t i = 0; i < v->n_merges; i++)
+        KVF_TRY(kvf__merge_line(ctx, t, v->where, i, v->merges[i], v->merge_bytes[i]));
+    if (how->nfc) KVF_TRY(kvf__steps_add(ctx, &t->normalizer, &nfc));
+    if (how->digits) KVF_TRY(kvf__steps_add(ctx, &t->pre, &digits));
+    if (how->regex)
+        KVF_TRY(kvf__step_regex_split(ctx, v->where, &t->pre, kvf__split_regex(how->regex)));
+    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, false, how->regex == NULL));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
+    return kvf__post_bos_eos(ctx, t, v->add_bos < 0 ? how->add_bos : v->add_bos, v->add_eos == 1);
+}
+
+static kvf_status add_text_step(kvf_ctx *ctx, kvf__steps *steps, kvf__step_kind kind,
+                                const char *pattern, const char *text)
+{
+    kvf__step step = {.kind = kind, .text_n = strlen(text), .start = 1};
+    kvf_status st = kvf__strdup(ctx, text, &step.text);
+
+    if (!st && pattern) st = kvf__pattern_literal(ctx, pattern, strlen(pattern), &step.pattern);
+    if (!st) st = kvf__steps_add(ctx, steps, &step);
+    kvf__step_done(&step);
+    return st;
+}
+
+static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    kvf__step bytes = {.kind = KVF__STEP_BYTE_FALLBACK}, fuse = {.kind = KVF__STEP_FUSE};
+    bool prefix = v->add_space_prefix != 0;
+
+    if (!v->scores)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores is missing", v->where);
+    t->model.by_score = true;
+    KVF_TRY(put_tokens(ctx, v, t));
+    KVF_TRY(kvf__alloc_array(ctx, v->n_tokens, sizeof *t->model.scores, &t->model.scores));
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (v->scores[i] != v->scores[i])
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: score of token %zu is not a number", v->where,
+                             i);
+        t->model.scores[i] = v->scores[i];
+    }
+    if (prefix) KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_PREPEND, NULL, UNDERLINE));
+    KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_REPLACE, " ", UNDERLINE));
+    KVF_TRY(add_text_step(ctx, &t->decoder, KVF__STEP_REPLACE, UNDERLINE, " "));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &bytes));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &fuse));
+    if (prefix) KVF_TRY(add_text_step(ctx, &t->decoder, KVF__STEP_STRIP, NULL, " "));
+    return kvf__post_bos_eos(ctx, t, v->add_bos != 0, v->add_eos == 1);
+}
+
+static kvf_status build(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    if (v->n_tokens == 0)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is empty", v->where);
+    if (v->model && strcmp(v->model, "gpt2") == 0)
+        KVF_TRY(build_bpe(ctx, v, t));
+    else if (v->model && strcmp(v->model, "llama") == 0)
+        KVF_TRY(build_spm(ctx, v, t));
+    else
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2 or llama",
+                         v->where, v->model ? v->model : "");
+    t->has_decoder = true;
+    if (v->chat_template) KVF_TRY(kvf__strdup(ctx, v->chat_template, &t->chat_template));
+    return kvf__tokenizer_finish(ctx, t);
+}
+
+kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out)
+{
+    kvf__tokenizer *t = NULL;
+    kvf_status st = kvf__tokenizer_create(ctx, &t);
+
+    if (!st) st = build(ctx, vocab, t);
+    if (!st) {
+        *out = t;
+        return KVF_OK;
+    }
+    kvf__tokenizer_free(t);
+    return st;
+}
