@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes the golden files of test_tokenizer.c and test_chat.c:
+
+    tokenizer_pipelines.json  made-up tokenizers (../tokenizer_pipelines.py), texts, ids by `tokenizers`
+    tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
+    tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
+    chat_shared.json          conversations (../chat_parity.py), ids by transformers' apply_chat_template
+
+    make_tokenizer_golden.py SHARED"""
+import io
+import json
+import os
+import sys
+import tempfile
+
+import sentencepiece
+import tokenizers
+import transformers
+from tokenizers import Tokenizer
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+import chat_parity  # noqa: E402
+import tokenizer_parity  # noqa: E402
+import tokenizer_pipelines  # noqa: E402
+
+PICKED = ["byte", "byte prefix", "digits", "whitespace", "whitespace split prefix", "nested", "empty matches", "split MergedWithPrevious False",
+          "split MergedWithNext False", "split string Removed False", "punctuation Isolated", "NFC", "NFKD",
+          "nfd strip", "replace {'Regex': '\\\\s+'}", "llama legacy", "llama normalized", "metaspace first True",
+          "metaspace after removal", "unk fuse True", "few bytes fuse False", "affixes @@ </w>", "roberta",
+          "two posts"]
+
+
+def spaced(ids):
+    return " ".join(map(str, ids))
+
+
+def save(name, value, rows):
+    """One line per row of value[rows], the rest on the first."""
+    head = {"versions": f"tokenizers {tokenizers.__version__}, transformers {transformers.__version__}, "
+                        f"sentencepiece {sentencepiece.__version__}", **{k: v for k, v in value.items() if k != rows}}
+    text = json.dumps(head, ensure_ascii=True)[:-1] + f', "{rows}": [\n'
+    text += ",\n".join(json.dumps(row, ensure_ascii=True) for row in value[rows]) + "\n]}\n"
+    with open(os.path.join(HERE, name), "w", encoding="utf-8") as file:
+        file.write(text)
+    print(name, len(text), "bytes,", len(value[rows]), rows)
+    assert len(text) < 100_000
+
+
+def pipelines():
+    models, cases = [], []
+    texts = tokenizer_pipelines.TEXTS
+    found = dict(tokenizer_pipelines.all_of_them())
+    for name in PICKED:
+        made = found[name]
+        reference = Tokenizer.from_str(json.dumps(made))
+        ids = tokenizer_parity.encode_all(reference, texts, True)
+        plain = tokenizer_parity.encode_all(reference, texts, False)
+        model = made.pop("model")
+        if model not in models:
+            models.append(model)
+        row = {"name": name, "model_at": models.index(model), **made,
+               "ids": ["panic" if i is None else spaced(i) for i in ids]}
+        if plain != ids:
+            row["plain"] = ["panic" if i is None else spaced(i) for i in plain]
+        cases.append(row)
+    save("tokenizer_pipelines.json", {"texts": texts, "models": models, "cases": cases}, "cases")
+
+
+def spm():
+    buffer = io.BytesIO()
+    lines = [" ".join(tokenizer_pipelines.CORPUS)] * 4 + [t for t in tokenizer_pipelines.TEXTS if t.strip()]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=buffer, vocab_size=420, model_type="bpe", byte_fallback=True,
+        character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1,
+        minloglevel=2, max_sentence_length=10000)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue())
+    types = [2 if sp.is_unknown(i) else 3 if sp.is_control(i) else 6 if sp.is_byte(i) else 1 for i in range(len(sp))]
+    texts = [t for t in tokenizer_pipelines.TEXTS + tokenizer_parity.NASTY if len(t) < 200 and "\0" not in t
+             and not any(s in t for s in ("<s>", "</s>", "<unk>"))]
+    vocab = {"model": "llama", "tokens": [sp.id_to_piece(i) for i in range(len(sp))], "types": types,
+             "scores": [sp.get_score(i) for i in range(len(sp))], "bos": 1, "eos": 2, "unk": 0}
+    save("tokenizer_spm.json", {"vocab": vocab, "cases": [{"text": t, "ids": spaced(sp.encode(t)), "decoded": sp.decode(sp.encode(t))}
+                                                          for t in texts]}, "cases")
+
+
+def shared(base):
+    rows = []
+    texts = [t for t in tokenizer_parity.NASTY if len(t) < 100]
+    for name in ("gpt2", "roberta-base", "llama3", "qwen3"):
+        reference = Tokenizer.from_file(os.path.join(base, name, "tokenizer.json"))
+        rows.append({"tokenizer": name, "ids": [spaced(e.ids) for e in reference.encode_batch(texts)]})
+    save("tokenizer_shared.json", {"texts": texts, "cases": rows}, "cases")
+
+
+def chat(base):
+    rows = []
+    for name in ("llama3", "qwen3"):
+        source = os.path.join(base, name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = chat_parity.with_template(folder, source, chat_parity.own_template(source))
+            theirs = transformers.PreTrainedTokenizerFast.from_pretrained(path)
+            for item in chat_parity.variants():
+                if any(m["role"] == "tool" or (m["role"] == "assistant" and m["content"][:1].isspace()) for m in item["messages"]):
+                    continue
+                rows.append({"tokenizer": name, **item,
+                             "ids": spaced(chat_parity.rendered(theirs, item, tokenize=True, return_dict=False))})
+    save("chat_shared.json", {"cases": rows}, "cases")
+
+
+if __name__ == "__main__":
+    data = os.path.join(sys.argv[1], "data", "tokenizers")
+    pipelines()
+    spm()
+    shared(data)
+    chat(data)

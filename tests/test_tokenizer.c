@@ -1,0 +1,372 @@
+/* Tokenizers: what they answer, round trips, hostile text. */
+#include "tok_check.h"
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(answers_about_tokens)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+
+    ok(ctx,
+       open_text(
+           ctx,
+           SMALL(",\"unk_token\":\"<unk>\"",
+                 ",\"added_tokens\":[{\"id\":6,\"content\":\"<s>\",\"special\":true},"
+                 "{\"id\":9,\"content\":\"<x>\"}]"),
+           "{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"</s>\"},\"chat_template\":\"hi\","
+           "\"model_max_length\":1000000000000000019884624838656}",
+           &t));
+    ck_assert_int_eq(kvf__vocab_size(t), 10);
+    ck_assert_int_eq(kvf__token_bos(t), 6);
+    ck_assert_int_eq(kvf__token_eos(t), 7);
+    ck_assert_int_eq(kvf__token_id(t, "abc"), 4);
+    ck_assert_int_eq(kvf__token_id(t, "<x>"), 9);
+    ck_assert_int_eq(kvf__token_id(t, "nothing"), -1);
+    ck_assert_str_eq(kvf__token_text(t, 3), "ab");
+    ck_assert_ptr_null(kvf__token_text(t, 8));
+    ck_assert_ptr_null(kvf__token_text(t, -1));
+    ck_assert_ptr_null(kvf__token_text(t, 10));
+    ck_assert(kvf__token_is_special(t, 6) && kvf__token_is_special(t, 7) &&
+              !kvf__token_is_special(t, 9));
+    ck_assert(kvf__token_is_ordinary(t, 0) && kvf__token_is_ordinary(t, 9));
+    ck_assert(!kvf__token_is_ordinary(t, 5) && !kvf__token_is_ordinary(t, 6) &&
+              !kvf__token_is_ordinary(t, 8));
+    ck_assert_str_eq(kvf__tokenizer_chat_template(t), "hi");
+    ck_assert(!kvf__adds_bos(t));
+    check_encode(ctx, t, "added", "abc<x>ab<s>z</s>", 16, true, "4 9 3 6 5 7");
+    kvf__tokenizer_set_bos(t, 3);
+    kvf__tokenizer_set_eos(t, 4);
+    ck_assert_int_eq(kvf__token_bos(t), 3);
+    ck_assert_int_eq(kvf__token_eos(t), 4);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* add_bos_token and add_eos_token of the config rebuild the post-processor. */
+static const struct {
+    const char *rest, *config, *want;
+    bool adds_bos;
+} BOS_EOS[] = {
+    {"", NULL, "4", false},
+    {TEMPLATE, NULL, "6 4", true},
+    {TEMPLATE,
+     "{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
+     "6 4", true},
+    {"", "{\"tokenizer_class\":\"LlamaTokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
+     "6 4", true},
+    {"", "{\"tokenizer_class\":\"GPT2Tokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
+     "4", false},
+    {TEMPLATE, "{\"add_bos_token\":false,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}", "4",
+     false},
+    {TEMPLATE, "{\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}", "6 4 7",
+     true},
+    {TEMPLATE,
+     "{\"add_bos_token\":false,\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"</"
+     "s>\"}",
+     "4 7", false},
+    {"", "{\"add_bos_token\":true,\"bos_token\":null,\"eos_token\":\"</s>\"}", "4", false},
+};
+
+START_TEST(bos_and_eos_rule)
+{
+    kvf_ctx *ctx = new_ctx();
+    char text[1000];
+    kvf__tokenizer *t = NULL;
+
+    snprintf(text, sizeof text, "%.*s%s}", (int)strlen(SMALL("", "")) - 1, SMALL("", ""),
+             BOS_EOS[_i].rest);
+    ok(ctx, open_text(ctx, text, BOS_EOS[_i].config, &t));
+    check_encode(ctx, t, "with", "abc", 3, true, BOS_EOS[_i].want);
+    check_encode(ctx, t, "without", "abc", 3, false, "4");
+    ck_assert_int_eq(kvf__adds_bos(t), BOS_EOS[_i].adds_bos);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(decoding)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_named(ctx, "llama legacy");
+    int32_t a = kvf__token_id(t, "a"), hex = kvf__token_id(t, "<0xC3>"),
+            nine = kvf__token_id(t, "<0xA9>");
+    int32_t special = kvf__token_id(t, "<T>");
+
+    check_decode(ctx, t, NULL, 0, false, "", 0);
+    check_decode(ctx, t, (int32_t[]){hex, nine, a}, 3, false,
+                 "\xC3\xA9"
+                 "a",
+                 3);
+    check_decode(ctx, t, (int32_t[]){hex, a, nine}, 3, false,
+                 "\xEF\xBF\xBD"
+                 "a\xEF\xBF\xBD",
+                 7);
+    check_decode(ctx, t, (int32_t[]){special, a}, 2, false, "<T>a", 4);
+    check_decode(ctx, t, (int32_t[]){special, a}, 2, true, "a", 1);
+    check_decode(ctx, t, (int32_t[]){a, -1, 1 << 30, a}, 4, true,
+                 "a\xEF\xBF\xBD\xEF\xBF\xBD"
+                 "a",
+                 8);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* A list that grows keeps what it had; a decoded text is appended too. */
+START_TEST(appends)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    kvf__ids ids = {0};
+    kvf__buf text = {0};
+
+    ok(ctx, open_text(ctx, SMALL("", ",\"decoder\":{\"type\":\"Fuse\"}"), NULL, &t));
+    ok(ctx, kvf__encode(ctx, t, "ab", 2, false, &ids));
+    ok(ctx, kvf__encode(ctx, t, "abcc", 4, false, &ids));
+    check_ids("both", &ids, "3 4 2");
+    ok(ctx, kvf__buf_add(ctx, &text, "> ", 2));
+    ok(ctx, kvf__decode(ctx, t, ids.data, ids.n, false, &text));
+    ck_assert_str_eq(text.data, "> ababcc");
+    kvf__ids_done(&ids);
+    kvf__buf_done(&text);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* "llama" of GGUF: user-defined and control tokens are cut out first, each text between gets its
+ * space. */
+START_TEST(spm_special_tokens)
+{
+    static const char *const tokens[] = {"<unk>",
+                                         "<s>",
+                                         "</s>",
+                                         "<0x21>",
+                                         "\xE2\x96\x81",
+                                         "a",
+                                         "b",
+                                         "\xE2\x96\x81"
+                                         "a",
+                                         "ab",
+                                         "<u v>"};
+    size_t bytes[10];
+    float scores[] = {0, 0, 0, 0, -1, -1, -1, -2, -3, 0};
+    int32_t types[] = {2, 3, 3, 6, 1, 1, 1, 1, 1, 4};
+    kvf__vocab v = {.where = "spm",
+                    .model = "llama",
+                    .n_tokens = 10,
+                    .tokens = tokens,
+                    .token_bytes = bytes,
+                    .scores = scores,
+                    .types = types,
+                    .bos = 1,
+                    .eos = 2,
+                    .unk = 0,
+                    .pad = -1,
+                    .add_bos = -1,
+                    .add_eos = -1,
+                    .add_space_prefix = -1};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+
+    for (size_t i = 0; i < 10; i++)
+        bytes[i] = strlen(tokens[i]);
+    ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
+    check_encode(ctx, t, "score before place", "ab", 2, true, "1 7 6");
+    check_encode(ctx, t, "special", "a<u v>a</s>b", 12, false, "7 9 7 2 4 6");
+    check_encode(ctx, t, "bytes", "a!?", 3, false, "7 3 0");
+    check_encode(ctx, t, "empty", "", 0, true, "1");
+    ck_assert(!kvf__token_is_ordinary(t, 0) && !kvf__token_is_ordinary(t, 1) &&
+              !kvf__token_is_ordinary(t, 3));
+    ck_assert(kvf__token_is_ordinary(t, 9) && kvf__token_is_special(t, 2) &&
+              !kvf__token_is_special(t, 9));
+    check_decode(ctx, t, (int32_t[]){1, 7, 6, 9}, 4, true, "ab<u v>", 7);
+    kvf__tokenizer_free(t);
+    v.add_space_prefix = v.add_bos = 0;
+    ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
+    check_encode(ctx, t, "no prefix", "ab a", 4, true, "8 7");
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* Every kind of bad UTF-8, and what a conforming reader makes of it: U+FFFD once per maximal
+ * subpart. */
+static const struct {
+    const char *bytes, *repaired;
+} BROKEN[] = {
+    {"a\x80z", "a\xEF\xBF\xBDz"},
+    {"a\xC3", "a\xEF\xBF\xBD"},
+    {"a\xC3z", "a\xEF\xBF\xBDz"},
+    {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+    {"\xE2\x82", "\xEF\xBF\xBD"},
+    {"\xE2\x82z", "\xEF\xBF\xBDz"},
+    {"\xE0\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+    {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+    {"\xF0\x9F\x99", "\xEF\xBF\xBD"},
+    {"\xF0\x9F\x99\xF0\x9F\x99\x82", "\xEF\xBF\xBD\xF0\x9F\x99\x82"},
+    {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+    {"\xF8\x88\x80\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+    {"\xFF\xFE", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+};
+
+START_TEST(bad_utf8_is_replaced)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_named(ctx, "byte");
+    kvf__ids ids = {0};
+
+    ok(ctx, kvf__encode(ctx, t, BROKEN[_i].bytes, strlen(BROKEN[_i].bytes), false, &ids));
+    check_decode(ctx, t, ids.data, ids.n, false, BROKEN[_i].repaired, strlen(BROKEN[_i].repaired));
+    kvf__ids_done(&ids);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Bytes that come in runs of a kind, so that every decoder state is met. */
+static size_t random_bytes(kvf__rng *rng, char *out, size_t most)
+{
+    static const char *const kinds[] = {
+        "ab the",           " \n\t",        "<T><S><L><XYZ>",  "\xC3\xA9\xCC\x81",
+        "\xF0\x9F\x99\x82", "\xE2\x96\x81", "\xED\xA0\x80\xFF"};
+    size_t n = 0, want = kvf__rng_below(rng, most);
+
+    while (n < want) {
+        const char *kind = kinds[kvf__rng_below(rng, sizeof kinds / sizeof *kinds)];
+        size_t length = strlen(kind);
+        if (kvf__rng_below(rng, 3) == 0)
+            out[n++] = (char)kvf__rng_below(rng, 256);
+        else
+            for (size_t k = kvf__rng_below(rng, length); k < length && n < want; k++)
+                out[n++] = kind[k];
+    }
+    return n;
+}
+
+START_TEST(random_bytes_do_no_harm)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = golden(ctx);
+    size_t cases = kvf_json_size(kvf_json_get(json, "cases"));
+    kvf__rng rng = kvf__rng_make(7, 0);
+
+    for (size_t i = 0; i < cases; i++) {
+        kvf__tokenizer *t = open_pipeline(ctx, json, i);
+        for (int k = 0; k < 300; k++) {
+            char bytes[64];
+            size_t n = random_bytes(&rng, bytes, sizeof bytes);
+            kvf__ids ids = {0};
+            kvf__buf text = {0};
+            ok(ctx, kvf__encode(ctx, t, bytes, n, true, &ids));
+            for (size_t j = 0; j < ids.n; j++)
+                ck_assert_ptr_nonnull(kvf__token_text(t, ids.data[j]));
+            ok(ctx, kvf__decode(ctx, t, ids.data, ids.n, k % 2, &text));
+            kvf__ids_done(&ids);
+            kvf__buf_done(&text);
+        }
+        kvf__tokenizer_free(t);
+    }
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Any Unicode text survives a byte-level tokenizer without normalizer. */
+START_TEST(byte_level_round_trip)
+{
+    static const char *const names[] = {"byte", "digits", "empty matches"};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_named(ctx, names[_i]);
+    kvf__rng rng = kvf__rng_make(11, 0);
+
+    for (int k = 0; k < 1000; k++) {
+        kvf__buf text = {0};
+        for (size_t n = kvf__rng_below(&rng, 30); n > 0; n--) {
+            static const uint32_t limits[] = {0x80, 0x800, 0x10000, 0x110000};
+            uint32_t cp = (uint32_t)kvf__rng_below(&rng, limits[kvf__rng_below(&rng, 4)]);
+            char utf8[8];
+            if (cp < 0x80)
+                ok(ctx, kvf__buf_addc(ctx, &text, (char)cp));
+            else if (cp < 0x800)
+                ok(ctx, kvf__buf_add(ctx, &text, utf8,
+                                     (size_t)snprintf(utf8, 8, "%c%c", (int)(0xC0 | cp >> 6),
+                                                      (int)(0x80 | (cp & 63)))));
+            else if (cp < 0x10000 && (cp < 0xD800 || cp > 0xDFFF))
+                ok(ctx, kvf__buf_add(ctx, &text, utf8,
+                                     (size_t)snprintf(utf8, 8, "%c%c%c", (int)(0xE0 | cp >> 12),
+                                                      (int)(0x80 | (cp >> 6 & 63)),
+                                                      (int)(0x80 | (cp & 63)))));
+            else if (cp >= 0x10000)
+                ok(ctx, kvf__buf_add(ctx, &text, utf8,
+                                     (size_t)snprintf(utf8, 8, "%c%c%c%c", (int)(0xF0 | cp >> 18),
+                                                      (int)(0x80 | (cp >> 12 & 63)),
+                                                      (int)(0x80 | (cp >> 6 & 63)),
+                                                      (int)(0x80 | (cp & 63)))));
+        }
+        if (text.n) check_round_trip(ctx, t, text.data, text.n);
+        kvf__buf_done(&text);
+    }
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Long runs of one thing: each would take minutes if any step were quadratic. */
+static const struct {
+    const char *pipeline, *unit;
+} LONG_RUNS[] = {{"byte", "a"},
+                 {"byte", " "},
+                 {"byte", "\n"},
+                 {"byte", "the "},
+                 {"NFC", "\xCC\x81\xCC\xA7"},
+                 {"NFKD", "\xEF\xB7\xBA"},
+                 {"llama legacy", "a"},
+                 {"llama legacy", "<S>"},
+                 {"byte", "<X"},
+                 {"split MergedWithNext False", ","}};
+
+START_TEST(long_runs)
+{
+    enum { BYTES = 300000 };
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_named(ctx, LONG_RUNS[_i].pipeline);
+    size_t unit = strlen(LONG_RUNS[_i].unit);
+    char *text = malloc(BYTES + unit);
+    size_t n = 0;
+    kvf__ids ids = {0};
+
+    for (; n < BYTES; n += unit)
+        memcpy(text + n, LONG_RUNS[_i].unit, unit);
+    ok(ctx, kvf__encode(ctx, t, text, n, true, &ids));
+    ck_assert_uint_gt(ids.n, 0);
+    kvf__ids_done(&ids);
+    free(text);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tokenizer");
+    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
+
+    tcase_add_test(core, answers_about_tokens);
+    tcase_add_loop_test(core, bos_and_eos_rule, 0, ROWS(BOS_EOS));
+    tcase_add_test(core, decoding);
+    tcase_add_test(core, appends);
+    tcase_add_test(core, spm_special_tokens);
+    tcase_add_loop_test(limits, bad_utf8_is_replaced, 0, ROWS(BROKEN));
+    tcase_add_test(limits, random_bytes_do_no_harm);
+    tcase_add_loop_test(limits, byte_level_round_trip, 0, 3);
+    tcase_add_loop_test(limits, long_runs, 0, ROWS(LONG_RUNS));
+    tcase_set_timeout(limits, 30);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, limits);
+    return ck_main(suite);
+}

@@ -1,0 +1,352 @@
+/* Tokenizers: files that are refused, damaged files, allocations that fail. */
+#include "tok_check.h"
+#include "vocab_json.h"
+
+/* ---- refused ---------------------------------------------------------------------------------- */
+
+#define WITH(rest) SMALL("", rest)
+static const struct {
+    const char *json, *config;
+    kvf_status status;
+    const char *says;
+} REFUSED[] = {
+    {"", NULL, KVF_EFORMAT, "small.json"},
+    {"[]", NULL, KVF_EFORMAT, "not a JSON object"},
+    {"{}", NULL, KVF_EFORMAT, "\"model\""},
+    {"{\"version\":\"2.0\"}", NULL, KVF_EUNSUPPORTED, "version"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", NULL, KVF_EUNSUPPORTED,
+     "model.type \"Unigram\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", NULL, KVF_EUNSUPPORTED,
+     "model.type \"WordPiece\""},
+    {"{\"model\":{\"vocab\":{}}}", NULL, KVF_EUNSUPPORTED, "merges"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", NULL, KVF_EFORMAT, "vocab"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", NULL, KVF_EFORMAT,
+     "id -1"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", NULL, KVF_EFORMAT,
+     "\"a\""},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", NULL, KVF_EFORMAT,
+     "99999999"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}", NULL, KVF_EFORMAT,
+     "merges"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", NULL, KVF_EFORMAT,
+     "merge 0"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", NULL, KVF_EFORMAT,
+     "merge 0"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", NULL, KVF_EFORMAT,
+     "\"b\""},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", NULL, KVF_EFORMAT,
+     "\"aa\""},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", NULL, KVF_EFORMAT,
+     "merges[0]"},
+    {SMALL(",\"dropout\":0.1", ""), NULL, KVF_EUNSUPPORTED, "dropout"},
+    {SMALL(",\"unk_token\":\"?\"", ""), NULL, KVF_EFORMAT, "unk_token"},
+    {SMALL(",\"byte_fallback\":1", ""), NULL, KVF_EFORMAT, "byte_fallback"},
+    {WITH(",\"normalizer\":{\"type\":\"Precompiled\"}"), NULL, KVF_EUNSUPPORTED,
+     "normalizer of type \"Precompiled\""},
+    {WITH(",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"}"), NULL, KVF_EFORMAT, "pattern"},
+    {WITH(",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}"),
+     NULL, KVF_EUNSUPPORTED, "Replace"},
+    {WITH(",\"normalizer\":{\"type\":\"Sequence\"}"), NULL, KVF_EFORMAT, "normalizers"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"), NULL, KVF_EUNSUPPORTED,
+     "pre_tokenizer of type"},
+    {WITH(",\"pre_tokenizer\":{}"), NULL, KVF_EFORMAT, "pre_tokenizer"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EFORMAT, "regex"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a[b]]\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "class inside"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "&&"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?m:.)\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "(?m)"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{1,2}+\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "{n,m}+"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "\\h"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[\\\\W]\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "class"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{Nonsense}\"},"
+          "\"behavior\":\"Isolated\"}"),
+     NULL, KVF_EFORMAT, "regex"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\\\\\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "lone"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{L\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "\\p"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\u12\"},\"behavior\":"
+          "\"Isolated\"}"),
+     NULL, KVF_EUNSUPPORTED, "\\u"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":"
+          "\"Odd\"}"),
+     NULL, KVF_EUNSUPPORTED, "behavior"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"), NULL, KVF_EFORMAT,
+     "replacement"},
+    {WITH(",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+          "\"x\"}"),
+     NULL, KVF_EUNSUPPORTED, "prepend_scheme"},
+    {WITH(",\"decoder\":{\"type\":\"CTC\"}"), NULL, KVF_EUNSUPPORTED, "decoder of type"},
+    {WITH(",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), NULL,
+     KVF_EFORMAT, "Strip"},
+    {WITH(",\"post_processor\":{\"type\":\"Odd\"}"), NULL, KVF_EUNSUPPORTED,
+     "post_processor of type"},
+    {WITH(",\"post_processor\":{\"type\":\"TemplateProcessing\"}"), NULL, KVF_EFORMAT, "single"},
+    {WITH(",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":"
+          "\"B\"}}]}"),
+     NULL, KVF_EFORMAT, "single"},
+    {WITH(",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",77],\"sep\":[\"b\",1]"
+          "}"),
+     NULL, KVF_EFORMAT, "id 77"},
+    {WITH(",\"added_tokens\":[7]"), NULL, KVF_EFORMAT, "added token"},
+    {WITH(",\"added_tokens\":[{\"id\":9}]"), NULL, KVF_EFORMAT, "content"},
+    {WITH(",\"added_tokens\":[{\"content\":\"<z>\"}]"), NULL, KVF_EFORMAT, "<z>"},
+    {WITH(",\"added_tokens\":[{\"id\":9,\"content\":\"<z>\",\"lstrip\":\"no\"}]"), NULL,
+     KVF_EFORMAT, "lstrip"},
+    {WITH(""), "{", KVF_EFORMAT, "tokenizer_config.json"},
+    {WITH(""), "{\"added_tokens_decoder\":{\"x\":{}}}", KVF_EFORMAT, "added_tokens_decoder"},
+    {WITH(""), "{\"add_bos_token\":1}", KVF_EFORMAT, "add_bos_token"},
+};
+
+static void check_one_line(kvf_ctx *ctx)
+{
+    ck_assert_int_gt((int)strlen(kvf_ctx_error(ctx)), 0);
+    ck_assert_ptr_null(strchr(kvf_ctx_error(ctx), '\n'));
+}
+
+START_TEST(refused_files)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+
+    ck_assert_int_eq(open_text(ctx, REFUSED[_i].json, REFUSED[_i].config, &t), REFUSED[_i].status);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), "small.json") == kvf_ctx_error(ctx), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), REFUSED[_i].says), "%s, want \"%s\"",
+                  kvf_ctx_error(ctx), REFUSED[_i].says);
+    check_one_line(ctx);
+    ck_assert_ptr_null(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(missing_folder)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+
+    ck_assert_int_eq(kvf__tokenizer_from_dir(ctx, ck_tmpdir(), &t), KVF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "tokenizer.json"));
+    ck_assert_ptr_null(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Vocabularies as a GGUF may hold them: tokens a, b, ab. */
+static const struct {
+    const char *json;
+    kvf_status status;
+    const char *says;
+} VOCABS[] = {
+    {"{\"model\":\"gpt2\",\"pre\":\"smollm\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}",
+     KVF_OK, ""},
+    {"{\"model\":\"gpt2\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}", KVF_EUNSUPPORTED,
+     "pre is missing"},
+    {"{\"model\":\"gpt2\",\"pre\":\"default\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a "
+     "b\"]}",
+     KVF_EUNSUPPORTED, "\"default\""},
+    {"{\"model\":\"gpt2\",\"pre\":\"odd\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}",
+     KVF_EUNSUPPORTED, "\"odd\""},
+    {"{\"model\":\"gpt2\",\"pre\":\"qwen2\",\"tokens\":[\"a\",\"b\",\"ab\"]}", KVF_EFORMAT,
+     "merges"},
+    {"{\"model\":\"gpt2\",\"pre\":\"qwen2\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a c\"]}",
+     KVF_EFORMAT, "\"c\""},
+    {"{\"model\":\"gpt2\",\"pre\":\"llama3\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a "
+     "b\"],\"bos\":3}",
+     KVF_EFORMAT, "bos"},
+    {"{\"model\":\"bert\",\"tokens\":[\"a\"]}", KVF_EUNSUPPORTED, "\"bert\""},
+    {"{\"model\":\"llama\",\"tokens\":[]}", KVF_EFORMAT, "tokens"},
+    {"{\"model\":\"llama\",\"tokens\":[\"a\"]}", KVF_EFORMAT, "scores"},
+    {"{\"model\":\"llama\",\"tokens\":[\"a\",\"b\",\"ab\"],\"scores\":[0,0,1]}", KVF_OK, ""},
+    {"{\"model\":\"llama\",\"tokens\":[\"a\",\"b\\u0000\"],\"scores\":[0,0]}", KVF_EFORMAT,
+     "token 1"},
+};
+
+START_TEST(vocabularies)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = NULL;
+    vocab_json vocab;
+    kvf__tokenizer *t = NULL;
+
+    ok(ctx, kvf_json_parse(ctx, "vocab", VOCABS[_i].json, strlen(VOCABS[_i].json), &json));
+    vocab_json_read(json, "x.gguf", &vocab);
+    ck_assert_int_eq(kvf__tokenizer_from_vocab(ctx, &vocab.v, &t), VOCABS[_i].status);
+    if (VOCABS[_i].status) {
+        ck_assert_msg(strstr(kvf_ctx_error(ctx), VOCABS[_i].says) != NULL, "%s",
+                      kvf_ctx_error(ctx));
+        ck_assert_ptr_eq(strstr(kvf_ctx_error(ctx), "x.gguf"), kvf_ctx_error(ctx));
+        check_one_line(ctx);
+        ck_assert_ptr_null(t);
+    } else {
+        check_encode(ctx, t, "merged", "abab", 4, false, "2 2");
+    }
+    kvf__tokenizer_free(t);
+    vocab_json_done(&vocab);
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Whatever a file says: it is refused with one line, or it works. */
+static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool must_fail)
+{
+    kvf__tokenizer *t = NULL;
+    kvf__ids ids = {0};
+    kvf__buf out = {0};
+    kvf_status st = kvf__tokenizer_from_json(ctx, "damaged", text, n, NULL, 0, &t);
+
+    ck_assert(st == KVF_OK || st == KVF_EFORMAT || st == KVF_EUNSUPPORTED);
+    ck_assert(st != KVF_OK || !must_fail);
+    if (st) {
+        check_one_line(ctx);
+        ck_assert_ptr_null(t);
+        return;
+    }
+    st = kvf__encode(ctx, t, "the <T> x\xFF\n", 12, true, &ids);
+    ck_assert(st == KVF_OK || st == KVF_EDATA);
+    ok(ctx, kvf__decode(ctx, t, ids.data, ids.n, false, &out));
+    kvf__ids_done(&ids);
+    kvf__buf_done(&out);
+    kvf__tokenizer_free(t);
+}
+
+static const char *const DAMAGED[] = {"affixes @@ </w>", "metaspace after removal",
+                                      "replace {'Regex': '\\\\s+'}"};
+
+START_TEST(truncated_files)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = golden(ctx);
+    char *text = pipeline_text(json, find_case(json, DAMAGED[_i]));
+    size_t n = strlen(text);
+
+    for (size_t length = 0; length < n; length += length < 200 || length + 2000 > n ? 1 : 7)
+        try_damaged(ctx, text, length, true);
+    free(text);
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(flipped_bits)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = golden(ctx);
+    char *text = pipeline_text(json, find_case(json, DAMAGED[_i]));
+    size_t n = strlen(text);
+
+    for (size_t at = 0; at<n; at += at + 1500> n ? 1 : 5) {
+        text[at] = (char)(text[at] ^ 1 << at * 5 % 8);
+        try_damaged(ctx, text, n, false);
+        text[at] = (char)(text[at] ^ 1 << at * 5 % 8);
+    }
+    free(text);
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- allocations that fail ------------------------------------------------------------------- */
+
+static const char SMALL_WHOLE[] = SMALL(
+    ",\"unk_token\":\"<unk>\",\"end_of_word_suffix\":\"\"",
+    ",\"added_tokens\":[{\"id\":6,\"content\":\"<s>\",\"special\":true},{\"id\":8,\"content\":\"<n>"
+    "\"}],"
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+    "\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"a\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{"
+    "\"Regex\":\"\\\\s|c\"},\"behavior\":\"MergedWithNext\"},"
+    "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"never\"}]},"
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Metaspace\",\"replacement\":\"_"
+    "\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}" TEMPLATE);
+
+START_TEST(create_without_memory)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    kvf_status st;
+    int64_t n = 0;
+
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = open_text(ctx, SMALL_WHOLE,
+                       "{\"bos_token\":\"<s>\",\"chat_template\":\"x\",\"add_bos_token\":true}",
+                       &t);
+        ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !t));
+    } while (st);
+    kvf_ctx_fail_allocation(ctx, -1);
+    ck_assert_int_gt(n, 20);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(encode_without_memory)
+{
+    static const char text[] = "xbc <s>abab <n>e\xCC\x81\xCC\xA7 zz";
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    kvf__ids ids = {0}, want = {0};
+    kvf__buf out = {0};
+    kvf_status st;
+    int64_t n = 0;
+
+    ok(ctx, open_text(ctx, SMALL_WHOLE, NULL, &t));
+    ok(ctx, kvf__encode(ctx, t, text, sizeof text - 1, true, &want));
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = kvf__encode(ctx, t, text, sizeof text - 1, true, &ids);
+        ck_assert(st == KVF_OK || (st == KVF_ENOMEM && ids.n == 0));
+    } while (st);
+    ck_assert_uint_eq(ids.n, want.n);
+    ck_assert_mem_eq(ids.data, want.data, want.n * sizeof *want.data);
+    ck_assert_int_gt(n, 5);
+    n = 0;
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = kvf__decode(ctx, t, ids.data, ids.n, false, &out);
+        ck_assert(st == KVF_OK || (st == KVF_ENOMEM && out.n == 0));
+    } while (st);
+    ck_assert_int_gt(n, 3);
+    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&want);
+    kvf__buf_done(&out);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("tokenizer_bad");
+    TCase *errors = tcase_create("errors"), *memory = tcase_create("memory");
+
+    tcase_add_loop_test(errors, refused_files, 0, ROWS(REFUSED));
+    tcase_add_test(errors, missing_folder);
+    tcase_add_loop_test(errors, vocabularies, 0, ROWS(VOCABS));
+    tcase_add_loop_test(errors, truncated_files, 0, ROWS(DAMAGED));
+    tcase_add_loop_test(errors, flipped_bits, 0, ROWS(DAMAGED));
+    tcase_set_timeout(errors, 60);
+    tcase_add_test(memory, create_without_memory);
+    tcase_add_test(memory, encode_without_memory);
+    suite_add_tcase(suite, errors);
+    suite_add_tcase(suite, memory);
+    return ck_main(suite);
+}
