@@ -22,6 +22,7 @@ struct kvf_base {
     kvf__tokenizer *tokenizer;
     kvf__model *model;
     kvf_precision precision;
+    float *random;            /* what the weights of a random base view; NULL: they are in a file */
 };
 
 struct kvf_prefix {
@@ -38,6 +39,16 @@ const char *kvf__precision_name(kvf_precision precision);
 /* AUTO becomes BF16 if a 50 ms probe finds bf16 products at least 1.25x as fast as f32 ones, else F32; BF16 on a CPU without it
  * is EUNSUPPORTED. */
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, kvf_precision *out);
+
+/* A base of random weights that no file holds, without a tokenizer and without a hash: for bench. name: kvf__base_shape() or the path
+ * of a config.json. Every weight views one pool of numbers, so that it takes no more memory than its largest tensor (the embedding)
+ * beside the packed weights, about what a mapped file keeps resident. */
+kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options, uint64_t seed, kvf_base **out);
+/* Names of known shapes by index: "gpt2", ...; NULL past the last. */
+const char *kvf__base_shape(size_t index);
+kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
+/* From a description and a table of weights to base->model: binds, decides the precision, packs. `where` names them in errors. */
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc, const kvf_base_options *options);
 
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights, kvf__tokenizer **out);

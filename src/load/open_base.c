@@ -72,13 +72,22 @@ static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__des
                      (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
 }
 
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc, const kvf_base_options *options)
+{
+    kvf__model_options pack = {.backward = options->backward};
+    KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
+    if (!base->random) KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, base->hash));
+    KVF_TRY(kvf__precision_resolve(ctx, options->precision, &base->precision));
+    pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
+    return kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
+}
+
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options, kvf_base **out)
 {
     static const kvf_base_options DEFAULTS = {KVF_PRECISION_AUTO, false};
     if (!options) options = &DEFAULTS;
     kvf_base *base = NULL;
     kvf__desc desc = {0};
-    kvf__model_options pack = {.backward = options->backward};
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *base, &base);
@@ -91,14 +100,7 @@ kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options 
     st = check_vocab(ctx, base, &desc);
     if (st) goto out;
     complete_tokenizer(base->tokenizer, &desc);
-    st = kvf__bind(ctx, path, &desc, &base->weights.table, &base->slots);
-    if (st) goto out;
-    st = kvf__slots_hash(ctx, &desc, &base->slots, base->hash);
-    if (st) goto out;
-    st = kvf__precision_resolve(ctx, options->precision, &base->precision);
-    if (st) goto out;
-    pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
-    st = kvf__model_create(ctx, &desc, &base->slots, &pack, &base->model);
+    st = kvf__base_pack(ctx, base, path, &desc, options);
     if (st) goto out;
 
     *out = base;
@@ -116,6 +118,7 @@ void kvf_base_free(kvf_base *base)
     kvf__tokenizer_free(base->tokenizer);
     kvf__slots_done(&base->slots);
     kvf__weights_close(&base->weights);
+    kvf__free(base->random);
     kvf__free(base->path);
     kvf__free(base->name);
     kvf__free(base);
