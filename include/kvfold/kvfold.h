@@ -3,6 +3,7 @@
 #define KVFOLD_KVFOLD_H
 
 #include <kvfold/base.h>
+#include <kvfold/bench.h>
 #include <kvfold/infer.h>
 #include <kvfold/io.h>
 #include <kvfold/json.h>

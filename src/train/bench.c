@@ -1,0 +1,268 @@
+/* Measuring steps of a trainer that was set up in memory. The step is kvf__trainer_step and nothing
+ * else, so what is measured is what trains; bench adds the clock around it, the rate of oneDNN
+ * between two steps, and medians. */
+#include <kvfold/bench.h>
+
+#include "bench_int.h"
+#include "train_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kvf_bench {
+    kvf_ctx *ctx;
+    kvf__trainer trainer;
+    bool is_set_up; /* the trainer is, and must be released */
+    kvf__probe *probe;
+    kvf_bench_step_result *steps; /* [cap] measured */
+    double *sorted;               /* [cap] for medians */
+    size_t n, cap;
+    double spent[KVF_BENCH_MAX_PARTS]; /* by component, in measured steps */
+};
+
+kvf_bench_options kvf_bench_defaults(void)
+{
+    return (kvf_bench_options){
+        .shape = "gpt2",
+        .batch = 8,
+        .length = 128,
+        .prefix_length = 20,
+        .encoder_hidden = 512,
+        .label_share = 0.25,
+        .steps = 7,
+        .warmup = 2,
+    };
+}
+
+const char *kvf_bench_shape(size_t index)
+{
+    return kvf__base_shape(index);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static kvf_status check(kvf_ctx *ctx, const kvf_bench_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value, least;
+    } counts[] = {{"batch", o->batch, 1},
+                  {"length", o->length, 2},
+                  {"prefix-length", o->prefix_length, 1},
+                  {"encoder-hidden", o->encoder_hidden, 1}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].value < counts[i].least || counts[i].value > INT32_MAX)
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s %lld: want a whole number from %lld on",
+                             counts[i].name, (long long)counts[i].value,
+                             (long long)counts[i].least);
+    if (!(o->label_share > 0) || !(o->label_share <= 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "--label-share %g: want above 0 and at most 1",
+                         o->label_share);
+    if (!o->base == !o->shape)
+        return kvf__fail(ctx, KVF_EUSAGE, "one of --shape and --base is needed, not %s",
+                         o->base ? "both" : "none");
+    return KVF_OK;
+}
+
+static kvf_status open_base(kvf_ctx *ctx, const kvf_bench_options *o, kvf_base **out)
+{
+    const kvf_base_options options = {.precision = o->precision, .backward = true};
+    if (o->base) return kvf_base_open(ctx, o->base, &options, out);
+    return kvf__base_random(ctx, o->shape, &options, o->seed, out);
+}
+
+/* One epoch is one round through the rows, in their order; a constant rate lets steps go on past it. Starting values are random
+ * weights: bases in memory have no words to start from. */
+static kvf_train_options train_options(const kvf_bench_options *o)
+{
+    kvf_train_options t = kvf_train_defaults();
+    t.prefix_length = o->prefix_length;
+    t.encoder_hidden = o->encoder_hidden;
+    t.batch_size = o->batch;
+    t.init = "random";
+    t.epochs = 1;
+    t.shuffle = false;
+    t.schedule = "constant";
+    t.warmup = "0";
+    t.seed = o->seed;
+    return t;
+}
+
+static kvf_status take_trainer(kvf_bench *b, const kvf_bench_options *o)
+{
+    const kvf_train_options options = train_options(o);
+    kvf__dataset rows = {0};
+    kvf_base *base = NULL;
+    KVF_TRY(open_base(b->ctx, o, &base));
+    int64_t most = kvf__longest_row(base, o->prefix_length, o->prefix_length);
+    kvf_status st = kvf__bench_rows(b->ctx, o, kvf__model_desc(base->model)->V, most, &rows);
+    if (!st) {
+        st = kvf__trainer_init_memory(b->ctx, &options, &base, &rows, &b->trainer);
+        b->is_set_up = !st;
+    }
+    kvf__dataset_done(&rows);
+    kvf_base_free(base);
+    return st;
+}
+
+/* The rate is that of a step of the middle size. */
+static kvf_status take_probe(kvf_bench *b, const kvf_bench_options *o)
+{
+    const kvf__dataset *rows = &b->trainer.data;
+    int64_t n = o->batch < rows->n ? o->batch : rows->n;
+    int64_t tokens = rows->start[rows->n] * n / rows->n, labels = rows->n_labels * n / rows->n;
+    return kvf__probe_create(b->ctx, b->trainer.base->model, tokens, labels ? labels : 1,
+                             &b->probe);
+}
+
+kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out)
+{
+    kvf_bench *b = NULL;
+    KVF_TRY(check(ctx, options));
+    KVF_TRY(kvf__alloc(ctx, sizeof *b, &b));
+    b->ctx = ctx;
+    kvf_status st = take_trainer(b, options);
+    if (!st) st = take_probe(b, options);
+    if (st)
+        kvf_bench_close(b);
+    else
+        *out = b;
+    return st;
+}
+
+void kvf_bench_close(kvf_bench *bench)
+{
+    if (!bench) return;
+    kvf__probe_free(bench->probe);
+    if (bench->is_set_up) kvf__trainer_done(&bench->trainer);
+    kvf__free(bench->steps);
+    kvf__free(bench->sorted);
+    kvf__free(bench);
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+/* Room for one more measured step. */
+static kvf_status reserve(kvf_bench *b)
+{
+    size_t cap = b->cap ? 2 * b->cap : 64;
+    if (b->n < b->cap) return KVF_OK;
+    KVF_TRY(kvf__grow(b->ctx, &b->steps, b->cap * sizeof *b->steps, cap * sizeof *b->steps));
+    KVF_TRY(kvf__grow(b->ctx, &b->sorted, b->cap * sizeof *b->sorted, cap * sizeof *b->sorted));
+    b->cap = cap;
+    return KVF_OK;
+}
+
+/* Adds the seconds of each component so far to b->spent: sign -1 before a step, 1 after it. */
+static void book(kvf_bench *b, double sign)
+{
+    kvf__timing parts[KVF_BENCH_MAX_PARTS];
+    size_t n = kvf__trainer_timings(&b->trainer, parts, KVF_BENCH_MAX_PARTS);
+    for (size_t i = 0; i < n; i++)
+        b->spent[i] += sign * parts[i].seconds;
+}
+
+/* The rows that the next step takes: the sampler goes through them in order. */
+static void next_sizes(const kvf__trainer *t, kvf_bench_step_result *out)
+{
+    const kvf__dataset *rows = &t->data;
+    int64_t at = t->sampler.at == rows->n ? 0 : t->sampler.at;
+    for (int64_t i = at; i < rows->n && i < at + t->options.batch_size; i++) {
+        out->rows++;
+        out->tokens += kvf__example_length(rows, i);
+        out->labels += kvf__example_labels(rows, i);
+    }
+}
+
+kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result *out)
+{
+    kvf_bench_step_result step = {0};
+    kvf__rates rates;
+    KVF_TRY(reserve(bench));
+    next_sizes(&bench->trainer, &step);
+    if (measured) book(bench, -1);
+    double begin = kvf__clock();
+    KVF_TRY(kvf__trainer_step(&bench->trainer));
+    step.seconds = kvf__clock() - begin;
+    if (measured) book(bench, 1);
+    KVF_TRY(kvf__probe_run(bench->ctx, bench->probe, &rates));
+    step.matmul_rate = rates.step;
+    step.reference_rate = rates.reference;
+    step.loss = bench->trainer.train_loss;
+    step.tokens_per_second = (double)step.tokens / step.seconds;
+    step.matmul_share = kvf__model_floor_flops(bench->trainer.base->model, step.tokens,
+                                               step.labels) /
+                        step.seconds / step.matmul_rate;
+    if (measured) bench->steps[bench->n++] = step;
+    if (out) *out = step;
+    return KVF_OK;
+}
+
+/* ---- the result ---------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of one field of the measured steps. */
+static double median(const kvf_bench *b, size_t offset)
+{
+    for (size_t i = 0; i < b->n; i++)
+        b->sorted[i] = *(const double *)(const void *)((const char *)&b->steps[i] + offset);
+    qsort(b->sorted, b->n, sizeof *b->sorted, by_value);
+    return (b->sorted[(b->n - 1) / 2] + b->sorted[b->n / 2]) / 2;
+}
+
+/* Components as the trainer names them, then the rest. */
+static void fill_parts(const kvf_bench *b, double total, kvf_bench_result *out)
+{
+    kvf__timing parts[KVF_BENCH_MAX_PARTS];
+    size_t n = kvf__trainer_timings(&b->trainer, parts, KVF_BENCH_MAX_PARTS);
+    double steps = (double)b->n, rest = total;
+    for (size_t i = 0; i < n; i++) {
+        rest -= b->spent[i];
+        out->parts[out->n_parts++] = (kvf_bench_part){parts[i].name, b->spent[i] / steps};
+    }
+    out->parts[out->n_parts++] = (kvf_bench_part){"rest", rest / steps};
+}
+
+void kvf_bench_summary(const kvf_bench *bench, kvf_bench_result *out)
+{
+    const kvf_bench *b = bench;
+    double total = 0;
+    *out = (kvf_bench_result){
+        .precision = kvf__precision_name(b->trainer.base->precision),
+        .steps = (int64_t)b->n,
+        .peak_rss_bytes = kvf_peak_rss_bytes(),
+    };
+    if (!b->n) return;
+    for (size_t i = 0; i < b->n; i++) {
+        out->rows += b->steps[i].rows;
+        out->tokens += b->steps[i].tokens;
+        out->labels += b->steps[i].labels;
+        total += b->steps[i].seconds;
+    }
+    out->loss = b->steps[b->n - 1].loss;
+    out->tokens_per_second = median(b, offsetof(kvf_bench_step_result, tokens_per_second));
+    out->seconds_per_step = median(b, offsetof(kvf_bench_step_result, seconds));
+    out->matmul_rate = median(b, offsetof(kvf_bench_step_result, matmul_rate));
+    out->reference_rate = median(b, offsetof(kvf_bench_step_result, reference_rate));
+    out->matmul_share = median(b, offsetof(kvf_bench_step_result, matmul_share));
+    fill_parts(b, total, out);
+}
+
+kvf_status kvf_bench_run(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench_result *result)
+{
+    kvf_bench *bench = NULL;
+    if (options->steps < 1) return kvf__fail(ctx, KVF_EUSAGE, "--steps must be at least 1");
+    KVF_TRY(kvf_bench_open(ctx, options, &bench));
+    kvf_status st = KVF_OK;
+    for (int64_t i = 0; !st && i < options->warmup + options->steps; i++)
+        st = kvf_bench_step(bench, i >= options->warmup, NULL);
+    if (!st) kvf_bench_summary(bench, result);
+    kvf_bench_close(bench);
+    return st;
+}
