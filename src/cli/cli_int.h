@@ -68,7 +68,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_generate, cli_import,
-    cli_export;
+    cli_export, cli_bench;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -181,6 +181,7 @@ typedef struct cli_model_paths {
 int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
 void cli_model_close(cli_model *model);
 kvf_checkpoint cli_checkpoint(const char *name); /* "best", "last", NULL: the default */
+kvf_precision cli_precision(const char *name);   /* "auto", "f32", "bf16", NULL: auto */
 
 /* The tree of inspect as text. diffable: without the path and what else differs between equal
  * files. */

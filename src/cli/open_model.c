@@ -11,7 +11,7 @@ kvf_checkpoint cli_checkpoint(const char *name)
     return strcmp(name, "best") ? KVF_CHECKPOINT_LAST : KVF_CHECKPOINT_BEST;
 }
 
-static kvf_precision precision_of(const char *name)
+kvf_precision cli_precision(const char *name)
 {
     if (!name || !strcmp(name, "auto")) return KVF_PRECISION_AUTO;
     return strcmp(name, "f32") ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
@@ -31,7 +31,7 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *pat
 
 static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, cli_model *model)
 {
-    const kvf_base_options options = {.precision = precision_of(paths->precision)};
+    const kvf_base_options options = {.precision = cli_precision(paths->precision)};
     kvf_status st = open_prefixes(call, paths, model);
     if (!st) st = kvf_base_open(call->ctx, paths->base, &options, &model->base);
     for (size_t i = 0; !st && i < model->n; i++)

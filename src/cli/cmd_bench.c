@@ -1,0 +1,190 @@
+/* kvfold bench: what a training step takes on this machine. With --interactive a script decides
+ * when each step runs, so that other programs can be measured in turn with it. */
+#include "cli_int.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct values {
+    kvf_bench_options bench;
+    const char *precision;
+    bool interactive;
+} values;
+
+#define AT(field) offsetof(values, field)
+static const cli_option OPTIONS[] = {
+    {{"shape", "gpt2|smollm2-135m|tiny|FILE", "gpt2",
+      "random weights in the shape of a known model, or of a config.json"},
+     CLI_TEXT,
+     AT(bench.shape)},
+    {{"base", "PATH", "", "a base model instead: Hugging Face folder or GGUF file"},
+     CLI_TEXT,
+     AT(bench.base)},
+    {{"batch", "N", "8", "rows per step"}, CLI_COUNT, AT(bench.batch)},
+    {{"length", "N", "128", "tokens per row"}, CLI_COUNT, AT(bench.length)},
+    {{"lengths", "FILE|N,N,...", "",
+      "tokens of each row, in the order in which steps take them, over and over; instead of "
+      "--length"},
+     CLI_TEXT,
+     AT(bench.lengths)},
+    {{"label-share", "X", "0.25", "share of each row that carries loss, at its end"},
+     CLI_REAL,
+     AT(bench.label_share)},
+    {{"prefix-length", "N", "20", "virtual tokens P"}, CLI_COUNT, AT(bench.prefix_length)},
+    {{"encoder-hidden", "N", "512", "hidden width M of the mlp encoder"},
+     CLI_COUNT,
+     AT(bench.encoder_hidden)},
+    {{"steps", "N", "7", "steps to measure"}, CLI_COUNT, AT(bench.steps)},
+    {{"warmup", "N", "2", "steps before those"}, CLI_COUNT, AT(bench.warmup)},
+    {{"interactive", NULL, "",
+      "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
+     CLI_FLAG,
+     AT(interactive)},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+     CLI_CHOICE,
+     AT(precision)},
+    {{"seed", "N", "0", "of weights and rows"}, CLI_SEED, AT(bench.seed)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+static kvf_json *components(const kvf_bench_result *r)
+{
+    kvf_json *object = kvf_json_object();
+    for (size_t i = 0; i < r->n_parts; i++)
+        kvf_json_set(object, r->parts[i].name, kvf_json_new_real(r->parts[i].seconds));
+    return object;
+}
+
+static int print_json(const cli_call *call, const kvf_bench_result *r)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
+    kvf_json_set(object, "steps", kvf_json_new_int(r->steps));
+    kvf_json_set(object, "rows", kvf_json_new_int(r->rows));
+    kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
+    kvf_json_set(object, "label_tokens", kvf_json_new_int(r->labels));
+    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
+    kvf_json_set(object, "seconds_per_step", kvf_json_new_real(r->seconds_per_step));
+    kvf_json_set(object, "matmul_rate", kvf_json_new_real(r->matmul_rate));
+    kvf_json_set(object, "reference_rate", kvf_json_new_real(r->reference_rate));
+    kvf_json_set(object, "matmul_share", kvf_json_new_real(r->matmul_share));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(r->peak_rss_bytes));
+    kvf_json_set(object, "components", components(r));
+    return cli_print_json(call, object);
+}
+
+static void print_components(const kvf_bench_result *r)
+{
+    double total = 0;
+    for (size_t i = 0; i < r->n_parts; i++)
+        total += r->parts[i].seconds;
+    printf("\n%-16s %10s %7s\n", "component", "ms", "share");
+    for (size_t i = 0; i < r->n_parts; i++)
+        printf("%-16s %10.2f %6.1f%%\n", r->parts[i].name, 1e3 * r->parts[i].seconds,
+               1e2 * r->parts[i].seconds / total);
+}
+
+static void print_text(const kvf_bench_result *r)
+{
+    char memory[32];
+    if (!r->steps) {
+        printf("no steps\n");
+        return;
+    }
+    printf("%s, %lld steps of %lld rows, %lld tokens and %lld labels\n", r->precision,
+           (long long)r->steps, (long long)(r->rows / r->steps), (long long)(r->tokens / r->steps),
+           (long long)(r->labels / r->steps));
+    printf("%.0f tokens/s, %.4f s per step (medians)\n", r->tokens_per_second, r->seconds_per_step);
+    printf("%.1f%% of the rate of oneDNN's products, %.1f GFLOP/s (512x768x3072 alone: %.1f)\n",
+           1e2 * r->matmul_share, 1e-9 * r->matmul_rate, 1e-9 * r->reference_rate);
+    printf("%s of memory at most\n", cli_bytes_text(r->peak_rss_bytes, memory));
+    print_components(r);
+}
+
+static int print_step(const cli_call *call, const kvf_bench_step_result *s)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "seconds", kvf_json_new_real(s->seconds));
+    kvf_json_set(object, "rows", kvf_json_new_int(s->rows));
+    kvf_json_set(object, "tokens", kvf_json_new_int(s->tokens));
+    kvf_json_set(object, "label_tokens", kvf_json_new_int(s->labels));
+    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(s->tokens_per_second));
+    kvf_json_set(object, "matmul_rate", kvf_json_new_real(s->matmul_rate));
+    kvf_json_set(object, "reference_rate", kvf_json_new_real(s->reference_rate));
+    kvf_json_set(object, "matmul_share", kvf_json_new_real(s->matmul_share));
+    kvf_json_set(object, "loss", kvf_json_new_real(s->loss));
+    int code = cli_print_json(call, object);
+    fflush(stdout);
+    return code;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+/* False at the end of standard input. Lines may be of any length. */
+static bool next_line(void)
+{
+    int c = getchar();
+    bool any = c != EOF;
+    while (c != '\n' && c != EOF)
+        c = getchar();
+    return any;
+}
+
+static int run_steps(const cli_call *call, const values *v, kvf_bench *bench)
+{
+    kvf_bench_step_result step;
+    kvf_status st = KVF_OK;
+    int code = CLI_OK;
+    for (int64_t i = 0; !st && i < v->bench.warmup; i++)
+        st = kvf_bench_step(bench, false, NULL);
+    for (int64_t i = 0; !st && !code && !v->interactive && i < v->bench.steps; i++)
+        st = kvf_bench_step(bench, true, NULL);
+    while (!st && !code && v->interactive && next_line()) {
+        st = kvf_bench_step(bench, true, &step);
+        if (!st) code = print_step(call, &step);
+    }
+    return st ? cli_fail_status(call, st) : code;
+}
+
+static int measure(cli_call *call, const values *v)
+{
+    kvf_bench *bench = NULL;
+    kvf_bench_result result;
+    kvf_status st = kvf_bench_open(call->ctx, &v->bench, &bench);
+    if (st) return cli_fail_status(call, st);
+    int code = run_steps(call, v, bench);
+    kvf_bench_summary(bench, &result);
+    kvf_bench_close(bench);
+    if (code) return code;
+    if (call->common.json) return print_json(call, &result);
+    print_text(&result);
+    return CLI_OK;
+}
+
+static int run(cli_call *call)
+{
+    values v = {.bench = kvf_bench_defaults()};
+    v.bench.shape = NULL;
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (code) return code;
+    if (!v.bench.shape && !v.bench.base) v.bench.shape = "gpt2";
+    v.bench.precision = cli_precision(v.precision);
+    if (!v.interactive && !v.bench.steps)
+        return cli_misuse(call->command, "--steps 0: want a whole number from 1 on");
+    return measure(call, &v);
+}
+
+const cli_command cli_bench = {
+    .name = "bench",
+    .synopsis = "[--shape NAME | --base PATH] [options]",
+    .summary = "Measures a training step: tokens per second, share of the matmul rate, memory.",
+    .notes = "A step is that of train. The share is 4 * weights * tokens + 4 * V * C * labels\n"
+             "operations over the step's time, divided by the rate at which oneDNN runs the\n"
+             "products of this step alone, measured after each step. Other work on the machine\n"
+             "spoils it: see the load first.\n",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .run = run,
+};
