@@ -1,0 +1,120 @@
+"""One training step of PEFT's prefix tuning at a time: the work of `kvfold bench` as a PyTorch user would do it.
+
+Random weights in the shape of a known model, PrefixTuningConfig(prefix_projection=True), rows of random ids whose last share is
+labelled, AdamW over the encoder's parameters, gradient norm clipped to 1. Rows of different lengths are padded to the longest
+of their step. For each line of standard input one step runs, and one line of JSON says what it took; race.py writes them.
+
+Modes: f32 (PEFT's default), autocast (torch.autocast to bf16 over an f32 model), bf16 (a base in bf16).
+Needs torch, transformers, peft.
+"""
+import argparse
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+
+os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+from peft import PrefixTuningConfig, get_peft_model
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+
+SHAPES = {
+    "gpt2": GPT2Config(),
+    "smollm2-135m": LlamaConfig(vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+                                num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192, rms_norm_eps=1e-5,
+                                tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1e5}),
+    "tiny": LlamaConfig(vocab_size=1009, hidden_size=64, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4,
+                        num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True),
+}
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=list(SHAPES), default="gpt2")
+    parser.add_argument("--mode", choices=["f32", "autocast", "bf16"], default="f32")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--lengths", help="file of row lengths, as kvfold bench --lengths")
+    parser.add_argument("--label-share", type=float, default=0.25)
+    parser.add_argument("--prefix-length", type=int, default=20)
+    parser.add_argument("--encoder-hidden", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def make_model(args):
+    """Base, prefix encoder and optimizer. The encoder stays f32 in all modes, as PEFT keeps it."""
+    model = AutoModelForCausalLM.from_config(SHAPES[args.shape], dtype=torch.bfloat16 if args.mode == "bf16" else torch.float32)
+    model.train()
+    config = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=args.prefix_length, prefix_projection=True,
+                                encoder_hidden_size=args.encoder_hidden)
+    for module in model.modules():  # kvfold runs the frozen base without dropout
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    for name in ("attn_pdrop", "resid_pdrop", "embd_pdrop", "attention_dropout"):
+        if hasattr(model.config, name):
+            setattr(model.config, name, 0.0)
+    model = get_peft_model(model, config)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return model, parameters, torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def labels_of(length, share):
+    return min(max(round(share * length), 1), length - 1)
+
+
+def make_batch(lengths, vocabulary, share):
+    """Rows padded on the right; ids, mask, labels; tokens and labels that are real."""
+    longest = max(lengths)
+    ids = torch.randint(0, vocabulary, (len(lengths), longest))
+    mask = torch.zeros_like(ids)
+    labels = torch.full_like(ids, -100)
+    for row, length in enumerate(lengths):
+        mask[row, :length] = 1
+        first = length - labels_of(length, share)
+        labels[row, first:length] = ids[row, first:length]
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}, sum(lengths), int((labels >= 0).sum())
+
+
+def make_batches(args):
+    lengths = [args.length] * args.batch
+    if args.lengths:
+        with open(args.lengths) as file:
+            lengths = [int(word) for word in file.read().replace(",", " ").split()]
+    vocabulary = SHAPES[args.shape].vocab_size
+    return [make_batch(lengths[at:at + args.batch], vocabulary, args.label_share) for at in range(0, len(lengths), args.batch)]
+
+
+def step(model, parameters, optimizer, batch, mode):
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast("cpu", torch.bfloat16) if mode == "autocast" else contextlib.nullcontext():
+        loss = model(**batch).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+def main():
+    args = parse()
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    model, parameters, optimizer = make_model(args)
+    batches = make_batches(args)
+    done = 0
+    for _ in sys.stdin:
+        batch, tokens, labels = batches[done % len(batches)]
+        begin = time.perf_counter()
+        loss = step(model, parameters, optimizer, batch, args.mode)
+        seconds = time.perf_counter() - begin
+        done += 1
+        print(json.dumps({"seconds": seconds, "tokens": tokens, "label_tokens": labels, "tokens_per_second": tokens / seconds,
+                          "loss": loss, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
