@@ -10,8 +10,7 @@
 
 enum { FORMAT = 1, LINE_BYTES = 1024, MAX_COMPACT = 4096 };
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static herr_t keep_innermost(unsigned n, const H5E_error2_t *error, void *user)
 {
@@ -66,12 +65,13 @@ kvf_status kvf__h5_fail(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, con
     return status;
 }
 
-kvf_status kvf__h5_broken(const kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
+kvf_status kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
 {
     char reason[LINE_BYTES] = "HDF5 gives no reason";
     kvf_status status = h5->out.temp ? KVF_EIO : KVF_EFORMAT;
     va_list args;
 
+    h5->broken = true;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost,
              reason); /* before another call clears it */
     shorten_reason(reason);
@@ -81,8 +81,7 @@ kvf_status kvf__h5_broken(const kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...
     return kvf__fail(h5->ctx, status, "%s: %s", kvf_ctx_error(h5->ctx), reason);
 }
 
-/* ---- files
- * ------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void hush(kvf__h5 *h5)
 {
@@ -96,11 +95,13 @@ static void hush(kvf__h5 *h5)
     h5->hushed = true;
 }
 
+/* After a damaged file HDF5 1.10 cannot close some of its own objects, and would say so when the
+ * program ends, unless errors are not to be printed: so they are not, from then on. */
 static void unhush(kvf__h5 *h5)
 {
     if (!h5->hushed) return;
     H5PLset_loading_state(h5->plugins);
-    H5Eset_auto2(H5E_DEFAULT, h5->print, h5->print_user);
+    if (!h5->broken) H5Eset_auto2(H5E_DEFAULT, h5->print, h5->print_user);
     h5->hushed = false;
 }
 
@@ -200,7 +201,10 @@ out:
  */
 static kvf_status check_ours(kvf__h5 *h5)
 {
-    if (kvf__h5_has_attr(h5, h5->file, "kvfold_kind")) return KVF_OK;
+    bool ours = false;
+
+    KVF_TRY(kvf__h5_has_attr(h5, h5->file, "kvfold_kind", &ours));
+    if (ours) return KVF_OK;
     return kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
                         "not a kvfold file: HDF5, but without the attribute kvfold_kind");
 }

@@ -29,8 +29,7 @@ static hid_t bool_type(void)
     return type;
 }
 
-/* ---- writing
- * ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Takes over type and space. */
 static kvf_status put(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type, hid_t space,
@@ -81,8 +80,7 @@ kvf_status kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const u
     return put(h5, at, name, H5Tcopy(H5T_STD_U8LE), H5Screate_simple(1, &dim, NULL), values);
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* One open attribute with its type and space. */
 typedef struct opened {
@@ -101,9 +99,10 @@ static void done(opened *a)
 static kvf_status open_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, opened *out)
 {
     opened a = {.type = H5I_INVALID_HID, .space = H5I_INVALID_HID};
+    bool there = false;
 
-    if (!kvf__h5_has_attr(h5, at, name))
-        return kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is missing", name);
+    KVF_TRY(kvf__h5_has_attr(h5, at, name, &there));
+    if (!there) return kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is missing", name);
     a.attr = H5Aopen(at, name, H5P_DEFAULT);
     if (a.attr >= 0) a.type = H5Aget_type(a.attr);
     if (a.type >= 0) a.space = H5Aget_space(a.attr);
@@ -180,10 +179,13 @@ static kvf_status get_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, kvf__
     return st;
 }
 
-bool kvf__h5_has_attr(const kvf__h5 *h5, kvf__h5_id at, const char *name)
+kvf_status kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *out)
 {
-    (void)h5;
-    return H5Aexists(at, name) > 0;
+    htri_t there = H5Aexists(at, name);
+
+    if (there < 0) return kvf__h5_broken(h5, at, "cannot look for the attribute \"%s\"", name);
+    *out = there > 0;
+    return KVF_OK;
 }
 
 /* HDF5 hands out its own block; an empty text comes as NULL. */
@@ -240,8 +242,7 @@ kvf_status kvf__h5_get_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, uint8_t
     return st;
 }
 
-/* ---- listing
- * ----------------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 kvf_status kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at, size_t *out)
 {

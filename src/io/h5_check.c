@@ -124,8 +124,7 @@ static kvf_status check_storage(kvf__h5 *h5, kvf__h5_data *data)
                         data->bytes, data->stored, h5->file_bytes);
 }
 
-/* ---- chunks
- * ------------------------------------------------------------------------------------------ */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 static size_t chunk_bytes(const kvf__h5_data *data)
 {
@@ -143,12 +142,15 @@ static kvf_status check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize
     char text[128];
     unsigned mask = 0;
     haddr_t address = HADDR_UNDEF;
-    hsize_t size = 0;
+    hsize_t size = 0, searched = 0;
     const char *what = NULL;
 
-    if (H5Dget_chunk_info_by_coord(data->id, at, &mask, &address, &size) < 0)
+    /* The first walks all chunks, the second searches as H5Dread will: in a damaged index they
+     * disagree. */
+    if (H5Dget_chunk_info_by_coord(data->id, at, &mask, &address, &size) < 0 ||
+        H5Dget_chunk_storage_size(data->id, at, &searched) < 0)
         return kvf__h5_broken(h5, data->id, "cannot read the index of chunks");
-    if (address == HADDR_UNDEF)
+    if (address == HADDR_UNDEF || searched != size)
         what = "is missing";
     else if (mask != 0)
         what = "is stored without its filters";
@@ -192,8 +194,7 @@ static kvf_status check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
     return KVF_OK;
 }
 
-/* ---- open, read
- * -------------------------------------------------------------------------------------- */
+/* ---- open, read ------------------------------------------------------------------------------ */
 
 kvf_status kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_data *out)
 {
@@ -263,9 +264,11 @@ kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, c
 {
     char *labels[KVF__MAX_RANK] = {NULL};
     hid_t attr, type = H5I_INVALID_HID;
+    bool there = false;
     kvf_status st = KVF_OK;
 
-    if (!kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS")) return KVF_OK;
+    KVF_TRY(kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS", &there));
+    if (!there) return KVF_OK;
     attr = H5Aopen(data->id, "DIMENSION_LABELS", H5P_DEFAULT);
     if (attr < 0 || !is_label_list(attr, data->rank)) {
         st = kvf__h5_fail(h5, data->id, KVF_EFORMAT, "DIMENSION_LABELS is not a list of %d texts",

@@ -33,19 +33,23 @@ kvf_status kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name
     return st;
 }
 
-bool kvf__h5_has(const kvf__h5 *h5, kvf__h5_id parent, const char *name)
+kvf_status kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name, bool *out)
 {
-    (void)h5;
-    return H5Lexists(parent, name, H5P_DEFAULT) > 0;
+    htri_t there = H5Lexists(parent, name, H5P_DEFAULT);
+
+    if (there < 0) return kvf__h5_broken(h5, parent, "cannot look for \"%s\"", name);
+    *out = there > 0;
+    return KVF_OK;
 }
 
 static kvf_status check_link(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want)
 {
     H5L_info_t info;
     const char *kind;
+    bool there = false;
 
-    if (!kvf__h5_has(h5, parent, name))
-        return kvf__h5_fail(h5, parent, KVF_EFORMAT, "%s \"%s\" is missing", want, name);
+    KVF_TRY(kvf__h5_has(h5, parent, name, &there));
+    if (!there) return kvf__h5_fail(h5, parent, KVF_EFORMAT, "%s \"%s\" is missing", want, name);
     if (H5Lget_info(parent, name, &info, H5P_DEFAULT) < 0)
         return kvf__h5_broken(h5, parent, "cannot look at \"%s\"", name);
     if (info.type == H5L_TYPE_HARD) return KVF_OK;

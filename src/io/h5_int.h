@@ -28,12 +28,13 @@ void kvf__identity_done(kvf__identity *id);
 
 typedef struct kvf__prefix_file {
     kvf__identity id;
-    kvf__prefix prefix;   /* values in f32 whatever the file's dtype; layer_mask inside */
-    kvf__dtype dtype;     /* type of the stored values: F32, F16 or BF16 */
-    kvf_json *options;    /* object of scalars, or NULL: the training options */
-    kvf_json *lineage;    /* object of scalars, or NULL: data hashes, run hash, fold check */
+    kvf__prefix prefix; /* values in f32 whatever the file's dtype; layer_mask inside */
+    kvf__dtype dtype;   /* type of the stored values: F32, F16 or BF16 */
+    kvf_json *options;  /* object of scalars, or NULL: the training options */
+    kvf_json *lineage;  /* object of scalars, or NULL: data hashes, run hash, fold check */
 } kvf__prefix_file;
-kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix_file *file);
+kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__prefix_file *file);
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
 void kvf__prefix_file_done(kvf__prefix_file *file);
 
@@ -56,20 +57,22 @@ void kvf__history_done(kvf__history *history);
 
 typedef struct kvf__run_file {
     kvf__identity id;
-    uint8_t *layer_mask;           /* [L] */
-    kvf__params_owned encoder;     /* the last step */
-    kvf__params_owned best;        /* n = 0: no validation ran yet */
+    uint8_t *layer_mask;       /* [L] */
+    kvf__params_owned encoder; /* the last step */
+    kvf__params_owned best;    /* n = 0: no validation ran yet */
     int64_t best_step;
     double best_value;
-    char *best_metric;             /* "valid_loss"; NULL if none */
-    kvf__params_owned m, v;        /* AdamW moments, same names; n = 0: an imported encoder, step 0 */
-    kvf_json *state;               /* object of integers and reals: step, tokens, rng_*, data position ... */
+    char *best_metric;      /* "valid_loss"; NULL if none */
+    kvf__params_owned m, v; /* AdamW moments, same names; n = 0: an imported encoder, step 0 */
+    kvf_json *state; /* object of integers and reals: step, tokens, rng_*, data position ... */
     kvf__history history;
-    kvf_json *options, *lineage;   /* objects of scalars (i64, f64, text) */
+    kvf_json *options, *lineage; /* objects of scalars (i64, f64, text) */
 } kvf__run_file;
-kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force, const kvf__run_file *file);
+kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force,
+                               const kvf__run_file *file);
 /* with_optimizer: false leaves m, v, history empty (merge, eval). */
-kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer, kvf__run_file *out);
+kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer,
+                              kvf__run_file *out);
 void kvf__run_file_done(kvf__run_file *file);
 
 /* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16 bytes. */
@@ -91,6 +94,7 @@ kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);
 /* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING, prefix_projection false). Refused with
  * one line: a masked layer, position_start != P (PEFT always starts at P), P = 0. */
-kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id, const kvf__prefix *prefix);
+kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
+                           const kvf__prefix *prefix);
 
 #endif

@@ -21,13 +21,13 @@ typedef struct kvf__h5 {
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     kvf__outfile out;  /* writing only */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
+    bool broken;       /* HDF5 failed: it stays hushed */
     int (*print)(int64_t, void *);
     void *print_user;
     unsigned plugins;
 } kvf__h5;
 
-/* ---- files (h5.c, h5_seal.c)
- * ------------------------------------------------------------------------- */
+/* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
 /* Begins a file of that kind: kvfold_kind, kvfold_format, kvfold_version are written. */
 kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
@@ -41,6 +41,8 @@ void kvf__h5_close(kvf__h5 *h5);
 
 /* Superblock version 2 or 3, as many bytes as it says, and the seal if there is one. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_bytes);
+/* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
+kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
 /* Appends the seal to `temp`, the finished file that will be named `path`. */
 kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path);
 
@@ -49,13 +51,12 @@ kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path);
  * is read). */
 kvf_status kvf__h5_fail(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, ...)
     KVF__PRINTF(4, 5);
-kvf_status kvf__h5_broken(const kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...) KVF__PRINTF(3, 4);
+kvf_status kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...) KVF__PRINTF(3, 4);
 
-/* ---- groups (h5_group.c)
- * ----------------------------------------------------------------------------- */
+/* ---- groups (h5_group.c) --------------------------------------------------------------------- */
 
 kvf_status kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_id *out);
-bool kvf__h5_has(const kvf__h5 *h5, kvf__h5_id parent, const char *name);
+kvf_status kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name, bool *out);
 /* Hard links only. EFORMAT if absent or of another type. */
 kvf_status kvf__h5_group_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_id *out);
 /* The one way to open by name; `want` is "group" or "dataset". */
@@ -66,8 +67,7 @@ kvf_status kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group, size_t *out);
 kvf_status kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char **out);
 void kvf__h5_release(kvf__h5_id *id); /* closes group or dataset, sets it to NONE */
 
-/* ---- attributes (h5_attr.c)
- * -------------------------------------------------------------------------- */
+/* ---- attributes (h5_attr.c) ------------------------------------------------------------------ */
 
 kvf_status kvf__h5_put_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *utf8);
 kvf_status kvf__h5_put_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t value);
@@ -76,7 +76,7 @@ kvf_status kvf__h5_put_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool v
 kvf_status kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const uint8_t *values,
                            int64_t n);
 
-bool kvf__h5_has_attr(const kvf__h5 *h5, kvf__h5_id at, const char *name);
+kvf_status kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *out);
 kvf_status kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name,
                             char **out); /* to be freed */
 kvf_status kvf__h5_get_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t *out);
@@ -104,8 +104,7 @@ kvf_status kvf__attrs_write(kvf__h5 *h5, kvf__h5_id parent, const char *name,
                             const kvf_json *value);
 kvf_status kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf_json **out);
 
-/* ---- datasets (h5_data.c, h5_check.c)
- * ---------------------------------------------------------------- */
+/* ---- datasets (h5_data.c, h5_check.c) -------------------------------------------------------- */
 
 typedef struct kvf__h5_spec {
     const char *name;
@@ -140,8 +139,7 @@ kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values
 /* The label of one dimension, to be freed; NULL where there is none. */
 kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, char **out);
 
-/* ---- shared by prefix and run (identity.c)
- * ------------------------------------------------------------ */
+/* ---- shared by prefix and run (identity.c) --------------------------------------------------- */
 
 /* base_* on the root, the rest on `at`; L, G, P, D too where with_shape. */
 kvf_status kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape,

@@ -117,6 +117,8 @@ kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_byte
     }
     st = check_seal(ctx, &map, end);
     if (st) goto out;
+    st = kvf__h5_check_heaps(ctx, path, map.data, (size_t)end);
+    if (st) goto out;
     *file_bytes = map.n;
 out:
     kvf__mapfile_close(&map);
@@ -127,19 +129,23 @@ static kvf_status append(kvf_ctx *ctx, const char *temp, const char *path, const
                          size_t n)
 {
     int fd = open(temp, O_WRONLY | O_APPEND | O_CLOEXEC);
-    ssize_t written;
-    int error;
+    kvf_status st = KVF_OK;
 
     if (fd < 0) return kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-    written = write(fd, bytes, n);
-    error = written < 0 ? errno : ENOSPC;
-    if (close(fd) < 0 && written == (ssize_t)n) {
-        error = errno;
-        written = -1;
+    while (n > 0 &&
+           !st) { /* a part is written where the disk is almost full: the next call says so */
+        ssize_t written = write(fd, bytes, n);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) {
+            st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
+        } else {
+            bytes += written;
+            n -= (size_t)written;
+        }
     }
-    if (written != (ssize_t)n)
-        return kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(error));
-    return KVF_OK;
+    if (close(fd) < 0 && !st)
+        st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return st;
 }
 
 kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path)

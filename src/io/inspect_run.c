@@ -78,9 +78,11 @@ static kvf_status list_child(kvf__h5 *h5, const char *parent, const char *child,
 {
     kvf__h5_id above = KVF__H5_NONE, group = KVF__H5_NONE;
     char *path = NULL;
-    kvf_status st = KVF_OK;
+    bool there = false;
+    kvf_status st;
 
-    if (!kvf__h5_has(h5, h5->file, parent ? parent : child)) goto out;
+    st = kvf__h5_has(h5, h5->file, parent ? parent : child, &there);
+    if (st || !there) goto out;
     st = kvf__asprintf(h5->ctx, &path, "%s%s%s", parent ? parent : "", parent ? "/" : "", child);
     if (st) goto out;
     if (parent) st = kvf__h5_group_open(h5, h5->file, parent, &above);
@@ -95,8 +97,7 @@ out:
     return st;
 }
 
-/* ---- history
- * ----------------------------------------------------------------------------------------- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 static kvf_status describe_best(kvf__h5 *h5, kvf_json *object)
 {
@@ -104,9 +105,11 @@ static kvf_status describe_best(kvf__h5 *h5, kvf_json *object)
     char *metric = NULL;
     int64_t step = 0;
     double value = 0;
-    kvf_status st = KVF_OK;
+    bool there = false;
+    kvf_status st;
 
-    if (!kvf__h5_has(h5, h5->file, "best")) goto out;
+    st = kvf__h5_has(h5, h5->file, "best", &there);
+    if (st || !there) goto out;
     st = kvf__h5_group_open(h5, h5->file, "best", &group);
     if (st) goto out;
     st = kvf__h5_get_i64(h5, group, "step", &step);
@@ -147,8 +150,7 @@ static kvf_status describe_history(kvf__h5 *h5, kvf_json *root)
     return describe_best(h5, object);
 }
 
-/* ---- the whole
- * --------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static kvf_status describe_identity(kvf__h5 *h5, kvf_json *root)
 {

@@ -116,9 +116,11 @@ kvf_status kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf
     kvf__h5_id group = KVF__H5_NONE;
     kvf_json *object = NULL;
     size_t n = 0;
+    bool there = false;
     kvf_status st;
 
-    if (!kvf__h5_has(h5, parent, name)) return KVF_OK;
+    KVF_TRY(kvf__h5_has(h5, parent, name, &there));
+    if (!there) return KVF_OK;
     st = kvf__h5_group_open(h5, parent, name, &group);
     if (st) goto out;
     st = kvf__h5_attr_count(h5, group, &n);

@@ -14,8 +14,7 @@ static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.saf
                   PICKLE[] = "adapter_model.bin";
 static const char TENSOR[] = "prompt_embeddings";
 
-/* ---- config
- * ------------------------------------------------------------------------------------------ */
+/* ---- config ---------------------------------------------------------------------------------- */
 
 /* A whole number in [1, 2^31), or null or absent: 0. */
 static kvf_status get_count(kvf_ctx *ctx, const char *path, const kvf_json *config, const char *key,
@@ -96,8 +95,7 @@ out:
     return st;
 }
 
-/* ---- tensors
- * ----------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* One tensor and nothing else: a head would be lost without a word. */
 static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table)

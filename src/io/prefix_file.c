@@ -48,8 +48,7 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix
     return KVF_OK;
 }
 
-/* ---- writing
- * ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_file *file)
 {
@@ -163,8 +162,7 @@ out:
     return st;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static kvf_status check_data(kvf__h5 *h5, const kvf__h5_data *data)
 {

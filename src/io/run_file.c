@@ -12,8 +12,7 @@
 
 #include <string.h>
 
-/* ---- writing
- * ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static kvf_status write_encoder(kvf__h5 *h5, const kvf__run_file *file)
 {
@@ -114,8 +113,7 @@ out:
     return st;
 }
 
-/* ---- reading
- * ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static kvf_status read_encoder(kvf__h5 *h5, kvf__run_file *file)
 {
@@ -154,9 +152,11 @@ out:
 static kvf_status read_best(kvf__h5 *h5, kvf__run_file *file)
 {
     kvf__h5_id group = KVF__H5_NONE;
+    bool there = false;
     kvf_status st;
 
-    if (!kvf__h5_has(h5, h5->file, "best")) return KVF_OK;
+    KVF_TRY(kvf__h5_has(h5, h5->file, "best", &there));
+    if (!there) return KVF_OK;
     st = kvf__h5_group_open(h5, h5->file, "best", &group);
     if (st) goto out;
     st = kvf__h5_get_i64(h5, group, "step", &file->best_step);
@@ -174,9 +174,11 @@ out:
 static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
 {
     kvf__h5_id group = KVF__H5_NONE;
+    bool there = false;
     kvf_status st;
 
-    if (!kvf__h5_has(h5, h5->file, "optimizer")) return KVF_OK;
+    KVF_TRY(kvf__h5_has(h5, h5->file, "optimizer", &there));
+    if (!there) return KVF_OK;
     st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
     if (st) goto out;
     st = read_like_encoder(h5, group, "m", file, &file->m);

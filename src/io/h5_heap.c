@@ -1,0 +1,179 @@
+/* Global heaps, where HDF5 keeps variable-length text, checked before HDF5 reads them.
+ *
+ * They carry no checksum, and HDF5 1.10 trusts them: a wrong size or number of an object makes it
+ * read or write past its blocks or loop for ever (each byte of a prefix file without a seal flipped:
+ * every crash of 28000 tries was here). A seal does not help against a file made to do harm. So each
+ * heap that an attribute refers to must be tiled by its objects, and each reference must name an
+ * object of the length it says.
+ *
+ *   heap:      "GCOL" version u8 = 1, 0 u8[3], size u64, objects ... to the end
+ *   object:    number u16, references u16, 0 u32, size u64, bytes padded to 8; number 0 is the free rest
+ *   reference: length u32, address of the heap u64, number u32 (in the attribute, which has a checksum)
+ *
+ * HDF5 File Format Specification 3.0, III.E. */
+#include "h5_priv.h"
+
+#include <string.h>
+
+static const char MAGIC[] = "GCOL\1";
+
+enum { MAGIC_BYTES = sizeof MAGIC - 1, HEAP_HEAD = 16, OBJECT_HEAD = 16, MIN_HEAP = 4096 };
+enum { REFERENCE = 16, MAX_TEXTS = 32, MAX_NUMBERS = 65536, MAX_HEAPS = 256 };
+
+/* The file, and one heap in it: where it is and, by number, how long its objects are, plus 1; 0: no
+ * such object. */
+typedef struct heap {
+    kvf_ctx *ctx;
+    const char *path;
+    const uint8_t *data;
+    size_t n, at;
+    uint64_t *sizes; /* [MAX_NUMBERS] */
+} heap;
+
+static kvf_status bad_heap(const heap *h, const char *what)
+{
+    return kvf__fail(h->ctx, KVF_EFORMAT, "%s: damaged: the heap of texts at byte %zu %s", h->path,
+                     h->at, what);
+}
+
+static kvf__reader reader_at(const heap *h, size_t at)
+{
+    return (kvf__reader){.data = h->data, .n = h->n, .at = at};
+}
+
+static size_t pad8(size_t n)
+{
+    return (n + 7) & ~(size_t)7;
+}
+
+/* The object at *at; moves to the one behind it. */
+static kvf_status pass_object(heap *h, size_t *at, size_t end)
+{
+    kvf__reader r = reader_at(h, *at);
+    uint16_t number = kvf__read_u16(&r);
+    kvf__read_u16(&r);
+    kvf__read_u32(&r);
+    uint64_t size = kvf__read_u64(&r);
+    size_t left = end - *at;
+
+    if (number == 0) {
+        if (size != left) return bad_heap(h, "has free space that does not reach its end");
+        *at = end;
+        return KVF_OK;
+    }
+    if (size > left - OBJECT_HEAD || pad8((size_t)size) > left - OBJECT_HEAD)
+        return bad_heap(h, "holds an object longer than itself");
+    if (h->sizes[number]) return bad_heap(h, "holds two objects of one number");
+    h->sizes[number] = size + 1;
+    *at += OBJECT_HEAD + pad8((size_t)size);
+    return KVF_OK;
+}
+
+static kvf_status check_objects(heap *h)
+{
+    kvf__reader r = reader_at(h, h->at + 8);
+    uint64_t size = kvf__read_u64(&r);
+    size_t at = h->at + HEAP_HEAD, end;
+
+    if (r.failed || size < MIN_HEAP || size > h->n - h->at)
+        return bad_heap(h, "reaches past the end of the file");
+    end = h->at + (size_t)size;
+    memset(h->sizes, 0, MAX_NUMBERS * sizeof *h->sizes);
+    while (end - at >= OBJECT_HEAD)
+        KVF_TRY(pass_object(h, &at, end));
+    return KVF_OK;
+}
+
+/* Where the file next names the heap's address; n if nowhere. */
+static size_t next_reference(const heap *h, size_t from)
+{
+    const uint64_t address = h->at; /* little endian, as in the file */
+    const uint8_t *found = from < h->n
+                               ? memmem(h->data + from, h->n - from, &address, sizeof address)
+                               : NULL;
+
+    return found ? (size_t)(found - h->data) : h->n;
+}
+
+static bool bytes_are(const heap *h, size_t end, size_t back, const char *want)
+{
+    return end >= back && memcmp(h->data + end - back, want, 4) == 0;
+}
+
+/* How many texts follow from `at` on, by the dataspace that ends there (version 2): one, or a list
+ * of n, with or without its greatest length. 0: no dataspace. */
+static uint64_t texts_from(const heap *h, size_t at)
+{
+    kvf__reader r;
+
+    if (bytes_are(h, at, 4, "\2\0\0\0")) return 1;
+    if (bytes_are(h, at, 12, "\2\1\0\1"))
+        r = reader_at(h, at - 8);
+    else if (bytes_are(h, at, 20, "\2\1\1\1"))
+        r = reader_at(h, at - 16);
+    else
+        return 0;
+    return kvf__read_u64(&r);
+}
+
+/* Whether the address at `at` is that of an attribute's text, and not a number that happens to be
+ * the same. */
+static bool is_reference(const heap *h, size_t at)
+{
+    for (size_t i = 0; i < MAX_TEXTS && at - 4 >= REFERENCE * i; i++)
+        if (texts_from(h, at - 4 - REFERENCE * i) > i) return true;
+    return false;
+}
+
+static kvf_status check_reference(const heap *h, size_t at)
+{
+    kvf__reader r = reader_at(h, at - 4);
+    uint32_t length = kvf__read_u32(&r);
+    kvf__read_u64(&r);
+    uint32_t number = kvf__read_u32(&r);
+
+    if (length == 0) return KVF_OK; /* HDF5 does not follow it */
+    if (number >= MAX_NUMBERS || h->sizes[number] == 0)
+        return bad_heap(h, "has no object of a number that is referred to");
+    if (h->sizes[number] - 1 != length)
+        return bad_heap(h, "holds an object of another length than the reference to it");
+    return KVF_OK;
+}
+
+/* Bytes that look like a heap, but that nothing refers to, are values: HDF5 will not go there. */
+static kvf_status check_heap(heap *h)
+{
+    bool checked = false;
+
+    for (size_t at = next_reference(h, 4); at < h->n; at = next_reference(h, at + 1)) {
+        if (!is_reference(h, at)) continue;
+        if (!checked) KVF_TRY(check_objects(h));
+        checked = true;
+        KVF_TRY(check_reference(h, at));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n)
+{
+    heap h = {.ctx = ctx, .path = path, .data = data, .n = n};
+    const uint8_t *found = data;
+    int heaps = 0;
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
+    if (st) goto out;
+    while ((found = memmem(found, n - (size_t)(found - data), MAGIC, MAGIC_BYTES)) != NULL) {
+        h.at = (size_t)(found - data);
+        if (++heaps > MAX_HEAPS)
+            st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: more than %d heaps of texts", path,
+                           MAX_HEAPS);
+        else
+            st = check_heap(&h);
+        if (st) goto out;
+        found++;
+    }
+out:
+    kvf__free(h.sizes);
+    return st;
+}

@@ -1,0 +1,521 @@
+/* Tests of the prefix file: round trips, equal bytes, and every kind of file that must be refused.
+ * The golden files were made by h5py (golden/make_h5_golden.py); their values are i / 64 - 2. */
+#include "h5_fixture.h"
+#include "h5_priv.h"
+
+static kvf_status read_status(const char *path)
+{
+    kvf__prefix_file file = {0};
+    kvf_status st = kvf__prefix_file_read(ctx, path, &file);
+    kvf__prefix_file_done(&file);
+    return st;
+}
+
+static void write_sample(const char *path, kvf__dtype dtype)
+{
+    kvf__prefix_file file;
+    make_prefix_file(&file, dtype);
+    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
+    kvf__prefix_file_done(&file);
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+static const kvf__dtype DTYPES[] = {KVF__F32, KVF__F16, KVF__BF16};
+
+START_TEST(round_trip)
+{
+    kvf__prefix_file file, back = {0};
+    const char *path = in_dir("p.h5");
+
+    make_prefix_file(&file, DTYPES[_i]);
+    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
+    ck_ok(kvf__prefix_file_read(ctx, path, &back));
+    ck_assert_int_eq(back.dtype, DTYPES[_i]);
+    ck_assert_str_eq(back.id.base_name, IDENTITY.base_name);
+    ck_assert_str_eq(back.id.base_architecture, "llama");
+    ck_assert_str_eq(back.id.base_hash, IDENTITY.base_hash);
+    ck_assert_str_eq(back.id.method, "mlp");
+    ck_assert_str_eq(back.id.task, "lm");
+    ck_assert_str_eq(back.id.chat_template, "none");
+    ck_assert_int_eq(back.id.position_start, 5);
+    ck_assert(back.id.L == 3 && back.id.G == 2 && back.id.P == 5 && back.id.D == 4);
+    ck_assert_int_eq(memcmp(back.prefix.layer_mask, "\1\0\1", 3), 0);
+    ck_assert_int_eq(
+        memcmp(back.prefix.kv, file.prefix.kv, kvf__prefix_count(&file.prefix) * sizeof(float)), 0);
+    ck_json_eq(back.options,
+               "{\"zeta\":1,\"lr\":0.01,\"steps\":-100,\"method\":\"mlp\",\"shuffle\":true,"
+               "\"clip\":null,\"empty\":\"\",\"big\":9007199254740993,"
+               "\"text\":\"a \xc3\xa9 b\"}");
+    ck_json_eq(back.lineage, "{\"data_hash\":\"00ff\",\"fold_max_abs_diff\":0.0}");
+    kvf__prefix_file_done(&back);
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+START_TEST(equal_content_equal_bytes)
+{
+    kvf__prefix_file back = {0};
+    const char *first = in_dir("first.h5"), *second = in_dir("second.h5"),
+               *third = in_dir("third.h5");
+
+    write_sample(first, DTYPES[_i]);
+    usleep(20000);
+    write_sample(second, DTYPES[_i]);
+    ck_same_bytes(first, second);
+    ck_ok(kvf__prefix_file_read(ctx, first, &back));
+    ck_ok(kvf__prefix_file_write(ctx, third, false, &back));
+    ck_same_bytes(first, third);
+    kvf__prefix_file_done(&back);
+}
+END_TEST
+
+START_TEST(no_items_is_not_empty_items)
+{
+    kvf__prefix_file file, back = {0};
+
+    make_prefix_file(&file, KVF__F32);
+    kvf_json_free(file.options);
+    kvf_json_free(file.lineage);
+    file.options = NULL;
+    file.lineage = json("{}");
+    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__prefix_file_read(ctx, in_dir("p.h5"), &back));
+    ck_assert_ptr_null(back.options);
+    ck_json_eq(back.lineage, "{}");
+    kvf__prefix_file_done(&back);
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+START_TEST(tells_its_kind)
+{
+    char kind[16], version[32];
+
+    write_sample(in_dir("p.h5"), KVF__F32);
+    ck_ok(kvf__h5_kind(ctx, in_dir("p.h5"), kind));
+    ck_assert_str_eq(kind, "prefix");
+    ck_assert_uint_eq(strspn(kvf__h5_version(version), "0123456789."), strlen(version));
+    ck_assert_ptr_nonnull(strchr(version, '.'));
+}
+END_TEST
+
+START_TEST(layout_is_as_documented)
+{
+    static const char *const LABELS[] = {"layer", "key_value", "batch",
+                                         "head",  "position",  "head_dim"};
+    static const int64_t DIMS[] = {3, 2, 1, 2, 5, 4}, CHUNK[] = {1, 2, 1, 2, 5, 4};
+    kvf__h5 h5;
+    kvf__h5_id group;
+    kvf__h5_data data;
+
+    write_sample(in_dir("p.h5"), KVF__BF16);
+    ck_ok(kvf__h5_open(ctx, in_dir("p.h5"), "prefix", &h5));
+    ck_ok(kvf__h5_group_open(&h5, h5.file, "prefix", &group));
+    ck_ok(kvf__h5_data_open(&h5, group, "past_key_values", &data));
+    ck_assert_int_eq(data.rank, 6);
+    ck_assert_int_eq(memcmp(data.dim, DIMS, sizeof DIMS), 0);
+    ck_assert_int_eq(memcmp(data.chunk, CHUNK, sizeof CHUNK), 0);
+    ck_assert(data.chunked && data.shuffle && data.fletcher32 && !data.deflate);
+    for (int i = 0; i < 6; i++) {
+        char *label = NULL;
+        ck_ok(kvf__h5_data_label(&h5, &data, i, &label));
+        ck_assert_pstr_eq(label, LABELS[i]);
+        kvf__free(label);
+    }
+    kvf__h5_release(&data.id);
+    kvf__h5_release(&group);
+    kvf__h5_close(&h5);
+}
+END_TEST
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+START_TEST(refuses_to_write)
+{
+    static const float huge[] = {65519.0f, 65520.0f};
+    kvf__prefix_file file;
+    const char *path = in_dir("p.h5");
+
+    make_prefix_file(&file, KVF__F32);
+    file.prefix.P = 0;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ESHAPE, "length 0");
+    file.prefix.P = 5;
+    file.id.G = 7;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ESHAPE,
+             "its identity 3, 7, 5, 4");
+    file.id.G = 2;
+    file.dtype = KVF__I8;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "not as i8");
+    file.dtype = KVF__F16;
+    file.prefix.kv[3] = huge[1];
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds 65520");
+    file.dtype = KVF__F32;
+    file.prefix.kv[3] = NAN;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds nan");
+    file.prefix.kv[3] = 0;
+    file.prefix.kv[100] = 1;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EFORMAT, "layer 1 is masked");
+    file.prefix.kv[100] = 0;
+    file.id.base_hash[0] = 'X';
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "32 hex digits");
+    file.id.base_hash[0] = '0';
+    kvf_json_set(file.options, "list", kvf_json_array());
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "\"list\" is a list");
+    ck_assert_int_eq(files_in_dir(), 0);
+    kvf_json_free(file.options);
+    file.options = NULL;
+    file.dtype = KVF__F16;
+    file.prefix.kv[3] = huge[0];
+    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+START_TEST(keeps_an_existing_file)
+{
+    kvf__prefix_file file;
+
+    make_prefix_file(&file, KVF__F32);
+    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
+    ck_fails(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file), KVF_EEXIST, "p.h5: exists");
+    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), true, &file));
+    ck_fails(kvf__prefix_file_write(ctx, in_dir("no/p.h5"), false, &file), KVF_EIO, "no/p.h5");
+    ck_assert_int_eq(files_in_dir(), 1);
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+START_TEST(allocation_failures)
+{
+    kvf__prefix_file file, back = {0};
+    const char *path = in_dir("p.h5");
+    kvf_status st = KVF_ENOMEM;
+
+    make_prefix_file(&file, KVF__BF16);
+    for (int n = 0; st; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        st = kvf__prefix_file_write(ctx, path, false, &file);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+        ck_assert_int_eq(files_in_dir(), st == KVF_OK);
+    }
+    st = KVF_ENOMEM;
+    for (int n = 0; st; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        st = kvf__prefix_file_read(ctx, path, &back);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+        ck_assert(st == KVF_OK || !back.prefix.kv);
+    }
+    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__prefix_file_done(&back);
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+/* ---- errors: damaged bytes ------------------------------------------------------------------- */
+
+START_TEST(truncated_anywhere)
+{
+    const char *path = in_dir("p.h5"), *cut = in_dir("cut.h5");
+    size_t n;
+
+    write_sample(path, KVF__F32);
+    uint8_t *bytes = read_bytes(path, &n);
+    for (size_t k = 0; k < n; k += k < 200 || k > n - 200 ? 1 : 97) {
+        write_bytes(cut, bytes, k);
+        kvf_status st = read_status(cut);
+        if (k == n - SEAL_BYTES)
+            ck_ok(st); /* all of HDF5's bytes, no seal */
+        else
+            ck_fails(st, KVF_EFORMAT, cut);
+    }
+    free(bytes);
+}
+END_TEST
+
+/* Every byte of a sealed file: no HDF5 needed to tell. */
+START_TEST(flipped_anywhere)
+{
+    const char *path = in_dir("p.h5"), *flipped = in_dir("flipped.h5");
+    size_t n;
+
+    write_sample(path, KVF__F32);
+    uint8_t *bytes = read_bytes(path, &n);
+    for (size_t k = 0; k < n; k += 3) {
+        bytes[k] ^= (uint8_t)(1u << (k / 3 % 8));
+        write_bytes(flipped, bytes, n);
+        kvf_status st = read_status(flipped);
+        ck_assert_msg(st == KVF_EFORMAT || st == KVF_EUNSUPPORTED, "byte %zu: %s", k,
+                      kvf_status_name(st));
+        bytes[k] ^= (uint8_t)(1u << (k / 3 % 8));
+    }
+    free(bytes);
+}
+END_TEST
+
+/* Without the seal HDF5 sees the damage: never a crash, and never other values. */
+static void flip_unsealed(size_t from, size_t to, size_t step)
+{
+    const char *path = in_dir("p.h5"), *flipped = in_dir("flipped.h5");
+    kvf__prefix_file want;
+    size_t n;
+
+    write_sample(path, KVF__F32);
+    make_prefix_file(&want, KVF__F32);
+    uint8_t *bytes = read_bytes(path, &n);
+    n -= SEAL_BYTES;
+    for (size_t k = from; k < n && k < to; k += step) {
+        kvf__prefix_file got = {0};
+        bytes[k] ^= (uint8_t)(1u << (k % 8));
+        write_bytes(flipped, bytes, n);
+        if (kvf__prefix_file_read(ctx, flipped, &got) == KVF_OK)
+            ck_assert_msg(memcmp(got.prefix.kv, want.prefix.kv,
+                                 kvf__prefix_count(&want.prefix) * sizeof(float)) == 0,
+                          "byte %zu changes the values", k);
+        kvf__prefix_file_done(&got);
+        bytes[k] ^= (uint8_t)(1u << (k % 8));
+    }
+    free(bytes);
+    kvf__prefix_file_done(&want);
+}
+
+START_TEST(flipped_without_a_seal)
+{
+    flip_unsealed(0, SIZE_MAX, 11);
+}
+END_TEST
+
+/* The global heap, which HDF5 1.10 believes blindly, starts at byte 2048. */
+START_TEST(flipped_heap_without_a_seal)
+{
+    flip_unsealed(2048, 2048 + 700, 1);
+}
+END_TEST
+
+START_TEST(bytes_behind_the_end)
+{
+    size_t n;
+
+    write_sample(in_dir("p.h5"), KVF__F32);
+    uint8_t *bytes = read_bytes(in_dir("p.h5"), &n);
+    write_bytes(in_dir("long.h5"), bytes, n + 1);
+    ck_fails(read_status(in_dir("long.h5")), KVF_EFORMAT, "51 bytes behind the end");
+    bytes[n - 2] = bytes[n - 2] == '0' ? '1' : '0';
+    write_bytes(in_dir("seal.h5"), bytes, n);
+    ck_fails(read_status(in_dir("seal.h5")), KVF_EFORMAT, "damaged: the bytes hash to");
+    free(bytes);
+}
+END_TEST
+
+/* ---- errors: wrong content ------------------------------------------------------------------- */
+
+/* A prefix file as the writer would make it, with one thing wrong; what is 0 here is right. */
+typedef struct craft {
+    const char *line; /* part of the error line; NULL: it reads */
+    kvf_status status;
+    const char *skip; /* attribute left out */
+    const char *kind;
+    int64_t position_start;
+    int rank;
+    int64_t dim[6];
+    kvf__dtype dtype;
+    const char *dtype_text;
+    int64_t mask_length;
+    uint8_t mask_value;
+    const char *text_as_integer; /* attribute written as an integer */
+} craft;
+
+static const int64_t SHAPE[6] = {2, 2, 1, 1, 4, 2};
+
+#define MISSING(name)                                                                              \
+    {                                                                                              \
+        "attribute \"" name "\" is missing", KVF_EFORMAT, .skip = name                             \
+    }
+
+static const craft CRAFTED[] = {
+    {.status = KVF_OK},
+    MISSING("base_name"),
+    MISSING("base_architecture"),
+    MISSING("base_hash"),
+    MISSING("method"),
+    MISSING("task"),
+    MISSING("chat_template"),
+    MISSING("position_start"),
+    MISSING("layer_mask"),
+    MISSING("dtype"),
+    {"is a run file (kvfold_kind), want a prefix file", KVF_EFORMAT, .kind = "run"},
+    {"position_start is -1", KVF_EFORMAT, .position_start = -1},
+    {"\"layer_mask\" is not a list of 2 bytes", KVF_EFORMAT, .mask_length = 3},
+    {"layer_mask[0] is 2", KVF_EFORMAT, .mask_value = 2},
+    {"\"task\" is not a scalar of the right type, want variable", KVF_EFORMAT,
+     .text_as_integer = "task"},
+    {"attribute dtype is \"f16\", but the values are f32", KVF_EFORMAT, .dtype_text = "f16"},
+    {"element type i64", KVF_EFORMAT, .dtype = KVF__I64},
+    {"element type f64", KVF_EFORMAT, .dtype = KVF__F64},
+    {"shape [2, 2, 1, 1, 4]", KVF_ESHAPE, .rank = 5},
+    {"shape [2, 3, 1, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 3, 1, 1, 4, 2}},
+    {"shape [2, 2, 2, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 2, 2, 1, 4, 2}},
+    {"none of them 0", KVF_ESHAPE, .dim = {2, 2, 1, 1, 0, 2}},
+};
+
+static void put_text(kvf__h5 *h5, kvf__h5_id at, const craft *c, const char *name, const char *text)
+{
+    if (c->skip && !strcmp(c->skip, name)) return;
+    if (c->text_as_integer && !strcmp(c->text_as_integer, name))
+        ck_ok(kvf__h5_put_i64(h5, at, name, 1));
+    else
+        ck_ok(kvf__h5_put_text(h5, at, name, text));
+}
+
+static bool has(const craft *c, const char *name)
+{
+    return !c->skip || strcmp(c->skip, name) != 0;
+}
+
+static void write_crafted(const char *path, const craft *c)
+{
+    static const uint8_t zeros[1024];
+    const kvf__h5_spec spec = {.name = "past_key_values",
+                               .dtype = c->dtype,
+                               .rank = c->rank ? c->rank : 6,
+                               .dim = c->dim[0] ? c->dim : SHAPE};
+    const uint8_t mask[3] = {c->mask_value ? c->mask_value : 1, 1, 1};
+    kvf__h5 h5;
+    kvf__h5_id group, data;
+
+    ck_ok(kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix", &h5));
+    ck_ok(kvf__h5_group_create(&h5, h5.file, "prefix", &group));
+    ck_ok(kvf__h5_data_write(&h5, group, &spec, zeros, &data));
+    put_text(&h5, h5.file, c, "base_name", "b");
+    put_text(&h5, h5.file, c, "base_architecture", "llama");
+    put_text(&h5, h5.file, c, "base_hash", "");
+    put_text(&h5, data, c, "method", "mlp");
+    put_text(&h5, data, c, "task", "lm");
+    put_text(&h5, data, c, "chat_template", "none");
+    put_text(&h5, data, c, "dtype", c->dtype_text ? c->dtype_text : "f32");
+    if (has(c, "position_start"))
+        ck_ok(kvf__h5_put_i64(&h5, data, "position_start",
+                              c->position_start ? c->position_start : 4));
+    if (has(c, "layer_mask"))
+        ck_ok(kvf__h5_put_u8s(&h5, data, "layer_mask", mask, c->mask_length ? c->mask_length : 2));
+    kvf__h5_release(&data);
+    kvf__h5_release(&group);
+    ck_ok(kvf__h5_commit(&h5));
+    kvf__h5_close(&h5);
+}
+
+START_TEST(wrong_content)
+{
+    const craft *c = &CRAFTED[_i];
+
+    write_crafted(in_dir("p.h5"), c);
+    if (c->line)
+        ck_fails(read_status(in_dir("p.h5")), c->status, c->line);
+    else
+        ck_ok(read_status(in_dir("p.h5")));
+}
+END_TEST
+
+START_TEST(another_format)
+{
+    kvf__h5 h5;
+
+    ck_ok(kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", &h5));
+    ck_ok(kvf__h5_commit(&h5));
+    kvf__h5_close(&h5);
+    ck_fails(read_status(in_dir("p.h5")), KVF_EFORMAT, "group \"prefix\" is missing");
+    ck_fails(read_status(in_dir("none.h5")), KVF_EIO, "none.h5");
+    write_bytes(in_dir("text.h5"), "hello, this is no HDF5 file", 27);
+    ck_fails(read_status(in_dir("text.h5")), KVF_EFORMAT, "text.h5: not an HDF5 file");
+    ck_fails(read_status(dir), KVF_EIO, "is a folder");
+}
+END_TEST
+
+/* ---- golden: h5py's files -------------------------------------------------------------------- */
+
+typedef struct golden {
+    const char *name;
+    kvf__dtype dtype;
+    kvf_status status;
+    const char *line;
+} golden;
+
+static const golden GOLDEN[] = {
+    {"h5_v108.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_v110.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_f16.h5", KVF__F16, KVF_OK, NULL},
+    {"h5_gzip.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_edited.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "superblock version 0 (h5py's default"},
+    {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "libver=(\"v108\", \"v108\")"},
+    {"h5_format2.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 2, this version reads 1"},
+    {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16 or bf16"},
+    {"h5_big_endian.h5", 0, KVF_EFORMAT,
+     "unknown element type (class 1, 4 bytes), want little-endian"},
+    {"h5_lzf.h5", 0, KVF_EUNSUPPORTED, "filter 0 (id 32000)"},
+    {"h5_soft.h5", 0, KVF_EFORMAT, "\"past_key_values\" is a soft link, want the dataset itself"},
+    {"h5_external_link.h5", 0, KVF_EFORMAT, "\"past_key_values\" is an external link"},
+    {"h5_external.h5", 0, KVF_EFORMAT, "in another file (external storage), refused"},
+    {"h5_virtual.h5", 0, KVF_EFORMAT, "in other datasets (virtual storage), refused"},
+    {"h5_unfilled.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are stored"},
+    {"h5_unfilled_chunked.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are"},
+    {"h5_plain.h5", 0, KVF_EFORMAT,
+     "not a kvfold file: HDF5, but without the attribute kvfold_kind"},
+};
+
+START_TEST(made_by_h5py)
+{
+    const golden *g = &GOLDEN[_i];
+    kvf__prefix_file file = {0};
+    char name[128];
+
+    snprintf(name, sizeof name, "tests/golden/%s", g->name);
+    if (g->status) {
+        ck_fails(kvf__prefix_file_read(ctx, ck_source(name), &file), g->status, g->line);
+        return;
+    }
+    ck_ok(kvf__prefix_file_read(ctx, ck_source(name), &file));
+    ck_assert_int_eq(file.dtype, g->dtype);
+    ck_assert(file.id.L == 2 && file.id.G == 2 && file.id.P == 4 && file.id.D == 8);
+    ck_assert_int_eq(file.id.position_start, 4);
+    for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
+        ck_assert(file.prefix.kv[i] == (float)i / 64 - 2);
+    ck_json_eq(file.options, "{\"lr\":0.5,\"method\":\"direct\",\"shuffle\":true,\"steps\":7}");
+    ck_assert_ptr_null(file.lineage);
+    bool edited = strcmp(g->name, "h5_edited.h5") == 0;
+    ck_assert_str_eq(file.id.base_name, edited ? "renamed base" : "tiny");
+    ck_assert_str_eq(file.id.method, edited ? "mlp" : "direct");
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prefix_file");
+    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
+    TCase *errors = tcase_create("errors"), *gold = tcase_create("golden");
+    TCase *const cases[] = {core, limits, errors, gold};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tcase_add_checked_fixture(cases[i], setup, teardown);
+        tcase_set_timeout(cases[i], 60);
+        suite_add_tcase(suite, cases[i]);
+    }
+    tcase_add_loop_test(core, round_trip, 0, 3);
+    tcase_add_loop_test(core, equal_content_equal_bytes, 0, 3);
+    tcase_add_test(core, no_items_is_not_empty_items);
+    tcase_add_test(core, tells_its_kind);
+    tcase_add_test(core, layout_is_as_documented);
+    tcase_add_test(limits, refuses_to_write);
+    tcase_add_test(limits, keeps_an_existing_file);
+    tcase_add_test(limits, allocation_failures);
+    tcase_add_test(errors, truncated_anywhere);
+    tcase_add_test(errors, flipped_anywhere);
+    tcase_add_test(errors, flipped_without_a_seal);
+    tcase_add_test(errors, flipped_heap_without_a_seal);
+    tcase_add_test(errors, bytes_behind_the_end);
+    tcase_add_loop_test(errors, wrong_content, 0, sizeof CRAFTED / sizeof CRAFTED[0]);
+    tcase_add_test(errors, another_format);
+    tcase_add_loop_test(gold, made_by_h5py, 0, sizeof GOLDEN / sizeof GOLDEN[0]);
+    return ck_main(suite);
+}
