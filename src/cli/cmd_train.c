@@ -74,7 +74,7 @@ static void print_text(const kvf_train_result *r, const kvf_train_options *o, in
         printf("%s: %lld steps, %lld tokens, %.1f s, %.0f tokens/s\n", o->out, (long long)r->steps,
                (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(r);
-    printf("%lld examples with %lld label tokens, %lld trainable parameters, %s, %s at most\n",
+    printf("%lld examples with %lld label tokens, %lld trainable parameters, %s, peak memory %s\n",
            (long long)r->examples, (long long)r->label_tokens, (long long)r->trainable_parameters,
            r->precision, cli_bytes_text(r->peak_rss_bytes, memory));
 }

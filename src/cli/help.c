@@ -41,7 +41,9 @@ static void print_option(const kvf_option_row *row)
 void cli_help_command(const cli_command *command)
 {
     const kvf_option_row *row;
-    printf("usage: kvfold %s %s\n\n", command->name, command->synopsis);
+    size_t indent = (size_t)printf("usage: kvfold %s ", command->name);
+    print_wrapped(command->synopsis, indent, indent);
+    putchar('\n');
     print_wrapped(command->summary, 0, 0);
     printf("\noptions:\n");
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
@@ -60,10 +62,13 @@ void cli_help_program(void)
         printf("  %-10s", command->name);
         print_wrapped(command->summary, 12, 12);
     }
-    printf("  %-10sthis text, the options of a command, or a topic:", "help");
+    char topics[160] = "This text, the options of a command, or a topic:";
     for (size_t i = 0; cli_topic(i, &name); i++)
-        printf("%s %s", i ? "," : "", name);
-    printf("\n\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
+        snprintf(topics + strlen(topics), sizeof topics - strlen(topics), "%s %s", i ? "," : "",
+                 name);
+    printf("  %-10s", "help");
+    print_wrapped(topics, 12, 12);
+    printf("\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
            "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
            "exit status: 0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or\n"
            "SIGTERM with everything saved.\n\n"

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static const cli_command *const COMMANDS[] = {&cli_train,    &cli_merge,  &cli_inspect, &cli_eval,
-                                              &cli_generate, &cli_import, &cli_export};
+                                              &cli_generate, &cli_import, &cli_export,
+                                              &cli_bench};
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
 const cli_command *cli_command_at(size_t index)
@@ -36,10 +37,20 @@ static void fill_standard_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
+/* By its own path, so that ps shows the name; by the link where that path is gone. Without /proc the
+ * program goes on, only slower on a busy machine. */
 static void wait_passively(char **argv)
 {
+    char path[4096];
+    ssize_t n;
+
     if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1)) return;
-    execv("/proc/self/exe", argv); /* without /proc: go on, only slower on a busy machine */
+    n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n > 0) {
+        path[n] = 0;
+        execv(path, argv);
+    }
+    execv("/proc/self/exe", argv);
 }
 
 static int run_with_context(cli_call *call)

@@ -1,0 +1,105 @@
+# Failures: exit status 1, one line that names file and place, no partial output, nothing lost.
+make_inputs
+"$MAKE_TINY" other 2 || exit 1
+
+# failing LINE ARGUMENTS...
+failing() {
+    line=$1
+    shift
+    run 1 "$@"
+    out_is
+    err_is "kvfold: $line"
+}
+
+# missing files, by every command
+missing='no-such-file: cannot open: No such file or directory'
+failing "train: $missing" train --base no-such-file --data train.jsonl --out new.h5
+failing "train: $missing" train --base model --data no-such-file --out new.h5
+failing "merge: $missing" merge no-such-file --out new.h5
+failing "inspect: $missing" inspect no-such-file
+failing "eval: $missing" eval --base no-such-file --data valid.jsonl
+failing "eval: $missing" eval --base model --data no-such-file
+failing "eval: $missing" eval --base model --data valid.jsonl --prefix no-such-file
+failing "generate: $missing" generate --base no-such-file --prompt a
+failing "import: $missing" import no-such-file --out new.h5
+failing "export: $missing" export no-such-file --out new
+
+# bad rows
+printf '{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n' >row.jsonl
+failing 'train: row.jsonl:2: "completion" is missing, want a string' \
+    train --base model --data row.jsonl --out new.h5
+: >empty.jsonl
+run 1 train --base model --data empty.jsonl --out new.h5
+has err '^kvfold: train: empty.jsonl: '
+printf '{"prompt": "a", \n' >broken.jsonl
+run 1 eval --base model --data broken.jsonl
+has err '^kvfold: eval: broken.jsonl:1: '
+
+# an output that is there stays as it is
+printf 'precious' >there.h5
+cp there.h5 copy.h5
+failing 'train: there.h5: exists (--force replaces it, --resume continues it)' \
+    train --base model --data train.jsonl --out there.h5
+same copy.h5 there.h5
+train 1 --out no/such/folder.h5
+[ "$(wc -l <err)" -eq 1 ] || fail "not one line: $(cat err)"
+
+train 0 --out run.h5 --steps 2
+err_is
+run 0 merge run.h5 --out prefix.h5
+failing 'merge: there.h5: exists (use --force to replace it)' merge run.h5 --out there.h5
+same copy.h5 there.h5
+run 0 merge run.h5 --out there.h5 --force
+same prefix.h5 there.h5
+run 0 export prefix.h5 --out peft
+run 1 export prefix.h5 --out peft
+has err '^kvfold: export: .*exists'
+run 1 import peft --out prefix.h5
+has err '^kvfold: import: prefix.h5: exists'
+same prefix.h5 there.h5
+
+# another base
+run 1 eval --base other --data valid.jsonl --prefix prefix.h5
+[ "$(wc -l <err)" -eq 1 ] || fail "not one line: $(cat err)"
+has err 'allow-other-base'
+run 0 eval --base other --data valid.jsonl --prefix prefix.h5 --allow-other-base
+run 1 generate --base other --prompt a --prefix prefix.h5
+run 0 generate --base other --prompt a --prefix prefix.h5 --allow-other-base
+run 1 train --base other --data train.jsonl --out run.h5 --resume --steps 2
+has err '^kvfold: train: run.h5: the run was created with another base'
+
+# damaged files
+head -c 5000 prefix.h5 >cut.h5
+printf 'not a model' >text.gguf
+for file in cut.h5 text.gguf empty.jsonl; do
+    run 1 inspect $file
+    out_is
+    has err "^kvfold: inspect: $file: "
+    [ "$(wc -l <err)" -eq 1 ] || fail "not one line: $(cat err)"
+done
+run 1 eval --base model --data valid.jsonl --prefix cut.h5
+has err '^kvfold: eval: cut.h5: '
+
+# what an error quotes cannot break its line or reach the terminal
+run 1 inspect "$(printf 'a\nb\033[31m')"
+err_is 'kvfold: inspect: a b?[31m: cannot open: No such file or directory'
+
+# results that cannot be written
+if [ -e /dev/full ]; then
+    "$KVFOLD" eval --base model --data valid.jsonl >/dev/full 2>err
+    [ $? -eq 1 ] || fail 'a full disk is not noticed'
+    err_is 'kvfold: eval: standard output: No space left on device'
+    "$KVFOLD" --help >/dev/full 2>err
+    [ $? -eq 1 ] || fail 'a full disk is not noticed by --help'
+fi
+mkfifo pipe
+true <pipe & # closes its end at once
+{ wait $!; "$KVFOLD" inspect prefix.h5; echo $? >code; } >pipe 2>err
+[ "$(cat code)" -eq 1 ] || fail "closed pipe: exit status $(cat code)"
+err_is 'kvfold: inspect: standard output: Broken pipe'
+"$KVFOLD" eval --base model --data valid.jsonl >&- 2>err
+[ $? -eq 1 ] || fail 'a closed standard output is not noticed'
+err_is 'kvfold: eval: standard output: Bad file descriptor'
+
+absent new.h5 new
+absent ./*.tmp.*

@@ -1,0 +1,54 @@
+# Help goes to standard output and exits 0, and shows defaults; --version names the libraries.
+commands="train merge inspect eval generate import export bench"
+
+run 0 --help
+err_is
+mv out program
+has program '^usage: kvfold COMMAND'
+awk 'length > 80 { exit 1 }' program || fail 'wider than 80 columns'
+for word in $commands help; do
+    has program "^  $word "
+done
+run 0 help
+same program out
+run 0 -h
+same program out
+
+for command in $commands; do
+    run 0 "$command" --help
+    err_is
+    has out "^usage: kvfold $command "
+    for option in threads json quiet help; do
+        has out "^  --$option "
+    done
+    awk 'length > 80 { exit 1 }' out || fail "$command --help is wider than 80 columns"
+    mv out first
+    run 0 "$command" -h
+    same first out
+    run 0 help "$command"
+    same first out
+    # help wins over what else is wrong or missing behind it
+    run 0 "$command" --help --no-such-option
+    same first out
+done
+
+run 0 train --help
+has out 'virtual tokens P (default: 20)'
+has out 'rows per step (default: 8)'
+has out 'what emits the prefix (default: mlp)'
+run 0 generate --help
+has out 'most new tokens (default: 64)'
+
+for topic in words files methods formats; do
+    run 0 help $topic
+    err_is
+    [ -s out ] || fail "help $topic is empty"
+    has program "$topic"
+done
+run 2 help nothing
+out_is
+err_is 'kvfold: help: topic "nothing" is not known; try kvfold --help'
+
+run 0 --version
+err_is
+has out '^kvfold [0-9.]* (oneDNN [0-9.]*, HDF5 [0-9.]*)$'

@@ -1,0 +1,74 @@
+# Signals: the first ends the run after a step, with everything saved; the second ends it at once;
+# after kill -9 the last saved file is whole.
+#
+# The command reads its data from a pipe that nobody has written to yet, so that a signal always
+# comes while it waits, and the run that follows is exactly one step.
+make_inputs
+mkfifo pipe
+
+# It is the command, no longer this shell's fork, and catches SIGTERM (bit 4000).
+has_handler() {
+    grep -q '^Name:.*kvfold' /proc/$pid/status 2>/dev/null &&
+        grep -q '^SigCgt:.*[4567c-f]...$' /proc/$pid/status 2>/dev/null
+}
+
+# begin ARGUMENTS...: in the background, its id in $pid, once it waits for the pipe.
+begin() {
+    "$KVFOLD" train --base model --data pipe --threads 2 --prefix-length 4 --encoder-hidden 16 \
+        --precision f32 --schedule constant --warmup 0 --schedule-steps 3 --json "$@" >out 2>err &
+    pid=$!
+    tries=0
+    until has_handler; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { fail 'no handler of signals after 10 s'; break; }
+    done
+}
+
+# end CODE: waits, and compares the exit status.
+end() {
+    wait "$pid"
+    code=$?
+    [ $code -eq "$1" ] || fail "exit status $code, want $1"
+}
+
+for signal in INT:130 TERM:143; do
+    rm -f run.h5
+    begin --out run.h5 --steps 3
+    kill -s "${signal%:*}" "$pid"
+    cat train.jsonl >pipe
+    end "${signal#*:}"
+    [ "$(value steps)" = 1 ] || fail "steps: $(value steps)"
+    err_is 'kvfold: train: stopped after step 1 of 3; --resume continues'
+    begin --out run.h5 --steps 3 --resume
+    cat train.jsonl >pipe
+    end 0
+    [ "$(value steps)" = 3 ] || fail "resumed: steps: $(value steps)"
+    begin --out whole.h5 --steps 3 --force
+    cat train.jsonl >pipe
+    end 0
+    same whole.h5 run.h5
+done
+
+begin --out second.h5 --steps 3
+kill -s TERM "$pid"
+sleep 0.2
+kill -0 "$pid" || fail 'the first signal ended it'
+kill -s TERM "$pid"
+end 143
+absent second.h5
+
+# killed between and within saves; each save is a whole file
+train 0 --out killed.h5 --schedule constant --steps 1 --save-every 1
+"$KVFOLD" train --base model --data train.jsonl --threads 2 --prefix-length 4 --encoder-hidden 16 \
+    --precision f32 --schedule constant --out killed.h5 --steps 100000 --save-every 1 --resume \
+    >out 2>err &
+pid=$!
+sleep 1.5
+kill -s KILL "$pid"
+wait "$pid"
+run 0 inspect killed.h5 --json
+steps=$(sed -n 's/.*"state":{"step":\([0-9]*\),.*/\1/p' out)
+[ "${steps:-0}" -gt 1 ] || fail "no step was saved: $steps"
+train 0 --out killed.h5 --schedule constant --steps $((steps + 1)) --resume --json
+[ "$(value steps)" = $((steps + 1)) ] || fail "steps: $(value steps)"
