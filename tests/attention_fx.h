@@ -1,8 +1,9 @@
-/* A batch of attention with everything in it, for test_attention*.c and bench_attention.c: prefix, shared lead, caches, rows.
+/* A batch of attention with everything in it, for test_attention*.c and bench_attention.c:
+ * prefix, shared lead, caches, rows.
  *
- * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the lead (gradients, tokens before heads, as in a qkv matrix),
- * 2 + r the cache of row r (no gradients). Values are random; act arrays hold what the kernels read, `f32` ones the same
- * values as floats. */
+ * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the lead (gradients, tokens before
+ * heads, as in a qkv matrix), 2 + r the cache of row r (no gradients). Values are random; act
+ * arrays hold what the kernels read, `f32` ones the same values as floats. */
 #ifndef KVF_ATTENTION_FX_H
 #define KVF_ATTENTION_FX_H
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FX_ROWS 32
+#define FX_ROWS   32
 #define FX_UNUSED __attribute__((unused))
 
 /* Works outside a Check run too, where ck_assert does not. */
@@ -65,11 +66,13 @@ static float *fx_random(kvf__rng *rng, kvf__dtype dtype, int64_t n, const void *
     return values;
 }
 
-static void fx_segment(fx *f, kvf__rng *rng, int s, kvf__dtype dtype, int64_t len, bool lead, bool grad)
+static void fx_segment(fx *f, kvf__rng *rng, int s, kvf__dtype dtype, int64_t len, bool lead,
+                       bool grad)
 {
     const fx_shape *sh = &f->shape;
     kvf__kvseg *seg = &f->segs[s];
-    *seg = (kvf__kvseg){.dtype = dtype, .len = len, .token_stride = sh->D, .head_stride = len * sh->D};
+    *seg = (kvf__kvseg){
+        .dtype = dtype, .len = len, .token_stride = sh->D, .head_stride = len * sh->D};
     if (lead) {
         seg->token_stride = sh->G * sh->D + 3;
         seg->head_stride = sh->D;
@@ -107,7 +110,11 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
     kvf__attn *a = &f->attn;
     *f = (fx){.shape = *shape};
     fx_must(kvf_ctx_create(&(kvf_ctx_options){.threads = threads}, &f->ctx) == KVF_OK);
-    kvf__attn_limits limits = {.rows = shape->n_rows, .H = shape->H, .G = shape->G, .D = shape->D, .backward = true,
+    kvf__attn_limits limits = {.rows = shape->n_rows,
+                               .H = shape->H,
+                               .G = shape->G,
+                               .D = shape->D,
+                               .backward = true,
                                .grad_len = shape->P + shape->lead};
     fx_rows(f, &limits);
     limits.tokens = a->N;

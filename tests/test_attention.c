@@ -1,10 +1,12 @@
-/* Attention's reference against a formula of the test's own, its gradient against central differences, and the plan.
+/* Attention's reference against a formula of the test's own, its gradient against central
+ * differences, and the plan.
  *
- * The formula works in double on keys gathered per query, so it shares nothing with the library but the layout. */
+ * The formula works in double on keys gathered per query, so it shares nothing with the library
+ * but the layout. */
 #include "attention_fx.h"
 #include "ck.h"
 
-/* ---- the formula ---------------------------------------------------------------------------------- */
+/* ---- the formula ----------------------------------------------------------------------------- */
 
 /* Inputs in double: copies of the fixture's, so that differences can be taken. */
 typedef struct formula {
@@ -40,7 +42,8 @@ static void formula_close(formula *m)
 }
 
 /* Pointers to the keys and values that query i of a row sees; returns how many. */
-static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const double **keys, const double **values)
+static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const double **keys,
+                      const double **values)
 {
     const kvf__attn *a = &m->f->attn;
     const kvf__attn_row *row = &m->f->rows[r];
@@ -102,7 +105,7 @@ static double loss(const formula *m, float *out)
     return sum;
 }
 
-/* ---- core ----------------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 static const kvf__kernels *ref(void)
 {
@@ -137,7 +140,8 @@ START_TEST(ref_matches_formula)
 }
 END_TEST
 
-/* d loss / d *x by central differences. In double: the error is that of the third derivative, below 1e-7 here. */
+/* d loss / d *x by central differences. In double: the error is that of the third derivative,
+ * below 1e-7 here. */
 static double slope(const formula *m, double *x)
 {
     const double step = 1e-4, was = *x;
@@ -150,12 +154,14 @@ static double slope(const formula *m, double *x)
 }
 
 /* Compares every `stride`-th gradient. */
-static void check_slopes(const formula *m, const char *what, double *x, const float *grad, int64_t n, int64_t stride)
+static void check_slopes(const formula *m, const char *what, double *x, const float *grad,
+                         int64_t n, int64_t stride)
 {
     for (int64_t i = 0; i < n; i += stride) {
         const double want = slope(m, &x[i]), got = (double)grad[i];
-        ck_assert_msg(fabs(got - want) <= 2e-6 * (1 + fabs(want)), "%s[%lld]: gradient %.9g, differences give %.9g", what,
-                      (long long)i, got, want);
+        ck_assert_msg(fabs(got - want) <= 2e-6 * (1 + fabs(want)),
+                      "%s[%lld]: gradient %.9g, differences give %.9g", what, (long long)i, got,
+                      want);
     }
 }
 
@@ -186,7 +192,8 @@ START_TEST(segment_gradients_add)
     if (!kernels) return;
     fx_open(&f, &shape, 2);
     fx_run(&f, kernels);
-    float *once = fx_zeros(fx_bytes(KVF__F32, f.n_seg[0])), *own = fx_floats(&f, f.attn.dqkv, f.n_qkv);
+    float *once = fx_zeros(fx_bytes(KVF__F32, f.n_seg[0])),
+          *own = fx_floats(&f, f.attn.dqkv, f.n_qkv);
     memcpy(once, f.segs[0].dk, sizeof(float) * (size_t)f.n_seg[0]);
     kernels->attn_bwd(&f.attn);
     for (int64_t i = 0; i < f.n_seg[0]; i++)
@@ -199,7 +206,7 @@ START_TEST(segment_gradients_add)
 }
 END_TEST
 
-/* ---- the plan ------------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 START_TEST(plan_refuses_bad_heads)
 {
@@ -208,12 +215,18 @@ START_TEST(plan_refuses_bad_heads)
     kvf__attn_plan *plan = NULL;
     ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const kvf__attn_limits limits = {.rows = 1, .tokens = 4, .row_len = 4, .H = bad[i][0], .G = bad[i][1], .D = bad[i][2]};
+        const kvf__attn_limits limits = {
+            .rows = 1, .tokens = 4, .row_len = 4, .H = bad[i][0], .G = bad[i][1], .D = bad[i][2]};
         ck_assert_int_eq(kvf__attn_plan_create(ctx, &limits, &plan), KVF_ESHAPE);
         ck_assert_ptr_null(plan);
         ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "attention"));
     }
-    const kvf__attn_limits huge = {.rows = 1, .row_len = INT32_MAX, .shared_len = INT32_MAX, .H = 1, .G = 1, .D = INT32_MAX - 64,
+    const kvf__attn_limits huge = {.rows = 1,
+                                   .row_len = INT32_MAX,
+                                   .shared_len = INT32_MAX,
+                                   .H = 1,
+                                   .G = 1,
+                                   .D = INT32_MAX - 64,
                                    .backward = true};
     ck_assert_int_eq(kvf__attn_plan_create(ctx, &huge, &plan), KVF_ENOMEM);
     ck_assert_ptr_null(plan);
@@ -223,7 +236,14 @@ END_TEST
 
 START_TEST(plan_survives_no_memory)
 {
-    const kvf__attn_limits limits = {.rows = 3, .tokens = 40, .row_len = 20, .shared_len = 8, .grad_len = 8, .H = 4, .G = 2, .D = 8,
+    const kvf__attn_limits limits = {.rows = 3,
+                                     .tokens = 40,
+                                     .row_len = 20,
+                                     .shared_len = 8,
+                                     .grad_len = 8,
+                                     .H = 4,
+                                     .G = 2,
+                                     .D = 8,
                                      .backward = true};
     kvf_ctx *ctx = NULL;
     kvf__attn_plan *plan = NULL;
@@ -257,7 +277,8 @@ START_TEST(plan_serves_many_batches)
         memset(f.attn.out, 0, (size_t)f.n_out * sizeof(float));
         kvf__attn_plan_set(f.attn.plan, &f.rows[r], 1, f.segs, 2 + shape.n_rows);
         kernels->attn_fwd(&f.attn);
-        const int64_t from = f.rows[r].start * f.attn.H * f.attn.D, n = f.rows[r].len * f.attn.H * f.attn.D;
+        const int64_t from = f.rows[r].start * f.attn.H * f.attn.D,
+                      n = f.rows[r].len * f.attn.H * f.attn.D;
         ck_close((float *)f.attn.out + from, whole + from, (size_t)n, 0, 0);
         float *before = fx_zeros(fx_bytes(KVF__F32, from));
         ck_close((float *)f.attn.out, before, (size_t)from, 0, 0);
@@ -272,7 +293,14 @@ END_TEST
 
 START_TEST(nothing_is_allocated)
 {
-    const fx_shape shape = {.H = 4, .G = 2, .D = 24, .P = 7, .lead = 5, .n_rows = 3, .len = {40, 1, 70}, .cache = {0, 100, 0}};
+    const fx_shape shape = {.H = 4,
+                            .G = 2,
+                            .D = 24,
+                            .P = 7,
+                            .lead = 5,
+                            .n_rows = 3,
+                            .len = {40, 1, 70},
+                            .cache = {0, 100, 0}};
     fx f;
     fx_open(&f, &shape, 2);
     const uint64_t before = kvf_ctx_allocations(f.ctx);
@@ -287,7 +315,8 @@ END_TEST
 static Suite *attention_suite(void)
 {
     Suite *suite = suite_create("attention");
-    TCase *core = tcase_create("core"), *grad = tcase_create("grad"), *errors = tcase_create("errors");
+    TCase *core = tcase_create("core"), *grad = tcase_create("grad"),
+          *errors = tcase_create("errors");
     tcase_add_loop_test(core, ref_matches_formula, 0, N_FORMULA_SHAPES);
     tcase_add_loop_test(core, segment_gradients_add, 0, 4);
     tcase_add_test(core, plan_serves_many_batches);

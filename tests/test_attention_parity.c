@@ -1,12 +1,13 @@
-/* Every level of attention this machine has against the reference, and what must not change a result: other rows in the
- * batch, the number of threads, running again, leaving out the gradients of the rows. */
+/* Every level of attention this machine has against the reference, and what must not change a
+ * result: other rows in the batch, the number of threads, running again, leaving out the
+ * gradients of the rows. */
 #include "attention_fx.h"
 #include "ck.h"
 
 static const char *const LEVELS[] = {"avx2", "avx512", "avx512_bf16"};
 enum { N_LEVELS = 3 };
 
-/* ---- parity --------------------------------------------------------------------------------------- */
+/* ---- parity ---------------------------------------------------------------------------------- */
 
 static const int64_t PREFIXES[] = {0, 1, 5, 20, 33, 100};
 static const int64_t LENGTHS[] = {1, 2, 31, 32, 33, 64, 100};
@@ -18,14 +19,29 @@ enum { N_PREFIXES = 6, N_LENGTHS = 7, N_SIZES = 5, N_HEADS = 4, N_GRID = N_PREFI
 static const fx_shape SHAPES[] = {
     {.H = 6, .G = 2, .D = 64, .P = 20, .n_rows = 4, .len = {70, 5, 128, 33}},
     {.H = 2, .G = 2, .D = 64, .P = 20, .lead = 37, .n_rows = 3, .len = {70, 5, 31}},
-    {.H = 4, .G = 1, .D = 32, .P = 9, .lead = 3, .n_rows = 3, .len = {17, 40, 1}, .cache = {19, 0, 300}},
+    {.H = 4,
+     .G = 1,
+     .D = 32,
+     .P = 9,
+     .lead = 3,
+     .n_rows = 3,
+     .len = {17, 40, 1},
+     .cache = {19, 0, 300}},
     {.H = 3, .G = 1, .D = 64, .P = 0, .n_rows = 3, .len = {1, 4, 3}, .cache = {1000, 17, 1}},
     {.H = 4, .G = 4, .D = 1, .P = 3, .n_rows = 2, .len = {9, 18}},
     {.H = 2, .G = 1, .D = 80, .P = 7, .n_rows = 2, .len = {50, 66}},
     {.H = 2, .G = 1, .D = 100, .P = 7, .n_rows = 2, .len = {3, 21}, .cache = {40, 0}},
     {.H = 2, .G = 2, .D = 256, .P = 20, .n_rows = 1, .len = {40}},
     {.H = 4, .G = 2, .D = 64, .P = 20, .n_rows = 3, .len = {70, 1, 45}, .full = true},
-    {.H = 2, .G = 2, .D = 16, .P = 0, .lead = 11, .n_rows = 4, .len = {3, 29, 0, 130}, .cache = {5, 0, 6, 0}, .full = true},
+    {.H = 2,
+     .G = 2,
+     .D = 16,
+     .P = 0,
+     .lead = 11,
+     .n_rows = 4,
+     .len = {3, 29, 0, 130},
+     .cache = {5, 0, 6, 0},
+     .full = true},
     {.H = 1, .G = 1, .D = 64, .P = 20, .n_rows = 1, .len = {300}},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
@@ -43,9 +59,10 @@ static void compare_f32(const fx *got, const fx *want)
     }
 }
 
-/* bf16 has 8 bits: 2^-9 = 2e-3 per rounding of inputs of a product; out and dqkv are rounded once more. A few roundings
- * of independent sign stay below 1e-2 in the relative L2 norm. Where the gradient itself nearly cancels (one key: dS = 0),
- * a bound relative to the size of a typical gradient is used. */
+/* bf16 has 8 bits: 2^-9 = 2e-3 per rounding of inputs of a product; out and dqkv are rounded
+ * once more. A few roundings of independent sign stay below 1e-2 in the relative L2 norm. Where
+ * the gradient itself nearly cancels (one key: dS = 0), a bound relative to the size of a
+ * typical gradient is used. */
 static void compare_bf16_array(const char *what, const float *got, const float *want, int64_t n)
 {
     double worst = 0, error = 0, norm = 0;
@@ -63,8 +80,10 @@ static void compare_bf16_array(const char *what, const float *got, const float *
 
 static void compare_bf16(const fx *got, const fx *want)
 {
-    float *a[2] = {fx_floats(got, got->attn.out, got->n_out), fx_floats(got, got->attn.dqkv, got->n_qkv)};
-    float *b[2] = {fx_floats(want, want->attn.out, want->n_out), fx_floats(want, want->attn.dqkv, want->n_qkv)};
+    float *a[2] = {fx_floats(got, got->attn.out, got->n_out),
+                   fx_floats(got, got->attn.dqkv, got->n_qkv)};
+    float *b[2] = {fx_floats(want, want->attn.out, want->n_out),
+                   fx_floats(want, want->attn.dqkv, want->n_qkv)};
     compare_bf16_array("out", a[0], b[0], got->n_out);
     compare_bf16_array("dqkv", a[1], b[1], got->n_qkv);
     for (int s = 0; s < 2; s++) {
@@ -112,13 +131,18 @@ END_TEST
 START_TEST(fast_matches_ref_in_grid)
 {
     const int64_t *heads = HEADS[_i / N_SIZES % N_HEADS];
-    const fx_shape shape = {.H = heads[0], .G = heads[1], .D = SIZES[_i % N_SIZES], .P = PREFIXES[_i % N_PREFIXES], .n_rows = 1,
+    const fx_shape shape = {.H = heads[0],
+                            .G = heads[1],
+                            .D = SIZES[_i % N_SIZES],
+                            .P = PREFIXES[_i % N_PREFIXES],
+                            .n_rows = 1,
                             .len = {LENGTHS[_i / N_PREFIXES]}};
     check_shape(&shape);
 }
 END_TEST
 
-/* What training sees: the prefix gradient of bf16 activations against that of the same numbers in f32, unrounded. */
+/* What training sees: the prefix gradient of bf16 activations against that of the same numbers
+ * in f32, unrounded. */
 START_TEST(bf16_prefix_gradient_is_near)
 {
     fx_shape shape = {.H = 6, .G = 3, .D = 64, .P = 20, .n_rows = 3, .len = {128, 64, 90}};
@@ -134,7 +158,8 @@ START_TEST(bf16_prefix_gradient_is_near)
         fx_run(&got, kernels);
         const double dk = ck_rel_l2(got.segs[0].dk, want.segs[0].dk, (size_t)got.n_seg[0]);
         const double dv = ck_rel_l2(got.segs[0].dv, want.segs[0].dv, (size_t)got.n_seg[0]);
-        ck_assert_msg(dk < 1e-2 && dv < 1e-2, "%s: relative error of dk %.2e, dv %.2e", LEVELS[level], dk, dv);
+        ck_assert_msg(dk < 1e-2 && dv < 1e-2, "%s: relative error of dk %.2e, dv %.2e",
+                      LEVELS[level], dk, dv);
         fx_close(&got);
     }
     fx_close(&want);
@@ -168,9 +193,15 @@ START_TEST(large_scores_stay_finite)
 }
 END_TEST
 
-/* ---- what must not matter ------------------------------------------------------------------------- */
+/* ---- what must not matter -------------------------------------------------------------------- */
 
-static const fx_shape MIXED = {.H = 4, .G = 2, .D = 64, .P = 20, .lead = 6, .n_rows = 6, .len = {70, 5, 128, 33, 1, 64},
+static const fx_shape MIXED = {.H = 4,
+                               .G = 2,
+                               .D = 64,
+                               .P = 20,
+                               .lead = 6,
+                               .n_rows = 6,
+                               .len = {70, 5, 128, 33, 1, 64},
                                .cache = {0, 3, 0, 0, 50, 0}};
 
 /* A loop row is a level and an act type. */
@@ -273,7 +304,8 @@ START_TEST(shared_only_is_the_same_gradient)
         ck_assert_mem_eq(all.segs[s].dk, part.segs[s].dk, (size_t)all.n_seg[s] * sizeof(float));
         ck_assert_mem_eq(all.segs[s].dv, part.segs[s].dv, (size_t)all.n_seg[s] * sizeof(float));
     }
-    float *untouched = fx_floats(&part, part.attn.dqkv, part.n_qkv), *zeros = fx_zeros(fx_bytes(KVF__F32, part.n_qkv));
+    float *untouched = fx_floats(&part, part.attn.dqkv, part.n_qkv),
+          *zeros = fx_zeros(fx_bytes(KVF__F32, part.n_qkv));
     ck_close(untouched, zeros, (size_t)part.n_qkv, 0, 0);
     free(untouched);
     free(zeros);
@@ -285,7 +317,8 @@ END_TEST
 static Suite *attention_parity_suite(void)
 {
     Suite *suite = suite_create("attention_parity");
-    TCase *parity = tcase_create("parity"), *core = tcase_create("core"), *limits = tcase_create("limits");
+    TCase *parity = tcase_create("parity"), *core = tcase_create("core"),
+          *limits = tcase_create("limits");
     tcase_set_timeout(parity, 60);
     tcase_add_loop_test(parity, fast_matches_ref_in_grid, 0, N_GRID);
     tcase_add_loop_test(parity, fast_matches_ref_in_odd_shapes, 0, N_SHAPES);

@@ -1,8 +1,10 @@
-/* The plan of an attention call: who computes which (row, key/value head), and the memory for it.
+/* The plan of an attention call: who computes which (row, key/value head), and the memory for
+ * it.
  *
- * Items are sorted by cost, longest first (ties by index), and each goes to the thread with the least cost so far (ties by
- * index). That depends on lengths and thread count alone, so equal inputs give equal bits; a dynamic schedule would not,
- * because gradients of shared segments are summed per thread. All memory is taken at creation, from the limits. */
+ * Items are sorted by cost, longest first (ties by index), and each goes to the thread with the
+ * least cost so far (ties by index). That depends on lengths and thread count alone, so equal
+ * inputs give equal bits; a dynamic schedule would not, because gradients of shared segments are
+ * summed per thread. All memory is taken at creation, from the limits. */
 #include "attention_int.h"
 
 #include <assert.h>
@@ -13,11 +15,12 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Bytes of scratch one thread needs, for the hungriest kernel: packed keys and values, their gradients, the scores of a
- * block of queries, the block's own packs. False on overflow. */
+/* Bytes of scratch one thread needs, for the hungriest kernel: packed keys and values, their
+ * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
 {
-    const size_t keys = (size_t)round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) + KVF__ATTN_PAD;
+    const size_t keys = (size_t)round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) +
+                        KVF__ATTN_PAD;
     const size_t width = (size_t)round_up(limits->D, KVF__ATTN_PAD);
     const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES;
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
@@ -34,11 +37,14 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
 static kvf_status check_limits(kvf_ctx *ctx, const kvf__attn_limits *l)
 {
     if (l->H < 1 || l->G < 1 || l->D < 1 || l->H % l->G)
-        return kvf__fail(ctx, KVF_ESHAPE, "attention: %lld query heads over %lld key/value heads of size %lld",
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "attention: %lld query heads over %lld key/value heads of size %lld",
                          (long long)l->H, (long long)l->G, (long long)l->D);
     if (l->rows < 0 || l->tokens < 0 || l->row_len < 0 || l->shared_len < 0 || l->grad_len < 0 ||
-        l->rows > INT32_MAX || l->row_len > INT32_MAX || l->shared_len > INT32_MAX || l->D > INT32_MAX)
-        return kvf__fail(ctx, KVF_ESHAPE, "attention: limits of %lld rows, %lld own and %lld shared tokens",
+        l->rows > INT32_MAX || l->row_len > INT32_MAX || l->shared_len > INT32_MAX ||
+        l->D > INT32_MAX)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "attention: limits of %lld rows, %lld own and %lld shared tokens",
                          (long long)l->rows, (long long)l->row_len, (long long)l->shared_len);
     return KVF_OK;
 }
@@ -68,7 +74,9 @@ kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, k
     if (st) goto out;
     if (limits->backward) {
         st = KVF_ENOMEM;
-        if (!kvf__mul((size_t)limits->grad_len, (size_t)(2 * limits->G * limits->D), &plan->grad_count)) goto out;
+        if (!kvf__mul((size_t)limits->grad_len, (size_t)(2 * limits->G * limits->D),
+                      &plan->grad_count))
+            goto out;
         if (!kvf__mul(threads, plan->grad_count, &all)) goto out;
         st = kvf__alloc_array(ctx, all, sizeof(float), &plan->grads);
         if (st) goto out;
@@ -78,7 +86,9 @@ kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, k
     plan = NULL;
 out:
     kvf__attn_plan_free(plan);
-    if (st == KVF_ENOMEM) kvf__fail(ctx, st, "attention: no memory for rows of %lld tokens", (long long)limits->row_len);
+    if (st == KVF_ENOMEM)
+        kvf__fail(ctx, st, "attention: no memory for rows of %lld tokens",
+                  (long long)limits->row_len);
     return st;
 }
 
@@ -92,9 +102,10 @@ void kvf__attn_plan_free(kvf__attn_plan *plan)
     kvf__free(plan);
 }
 
-/* ---- dealing -------------------------------------------------------------------------------------- */
+/* ---- dealing --------------------------------------------------------------------------------- */
 
-/* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries costs. */
+/* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries
+ * costs. */
 static int64_t row_cost(const kvf__attn_row *row, int64_t shared)
 {
     return row->len * (2 * shared + row->len) + 16 * (shared + row->len);
@@ -143,8 +154,8 @@ static void deal_items(kvf__attn_plan *plan)
     }
 }
 
-void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows, const kvf__kvseg *segs,
-                        int64_t n_segs)
+void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows,
+                        const kvf__kvseg *segs, int64_t n_segs)
 {
     assert(n_rows <= plan->limits.rows);
     plan->rows = rows;
@@ -159,17 +170,18 @@ void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t
             assert(row->seg[s] >= 0 && row->seg[s] < n_segs);
             shared += segs[row->seg[s]].len;
         }
-        assert(row->len >= 0 && row->len <= plan->limits.row_len && shared <= plan->limits.shared_len);
+        assert(row->len >= 0 && row->len <= plan->limits.row_len &&
+               shared <= plan->limits.shared_len);
         if (row->len == 0) continue;
         for (int64_t g = 0; g < plan->limits.G; g++)
-            plan->items[plan->n_items++] =
-                (kvf__attn_item){.row = (int32_t)r, .head = (int32_t)g, .cost = row_cost(row, shared)};
+            plan->items[plan->n_items++] = (kvf__attn_item){
+                .row = (int32_t)r, .head = (int32_t)g, .cost = row_cost(row, shared)};
     }
     sort_items(plan->items, plan->n_items);
     deal_items(plan);
 }
 
-/* ---- running -------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row)
 {
@@ -214,7 +226,8 @@ static void add_segment(const kvf__attn *attn, int32_t index)
     for (int64_t i = 0; i < 2 * per_kv; i++) { /* i counts [2, G, len] */
         float *to = i < per_kv ? seg->dk : seg->dv;
         const int64_t g = i % per_kv / seg->len, t = i % seg->len;
-        add_threads(attn->plan, to + g * seg->head_stride + t * seg->token_stride, from + i * attn->D, attn->D);
+        add_threads(attn->plan, to + g * seg->head_stride + t * seg->token_stride,
+                    from + i * attn->D, attn->D);
     }
 }
 
@@ -224,7 +237,8 @@ static void zero_grads(const kvf__attn *attn, int thread)
     for (int64_t s = 0; s < attn->plan->n_segs; s++)
         n += grad_size(attn, &attn->segs[s]);
     assert(n <= attn->plan->grad_count);
-    if (n) memset(attn->plan->grads + attn->plan->grad_count * (size_t)thread, 0, n * sizeof(float));
+    if (n)
+        memset(attn->plan->grads + attn->plan->grad_count * (size_t)thread, 0, n * sizeof(float));
 }
 
 void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)

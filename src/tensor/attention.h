@@ -1,32 +1,35 @@
-/* Attention over key segments: segment 0 the prefix, between shared leads or a generation cache, last the
- * row's own tokens. Every query sees its row's whole shared segments; own tokens causally, or all of them.
+/* Attention over key segments: segment 0 the prefix, between shared leads or a generation cache,
+ * last the row's own tokens. Every query sees its row's whole shared segments; own tokens
+ * causally, or all of them.
  *
  *   qkv  act [N, ld]   per packed token H*D queries, G*D keys, G*D values
  *   out  act [N, H*D]
  *   lse  f32 [H, N]    log-sum-exp kept for the backward pass (its base is the kernel's own matter)
  *
- * Query head h reads key/value head h / (H/G). Scores are scaled by `scale`. Work items are (row, key/value
- * head), dealt to threads by kvf__attn_plan_set from lengths and thread count only: equal inputs, equal bits.
- * Gradients of shared segments go to one accumulator per thread, added in thread order at the end. */
+ * Query head h reads key/value head h / (H/G). Scores are scaled by `scale`. Work items are
+ * (row, key/value head), dealt to threads by kvf__attn_plan_set from lengths and thread count
+ * only: equal inputs, equal bits. Gradients of shared segments go to one accumulator per thread,
+ * added in thread order at the end. */
 #ifndef KVF_ATTENTION_H
 #define KVF_ATTENTION_H
 
 #include "view.h"
 
-/* Keys and values that stand before a row's own tokens; element (g, t, d) at g*head_stride + t*token_stride + d.
- * The prefix of a layer: k = kv, v = kv + G*P*D, F32, token_stride D, head_stride P*D. */
+/* Keys and values that stand before a row's own tokens; element (g, t, d) at g*head_stride +
+ * t*token_stride + d. The prefix of a layer: k = kv, v = kv + G*P*D, F32, token_stride D,
+ * head_stride P*D. */
 typedef struct kvf__kvseg {
     const void *k, *v;
     kvf__dtype dtype; /* F32 or the act type */
     int64_t len, token_stride, head_stride;
-    float *dk, *dv;   /* gradients, added to, same strides; NULL: not wanted */
+    float *dk, *dv; /* gradients, added to, same strides; NULL: not wanted */
 } kvf__kvseg;
 
 #define KVF__ATTN_SEGS 4
 typedef struct kvf__attn_row {
-    int64_t start, len;           /* own tokens: packed rows start .. start + len - 1 */
+    int64_t start, len; /* own tokens: packed rows start .. start + len - 1 */
     int32_t n_segs;
-    int32_t seg[KVF__ATTN_SEGS];  /* indices into segs, in order */
+    int32_t seg[KVF__ATTN_SEGS]; /* indices into segs, in order */
 } kvf__attn_row;
 
 /* Assignment of items to threads, and the scratch memory of all threads. */
@@ -38,25 +41,27 @@ typedef struct kvf__attn_limits {
     int64_t H, G, D;
     bool backward;
 } kvf__attn_limits;
-kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, kvf__attn_plan **out);
+kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits,
+                                 kvf__attn_plan **out);
 void kvf__attn_plan_free(kvf__attn_plan *plan);
 /* Deals the items of a batch; allocates nothing. The arrays are viewed until the next set. */
-void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows, const kvf__kvseg *segs, int64_t n_segs);
+void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows,
+                        const kvf__kvseg *segs, int64_t n_segs);
 
 typedef struct kvf__attn {
     kvf__attn_plan *plan;
-    const kvf__kvseg *segs;  /* same lengths as those given to plan_set; pointers differ by layer */
+    const kvf__kvseg *segs; /* same lengths as those given to plan_set; pointers differ by layer */
     int64_t H, G, D, N;
     kvf__dtype act;
     bool causal;
     float scale;
     const void *qkv;
-    int64_t ld;         /* row stride of qkv and dqkv, in elements */
+    int64_t ld; /* row stride of qkv and dqkv, in elements */
     void *out;
     float *lse;
-    const void *dout;   /* backward only: act [N, H*D] */
-    void *dqkv;         /* backward only: act [N, ld], written */
-    bool shared_only;   /* backward only: gradients of the segments alone (layer 0); dqkv is not touched */
+    const void *dout; /* backward only: act [N, H*D] */
+    void *dqkv;       /* backward only: act [N, ld], written */
+    bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
 } kvf__attn;
 
 #endif

@@ -1,11 +1,13 @@
-/* Attention as the formulas say it: plain loops over one query and all its keys, double accumulation, no threads.
+/* Attention as the formulas say it: plain loops over one query and all its keys, double
+ * accumulation, no threads.
  *
  *   s_j = scale * q . k_j    p_j = exp(s_j - lse)    o = sum_j p_j v_j
  *   dp_j = do . v_j          ds_j = p_j (dp_j - do . o) * scale
  *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i      dv_j = sum_i p_ij do_i
  *
- * The fast kernels are compared with this file. lse is in natural logarithms here. The backward pass walks the pairs
- * twice, once per query for dq and once per key for dk and dv, so that it needs no memory for the matrix of p. */
+ * The fast kernels are compared with this file. lse is in natural logarithms here. The backward
+ * pass walks the pairs twice, once per query for dq and once per key for dk and dv, so that it
+ * needs no memory for the matrix of p. */
 #include "attention_int.h"
 #include "kernels_int.h"
 
@@ -59,12 +61,14 @@ static int64_t own_at(const ref_head *h, int64_t t, int which)
 
 static ref_vec key_of(const ref_head *h, int64_t j, int which)
 {
-    if (j >= h->shared) return (ref_vec){h->attn->qkv, h->attn->act, own_at(h, j - h->shared, which)};
+    if (j >= h->shared)
+        return (ref_vec){h->attn->qkv, h->attn->act, own_at(h, j - h->shared, which)};
     int32_t s = 0;
     while (j >= h->attn->segs[h->row->seg[s]].len)
         j -= h->attn->segs[h->row->seg[s++]].len;
     const kvf__kvseg *seg = &h->attn->segs[h->row->seg[s]];
-    return (ref_vec){which ? seg->v : seg->k, seg->dtype, h->g * seg->head_stride + j * seg->token_stride};
+    return (ref_vec){which ? seg->v : seg->k, seg->dtype,
+                     h->g * seg->head_stride + j * seg->token_stride};
 }
 
 static ref_vec query_of(const ref_head *h, int64_t head, int64_t i)
@@ -105,7 +109,7 @@ static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t
     return (ref_head){attn, row, g, shared, shared + row->len};
 }
 
-/* ---- forward -------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
 {
@@ -133,7 +137,8 @@ static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
 
 void kvf__attn_fwd_ref(const kvf__attn *attn)
 {
-    double *p = (double *)(void *)kvf__attn_scratch(attn->plan, 0); /* as many as a query sees keys */
+    double *p = (double *)(void *)kvf__attn_scratch(attn->plan,
+                                                    0); /* as many as a query sees keys */
     for (int64_t r = 0; r < attn->plan->n_rows; r++)
         for (int64_t head = 0; head < attn->H; head++) {
             const ref_head h = head_of(attn, &attn->plan->rows[r], head / (attn->H / attn->G));
@@ -142,7 +147,7 @@ void kvf__attn_fwd_ref(const kvf__attn *attn)
         }
 }
 
-/* ---- backward ------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* p and ds of query i and key j. */
 static void pair(const ref_head *h, int64_t head, int64_t i, int64_t j, double *p, double *ds)

@@ -1,9 +1,11 @@
-/* Time of one layer's attention, forward and backward, per instruction set and act type: best of several runs.
+/* Time of one layer's attention, forward and backward, per instruction set and act type: best of
+ * several runs.
  *
  *   bench_attention [rounds] [threads]
  *
- * One thread is measured in its CPU time, so that other work on the machine matters less; more are in wall time.
- * GFLOP/s count the products of the scores that exist (causal: half the square): 2 forward, 5 backward. */
+ * One thread is measured in its CPU time, so that other work on the machine matters less; more
+ * are in wall time. GFLOP/s count the products of the scores that exist (causal: half the
+ * square): 2 forward, 5 backward. */
 #include "attention_fx.h"
 
 #include <stdio.h>
@@ -17,9 +19,9 @@ typedef struct bench_shape {
 } bench_shape;
 
 static const bench_shape SHAPES[] = {
-    {"12 heads 8x128", 12, 12, 20, 8, 128, 0},   {"12 heads 16x64", 12, 12, 20, 16, 64, 0},
-    {"12 heads 4x512", 12, 12, 20, 4, 512, 0},   {"9/3 heads 8x128", 9, 3, 20, 8, 128, 0},
-    {"9/3 heads 4x512", 9, 3, 20, 4, 512, 0},    {"9/3 decode 1x2000", 9, 3, 0, 1, 1, 2000},
+    {"12 heads 8x128", 12, 12, 20, 8, 128, 0},    {"12 heads 16x64", 12, 12, 20, 16, 64, 0},
+    {"12 heads 4x512", 12, 12, 20, 4, 512, 0},    {"9/3 heads 8x128", 9, 3, 20, 8, 128, 0},
+    {"9/3 heads 4x512", 9, 3, 20, 4, 512, 0},     {"9/3 decode 1x2000", 9, 3, 0, 1, 1, 2000},
     {"9/3 decode 16x1000", 9, 3, 0, 16, 1, 1000},
 };
 enum { D = 64, SHARED_ONLY = 2, MODES = 3 };
@@ -63,11 +65,13 @@ static void bench(const bench_shape *b, const char *level, kvf__dtype act, int r
     fx_open(&f, &shape, threads);
     for (int mode = 0; mode < MODES; mode++)
         us[mode] = 1e6 * best_of(&f, kernels, mode, rounds);
-    const double pairs = (double)(b->rows * b->len * b->H) * ((double)(b->P + b->cache) + (double)(b->len + 1) / 2);
-    printf("%-19s %-12s %-5s fwd %8.1f us %6.1f GFLOP/s", b->name, level, kvf__dtype_name(act), us[0],
-           2 * 2 * D * pairs / us[0] * 1e-3);
+    const double pairs = (double)(b->rows * b->len * b->H) *
+                         ((double)(b->P + b->cache) + (double)(b->len + 1) / 2);
+    printf("%-19s %-12s %-5s fwd %8.1f us %6.1f GFLOP/s", b->name, level, kvf__dtype_name(act),
+           us[0], 2 * 2 * D * pairs / us[0] * 1e-3);
     if (b->len > 1)
-        printf("   bwd %8.1f us %6.1f GFLOP/s   prefix only %7.1f us", us[1], 5 * 2 * D * pairs / us[1] * 1e-3, us[2]);
+        printf("   bwd %8.1f us %6.1f GFLOP/s   prefix only %7.1f us", us[1],
+               5 * 2 * D * pairs / us[1] * 1e-3, us[2]);
     printf("\n");
     fx_close(&f);
 }

@@ -1,14 +1,15 @@
-/* Attention for avx2: attention_body.h compiled for it, f32 arithmetic for both act types. */
+/* Attention for avx2: attention_body.h compiled for it, in f32
+ * arithmetic for both act types. */
 #if !defined(__AVX2__) || !defined(__FMA__)
 #error "compile with -mavx2 -mfma"
 #endif
 
 #include "attention_few.h"
+#include "attention_job.h"
 #include "kernels_int.h"
 
-#define ATTN_PAIR 1
+#define ATTN_PAIR  1
 #define ATTN(name) name##_f32
-#include "attention_tile.h"
 #include "attention_body.h"
 
 void kvf__attn_fwd_avx2(const kvf__attn *attn)

@@ -1,14 +1,16 @@
-/* Attention for avx512: attention_body.h compiled for it, f32 arithmetic for both act types. */
-#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+/* Attention for avx512: attention_body.h compiled for it, in f32
+ * arithmetic for both act types. */
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) ||                   \
+    !defined(__AVX512VL__)
 #error "compile with -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 
 #include "attention_few.h"
+#include "attention_job.h"
 #include "kernels_int.h"
 
-#define ATTN_PAIR 1
+#define ATTN_PAIR  1
 #define ATTN(name) name##_f32
-#include "attention_tile.h"
 #include "attention_body.h"
 
 void kvf__attn_fwd_avx512(const kvf__attn *attn)

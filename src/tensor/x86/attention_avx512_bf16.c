@@ -1,22 +1,21 @@
-/* Attention for avx512_bf16: attention_body.h compiled for it, act BF16 multiplies pairs of bf16 and sums
- * in f32 (vdpbf16ps), act F32 stays f32. */
+/* Attention for avx512_bf16: attention_body.h compiled for it, act F32 in
+ * f32 arithmetic, act BF16 with products of bf16 pairs that are summed in f32 (vdpbf16ps). */
 #if !defined(__AVX512BF16__)
 #error "compile with the AVX-512 flags and -mavx512bf16"
 #endif
 
 #include "attention_few.h"
+#include "attention_job.h"
 #include "kernels_int.h"
 
-#define ATTN_PAIR 1
+#define ATTN_PAIR  1
 #define ATTN(name) name##_f32
-#include "attention_tile.h"
 #include "attention_body.h"
 #undef ATTN_PAIR
 #undef ATTN
 
-#define ATTN_PAIR 2
+#define ATTN_PAIR  2
 #define ATTN(name) name##_bf16
-#include "attention_tile.h"
 #include "attention_body.h"
 
 void kvf__attn_fwd_avx512_bf16(const kvf__attn *attn)

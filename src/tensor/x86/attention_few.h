@@ -1,8 +1,10 @@
-/* Attention of rows with few tokens of their own over many keys: generation, one token at a time.
+/* Attention of rows with few tokens of their own over many keys: generation, one token at a
+ * time.
  *
- * Blocks of queries would be padding here, and packing K and V would cost more than using them once. So each query goes over
- * keys and values where they lie, with vectors over D; the sums across lanes of VF_LANES keys are made together, by a
- * transposition. Bound by reading the cache. */
+ * Blocks of queries would be padding here, and packing K and V would cost more than using them
+ * once. So each query goes over keys and values where they lie, with vectors over D; the sums
+ * across lanes of VF_LANES keys are made together, by a transposition. Bound by reading the
+ * cache. */
 #ifndef KVF_ATTENTION_FEW_H
 #define KVF_ATTENTION_FEW_H
 
@@ -11,7 +13,8 @@
 enum { FEW = 4 }; /* own tokens at most */
 
 /* s[j] = q . key j, j < n; q is zero beyond D. */
-VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D, const float *q, float *s)
+VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D,
+                           const float *q, float *s)
 {
     const attn_rows keys = {from->base, dtype, from->at, from->stride};
     for (int64_t j = 0; j < n; j += VF_LANES) {
@@ -31,7 +34,8 @@ VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, i
 }
 
 /* out [D] += sum of p[j] value j. */
-VEC_INLINE void few_values(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D, const float *p, float *out)
+VEC_INLINE void few_values(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D,
+                           const float *p, float *out)
 {
     const attn_rows values = {from->base, dtype, from->at, from->stride};
     enum { WIDE = 4 };
@@ -42,7 +46,8 @@ VEC_INLINE void few_values(kvf__dtype dtype, const attn_rows *from, int64_t n, i
         for (int64_t j = 0; j < n; j++)
             for (int v = 0; v < WIDE && d + v * VF_LANES < D; v++) {
                 const int64_t at = d + v * VF_LANES;
-                sum[j & 1][v] = vf_fma(load_part(&values, j, at, D - at), vf_set(p[j]), sum[j & 1][v]);
+                sum[j & 1][v] = vf_fma(load_part(&values, j, at, D - at), vf_set(p[j]),
+                                       sum[j & 1][v]);
             }
         for (int v = 0; v < WIDE && d + v * VF_LANES < D; v++) {
             float *at = out + d + v * VF_LANES;
@@ -60,7 +65,8 @@ static float few_softmax(float *s, int64_t n, float *sum)
         max = vf_max(max, vf_keep_n(vf_load(s + j), attn_min(n - j, VF_LANES), none));
     const float top = vf_hmax(max);
     for (int64_t j = 0; j < n; j += VF_LANES) {
-        const vf p = vf_keep_n(vf_exp2(vf_load(s + j) - vf_set(top)), attn_min(n - j, VF_LANES), vf_zero());
+        const vf p = vf_keep_n(vf_exp2(vf_load(s + j) - vf_set(top)), attn_min(n - j, VF_LANES),
+                               vf_zero());
         total = total + p;
         vf_store(s + j, p);
     }
@@ -74,8 +80,8 @@ static float few_softmax(float *s, int64_t n, float *sum)
 typedef struct few_query {
     const kvf__attn *attn;
     const kvf__attn_row *row;
-    int64_t g, n;        /* key/value head; keys it sees */
-    float *q, *s, *out;  /* [D padded], scaled; [n padded]; [D padded] */
+    int64_t g, n;       /* key/value head; keys it sees */
+    float *q, *s, *out; /* [D padded], scaled; [n padded]; [D padded] */
 } few_query;
 
 /* Segment after segment: scores to s, or (values) out += values weighted by s. */
@@ -120,7 +126,8 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
 static void few_item(const kvf__attn *a, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &a->plan->rows[item->row];
-    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G, width = attn_round(a->D, VF_LANES);
+    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G,
+                  width = attn_round(a->D, VF_LANES);
     char *scratch = kvf__attn_scratch(a->plan, item->thread);
     few_query f = {.attn = a, .row = row, .g = item->head};
     f.q = attn_take(&scratch, width);

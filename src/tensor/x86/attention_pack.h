@@ -1,11 +1,13 @@
-/* How the attention kernels read their operands: rows of act or f32 elements become packed rows of `units`.
+/* How the attention kernels read their operands: rows of act or f32 elements become packed rows
+ * of `units`.
  *
- * A unit is 32 bits, what one lane multiplies at a time: one f32, or (ATTN_PAIR 2) two bf16 for vdpbf16ps. Packed rows are
- * padded with zeros to `width` elements. Three layouts of the same rows:
+ * A unit is 32 bits, what one lane multiplies at a time: one f32, or (ATTN_PAIR 2) two bf16 for
+ * vdpbf16ps. Packed rows are padded with zeros to `width` elements. Three layouts of the same
+ * rows:
  *
  *   rows   [n][width]              elements of a row side by side
  *   cols   [width/PAIR][lanes]     transposed: a vector holds one unit of many rows
- *   pairs  [n/PAIR][width]         units made of PAIR rows that follow each other (f32: the same as rows)
+ *   pairs  [n/PAIR][width]         units of PAIR rows that follow each other (f32: as rows)
  *
  * Included after vec.h; what depends on ATTN_PAIR is in attention_tile.h. */
 #ifndef KVF_ATTENTION_PACK_H
@@ -59,7 +61,8 @@ VEC_INLINE void store_part(const attn_dest *to, int64_t i, int64_t d, vf v, int6
     }
 }
 
-/* C [rows, vectors] = or += A B, summed over `units`; rows is a multiple of TILE_ROWS, the ld are in units. */
+/* C [rows, vectors] = or += A B, summed over `units`; rows is a multiple of TILE_ROWS, the ld
+ * are in units. */
 typedef struct attn_product {
     int64_t rows, units;
     int vectors; /* of C and B: 1 or 2 */
@@ -71,8 +74,9 @@ typedef struct attn_product {
 
 enum {
     TILE_ROWS = VF_LANES / 2,
-    KEY_STEP = 8,              /* keys are skipped and padded in such steps, a multiple of TILE_ROWS everywhere */
-    BLOCK = 2 * VF_LANES       /* queries of a block, side by side in two vectors */
+    KEY_STEP =
+        8, /* keys are skipped and padded in such steps, a multiple of TILE_ROWS everywhere */
+    BLOCK = 2 * VF_LANES /* queries of a block, side by side in two vectors */
 };
 
 static inline int64_t attn_min(int64_t a, int64_t b)
@@ -90,13 +94,17 @@ static inline int64_t attn_round(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Keys or values (which = 1) of head g in shared segment s of a row, or of the row itself (s = n_segs). */
-static attn_rows attn_source(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int32_t s, int which)
+/* Keys or values (which = 1) of head g in shared segment s of a row, or of the row itself (s =
+ * n_segs). */
+static attn_rows attn_source(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int32_t s,
+                             int which)
 {
     if (s == row->n_segs)
-        return (attn_rows){a->qkv, a->act, row->start * a->ld + (a->H + which * a->G + g) * a->D, a->ld};
+        return (attn_rows){a->qkv, a->act, row->start * a->ld + (a->H + which * a->G + g) * a->D,
+                           a->ld};
     const kvf__kvseg *seg = &a->segs[row->seg[s]];
-    return (attn_rows){which ? seg->v : seg->k, seg->dtype, g * seg->head_stride, seg->token_stride};
+    return (attn_rows){which ? seg->v : seg->k, seg->dtype, g * seg->head_stride,
+                       seg->token_stride};
 }
 
 static int64_t attn_source_len(const kvf__attn *a, const kvf__attn_row *row, int32_t s)
@@ -104,8 +112,8 @@ static int64_t attn_source_len(const kvf__attn *a, const kvf__attn_row *row, int
     return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
 }
 
-/* Rows lie a page or so apart, where no hardware prefetcher finds the next: without this, packing waits for memory row by row,
- * and stores wait for their lines one after the other. */
+/* Rows lie a page or so apart, where no hardware prefetcher finds the next: without this,
+ * packing waits for memory row by row, and stores wait for their lines one after the other. */
 enum { AHEAD = 12 }; /* rows */
 VEC_INLINE void prefetch_row(const void *base, kvf__dtype dtype, int64_t at, int64_t D, int write)
 {
@@ -132,19 +140,6 @@ static inline float *attn_take(char **at, int64_t n)
     return out;
 }
 
-/* One vector of queries against many keys: P = 2^(S * scale + shift), 0 where a key is hidden. */
-typedef struct attn_column {
-    int64_t plain;    /* every lane sees the keys before this one */
-    int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
-    vf scale, shift;
-    vf delta;         /* backward only */
-} attn_column;
-
-VEC_INLINE vf hide(const attn_column *c, int64_t j, vf v, vf other)
-{
-    return j < c->plain ? v : vf_keep_n(other, attn_min(j - c->diagonal, VF_LANES), v);
-}
-
 /* Transposes a square of 32-bit lanes. */
 VEC_INLINE void transpose(vf r[VF_LANES])
 {
@@ -154,15 +149,18 @@ VEC_INLINE void transpose(vf r[VF_LANES])
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
     }
-    for (int i = 0; i < 16; i += 4) /* u[4g + c]: rows 4g .. 4g + 3, columns 4k + c in 128-bit block k */
+    for (int i = 0; i < 16;
+         i += 4) /* u[4g + c]: rows 4g .. 4g + 3, columns 4k + c in 128-bit block k */
         for (int h = 0; h < 2; h++) {
             const __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + h + 2]);
             u[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
             u[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
         }
     for (int c = 0; c < 4; c++) {
-        const vf even_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88), even_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
-        const vf odd_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd), odd_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+        const vf even_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88),
+                 even_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+        const vf odd_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd),
+                 odd_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
         r[c] = _mm512_shuffle_f32x4(even_a, even_b, 0x88);
         r[8 + c] = _mm512_shuffle_f32x4(even_a, even_b, 0xdd);
         r[4 + c] = _mm512_shuffle_f32x4(odd_a, odd_b, 0x88);
@@ -186,7 +184,8 @@ VEC_INLINE void transpose(vf r[VF_LANES])
 #endif
 }
 
-/* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m in [0.75, 1.5). */
+/* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m
+ * in [0.75, 1.5). */
 VEC_INLINE vf log2_of(vf x)
 {
     const int from = 0x3f400000; /* 0.75 */
@@ -210,9 +209,10 @@ VEC_INLINE vf log2_of(vf x)
     return vf_fma(q, z, n);
 }
 
-/* The transpose of n rows of `units` (a multiple of VF_LANES), given by their stride, into dst [units][ldd]: n is a multiple
- * of VF_LANES too. */
-static void pack_cols(float *dst, int64_t ldd, const float *rows, int64_t stride, int64_t n, int64_t units)
+/* The transpose of n rows of `units` (a multiple of VF_LANES), given by their stride, into dst
+ * [units][ldd]: n is a multiple of VF_LANES too. */
+static void pack_cols(float *dst, int64_t ldd, const float *rows, int64_t stride, int64_t n,
+                      int64_t units)
 {
     for (int64_t i = 0; i < n; i += VF_LANES)
         for (int64_t u = 0; u < units; u += VF_LANES) {
@@ -226,7 +226,8 @@ static void pack_cols(float *dst, int64_t ldd, const float *rows, int64_t stride
 }
 
 /* Columns src [D][lds], one vector of them, times `by` become n rows of D elements. */
-static void unpack_cols(const attn_dest *to, const float *src, int64_t lds, vf by, int64_t n, int64_t D)
+static void unpack_cols(const attn_dest *to, const float *src, int64_t lds, vf by, int64_t n,
+                        int64_t D)
 {
     for (int64_t d = 0; d < D; d += VF_LANES) {
         vf r[VF_LANES];

@@ -1,21 +1,26 @@
-/* The matrix products of attention on packed operands, and what else depends on the unit (attention_pack.h).
+/* The matrix products of attention on packed operands, and what else depends on the unit
+ * (attention_pack.h).
  *
- * Included once per ATTN_PAIR (1: f32, 2: bf16 pairs), with ATTN(name) naming the copy. A product is made of tiles of
- * TILE_ROWS x 2 vectors held in registers: a broadcast unit of A times vectors of units of B, so neither K nor V need a
- * transposed copy. TILE_ROWS is 8 for 32 registers, 4 for 16. */
+ * Included once per ATTN_PAIR (1: f32, 2: bf16 pairs), with ATTN(name) naming the copy. A
+ * product is made of tiles of TILE_ROWS x 2 vectors held in registers: a broadcast unit of A
+ * times vectors of units of B, so neither K nor V need a transposed copy. TILE_ROWS is 8 for 32
+ * registers, 4 for 16. */
 
 /* acc + a * b, summed within units. */
 VEC_INLINE vf ATTN(madd)(vf a, vf b, vf acc)
 {
 #if ATTN_PAIR == 2
-    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
+    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_castps_si512(a),
+                            (__m512bh)_mm512_castps_si512(b));
 #else
     return vf_fma(a, b, acc);
 #endif
 }
 
-/* c [TILE_ROWS, vectors] = or += sum over units of A and B. Element (r, u) of A is at a[r * a_row + u * a_unit]. */
-VEC_INLINE void ATTN(tile)(int vectors, const attn_product *p, const float *a, int64_t a_row, int64_t a_unit, float *c)
+/* c [TILE_ROWS, vectors] = or += sum over units of A and B. Element (r, u) of A is at a[r *
+ * a_row + u * a_unit]. */
+VEC_INLINE void ATTN(tile)(int vectors, const attn_product *p, const float *a, int64_t a_row,
+                           int64_t a_unit, float *c)
 {
     vf acc[TILE_ROWS][2];
     const float *b = p->b;
@@ -60,8 +65,8 @@ static __attribute__((noinline)) void ATTN(product_cols)(const attn_product *p)
     }
 }
 
-/* 2^x of scores minus their maximum (or log-sum-exp): never far above 0. With bf16 results 4 terms do, and scalef takes care
- * of large negative x by itself. */
+/* 2^x of scores minus their maximum (or log-sum-exp): never far above 0. With bf16 results 4
+ * terms do, and scalef takes care of large negative x by itself. */
 VEC_INLINE vf ATTN(power)(vf x)
 {
 #if ATTN_PAIR == 2
@@ -75,7 +80,8 @@ VEC_INLINE vf ATTN(power)(vf x)
 }
 
 /* VF_LANES elements at most of row i to their place in a packed row. */
-VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int64_t d, int64_t n, int64_t width)
+VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int64_t d, int64_t n,
+                                int64_t width)
 {
     const vf part = load_part(src, i, d, n);
 #if ATTN_PAIR == 2
@@ -86,7 +92,8 @@ VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int
 }
 
 /* n rows of D elements to packed rows of `width`, which end in zeros. */
-VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const attn_rows *src, int64_t n, int64_t D, int64_t width)
+VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const attn_rows *src, int64_t n,
+                                 int64_t D, int64_t width)
 {
     const attn_rows from = {src->base, dtype, src->at, src->stride};
     for (int64_t i = 0; i < n; i++) {
@@ -124,14 +131,17 @@ static void pack_pairs(float *dst, const float *rows, int64_t n, int64_t width)
 {
     const __m512i first = _mm512_set1_epi32(0x00200000);
     const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i low = _mm512_add_epi32(first, _mm512_mullo_epi32(count, _mm512_set1_epi32(0x00010001)));
+    const __m512i low = _mm512_add_epi32(first,
+                                         _mm512_mullo_epi32(count, _mm512_set1_epi32(0x00010001)));
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(0x00100010));
     for (int64_t i = 0; i < n / 2; i++)
         for (int64_t d = 0; d < width; d += 32) {
             const float *at = rows + (2 * i * width + d) / 2;
             const __m512i a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + width / 2);
-            vf_store(dst + i * width + d, _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, low, b)));
-            vf_store(dst + i * width + d + 16, _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, high, b)));
+            vf_store(dst + i * width + d,
+                     _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, low, b)));
+            vf_store(dst + i * width + d + 16,
+                     _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, high, b)));
         }
 }
 
