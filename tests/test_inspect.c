@@ -24,7 +24,7 @@ static const kvf_json *at(const kvf_json *value, const char *path)
     ck_assert_double_eq_tol(kvf_json_real(at(tree, path), NAN), want, 1e-6 * (1 + fabs(want)))
 #define ck_list(tree, path, want) ck_json_eq(at(tree, path), want)
 
-/* ---- own files ---------------------------------------------------------------------------------- */
+/* ---- own files ------------------------------------------------------------------------------- */
 
 /* Sum over half a layer, from the formula of the fixture. */
 static void moments(const kvf__prefix *prefix, int64_t layer, int kv, double *mean, double *std,
@@ -152,7 +152,7 @@ START_TEST(made_by_h5py)
 }
 END_TEST
 
-/* ---- foreign files -------------------------------------------------------------------------------- */
+/* ---- foreign files --------------------------------------------------------------------------- */
 
 START_TEST(safetensors_file)
 {
@@ -200,7 +200,7 @@ START_TEST(folders)
 }
 END_TEST
 
-/* ---- errors --------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 START_TEST(refuses)
 {

@@ -1,5 +1,5 @@
-/* Tests of PEFT adapter folders. golden/peft_tiny was saved by PEFT 0.21.2: L = 3, G = 2, D = 8, P = 5, element i of its
- * prompt_embeddings is (i % 97) / 32 - 1.5. */
+/* Tests of PEFT adapter folders. golden/peft_tiny was saved by PEFT 0.21.2: L = 3, G = 2, D = 8,
+ * P = 5, element i of its prompt_embeddings is (i % 97) / 32 - 1.5. */
 #include "file_int.h"
 #include "h5_fixture.h"
 
@@ -37,7 +37,7 @@ static void ck_tiny(const kvf__peft *peft)
         ck_assert(peft->flat[i] == flat_value(i));
 }
 
-/* ---- core ------------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 START_TEST(reads_what_peft_saved)
 {
@@ -70,7 +70,8 @@ START_TEST(writes_what_peft_saves)
 }
 END_TEST
 
-/* Key by key what PEFT wrote for the same adapter, but for the base's name and the keys that only recent releases know. */
+/* Key by key what PEFT wrote for the same adapter, but for the base's name and the keys that only
+ * recent releases know. */
 START_TEST(config_is_peft_s)
 {
     kvf__prefix prefix;
@@ -124,7 +125,7 @@ START_TEST(replaces_only_its_own_files)
 }
 END_TEST
 
-/* ---- limits ----------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 START_TEST(refuses_to_write)
 {
@@ -184,7 +185,7 @@ START_TEST(allocation_failures)
 }
 END_TEST
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* A folder of this config and one tensor; what is 0 here is as in peft_tiny. */
 typedef struct folder {
@@ -211,25 +212,26 @@ static const folder FOLDERS[] = {
     {.config = CONFIG("CARTRIDGE", SIZES ",\"num_frozen_tokens\":1")},
     {.config = CONFIG("PREFIX_TUNING", SIZES ",\"prefix_projection\":true,\"future\":[1]")},
     {.config = CONFIG("PREFIX_TUNING", ",\"num_virtual_tokens\":5,\"num_layers\":null")},
-    {"peft_type is LORA, want PREFIX_TUNING or CARTRIDGE", KVF_EUNSUPPORTED, CONFIG("LORA", "")},
-    {"peft_type is P_TUNING", KVF_EUNSUPPORTED, CONFIG("P_TUNING", SIZES)},
-    {"no text \"peft_type\"", KVF_EFORMAT, "{\"r\":8}"},
-    {"no text \"peft_type\"", KVF_EFORMAT, "[]"},
-    {"adapter_config.json:1: ", KVF_EFORMAT, "{\"peft_type\":"},
+    {"peft_type is LORA, want PREFIX_TUNING or CARTRIDGE", KVF_EUNSUPPORTED,
+     .config = CONFIG("LORA", "")},
+    {"peft_type is P_TUNING", KVF_EUNSUPPORTED, .config = CONFIG("P_TUNING", SIZES)},
+    {"no text \"peft_type\"", KVF_EFORMAT, .config = "{\"r\":8}"},
+    {"no text \"peft_type\"", KVF_EFORMAT, .config = "[]"},
+    {"adapter_config.json:1: ", KVF_EFORMAT, .config = "{\"peft_type\":"},
     {"\"num_layers\" is not a whole number", KVF_EFORMAT,
-     CONFIG("PREFIX_TUNING", ",\"num_layers\":3.0")},
+     .config = CONFIG("PREFIX_TUNING", ",\"num_layers\":3.0")},
     {"\"token_dim\" is not a whole number", KVF_EFORMAT,
-     CONFIG("PREFIX_TUNING", ",\"token_dim\":-16")},
+     .config = CONFIG("PREFIX_TUNING", ",\"token_dim\":-16")},
     {"\"base_model_name_or_path\" is not a text", KVF_EFORMAT,
-     CONFIG("PREFIX_TUNING", SIZES ",\"base_model_name_or_path\":7")},
+     .config = CONFIG("PREFIX_TUNING", SIZES ",\"base_model_name_or_path\":7")},
     {"num_transformer_submodules is 2", KVF_EUNSUPPORTED,
-     CONFIG("PREFIX_TUNING", SIZES ",\"num_transformer_submodules\":2")},
+     .config = CONFIG("PREFIX_TUNING", SIZES ",\"num_transformer_submodules\":2")},
     {"task_type is SEQ_2_SEQ_LM", KVF_EUNSUPPORTED,
-     "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"SEQ_2_SEQ_LM\"" SIZES "}"},
+     .config = "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"SEQ_2_SEQ_LM\"" SIZES "}"},
     {"token_dim 16 is no multiple of num_attention_heads 3", KVF_ESHAPE,
-     CONFIG("PREFIX_TUNING", ",\"token_dim\":16,\"num_attention_heads\":3")},
+     .config = CONFIG("PREFIX_TUNING", ",\"token_dim\":16,\"num_attention_heads\":3")},
     {"rows of 96, but 2 * num_layers 4 * token_dim 16 want 128", KVF_ESHAPE,
-     CONFIG("PREFIX_TUNING", ",\"token_dim\":16,\"num_layers\":4")},
+     .config = CONFIG("PREFIX_TUNING", ",\"token_dim\":16,\"num_layers\":4")},
     {"has 4 rows, but num_virtual_tokens is 5", KVF_ESHAPE, .rows = 4},
     {"is [5, 95], want [P, 2 * layers * token_dim]", KVF_ESHAPE, .columns = 95},
     {"is [5], want [P, 2 * layers * token_dim]", KVF_ESHAPE, .rank = 1},

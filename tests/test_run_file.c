@@ -171,7 +171,8 @@ START_TEST(allocation_failures)
 }
 END_TEST
 
-/* A disk that is full after so many bytes: one line, the file of before is whole, nothing is left. */
+/* A disk that is full after so many bytes: one line, the file of before is whole, nothing is left.
+ */
 START_TEST(full_disk)
 {
     size_t n;

@@ -6,7 +6,9 @@
  * the caller's settings come back at close. */
 #include "h5_raw.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FORMAT = 1, LINE_BYTES = 1024, MAX_COMPACT = 4096 };
 
@@ -83,10 +85,13 @@ kvf_status kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* No closing of HDF5 at exit: every file is closed here, and after a full disk, when HDF5 1.10
+ * could not write a dataset back and lost track of it, that closing crashes. */
 static void hush(kvf__h5 *h5)
 {
     H5E_auto2_t print = NULL;
 
+    H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &print, &h5->print_user);
     h5->print = print;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -95,8 +100,8 @@ static void hush(kvf__h5 *h5)
     h5->hushed = true;
 }
 
-/* After a damaged file HDF5 1.10 cannot close some of its own objects, and would say so when the
- * program ends, unless errors are not to be printed: so they are not, from then on. */
+/* After a damaged file HDF5 1.10 may keep objects open that it should not; errors about them are
+ * nobody's business any more. */
 static void unhush(kvf__h5 *h5)
 {
     if (!h5->hushed) return;
@@ -140,7 +145,7 @@ static kvf_status write_heading(kvf__h5 *h5, const char *kind)
 kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
                           kvf__h5 *out)
 {
-    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
     hid_t access = H5I_INVALID_HID, creation = H5I_INVALID_HID;
     kvf_status st;
 
@@ -154,10 +159,11 @@ kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char
         st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
         goto out;
     }
+    h5.fd = open(h5.out.temp, O_WRONLY | O_CLOEXEC);
     st = write_heading(&h5, kind);
     if (st) goto out;
     *out = h5;
-    h5 = (kvf__h5){.file = KVF__H5_NONE};
+    h5 = KVF__H5_NOTHING;
 out:
     H5Pclose(creation);
     H5Pclose(access);
@@ -165,12 +171,22 @@ out:
     return st;
 }
 
+/* Where HDF5 cannot write what it still holds, it neither closes the file nor gives its room back.
+ */
+static herr_t close_file(kvf__h5 *h5)
+{
+    herr_t closed = h5->file >= 0 ? H5Fclose(h5->file) : 0;
+
+    if (closed < 0 && h5->fd >= 0 && ftruncate(h5->fd, 0) < 0) h5->broken = true;
+    if (h5->fd >= 0) close(h5->fd);
+    h5->file = KVF__H5_NONE;
+    h5->fd = -1;
+    return closed;
+}
+
 kvf_status kvf__h5_commit(kvf__h5 *h5)
 {
-    hid_t file = h5->file;
-
-    h5->file = KVF__H5_NONE;
-    if (H5Fclose(file) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
+    if (close_file(h5) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
     KVF_TRY(kvf__h5_seal(h5->ctx, h5->out.temp, h5->path));
     return kvf__outfile_commit(h5->ctx, &h5->out);
 }
@@ -211,7 +227,7 @@ static kvf_status check_ours(kvf__h5 *h5)
 
 kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h5 *out)
 {
-    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
     hid_t access = H5I_INVALID_HID;
     kvf_status st;
 
@@ -229,7 +245,7 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
     st = check_heading(&h5, kind);
     if (st) goto out;
     *out = h5;
-    h5 = (kvf__h5){.file = KVF__H5_NONE};
+    h5 = KVF__H5_NOTHING;
 out:
     H5Pclose(access);
     kvf__h5_close(&h5);
@@ -238,16 +254,16 @@ out:
 
 void kvf__h5_close(kvf__h5 *h5)
 {
-    if (h5->file >= 0) H5Fclose(h5->file);
+    close_file(h5);
     kvf__outfile_abort(&h5->out);
     unhush(h5);
-    *h5 = (kvf__h5){.file = KVF__H5_NONE};
+    *h5 = KVF__H5_NOTHING;
 }
 
 kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16])
 {
     static const char *const KINDS[] = {"run", "prefix", "embeddings", "adapter", "base"};
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     char *kind = NULL;
     kvf_status st;
 

@@ -1,14 +1,14 @@
 /* Global heaps, where HDF5 keeps variable-length text, checked before HDF5 reads them.
  *
  * They carry no checksum, and HDF5 1.10 trusts them: a wrong size or number of an object makes it
- * read or write past its blocks or loop for ever (each byte of a prefix file without a seal flipped:
- * every crash of 28000 tries was here). A seal does not help against a file made to do harm. So each
- * heap that an attribute refers to must be tiled by its objects, and each reference must name an
- * object of the length it says.
+ * read or write past its blocks or loop for ever (each byte of a prefix file without a seal
+ * flipped: every crash of 28000 tries was here). A seal does not help against a file made to do
+ * harm. So each heap that an attribute refers to must be tiled by its objects, and each reference
+ * must name an object of the length it says.
  *
  *   heap:      "GCOL" version u8 = 1, 0 u8[3], size u64, objects ... to the end
- *   object:    number u16, references u16, 0 u32, size u64, bytes padded to 8; number 0 is the free rest
- *   reference: length u32, address of the heap u64, number u32 (in the attribute, which has a checksum)
+ *   object:    number u16, references u16, 0 u32, size u64, bytes padded to 8; 0 is the free rest
+ *   reference: length u32, address of the heap u64, number u32 (under the attribute's checksum)
  *
  * HDF5 File Format Specification 3.0, III.E. */
 #include "h5_priv.h"

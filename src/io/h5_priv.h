@@ -13,19 +13,21 @@
 typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which stands for "/" */
 #define KVF__H5_NONE ((kvf__h5_id)-1)
 
-/* One open file. {.file = KVF__H5_NONE} is "nothing". */
+/* One open file. KVF__H5_NOTHING is "nothing". */
 typedef struct kvf__h5 {
     kvf_ctx *ctx;
     const char *path; /* viewed, named in every error line */
     kvf__h5_id file;
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     kvf__outfile out;  /* writing only */
+    int fd;            /* writing only: the temporary, beside HDF5's own */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
     bool broken;       /* HDF5 failed: it stays hushed */
     int (*print)(int64_t, void *);
     void *print_user;
     unsigned plugins;
 } kvf__h5;
+#define KVF__H5_NOTHING ((kvf__h5){.file = KVF__H5_NONE, .fd = -1})
 
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 

@@ -64,7 +64,7 @@ static kvf_status describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_fi
 
 kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf__h5_data data = {.id = KVF__H5_NONE};
     kvf__prefix_file file = {0};
     kvf_status st;

@@ -200,7 +200,7 @@ static kvf_status describe(kvf__h5 *h5, kvf_json *root)
 
 kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf_status st;
 
     st = kvf__h5_open(ctx, path, "run", &h5);

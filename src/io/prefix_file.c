@@ -147,7 +147,7 @@ out:
 kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__prefix_file *file)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf_status st;
 
     st = check_file(ctx, path, file);
@@ -252,7 +252,7 @@ out:
 
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf__h5_data data = {.id = KVF__H5_NONE};
     kvf_status st;
 

@@ -98,7 +98,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
 kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__run_file *file)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf_status st;
 
     st = check_file(ctx, path, file);
@@ -205,7 +205,7 @@ static kvf_status read_file(kvf__h5 *h5, bool with_optimizer, kvf__run_file *fil
 kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer,
                               kvf__run_file *out)
 {
-    kvf__h5 h5 = {.file = KVF__H5_NONE};
+    kvf__h5 h5 = KVF__H5_NOTHING;
     kvf__run_file *file = NULL; /* four lists of parameters: too big for the stack */
     kvf_status st;
 
