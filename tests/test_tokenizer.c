@@ -136,21 +136,16 @@ START_TEST(appends)
 }
 END_TEST
 
+#define UNDERLINE_A                                                                                \
+    "\xE2\x96\x81"                                                                                 \
+    "a"
+
 /* "llama" of GGUF: user-defined and control tokens are cut out first, each text between gets its
  * space. */
 START_TEST(spm_special_tokens)
 {
-    static const char *const tokens[] = {"<unk>",
-                                         "<s>",
-                                         "</s>",
-                                         "<0x21>",
-                                         "\xE2\x96\x81",
-                                         "a",
-                                         "b",
-                                         "\xE2\x96\x81"
-                                         "a",
-                                         "ab",
-                                         "<u v>"};
+    static const char *const tokens[] = {"<unk>", "<s>", "</s>",      "<0x21>", "\xE2\x96\x81",
+                                         "a",     "b",   UNDERLINE_A, "ab",     "<u v>"};
     size_t bytes[10];
     float scores[] = {0, 0, 0, 0, -1, -1, -1, -2, -3, 0};
     int32_t types[] = {2, 3, 3, 6, 1, 1, 1, 1, 1, 4};
