@@ -9,8 +9,9 @@
 
 typedef struct kvf__tokenizer kvf__tokenizer;
 
-/* A folder with tokenizer.json (preferred) or vocab.json + merges.txt, and tokenizer_config.json,
- * special_tokens_map.json if there. EFORMAT, EUNSUPPORTED name file and field. */
+/* A folder with tokenizer.json (preferred) or vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2), and
+ * tokenizer_config.json, special_tokens_map.json, chat_template.jinja if there. EFORMAT, EUNSUPPORTED name
+ * file and field. add_bos_token and add_eos_token of the config, where written, rule over the post-processor. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
 
 /* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */
@@ -73,7 +74,8 @@ typedef struct kvf__chat {
 
 /* name: auto|none|chatml|llama3|mistral. auto reads the tokenizer's own template: recognised by its source
  * (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no template,
- * EUNSUPPORTED with the template's first line if it is none of ours. */
+ * EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is also the
+ * tokenizer's own comes with all its own template does, default system turn included; otherwise it is plain. */
 kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name, kvf__chat *out);
 void kvf__chat_done(kvf__chat *chat);
 const char *kvf__chat_name(kvf__chat_kind kind);
@@ -84,7 +86,10 @@ typedef struct kvf__message {
 
 /* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template does.
  * `loss`, if given, gets one entry per appended id: 1 for the content and end token of assistant turns, else 0.
- * Pieces are tokenised separately where loss changes. add_generation_prompt opens an assistant turn at the end. */
+ * Pieces are tokenised separately where loss changes, whether or not `loss` is given: a prompt's ids are a prefix of
+ * the whole conversation's. They differ from the whole text's at once only where an answer begins with white space.
+ * add_generation_prompt opens an assistant turn at the end. EDATA names the message whose role does not fit (Mistral's
+ * turns must alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE. */
 kvf_status kvf__chat_encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__chat *chat,
                             const kvf__message *messages, size_t n, bool add_generation_prompt,
                             kvf__ids *out, kvf__ids *loss);
