@@ -19,8 +19,7 @@
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SIGNAL = 128 };
 
-/* ---- options
- * ----------------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 typedef enum cli_kind {
     CLI_TEXT,   /* const char * */
@@ -112,8 +111,7 @@ const char *cli_given_value(const cli_call *call, const char *name);
 bool cli_texts_init(const cli_call *call, cli_texts *texts);
 void cli_texts_done(cli_texts *texts);
 
-/* ---- lines on stderr, results on stdout
- * -------------------------------------------------------------- */
+/* ---- lines on stderr, results on stdout ---- */
 
 /* "kvfold: COMMAND: ..." on one line, control characters replaced; command may be NULL. Returns
  * CLI_FAILED. */
@@ -135,8 +133,7 @@ const char *cli_bytes_text(int64_t bytes, char buf[32]);
 /* "[30, 2, 1, 3, 20, 64]" of an array of integers. */
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
 
-/* ---- help
- * -------------------------------------------------------------------------------------------- */
+/* ---- help ---- */
 
 void cli_help_program(void);
 void cli_help_command(const cli_command *command);
@@ -144,8 +141,7 @@ int cli_help_topic(const char *topic);
 /* Text of a topic by index; *name. NULL past the last. */
 const char *cli_topic(size_t index, const char **name);
 
-/* ---- progress, signals
- * ------------------------------------------------------------------------------- */
+/* ---- progress, signals ---- */
 
 /* One updating line on a terminal, nothing elsewhere. */
 typedef struct cli_progress {
@@ -155,17 +151,16 @@ typedef struct cli_progress {
     int64_t first_step, steps;
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common);
-void cli_progress_event(void *progress, const kvf_event *event);
+void cli_progress_event(cli_progress *progress, const kvf_event *event);
+void cli_progress_clear(cli_progress *progress);
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
-void cli_progress_end(cli_progress *progress);
 
 /* From now on SIGINT and SIGTERM set the flag, and a second one ends the program. */
 const volatile int *cli_stop_install(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
 
-/* ---- what several commands open
- * ---------------------------------------------------------------------- */
+/* ---- what several commands open ---- */
 
 typedef struct cli_model {
     kvf_base *base;

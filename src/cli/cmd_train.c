@@ -32,13 +32,35 @@ static int set_options(cli_call *call, kvf_train_options *options)
     return CLI_OK;
 }
 
+/* What comes from the library while it trains. */
+typedef struct watcher {
+    cli_progress progress;
+    kvf_json *notes; /* array for --json, NULL: they are printed as they come */
+} watcher;
+
+/* Notes are part of the result: residuals, rows left out. */
+static void on_event(void *user, const kvf_event *event)
+{
+    watcher *w = user;
+    cli_progress_event(&w->progress, event);
+    if (event->kind != KVF_EVENT_NOTE) return;
+    if (w->notes) {
+        kvf_json_add(w->notes, kvf_json_new_str(event->text));
+        return;
+    }
+    cli_progress_clear(&w->progress);
+    puts(event->text);
+    fflush(stdout);
+}
+
+/* Takes the notes. */
 static int print_json(const cli_call *call, const kvf_train_result *r, const kvf_train_options *o,
-                      int64_t planned)
+                      const watcher *w)
 {
     kvf_json *object = kvf_json_object();
     kvf_json_set(object, "out", kvf_json_new_str(o->out));
     kvf_json_set(object, "steps", kvf_json_new_int(r->steps));
-    if (o->dry_run) kvf_json_set(object, "planned_steps", kvf_json_new_int(planned));
+    if (o->dry_run) kvf_json_set(object, "planned_steps", kvf_json_new_int(w->progress.steps));
     kvf_json_set(object, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
     kvf_json_set(object, "valid_loss", kvf_json_new_real(r->valid_loss));
     kvf_json_set(object, "best_valid_loss", kvf_json_new_real(r->best_valid_loss));
@@ -51,6 +73,7 @@ static int print_json(const cli_call *call, const kvf_train_result *r, const kvf
     kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
     kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
     kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
+    kvf_json_set(object, "notes", w->notes);
     return cli_print_json(call, object);
 }
 
@@ -79,26 +102,44 @@ static void print_text(const kvf_train_result *r, const kvf_train_options *o, in
            r->precision, cli_bytes_text(r->peak_rss_bytes, memory));
 }
 
-static int run(cli_call *call)
+static int report(const cli_call *call, const kvf_train_options *options,
+                  const kvf_train_result *result, watcher *w)
 {
-    kvf_train_options options = kvf_train_defaults();
+    if (!w->notes) {
+        print_text(result, options, w->progress.steps);
+        return CLI_OK;
+    }
+    int code = print_json(call, result, options, w);
+    w->notes = NULL;
+    return code;
+}
+
+static int train(cli_call *call, kvf_train_options *options, watcher *w)
+{
     kvf_train_result result;
-    cli_progress progress = cli_progress_make(&call->common);
-    int code = set_options(call, &options);
-    if (code) return code;
-    options.stop = cli_stop_install();
-    options.event = cli_progress_event;
-    options.event_user = &progress;
-    kvf_status st = kvf_train(call->ctx, &options, &result);
-    cli_progress_end(&progress);
+    options->stop = cli_stop_install();
+    options->event = on_event;
+    options->event_user = w;
+    kvf_status st = kvf_train(call->ctx, options, &result);
+    cli_progress_clear(&w->progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
-    if (call->common.json)
-        code = print_json(call, &result, &options, progress.steps);
-    else
-        print_text(&result, &options, progress.steps);
+    int code = report(call, options, &result, w);
     if (st != KVF_ESTOPPED) return code;
     cli_fail_status(call, st);
     return CLI_SIGNAL + cli_stop_signal();
+}
+
+static int run(cli_call *call)
+{
+    kvf_train_options options = kvf_train_defaults();
+    watcher w = {.progress = cli_progress_make(&call->common)};
+    int code = set_options(call, &options);
+    if (code) return code;
+    if (call->common.json) w.notes = kvf_json_array();
+    if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
+    code = train(call, &options, &w);
+    kvf_json_free(w.notes);
+    return code;
 }
 
 const cli_command cli_train = {

@@ -30,12 +30,6 @@ static void draw(cli_progress *p, const char *line)
     p->drawn = true;
 }
 
-static void clear(cli_progress *p)
-{
-    if (p->drawn) fputs("\r\033[K", stderr);
-    p->drawn = false;
-}
-
 static void draw_step(cli_progress *p, const kvf_event *e)
 {
     char line[256], valid[48] = "";
@@ -49,23 +43,20 @@ static void draw_step(cli_progress *p, const kvf_event *e)
     p->last_drawn = e->seconds;
 }
 
-void cli_progress_event(void *progress, const kvf_event *e)
+void cli_progress_event(cli_progress *p, const kvf_event *e)
 {
-    cli_progress *p = progress;
     p->steps = e->steps;
     if (e->kind == KVF_EVENT_START) p->first_step = e->step;
     if (e->kind == KVF_EVENT_EVAL) p->valid_loss = e->valid_loss;
     if (!p->on) return;
     bool due = e->seconds - p->last_drawn >= SECONDS_BETWEEN_DRAWS || e->step == e->steps;
     if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);
-    if (e->kind != KVF_EVENT_NOTE) return;
-    clear(p);
-    fprintf(stderr, "%s\n", e->text);
 }
 
-void cli_progress_end(cli_progress *progress)
+void cli_progress_clear(cli_progress *progress)
 {
-    clear(progress);
+    if (progress->drawn) fputs("\r\033[K", stderr);
+    progress->drawn = false;
     fflush(stderr);
 }
 

@@ -12,11 +12,12 @@ keys() {
 
 train 0 --out run.h5 --valid valid.jsonl --json
 keys steps train_loss valid_loss best_valid_loss tokens tokens_per_second seconds peak_rss_bytes \
-    trainable_parameters
+    trainable_parameters notes
 best=$(value best_valid_loss)
 train 0 --out again.h5 --valid valid.jsonl
 err_is
 has out '^again.h5: 9 steps, '
+has out '^start: vocab, relative residual '
 same run.h5 again.h5
 
 train 0 --out dry.h5 --dry-run
@@ -121,3 +122,14 @@ has out '^  past_key_values  \[2, 2, 1, 2, 4, 8\]  f32'
 train 0 --out direct.h5 --method direct --steps 2
 run 0 merge direct.h5 --out direct_prefix.h5
 evaluate --prefix direct_prefix.h5
+
+# threads wait passively, unless a person says otherwise
+OMP_DISPLAY_ENV=true
+export OMP_DISPLAY_ENV
+run 0 inspect prefix.h5
+has err "OMP_WAIT_POLICY *= *'PASSIVE'"
+OMP_WAIT_POLICY=active
+export OMP_WAIT_POLICY
+run 0 inspect prefix.h5
+has err "OMP_WAIT_POLICY *= *'ACTIVE'"
+grep -q PASSIVE err && fail 'the policy that was set is changed'
