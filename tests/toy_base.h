@@ -69,7 +69,7 @@ static inline void toy_rows(const char *dir, const char *name, int rows, int fro
     char text[8192];
     size_t n = 0;
     for (int i = from; i < from + rows; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "{\"prompt\": \"w%d:\", \"completion\": \" %.*s\"}\n", i, 3 + i % 5, "abcabcabc" + i % 3);
+        n += (size_t)snprintf(text + n, sizeof text - n, "{\"prompt\": \"w%d:\", \"completion\": \" %.*s\"}\n", i, 3 + i % 5, &"abcabcabc"[i % 3]);
     toy_write(dir, name, text);
 }
 

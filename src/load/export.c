@@ -8,7 +8,7 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force, 
     const kvf__identity *id = &prefix->id;
     kvf__tensor tensor = {
         .name = "past_key_values",
-        .view = {prefix->prefix.kv, KVF__F32, 6, {id->L, 2, 1, id->G, id->P, id->D}},
+        .view = {.data = prefix->prefix.kv, .dtype = KVF__F32, .rank = 6, .dim = {id->L, 2, 1, id->G, id->P, id->D}},
     };
     return kvf__safetensors_write(ctx, out, force, &tensor, 1);
 }
