@@ -36,8 +36,8 @@ static void fill_standard_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
-/* By its own path, so that ps shows the name; by the link where that path is gone. Without /proc the
- * program goes on, only slower on a busy machine. */
+/* By its own path, so that ps shows the name; by the link where that path is gone. Without /proc
+ * the program goes on, only slower on a busy machine. */
 static void wait_passively(char **argv)
 {
     char path[4096];
