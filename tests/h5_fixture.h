@@ -12,6 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* HDF5 1.10 loses memory over damaged files and full disks. Read by the leak checker only. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libhdf5";
+}
+
 static kvf_ctx *ctx;
 static const char *dir; /* a fresh folder for each test */
 
@@ -44,12 +51,14 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* A path in the test's folder; lives until the process ends. */
+/* A path in the test's folder; the last 64 of them live. */
 static inline const char *in_dir(const char *name)
 {
-    size_t n = strlen(dir) + strlen(name) + 2;
-    char *path = malloc(n);
-    snprintf(path, n, "%s/%s", dir, name);
+    static char paths[64][512];
+    static size_t next;
+    char *path = paths[next++ % 64];
+
+    ck_assert_int_lt(snprintf(path, sizeof paths[0], "%s/%s", dir, name), (int)sizeof paths[0]);
     return path;
 }
 

@@ -50,10 +50,10 @@ static kvf_status describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_fi
 {
     kvf_json *tensors = kvf_json_array(), *entry = NULL;
 
+    kvf_json_set(root, "tensors", tensors);
     KVF_TRY(kvf__inspect_identity(h5, &file->id, file->prefix.layer_mask, root));
     kvf_json_set(kvf_json_get(root, "attributes"), "dtype",
                  kvf_json_new_str(kvf__dtype_name(file->dtype)));
-    kvf_json_set(root, "tensors", tensors);
     KVF_TRY(kvf__dataset_entry(h5, "prefix/past_key_values", data, &entry));
     kvf_json_add(tensors, entry);
     kvf_json_set(root, "layers", describe_layers(&file->prefix));
