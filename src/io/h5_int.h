@@ -3,14 +3,16 @@
  *
  * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers own what they
  * return until *_done. Readers trust nothing: superblock version 2 or 3, known names only, hard links only, no external
- * or virtual storage, known filters, ranks, types and sizes as the schema says, checked before any allocation. */
+ * or virtual storage, known filters, ranks, types and sizes as the schema says, checked before any allocation. Files end
+ * in a seal, a hash of all bytes before it; it is checked where it is there (h5_priv.h). */
 #ifndef KVF_H5_INT_H
 #define KVF_H5_INT_H
 
 #include "prefix.h"
 #include "view.h"
 
-/* What every file but a base says about itself (root attributes, and those of /prefix or /encoder). */
+/* What every file but a base says about itself: attributes of the root, and of the dataset /prefix/past_key_values or
+ * the group /encoder. */
 typedef struct kvf__identity {
     char *base_name;         /* "SmolLM2-135M-Instruct"; informative */
     char *base_architecture; /* "llama" */
@@ -40,7 +42,7 @@ void kvf__prefix_file_done(kvf__prefix_file *file);
 
 /* ---- run file --------------------------------------------------------------------------------------- */
 
-/* Owned copies of parameters, as read from a file. grad is NULL. */
+/* Owned copies of parameters, as read from a file, in the order in which they were written. grad is NULL, lr_scale 1. */
 typedef struct kvf__params_owned {
     kvf__params params;
     char *names[KVF__MAX_PARAMS];
