@@ -1,5 +1,5 @@
-/* direct: the flat prefix [P, 2*L*G*D] is itself the parameter (P-tuning v2 without reparameterization; PEFT's
- * prefix_projection=False). Its name is PEFT's: embedding.weight. */
+/* direct: the flat prefix [P, 2*L*G*D] is itself the parameter (P-tuning v2 without
+ * reparameterization; PEFT's prefix_projection=False). Its name is PEFT's: embedding.weight. */
 #include "encoder_priv.h"
 
 #include <string.h>
@@ -54,6 +54,13 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 }
 
 const kvf__encoder_kind kvf__enc_direct = {
-    .method = "direct", .default_lr = 1e-2, .describe = describe, .fwd = fwd, .bwd = bwd,
-    .init_random = init_random, .init_zero = init_zero, .shift = shift, .lr_units = lr_units,
+    .method = "direct",
+    .default_lr = 1e-2,
+    .describe = describe,
+    .fwd = fwd,
+    .bwd = bwd,
+    .init_random = init_random,
+    .init_zero = init_zero,
+    .shift = shift,
+    .lr_units = lr_units,
 };

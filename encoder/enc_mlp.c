@@ -1,5 +1,6 @@
-/* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D: the reparameterization of Li & Liang 2021
- * and P-tuning v2, with PEFT's parameter names and its width under grouped-query attention. Weights are [out, in] as in torch.
+/* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D: the
+ * reparameterization of Li & Liang 2021 and P-tuning v2, with PEFT's parameter names and its width
+ * under grouped-query attention. Weights are [out, in] as in torch.
  *
  *   h = tanh(E W1^T + b1)      [P, M]
  *   flat = h W2^T + b2         [P, N] */
@@ -50,7 +51,8 @@ static kvf_status hidden_fwd(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     int64_t P = encoder->shape.P, W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M;
     float *h = encoder->hidden;
-    KVF_TRY(kvf__sgemm(ctx, false, true, P, M, W, value(encoder, EMBEDDING), W, value(encoder, W1), W, 0, h, M));
+    KVF_TRY(kvf__sgemm(ctx, false, true, P, M, W, value(encoder, EMBEDDING), W, value(encoder, W1),
+                       W, 0, h, M));
     add_bias(h, value(encoder, B1), P, M);
     for (int64_t i = 0; i < P * M; i++)
         h[i] = tanhf(h[i]);
@@ -61,7 +63,8 @@ static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 {
     int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
     KVF_TRY(hidden_fwd(ctx, encoder));
-    KVF_TRY(kvf__sgemm(ctx, false, true, P, N, M, encoder->hidden, M, value(encoder, W2), M, 0, flat, N));
+    KVF_TRY(kvf__sgemm(ctx, false, true, P, N, M, encoder->hidden, M, value(encoder, W2), M, 0,
+                       flat, N));
     add_bias(flat, value(encoder, B2), P, N);
     return KVF_OK;
 }
@@ -83,9 +86,11 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
         da[i] *= 1 - h[i] * h[i];
 
     /* a = E W1^T + b1 */
-    KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 1, grad(encoder, W1), W));
+    KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 1,
+                       grad(encoder, W1), W));
     add_column_sums(grad(encoder, B1), da, P, M);
-    return kvf__sgemm(ctx, false, false, P, W, M, da, M, value(encoder, W1), W, 1, grad(encoder, EMBEDDING), W);
+    return kvf__sgemm(ctx, false, false, P, W, M, da, M, value(encoder, W1), W, 1,
+                      grad(encoder, EMBEDDING), W);
 }
 
 static void init_ptuning_v2(kvf__encoder *encoder, uint64_t seed)
@@ -95,7 +100,8 @@ static void init_ptuning_v2(kvf__encoder *encoder, uint64_t seed)
         kvf__fill_normal(value(encoder, weights[i]), encoder->params.item[weights[i]].n, 0.02, seed,
                          (uint64_t)weights[i]);
     for (size_t i = 0; i < 2; i++)
-        memset(value(encoder, biases[i]), 0, (size_t)encoder->params.item[biases[i]].n * sizeof(float));
+        memset(value(encoder, biases[i]), 0,
+               (size_t)encoder->params.item[biases[i]].n * sizeof(float));
 }
 
 static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed)
@@ -106,7 +112,8 @@ static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed
     }
     double first = 1 / sqrt((double)(encoder->shape.G * encoder->shape.D));
     double second = 1 / sqrt((double)encoder->shape.M);
-    kvf__fill_normal(value(encoder, EMBEDDING), encoder->params.item[EMBEDDING].n, 1, seed, EMBEDDING);
+    kvf__fill_normal(value(encoder, EMBEDDING), encoder->params.item[EMBEDDING].n, 1, seed,
+                     EMBEDDING);
     kvf__fill_uniform(value(encoder, W1), encoder->params.item[W1].n, first, seed, W1);
     kvf__fill_uniform(value(encoder, B1), encoder->params.item[B1].n, first, seed, B1);
     kvf__fill_uniform(value(encoder, W2), encoder->params.item[W2].n, second, seed, W2);
@@ -119,8 +126,9 @@ static void init_zero(kvf__encoder *encoder)
     memset(value(encoder, B2), 0, (size_t)encoder->params.item[B2].n * sizeof(float));
 }
 
-/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h that depend on each other,
- * P > M + 1) is lifted by a ridge far below f32 resolution, which leaves the least-squares solution. */
+/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h
+ * that depend on each other, P > M + 1) is lifted by a ridge far below f32 resolution, which leaves
+ * the least-squares solution. */
 static void cholesky(double *gram, int64_t P)
 {
     double trace = 0;
@@ -152,7 +160,8 @@ static void cholesky_solve(const double *factor, double *x, int64_t P)
     }
 }
 
-/* Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is A^T (A A^T)^-1 change[:, n]. */
+/* Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
+ * A^T (A A^T)^-1 change[:, n]. */
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
 {
     int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
@@ -213,6 +222,13 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 }
 
 const kvf__encoder_kind kvf__enc_mlp = {
-    .method = "mlp", .default_lr = 1e-2, .describe = describe, .fwd = fwd, .bwd = bwd,
-    .init_random = init_random, .init_zero = init_zero, .shift = shift, .lr_units = lr_units,
+    .method = "mlp",
+    .default_lr = 1e-2,
+    .describe = describe,
+    .fwd = fwd,
+    .bwd = bwd,
+    .init_random = init_random,
+    .init_zero = init_zero,
+    .shift = shift,
+    .lr_units = lr_units,
 };

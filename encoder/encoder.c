@@ -1,5 +1,5 @@
-/* The table of encoder kinds and what they share: parameter memory, initialisation by target, loading by name.
- * A kind works on the flat view [P, 2*L*G*D] (prefix.h), which is also PEFT's. */
+/* The table of encoder kinds and what they share: parameter memory, initialisation by target,
+ * loading by name. A kind works on the flat view [P, 2*L*G*D] (prefix.h), which is also PEFT's. */
 #include "encoder_priv.h"
 
 #include <assert.h>
@@ -42,7 +42,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     size_t total = 0;
     for (size_t i = 0; i < encoder->params.n; i++)
-        total += ((size_t)encoder->params.item[i].n + 15) / 16 * 16; /* keeps every tensor 64-byte aligned */
+        total += ((size_t)encoder->params.item[i].n + 15) / 16 *
+                 16; /* keeps every tensor 64-byte aligned */
     KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->values));
     KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->grads));
     size_t at = 0;
@@ -53,7 +54,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
         at += ((size_t)param->n + 15) / 16 * 16;
     }
     size_t hidden = (size_t)(encoder->shape.P * encoder->shape.M);
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(encoder->shape.P * encoder->width), sizeof(float), &encoder->flat));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(encoder->shape.P * encoder->width), sizeof(float),
+                             &encoder->flat));
     KVF_TRY(kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->hidden));
     return kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->dhidden);
 }
@@ -153,10 +155,12 @@ void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint6
         out[i] = (float)(bound * (2 * kvf__rng_uniform(&rng) - 1));
 }
 
-kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme, uint64_t seed)
+kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
+                                    uint64_t seed)
 {
     if (strcmp(scheme, "torch") && strcmp(scheme, "ptuning-v2"))
-        return kvf__fail(ctx, KVF_EUSAGE, "init-scheme \"%s\" is not known; known: torch, ptuning-v2", scheme);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "init-scheme \"%s\" is not known; known: torch, ptuning-v2", scheme);
     encoder->kind->init_random(encoder, scheme, seed);
     return KVF_OK;
 }
@@ -228,7 +232,8 @@ static const char *dims_text(char buf[64], const kvf__param *param)
     return buf;
 }
 
-kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__params *from)
+kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
+                             const kvf__params *from)
 {
     char found[64], want[64];
     for (size_t i = 0; i < encoder->params.n; i++) {
@@ -240,30 +245,35 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
     }
     for (size_t i = 0; i < encoder->params.n; i++) {
         kvf__param *param = &encoder->params.item[i];
-        memcpy(param->value, find_param(from, param->name)->value, (size_t)param->n * sizeof(float));
+        memcpy(param->value, find_param(from, param->name)->value,
+               (size_t)param->n * sizeof(float));
     }
     return KVF_OK;
 }
 
-static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where, const kvf__table *table)
+static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where,
+                             const kvf__table *table)
 {
     char found[128], want[64];
     const kvf__view *view = kvf__table_find(table, param->name);
     if (!view) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
-    bool fits = view->rank == param->rank && !memcmp(view->dim, param->dim, (size_t)param->rank * sizeof param->dim[0]);
+    bool fits = view->rank == param->rank &&
+                !memcmp(view->dim, param->dim, (size_t)param->rank * sizeof param->dim[0]);
     if (!fits || !kvf__dtype_is_float(view->dtype))
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s %s, want a float tensor %s", where, param->name,
-                         kvf__dtype_name(view->dtype), kvf__shape_text(found, view->rank, view->dim), dims_text(want, param));
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s %s, want a float tensor %s", where,
+                         param->name, kvf__dtype_name(view->dtype),
+                         kvf__shape_text(found, view->rank, view->dim), dims_text(want, param));
     kvf__to_f32(view->dtype, view->data, param->value, param->n);
     return KVF_OK;
 }
 
-kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__table *table)
+kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
+                                   const kvf__table *table)
 {
     for (size_t i = 0; i < table->n; i++)
         if (!find_param(&encoder->params, table->items[i].name))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s", where, table->items[i].name,
-                             encoder->kind->method);
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s", where,
+                             table->items[i].name, encoder->kind->method);
     for (size_t i = 0; i < encoder->params.n; i++)
         KVF_TRY(read_param(ctx, &encoder->params.item[i], where, table));
     return KVF_OK;
@@ -275,6 +285,7 @@ kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char
         encoder->params.item[i].lr_scale = 1;
     if (!strcmp(units, "parameter")) return KVF_OK;
     if (strcmp(units, "prefix"))
-        return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter", units);
+        return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter",
+                         units);
     return encoder->kind->lr_units(ctx, encoder, k);
 }

@@ -1,6 +1,7 @@
-/* Encoders: trainable parameters that emit a prefix. A kind is a row of the table in encoder.c and a file enc_<kind>.c;
- * whoever trains sees only this: parameters out, prefix out, gradient of the prefix in. The encoder has no batch axis,
- * so it costs the same for any number of rows (DESIGN.md section 2). */
+/* Encoders: trainable parameters that emit a prefix. A kind is a row of the table in encoder.c and
+ * a file enc_<kind>.c; whoever trains sees only this: parameters out, prefix out, gradient of the
+ * prefix in. The encoder has no batch axis, so it costs the same for any number of rows (DESIGN.md
+ * section 2). */
 #ifndef KVF_ENCODER_INT_H
 #define KVF_ENCODER_INT_H
 
@@ -14,9 +15,11 @@ typedef struct kvf__encoder_shape {
     int64_t M; /* hidden width of `mlp`; ignored by `direct` */
 } kvf__encoder_shape;
 
-/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, G*D], Linear(G*D, M), tanh, Linear(M, 2*L*G*D)) or "direct" (the flat
- * prefix [P, 2*L*G*D] itself). Parameters start at zero. EUSAGE: unknown method, P < 1, M < 1. */
-kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape, kvf__encoder **out);
+/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, G*D], Linear(G*D, M), tanh, Linear(M,
+ * 2*L*G*D)) or "direct" (the flat prefix [P, 2*L*G*D] itself). Parameters start at zero. EUSAGE:
+ * unknown method, P < 1, M < 1. */
+kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
+                               kvf__encoder **out);
 void kvf__encoder_free(kvf__encoder *encoder);
 const char *kvf__encoder_method(const kvf__encoder *encoder);
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
@@ -24,31 +27,41 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
 const char *kvf__encoder_methods(void);
 double kvf__encoder_default_lr(const char *method);
 
-/* The list of parameters; values and gradients are the encoder's own memory, valid until it is freed. */
+/* The list of parameters; values and gradients are the encoder's own memory, valid until it is
+ * freed. */
 kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 void kvf__encoder_zero_grad(kvf__encoder *encoder);
 
-/* prefix (same L, G, P, D) = what the parameters emit now. bwd, after fwd: every grad += its share of dprefix. */
+/* prefix (same L, G, P, D) = what the parameters emit now. bwd, after fwd: every grad += its share
+ * of dprefix. */
 kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__prefix *prefix);
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *dprefix);
 
-/* scheme: "torch" (embedding N(0,1), Linear U(+-1/sqrt(fan_in)), direct N(0, 0.02)) or "ptuning-v2" (all weights N(0, 0.02),
- * biases 0). */
-kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme, uint64_t seed);
+/* scheme: "torch" (embedding N(0,1), Linear U(+-1/sqrt(fan_in)), direct N(0, 0.02)) or "ptuning-v2"
+ * (all weights N(0, 0.02), biases 0). */
+kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
+                                    uint64_t seed);
 /* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. */
 void kvf__encoder_init_zero(kvf__encoder *encoder);
-/* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that reaches it, solved in f64.
- * *residual = |emitted - target| / |target|, at most 1e-4 for P <= min(M, G*D). Call init_random first. */
-kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target, double *residual);
-/* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the source. */
-kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__params *from);
+/* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that
+ * reaches it, solved in f64. *residual = |emitted - target| / |target|, at most 1e-4 for P <=
+ * min(M, G*D). Call init_random first. */
+kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target,
+                                    double *residual);
+/* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the
+ * source. */
+kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
+                             const kvf__params *from);
 
-/* The same from a table of any float types (a safetensors state dict). Tensors the encoder does not know are refused (EFORMAT). */
-kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where, const kvf__table *table);
+/* The same from a table of any float types (a safetensors state dict). Tensors the encoder does not
+ * know are refused (EFORMAT). */
+kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
+                                   const kvf__table *table);
 
-/* Sets lr_scale of every parameter. "parameter": 1 for all. "prefix": one Adam step moves the emitted keys and values about as
- * far as it moves a direct prefix: last weight 1/k (k: mean over virtual tokens of the L1 norm of the hidden row, *k in/out: used
- * if > 0, else measured now and returned), last bias 1/2, first layer and embedding 1/100. */
+/* Sets lr_scale of every parameter. "parameter": 1 for all. "prefix": one Adam step moves the
+ * emitted keys and values about as far as it moves a direct prefix: last weight 1/k (k: mean over
+ * virtual tokens of the L1 norm of the hidden row, *k in/out: used if > 0, else measured now and
+ * returned), last bias 1/2, first layer and embedding 1/100. */
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k);
 
 #endif

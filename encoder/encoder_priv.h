@@ -21,10 +21,10 @@ typedef struct kvf__encoder_kind {
 struct kvf__encoder {
     const kvf__encoder_kind *kind;
     kvf__encoder_shape shape;
-    int64_t width;      /* 2 * L * G * D, columns of the flat view */
+    int64_t width; /* 2 * L * G * D, columns of the flat view */
     kvf__params params;
-    float *values, *grads; /* one block each, carved into the parameters */
-    float *flat;        /* [P, width] */
+    float *values, *grads;   /* one block each, carved into the parameters */
+    float *flat;             /* [P, width] */
     float *hidden, *dhidden; /* mlp: [P, M] after tanh, and its gradient */
 };
 

@@ -1,5 +1,6 @@
-/* Folding: the encoder of a run is run once, and what it emits becomes the static prefix. The file is read back and compared with the
- * encoder's output before merge says it is done: equal bit for bit in f32, off by the rounding of the type otherwise. */
+/* Folding: the encoder of a run is run once, and what it emits becomes the static prefix. The file
+ * is read back and compared with the encoder's output before merge says it is done: equal bit for
+ * bit in f32, off by the rounding of the type otherwise. */
 #include "merge_int.h"
 
 #include <math.h>
@@ -42,8 +43,10 @@ static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
     return st;
 }
 
-/* What rounding to the file's type will change: the fold check, known before the file is written so that it can say so itself. */
-static kvf_status rounding_diff(kvf_ctx *ctx, const kvf__prefix *prefix, kvf__dtype dtype, double *out)
+/* What rounding to the file's type will change: the fold check, known before the file is written so
+ * that it can say so itself. */
+static kvf_status rounding_diff(kvf_ctx *ctx, const kvf__prefix *prefix, kvf__dtype dtype,
+                                double *out)
 {
     uint8_t *stored = NULL;
     double worst = 0;
@@ -72,17 +75,22 @@ static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run
     return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
 }
 
-static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, kvf__dtype dtype)
+static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options,
+                               const kvf_prefix *live, kvf__dtype dtype)
 {
     kvf__prefix_file file = {
-        .id = live->id, .prefix = live->prefix, .dtype = dtype, .options = live->options, .lineage = live->lineage,
+        .id = live->id,
+        .prefix = live->prefix,
+        .dtype = dtype,
+        .options = live->options,
+        .lineage = live->lineage,
     };
     return kvf__prefix_file_write(ctx, options->out, options->force, &file);
 }
 
 /* Reads the new file and holds it against the encoder's output. */
-static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, double expected,
-                         kvf_merge_result *result)
+static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                         double expected, kvf_merge_result *result)
 {
     kvf__prefix_file back = {0};
     struct stat info;
@@ -90,8 +98,9 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
     result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
     kvf_status st = KVF_OK;
     if (result->max_abs_diff != expected)
-        st = kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from the encoder's output, expected %g", options->out,
-                       result->max_abs_diff, expected);
+        st = kvf__fail(ctx, KVF_EINTERNAL,
+                       "%s: reads back %g away from the encoder's output, expected %g",
+                       options->out, result->max_abs_diff, expected);
     if (!st && options->probe)
         st = kvf__probe_logits(ctx, options, live, &back.prefix, &result->probe_max_abs_diff);
     if (!st && !stat(options->out, &info)) result->bytes = info.st_size;
@@ -110,7 +119,8 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     KVF_TRY(kvf_prefix_open(ctx, options->run, options->checkpoint, &live));
     kvf_status st = KVF_OK;
     if (!live->from_run)
-        st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold", options->run);
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold",
+                       options->run);
     if (!st) st = rounding_diff(ctx, &live->prefix, dtype, &expected);
     if (!st) st = extend_lineage(ctx, live, options->run, expected);
     if (!st) st = write_prefix(ctx, options, live, dtype);

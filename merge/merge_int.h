@@ -9,8 +9,9 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* Runs the probe's rows through the base under both prefixes; *max_abs_diff: of the logits at labelled positions. */
-kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, const kvf__prefix *stored,
-                             double *max_abs_diff);
+/* Runs the probe's rows through the base under both prefixes; *max_abs_diff: of the logits at
+ * labelled positions. */
+kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                             const kvf__prefix *stored, double *max_abs_diff);
 
 #endif

@@ -1,4 +1,5 @@
-/* The probe: the logits of real rows, once under the encoder's live output and once under the stored prefix. */
+/* The probe: the logits of real rows, once under the encoder's live output and once under the
+ * stored prefix. */
 #include "merge_int.h"
 
 #include <math.h>
@@ -34,12 +35,14 @@ static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
 
 static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
 {
-    kvf__input input = {.batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
+    kvf__input input = {
+        .batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
     return kvf__pass_lm_logits(p->ctx, p->pass, logits);
 }
 
-static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live, const kvf__prefix *stored, double *worst)
+static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
+                              const kvf__prefix *stored, double *worst)
 {
     kvf__batcher_fill(&p->batcher, &p->set, &row, 1);
     if (!p->batcher.batch.n_labels) return KVF_OK;
@@ -53,7 +56,8 @@ static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live, co
     return KVF_OK;
 }
 
-static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kvf_prefix *live, kvf__renderer *renderer)
+static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kvf_prefix *live,
+                            kvf__renderer *renderer)
 {
     KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
     kvf__dataset_options load = {
@@ -67,8 +71,8 @@ static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kv
     return st;
 }
 
-kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live, const kvf__prefix *stored,
-                             double *max_abs_diff)
+kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                             const kvf__prefix *stored, double *max_abs_diff)
 {
     static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
     probe p = {.ctx = ctx, .position_start = live->id.position_start};

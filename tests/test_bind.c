@@ -43,7 +43,7 @@ static kvf_status bind_fails(const kvf__desc *desc, const toy_table *t)
     return st;
 }
 
-/* ---- core ---- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 static const char *const name_prefixes[] = {"model.", "", "transformer."};
 
@@ -109,7 +109,7 @@ START_TEST(surplus_is_logged_once)
 }
 END_TEST
 
-/* ---- tied heads ---- */
+/* ---- tied heads ------------------------------------------------------------------------------ */
 
 START_TEST(tied_copy_is_dropped)
 {
@@ -166,7 +166,7 @@ START_TEST(head_lends_itself_to_the_embedding)
 }
 END_TEST
 
-/* ---- errors ---- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 START_TEST(each_missing_tensor_is_named)
 {
@@ -263,7 +263,7 @@ START_TEST(every_allocation_can_fail)
 }
 END_TEST
 
-/* ---- rows ---- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 START_TEST(gguf_permutation_is_undone)
 {
@@ -341,7 +341,7 @@ START_TEST(parts_of_rows_equal_whole_rows)
 }
 END_TEST
 
-/* ---- hash ---- */
+/* ---- hash ------------------------------------------------------------------------------------ */
 
 static void hash_of(const char *config, const kvf__table *table, char hex[33])
 {

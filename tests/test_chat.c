@@ -241,7 +241,7 @@ static size_t count(const kvf__message *m)
     return n;
 }
 
-/* ---- core ---------------------------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 START_TEST(prints_what_the_template_does)
 {
@@ -327,7 +327,7 @@ START_TEST(kinds)
 }
 END_TEST
 
-/* ---- errors -------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Nearly the templates above: a printed line break, other roles, other spaces, one more turn, a
  * date. */
@@ -461,7 +461,7 @@ START_TEST(without_memory)
 }
 END_TEST
 
-/* ---- golden -------------------------------------------------------------------------------------------------- */
+/* ---- golden ---------------------------------------------------------------------------------- */
 
 static void check_row(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf__chat *chat,
                       const kvf_json *row)

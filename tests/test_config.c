@@ -37,7 +37,7 @@ static kvf_json *parse(const char *text)
     return root;
 }
 
-/* ---- golden: known configs ---- */
+/* ---- golden: known configs ------------------------------------------------------------------- */
 
 static kvf_json *golden;
 
@@ -171,7 +171,7 @@ START_TEST(known_config)
 }
 END_TEST
 
-/* ---- core: details ---- */
+/* ---- core: details --------------------------------------------------------------------------- */
 
 #define LLAMA                                                                                      \
     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_"         \
@@ -281,7 +281,7 @@ START_TEST(precedence_of_rope_keys)
 }
 END_TEST
 
-/* ---- errors ---- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static const struct refusal {
     const char *base, *key, *value;
@@ -375,7 +375,7 @@ START_TEST(every_allocation_can_fail)
 }
 END_TEST
 
-/* ---- GGUF ---- */
+/* ---- GGUF ------------------------------------------------------------------------------------ */
 
 #define META                                                                                       \
     "{\"general.architecture\":\"llama\",\"llama.block_count\":30,\"llama.context_length\":8192,"  \

@@ -1,4 +1,5 @@
-/* Rows to ids and labels, data sets, packed batches, the order of steps. The tokenizer is a toy: a = 0 ... e = 4, space = 5, <s> = 6, </s> = 7. */
+/* Rows to ids and labels, data sets, packed batches, the order of steps. The tokenizer is a toy: a
+ * = 0 ... e = 4, space = 5, <s> = 6, </s> = 7. */
 #include "ck.h"
 #include "data_int.h"
 
@@ -8,15 +9,23 @@
 
 static const char TOKENIZER[] =
     "{\"version\": \"1.0\", \"added_tokens\": ["
-    "{\"id\": 6, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true},"
-    "{\"id\": 7, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}],"
-    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true},"
-    "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
-    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
-    "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7},"
+    "{\"id\": 6, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
+    "false, \"normalized\": false, \"special\": true},"
+    "{\"id\": 7, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
+    "false, \"normalized\": false, \"special\": true}],"
+    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+    "false, \"trim_offsets\": true, \"use_regex\": true},"
+    "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+    "\"trim_offsets\": true, \"use_regex\": true},"
+    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
+    "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, "
+    "\"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7},"
     "\"merges\": []}}";
-static const char WITH_BOS[] = "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true}";
-static const char NO_BOS[] = "{\"tokenizer_class\": \"GPT2TokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
+static const char WITH_BOS[] = "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"bos_token\": "
+                               "\"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true}";
+static const char NO_BOS[] =
+    "{\"tokenizer_class\": \"GPT2TokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
 
 static kvf_ctx *ctx;
 static kvf__tokenizer *tokenizer;
@@ -25,7 +34,8 @@ static kvf__chat chat;
 static void load_tokenizer(const char *config)
 {
     ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
-    kvf_status st = kvf__tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config, strlen(config), &tokenizer);
+    kvf_status st = kvf__tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config,
+                                             strlen(config), &tokenizer);
     ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     ck_assert_int_eq(kvf__chat_init(ctx, tokenizer, "none", &chat), KVF_OK);
 }
@@ -67,7 +77,8 @@ static char *row_text(const char *json, bool prompt_only, const kvf__field_map *
     for (size_t i = 0; i < ids.n; i++) {
         size_t at = strlen(text);
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? " " : "", (int)ids.data[i]);
-        if (labels.data[i] != KVF__NO_LABEL) snprintf(text + at, sizeof text - at, ":%d", (int)labels.data[i]);
+        if (labels.data[i] != KVF__NO_LABEL)
+            snprintf(text + at, sizeof text - at, ":%d", (int)labels.data[i]);
     }
     kvf__ids_done(&ids);
     kvf__ids_done(&labels);
@@ -75,12 +86,15 @@ static char *row_text(const char *json, bool prompt_only, const kvf__field_map *
     return text;
 }
 
-static const struct { const char *json, *all, *prompt; } ROWS[] = {
+static const struct {
+    const char *json, *all, *prompt;
+} ROWS[] = {
     {"{\"prompt\": \"ab\", \"completion\": \" c\"}", "0 1 5:5 2:2 7:7", "0 1"},
     {"{\"prompt\": \"ab\", \"completion\": \"\"}", "0 1 7:7", "0 1"},
     {"{\"text\": \"abc\"}", "0:0 1:1 2:2 7:7", "0 1 2"},
     {"{\"input_ids\": [3, 4, 5], \"labels\": [-100, 4, 1]}", "3 4:4 5:1", "3 4 5"},
-    {"{\"input_ids\": [3, 4, 5], \"labels\": [-100, 4, 5], \"attention_mask\": [0, 1, 1]}", "4:4 5:5", "4 5"},
+    {"{\"input_ids\": [3, 4, 5], \"labels\": [-100, 4, 5], \"attention_mask\": [0, 1, 1]}",
+     "4:4 5:5", "4 5"},
 };
 
 START_TEST(rows_without_bos)
@@ -92,9 +106,11 @@ END_TEST
 
 START_TEST(rows_with_bos)
 {
-    ck_assert_str_eq(row_text("{\"prompt\": \"ab\", \"completion\": \" c\"}", false, NULL), "6 0 1 5:5 2:2 7:7");
+    ck_assert_str_eq(row_text("{\"prompt\": \"ab\", \"completion\": \" c\"}", false, NULL),
+                     "6 0 1 5:5 2:2 7:7");
     ck_assert_str_eq(row_text("{\"text\": \"a\"}", false, NULL), "6 0:0 7:7");
-    ck_assert_str_eq(row_text("{\"input_ids\": [3], \"labels\": [3]}", false, NULL), "3:3"); /* ids are taken as they are */
+    ck_assert_str_eq(row_text("{\"input_ids\": [3], \"labels\": [3]}", false, NULL),
+                     "3:3"); /* ids are taken as they are */
 }
 END_TEST
 
@@ -108,19 +124,28 @@ START_TEST(foreign_fields)
 END_TEST
 
 /* The row, and the one line it gets. */
-static const struct { const char *json, *line; } BAD[] = {
+static const struct {
+    const char *json, *line;
+} BAD[] = {
     {"{\"prompt\": \"a\"}", "x.jsonl:2: \"completion\" is missing, want a string"},
-    {"{\"prompt\": 3, \"completion\": \"b\"}", "x.jsonl:2: \"prompt\" is not a string, want a string"},
-    {"{\"input_ids\": [1, 2], \"labels\": [1]}", "x.jsonl:2: \"labels\" has 1 entries, \"input_ids\" has 2"},
-    {"{\"input_ids\": [1, 8], \"labels\": [1, 1]}", "x.jsonl:2: id 8 is outside the vocabulary of 8"},
-    {"{\"input_ids\": [1, 1], \"labels\": [1, -1]}", "x.jsonl:2: label -1 is outside the vocabulary of 8"},
+    {"{\"prompt\": 3, \"completion\": \"b\"}",
+     "x.jsonl:2: \"prompt\" is not a string, want a string"},
+    {"{\"input_ids\": [1, 2], \"labels\": [1]}",
+     "x.jsonl:2: \"labels\" has 1 entries, \"input_ids\" has 2"},
+    {"{\"input_ids\": [1, 8], \"labels\": [1, 1]}",
+     "x.jsonl:2: id 8 is outside the vocabulary of 8"},
+    {"{\"input_ids\": [1, 1], \"labels\": [1, -1]}",
+     "x.jsonl:2: label -1 is outside the vocabulary of 8"},
     {"{\"input_ids\": [1.5], \"labels\": [1]}", "x.jsonl:2: input_ids[0] is not a 32-bit integer"},
     {"{\"input_ids\": [], \"labels\": []}", "x.jsonl:2: the row has no tokens"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-     "x.jsonl:2: \"messages\" needs a chat template, and the base has none: name one with --chat-template"},
-    {"{\"sentence\": \"a\"}", "x.jsonl:2: none of the fields prompt, text, messages, input_ids (name others with --map)"},
+     "x.jsonl:2: \"messages\" needs a chat template, and the base has none: name one with "
+     "--chat-template"},
+    {"{\"sentence\": \"a\"}",
+     "x.jsonl:2: none of the fields prompt, text, messages, input_ids (name others with --map)"},
     {"[1]", "x.jsonl:2: want a JSON object"},
-    {"{\"text\": \"abcdeabcde\"}", "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
+    {"{\"text\": \"abcdeabcde\"}",
+     "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
 };
 
 static kvf_status load(const char *content, kvf__overlong overlong, kvf__dataset *out)
@@ -132,7 +157,8 @@ static kvf_status load(const char *content, kvf__overlong overlong, kvf__dataset
     ck_assert_ptr_nonnull(file);
     fputs(content, file);
     fclose(file);
-    kvf__dataset_options options = {.render = render_with(NULL), .max_length = 8, .overlong = overlong, .vocab = 8};
+    kvf__dataset_options options = {
+        .render = render_with(NULL), .max_length = 8, .overlong = overlong, .vocab = 8};
     kvf_status st = kvf__dataset_load(ctx, path, &options, out);
     remove(path);
     remove(dir);
@@ -162,10 +188,14 @@ START_TEST(bad_files_get_one_line)
     ck_assert_int_eq(load("", KVF__OVERLONG_STOP, &set), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no rows");
     ck_assert_int_eq(load("{\"text\": \"abcdeabcde\"}\n", KVF__OVERLONG_SKIP, &set), KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no rows fit (all were longer than --max-length)");
-    ck_assert_int_eq(load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "x.jsonl: no rows fit (all were longer than --max-length)");
+    ck_assert_int_eq(
+        load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF__OVERLONG_STOP, &set),
+        KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no token of any row carries loss");
-    ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF__OVERLONG_STOP, &set), KVF_EFORMAT);
+    ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF__OVERLONG_STOP, &set),
+                     KVF_EFORMAT);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "x.jsonl:2"));
     kvf__dataset_options options = {.render = render_with(NULL), .max_length = 8, .vocab = 8};
     ck_assert_int_eq(kvf__dataset_load(ctx, "/nonexistent/x.jsonl", &options, &set), KVF_EIO);
@@ -173,7 +203,8 @@ START_TEST(bad_files_get_one_line)
 }
 END_TEST
 
-static const char FOUR[] = "{\"text\": \"ab\"}\n\n{\"prompt\": \"abc\", \"completion\": \"d\"}\r\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"e\"}";
+static const char FOUR[] = "{\"text\": \"ab\"}\n\n{\"prompt\": \"abc\", \"completion\": "
+                           "\"d\"}\r\n{\"text\": \"abcdeabcde\"}\n{\"text\": \"e\"}";
 
 START_TEST(overlong_rows_are_cut_or_left_out)
 {
@@ -278,7 +309,8 @@ START_TEST(maps_are_checked)
     static const char *const MAPS[] = {"prompt", "prompt=", "=q", "prompt=q,", "a=b,c"};
     kvf__field_map map = {0};
     for (size_t i = 0; i < sizeof MAPS / sizeof MAPS[0] - 2; i++)
-        ck_assert_msg(kvf__field_map_init(ctx, MAPS[i], &map) == KVF_EUSAGE, "\"%s\" passed", MAPS[i]);
+        ck_assert_msg(kvf__field_map_init(ctx, MAPS[i], &map) == KVF_EUSAGE, "\"%s\" passed",
+                      MAPS[i]);
     ck_assert_int_eq(kvf__field_map_init(ctx, MAPS[4], &map), KVF_EUSAGE);
     ck_assert_int_eq(kvf__field_map_init(ctx, NULL, &map), KVF_OK);
     ck_assert_uint_eq(map.n, 0);
@@ -304,7 +336,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("data");
-    TCase *core = tcase_create("core"), *bos = tcase_create("bos"), *errors = tcase_create("errors");
+    TCase *core = tcase_create("core"), *bos = tcase_create("bos"),
+          *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(bos, setup_bos, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);

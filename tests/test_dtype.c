@@ -210,8 +210,7 @@ START_TEST(any_length_and_alignment)
 }
 END_TEST
 
-/* ---- block formats
- * -------------------------------------------------------------------------------- */
+/* ---- block formats --------------------------------------------------------------------------- */
 
 static const kvf__dtype BLOCK_TYPES[] = {KVF__Q4_0, KVF__Q4_1, KVF__Q5_0, KVF__Q5_1,
                                          KVF__Q8_0, KVF__Q4_K, KVF__Q5_K, KVF__Q6_K};
@@ -256,8 +255,7 @@ START_TEST(dtype_table)
 }
 END_TEST
 
-/* ---- views and the table
- * -------------------------------------------------------------------------- */
+/* ---- views and the table --------------------------------------------------------------------- */
 
 START_TEST(views)
 {

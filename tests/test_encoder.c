@@ -1,4 +1,5 @@
-/* Encoders: what they emit, gradients against central differences, starting values, learning-rate units. */
+/* Encoders: what they emit, gradients against central differences, starting values, learning-rate
+ * units. */
 #include "ck.h"
 #include "encoder_int.h"
 
@@ -77,7 +78,8 @@ START_TEST(gradients_match_differences)
             want[j] = (float)((up - down) / (2 * (double)step));
         }
         /* 2e-3: the cubic term of tanh at this step, and f32 rounding of the sums */
-        ck_assert_msg(ck_rel_l2(param->grad, want, (size_t)param->n) < 2e-3, "%s: relative error %g", param->name,
+        ck_assert_msg(ck_rel_l2(param->grad, want, (size_t)param->n) < 2e-3,
+                      "%s: relative error %g", param->name,
                       ck_rel_l2(param->grad, want, (size_t)param->n));
         free(want);
     }
@@ -110,9 +112,14 @@ END_TEST
 
 START_TEST(names_and_dims_are_those_of_peft)
 {
-    static const struct { const char *name; int rank; int64_t dim[2]; } WANT[] = {
-        {"embedding.weight", 2, {3, 8}}, {"transform.0.weight", 2, {5, 8}}, {"transform.0.bias", 1, {5, 0}},
-        {"transform.2.weight", 2, {32, 5}}, {"transform.2.bias", 1, {32, 0}},
+    static const struct {
+        const char *name;
+        int rank;
+        int64_t dim[2];
+    } WANT[] = {
+        {"embedding.weight", 2, {3, 8}},  {"transform.0.weight", 2, {5, 8}},
+        {"transform.0.bias", 1, {5, 0}},  {"transform.2.weight", 2, {32, 5}},
+        {"transform.2.bias", 1, {32, 0}},
     };
     kvf__encoder *encoder = make("mlp", &SHAPE, "torch");
     kvf__params *params = kvf__encoder_params(encoder);
@@ -127,10 +134,17 @@ START_TEST(names_and_dims_are_those_of_peft)
 }
 END_TEST
 
-/* shape, scheme, whether P <= min(M, G*D): there the target is reached to 1e-4 (DESIGN.md section 5). */
-static const struct { const char *method; kvf__encoder_shape shape; const char *scheme; double residual; } TARGETS[] = {
-    {"mlp", {2, 2, 3, 4, 5}, "torch", 1e-4}, {"mlp", {3, 1, 20, 32, 24}, "torch", 1e-4}, {"mlp", {30, 3, 20, 64, 512}, "torch", 1e-4},
-    {"mlp", {2, 2, 1, 4, 1}, "torch", 1e-4}, {"mlp", {2, 2, 3, 4, 64}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0}, "torch", 1e-6},
+/* shape, scheme, whether P <= min(M, G*D): there the target is reached to 1e-4 (DESIGN.md section
+ * 5). */
+static const struct {
+    const char *method;
+    kvf__encoder_shape shape;
+    const char *scheme;
+    double residual;
+} TARGETS[] = {
+    {"mlp", {2, 2, 3, 4, 5}, "torch", 1e-4},       {"mlp", {3, 1, 20, 32, 24}, "torch", 1e-4},
+    {"mlp", {30, 3, 20, 64, 512}, "torch", 1e-4},  {"mlp", {2, 2, 1, 4, 1}, "torch", 1e-4},
+    {"mlp", {2, 2, 3, 4, 64}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0}, "torch", 1e-6},
 };
 
 START_TEST(target_is_reached)
@@ -220,7 +234,8 @@ START_TEST(loading_checks_names_and_dims)
     kvf__encoder *from = make("mlp", &SHAPE, "torch"), *to = make("mlp", &SHAPE, "ptuning-v2");
     kvf__params params = *kvf__encoder_params(from);
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_OK);
-    ck_assert_mem_eq(kvf__encoder_params(to)->item[3].value, params.item[3].value, (size_t)params.item[3].n * sizeof(float));
+    ck_assert_mem_eq(kvf__encoder_params(to)->item[3].value, params.item[3].value,
+                     (size_t)params.item[3].n * sizeof(float));
     params.item[1].dim[0]++;
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.h5: transform.0.weight is [6, 8], want [5, 8]");
@@ -251,7 +266,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("encoder");
-    TCase *core = tcase_create("core"), *grad = tcase_create("grad"), *errors = tcase_create("errors");
+    TCase *core = tcase_create("core"), *grad = tcase_create("grad"),
+          *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(grad, setup, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);

@@ -23,8 +23,7 @@ static kvf_status parse(const void *bytes, size_t n)
     return parse_copy(ctx, kvf__gguf_parse, bytes, n);
 }
 
-/* ---- the reference writer's file
- * ------------------------------------------------------------------- */
+/* ---- the reference writer's file ------------------------------------------------------------- */
 
 static kvf__weights open_golden(void)
 {
@@ -150,8 +149,7 @@ START_TEST(tensors)
 }
 END_TEST
 
-/* ---- damaged files
- * ---------------------------------------------------------------------------------- */
+/* ---- damaged files --------------------------------------------------------------------------- */
 
 static kvf__buf golden_bytes(void)
 {

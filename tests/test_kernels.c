@@ -16,7 +16,7 @@ static void *copy(kvf__dtype dtype, const void *from, int64_t n)
     return memcpy(array(dtype, n), from, (size_t)n * size_of(dtype));
 }
 
-/* ---- parity -------------------------------------------------------------------------------- */
+/* ---- parity ---------------------------------------------------------------------------------- */
 
 static void norm_of(int64_t M, int64_t C, bool rms)
 {
@@ -187,7 +187,7 @@ START_TEST(special_values)
 }
 END_TEST
 
-/* ---- rope ---------------------------------------------------------------------------------- */
+/* ---- rope ------------------------------------------------------------------------------------ */
 
 static const struct turn {
     int64_t M, heads, D, R, extra; /* extra columns behind the heads */
@@ -254,7 +254,7 @@ START_TEST(rope_of_ref)
 }
 END_TEST
 
-/* ---- threads ------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 /* The same bits with 1, 2 and 3 threads. */
 START_TEST(any_thread_count)
@@ -286,7 +286,7 @@ START_TEST(any_thread_count)
 }
 END_TEST
 
-/* ---- the reference against mathematics ----------------------------------------------------- */
+/* ---- the reference against mathematics ------------------------------------------------------- */
 
 START_TEST(known_values)
 {

@@ -1,4 +1,5 @@
-/* Shared leads: a batch packed as a tree gives the loss and the gradient of the same rows packed one by one, in fewer tokens. */
+/* Shared leads: a batch packed as a tree gives the loss and the gradient of the same rows packed
+ * one by one, in fewer tokens. */
 #include "data_int.h"
 #include "toy_model.h"
 
@@ -32,8 +33,8 @@ typedef struct rows {
     int32_t ids[MAX_TOKENS], labels[MAX_TOKENS];
 } rows;
 
-/* A row of `head` tokens from stream `stem`, then `middle` from stream `branch`, then `tail` of its own, of which the last
- * `labelled` carry loss. */
+/* A row of `head` tokens from stream `stem`, then `middle` from stream `branch`, then `tail` of its
+ * own, of which the last `labelled` carry loss. */
 typedef struct shape {
     int stem, head, branch, middle, tail, labelled;
 } shape;
@@ -42,7 +43,8 @@ static void add_tokens(rows *r, int stream, int n)
 {
     kvf__rng rng = kvf__rng_make(99, (uint64_t)stream);
     for (int i = 0; i < n; i++)
-        r->ids[r->start[r->set.n + 1]++] = (int32_t)kvf__rng_below(&rng, (uint64_t)kvf__model_desc(t.model)->V);
+        r->ids[r->start[r->set.n + 1]++] = (int32_t)kvf__rng_below(
+            &rng, (uint64_t)kvf__model_desc(t.model)->V);
 }
 
 static void add_row(rows *r, const shape *s)
@@ -70,26 +72,41 @@ static void make_rows(rows *r, const shape *shapes)
 }
 
 static const shape CASES[][MAX_ROWS] = {
-    {{1, 20, 0, 0, 5, 3}, {1, 20, 0, 0, 9, 4}, {1, 20, 0, 0, 7, 7}},                                       /* one system turn */
-    {{1, 30, 2, 12, 5, 3}, {1, 30, 3, 12, 9, 4}, {1, 30, 2, 12, 7, 2}, {1, 30, 3, 12, 2, 1}, {1, 30, 0, 0, 4, 4}}, /* a tree */
-    {{1, 20, 0, 0, 5, 3}, {2, 20, 0, 0, 5, 3}, {1, 20, 0, 0, 6, 3}, {2, 20, 0, 0, 4, 1}},                   /* two families */
-    {{1, 40, 0, 0, 8, 48}, {1, 40, 0, 0, 8, 3}, {1, 40, 0, 0, 8, 4}},                                       /* labels inside the lead */
-    {{1, 3, 0, 0, 8, 3}, {1, 3, 0, 0, 8, 3}},                                                               /* too little to share */
-    {{1, 20, 0, 0, 5, 0}, {1, 20, 0, 0, 5, 2}, {1, 20, 0, 0, 5, 1}},                                        /* a row without labels */
+    {{1, 20, 0, 0, 5, 3}, {1, 20, 0, 0, 9, 4}, {1, 20, 0, 0, 7, 7}}, /* one system turn */
+    {{1, 30, 2, 12, 5, 3},
+     {1, 30, 3, 12, 9, 4},
+     {1, 30, 2, 12, 7, 2},
+     {1, 30, 3, 12, 2, 1},
+     {1, 30, 0, 0, 4, 4}}, /* a tree */
+    {{1, 20, 0, 0, 5, 3},
+     {2, 20, 0, 0, 5, 3},
+     {1, 20, 0, 0, 6, 3},
+     {2, 20, 0, 0, 4, 1}},                                            /* two families */
+    {{1, 40, 0, 0, 8, 48}, {1, 40, 0, 0, 8, 3}, {1, 40, 0, 0, 8, 4}}, /* labels inside the lead */
+    {{1, 3, 0, 0, 8, 3}, {1, 3, 0, 0, 8, 3}},                         /* too little to share */
+    {{1, 20, 0, 0, 5, 0}, {1, 20, 0, 0, 5, 2}, {1, 20, 0, 0, 5, 1}},  /* a row without labels */
 };
 #define N_CASES ((int)(sizeof CASES / sizeof CASES[0]))
 
-static double run(const rows *r, bool causal, bool share, const kvf__prefix *prefix, kvf__prefix *dprefix, kvf__batch_sizes *sizes)
+static double run(const rows *r, bool causal, bool share, const kvf__prefix *prefix,
+                  kvf__prefix *dprefix, kvf__batch_sizes *sizes)
 {
     const kvf__batch_rules rules = {.causal = causal, .share = share};
     kvf__batcher batcher = {0};
     kvf__pass *pass = NULL;
     double loss = 0;
-    ck_assert_int_eq(kvf__batcher_init(t.ctx, &batcher, rules, MAX_ROWS, MAX_TOKENS, MAX_TOKENS), KVF_OK);
+    ck_assert_int_eq(kvf__batcher_init(t.ctx, &batcher, rules, MAX_ROWS, MAX_TOKENS, MAX_TOKENS),
+                     KVF_OK);
     kvf__batcher_fill(&batcher, &r->set, r->order, r->set.n);
     *sizes = batcher.sizes;
-    const kvf__pass_limits limits = {.rows = sizes->rows, .tokens = sizes->tokens, .row_len = sizes->row_len, .labels = sizes->labels,
-                                     .P = 12, .lead_len = sizes->lead_len, .lead_tokens = sizes->lead_tokens, .backward = true};
+    const kvf__pass_limits limits = {.rows = sizes->rows,
+                                     .tokens = sizes->tokens,
+                                     .row_len = sizes->row_len,
+                                     .labels = sizes->labels,
+                                     .P = 12,
+                                     .lead_len = sizes->lead_len,
+                                     .lead_tokens = sizes->lead_tokens,
+                                     .backward = true};
     ck_assert_msg(!kvf__pass_create(t.ctx, t.model, &limits, &pass), "%s", kvf_ctx_error(t.ctx));
     loss = toy_gradient(&t, pass, &batcher.batch, prefix, 0.125f, dprefix);
     kvf__pass_free(pass);
@@ -129,14 +146,22 @@ END_TEST
 
 START_TEST(sharing_stays_near_in_bf16)
 {
-    compare(CASES[_i], 2e-2, 6e-2); /* two roundings of one sum: the gradient's own bf16 error is of this size */
+    compare(CASES[_i], 2e-2,
+            6e-2); /* two roundings of one sum: the gradient's own bf16 error is of this size */
 }
 END_TEST
 
-/* A lead ends before the first position that predicts a label: case 0 shares 19 of 20 tokens because of its third row. */
-static const struct { int64_t tokens, lead_tokens, lead_len, rows; } SAVED[] = {
-    {19 + 5 + 9 + 7, 19, 19, 4}, {29 + 13 + 4 + 6 + 13 + 8 + 1 + 4, 29 + 13 + 13, 42, 8}, {20 + 4 + 5 + 20 + 4 + 3, 40, 20, 6},
-    {47 + 40 + 7 + 7, 40, 40, 4}, {10 + 10, 0, 0, 2}, {20 + 4 + 4, 20, 20, 3},
+/* A lead ends before the first position that predicts a label: case 0 shares 19 of 20 tokens
+ * because of its third row. */
+static const struct {
+    int64_t tokens, lead_tokens, lead_len, rows;
+} SAVED[] = {
+    {19 + 5 + 9 + 7, 19, 19, 4},
+    {29 + 13 + 4 + 6 + 13 + 8 + 1 + 4, 29 + 13 + 13, 42, 8},
+    {20 + 4 + 5 + 20 + 4 + 3, 40, 20, 6},
+    {47 + 40 + 7 + 7, 40, 40, 4},
+    {10 + 10, 0, 0, 2},
+    {20 + 4 + 4, 20, 20, 3},
 };
 
 START_TEST(tokens_are_saved)
@@ -145,7 +170,8 @@ START_TEST(tokens_are_saved)
     rows r;
     kvf__batcher batcher = {0};
     make_rows(&r, CASES[_i]);
-    ck_assert_int_eq(kvf__batcher_init(t.ctx, &batcher, rules, MAX_ROWS, MAX_TOKENS, MAX_TOKENS), KVF_OK);
+    ck_assert_int_eq(kvf__batcher_init(t.ctx, &batcher, rules, MAX_ROWS, MAX_TOKENS, MAX_TOKENS),
+                     KVF_OK);
     kvf__batcher_fill(&batcher, &r.set, r.order, r.set.n);
     ck_assert_int_eq(batcher.sizes.tokens, SAVED[_i].tokens);
     ck_assert_int_eq(batcher.sizes.lead_tokens, SAVED[_i].lead_tokens);
@@ -179,10 +205,12 @@ START_TEST(bad_trees_are_refused)
     kvf__input input = {.batch = &batch.b};
     batch.b.parent = LATER;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE);
-    ck_assert_str_eq(kvf_ctx_error(t.ctx), "batch row 0: its lead is row 1, expected an earlier one");
+    ck_assert_str_eq(kvf_ctx_error(t.ctx),
+                     "batch row 0: its lead is row 1, expected an earlier one");
     batch.b.parent = GOOD;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE);
-    ck_assert_str_eq(kvf_ctx_error(t.ctx), "batch row 1: 3 tokens of leads, the pass was made for at most 0");
+    ck_assert_str_eq(kvf_ctx_error(t.ctx),
+                     "batch row 1: 3 tokens of leads, the pass was made for at most 0");
     kvf__pass_free(pass);
 }
 END_TEST
@@ -190,7 +218,8 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("leads");
-    TCase *core = tcase_create("core"), *gpt2 = tcase_create("gpt2"), *bf16 = tcase_create("bf16"), *errors = tcase_create("errors");
+    TCase *core = tcase_create("core"), *gpt2 = tcase_create("gpt2"), *bf16 = tcase_create("bf16"),
+          *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(gpt2, setup_gpt2, teardown);
     tcase_add_checked_fixture(bf16, setup_bf16, teardown);

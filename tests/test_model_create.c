@@ -21,7 +21,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* ---- a model from a toy table ---- */
+/* ---- a model from a toy table ---------------------------------------------------------------- */
 
 typedef struct fixture {
     toy_table table;
@@ -98,7 +98,7 @@ static void destroy(fixture *f)
     toy_end(&f->table);
 }
 
-/* ---- the definition ---- */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 /* y = (gamma xhat + beta) W + b, or the transposed product without biases. */
 typedef struct linear {
@@ -185,7 +185,7 @@ static void backward(const linear *lin, const float *dy, int64_t ld, int64_t at,
         }
 }
 
-/* ---- the packed side ---- */
+/* ---- the packed side ------------------------------------------------------------------------- */
 
 static float *some(fixture *f, int64_t cols)
 {
@@ -320,7 +320,7 @@ static void check_head(fixture *f, linear lin)
     free(x), free(dy), free(want), free(got), free(dwant), free(dgot), free(plane);
 }
 
-/* ---- core ---- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 static void check_llama_layer(fixture *f, int64_t l)
 {
@@ -462,7 +462,7 @@ START_TEST(bf16_is_near)
 }
 END_TEST
 
-/* ---- errors ---- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 START_TEST(every_allocation_can_fail)
 {

@@ -21,12 +21,17 @@ static void teardown(void)
 static kvf__params one_param(float *value, float *grad, int64_t n)
 {
     kvf__params params = {.n = 1};
-    params.item[0] = (kvf__param){.name = "w", .value = value, .grad = grad, .rank = 1, .dim = {n}, .n = n, .lr_scale = 1};
+    params.item[0] = (kvf__param){
+        .name = "w", .value = value, .grad = grad, .rank = 1, .dim = {n}, .n = n, .lr_scale = 1};
     return params;
 }
 
-/* torch 2.13: p = [0.5, -1.25, 3, 1e-3]; five steps with grad = [0.1, -0.2, 0.3, 1e-4] * step number; AdamW(lr=1e-2, weight_decay=wd). */
-static const struct { double weight_decay; float want[4]; } TORCH[] = {
+/* torch 2.13: p = [0.5, -1.25, 3, 1e-3]; five steps with grad = [0.1, -0.2, 0.3, 1e-4] * step
+ * number; AdamW(lr=1e-2, weight_decay=wd). */
+static const struct {
+    double weight_decay;
+    float want[4];
+} TORCH[] = {
     {0, {0.451491714f, -1.20149171f, 2.95149159f, -0.0475056134f}},
     {0.1, {0.449094355f, -1.19535196f, 2.93661928f, -0.0474129915f}},
 };
@@ -35,7 +40,8 @@ START_TEST(adamw_is_torchs)
 {
     float value[4] = {0.5f, -1.25f, 3, 1e-3f}, grad[4];
     kvf__params params = one_param(value, grad, 4);
-    kvf__adamw adamw = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = TORCH[_i].weight_decay};
+    kvf__adamw adamw = {
+        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = TORCH[_i].weight_decay};
     ck_assert_int_eq(kvf__adamw_init(ctx, &adamw, &params), KVF_OK);
     for (int step = 1; step <= 5; step++) {
         const float base[4] = {0.1f, -0.2f, 0.3f, 1e-4f};
@@ -95,28 +101,38 @@ START_TEST(clipping_is_torchs)
 END_TEST
 
 /* name, warmup, length, step -> factor */
-static const struct { const char *name, *warmup; int64_t length, step; double want; } FACTORS[] = {
-    {"linear", "0", 10, 1, 1}, {"linear", "0", 10, 10, 0.1}, {"linear", "0", 10, 11, 0}, {"linear", "2", 10, 1, 0.5},
-    {"linear", "2", 10, 2, 1}, {"linear", "2", 10, 3, 1}, {"linear", "20%", 10, 1, 0.5}, {"linear", "5%", 10, 1, 1},
-    {"linear", "2", 10, 7, 0.5}, {"cosine", "0", 10, 6, 0.5}, {"cosine", "0", 10, 1, 1}, {"constant", "2", 10, 500, 1},
-    {"constant", "4", 10, 1, 0.25}, {"linear", "10", 10, 10, 1}, {"linear", "100%", 10, 11, 0},
+static const struct {
+    const char *name, *warmup;
+    int64_t length, step;
+    double want;
+} FACTORS[] = {
+    {"linear", "0", 10, 1, 1},      {"linear", "0", 10, 10, 0.1}, {"linear", "0", 10, 11, 0},
+    {"linear", "2", 10, 1, 0.5},    {"linear", "2", 10, 2, 1},    {"linear", "2", 10, 3, 1},
+    {"linear", "20%", 10, 1, 0.5},  {"linear", "5%", 10, 1, 1},   {"linear", "2", 10, 7, 0.5},
+    {"cosine", "0", 10, 6, 0.5},    {"cosine", "0", 10, 1, 1},    {"constant", "2", 10, 500, 1},
+    {"constant", "4", 10, 1, 0.25}, {"linear", "10", 10, 10, 1},  {"linear", "100%", 10, 11, 0},
 };
 
 START_TEST(schedule_factors)
 {
     kvf__schedule schedule;
-    ck_assert_int_eq(kvf__schedule_init(ctx, FACTORS[_i].name, FACTORS[_i].warmup, FACTORS[_i].length, &schedule), KVF_OK);
-    ck_assert_double_eq_tol(kvf__schedule_factor(&schedule, FACTORS[_i].step), FACTORS[_i].want, 1e-12);
+    ck_assert_int_eq(kvf__schedule_init(ctx, FACTORS[_i].name, FACTORS[_i].warmup,
+                                        FACTORS[_i].length, &schedule),
+                     KVF_OK);
+    ck_assert_double_eq_tol(kvf__schedule_factor(&schedule, FACTORS[_i].step), FACTORS[_i].want,
+                            1e-12);
 }
 END_TEST
 
 START_TEST(bad_schedules_are_refused)
 {
-    static const char *const WARMUPS[] = {"", "-1", "x", "5%%", "101%", "1.5", "5 %", "nan", "1e300"};
+    static const char *const WARMUPS[] = {"",    "-1",  "x",   "5%%",  "101%",
+                                          "1.5", "5 %", "nan", "1e300"};
     kvf__schedule schedule;
     ck_assert_int_eq(kvf__schedule_init(ctx, "step", "0", 10, &schedule), KVF_EUSAGE);
     for (size_t i = 0; i < sizeof WARMUPS / sizeof WARMUPS[0]; i++)
-        ck_assert_msg(kvf__schedule_init(ctx, "linear", WARMUPS[i], 10, &schedule) == KVF_EUSAGE, "\"%s\" passed", WARMUPS[i]);
+        ck_assert_msg(kvf__schedule_init(ctx, "linear", WARMUPS[i], 10, &schedule) == KVF_EUSAGE,
+                      "\"%s\" passed", WARMUPS[i]);
 }
 END_TEST
 

@@ -37,8 +37,7 @@ static void no_bits_differ(const void *a, const void *b, size_t bytes)
     ck_assert_mem_eq(a, b, bytes);
 }
 
-/* ---- core: run on both models
- * ------------------------------------------------------------------------ */
+/* ---- core: run on both models ---------------------------------------------------------------- */
 
 START_TEST(empty_prefix_is_the_bare_base)
 {
@@ -258,8 +257,7 @@ START_TEST(times_are_booked)
 }
 END_TEST
 
-/* ---- grad
- * -------------------------------------------------------------------------------------------- */
+/* ---- grad ------------------------------------------------------------------------------------ */
 
 /* Masks of the gradient check: all layers, the lowest off (backward stops above it), the highest
  * off. */
@@ -370,8 +368,7 @@ START_TEST(gradient_adds_and_scales)
 }
 END_TEST
 
-/* ---- cache
- * ------------------------------------------------------------------------------------------- */
+/* ---- cache ----------------------------------------------------------------------------------- */
 
 /* Tokens [from, to) of each of two rows, all of them labelled, as a batch of its own. */
 static void slice(toy_batch *out, const toy_batch *whole, int64_t from, int64_t to)

@@ -30,8 +30,7 @@ static void check_refused(kvf_status got, kvf_status want, const char *text)
                   text);
 }
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* What fwd is given wrongly, and the line that must come. */
 typedef struct mistake {
@@ -227,8 +226,7 @@ START_TEST(loss_must_be_finite)
 }
 END_TEST
 
-/* ---- limits
- * ------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 START_TEST(no_labels_no_gradient)
 {
@@ -314,8 +312,7 @@ START_TEST(senseless_limits_are_refused)
 }
 END_TEST
 
-/* ---- bf16
- * -------------------------------------------------------------------------------------------- */
+/* ---- bf16 ------------------------------------------------------------------------------------ */
 
 /* bf16 has 8 bits: about 1 % of a loss of 4 nats per token, some percent of the gradient (COMPUTE
  * 1: 2.6e-2 to 6.2e-2 on real shapes). test_pass_golden holds it against torch's. */

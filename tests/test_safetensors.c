@@ -187,8 +187,7 @@ START_TEST(error_lines_say_what_and_where)
 }
 END_TEST
 
-/* ---- the reference library's file
- * ------------------------------------------------------------------ */
+/* ---- the reference library's file ------------------------------------------------------------ */
 
 static kvf__buf golden_bytes(void)
 {
@@ -305,8 +304,7 @@ START_TEST(other_types_are_listed_with_their_size)
 }
 END_TEST
 
-/* ---- damaged files
- * ---------------------------------------------------------------------------------- */
+/* ---- damaged files --------------------------------------------------------------------------- */
 
 START_TEST(truncated_at_every_byte)
 {

@@ -1,10 +1,11 @@
-/* Choosing the next token: greedy and its ties, cuts by top-k and top-p, frequencies of a seeded draw. */
+/* Choosing the next token: greedy and its ties, cuts by top-k and top-p, frequencies of a seeded
+ * draw. */
 #include "ck.h"
 #include "infer_int.h"
 
 #include <math.h>
 
-#define V 6
+#define V     6
 #define DRAWS 20000
 
 static const float LOGITS[V] = {0, 2, 1, -1, 2, -30};
@@ -44,8 +45,13 @@ START_TEST(frequencies_follow_the_softmax)
 END_TEST
 
 /* top_k, top_p, how many ids may be drawn: the largest ones, ties by id */
-static const struct { int64_t top_k; double top_p; int alive; } CUTS[] = {
-    {1, 1, 1}, {2, 1, 2}, {3, 1, 3}, {0, 0.01, 1}, {0, 0.5, 2}, {0, 0.85, 3}, {2, 0.5, 1}, {100, 1, 6},
+static const struct {
+    int64_t top_k;
+    double top_p;
+    int alive;
+} CUTS[] = {
+    {1, 1, 1},   {2, 1, 2},    {3, 1, 3},   {0, 0.01, 1},
+    {0, 0.5, 2}, {0, 0.85, 3}, {2, 0.5, 1}, {100, 1, 6},
 };
 static const int RANKED[V] = {1, 4, 2, 0, 3, 5};
 
@@ -67,7 +73,8 @@ START_TEST(equal_seeds_give_equal_draws)
     kvf__sampling sampling = {.temperature = 1, .top_p = 1};
     kvf__rng a = kvf__rng_make(9, 4), b = kvf__rng_make(9, 4);
     for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(kvf__sample(&sampling, LOGITS, V, &a, scratch), kvf__sample(&sampling, LOGITS, V, &b, scratch));
+        ck_assert_int_eq(kvf__sample(&sampling, LOGITS, V, &a, scratch),
+                         kvf__sample(&sampling, LOGITS, V, &b, scratch));
 }
 END_TEST
 

@@ -1,11 +1,11 @@
-/* Whole runs on a toy base: training learns, equal runs are equal bytes, a resumed run is one that never stopped, folding changes no
- * bit, and what cannot work gets one line. */
+/* Whole runs on a toy base: training learns, equal runs are equal bytes, a resumed run is one that
+ * never stopped, folding changes no bit, and what cannot work gets one line. */
 #include <kvfold/kvfold.h>
 
 #include "toy_base.h"
 
-#include <sys/wait.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static kvf_ctx *ctx;
@@ -72,7 +72,8 @@ static void expect_failure(const kvf_train_options *o, kvf_status want, const ch
 {
     kvf_train_result result;
     kvf_status st = kvf_train(ctx, o, &result);
-    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part), "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part),
+                  "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
                   kvf_ctx_error(ctx), kvf_status_name(want), part);
 }
 
@@ -87,7 +88,7 @@ static bool equal_files(const char *a, const char *b)
     return equal;
 }
 
-/* ---- core --------------------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 static const char *const METHODS[] = {"mlp", "direct"};
 
@@ -104,7 +105,8 @@ START_TEST(training_learns)
     ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &bare), KVF_OK);
     ck_assert_int_eq(kvf_eval(ctx, bare, NULL, 0, &eval, &before), KVF_OK);
     kvf_train_result after = train(&o);
-    ck_assert_msg(after.best_valid_loss < before.loss - 0.5, "loss %g, bare base %g", after.best_valid_loss, before.loss);
+    ck_assert_msg(after.best_valid_loss < before.loss - 0.5, "loss %g, bare base %g",
+                  after.best_valid_loss, before.loss);
     ck_assert_int_eq(after.steps, 60);
     ck_assert_str_eq(after.precision, "f32");
     ck_assert(after.tokens_per_second > 0 && after.peak_rss_bytes > 0);
@@ -126,8 +128,15 @@ START_TEST(equal_runs_give_equal_bytes)
 END_TEST
 
 /* steps of the first call, options: resumed and unbroken must be equal bytes */
-static const struct { int64_t first; const char *method, *schedule, *shuffle; int64_t batch_tokens; } RESUMES[] = {
-    {3, "mlp", "constant", "on", 0}, {3, "direct", "constant", "on", 0}, {3, "mlp", "linear", "off", 0}, {3, "mlp", "cosine", "on", 40},
+static const struct {
+    int64_t first;
+    const char *method, *schedule, *shuffle;
+    int64_t batch_tokens;
+} RESUMES[] = {
+    {3, "mlp", "constant", "on", 0},
+    {3, "direct", "constant", "on", 0},
+    {3, "mlp", "linear", "off", 0},
+    {3, "mlp", "cosine", "on", 40},
 };
 
 START_TEST(resume_equals_no_stop)
@@ -241,7 +250,8 @@ static double loss_of(const char *file)
     kvf_base *model = NULL;
     kvf_prefix *prefix = NULL;
     ck_assert_msg(!kvf_base_open(ctx, base, &exact, &model), "%s", kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), "%s",
+                  kvf_ctx_error(ctx));
     ck_assert_msg(!kvf_prefix_check(ctx, prefix, model, false), "%s", kvf_ctx_error(ctx));
     ck_assert_msg(!kvf_eval(ctx, model, &prefix, 1, &eval, &result), "%s", kvf_ctx_error(ctx));
     kvf_prefix_free(prefix);
@@ -261,17 +271,22 @@ START_TEST(folded_equals_unfolded_bit_for_bit)
     ck_assert_double_eq(merged.probe_max_abs_diff, 0);
     double live = loss_of(out), folded = loss_of(other);
     ck_assert_msg(live == folded, "live %.17g, folded %.17g", live, folded);
-    ck_assert_msg(live == result.best_valid_loss, "live %.17g, in training %.17g", live, result.best_valid_loss);
+    ck_assert_msg(live == result.best_valid_loss, "live %.17g, in training %.17g", live,
+                  result.best_valid_loss);
 }
 END_TEST
 
 START_TEST(merge_rounds_to_smaller_types)
 {
-    static const struct { const char *dtype; double bound; } TYPES[] = {{"f16", 2e-3}, {"bf16", 2e-2}};
+    static const struct {
+        const char *dtype;
+        double bound;
+    } TYPES[] = {{"f16", 2e-3}, {"bf16", 2e-2}};
     kvf_train_options o = options_for(out);
     train(&o);
     for (int i = 0; i < 2; i++) {
-        kvf_merge_options merge = {.run = out, .out = other, .dtype = TYPES[i].dtype, .force = true};
+        kvf_merge_options merge = {
+            .run = out, .out = other, .dtype = TYPES[i].dtype, .force = true};
         kvf_merge_result merged;
         ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
         ck_assert(merged.max_abs_diff > 0 && merged.max_abs_diff < TYPES[i].bound);
@@ -363,8 +378,8 @@ START_TEST(position_start_is_kept)
 }
 END_TEST
 
-/* A kill at any instant leaves the last saved file whole, and the resumed run equals the unbroken one. One thread: OpenMP does not survive
- * a fork. */
+/* A kill at any instant leaves the last saved file whole, and the resumed run equals the unbroken
+ * one. One thread: OpenMP does not survive a fork. */
 START_TEST(a_kill_loses_nothing_saved)
 {
     kvf_ctx_options single = {.threads = 1};
@@ -394,7 +409,7 @@ START_TEST(a_kill_loses_nothing_saved)
 }
 END_TEST
 
-/* ---- generation --------------------------------------------------------------------------------------- */
+/* ---- generation ------------------------------------------------------------------------------ */
 
 START_TEST(generation_does_not_depend_on_the_batch)
 {
@@ -413,7 +428,8 @@ START_TEST(generation_does_not_depend_on_the_batch)
         g.max_tokens = 12;
         g.temperature = greedy ? 0 : 0.8;
         g.seed = 4;
-        ck_assert_msg(!kvf_generate(ctx, model, prefix, PROMPTS, 5, &g, together, &stats), "%s", kvf_ctx_error(ctx));
+        ck_assert_msg(!kvf_generate(ctx, model, prefix, PROMPTS, 5, &g, together, &stats), "%s",
+                      kvf_ctx_error(ctx));
         ck_assert(stats.new_tokens > 5 && stats.prompt_tokens == 3 + 6 + 3 + 3 + 1);
         g.batch_size = 2;
         ck_assert_int_eq(kvf_generate(ctx, model, prefix, PROMPTS, 5, &g, alone, NULL), KVF_OK);
@@ -427,7 +443,7 @@ START_TEST(generation_does_not_depend_on_the_batch)
 }
 END_TEST
 
-/* ---- errors ------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 START_TEST(outputs_are_not_overwritten)
 {
@@ -500,10 +516,14 @@ START_TEST(a_prefix_for_another_base_is_refused)
 END_TEST
 
 /* option, value, part of the line */
-static const struct { const char *name, *value, *line; } OPTIONS[] = {
-    {"prefix-length", "-1", "whole number"}, {"prefix-length", "1e3", "whole number"}, {"lr", "abc", "a number from 0 on"},
-    {"lr", "nan", "a number from 0 on"}, {"method", "lora", "mlp|direct"}, {"method", "ml", "mlp|direct"}, {"shuffle", "yes", "on or off"},
-    {"colour", "red", "not known"}, {"seed", "-1", "whole number"}, {"steps", "99999999999", "whole number"},
+static const struct {
+    const char *name, *value, *line;
+} OPTIONS[] = {
+    {"prefix-length", "-1", "whole number"}, {"prefix-length", "1e3", "whole number"},
+    {"lr", "abc", "a number from 0 on"},     {"lr", "nan", "a number from 0 on"},
+    {"method", "lora", "mlp|direct"},        {"method", "ml", "mlp|direct"},
+    {"shuffle", "yes", "on or off"},         {"colour", "red", "not known"},
+    {"seed", "-1", "whole number"},          {"steps", "99999999999", "whole number"},
 };
 
 START_TEST(bad_options_get_one_line)
@@ -569,7 +589,8 @@ int main(void)
     tcase_add_test(errors, resume_refuses_what_changed);
     tcase_add_test(errors, numbers_that_are_not_finite_stop_the_run);
     tcase_add_test(errors, a_prefix_for_another_base_is_refused);
-    tcase_add_loop_test(errors, bad_options_get_one_line, 0, (int)(sizeof OPTIONS / sizeof OPTIONS[0]));
+    tcase_add_loop_test(errors, bad_options_get_one_line, 0,
+                        (int)(sizeof OPTIONS / sizeof OPTIONS[0]));
     tcase_add_test(errors, senseless_runs_are_refused);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);

@@ -141,8 +141,7 @@ static inline void toy_free(toy *t)
     kvf_ctx_free(t->ctx);
 }
 
-/* ---- batches and prefixes
- * -------------------------------------------------------------------------- */
+/* ---- batches and prefixes -------------------------------------------------------------------- */
 
 enum { TOY_ROWS = 16, TOY_TOKENS = 640 };
 

@@ -16,16 +16,17 @@ extern "C" {
 #endif
 
 typedef struct kvf_generate_options {
-    int64_t max_tokens;        /* most new tokens per prompt */
-    double temperature;        /* 0: greedy */
-    int64_t top_k;             /* 0: all */
-    double top_p;              /* 1: all */
-    uint64_t seed;             /* prompt i draws from (seed, i): results do not depend on the batch */
-    const char *const *stop;   /* n_stop texts that end a completion (and are left out) */
+    int64_t max_tokens;      /* most new tokens per prompt */
+    double temperature;      /* 0: greedy */
+    int64_t top_k;           /* 0: all */
+    double top_p;            /* 1: all */
+    uint64_t seed;           /* prompt i draws from (seed, i): results do not depend on the batch */
+    const char *const *stop; /* n_stop texts that end a completion (and are left out) */
     size_t n_stop;
     const char *chat_template; /* NULL: the prefix's own, else none */
     int64_t batch_size;        /* prompts run together; 0: 16 */
-    void (*token)(void *user, size_t prompt, const char *text); /* streaming: new text of a prompt; may be NULL */
+    void (*token)(void *user, size_t prompt,
+                  const char *text); /* streaming: new text of a prompt; may be NULL */
     void *token_user;
 } kvf_generate_options;
 kvf_generate_options kvf_generate_defaults(void); /* 64 tokens, greedy, top_p 1 */
@@ -35,16 +36,19 @@ typedef struct kvf_generate_stats {
     double prefill_seconds, decode_seconds;
 } kvf_generate_stats;
 
-/* texts[i]: the completion alone, UTF-8, owned by the caller (kvf_texts_free). prefix may be NULL, stats too.
- * EDATA, ESHAPE: a prompt that does not fit the model's positions. */
-kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *const *prompts, size_t n,
-                        const kvf_generate_options *options, char **texts, kvf_generate_stats *stats);
+/* texts[i]: the completion alone, UTF-8, owned by the caller (kvf_texts_free). prefix may be NULL,
+ * stats too. EDATA, ESHAPE: a prompt that does not fit the model's positions. */
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                        const char *const *prompts, size_t n, const kvf_generate_options *options,
+                        char **texts, kvf_generate_stats *stats);
 void kvf_texts_free(char **texts, size_t n);
 
-/* The same for every row of a data file: its prompt, its text, or its messages up to the last assistant turn. map as in
- * kvf_train_options. *texts is an array of *n texts, released with kvf_text_list_free(). */
-kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *path, const char *map,
-                             const kvf_generate_options *options, char ***texts, size_t *n, kvf_generate_stats *stats);
+/* The same for every row of a data file: its prompt, its text, or its messages up to the last
+ * assistant turn. map as in kvf_train_options. *texts is an array of *n texts, released with
+ * kvf_text_list_free(). */
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const char *path, const char *map, const kvf_generate_options *options,
+                             char ***texts, size_t *n, kvf_generate_stats *stats);
 void kvf_text_list_free(char **texts, size_t n);
 
 #ifdef __cplusplus

@@ -16,35 +16,38 @@
 extern "C" {
 #endif
 
-/* Describes any kvfold (HDF5), safetensors or GGUF file, or a Hugging Face or PEFT folder. *out, to be freed by the
- * caller, is an object: kind ("prefix", "run", "safetensors", "gguf", "peft", "hf"), format_version (own files), attributes {},
- * tensors [{name, shape, dtype, bytes, labels?}], for prefixes `layers` [{layer, key {mean, std, min, max, norm}, value {...}}],
- * options {}, lineage {}, history {steps, first_train_loss, last_train_loss, best_...} for runs, metadata {} for foreign files.
- * EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
+/* Describes any kvfold (HDF5), safetensors or GGUF file, or a Hugging Face or PEFT folder. *out, to
+ * be freed by the caller, is an object: kind ("prefix", "run", "safetensors", "gguf", "peft",
+ * "hf"), format_version (own files), attributes {}, tensors [{name, shape, dtype, bytes, labels?}],
+ * for prefixes `layers` [{layer, key {mean, std, min, max, norm}, value {...}}], options {},
+ * lineage {}, history {steps, first_train_loss, last_train_loss, best_...} for runs, metadata {}
+ * for foreign files. EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 typedef struct kvf_import_options {
     const char *path, *out; /* PEFT folder, or the state dict of an MLP encoder (safetensors) */
-    const char *base;       /* gives L, G, D and the hash; NULL: PEFT folders only, base_hash stays empty */
+    const char
+        *base; /* gives L, G, D and the hash; NULL: PEFT folders only, base_hash stays empty */
     bool force;
 } kvf_import_options;
 
-/* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file at step 0 with zero
- * moments. kind, at least 16 bytes, gets "prefix" or "run". */
+/* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
+ * at step 0 with zero moments. kind, at least 16 bytes, gets "prefix" or "run". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 
 typedef struct kvf_export_options {
-    const char *path, *out;    /* run or prefix file; folder to make */
-    const char *format;        /* "peft", "safetensors" */
+    const char *path, *out; /* run or prefix file; folder to make */
+    const char *format;     /* "peft", "safetensors" */
     kvf_checkpoint checkpoint;
     bool force;
 } kvf_export_options;
 
-/* peft: what PeftModel.from_pretrained loads. safetensors: past_key_values [L, 2, 1, G, P, D] in one file. */
+/* peft: what PeftModel.from_pretrained loads. safetensors: past_key_values [L, 2, 1, G, P, D] in
+ * one file. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
-/* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug reports. EUSAGE: n bytes
- * are too few, 96 are always enough. */
+/* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug
+ * reports. EUSAGE: n bytes are too few, 96 are always enough. */
 kvf_status kvf_library_versions(char *buf, size_t n);
 
 #ifdef __cplusplus

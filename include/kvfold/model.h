@@ -1,5 +1,5 @@
-/* A base: a frozen pretrained transformer with its tokenizer, opened from a Hugging Face folder or a GGUF
- * file; and a prefix: what conditions it.
+/* A base: a frozen pretrained transformer with its tokenizer, opened from a Hugging Face folder or
+ * a GGUF file; and a prefix: what conditions it.
  *
  *     kvf_base *base = NULL;
  *     kvf_prefix *prefix = NULL;
@@ -18,12 +18,17 @@
 extern "C" {
 #endif
 
-typedef enum kvf_precision { KVF_PRECISION_AUTO, KVF_PRECISION_F32, KVF_PRECISION_BF16 } kvf_precision;
+typedef enum kvf_precision {
+    KVF_PRECISION_AUTO,
+    KVF_PRECISION_F32,
+    KVF_PRECISION_BF16
+} kvf_precision;
 
 typedef struct kvf_base kvf_base;
 
 typedef struct kvf_base_options {
-    kvf_precision precision; /* of activations and packed weights; AUTO: bf16 if a short probe finds it 1.25x faster */
+    kvf_precision precision; /* of activations and packed weights; AUTO: bf16 if a short probe finds
+                                it 1.25x faster */
     bool backward;           /* also pack what training needs */
 } kvf_base_options;
 
@@ -33,30 +38,40 @@ typedef struct kvf_shape {
 } kvf_shape;
 
 /* options may be NULL. The file stays mapped until the base is freed. ctx must outlive the base.
- * EIO, EFORMAT, EUNSUPPORTED, ESHAPE, ENOMEM: one line naming file and place. BF16 on a CPU without it: EUNSUPPORTED. */
-kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options, kvf_base **out);
+ * EIO, EFORMAT, EUNSUPPORTED, ESHAPE, ENOMEM: one line naming file and place. BF16 on a CPU without
+ * it: EUNSUPPORTED. */
+kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                         kvf_base **out);
 void kvf_base_free(kvf_base *base);
 
-const char *kvf_base_name(const kvf_base *base);         /* last part of the path, or general.name */
+const char *kvf_base_name(const kvf_base *base); /* last part of the path, or general.name */
 const char *kvf_base_architecture(const kvf_base *base); /* "llama", "mistral", "gpt2" */
 const char *kvf_base_hash(const kvf_base *base);         /* 32 hex digits, computed at open */
 kvf_shape kvf_base_shape(const kvf_base *base);
-kvf_precision kvf_base_precision(const kvf_base *base);  /* F32 or BF16 */
+kvf_precision kvf_base_precision(const kvf_base *base); /* F32 or BF16 */
 
-/* Which state of a run file is meant; prefix files have one only. DEFAULT: best if there is one, else last. */
-typedef enum kvf_checkpoint { KVF_CHECKPOINT_DEFAULT, KVF_CHECKPOINT_BEST, KVF_CHECKPOINT_LAST } kvf_checkpoint;
+/* Which state of a run file is meant; prefix files have one only. DEFAULT: best if there is one,
+ * else last. */
+typedef enum kvf_checkpoint {
+    KVF_CHECKPOINT_DEFAULT,
+    KVF_CHECKPOINT_BEST,
+    KVF_CHECKPOINT_LAST
+} kvf_checkpoint;
 
 typedef struct kvf_prefix kvf_prefix;
 
 /* A prefix file, or a run file whose encoder is run now (dropout off). */
-kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint, kvf_prefix **out);
+kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
+                           kvf_prefix **out);
 void kvf_prefix_free(kvf_prefix *prefix);
-int64_t kvf_prefix_length(const kvf_prefix *prefix);         /* P */
+int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix);
-const char *kvf_prefix_base_hash(const kvf_prefix *prefix);  /* "" if unknown */
+const char *kvf_prefix_base_hash(const kvf_prefix *prefix); /* "" if unknown */
 
-/* EMISMATCH unless architecture, L, G, D and hash are the base's; allow_other_base lets the hash differ, never the shape. */
-kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base, bool allow_other_base);
+/* EMISMATCH unless architecture, L, G, D and hash are the base's; allow_other_base lets the hash
+ * differ, never the shape. */
+kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base);
 
 #ifdef __cplusplus
 }

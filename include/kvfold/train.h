@@ -20,51 +20,54 @@ typedef enum kvf_event_kind {
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE   /* `text` says something a person should know */
+    KVF_EVENT_NOTE /* `text` says something a person should know */
 } kvf_event_kind;
 
 typedef struct kvf_event {
     kvf_event_kind kind;
-    int64_t step, steps;           /* steps done, and in all */
-    double train_loss;             /* of this step, nats per label token */
-    double valid_loss;             /* EVAL */
-    bool best;                     /* EVAL: the best so far */
+    int64_t step, steps; /* steps done, and in all */
+    double train_loss;   /* of this step, nats per label token */
+    double valid_loss;   /* EVAL */
+    bool best;           /* EVAL: the best so far */
     double lr, grad_norm;
-    double tokens_per_second;      /* of this step */
-    double seconds;                /* since the start of this call */
-    const char *text;              /* NOTE, SAVE (path) */
+    double tokens_per_second; /* of this step */
+    double seconds;           /* since the start of this call */
+    const char *text;         /* NOTE, SAVE (path) */
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
-/* Every field has a kvf_train_option_row() with its long name, default and help. Texts are borrowed. */
+/* Every field has a kvf_train_option_row() with its long name, default and help. Texts are
+ * borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
-    const char *method;            /* mlp, direct */
+    const char *method; /* mlp, direct */
     int64_t prefix_length, encoder_hidden;
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
-    double lr;                     /* 0: the method's default */
-    const char *lr_units;          /* prefix, parameter */
-    int64_t steps, epochs;         /* steps 0: epochs decide */
+    double lr;             /* 0: the method's default */
+    const char *lr_units;  /* prefix, parameter */
+    int64_t steps, epochs; /* steps 0: epochs decide */
     int64_t batch_size, batch_tokens, grad_accum;
-    int64_t max_length;            /* 0: the model's positions less the prefix */
-    const char *overlong;          /* stop, truncate, skip */
+    int64_t max_length;   /* 0: the model's positions less the prefix */
+    const char *overlong; /* stop, truncate, skip */
     bool shuffle;
-    const char *share_leads;       /* auto, off */
-    const char *schedule;          /* linear, cosine, constant */
-    int64_t schedule_steps;        /* 0: steps */
-    const char *warmup;            /* "5%" or a number of steps */
+    const char *share_leads; /* auto, off */
+    const char *schedule;    /* linear, cosine, constant */
+    int64_t schedule_steps;  /* 0: steps */
+    const char *warmup;      /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
-    const char *position_start;    /* "P" or "0" */
+    const char *position_start;     /* "P" or "0" */
     const char *chat_template;
-    const char *map;               /* "prompt=question,completion=answer" */
-    const char *precision;         /* auto, f32, bf16 */
+    const char *map;       /* "prompt=question,completion=answer" */
+    const char *precision; /* auto, f32, bf16 */
     uint64_t seed;
-    uint64_t given;                /* bit i: row i was set by kvf_train_set, even if to its default (--resume asks) */
+    /* Bit i: row i was set by kvf_train_set, even if to its default (--resume asks). */
+    uint64_t given;
 
-    const volatile int *stop;      /* a signal handler sets it: finish the step, save, return ESTOPPED; NULL: never */
-    kvf_event_fn event;            /* NULL: none */
+    /* A signal handler sets it: finish the step, save, return ESTOPPED. NULL: never. */
+    const volatile int *stop;
+    kvf_event_fn event; /* NULL: none */
     void *event_user;
 } kvf_train_options;
 
@@ -78,23 +81,26 @@ typedef struct kvf_option_row {
 } kvf_option_row;
 /* Row by index, NULL past the last. */
 const kvf_option_row *kvf_train_option_row(size_t index);
-/* Sets a field by its long name from text ("true" or NULL for flags), checking the value. EUSAGE. `value` is borrowed. */
-kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name, const char *value);
+/* Sets a field by its long name from text ("true" or NULL for flags), checking the value. EUSAGE.
+ * `value` is borrowed. */
+kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
+                         const char *value);
 
 typedef struct kvf_train_result {
     int64_t steps;
-    double train_loss;       /* of the last step */
+    double train_loss;                  /* of the last step */
     double valid_loss, best_valid_loss; /* NaN without validation */
-    int64_t tokens;          /* trained on, all steps */
+    int64_t tokens;                     /* trained on, all steps */
     double tokens_per_second, seconds;  /* of this call */
     int64_t peak_rss_bytes;
     int64_t trainable_parameters;
     int64_t label_tokens, examples;
-    const char *precision;   /* "f32" or "bf16" */
-    bool finished_before;    /* --resume of a finished run: nothing was done */
+    const char *precision; /* "f32" or "bf16" */
+    bool finished_before;  /* --resume of a finished run: nothing was done */
 } kvf_train_result;
 
-/* Trains and writes options->out. ESTOPPED: stopped on request, everything saved, *result filled. */
+/* Trains and writes options->out. ESTOPPED: stopped on request, everything saved, *result filled.
+ */
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result);
 
 typedef struct kvf_eval_options {
@@ -103,19 +109,19 @@ typedef struct kvf_eval_options {
     const char *overlong;      /* stop, truncate, skip; NULL: stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
-    int64_t batch_tokens;      /* rows are packed up to so many tokens; 0: 2048 */
-    const char *share_leads;   /* auto (also NULL), off */
+    int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */
+    const char *share_leads; /* auto (also NULL), off */
 } kvf_eval_options;
 
 typedef struct kvf_eval_result {
-    double loss, perplexity;   /* nats per label token; exp(loss) */
+    double loss, perplexity; /* nats per label token; exp(loss) */
     int64_t label_tokens, examples, skipped;
     double seconds;
 } kvf_eval_result;
 
 /* Loss on a data file. n prefixes average their probabilities; n = 0: the bare base. */
-kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n, const kvf_eval_options *options,
-                    kvf_eval_result *result);
+kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                    const kvf_eval_options *options, kvf_eval_result *result);
 
 #ifdef __cplusplus
 }

@@ -6,11 +6,13 @@
 
 /* R rows of together N tokens, row r being tokens start[r] .. start[r+1]-1 of the packed list.
  * Label j says: the hidden state of packed token label_at[j] should predict id label_id[j] (already
- * shifted: label_at is the position before the labelled token). Labels ascend in label_at; a row without
- * labels is legal. `example[r]` is the row's index in the data set. All arrays belong to whoever filled them.
+ * shifted: label_at is the position before the labelled token). Labels ascend in label_at; a row
+ * without labels is legal. `example[r]` is the row's index in the data set. All arrays belong to
+ * whoever filled them.
  *
- * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds the tokens they have in
- * common and is computed once: a lead. Such a row's first token stands behind all tokens of its parents, and sees them. */
+ * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
+ * the tokens they have in common and is computed once: a lead. Such a row's first token stands
+ * behind all tokens of its parents, and sees them. */
 typedef struct kvf__batch {
     int64_t n_rows, n_tokens, n_labels;
     const int64_t *start;    /* [R + 1], start[0] = 0 */

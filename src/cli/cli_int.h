@@ -19,7 +19,7 @@
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SIGNAL = 128 };
 
-/* ---- options ---- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {
     CLI_TEXT,   /* const char * */
@@ -111,7 +111,7 @@ const char *cli_given_value(const cli_call *call, const char *name);
 bool cli_texts_init(const cli_call *call, cli_texts *texts);
 void cli_texts_done(cli_texts *texts);
 
-/* ---- lines on stderr, results on stdout ---- */
+/* ---- lines on stderr, results on stdout ------------------------------------------------------ */
 
 /* "kvfold: COMMAND: ..." on one line, control characters replaced; command may be NULL. Returns
  * CLI_FAILED. */
@@ -133,7 +133,7 @@ const char *cli_bytes_text(int64_t bytes, char buf[32]);
 /* "[30, 2, 1, 3, 20, 64]" of an array of integers. */
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
 
-/* ---- help ---- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 void cli_help_program(void);
 void cli_help_command(const cli_command *command);
@@ -141,7 +141,7 @@ int cli_help_topic(const char *topic);
 /* Text of a topic by index; *name. NULL past the last. */
 const char *cli_topic(size_t index, const char **name);
 
-/* ---- progress, signals ---- */
+/* ---- progress, signals ----------------------------------------------------------------------- */
 
 /* One updating line on a terminal, nothing elsewhere. */
 typedef struct cli_progress {
@@ -160,7 +160,7 @@ void cli_log(void *call, kvf_log_level level, const char *line);
 const volatile int *cli_stop_install(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
 
-/* ---- what several commands open ---- */
+/* ---- what several commands open -------------------------------------------------------------- */
 
 typedef struct cli_model {
     kvf_base *base;

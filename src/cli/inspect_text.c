@@ -69,7 +69,7 @@ static void print_section(kvf_json *tree, const char *name)
     }
 }
 
-/* ---- tensors ---- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static const char *shape_of(const kvf_json *tensor, char *buf, size_t size)
 {
@@ -126,7 +126,7 @@ static void print_tensors(const kvf_json *tensors, bool diffable)
         print_tensor(kvf_json_at(tensors, i), (int)name_width, (int)shape_width, diffable);
 }
 
-/* ---- layers ---- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static void print_layer_half(const kvf_json *layer, const char *half)
 {

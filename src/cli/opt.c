@@ -21,7 +21,7 @@ static const cli_option COMMON[] = {
 };
 enum { N_SET = 3, N_COMMON = 4 }; /* help is no field */
 
-/* ---- rows ---- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 const kvf_option_row *cli_row(const cli_command *command, size_t index)
 {
@@ -53,7 +53,7 @@ static const kvf_option_row *find_prefix(const cli_command *command, const char 
     return NULL;
 }
 
-/* ---- what was given ---- */
+/* ---- what was given -------------------------------------------------------------------------- */
 
 /* One option at argv[*i], and its value, which may be argv[*i + 1]. */
 static int parse_option(cli_call *call, int argc, char **argv, int *i)
@@ -135,7 +135,7 @@ int cli_check_given(const cli_call *call)
     return check_required(call);
 }
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int bad_value(const cli_call *call, const cli_given *given, const char *want)
 {

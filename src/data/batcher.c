@@ -1,15 +1,19 @@
-/* Examples to one packed batch: rows back to back, labels shifted to the position that predicts them. On causal bases what cannot matter
- * is left out: tokens behind a row's last label, and repetitions of a beginning that several rows have in common (leads.c). */
+/* Examples to one packed batch: rows back to back, labels shifted to the position that predicts
+ * them. On causal bases what cannot matter is left out: tokens behind a row's last label, and
+ * repetitions of a beginning that several rows have in common (leads.c). */
 #include "batcher_int.h"
 
 #include <assert.h>
 #include <string.h>
 
-kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules, int64_t examples, int64_t tokens,
-                             int64_t labels)
+kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules,
+                             int64_t examples, int64_t tokens, int64_t labels)
 {
-    kvf__batcher b = {.rules = rules, .most = {.rows = 2 * examples, .tokens = tokens, .labels = labels}};
-    size_t rows = (size_t)b.most.rows; /* every lead has at least two rows below it: never more leads than examples */
+    kvf__batcher b = {.rules = rules,
+                      .most = {.rows = 2 * examples, .tokens = tokens, .labels = labels}};
+    size_t rows =
+        (size_t)b.most
+            .rows; /* every lead has at least two rows below it: never more leads than examples */
     kvf_status st = kvf__alloc_array(ctx, rows + 1, sizeof *b.start, &b.start);
     if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.example, &b.example);
     if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.parent, &b.parent);
@@ -58,7 +62,8 @@ void kvf__batcher_clear(kvf__batcher *batcher)
 }
 
 /* Appends tokens [from, to) of a row as a row of the batch; returns its index. */
-int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int64_t to, int32_t parent)
+int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int64_t to,
+                         int32_t parent)
 {
     kvf__batch *b = &batcher->batch;
     int64_t n = to - from;
@@ -72,7 +77,8 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
     return (int32_t)(b->n_rows - 1);
 }
 
-void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int32_t parent)
+void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from,
+                           int32_t parent)
 {
     kvf__batch *b = &batcher->batch;
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
@@ -88,23 +94,27 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
 }
 
 /* Views an example; false if nothing of it needs to be computed. */
-static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example, kvf__batch_row *row)
+static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example,
+                     kvf__batch_row *row)
 {
-    int64_t at = dataset->start[example], n = kvf__example_length(dataset, example), first = 0, last = 0;
+    int64_t at = dataset->start[example], n = kvf__example_length(dataset, example), first = 0,
+            last = 0;
     const int32_t *labels = dataset->labels + at;
     for (int64_t i = n - 1; i > 0; i--) {
         if (labels[i] == KVF__NO_LABEL) continue;
         first = i;
         if (!last) last = i;
     }
-    *row = (kvf__batch_row){.ids = dataset->ids + at, .labels = labels, .n = n, .n_labels = n, .example = example};
+    *row = (kvf__batch_row){
+        .ids = dataset->ids + at, .labels = labels, .n = n, .n_labels = n, .example = example};
     if (!batcher->rules.causal) return true;
     row->n = last; /* label i is predicted at i - 1 */
     row->shareable = first - 1;
     return last > 0;
 }
 
-void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples, int64_t n)
+void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples,
+                       int64_t n)
 {
     int64_t rows = 0;
     for (int64_t i = 0; i < n; i++)

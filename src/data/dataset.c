@@ -1,5 +1,5 @@
-/* A JSONL file as one packed list of ids and labels. Everything is rendered once, before training: a bad row is found with its line
- * number before the first step, and steps touch integers only. */
+/* A JSONL file as one packed list of ids and labels. Everything is rendered once, before training:
+ * a bad row is found with its line number before the first step, and steps touch integers only. */
 #include "data_int.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@ kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *ou
             *out = (kvf__overlong)i;
             return KVF_OK;
         }
-    return kvf__fail(ctx, KVF_EUSAGE, "overlong \"%s\" is not known; known: stop, truncate, skip", name);
+    return kvf__fail(ctx, KVF_EUSAGE, "overlong \"%s\" is not known; known: stop, truncate, skip",
+                     name);
 }
 
 typedef struct loader {
@@ -29,7 +30,8 @@ static kvf_status mark_row(loader *load)
 {
     if ((size_t)load->set.n + 2 > load->cap) {
         size_t cap = load->cap ? 2 * load->cap : 1024;
-        KVF_TRY(kvf__grow(load->ctx, &load->start, load->cap * sizeof *load->start, cap * sizeof *load->start));
+        KVF_TRY(kvf__grow(load->ctx, &load->start, load->cap * sizeof *load->start,
+                          cap * sizeof *load->start));
         if (!load->cap) load->start[0] = 0;
         load->cap = cap;
     }
@@ -49,10 +51,11 @@ static kvf_status check_ids(loader *load, const char *where, size_t from)
     for (size_t i = from; i < load->ids.n; i++) {
         int32_t id = load->ids.data[i], label = load->labels.data[i];
         if (id < 0 || id >= vocab)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d", where, (int)id, (int)vocab);
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
+                             where, (int)id, (int)vocab);
         if (label != KVF__NO_LABEL && (label < 0 || label >= vocab))
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: label %d is outside the vocabulary of %d", where, (int)label,
-                             (int)vocab);
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: label %d is outside the vocabulary of %d",
+                             where, (int)label, (int)vocab);
     }
     return KVF_OK;
 }
@@ -61,14 +64,16 @@ static kvf_status add_row(loader *load, const char *where, const kvf_json *row)
 {
     const kvf__dataset_options *o = load->options;
     size_t from = load->ids.n;
-    KVF_TRY(kvf__render_row(load->ctx, &o->render, where, row, o->prompt_only, &load->ids, &load->labels));
+    KVF_TRY(kvf__render_row(load->ctx, &o->render, where, row, o->prompt_only, &load->ids,
+                            &load->labels));
     KVF_TRY(check_ids(load, where, from));
     int64_t length = (int64_t)(load->ids.n - from);
     if (length == 0) return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
     if (length > o->max_length) {
         if (o->overlong == KVF__OVERLONG_STOP)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
-                             (long long)length, (long long)o->max_length);
+            return kvf__fail(load->ctx, KVF_EDATA,
+                             "%s: the row has %lld tokens, at most %lld fit (see --overlong)",
+                             where, (long long)length, (long long)o->max_length);
         if (o->overlong == KVF__OVERLONG_SKIP) {
             drop_row(load, from);
             return KVF_OK;
@@ -126,7 +131,8 @@ static kvf_status check_set(const loader *load)
     return KVF_OK;
 }
 
-kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options, kvf__dataset *out)
+kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
+                             kvf__dataset *out)
 {
     loader load = {.ctx = ctx, .path = path, .options = options};
     kvf__buf text = {0};

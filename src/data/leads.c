@@ -1,12 +1,14 @@
-/* Leads: tokens that several rows begin with (a system turn, an instruction, a document) are computed once. Under causal attention their
- * hidden states are equal in every row, so this is exact; gradients are summed over the rows below. The rows of a step become a small tree,
- * found by sorting them: rows with a common beginning are then neighbours. Which rows form a step never changes. */
+/* Leads: tokens that several rows begin with (a system turn, an instruction, a document) are
+ * computed once. Under causal attention their hidden states are equal in every row, so this is
+ * exact; gradients are summed over the rows below. The rows of a step become a small tree, found by
+ * sorting them: rows with a common beginning are then neighbours. Which rows form a step never
+ * changes. */
 #include "batcher_int.h"
 
 #include <stdlib.h>
 
 #define MAX_LEVELS 3 /* with the prefix, as many shared segments as a row of attention may have */
-#define MIN_SAVED 8  /* tokens a lead must save: below that, the extra row costs more */
+#define MIN_SAVED  8 /* tokens a lead must save: below that, the extra row costs more */
 
 static int64_t common(const kvf__batch_row *a, const kvf__batch_row *b)
 {
@@ -34,14 +36,15 @@ static int by_place(const void *x, const void *y)
 
 /* Where the rows of a subtree stand. */
 typedef struct place {
-    int64_t from;   /* tokens before this one are in the parents */
-    int64_t probe;  /* the rows agree at least so far */
+    int64_t from;  /* tokens before this one are in the parents */
+    int64_t probe; /* the rows agree at least so far */
     int32_t parent;
     int level;
 } place;
 
 /* Past the rows from `first` on that go on alike beyond `probe`; *agree: how far all of them do. */
-static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end, int64_t probe, int64_t *agree)
+static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end, int64_t probe,
+                         int64_t *agree)
 {
     int64_t next = first + 1;
     *agree = rows[first].shareable;

@@ -1,11 +1,12 @@
-/* One JSON row to ids and labels: the single function behind train, eval, generate and serve, so that what is measured is
- * what was trained. Prompt and completion are tokenised separately, as at inference, where the completion does not exist yet. */
+/* One JSON row to ids and labels: the single function behind train, eval, generate and serve, so
+ * that what is measured is what was trained. Prompt and completion are tokenised separately, as at
+ * inference, where the completion does not exist yet. */
 #include "data_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- field names ------------------------------------------------------------------------------------ */
+/* ---- field names ----------------------------------------------------------------------------- */
 
 kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *out)
 {
@@ -15,7 +16,8 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
         char *comma = strchr(at, ','), *equals = strchr(at, '=');
         if (comma) *comma = 0;
         if (!equals || (comma && equals > comma) || equals == at || !equals[1] || map.n == 8) {
-            kvf_status st = kvf__fail(ctx, KVF_EUSAGE, "map \"%s\": want field=column[,field=column...]", text);
+            kvf_status st = kvf__fail(ctx, KVF_EUSAGE,
+                                      "map \"%s\": want field=column[,field=column...]", text);
             kvf__free(map.text);
             return st;
         }
@@ -41,27 +43,29 @@ static const kvf_json *field(const kvf__render *render, const kvf_json *row, con
     return kvf_json_get(row, name);
 }
 
-static kvf_status text_field(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                             const char *name, const char **out, size_t *bytes)
+static kvf_status text_field(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                             const kvf_json *row, const char *name, const char **out, size_t *bytes)
 {
     const kvf_json *value = field(render, row, name);
     *out = kvf_json_str(value, bytes);
     if (*out) return KVF_OK;
-    return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is %s, want a string", where, name, value ? "not a string" : "missing");
+    return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is %s, want a string", where, name,
+                     value ? "not a string" : "missing");
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Labels for the ids that `ids` grew by: the ids themselves, or none. */
-static kvf_status label_new(kvf_ctx *ctx, const kvf__ids *ids, kvf__ids *labels, size_t from, bool loss)
+static kvf_status label_new(kvf_ctx *ctx, const kvf__ids *ids, kvf__ids *labels, size_t from,
+                            bool loss)
 {
     for (size_t i = from; i < ids->n; i++)
         KVF_TRY(kvf__ids_add(ctx, labels, loss ? ids->data[i] : KVF__NO_LABEL));
     return KVF_OK;
 }
 
-static kvf_status add_text(kvf_ctx *ctx, const kvf__render *render, const char *text, size_t bytes, bool loss,
-                           kvf__ids *ids, kvf__ids *labels)
+static kvf_status add_text(kvf_ctx *ctx, const kvf__render *render, const char *text, size_t bytes,
+                           bool loss, kvf__ids *ids, kvf__ids *labels)
 {
     size_t from = ids->n;
     KVF_TRY(kvf__encode(ctx, render->tokenizer, text, bytes, false, ids));
@@ -84,22 +88,24 @@ static kvf_status add_eos(kvf_ctx *ctx, const kvf__render *render, kvf__ids *ids
 }
 
 /* kvf__chat_encode says per id whether it carries loss; labels want the id or -100. */
-static kvf_status add_messages(kvf_ctx *ctx, const kvf__render *render, const kvf__message *messages, size_t n,
-                               bool open, kvf__ids *ids, kvf__ids *labels)
+static kvf_status add_messages(kvf_ctx *ctx, const kvf__render *render,
+                               const kvf__message *messages, size_t n, bool open, kvf__ids *ids,
+                               kvf__ids *labels)
 {
     size_t from = ids->n;
     kvf__ids loss = {0};
-    kvf_status st = kvf__chat_encode(ctx, render->tokenizer, render->chat, messages, n, open, ids, &loss);
+    kvf_status st = kvf__chat_encode(ctx, render->tokenizer, render->chat, messages, n, open, ids,
+                                     &loss);
     for (size_t i = from; !st && i < ids->n; i++)
         st = kvf__ids_add(ctx, labels, loss.data[i - from] ? ids->data[i] : KVF__NO_LABEL);
     kvf__ids_done(&loss);
     return st;
 }
 
-/* ---- kinds of rows ------------------------------------------------------------------------------------ */
+/* ---- kinds of rows --------------------------------------------------------------------------- */
 
-static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                             bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                             const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     const char *prompt = NULL, *completion = NULL;
     size_t prompt_bytes = 0, completion_bytes = 0;
@@ -117,8 +123,8 @@ static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char
     return add_eos(ctx, render, ids, labels);
 }
 
-static kvf_status row_text(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                           bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+static kvf_status row_text(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     const char *text = NULL;
     size_t bytes = 0;
@@ -128,24 +134,30 @@ static kvf_status row_text(kvf_ctx *ctx, const kvf__render *render, const char *
     return prompt_only ? KVF_OK : add_eos(ctx, render, ids, labels);
 }
 
-static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i, kvf__message *out)
+static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
+                               kvf__message *out)
 {
     out->role = kvf_json_str(kvf_json_get(value, "role"), NULL);
     out->content = kvf_json_str(kvf_json_get(value, "content"), NULL);
     if (out->role && out->content) return KVF_OK;
-    return kvf__fail(ctx, KVF_EDATA, "%s: messages[%zu]: want {\"role\": text, \"content\": text}", where, i);
+    return kvf__fail(ctx, KVF_EDATA, "%s: messages[%zu]: want {\"role\": text, \"content\": text}",
+                     where, i);
 }
 
-static kvf_status row_messages(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                               bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+static kvf_status row_messages(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                               const kvf_json *row, bool prompt_only, kvf__ids *ids,
+                               kvf__ids *labels)
 {
     const kvf_json *list = field(render, row, "messages");
     size_t n = kvf_json_size(list);
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !n)
         return kvf__fail(ctx, KVF_EDATA, "%s: \"messages\" is not a list of messages", where);
     if (render->chat->kind == KVF__CHAT_NONE)
-        return kvf__fail(ctx, KVF_EDATA, "%s: \"messages\" needs a chat template, and the base has none: name one with "
-                         "--chat-template", where);
+        return kvf__fail(
+            ctx, KVF_EDATA,
+            "%s: \"messages\" needs a chat template, and the base has none: name one with "
+            "--chat-template",
+            where);
     kvf__message *messages = NULL;
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *messages, &messages));
     kvf_status st = KVF_OK;
@@ -159,13 +171,14 @@ static kvf_status row_messages(kvf_ctx *ctx, const kvf__render *render, const ch
     return st;
 }
 
-static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list, const char *name, size_t want)
+static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list, const char *name,
+                           size_t want)
 {
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY)
         return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is not a list of integers", where, name);
     if (kvf_json_size(list) != want)
-        return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" has %zu entries, \"input_ids\" has %zu", where, name,
-                         kvf_json_size(list), want);
+        return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" has %zu entries, \"input_ids\" has %zu", where,
+                         name, kvf_json_size(list), want);
     for (size_t i = 0; i < want; i++) {
         int64_t value = kvf_json_int(kvf_json_at(list, i), INT64_MIN);
         if (value < INT32_MIN || value > INT32_MAX)
@@ -174,8 +187,8 @@ static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list
     return KVF_OK;
 }
 
-static kvf_status row_ids(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                          bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+static kvf_status row_ids(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                          const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     const kvf_json *input = field(render, row, "input_ids"), *label = field(render, row, "labels");
     const kvf_json *mask = field(render, row, "attention_mask");
@@ -192,25 +205,32 @@ static kvf_status row_ids(kvf_ctx *ctx, const kvf__render *render, const char *w
     return KVF_OK;
 }
 
-kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where, const kvf_json *row,
-                           bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     if (kvf_json_typeof(row) != KVF_JSON_OBJECT)
         return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", where);
-    if (field(render, row, "input_ids")) return row_ids(ctx, render, where, row, prompt_only, ids, labels);
-    if (field(render, row, "messages")) return row_messages(ctx, render, where, row, prompt_only, ids, labels);
-    if (field(render, row, "prompt")) return row_prompt(ctx, render, where, row, prompt_only, ids, labels);
-    if (field(render, row, "text")) return row_text(ctx, render, where, row, prompt_only, ids, labels);
-    return kvf__fail(ctx, KVF_EDATA, "%s: none of the fields prompt, text, messages, input_ids (name others with --map)",
-                     where);
+    if (field(render, row, "input_ids"))
+        return row_ids(ctx, render, where, row, prompt_only, ids, labels);
+    if (field(render, row, "messages"))
+        return row_messages(ctx, render, where, row, prompt_only, ids, labels);
+    if (field(render, row, "prompt"))
+        return row_prompt(ctx, render, where, row, prompt_only, ids, labels);
+    if (field(render, row, "text"))
+        return row_text(ctx, render, where, row, prompt_only, ids, labels);
+    return kvf__fail(
+        ctx, KVF_EDATA,
+        "%s: none of the fields prompt, text, messages, input_ids (name others with --map)", where);
 }
 
-kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt, kvf__ids *ids)
+kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
+                              kvf__ids *ids)
 {
     if (render->wrap_prompts) {
         kvf__message turn = {"user", prompt};
         return kvf__chat_encode(ctx, render->tokenizer, render->chat, &turn, 1, true, ids, NULL);
     }
-    if (kvf__adds_bos(render->tokenizer)) KVF_TRY(kvf__ids_add(ctx, ids, kvf__token_bos(render->tokenizer)));
+    if (kvf__adds_bos(render->tokenizer))
+        KVF_TRY(kvf__ids_add(ctx, ids, kvf__token_bos(render->tokenizer)));
     return kvf__encode(ctx, render->tokenizer, prompt, strlen(prompt), false, ids);
 }

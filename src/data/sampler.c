@@ -1,8 +1,9 @@
-/* The order of steps. An epoch's order depends on (seed, epoch) alone, so any step can be found again by walking from the start
- * without touching data: that is all that resume needs. */
+/* The order of steps. An epoch's order depends on (seed, epoch) alone, so any step can be found
+ * again by walking from the start without touching data: that is all that resume needs. */
 #include "data_int.h"
 
-#define SHUFFLE_STREAM 0x73687566 /* "shuf": keeps this stream apart from those of the encoder's initialisation */
+#define SHUFFLE_STREAM                                                                             \
+    0x73687566 /* "shuf": keeps this stream apart from those of the encoder's initialisation */
 
 static void begin_epoch(kvf__sampler *sampler)
 {
@@ -10,14 +11,18 @@ static void begin_epoch(kvf__sampler *sampler)
         sampler->order[i] = i;
     sampler->at = 0;
     if (!sampler->shuffle) return;
-    kvf__rng rng = kvf__rng_make(sampler->seed, ((uint64_t)SHUFFLE_STREAM << 32) + (uint64_t)sampler->epoch);
+    kvf__rng rng = kvf__rng_make(sampler->seed,
+                                 ((uint64_t)SHUFFLE_STREAM << 32) + (uint64_t)sampler->epoch);
     kvf__rng_shuffle(&rng, sampler->order, (size_t)sampler->dataset->n);
 }
 
-kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dataset *dataset, bool shuffle, uint64_t seed,
-                             int64_t batch_size, int64_t batch_tokens)
+kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dataset *dataset,
+                             bool shuffle, uint64_t seed, int64_t batch_size, int64_t batch_tokens)
 {
-    kvf__sampler s = {.dataset = dataset, .shuffle = shuffle, .seed = seed, .batch_size = batch_size,
+    kvf__sampler s = {.dataset = dataset,
+                      .shuffle = shuffle,
+                      .seed = seed,
+                      .batch_size = batch_size,
                       .batch_tokens = batch_tokens};
     KVF_TRY(kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *s.order, &s.order));
     *sampler = s;

@@ -1,5 +1,6 @@
-/* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded together; a row leaves the batch when it
- * ends. Every prompt has its own random stream, so a completion does not depend on its neighbours' draws. */
+/* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded
+ * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
+ * completion does not depend on its neighbours' draws. */
 #include "infer_int.h"
 
 #include <stdlib.h>
@@ -9,11 +10,11 @@
 typedef struct row {
     const int32_t *prompt;
     int64_t prompt_len;
-    kvf__ids out;       /* new tokens */
-    kvf__buf text;      /* their text so far */
-    size_t streamed;    /* bytes of text given to the callback */
+    kvf__ids out;    /* new tokens */
+    kvf__buf text;   /* their text so far */
+    size_t streamed; /* bytes of text given to the callback */
     kvf__rng rng;
-    int64_t limit;      /* most new tokens */
+    int64_t limit; /* most new tokens */
     bool done;
 } row;
 
@@ -27,7 +28,7 @@ typedef struct generator {
     row *rows;
     int32_t *slots, *ids;
     int64_t *start;
-    int32_t turn_end;   /* token that ends a chat turn, -1: none */
+    int32_t turn_end; /* token that ends a chat turn, -1: none */
     kvf_generate_stats stats;
 } generator;
 
@@ -39,9 +40,11 @@ kvf_generate_options kvf_generate_defaults(void)
 static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
 {
     if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
-    if (!(o->temperature >= 0)) return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
+    if (!(o->temperature >= 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
     if (o->top_k < 0) return kvf__fail(ctx, KVF_EUSAGE, "top-k must not be negative");
-    if (!(o->top_p > 0 && o->top_p <= 1)) return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
+    if (!(o->top_p > 0 && o->top_p <= 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
     return KVF_OK;
 }
 
@@ -59,7 +62,8 @@ static bool cut_at_stop(const kvf_generate_options *options, kvf__buf *text)
     return true;
 }
 
-/* Bytes of the text that later tokens cannot change: all but a trailing U+FFFD, which may be half a character. */
+/* Bytes of the text that later tokens cannot change: all but a trailing U+FFFD, which may be half a
+ * character. */
 static size_t settled(const kvf__buf *text)
 {
     bool half = text->n >= 3 && !memcmp(text->data + text->n - 3, "\xEF\xBF\xBD", 3);
@@ -80,13 +84,15 @@ static kvf_status stream(generator *g, size_t index, row *r, bool last)
 
 static bool ends_row(const generator *g, int32_t token)
 {
-    return token == kvf__token_eos(g->base->tokenizer) || token == kvf__model_desc(g->base->model)->eos || token == g->turn_end;
+    return token == kvf__token_eos(g->base->tokenizer) ||
+           token == kvf__model_desc(g->base->model)->eos || token == g->turn_end;
 }
 
 /* Chooses the row's next token and decides whether it goes on. */
 static kvf_status advance(generator *g, size_t index, row *r, const float *logits)
 {
-    int32_t token = kvf__sample(&g->sampling, logits, kvf__model_desc(g->base->model)->V, &r->rng, g->scratch);
+    int32_t token = kvf__sample(&g->sampling, logits, kvf__model_desc(g->base->model)->V, &r->rng,
+                                g->scratch);
     g->stats.new_tokens++;
     if (ends_row(g, token)) {
         r->done = true;
@@ -159,10 +165,11 @@ static kvf_status run_group(generator *g, size_t first, int64_t n)
 }
 
 /* Fills the rows and finds the largest group: *tokens prompt tokens, *capacity tokens in a row. */
-static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix, int64_t group, int64_t *tokens,
-                            int64_t *capacity)
+static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix,
+                            int64_t group, int64_t *tokens, int64_t *capacity)
 {
-    int64_t longest = kvf__longest_row(g->base, prefix ? prefix->id.P : 0, prefix ? prefix->id.position_start : 0);
+    int64_t longest = kvf__longest_row(g->base, prefix ? prefix->id.P : 0,
+                                       prefix ? prefix->id.position_start : 0);
     *tokens = *capacity = 0;
     for (int64_t i = 0, sum = 0; i < set->n; i++) {
         row *r = &g->rows[i];
@@ -171,8 +178,9 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_pre
         r->rng = kvf__rng_make(g->options->seed, (uint64_t)i);
         int64_t room = longest - r->prompt_len;
         if (room < 1)
-            return kvf__fail(g->ctx, KVF_EDATA, "prompt %lld has %lld tokens, at most %lld leave room for an answer", (long long)i + 1,
-                             (long long)r->prompt_len, (long long)longest - 1);
+            return kvf__fail(g->ctx, KVF_EDATA,
+                             "prompt %lld has %lld tokens, at most %lld leave room for an answer",
+                             (long long)i + 1, (long long)r->prompt_len, (long long)longest - 1);
         r->limit = room < g->options->max_tokens ? room : g->options->max_tokens;
         sum = i % group ? sum + r->prompt_len : r->prompt_len;
         if (sum > *tokens) *tokens = sum;
@@ -181,15 +189,18 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_pre
     return KVF_OK;
 }
 
-static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set, int64_t group)
+static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set,
+                              int64_t group)
 {
     int64_t tokens = 0, capacity = 0;
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
     KVF_TRY(plan_rows(g, set, prefix, group, &tokens, &capacity));
-    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)kvf__model_desc(g->base->model)->V, sizeof *g->scratch, &g->scratch));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)kvf__model_desc(g->base->model)->V, sizeof *g->scratch,
+                             &g->scratch));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group, sizeof *g->slots, &g->slots));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group + 1, sizeof *g->start, &g->start));
-    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)(tokens > group ? tokens : group), sizeof *g->ids, &g->ids));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)(tokens > group ? tokens : group), sizeof *g->ids,
+                             &g->ids));
     return kvf__session_create(g->ctx, g->base, prefix, group, capacity, tokens, &g->session);
 }
 
@@ -223,8 +234,9 @@ static kvf_status take_texts(generator *g, size_t n, char **texts)
 }
 
 /* Completions of rendered prompts. */
-static kvf_status generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const kvf__dataset *set,
-                               const kvf__chat *chat, const kvf_generate_options *options, char **texts,
+static kvf_status generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf__dataset *set, const kvf__chat *chat,
+                               const kvf_generate_options *options, char **texts,
                                kvf_generate_stats *stats)
 {
     generator g = {.ctx = ctx, .base = base, .options = options, .turn_end = -1};
@@ -250,7 +262,8 @@ static const char *template_name(const kvf_prefix *prefix, const kvf_generate_op
 }
 
 /* The prompts as a data set whose rows are prompts. */
-static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render, const char *const *prompts, size_t n, kvf__dataset *out)
+static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
+                                 const char *const *prompts, size_t n, kvf__dataset *out)
 {
     kvf__ids ids = {0};
     kvf__dataset set = {.n = (int64_t)n};
@@ -260,7 +273,8 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render, const 
         if (st) break;
         set.start[i + 1] = (int64_t)ids.n;
         if (set.start[i + 1] == set.start[i])
-            st = kvf__fail(ctx, KVF_EDATA, "prompt %zu has no tokens: the base cannot begin without one", i + 1);
+            st = kvf__fail(ctx, KVF_EDATA,
+                           "prompt %zu has no tokens: the base cannot begin without one", i + 1);
     }
     if (st) {
         kvf__free(set.start);
@@ -272,8 +286,9 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render, const 
     return KVF_OK;
 }
 
-kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *const *prompts, size_t n,
-                        const kvf_generate_options *options, char **texts, kvf_generate_stats *stats)
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                        const char *const *prompts, size_t n, const kvf_generate_options *options,
+                        char **texts, kvf_generate_stats *stats)
 {
     kvf__renderer renderer;
     kvf__dataset set = {0};
@@ -287,8 +302,9 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, 
     return st;
 }
 
-kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *path, const char *map,
-                             const kvf_generate_options *options, char ***texts, size_t *n, kvf_generate_stats *stats)
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const char *path, const char *map, const kvf_generate_options *options,
+                             char ***texts, size_t *n, kvf_generate_stats *stats)
 {
     kvf__renderer renderer;
     kvf__dataset set = {0};
@@ -297,7 +313,8 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), map, &renderer));
     kvf__dataset_options load = {
         .render = renderer.render,
-        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0, prefix ? prefix->id.position_start : 0),
+        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0,
+                                       prefix ? prefix->id.position_start : 0),
         .overlong = KVF__OVERLONG_STOP,
         .prompt_only = true,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,

@@ -1,4 +1,5 @@
-/* Generation, inside the library: choosing the next token, and the session that runs many rows on one base. */
+/* Generation, inside the library: choosing the next token, and the session that runs many rows on
+ * one base. */
 #ifndef KVF_INFER_INT_H
 #define KVF_INFER_INT_H
 
@@ -6,7 +7,7 @@
 
 #include "load_int.h"
 
-/* ---- sampling --------------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
 typedef struct kvf__sampling {
     double temperature, top_p; /* temperature 0: the largest logit, the lowest id on a tie */
@@ -18,21 +19,24 @@ typedef struct kvf__candidate {
     int32_t id;
 } kvf__candidate;
 
-/* The next token from logits [V]. scratch [V] is memory to work in. NaN logits are never chosen. Order of the cuts as in
- * transformers: temperature, top-k, then top-p over what is left. */
-int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng, kvf__candidate *scratch);
+/* The next token from logits [V]. scratch [V] is memory to work in. NaN logits are never chosen.
+ * Order of the cuts as in transformers: temperature, top-k, then top-p over what is left. */
+int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
+                    kvf__candidate *scratch);
 
-/* ---- session ------------------------------------------------------------------------------------------ */
+/* ---- session --------------------------------------------------------------------------------- */
 
-/* Room for `rows` rows of at most `capacity` tokens each, conditioned on one prefix (NULL: none). */
+/* Room for `rows` rows of at most `capacity` tokens each, conditioned on one prefix (NULL: none).
+ */
 typedef struct kvf__session kvf__session;
-kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows, int64_t capacity,
-                               int64_t prompt_tokens, kvf__session **out);
+kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
+                               int64_t capacity, int64_t prompt_tokens, kvf__session **out);
 void kvf__session_free(kvf__session *session);
-/* Appends tokens to the listed slots (row r: ids[start[r]] .. ids[start[r+1]-1]) and returns the logits [n, V] after each row's last
- * token: a view, valid until the next call. */
-kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots, const int64_t *start, const int32_t *ids,
-                             int64_t n, const float **logits);
+/* Appends tokens to the listed slots (row r: ids[start[r]] .. ids[start[r+1]-1]) and returns the
+ * logits [n, V] after each row's last token: a view, valid until the next call. */
+kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                             const int64_t *start, const int32_t *ids, int64_t n,
+                             const float **logits);
 void kvf__session_reset(kvf__session *session); /* forgets all rows */
 
 #endif

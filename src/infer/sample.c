@@ -1,5 +1,6 @@
-/* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020). Sums run in f64 over candidates in
- * descending order, so a draw depends on logits and generator state alone. */
+/* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020).
+ * Sums run in f64 over candidates in descending order, so a draw depends on logits and generator
+ * state alone. */
 #include "infer_int.h"
 
 #include <math.h>
@@ -21,8 +22,10 @@ static int by_logit(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* How many of the sorted candidates reach probability top_p, at least one. sum: of all their weights. */
-static int64_t nucleus(const kvf__candidate *c, int64_t n, double temperature, double top_p, double sum)
+/* How many of the sorted candidates reach probability top_p, at least one. sum: of all their
+ * weights. */
+static int64_t nucleus(const kvf__candidate *c, int64_t n, double temperature, double top_p,
+                       double sum)
 {
     double mass = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -32,7 +35,8 @@ static int64_t nucleus(const kvf__candidate *c, int64_t n, double temperature, d
     return n;
 }
 
-int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng, kvf__candidate *scratch)
+int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
+                    kvf__candidate *scratch)
 {
     if (!(sampling->temperature > 0)) return greedy(logits, V);
     int64_t n = 0;

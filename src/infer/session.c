@@ -1,4 +1,5 @@
-/* A session: the prefix as shared segment 0, one cache slot per row, and the logits of what each row ended in. */
+/* A session: the prefix as shared segment 0, one cache slot per row, and the logits of what each
+ * row ended in. */
 #include "infer_int.h"
 
 #include <string.h>
@@ -9,13 +10,14 @@ struct kvf__session {
     kvf__pass *pass;
     kvf__cache *cache;
     int64_t rows;
-    float *logits;       /* [rows, V] */
-    int32_t *label_at;   /* [rows] */
-    int32_t *label_id;   /* [rows], never read: a pass without loss */
-    int64_t *example;    /* [rows] */
+    float *logits;     /* [rows, V] */
+    int32_t *label_at; /* [rows] */
+    int32_t *label_id; /* [rows], never read: a pass without loss */
+    int64_t *example;  /* [rows] */
 };
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity, int64_t prompt_tokens)
+static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity,
+                              int64_t prompt_tokens)
 {
     kvf__pass_limits limits = {
         .rows = s->rows,
@@ -27,14 +29,15 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity, i
     };
     KVF_TRY(kvf__cache_create(ctx, s->base->model, s->rows, capacity, &s->cache));
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &s->pass));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V), sizeof(float), &s->logits));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
+                             sizeof(float), &s->logits));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_id, &s->label_id));
     return kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->example, &s->example);
 }
 
-kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows, int64_t capacity,
-                               int64_t prompt_tokens, kvf__session **out)
+kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
+                               int64_t capacity, int64_t prompt_tokens, kvf__session **out)
 {
     kvf__session *session = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *session, &session));
@@ -67,14 +70,21 @@ void kvf__session_reset(kvf__session *session)
         kvf__cache_truncate(session->cache, slot, 0);
 }
 
-kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots, const int64_t *start, const int32_t *ids,
-                             int64_t n, const float **logits)
+kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                             const int64_t *start, const int32_t *ids, int64_t n,
+                             const float **logits)
 {
     for (int64_t r = 0; r < n; r++)
         session->label_at[r] = (int32_t)(start[r + 1] - 1);
     kvf__batch batch = {
-        .n_rows = n, .n_tokens = start[n], .n_labels = n, .start = start, .ids = ids,
-        .label_at = session->label_at, .label_id = session->label_id, .example = session->example,
+        .n_rows = n,
+        .n_tokens = start[n],
+        .n_labels = n,
+        .start = start,
+        .ids = ids,
+        .label_at = session->label_at,
+        .label_id = session->label_id,
+        .example = session->example,
     };
     kvf__input input = {
         .batch = &batch,

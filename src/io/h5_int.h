@@ -1,18 +1,19 @@
-/* kvfold's own files, format 1: the prefix file (what inference loads) and the run file (what training resumes).
- * DESIGN.md section 6 is the contract; h5*.c are the only files that know HDF5.
+/* kvfold's own files, format 1: the prefix file (what inference loads) and the run file (what
+ * training resumes). DESIGN.md section 6 is the contract; h5*.c are the only files that know HDF5.
  *
- * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers own what they
- * return until *_done. Readers trust nothing: superblock version 2 or 3, known names only, hard links only, no external
- * or virtual storage, known filters, ranks, types and sizes as the schema says, checked before any allocation. Files end
- * in a seal, a hash of all bytes before it; it is checked where it is there (h5_priv.h). */
+ * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers
+ * own what they return until *_done. Readers trust nothing: superblock version 2 or 3, known names
+ * only, hard links only, no external or virtual storage, known filters, ranks, types and sizes as
+ * the schema says, checked before any allocation. Files end in a seal, a hash of all bytes before
+ * it; it is checked where it is there (h5_priv.h). */
 #ifndef KVF_H5_INT_H
 #define KVF_H5_INT_H
 
 #include "prefix.h"
 #include "view.h"
 
-/* What every file but a base says about itself: attributes of the root, and of the dataset /prefix/past_key_values or
- * the group /encoder. */
+/* What every file but a base says about itself: attributes of the root, and of the dataset
+ * /prefix/past_key_values or the group /encoder. */
 typedef struct kvf__identity {
     char *base_name;         /* "SmolLM2-135M-Instruct"; informative */
     char *base_architecture; /* "llama" */
@@ -26,7 +27,7 @@ typedef struct kvf__identity {
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
 void kvf__identity_done(kvf__identity *id);
 
-/* ---- prefix file ------------------------------------------------------------------------------------ */
+/* ---- prefix file ----------------------------------------------------------------------------- */
 
 typedef struct kvf__prefix_file {
     kvf__identity id;
@@ -40,9 +41,10 @@ kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
 void kvf__prefix_file_done(kvf__prefix_file *file);
 
-/* ---- run file --------------------------------------------------------------------------------------- */
+/* ---- run file -------------------------------------------------------------------------------- */
 
-/* Owned copies of parameters, as read from a file, in the order in which they were written. grad is NULL, lr_scale 1. */
+/* Owned copies of parameters, as read from a file, in the order in which they were written. grad is
+ * NULL, lr_scale 1. */
 typedef struct kvf__params_owned {
     kvf__params params;
     char *names[KVF__MAX_PARAMS];
@@ -77,13 +79,14 @@ kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimize
                               kvf__run_file *out);
 void kvf__run_file_done(kvf__run_file *file);
 
-/* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16 bytes. */
+/* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16
+ * bytes. */
 kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16]);
 
 /* HDF5's version as "1.10.8". */
 const char *kvf__h5_version(char buf[32]);
 
-/* ---- PEFT ----------------------------------------------------------------------------------------- */
+/* ---- PEFT ------------------------------------------------------------------------------------ */
 
 /* A PREFIX_TUNING (or CARTRIDGE) adapter folder, INTEROP section 4. */
 typedef struct kvf__peft {
@@ -94,8 +97,9 @@ typedef struct kvf__peft {
 } kvf__peft;
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);
-/* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING, prefix_projection false). Refused with
- * one line: a masked layer, position_start != P (PEFT always starts at P), P = 0. */
+/* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING,
+ * prefix_projection false). Refused with one line: a masked layer, position_start != P (PEFT always
+ * starts at P), P = 0. */
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
                            const kvf__prefix *prefix);
 

@@ -1,14 +1,19 @@
-/* Export: a run or prefix as a PEFT folder, or as one safetensors file with the raw past key values. */
+/* Export: a run or prefix as a PEFT folder, or as one safetensors file with the raw past key
+ * values. */
 #include "load_int.h"
 
 #include <string.h>
 
-static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force, const kvf_prefix *prefix)
+static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
+                                     const kvf_prefix *prefix)
 {
     const kvf__identity *id = &prefix->id;
     kvf__tensor tensor = {
         .name = "past_key_values",
-        .view = {.data = prefix->prefix.kv, .dtype = KVF__F32, .rank = 6, .dim = {id->L, 2, 1, id->G, id->P, id->D}},
+        .view = {.data = prefix->prefix.kv,
+                 .dtype = KVF__F32,
+                 .rank = 6,
+                 .dim = {id->L, 2, 1, id->G, id->P, id->D}},
     };
     return kvf__safetensors_write(ctx, out, force, &tensor, 1);
 }
@@ -17,10 +22,12 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     bool peft = !strcmp(options->format, "peft");
     if (!peft && strcmp(options->format, "safetensors"))
-        return kvf__fail(ctx, KVF_EUSAGE, "format \"%s\" is not known; known: peft, safetensors", options->format);
+        return kvf__fail(ctx, KVF_EUSAGE, "format \"%s\" is not known; known: peft, safetensors",
+                         options->format);
     kvf_prefix *prefix = NULL;
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, &prefix));
-    kvf_status st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id, &prefix->prefix)
+    kvf_status st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id,
+                                           &prefix->prefix)
                          : export_safetensors(ctx, options->out, options->force, prefix);
     kvf_prefix_free(prefix);
     return st;

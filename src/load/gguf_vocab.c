@@ -1,4 +1,5 @@
-/* A GGUF's tokenizer metadata (INTEROP 5.6, ggml's docs/gguf.md) as the plain description that src/text reads. */
+/* A GGUF's tokenizer metadata (INTEROP 5.6, ggml's docs/gguf.md) as the plain description that
+ * src/text reads. */
 #include "load_int.h"
 
 typedef struct arrays {
@@ -21,16 +22,21 @@ static void arrays_done(arrays *a)
 
 static kvf_status read_arrays(kvf_ctx *ctx, const char *path, const kvf__weights *w, arrays *a)
 {
-    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.tokens", &a->tokens, &a->token_bytes, &a->n_tokens));
-    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.merges", &a->merges, &a->merge_bytes, &a->n_merges));
+    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.tokens", &a->tokens, &a->token_bytes,
+                              &a->n_tokens));
+    KVF_TRY(kvf__gguf_strings(ctx, w, "tokenizer.ggml.merges", &a->merges, &a->merge_bytes,
+                              &a->n_merges));
     KVF_TRY(kvf__gguf_floats(ctx, w, "tokenizer.ggml.scores", &a->scores, &a->n_scores));
     KVF_TRY(kvf__gguf_ints(ctx, w, "tokenizer.ggml.token_type", &a->types, &a->n_types));
-    if (a->n_tokens <= 0) return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is missing", path);
+    if (a->n_tokens <= 0)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is missing", path);
     if (a->n_scores >= 0 && a->n_scores != a->n_tokens)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores has %lld entries, tokens %lld", path,
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: tokenizer.ggml.scores has %lld entries, tokens %lld", path,
                          (long long)a->n_scores, (long long)a->n_tokens);
     if (a->n_types >= 0 && a->n_types != a->n_tokens)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.token_type has %lld entries, tokens %lld", path,
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: tokenizer.ggml.token_type has %lld entries, tokens %lld", path,
                          (long long)a->n_types, (long long)a->n_tokens);
     return KVF_OK;
 }
@@ -52,7 +58,8 @@ static int flag_of(const kvf__weights *w, const char *name)
     return value ? (int)kvf_json_bool(value, false) : -1;
 }
 
-kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *w, kvf__tokenizer **out)
+kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *w,
+                                    kvf__tokenizer **out)
 {
     arrays a = {0};
     kvf_status st = read_arrays(ctx, path, w, &a);

@@ -1,12 +1,14 @@
-/* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at step 0 with zero moments. With a base
- * the shapes are checked against it and its hash is stamped; without one L, G and D must be in the adapter's config. */
+/* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at
+ * step 0 with zero moments. With a base the shapes are checked against it and its hash is stamped;
+ * without one L, G and D must be in the adapter's config. */
 #include "encoder_int.h"
 #include "load_int.h"
 
 #include <string.h>
 
 /* L, G, D and the stamps of the target: from the base, or from the adapter. */
-static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name, const char *method, kvf__identity *id)
+static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
+                        const char *method, kvf__identity *id)
 {
     if (base) {
         const kvf__desc *d = kvf__model_desc(base->model);
@@ -25,14 +27,19 @@ static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_nam
     return KVF_OK;
 }
 
-/* G and D of an adapter without a base: token_dim = G*D and num_attention_heads = G as PEFT writes them. */
-static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *peft, const kvf_base *base, kvf__identity *id)
+/* G and D of an adapter without a base: token_dim = G*D and num_attention_heads = G as PEFT writes
+ * them. */
+static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *peft,
+                             const kvf_base *base, kvf__identity *id)
 {
     id->P = peft->P;
     if (base) return KVF_OK;
     if (peft->L < 1 || peft->heads < 1 || peft->token_dim < 1 || peft->token_dim % peft->heads)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: adapter_config.json does not say num_layers, num_attention_heads and token_dim: name the "
-                         "base with --base", path);
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: adapter_config.json does not say num_layers, num_attention_heads and "
+                         "token_dim: name the "
+                         "base with --base",
+                         path);
     id->L = peft->L;
     id->G = peft->heads;
     id->D = peft->token_dim / peft->heads;
@@ -53,8 +60,9 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     if (st) goto out;
     int64_t width = 2 * file.id.L * file.id.G * file.id.D;
     if (peft.width != width) {
-        st = kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]", options->path,
-                       (long long)peft.P, (long long)peft.width, (long long)peft.P, (long long)width);
+        st = kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]",
+                       options->path, (long long)peft.P, (long long)peft.width, (long long)peft.P,
+                       (long long)width);
         goto out;
     }
     st = kvf__prefix_init(ctx, &file.prefix, file.id.L, file.id.G, file.id.P, file.id.D);
@@ -68,19 +76,23 @@ out:
 }
 
 /* P and M of an MLP encoder, by the dims of its first two tensors. */
-static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table *table, kvf__identity *id, int64_t *M)
+static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table *table,
+                                kvf__identity *id, int64_t *M)
 {
     const kvf__view *embedding = kvf__table_find(table, "embedding.weight");
     const kvf__view *first = kvf__table_find(table, "transform.0.weight");
     if (!embedding || !first || embedding->rank != 2 || first->rank != 2)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: want the state dict of an MLP encoder: embedding.weight [P, G*D] and "
-                         "transform.0.weight [M, G*D] are not there", path);
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: want the state dict of an MLP encoder: embedding.weight [P, G*D] and "
+                         "transform.0.weight [M, G*D] are not there",
+                         path);
     id->P = embedding->dim[0];
     *M = first->dim[0];
     return KVF_OK;
 }
 
-static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *options, kvf__encoder *encoder, kvf__run_file *run)
+static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *options,
+                                     kvf__encoder *encoder, kvf__run_file *run)
 {
     run->encoder.params = *kvf__encoder_params(encoder);
     run->state = kvf_json_object();
@@ -93,15 +105,18 @@ static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *opt
     return st;
 }
 
-static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base)
+static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options,
+                                 const kvf_base *base)
 {
     kvf__encoder *encoder = NULL;
     kvf__run_file run = {0};
     kvf_status st;
 
     if (!base)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: an encoder's state dict does not say L, G and D: name the base with --base",
-                         options->path);
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "%s: an encoder's state dict does not say L, G and D: name the base with --base",
+            options->path);
     kvf__encoder_shape shape = {0};
     kvf__weights weights = {0};
     st = kvf__safetensors_open(ctx, options->path, &weights);
@@ -130,8 +145,10 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     kvf_base *base = NULL;
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
     if (found != KVF__FILE_PEFT_DIR && found != KVF__FILE_SAFETENSORS)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: want a PEFT folder (adapter_config.json) or a safetensors file of an encoder",
-                         options->path);
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: want a PEFT folder (adapter_config.json) or a safetensors file of an encoder",
+            options->path);
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
     bool peft = found == KVF__FILE_PEFT_DIR;
     kvf_status st = peft ? import_peft(ctx, options, base) : import_encoder(ctx, options, base);

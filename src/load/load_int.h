@@ -1,6 +1,7 @@
-/* From a path to a live object: a base (weights, tokenizer, packed model), a prefix (read from its file, or emitted by the encoder of a
- * run), and the renderer that turns rows into ids the way a prefix was trained. The only folder that knows all file formats and
- * all objects at once; everything above it works on objects. */
+/* From a path to a live object: a base (weights, tokenizer, packed model), a prefix (read from its
+ * file, or emitted by the encoder of a run), and the renderer that turns rows into ids the way a
+ * prefix was trained. The only folder that knows all file formats and all objects at once;
+ * everything above it works on objects. */
 #ifndef KVF_LOAD_INT_H
 #define KVF_LOAD_INT_H
 
@@ -17,12 +18,12 @@ struct kvf_base {
     kvf_ctx *ctx;
     char *path, *name;
     char hash[33];
-    kvf__weights weights;     /* keeps the bytes mapped that the model views */
+    kvf__weights weights; /* keeps the bytes mapped that the model views */
     kvf__slots slots;
     kvf__tokenizer *tokenizer;
     kvf__model *model;
     kvf_precision precision;
-    float *random;            /* what the weights of a random base view; NULL: they are in a file */
+    float *random; /* what the weights of a random base view; NULL: they are in a file */
 };
 
 struct kvf_prefix {
@@ -30,34 +31,40 @@ struct kvf_prefix {
     kvf__prefix prefix;
     kvf_json *options, *lineage; /* of the file; may be NULL */
     bool from_run;
-    int64_t step;                /* of the state that was used; -1 for prefix files */
+    int64_t step; /* of the state that was used; -1 for prefix files */
 };
 
 /* "auto", "f32", "bf16". EUSAGE. */
 kvf_status kvf__precision_parse(kvf_ctx *ctx, const char *name, kvf_precision *out);
 const char *kvf__precision_name(kvf_precision precision);
-/* AUTO becomes BF16 if a 50 ms probe finds bf16 products at least 1.25x as fast as f32 ones, else F32; BF16 on a CPU without it
- * is EUNSUPPORTED. */
+/* AUTO becomes BF16 if a 50 ms probe finds bf16 products at least 1.25x as fast as f32 ones, else
+ * F32; BF16 on a CPU without it is EUNSUPPORTED. */
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, kvf_precision *out);
 
-/* A base of random weights that no file holds, without a tokenizer and without a hash: for bench. name: kvf__base_shape() or the path
- * of a config.json. Every weight views one pool of numbers, so that it takes no more memory than its largest tensor (the embedding)
- * beside the packed weights, about what a mapped file keeps resident. */
-kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options, uint64_t seed, kvf_base **out);
+/* A base of random weights that no file holds, without a tokenizer and without a hash: for bench.
+ * name: kvf__base_shape() or the path of a config.json. Every weight views one pool of numbers, so
+ * that it takes no more memory than its largest tensor (the embedding) beside the packed weights,
+ * about what a mapped file keeps resident. */
+kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options,
+                            uint64_t seed, kvf_base **out);
 /* Names of known shapes by index: "gpt2", ...; NULL past the last. */
 const char *kvf__base_shape(size_t index);
 kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
-/* From a description and a table of weights to base->model: binds, decides the precision, packs. `where` names them in errors. */
-kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc, const kvf_base_options *options);
+/* From a description and a table of weights to base->model: binds, decides the precision, packs.
+ * `where` names them in errors. */
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options);
 
 /* Tokenizer of a GGUF's metadata. */
-kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights, kvf__tokenizer **out);
+kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
+                                    kvf__tokenizer **out);
 
 struct kvf__encoder; /* infer sees this header, and not the encoder */
 
 /* The encoder of a run with the values of a checkpoint; *step: of that state. */
-kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
-                                 struct kvf__encoder **out, int64_t *step);
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+                                 kvf_checkpoint checkpoint, struct kvf__encoder **out,
+                                 int64_t *step);
 
 /* A render with what it views. */
 typedef struct kvf__renderer {
@@ -65,12 +72,14 @@ typedef struct kvf__renderer {
     kvf__field_map map;
     kvf__render render;
 } kvf__renderer;
-/* template_name as of --chat-template (NULL: auto); map_text as of --map. The address of *out must not change afterwards. */
-kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name, const char *map_text,
-                              kvf__renderer *out);
+/* template_name as of --chat-template (NULL: auto); map_text as of --map. The address of *out must
+ * not change afterwards. */
+kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name,
+                              const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);
 
-/* Longest row that fits: positions of the model less position_start, and the sliding window less P. */
+/* Longest row that fits: positions of the model less position_start, and the sliding window less P.
+ */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
 
 #endif

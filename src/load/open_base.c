@@ -1,5 +1,6 @@
-/* Opens a base: a Hugging Face folder or a GGUF file becomes a table of views, a description, bound weights, a tokenizer and the
- * packed model. The file stays mapped: embeddings are read from it row by row. */
+/* Opens a base: a Hugging Face folder or a GGUF file becomes a table of views, a description, bound
+ * weights, a tokenizer and the packed model. The file stays mapped: embeddings are read from it row
+ * by row. */
 #include "load_int.h"
 
 #include <stdlib.h>
@@ -45,7 +46,8 @@ static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     KVF_TRY(kvf__desc_from_gguf(ctx, base->path, base->weights.meta, &base->weights.table, desc));
     KVF_TRY(kvf__tokenizer_from_gguf(ctx, base->path, &base->weights, &base->tokenizer));
     const char *name = kvf_json_str(kvf_json_get(base->weights.meta, "general.name"), NULL);
-    return name && *name ? kvf__strdup(ctx, name, &base->name) : name_of(ctx, base->path, &base->name);
+    return name && *name ? kvf__strdup(ctx, name, &base->name)
+                         : name_of(ctx, base->path, &base->name);
 }
 
 static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
@@ -54,25 +56,31 @@ static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     KVF_TRY(kvf__file_kind_of(ctx, base->path, &kind));
     if (kind == KVF__FILE_HF_DIR) return load_hf(ctx, base, desc);
     if (kind == KVF__FILE_GGUF) return load_gguf(ctx, base, desc);
-    return kvf__fail(ctx, KVF_EFORMAT, "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
-                     "tokenizer.json) or a GGUF file", base->path);
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
+                     "tokenizer.json) or a GGUF file",
+                     base->path);
 }
 
 /* Ids of the model's config stand in where the tokenizer's files name none. */
 static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
 {
-    if (kvf__token_eos(tokenizer) < 0 && desc->eos >= 0) kvf__tokenizer_set_eos(tokenizer, desc->eos);
-    if (kvf__token_bos(tokenizer) < 0 && desc->bos >= 0) kvf__tokenizer_set_bos(tokenizer, desc->bos);
+    if (kvf__token_eos(tokenizer) < 0 && desc->eos >= 0)
+        kvf__tokenizer_set_eos(tokenizer, desc->eos);
+    if (kvf__token_bos(tokenizer) < 0 && desc->bos >= 0)
+        kvf__tokenizer_set_bos(tokenizer, desc->bos);
 }
 
 static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__desc *desc)
 {
     if (kvf__vocab_size(base->tokenizer) <= desc->V) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "%s: the tokenizer has %d tokens, the model's embedding %lld rows", base->path,
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "%s: the tokenizer has %d tokens, the model's embedding %lld rows", base->path,
                      (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
 }
 
-kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc, const kvf_base_options *options)
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options)
 {
     kvf__model_options pack = {.backward = options->backward};
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
@@ -82,7 +90,8 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     return kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
 }
 
-kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options, kvf_base **out)
+kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                         kvf_base **out)
 {
     static const kvf_base_options DEFAULTS = {KVF_PRECISION_AUTO, false};
     if (!options) options = &DEFAULTS;

@@ -1,5 +1,5 @@
-/* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder. Both end as the same tensor; a
- * test holds them to be equal bit for bit. */
+/* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder.
+ * Both end as the same tensor; a test holds them to be equal bit for bit. */
 #include "encoder_int.h"
 #include "load_int.h"
 
@@ -25,8 +25,8 @@ static int64_t hidden_width(const kvf__params *params)
     return 0;
 }
 
-static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
-                             const kvf__params **values, int64_t *step)
+static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+                             kvf_checkpoint checkpoint, const kvf__params **values, int64_t *step)
 {
     bool has_best = run->best.params.n > 0;
     if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
@@ -37,8 +37,8 @@ static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file
     return KVF_OK;
 }
 
-kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run, kvf_checkpoint checkpoint,
-                                 kvf__encoder **out, int64_t *step)
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+                                 kvf_checkpoint checkpoint, kvf__encoder **out, int64_t *step)
 {
     const kvf__params *values = NULL;
     int64_t at = 0;
@@ -57,7 +57,8 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
     return KVF_OK;
 }
 
-static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint, kvf_prefix *prefix)
+static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
+                                kvf_prefix *prefix)
 {
     kvf__run_file run = {0};
     kvf__encoder *encoder = NULL;
@@ -84,7 +85,8 @@ out:
     return st;
 }
 
-kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint, kvf_prefix **out)
+kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
+                           kvf_prefix **out)
 {
     char kind[16];
     kvf_prefix *prefix = NULL;
@@ -129,23 +131,32 @@ const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
     return prefix->id.base_hash;
 }
 
-kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base, bool allow_other_base)
+kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     const kvf__identity *id = &prefix->id;
     if (id->L != d->L || id->G != d->G || id->D != d->D)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-                         base->path, (long long)id->L, (long long)id->G, (long long)id->D, (long long)d->L,
-                         (long long)d->G, (long long)d->D);
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
+            base->path, (long long)id->L, (long long)id->G, (long long)id->D, (long long)d->L,
+            (long long)d->G, (long long)d->D);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for architecture %s, the base is %s (--allow-other-base overrides)",
-                         base->path, id->base_architecture, d->arch_name);
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for architecture %s, the base is %s (--allow-other-base overrides)",
+            base->path, id->base_architecture, d->arch_name);
     if (!*id->base_hash)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
-                         base->path);
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
+            base->path);
     if (strcmp(id->base_hash, base->hash))
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
-                         base->path, id->base_name, id->base_hash, base->hash);
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
+            base->path, id->base_name, id->base_hash, base->hash);
     return KVF_OK;
 }

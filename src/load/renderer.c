@@ -1,11 +1,12 @@
-/* How rows become ids for one base: its tokenizer, a chat template, foreign field names. `auto` lets `messages` rows use the base's own
- * template; a template that is named also wraps prompt and completion. */
+/* How rows become ids for one base: its tokenizer, a chat template, foreign field names. `auto`
+ * lets `messages` rows use the base's own template; a template that is named also wraps prompt and
+ * completion. */
 #include "load_int.h"
 
 #include <string.h>
 
-kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name, const char *map_text,
-                              kvf__renderer *out)
+kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name,
+                              const char *map_text, kvf__renderer *out)
 {
     const char *name = template_name && *template_name ? template_name : "auto";
     kvf__renderer renderer = {0};

@@ -58,7 +58,7 @@ kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out)
     return st;
 }
 
-/* ---- weights ------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 typedef struct filling {
     kvf_ctx *ctx;

@@ -1,5 +1,6 @@
-/* AdamW in f32 with torch's order of operations, so that loss curves can be compared digit by digit. Bias corrections are computed
- * in f64. The loops are element-wise; memory bandwidth bounds them. */
+/* AdamW in f32 with torch's order of operations, so that loss curves can be compared digit by
+ * digit. Bias corrections are computed in f64. The loops are element-wise; memory bandwidth bounds
+ * them. */
 #include "optim_int.h"
 
 #include <math.h>
@@ -70,6 +71,7 @@ void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double g
             .eps = (float)adamw->eps,
             .grad_scale = (float)grad_scale,
         };
-        update(&c, param->value, adamw->m.item[i].value, adamw->v.item[i].value, param->grad, param->n);
+        update(&c, param->value, adamw->m.item[i].value, adamw->v.item[i].value, param->grad,
+               param->n);
     }
 }

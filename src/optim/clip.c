@@ -1,5 +1,5 @@
-/* The global gradient norm and clipping by it. Partial sums are taken over fixed chunks, then added in order, so the result depends
- * on neither threads nor timing. */
+/* The global gradient norm and clipping by it. Partial sums are taken over fixed chunks, then added
+ * in order, so the result depends on neither threads nor timing. */
 #include "optim_int.h"
 
 #include <math.h>

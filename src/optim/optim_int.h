@@ -5,35 +5,43 @@
 #include "prefix.h"
 
 /* Loshchilov & Hutter 2019, as torch.optim.AdamW computes it:
- *   w *= 1 - lr*wd;  m += (1-b1)(g-m);  v = b2 v + (1-b2) g^2;  w -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps) */
+ *   w *= 1 - lr*wd;  m += (1-b1)(g-m);  v = b2 v + (1-b2) g^2;  w -= lr/(1-b1^t) * m /
+ * (sqrt(v)/sqrt(1-b2^t) + eps) */
 typedef struct kvf__adamw {
     double beta1, beta2, eps, weight_decay;
-    int64_t t;          /* updates done */
-    kvf__params m, v;   /* moments, owned memory; names and dims of the parameters */
+    int64_t t;        /* updates done */
+    kvf__params m, v; /* moments, owned memory; names and dims of the parameters */
     float *memory;
 } kvf__adamw;
 
 /* Zero moments for every parameter. */
 kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *params);
 void kvf__adamw_done(kvf__adamw *adamw);
-/* One update with gradients times grad_scale; each parameter steps with lr * its lr_scale. Element-wise: the result does not depend
- * on threads. */
+/* One update with gradients times grad_scale; each parameter steps with lr * its lr_scale.
+ * Element-wise: the result does not depend on threads. */
 void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double grad_scale);
 
 /* sqrt of the sum of squares of all gradients, added in a fixed order. */
 double kvf__grad_norm(const kvf__params *params);
-/* Factor that brings a gradient of this norm to at most `clip` (0: no clipping): torch's clip / (norm + 1e-6), at most 1. */
+/* Factor that brings a gradient of this norm to at most `clip` (0: no clipping): torch's clip /
+ * (norm + 1e-6), at most 1. */
 double kvf__clip_factor(double norm, double clip);
 
-typedef enum kvf__schedule_kind { KVF__SCHEDULE_LINEAR, KVF__SCHEDULE_COSINE, KVF__SCHEDULE_CONSTANT } kvf__schedule_kind;
+typedef enum kvf__schedule_kind {
+    KVF__SCHEDULE_LINEAR,
+    KVF__SCHEDULE_COSINE,
+    KVF__SCHEDULE_CONSTANT
+} kvf__schedule_kind;
 typedef struct kvf__schedule {
     kvf__schedule_kind kind;
     int64_t warmup, length; /* steps */
 } kvf__schedule;
-/* name: linear, cosine, constant; warmup: "5%" of the length (rounded up) or a number of steps. EUSAGE. */
-kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length, kvf__schedule *out);
-/* Factor on lr for step 1, 2, ...: step/warmup while warming up; then, with p = (step - 1 - warmup) / (length - warmup) in [0, 1):
- * 1 - p, (1 + cos(pi p)) / 2, or 1. Never below 0. */
+/* name: linear, cosine, constant; warmup: "5%" of the length (rounded up) or a number of steps.
+ * EUSAGE. */
+kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length,
+                              kvf__schedule *out);
+/* Factor on lr for step 1, 2, ...: step/warmup while warming up; then, with p = (step - 1 - warmup)
+ * / (length - warmup) in [0, 1): 1 - p, (1 + cos(pi p)) / 2, or 1. Never below 0. */
 double kvf__schedule_factor(const kvf__schedule *schedule, int64_t step);
 
 #endif

@@ -1,5 +1,5 @@
-/* Learning-rate schedules: warmup, then linear, cosine or constant. The length is fixed when a run is created and stored, so that
- * a resumed run follows the same curve. */
+/* Learning-rate schedules: warmup, then linear, cosine or constant. The length is fixed when a run
+ * is created and stored, so that a resumed run follows the same curve. */
 #include "optim_int.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@ static kvf_status parse_kind(kvf_ctx *ctx, const char *name, kvf__schedule_kind 
             *out = (kvf__schedule_kind)i;
             return KVF_OK;
         }
-    return kvf__fail(ctx, KVF_EUSAGE, "schedule \"%s\" is not known; known: linear, cosine, constant", name);
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "schedule \"%s\" is not known; known: linear, cosine, constant", name);
 }
 
 static kvf_status parse_warmup(kvf_ctx *ctx, const char *text, int64_t length, int64_t *out)
@@ -25,13 +26,16 @@ static kvf_status parse_warmup(kvf_ctx *ctx, const char *text, int64_t length, i
     double number = strtod(text, &end);
     bool percent = end != text && *end == '%' && !end[1];
     bool steps = end != text && !*end && number == floor(number);
-    if (errno || !(number >= 0) || (!percent && !steps) || (percent && number > 100) || number > 9e15)
-        return kvf__fail(ctx, KVF_EUSAGE, "warmup \"%s\": want a number of steps or a percentage such as 5%%", text);
+    if (errno || !(number >= 0) || (!percent && !steps) || (percent && number > 100) ||
+        number > 9e15)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "warmup \"%s\": want a number of steps or a percentage such as 5%%", text);
     *out = percent ? (int64_t)ceil((double)length * number / 100) : (int64_t)number;
     return KVF_OK;
 }
 
-kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length, kvf__schedule *out)
+kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length,
+                              kvf__schedule *out)
 {
     kvf__schedule schedule = {.length = length};
     KVF_TRY(parse_kind(ctx, name, &schedule.kind));

@@ -78,7 +78,7 @@ static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what
                                                     : "failed");
 }
 
-/* ---- engine -------------------------------------------------------------------------------- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 /* Takes effect before oneDNN's first look at the CPU only; later it must at least have been obeyed.
  */
@@ -148,7 +148,7 @@ void kvf__mm_free(kvf__mm *mm)
     kvf__free(mm);
 }
 
-/* ---- layouts ------------------------------------------------------------------------------- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 static dnnl_data_type_t dnnl_type(kvf__dtype dtype)
 {
@@ -244,7 +244,7 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
     return KVF_OK;
 }
 
-/* ---- packing ------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* Also rounds to the act type, and fills the padding of blocked layouts with zeros. */
 static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed, const shape *s,
@@ -327,7 +327,7 @@ size_t kvf__packed_bytes(const kvf__packed *packed)
     return packed->bytes + (packed->bias_data ? (size_t)packed->N * sizeof *packed->bias_data : 0);
 }
 
-/* ---- primitives ---------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static int32_t *bucket_of(kvf__mm *mm, const prim_key *key)
 {
@@ -489,7 +489,7 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     return failed ? fail_dnnl(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
 }
 
-/* ---- plain f32 products -------------------------------------------------------------------- */
+/* ---- plain f32 products ---------------------------------------------------------------------- */
 
 kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
                       const float *A, int64_t lda, const float *B, int64_t ldb, float beta,

@@ -49,8 +49,7 @@ bool kvf__dtype_is_float(kvf__dtype dtype)
     return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__Q6_K);
 }
 
-/* ---- to f32
- * --------------------------------------------------------------------------------------- */
+/* ---- to f32 ---------------------------------------------------------------------------------- */
 
 static void f16_to_f32(const uint8_t *restrict src, float *restrict dst, int64_t n)
 {
@@ -105,8 +104,7 @@ void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n)
     }
 }
 
-/* ---- from f32
- * ------------------------------------------------------------------------------------- */
+/* ---- from f32 -------------------------------------------------------------------------------- */
 
 static uint16_t f16_bits(float value)
 {

@@ -1,10 +1,11 @@
 /* The hand-written inner loops, one table per instruction set, chosen once: ref (portable C, double
- * accumulation: the readable truth), avx2, avx512, avx512_bf16 (amx uses the last where it has no own form).
- * KVF_CPU=ref|avx2|avx512|avx512_bf16|amx caps the choice, and oneDNN with it.
+ * accumulation: the readable truth), avx2, avx512, avx512_bf16 (amx uses the last where it has no
+ * own form). KVF_CPU=ref|avx2|avx512|avx512_bf16|amx caps the choice, and oneDNN with it.
  *
- * act is the type of stored activations, F32 or BF16; the residual stream, its gradient and all statistics are
- * f32. Kernels run their rows in parallel (OpenMP) with a static split; a row's result does not depend on the
- * thread count. Norm weights are folded into the next matmul, so norms produce and consume xhat only. */
+ * act is the type of stored activations, F32 or BF16; the residual stream, its gradient and all
+ * statistics are f32. Kernels run their rows in parallel (OpenMP) with a static split; a row's
+ * result does not depend on the thread count. Norm weights are folded into the next matmul, so
+ * norms produce and consume xhat only. */
 #ifndef KVF_KERNELS_H
 #define KVF_KERNELS_H
 
@@ -12,42 +13,58 @@
 
 struct kvf__attn; /* attention.h */
 
-typedef enum kvf__act_fn { KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU, KVF__QUICK_GELU } kvf__act_fn;
+typedef enum kvf__act_fn {
+    KVF__GELU_TANH,
+    KVF__GELU_ERF,
+    KVF__SILU,
+    KVF__RELU,
+    KVF__QUICK_GELU
+} kvf__act_fn;
 
-/* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE, COMPUTE.md 4d). Per row the caller
- * starts with max = -inf, sum = 0 and calls chunk after chunk. */
+/* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE, COMPUTE.md 4d). Per
+ * row the caller starts with max = -inf, sum = 0 and calls chunk after chunk. */
 typedef struct kvf__ce_chunk {
-    int64_t rows, width;      /* logits [rows, width] */
+    int64_t rows, width; /* logits [rows, width] */
     const float *logits;
-    int64_t valid;            /* columns >= valid are padding: probability 0 */
-    const int32_t *target;    /* [rows], column within this chunk, or any value outside [0, width) */
-    float *max, *sum;         /* [rows] running maximum and sum of exp(logit - max) */
-    float *target_logit;      /* [rows], set where the target lies in this chunk */
-    void *e;                  /* act [rows, width] = exp(logit - max), 0 for padding; not the logits' memory; NULL: loss only */
-    float *acc;               /* [rows, C] rescaled by exp(old max - new max), zeroed by the first chunk; NULL: none */
+    int64_t valid;         /* columns >= valid are padding: probability 0 */
+    const int32_t *target; /* [rows], column within this chunk, or any value outside [0, width) */
+    float *max, *sum;      /* [rows] running maximum and sum of exp(logit - max) */
+    float *target_logit;   /* [rows], set where the target lies in this chunk */
+    void *e; /* act [rows, width] = exp(logit - max), 0 for padding; not the logits' memory; NULL:
+                loss only */
+    float *acc; /* [rows, C] rescaled by exp(old max - new max), zeroed by the first chunk; NULL:
+                   none */
     int64_t C;
 } kvf__ce_chunk;
 
 typedef struct kvf__kernels {
     const char *name; /* "ref", "avx2", ... */
 
-    /* xhat act [M, C] = (x - mean) * rstd (rms: x * rstd), rstd [M]; x f32 [M, C]. eps inside the root. */
-    void (*norm_fwd)(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C, bool rms, float eps);
-    /* dx f32 [M, C] += gradient through the norm of dxhat act [M, C]; dx_act, if given, gets the sum in the act type. */
-    void (*norm_bwd)(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat, const float *rstd,
-                     int64_t M, int64_t C, bool rms);
+    /* xhat act [M, C] = (x - mean) * rstd (rms: x * rstd), rstd [M]; x f32 [M, C]. eps inside the
+     * root. */
+    void (*norm_fwd)(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C,
+                     bool rms, float eps);
+    /* dx f32 [M, C] += gradient through the norm of dxhat act [M, C]; dx_act, if given, gets the
+     * sum in the act type. */
+    void (*norm_bwd)(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat,
+                     const float *rstd, int64_t M, int64_t C, bool rms);
     /* g act [n] = fn(h); h becomes fn'(h). g and h are different arrays. */
     void (*act_fwd)(kvf__dtype act, kvf__act_fn fn, void *h, void *g, int64_t n);
     /* d act [n] *= by. */
     void (*mul)(kvf__dtype act, void *d, const void *by, int64_t n);
-    /* a = fn(g) * u; then g becomes u * fn'(g), u becomes fn(g): the two factors the backward pass needs. */
+    /* a = fn(g) * u; then g becomes u * fn'(g), u becomes fn(g): the two factors the backward pass
+     * needs. */
     void (*glu_fwd)(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, int64_t n);
-    /* dg = da * g, du = da * u with the factors left by glu_fwd. dg, du may alias g, u or be others. */
-    void (*glu_bwd)(kvf__dtype act, void *dg, void *du, const void *da, const void *g, const void *u, int64_t n);
-    /* Rotates `heads` heads of size D at the start of every row of x act [M, ld] (half-split pairs (i, i + R/2) of the first
-     * R dims), by position[row] rows of the tables cos, sin f32 [positions, R/2]; inverse turns back. */
-    void (*rope)(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D, int64_t R, const int32_t *position,
-                 const float *cos, const float *sin, bool inverse);
+    /* dg = da * g, du = da * u with the factors left by glu_fwd. dg, du may alias g, u or be
+     * others. */
+    void (*glu_bwd)(kvf__dtype act, void *dg, void *du, const void *da, const void *g,
+                    const void *u, int64_t n);
+    /* Rotates `heads` heads of size D at the start of every row of x act [M, ld] (half-split pairs
+     * (i, i + R/2) of the first R dims), by position[row] rows of the tables cos, sin f32
+     * [positions, R/2]; inverse turns back. */
+    void (*rope)(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D,
+                 int64_t R, const int32_t *position, const float *cos, const float *sin,
+                 bool inverse);
     void (*ce)(kvf__dtype act, const kvf__ce_chunk *chunk);
     /* act <- f32 and back, n elements. */
     void (*from_f32)(kvf__dtype act, void *dst, const float *src, int64_t n);
@@ -59,11 +76,13 @@ typedef struct kvf__kernels {
 
 /* The table for this machine and cap. Never NULL. */
 const kvf__kernels *kvf__kernels_get(void);
-/* A certain level ("ref", "avx2", ...), NULL if this machine lacks it or the cap forbids it: tests compare each with ref. */
+/* A certain level ("ref", "avx2", ...), NULL if this machine lacks it or the cap forbids it: tests
+ * compare each with ref. */
 const kvf__kernels *kvf__kernels_level(const char *name);
 /* What the CPU offers under the cap: "avx512_bf16". */
 const char *kvf__cpu_level(void);
-/* True if bf16 matmuls run on this machine at all (AVX512_BF16 or AMX, or AVX512 emulation; not on AVX2). */
+/* True if bf16 matmuls run on this machine at all (AVX512_BF16 or AMX, or AVX512 emulation; not on
+ * AVX2). */
 bool kvf__cpu_has_bf16(void);
 
 #endif

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* ---- activations --------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 static double get(kvf__dtype act, const void *p, int64_t i)
 {
@@ -25,7 +25,7 @@ static void set(kvf__dtype act, void *p, int64_t i, double value)
         kvf__from_f32(act, &rounded, (uint16_t *)p + i, 1);
 }
 
-/* ---- norms --------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C,
                      bool rms, float eps)
@@ -64,7 +64,7 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     }
 }
 
-/* ---- activation functions ------------------------------------------------------------------ */
+/* ---- activation functions -------------------------------------------------------------------- */
 
 typedef struct {
     double value, slope; /* fn(x), fn'(x) */
@@ -132,7 +132,7 @@ static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const vo
     }
 }
 
-/* ---- products and conversions -------------------------------------------------------------- */
+/* ---- products and conversions ---------------------------------------------------------------- */
 
 static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
 {
@@ -152,7 +152,7 @@ static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
         dst[i] = (float)get(act, src, i);
 }
 
-/* ---- rotary positions ---------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
 static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D,
                  int64_t R, const int32_t *position, const float *cos, const float *sin,
@@ -170,7 +170,7 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
             }
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------- */
+/* ---- cross-entropy --------------------------------------------------------------------------- */
 
 static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
 {

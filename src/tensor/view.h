@@ -37,9 +37,9 @@ typedef enum kvf__dtype {
 } kvf__dtype;
 
 const char *kvf__dtype_name(kvf__dtype dtype);
-int64_t kvf__dtype_block(kvf__dtype dtype);       /* elements per block, 1 for plain types */
-size_t kvf__dtype_block_bytes(kvf__dtype dtype);  /* bytes per block */
-bool kvf__dtype_is_float(kvf__dtype dtype);       /* F32, F16, BF16, F64 or a quantised type */
+int64_t kvf__dtype_block(kvf__dtype dtype);      /* elements per block, 1 for plain types */
+size_t kvf__dtype_block_bytes(kvf__dtype dtype); /* bytes per block */
+bool kvf__dtype_is_float(kvf__dtype dtype);      /* F32, F16, BF16, F64 or a quantised type */
 
 /* n elements (a multiple of the block) to f32. The source may be unaligned. Defined for float and
  * quantised types; exact for F32, F16, BF16; formulas of INTEROP 5.2 for the quantised ones. */
@@ -66,7 +66,8 @@ size_t kvf__view_bytes(const kvf__view *view);
 /* "[30, 2, 3]" into buf; returns buf. */
 const char *kvf__shape_text(char buf[128], int rank, const int64_t *dim);
 
-/* Named tensors. Names are copied, data is viewed: whoever fills the table keeps the bytes alive. */
+/* Named tensors. Names are copied, data is viewed: whoever fills the table keeps the bytes alive.
+ */
 typedef struct kvf__tensor {
     char *name;
     kvf__view view;
@@ -78,7 +79,8 @@ typedef struct kvf__table {
     kvf__map index;
 } kvf__table;
 
-kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name, kvf__view view); /* EFORMAT if the name is there */
+kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name,
+                          kvf__view view); /* EFORMAT if the name is there */
 const kvf__view *kvf__table_find(const kvf__table *table, const char *name); /* NULL if absent */
 void kvf__table_done(kvf__table *table);
 

@@ -257,7 +257,8 @@ static kvf_status llama3(render *r, const kvf__chat *chat, bool prompt)
 
 /* ---- Mistral --------------------------------------------------------------------------------- */
 
-/* system_last: the system text goes to the last message, if that is the user's; else to the first. */
+/* system_last: the system text goes to the last message, if that is the user's; else to the first.
+ */
 typedef struct mistral_words {
     const char *open, *close, *answer;
     bool system, strip, system_last;

@@ -1,7 +1,7 @@
 /* Text to token ids and back, and the chat templates of the supported models.
  *
- * A tokenizer reproduces the ids of Hugging Face `tokenizers` for byte-level BPE (GPT-2, Llama 3, Qwen,
- * SmolLM2) and SentencePiece-style BPE (Llama 2). It is immutable after creation. */
+ * A tokenizer reproduces the ids of Hugging Face `tokenizers` for byte-level BPE (GPT-2, Llama 3,
+ * Qwen, SmolLM2) and SentencePiece-style BPE (Llama 2). It is immutable after creation. */
 #ifndef KVF_TEXT_INT_H
 #define KVF_TEXT_INT_H
 
@@ -10,73 +10,89 @@
 typedef struct kvf__tokenizer kvf__tokenizer;
 
 /* A folder with tokenizer.json (preferred) or vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2), and
- * tokenizer_config.json, special_tokens_map.json, chat_template.jinja if there. EFORMAT, EUNSUPPORTED name
- * file and field. add_bos_token and add_eos_token of the config, where written, rule over the post-processor. */
+ * tokenizer_config.json, special_tokens_map.json, chat_template.jinja if there. EFORMAT,
+ * EUNSUPPORTED name file and field. add_bos_token and add_eos_token of the config, where written,
+ * rule over the post-processor. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
 
 /* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */
 kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
                                     const char *config, size_t config_bytes, kvf__tokenizer **out);
 
-/* Plain description of a vocabulary, as GGUF metadata holds it (INTEROP 5.6). Everything is viewed. */
+/* Plain description of a vocabulary, as GGUF metadata holds it (INTEROP 5.6). Everything is viewed.
+ */
 typedef struct kvf__vocab {
-    const char *where;   /* file, for errors */
-    const char *model;   /* "gpt2" or "llama" */
-    const char *pre;     /* "smollm", "llama-bpe", "qwen2", "gpt-2"; NULL if absent */
+    const char *where; /* file, for errors */
+    const char *model; /* "gpt2" or "llama" */
+    const char *pre;   /* "smollm", "llama-bpe", "qwen2", "gpt-2"; NULL if absent */
     size_t n_tokens;
     const char *const *tokens;
     const size_t *token_bytes;
-    const float *scores;      /* [n_tokens], "llama" only */
-    const int32_t *types;     /* [n_tokens]: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; may be NULL */
+    const float *scores;  /* [n_tokens], "llama" only */
+    const int32_t *types; /* [n_tokens]: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6
+                             byte; may be NULL */
     size_t n_merges;
     const char *const *merges; /* "left right" */
     const size_t *merge_bytes;
-    int32_t bos, eos, unk, pad;     /* -1: none */
+    int32_t bos, eos, unk, pad;             /* -1: none */
     int add_bos, add_eos, add_space_prefix; /* -1: not said, the family's default */
-    const char *chat_template; /* may be NULL */
+    const char *chat_template;              /* may be NULL */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
-/* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added tokens
- * written out in the text ("<|im_start|>") become their ids either way, as in `tokenizers`. Invalid UTF-8:
- * each bad byte is read as U+FFFD (maximal subpart rule). ENOMEM; EDATA if a regex of the tokenizer gives up
- * on this text, or the text is longer than 2 GiB. */
-kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text, size_t bytes,
-                       bool add_special, kvf__ids *out);
-/* Appends the text of ids; skip_special leaves out special tokens. Ids outside the vocabulary give U+FFFD. */
+/* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added
+ * tokens written out in the text ("<|im_start|>") become their ids either way, as in `tokenizers`.
+ * Invalid UTF-8: each bad byte is read as U+FFFD (maximal subpart rule). ENOMEM; EDATA if a regex
+ * of the tokenizer gives up on this text, or the text is longer than 2 GiB. */
+kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
+                       size_t bytes, bool add_special, kvf__ids *out);
+/* Appends the text of ids; skip_special leaves out special tokens. Ids outside the vocabulary give
+ * U+FFFD. */
 kvf_status kvf__decode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const int32_t *ids, size_t n,
                        bool skip_special, kvf__buf *out);
 
 int32_t kvf__vocab_size(const kvf__tokenizer *tokenizer); /* largest id + 1 */
 int32_t kvf__token_bos(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_eos(const kvf__tokenizer *tokenizer);
-bool kvf__adds_bos(const kvf__tokenizer *tokenizer);      /* encode(add_special) begins with BOS */
-/* Fallbacks for folders whose tokenizer files name none (config.json's bos_token_id / eos_token_id). */
+bool kvf__adds_bos(const kvf__tokenizer *tokenizer); /* encode(add_special) begins with BOS */
+/* Fallbacks for folders whose tokenizer files name none (config.json's bos_token_id /
+ * eos_token_id). */
 void kvf__tokenizer_set_eos(kvf__tokenizer *tokenizer, int32_t eos);
 void kvf__tokenizer_set_bos(kvf__tokenizer *tokenizer, int32_t bos);
-int32_t kvf__token_id(const kvf__tokenizer *tokenizer, const char *token); /* by its written form, -1: none */
-const char *kvf__token_text(const kvf__tokenizer *tokenizer, int32_t id);  /* written form, NULL: none */
+int32_t kvf__token_id(const kvf__tokenizer *tokenizer,
+                      const char *token); /* by its written form, -1: none */
+const char *kvf__token_text(const kvf__tokenizer *tokenizer,
+                            int32_t id); /* written form, NULL: none */
 bool kvf__token_is_special(const kvf__tokenizer *tokenizer, int32_t id);
-bool kvf__token_is_ordinary(const kvf__tokenizer *tokenizer, int32_t id);  /* not special, unused, byte or unknown */
-const char *kvf__tokenizer_chat_template(const kvf__tokenizer *tokenizer); /* source text, NULL: none */
+bool kvf__token_is_ordinary(const kvf__tokenizer *tokenizer,
+                            int32_t id); /* not special, unused, byte or unknown */
+const char *
+kvf__tokenizer_chat_template(const kvf__tokenizer *tokenizer); /* source text, NULL: none */
 
-/* ---- chat templates ------------------------------------------------------------------------------- */
+/* ---- chat templates -------------------------------------------------------------------------- */
 
-typedef enum kvf__chat_kind { KVF__CHAT_NONE, KVF__CHAT_CHATML, KVF__CHAT_LLAMA3, KVF__CHAT_MISTRAL } kvf__chat_kind;
+typedef enum kvf__chat_kind {
+    KVF__CHAT_NONE,
+    KVF__CHAT_CHATML,
+    KVF__CHAT_LLAMA3,
+    KVF__CHAT_MISTRAL
+} kvf__chat_kind;
 
 typedef struct kvf__chat {
     kvf__chat_kind kind;
-    char *system;       /* default system turn when the first role is not system; NULL: none. Owned. */
-    int form;           /* which of the kind's templates; private to src/text */
+    char *system; /* default system turn when the first role is not system; NULL: none. Owned. */
+    int form;     /* which of the kind's templates; private to src/text */
     bool always_prompt; /* the template opens an assistant turn at the end whether asked or not */
 } kvf__chat;
 
-/* name: auto|none|chatml|llama3|mistral. auto reads the tokenizer's own template: recognised by its source
- * (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no template,
- * EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is also the
- * tokenizer's own comes with all its own template does, default system turn included; otherwise it is plain. */
-kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name, kvf__chat *out);
+/* name: auto|none|chatml|llama3|mistral. auto reads the tokenizer's own template: recognised by its
+ * source (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no
+ * template, EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is
+ * also the tokenizer's own comes with all its own template does, default system turn included;
+ * otherwise it is plain. */
+kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name,
+                          kvf__chat *out);
 void kvf__chat_done(kvf__chat *chat);
 const char *kvf__chat_name(kvf__chat_kind kind);
 
@@ -84,12 +100,13 @@ typedef struct kvf__message {
     const char *role, *content; /* views, NUL-terminated UTF-8 */
 } kvf__message;
 
-/* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template does.
- * `loss`, if given, gets one entry per appended id: 1 for the content and end token of assistant turns, else 0.
- * Pieces are tokenised separately where loss changes, whether or not `loss` is given: a prompt's ids are a prefix of
- * the whole conversation's. They differ from the whole text's at once only where an answer begins with white space.
- * add_generation_prompt opens an assistant turn at the end. EDATA names the message whose role does not fit (Mistral's
- * turns must alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE. */
+/* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template
+ * does. `loss`, if given, gets one entry per appended id: 1 for the content and end token of
+ * assistant turns, else 0. Pieces are tokenised separately where loss changes, whether or not
+ * `loss` is given: a prompt's ids are a prefix of the whole conversation's. They differ from the
+ * whole text's at once only where an answer begins with white space. add_generation_prompt opens an
+ * assistant turn at the end. EDATA names the message whose role does not fit (Mistral's turns must
+ * alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE. */
 kvf_status kvf__chat_encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__chat *chat,
                             const kvf__message *messages, size_t n, bool add_generation_prompt,
                             kvf__ids *out, kvf__ids *loss);

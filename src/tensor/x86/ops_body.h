@@ -20,7 +20,7 @@ enum {
     SERIAL = 32768 /* less work than this is done before other threads have woken up */
 };
 
-/* ---- activations --------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 VEC_INLINE vf f32_load(const float *p, int64_t n)
 {
@@ -69,10 +69,10 @@ VEC_INLINE void *act_row_mut(bool half, void *p, int64_t row, int64_t width)
         int64_t i = (from);                                                                        \
         for (; i + VF_LANES <= (to); i += VF_LANES)                                                \
             step(i, VF_LANES);                                                                     \
-        if (i < (to)) step(i, (to) - i);                                                           \
+        if (i < (to)) step(i, (to)-i);                                                             \
     } while (0)
 
-/* ---- norms --------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 /* x, or (x - mean)^2, of lanes i .. i + n - 1; 0 in the others. */
 VEC_INLINE vf moment_at(const float *x, int64_t i, int64_t n, vf mean, bool square)
@@ -174,7 +174,7 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     }
 }
 
-/* ---- activation functions ------------------------------------------------------------------ */
+/* ---- activation functions -------------------------------------------------------------------- */
 
 typedef struct {
     vf value, slope; /* fn(x), fn'(x) */
@@ -247,8 +247,8 @@ VEC_INLINE void glu_fwd_block(bool half, kvf__act_fn fn, void *g, void *u, void 
     do {                                                                                           \
         vf un = act_load(half, u, i, n);                                                           \
         fn_pair f = apply(fn, act_load(half, g, i, n));                                            \
-        act_store(half, a, i, f.value * un, n);                                                    \
-        act_store(half, g, i, f.slope * un, n);                                                    \
+        act_store(half, a, i, f.value *un, n);                                                     \
+        act_store(half, g, i, f.slope *un, n);                                                     \
         act_store(half, u, i, f.value, n);                                                         \
     } while (0)
     FOR_LANES(i, from, to, STEP);
@@ -296,7 +296,7 @@ static void glu_fwd(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, i
         FOR_EACH_FN(fn, act == KVF__BF16, glu_fwd_block, g, u, a, at, block_end(at, n))
 }
 
-/* ---- products and conversions -------------------------------------------------------------- */
+/* ---- products and conversions ---------------------------------------------------------------- */
 
 VEC_INLINE void mul_block(bool half, void *d, const void *by, int64_t from, int64_t to)
 {
@@ -321,8 +321,8 @@ VEC_INLINE void glu_bwd_block(bool half, void *dg, void *du, const void *da, con
     do {                                                                                           \
         vf d = act_load(half, da, i, n), gn = act_load(half, g, i, n),                             \
            un = act_load(half, u, i, n);                                                           \
-        act_store(half, dg, i, d * gn, n);                                                         \
-        act_store(half, du, i, d * un, n);                                                         \
+        act_store(half, dg, i, d *gn, n);                                                          \
+        act_store(half, du, i, d *un, n);                                                          \
     } while (0)
     FOR_LANES(i, from, to, STEP);
 #undef STEP
@@ -361,7 +361,7 @@ static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
         convert_block(act == KVF__BF16, false, dst, src, at, block_end(at, n));
 }
 
-/* ---- rotary positions ---------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
 /* (a, b) -> (a cos - b sin, b cos + a sin) on the pairs (i, i + R/2) of every head. */
 VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t pairs,
@@ -373,8 +373,8 @@ VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t
     do {                                                                                           \
         vf a = act_load(half, low, i, n), b = act_load(half, high, i, n);                          \
         vf c = f32_load(cos + i, n), s = f32_load(sin + i, n) * sign;                              \
-        act_store(half, low, i, vf_fnma(b, s, a * c), n);                                          \
-        act_store(half, high, i, vf_fma(a, s, b * c), n);                                          \
+        act_store(half, low, i, vf_fnma(b, s, a *c), n);                                           \
+        act_store(half, high, i, vf_fma(a, s, b *c), n);                                           \
     } while (0)
         FOR_LANES(i, 0, pairs, STEP);
 #undef STEP
@@ -399,7 +399,7 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
     }
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------- */
+/* ---- cross-entropy --------------------------------------------------------------------------- */
 
 VEC_INLINE float row_max(const float *logits, int64_t n)
 {
@@ -483,7 +483,7 @@ static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
         act == KVF__BF16 ? ce_row(true, chunk, r, valid) : ce_row(false, chunk, r, valid);
 }
 
-/* ---- the table ----------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define OPS_TABLE_(level)                                                                          \
     const kvf__kernels kvf__kernels_##level = {                                                    \
