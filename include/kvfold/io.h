@@ -26,8 +26,7 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 typedef struct kvf_import_options {
     const char *path, *out; /* PEFT folder, or the state dict of an MLP encoder (safetensors) */
-    const char
-        *base; /* gives L, G, D and the hash; NULL: PEFT folders only, base_hash stays empty */
+    const char *base; /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
     bool force;
 } kvf_import_options;
 
