@@ -1,9 +1,11 @@
 /* Helpers of the tests; see ck.h. Check 0.15 has no array comparison with tolerances. */
 #include "ck.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,11 +70,46 @@ const char *ck_shared(const char *name)
     return NULL;
 }
 
+/* Folders of ck_tmpdir, each removed when the process that made it ends: Check's child of one test, not
+ * the runner it was forked from. */
+static struct kept *folders;
+static pid_t folders_of;
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info;
+    (void)type;
+    (void)walk;
+    return remove(path);
+}
+
+static void remove_folders(void)
+{
+    for (struct kept *dir = getpid() == folders_of ? folders : NULL; dir; dir = dir->next)
+        nftw(dir->text, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void keep_folder(const char *path)
+{
+    size_t n = strlen(path) + 1;
+    struct kept *dir = malloc(sizeof *dir + n);
+    ck_assert_ptr_nonnull(dir);
+    memcpy(dir->text, path, n);
+    if (folders_of != getpid()) {
+        folders = NULL;
+        atexit(remove_folders);
+    }
+    folders_of = getpid();
+    dir->next = folders;
+    folders = dir;
+}
+
 const char *ck_tmpdir(void)
 {
     const char *root = getenv("TMPDIR");
     char *dir = path_of(root ? root : "/tmp", "kvfold-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
+    keep_folder(dir);
     return dir;
 }
 

@@ -20,7 +20,7 @@ double ck_rel_l2(const float *got, const float *want, size_t n);
 const char *ck_shared(const char *name);
 /* Path of a file in the source tree, e.g. "tests/golden/x.h5". */
 const char *ck_source(const char *name);
-/* A fresh empty folder for this test, below the build's temporary place. */
+/* A fresh empty folder in the temporary place, removed when the process of this test ends. */
 const char *ck_tmpdir(void);
 
 /* Runs a suite; the return value of main. */
