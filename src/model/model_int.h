@@ -124,6 +124,8 @@ typedef struct kvf__pass_limits {
     int64_t lead_len;    /* longest path of leads before a row, 0: no leads */
     int64_t lead_tokens; /* tokens in all leads of one batch */
     bool backward;
+    bool recompute; /* with backward: keep only what enters each layer and compute the layer again
+                       before its backward pass; the same bits, less memory, more time */
 } kvf__pass_limits;
 kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits, kvf__pass **out);
 void kvf__pass_free(kvf__pass *pass);

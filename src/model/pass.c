@@ -2,7 +2,9 @@
  * attention plan, the primitives of a batch size, and the times.
  *
  * What is kept per token and layer follows COMPUTE.md 6.9; a pass without backward keeps one
- * layer's worth and needs one plane of the feed-forward part at a time. */
+ * layer's worth and needs one plane of the feed-forward part at a time. A pass that recomputes
+ * keeps one layer's worth and what enters each layer (Chen et al. 2016, arXiv 1604.06174, with
+ * segments of one layer). */
 #include "pass_priv.h"
 
 #include <string.h>
@@ -16,7 +18,7 @@ int64_t kvf__pass_padded(int64_t n)
 void kvf__pass_lap(kvf__pass *pass, kvf__part part)
 {
     double now = kvf__clock();
-    pass->seconds[part] += now - pass->mark;
+    pass->seconds[pass->again ? KVF__PART_RECOMPUTE : part] += now - pass->mark;
     pass->mark = now;
 }
 
@@ -102,12 +104,13 @@ static kvf__kept lay_kept(carver *carve, const kvf__pass *pass, const sizes *s, 
 static void lay_layers(kvf__pass *pass, carver *carve, const sizes *s)
 {
     int64_t L = pass->model->desc.L;
+    bool shared = !pass->limits.backward || pass->limits.recompute;
     kvf__kept one = {0};
 
     pass->kept = take(carve, L, 1, sizeof(kvf__kept));
     for (int64_t l = 0; l < L; l++) {
-        if (l == 0 || pass->limits.backward) {
-            int64_t M2 = !pass->limits.backward ? s->R : l == L - 1 ? s->ML : s->M;
+        if (l == 0 || !shared) {
+            int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
             one = lay_kept(carve, pass, s, M2);
         }
         if (carve->arena) pass->kept[l] = one;
@@ -159,6 +162,7 @@ static void lay_bwd(kvf__pass *pass, carver *carve, const sizes *s)
     pass->datt_lab = take(carve, s->ML, s->att, s->act);
     pass->dqkv = take(carve, s->M, s->qkv, s->act);
     pass->dlead = take(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
+    if (pass->limits.recompute) pass->entered = take(carve, d->L * s->M, d->C, sizeof(float));
 }
 
 static void lay_out(kvf__pass *pass, carver *carve)

@@ -3,7 +3,8 @@
  *
  * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c (COMPUTE.md 6.13): down^T, act', up^T,
  * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
- * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. */
+ * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
+ * the layers share what they keep, each is recomputed just before its turn. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -153,12 +154,14 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix)
     int64_t last = pass->model->desc.L - 1, lowest = lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
+    KVF_TRY(kvf__pass_recompute(ctx, pass, last));
     KVF_TRY(block_bwd(ctx, pass, last, pass->dx_lab, pass->dx_lab_act, pass->datt_lab, pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
         attention_bwd(pass, l, kvf__pass_has_prefix(pass, l) ? dprefix : NULL, l == lowest);
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
+        KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
 }

@@ -5,7 +5,10 @@
  *
  * Nothing behind the last layer's attention needs a row without a label, so labelled rows are
  * gathered there and the rest of the model runs on them alone (COMPUTE.md 6.14). Without labels the
- * pass ends at the last layer's keys. */
+ * pass ends at the last layer's keys.
+ *
+ * A layer is recomputed for its backward pass by the function that computed it, from a copy of the
+ * residual stream that entered it: the products of a layer add to that stream in place. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -169,6 +172,7 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     else
         m->kernels->act_fwd(m->act, m->desc.act, h1, pass->g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
+    if (pass->again) return KVF_OK; /* nothing behind this is kept */
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p], M, pass->g, x, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
@@ -212,21 +216,54 @@ static void gather_labelled(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
-static kvf_status last_layer_fwd(kvf_ctx *ctx, kvf__pass *pass)
+/* Layer l on the residual stream pass->x. */
+static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    bool last = l == pass->model->desc.L - 1;
+
+    KVF_TRY(qkv_fwd(ctx, pass, l));
+    if (last && !pass->batch->n_labels) return KVF_OK;
+    attention_fwd(pass, l);
+    if (!last) return block_fwd(ctx, pass, l, pass->x, pass->kept[l].att, pass->M);
+    gather_labelled(pass);
+    return block_fwd(ctx, pass, l, pass->x_lab, pass->att_lab, pass->ML);
+}
+
+static void final_norm_fwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
 
-    KVF_TRY(qkv_fwd(ctx, pass, d->L - 1));
-    if (!pass->batch->n_labels) return KVF_OK;
-    attention_fwd(pass, d->L - 1);
-    gather_labelled(pass);
-    KVF_TRY(block_fwd(ctx, pass, d->L - 1, pass->x_lab, pass->att_lab, pass->ML));
+    if (!pass->batch->n_labels) return;
     m->kernels->norm_fwd(m->act, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML, d->C,
                          d->norm == KVF__RMSNORM, d->norm_eps);
     kvf__pass_lap(pass, KVF__PART_NORM);
-    return KVF_OK;
 }
+
+/* ---- recomputation --------------------------------------------------------------------------- */
+
+/* Copies the residual stream to where layer l can begin again, or back from there. */
+static void copy_entered(kvf__pass *pass, int64_t l, bool back)
+{
+    int64_t n = pass->M * pass->model->desc.C;
+    float *at = pass->entered + l * n;
+
+    memcpy(back ? pass->x : at, back ? at : pass->x, (size_t)n * sizeof(float));
+    kvf__pass_lap(pass, KVF__PART_RECOMPUTE);
+}
+
+kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    if (!pass->entered || pass->computed == l) return KVF_OK;
+    copy_entered(pass, l, true);
+    pass->again = true;
+    kvf_status st = layer_fwd(ctx, pass, l);
+    pass->again = false;
+    pass->computed = st ? -1 : l;
+    return st;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 /* Extends the rope tables to the batch's last position, by doubling: generation goes one step at a
  * time. */
@@ -252,12 +289,12 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     KVF_TRY(rope_reach(ctx, pass));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 
-    for (int64_t l = 0; l < pass->model->desc.L - 1; l++) {
-        KVF_TRY(qkv_fwd(ctx, pass, l));
-        attention_fwd(pass, l);
-        KVF_TRY(block_fwd(ctx, pass, l, pass->x, pass->kept[l].att, pass->M));
+    for (int64_t l = 0; l < pass->model->desc.L; l++) {
+        if (pass->entered) copy_entered(pass, l, false);
+        KVF_TRY(layer_fwd(ctx, pass, l));
+        pass->computed = l;
     }
-    KVF_TRY(last_layer_fwd(ctx, pass));
+    final_norm_fwd(pass);
     if (pass->cache) kvf__cache_advance(pass->cache, pass->batch, pass->slot);
     pass->state = KVF__PASS_FWD;
     return KVF_OK;

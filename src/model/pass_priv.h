@@ -32,6 +32,7 @@
     X(ATTN_BWD, "attention_bwd")                                                                   \
     X(ROPE_BWD, "rope_bwd")                                                                        \
     X(QKV_BWD, "qkv_bwd")                                                                          \
+    X(RECOMPUTE, "recompute")                                                                      \
     X(OTHER, "other")
 
 typedef enum kvf__part {
@@ -41,7 +42,8 @@ typedef enum kvf__part {
         KVF__PARTS
 } kvf__part;
 
-/* What one layer leaves for its backward pass. Without backward all layers share one set. */
+/* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
+ * layers share one set. */
 typedef struct kvf__kept {
     void *xhat1;       /* [M, C] input of qkv */
     void *qkv;         /* [M, (H+2G)D], q and k rotated */
@@ -89,6 +91,8 @@ struct kvf__pass {
     void *da, *dg, *du;        /* [Rx, widest plane] */
     void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
     void *dqkv;                /* [Mx, (H+2G)D] */
+    float *entered;            /* [L, Mx, C] residual stream that enters each layer; NULL unless
+                                  layers are recomputed */
     float *dlead;              /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
 
     /* the batch of the last fwd, viewed */
@@ -100,6 +104,8 @@ struct kvf__pass {
     int64_t M, ML; /* padded rows, padded labelled rows */
     int64_t n_segs;
     int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
+    int64_t computed; /* the layer that ran last: whose kept the others share */
+    bool again;       /* a layer is being recomputed */
 };
 
 /* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of 64. */
@@ -115,6 +121,8 @@ struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
 void kvf__pass_collect_leads(kvf__pass *pass);
 /* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */
 kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+/* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */
+kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 /* Has layer l a prefix segment in this batch? */
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 
