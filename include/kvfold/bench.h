@@ -39,6 +39,7 @@ typedef struct kvf_bench_options {
     int64_t prefix_length, encoder_hidden;
     double label_share;     /* of each row, at its end; at least one label, never the first token */
     int64_t steps, warmup;  /* kvf_bench_run: measured, and before that not measured */
+    bool recompute;        /* as in kvf_train_options */
     kvf_precision precision;
     uint64_t seed;
 } kvf_bench_options;

@@ -52,6 +52,7 @@ typedef struct kvf_train_options {
     const char *overlong; /* stop, truncate, skip */
     bool shuffle;
     const char *share_leads; /* auto, off */
+    bool recompute;          /* the same bits with less memory, in more time */
     const char *schedule;    /* linear, cosine, constant */
     int64_t schedule_steps;  /* 0: steps */
     const char *warmup;      /* "5%" or a number of steps */

@@ -7,7 +7,7 @@
 
 typedef struct values {
     kvf_bench_options bench;
-    const char *precision;
+    const char *precision, *recompute;
     bool interactive;
 } values;
 
@@ -36,6 +36,9 @@ static const cli_option OPTIONS[] = {
      AT(bench.encoder_hidden)},
     {{"steps", "N", "7", "steps to measure"}, CLI_COUNT, AT(bench.steps)},
     {{"warmup", "N", "2", "steps before those"}, CLI_COUNT, AT(bench.warmup)},
+    {{"recompute", "on|off", "off", "compute layers again for the backward pass, as train does"},
+     CLI_CHOICE,
+     AT(recompute)},
     {{"interactive", NULL, "",
       "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
      CLI_FLAG,
@@ -171,6 +174,7 @@ static int run(cli_call *call)
     if (code) return code;
     if (!v.bench.shape && !v.bench.base) v.bench.shape = "gpt2";
     v.bench.precision = cli_precision(v.precision);
+    v.bench.recompute = v.recompute && !strcmp(v.recompute, "on");
     if (!v.interactive && !v.bench.steps)
         return cli_misuse(call->command, "--steps 0: want a whole number from 1 on");
     return measure(call, &v);

@@ -80,6 +80,7 @@ static kvf_train_options train_options(const kvf_bench_options *o)
     t.prefix_length = o->prefix_length;
     t.encoder_hidden = o->encoder_hidden;
     t.batch_size = o->batch;
+    t.recompute = o->recompute;
     t.init = "random";
     t.epochs = 1;
     t.shuffle = false;

@@ -53,6 +53,8 @@ static const row ROWS[] = {
     {{"batch-tokens", "N", "off", "tokens per step instead of rows"}, COUNT, AT(batch_tokens), 0},
     {{"share-leads", "auto|off", "auto", "compute tokens that rows of a step begin with once (exact)"}, CHOICE, AT(share_leads), 0},
     {{"grad-accum", "N", "1", "parts in which a step's rows are computed, to save memory"}, COUNT, AT(grad_accum), 0},
+    {{"recompute", "on|off", "off", "compute layers again for the backward pass instead of keeping what they leave: less memory, more "
+      "time, the same bits"}, ON_OFF, AT(recompute), FREE},
     {{"max-length", "N", "the model's", "longest row in tokens"}, COUNT, AT(max_length), 0},
     {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"}, CHOICE, AT(overlong), 0},
     {{"shuffle", "on|off", "on", "new order of rows each epoch"}, ON_OFF, AT(shuffle), 0},

@@ -163,7 +163,8 @@ static kvf_status take_pass(kvf__trainer *t)
     KVF_TRY(walk_schedule(t, bound_part, &bounds));
     KVF_TRY(kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
     KVF_TRY(walk_schedule(t, measure_part, &sizes));
-    const kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
+    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
+    limits.recompute = t->options.recompute;
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
     return walk_schedule(t, prepare_part, &sizes);
 }

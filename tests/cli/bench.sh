@@ -22,6 +22,12 @@ has out ', 7 steps of 2 rows, 32 tokens and 8 labels$'
 has out '^[0-9]* tokens/s, [0-9.]* s per step'
 has out '^attention  *[0-9.]* *[0-9.]*%$'
 
+# recomputation changes the time and nothing else
+run 0 bench --shape tiny --batch 2 --length 16 --steps 2 --threads 2 --recompute on
+has out '^recompute  *[0-9.]*[1-9]'
+run 0 bench --shape tiny --batch 2 --length 16 --steps 2 --threads 2 --recompute off
+has out '^recompute  *0\.00 '
+
 # a step for each line, rows in turn, and the summary at the end
 printf 'go\n\n' >lines
 run 0 bench --shape tiny --batch 2 --lengths 5,9,12 --interactive --warmup 0 --threads 2 --json <lines
@@ -46,6 +52,7 @@ misuse '--batch 0: want a whole number from 1 on' --shape tiny --batch 0
 misuse '--label-share 1.5: want above 0 and at most 1' --shape tiny --label-share 1.5
 misuse 'a row of 493 tokens: the model has room for 492 behind the prefix' --shape tiny --length 493
 misuse '--lengths: "1" is no length of a row, want a whole number from 2 on' --shape tiny --lengths 7,1
+misuse '--recompute "yes": want on|off' --recompute yes
 misuse '--precision "f16": want auto|f32|bf16' --precision f16
 run 1 bench --base nothing
 has err '^kvfold: bench: nothing: '
