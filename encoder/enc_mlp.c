@@ -3,9 +3,12 @@
  * under grouped-query attention. Weights are [out, in] as in torch.
  *
  *   h = tanh(E W1^T + b1)      [P, M]
- *   flat = h W2^T + b2         [P, N] */
+ *   flat = h W2^T + b2         [P, N]
+ *
+ * W2 holds nearly all parameters; its gradient dflat^T h stays unformed (wide.h). */
 #include "encoder_priv.h"
 #include "matmul.h"
+#include "wide.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +23,7 @@ static void describe(kvf__encoder *encoder)
     kvf__encoder_add(encoder, "transform.0.bias", M, 0);
     kvf__encoder_add(encoder, "transform.2.weight", N, M);
     kvf__encoder_add(encoder, "transform.2.bias", N, 0);
+    encoder->params.item[W2].outer = encoder->shape.P;
 }
 
 static float *value(kvf__encoder *encoder, int which)
@@ -32,40 +36,31 @@ static float *grad(kvf__encoder *encoder, int which)
     return encoder->params.item[which].grad;
 }
 
-static void add_bias(float *rows, const float *bias, int64_t P, int64_t n)
+static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
 {
-    for (int64_t p = 0; p < P; p++)
-        for (int64_t i = 0; i < n; i++)
-            rows[p * n + i] += bias[i];
-}
-
-static void add_column_sums(float *sums, const float *rows, int64_t P, int64_t n)
-{
-    for (int64_t p = 0; p < P; p++)
+    memcpy(sums, rows, (size_t)n * sizeof *sums);
+    for (int64_t p = 1; p < P; p++)
         for (int64_t i = 0; i < n; i++)
             sums[i] += rows[p * n + i];
 }
 
 /* h of the current parameters, into encoder->hidden. */
-static kvf_status hidden_fwd(kvf_ctx *ctx, kvf__encoder *encoder)
+static void hidden_fwd(kvf__encoder *encoder)
 {
     int64_t P = encoder->shape.P, W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M;
     float *h = encoder->hidden;
-    KVF_TRY(kvf__sgemm(ctx, false, true, P, M, W, value(encoder, EMBEDDING), W, value(encoder, W1),
-                       W, 0, h, M));
-    add_bias(h, value(encoder, B1), P, M);
+    kvf__wide_get()->fwd(h, value(encoder, EMBEDDING), value(encoder, W1), value(encoder, B1), P, M,
+                         W);
     for (int64_t i = 0; i < P * M; i++)
         h[i] = tanhf(h[i]);
-    return KVF_OK;
 }
 
 static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 {
     int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
-    KVF_TRY(hidden_fwd(ctx, encoder));
-    KVF_TRY(kvf__sgemm(ctx, false, true, P, N, M, encoder->hidden, M, value(encoder, W2), M, 0,
-                       flat, N));
-    add_bias(flat, value(encoder, B2), P, N);
+    (void)ctx;
+    hidden_fwd(encoder);
+    kvf__wide_get()->fwd(flat, encoder->hidden, value(encoder, W2), value(encoder, B2), P, N, M);
     return KVF_OK;
 }
 
@@ -74,23 +69,25 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
     int64_t P = encoder->shape.P, W = encoder->shape.G * encoder->shape.D;
     int64_t M = encoder->shape.M, N = encoder->width;
     const float *h = encoder->hidden;
+    const kvf__wide *wide = kvf__wide_get();
     float *da = encoder->dhidden;
 
     /* flat = h W2^T + b2 */
-    KVF_TRY(kvf__sgemm(ctx, true, false, N, M, P, dflat, N, h, M, 1, grad(encoder, W2), M));
-    add_column_sums(grad(encoder, B2), dflat, P, N);
-    KVF_TRY(kvf__sgemm(ctx, false, false, P, M, N, dflat, N, value(encoder, W2), M, 0, da, M));
+    encoder->params.item[W2].left = dflat;
+    encoder->params.item[W2].right = h;
+    column_sums(grad(encoder, B2), dflat, P, N);
+    wide->bwd(da, dflat, value(encoder, W2), P, N, M);
 
     /* h = tanh(a) */
     for (int64_t i = 0; i < P * M; i++)
         da[i] *= 1 - h[i] * h[i];
 
     /* a = E W1^T + b1 */
-    KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 1,
+    KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 0,
                        grad(encoder, W1), W));
-    add_column_sums(grad(encoder, B1), da, P, M);
-    return kvf__sgemm(ctx, false, false, P, W, M, da, M, value(encoder, W1), W, 1,
-                      grad(encoder, EMBEDDING), W);
+    column_sums(grad(encoder, B1), da, P, M);
+    wide->bwd(grad(encoder, EMBEDDING), da, value(encoder, W1), P, M, W);
+    return KVF_OK;
 }
 
 static void init_ptuning_v2(kvf__encoder *encoder, uint64_t seed)
@@ -206,8 +203,9 @@ out:
 static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 {
     int64_t P = encoder->shape.P, M = encoder->shape.M;
+    (void)ctx;
     if (!(*k > 0)) {
-        KVF_TRY(hidden_fwd(ctx, encoder));
+        hidden_fwd(encoder);
         double sum = 0;
         for (int64_t i = 0; i < P * M; i++)
             sum += fabs((double)encoder->hidden[i]);

@@ -38,20 +38,30 @@ void kvf__encoder_add(kvf__encoder *encoder, const char *name, int64_t rows, int
     param->lr_scale = 1;
 }
 
+/* Keeps every tensor 64-byte aligned. */
+static size_t padded(int64_t n)
+{
+    return ((size_t)n + 15) / 16 * 16;
+}
+
 static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < encoder->params.n; i++)
-        total += ((size_t)encoder->params.item[i].n + 15) / 16 *
-                 16; /* keeps every tensor 64-byte aligned */
-    KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->values));
-    KVF_TRY(kvf__alloc_array(ctx, total, sizeof(float), &encoder->grads));
-    size_t at = 0;
+    size_t values = 0, grads = 0;
+    for (size_t i = 0; i < encoder->params.n; i++) {
+        const kvf__param *param = &encoder->params.item[i];
+        values += padded(param->n);
+        grads += param->outer ? 0 : padded(param->n);
+    }
+    KVF_TRY(kvf__alloc_array(ctx, values, sizeof(float), &encoder->values));
+    KVF_TRY(kvf__alloc_array(ctx, grads, sizeof(float), &encoder->grads));
+    float *value = encoder->values, *grad = encoder->grads;
     for (size_t i = 0; i < encoder->params.n; i++) {
         kvf__param *param = &encoder->params.item[i];
-        param->value = encoder->values + at;
-        param->grad = encoder->grads + at;
-        at += ((size_t)param->n + 15) / 16 * 16;
+        param->value = value;
+        value += padded(param->n);
+        if (param->outer) continue;
+        param->grad = grad;
+        grad += padded(param->n);
     }
     size_t hidden = (size_t)(encoder->shape.P * encoder->shape.M);
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(encoder->shape.P * encoder->width), sizeof(float),
@@ -110,12 +120,6 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
 kvf__params *kvf__encoder_params(kvf__encoder *encoder)
 {
     return &encoder->params;
-}
-
-void kvf__encoder_zero_grad(kvf__encoder *encoder)
-{
-    for (size_t i = 0; i < encoder->params.n; i++)
-        memset(encoder->params.item[i].grad, 0, (size_t)encoder->params.item[i].n * sizeof(float));
 }
 
 static void expect_shape(const kvf__encoder *encoder, const kvf__prefix *prefix)

@@ -30,10 +30,10 @@ double kvf__encoder_default_lr(const char *method);
 /* The list of parameters; values and gradients are the encoder's own memory, valid until it is
  * freed. */
 kvf__params *kvf__encoder_params(kvf__encoder *encoder);
-void kvf__encoder_zero_grad(kvf__encoder *encoder);
 
-/* prefix (same L, G, P, D) = what the parameters emit now. bwd, after fwd: every grad += its share
- * of dprefix. */
+/* prefix (same L, G, P, D) = what the parameters emit now. bwd, after fwd: sets every gradient;
+ * they hold until the next fwd. It does not add, because sums over rows and parts of a step are
+ * taken in dprefix, where they are small: bwd runs once in a step. */
 kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__prefix *prefix);
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *dprefix);
 

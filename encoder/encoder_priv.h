@@ -23,7 +23,7 @@ struct kvf__encoder {
     kvf__encoder_shape shape;
     int64_t width; /* 2 * L * G * D, columns of the flat view */
     kvf__params params;
-    float *values, *grads;   /* one block each, carved into the parameters */
+    float *values, *grads;   /* one block each, carved into the parameters (with outer: no grads) */
     float *flat;             /* [P, width] */
     float *hidden, *dhidden; /* mlp: [P, M] after tanh, and its gradient */
 };

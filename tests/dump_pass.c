@@ -39,7 +39,7 @@ typedef struct program {
     kvf__prefix prefix, dprefix; /* P = 0: none */
     int64_t position_start;
     kvf__pass *pass;
-    float *logits, *token_loss;
+    float *logits, *token_loss, *grads[KVF__MAX_PARAMS];
     double loss;
     kvf__tensor tensors[MAX_TENSORS];
     size_t n_tensors;
@@ -210,7 +210,6 @@ static kvf_status run_pass(program *p)
     if (!p->prefix.P) return KVF_OK;
     KVF_TRY(kvf__pass_bwd(p->ctx, p->pass, &p->dprefix));
     if (!p->encoder) return KVF_OK;
-    kvf__encoder_zero_grad(p->encoder);
     return kvf__encoder_bwd(p->ctx, p->encoder, &p->dprefix);
 }
 
@@ -245,7 +244,9 @@ static kvf_status write_tensors(program *p, const char *path)
     const kvf__params *params = p->encoder ? kvf__encoder_params(p->encoder) : NULL;
     for (size_t i = 0; params && i < params->n; i++) {
         snprintf(names[i], sizeof names[i], "grad.%s", params->item[i].name);
-        add(p, names[i], params->item[i].grad, KVF__F32, params->item[i].rank, params->item[i].dim);
+        KVF_TRY(kvf__alloc_array(p->ctx, (size_t)params->item[i].n, sizeof(float), &p->grads[i]));
+        kvf__param_grad(&params->item[i], p->grads[i]);
+        add(p, names[i], p->grads[i], KVF__F32, params->item[i].rank, params->item[i].dim);
     }
     return kvf__safetensors_write(p->ctx, path, true, p->tensors, p->n_tensors);
 }
@@ -309,6 +310,8 @@ int main(int argc, char **argv)
                (long long)p.data.n_labels, p.loss);
     kvf__free(p.logits);
     kvf__free(p.token_loss);
+    for (size_t i = 0; i < KVF__MAX_PARAMS; i++)
+        kvf__free(p.grads[i]);
     kvf__pass_free(p.pass);
     kvf__encoder_free(p.encoder);
     kvf__prefix_done(&p.prefix);

@@ -1,5 +1,5 @@
-/* Few rows through a wide matrix: each instruction set against the formulas, any sizes, the same bits
- * for any number of threads. */
+/* Few rows through a wide matrix: each instruction set against the formulas, any sizes, the same
+ * bits for any number of threads. */
 #include "ck.h"
 #include "wide.h"
 
@@ -56,7 +56,8 @@ static void done(data *d)
         kvf__free(all[i]);
 }
 
-/* Level number _i / N_SIZES at size number _i % N_SIZES; NULL, and a line, where this CPU lacks it. */
+/* Level number _i / N_SIZES at size number _i % N_SIZES; NULL, and a line, where this CPU lacks it.
+ */
 static const kvf__wide *level_of(int i, data *d)
 {
     const kvf__wide *level = kvf__wide_level(LEVELS[i / N_SIZES]);

@@ -1,7 +1,8 @@
 /* AdamW in f32 with torch's order of operations, so that loss curves can be compared digit by
- * digit. Bias corrections are computed in f64. The loops are element-wise; memory bandwidth bounds
- * them. */
+ * digit. Bias corrections are computed in f64. The loops over elements are those of wide.h; memory
+ * bandwidth bounds them. */
 #include "optim_int.h"
+#include "wide.h"
 
 #include <math.h>
 
@@ -36,32 +37,16 @@ void kvf__adamw_done(kvf__adamw *adamw)
     adamw->memory = NULL;
 }
 
-/* The numbers that all elements of one parameter share. */
-typedef struct coefficients {
-    float decay, beta1_rest, beta2, beta2_rest, step_size, root_correction, eps, grad_scale;
-} coefficients;
-
-static void update(const coefficients *c, float *w, float *m, float *v, const float *g, int64_t n)
-{
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; i++) {
-        float gradient = g[i] * c->grad_scale;
-        m[i] += (gradient - m[i]) * c->beta1_rest;
-        v[i] = v[i] * c->beta2 + gradient * gradient * c->beta2_rest;
-        float denominator = sqrtf(v[i]) / c->root_correction + c->eps;
-        w[i] = w[i] * c->decay - c->step_size * (m[i] / denominator);
-    }
-}
-
 void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double grad_scale)
 {
+    const kvf__wide *wide = kvf__wide_get();
     adamw->t++;
     double correction1 = 1 - pow(adamw->beta1, (double)adamw->t);
     double correction2 = 1 - pow(adamw->beta2, (double)adamw->t);
     for (size_t i = 0; i < params->n; i++) {
         kvf__param *param = &params->item[i];
         double rate = lr * param->lr_scale;
-        coefficients c = {
+        const kvf__adamw_rates rates = {
             .decay = (float)(1 - rate * adamw->weight_decay),
             .beta1_rest = (float)(1 - adamw->beta1),
             .beta2 = (float)adamw->beta2,
@@ -71,7 +56,11 @@ void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double g
             .eps = (float)adamw->eps,
             .grad_scale = (float)grad_scale,
         };
-        update(&c, param->value, adamw->m.item[i].value, adamw->v.item[i].value, param->grad,
-               param->n);
+        float *m = adamw->m.item[i].value, *v = adamw->v.item[i].value;
+        if (param->outer)
+            wide->adamw_outer(&rates, param->value, m, v, param->left, param->right, param->outer,
+                              param->dim[0], param->dim[1]);
+        else
+            wide->adamw(&rates, param->value, m, v, param->grad, param->n);
     }
 }

@@ -38,7 +38,14 @@ typedef struct kvf__param {
     int64_t dim[4];
     int64_t n;
     double lr_scale; /* this tensor steps with lr * lr_scale */
+    /* The gradient of a large matrix [dim 0, dim 1] may stay unformed (wide.h): outer > 0, grad
+     * NULL, and the gradient is left^T right with left [outer, dim 0], right [outer, dim 1]. */
+    int64_t outer;
+    const float *left, *right;
 } kvf__param;
+
+/* The gradient of a parameter, formed if need be: out [n]. */
+void kvf__param_grad(const kvf__param *param, float *out);
 
 #define KVF__MAX_PARAMS 64
 typedef struct kvf__params {

@@ -6,7 +6,8 @@
  * norm follows from two P x P matrices of dot products. That saves a third of the traffic and a
  * quarter of the encoder's memory. For the general matrix product see matmul.h.
  *
- * One table per instruction set, as in kernels.h; a result depends neither on threads nor timing. */
+ * One table per instruction set, as in kernels.h; a result depends neither on threads nor timing.
+ */
 #ifndef KVF_WIDE_H
 #define KVF_WIDE_H
 
@@ -36,7 +37,8 @@ typedef struct kvf__wide {
 
 /* The table for this machine and cap. Never NULL. */
 const kvf__wide *kvf__wide_get(void);
-/* A certain level ("ref", "avx2", "avx512"), NULL if this machine lacks it or the cap forbids it. */
+/* A certain level ("ref", "avx2", "avx512"), NULL if this machine lacks it or the cap forbids it.
+ */
 const kvf__wide *kvf__wide_level(const char *name);
 
 #endif

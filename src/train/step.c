@@ -56,19 +56,29 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
     return KVF_OK;
 }
 
+static bool all_finite(const float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i])) return false;
+    return true;
+}
+
 /* The first parameter whose gradient is not finite. */
 static const char *bad_gradient(const kvf__params *params)
 {
-    for (size_t i = 0; i < params->n; i++)
-        for (int64_t j = 0; j < params->item[i].n; j++)
-            if (!isfinite(params->item[i].grad[j])) return params->item[i].name;
+    for (size_t i = 0; i < params->n; i++) {
+        const kvf__param *param = &params->item[i];
+        bool fine = param->outer ? all_finite(param->left, param->outer * param->dim[0]) &&
+                                       all_finite(param->right, param->outer * param->dim[1])
+                                 : all_finite(param->grad, param->n);
+        if (!fine) return param->name;
+    }
     return "?";
 }
 
 static kvf_status update(kvf__trainer *t)
 {
     kvf__params *params = kvf__encoder_params(t->encoder);
-    kvf__encoder_zero_grad(t->encoder);
     KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
     lap(t, KVF__STEP_ENCODER_BWD);
     t->grad_norm = kvf__grad_norm(params);

@@ -2,8 +2,10 @@
  * wide_<level>.c.
  *
  * What counts is that the matrix streams through once: registers hold the results (fwd: GROUP rows
- * of x against two rows of W) or pieces of W (bwd: eight rows, against all of dy). Threads split
- * the rows of W, in bwd its columns, so that no two of them add to the same element. */
+ * of x against two rows of W; adamw_outer: a tile of the gradient) or pieces of W (bwd: eight rows,
+ * against all of dy). Rows are short for the hardware's prefetcher, so the next ones are asked for.
+ * Threads split the rows of W, in bwd its columns, so that no two of them add to the same element.
+ */
 #ifndef WIDE_TABLE
 #error "wide_body.h is included by wide_<level>.c"
 #endif
@@ -13,11 +15,21 @@
 
 #include <omp.h>
 
+/* Loops over registers: they must be gone before the compiler decides what lives in memory. */
+#if defined(__clang__)
+#define WIDE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define WIDE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum {
     GROUP = VF_LANES == 16 ? 8 : 4, /* of 32 or 16 registers, fwd wants 2 * GROUP + 3 */
-    STRIP = 4,                      /* vectors of a gradient made at a time */
+    FWD_BLOCK = 32,                 /* rows of W that stay in the second cache */
     BWD_ROWS = 8,
-    ADAMW_BLOCK = 4096
+    OUTER_ROWS = 4, /* a gradient is made in tiles of so many rows */
+    STRIP = 2,      /* and vectors */
+    ADAMW_BLOCK = 4096,
+    SERIAL = 32768 /* less work than this is done before other threads have woken up */
 };
 
 #if defined(__AVX512F__)
@@ -83,75 +95,110 @@ VEC_INLINE void store(float *p, vf v, int64_t n)
         vf_store_n(p, v, n);
 }
 
+/* Of a line that comes into use soon; any address is fine. */
+VEC_INLINE void prefetch(const float *p)
+{
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
+
+/* Adds one vector of columns, of which n exist, to the sums of fwd_tile. */
+VEC_INLINE void fwd_step(vf sum[2][GROUP], const float *x, const float *w, int64_t M, int64_t n,
+                         int count, int rows)
+{
+    vf w0 = load(w, n), w1 = rows > 1 ? load(w + M, n) : w0;
+    prefetch(w + 4 * M);
+    if (rows > 1) prefetch(w + 5 * M);
+    WIDE_UNROLL for (int p = 0; p < count; p++)
+    {
+        vf xp = load(x + p * M, n);
+        sum[0][p] = vf_fma(w0, xp, sum[0][p]);
+        if (rows > 1) sum[1][p] = vf_fma(w1, xp, sum[1][p]);
+    }
+}
 
 /* y of `count` rows of x and `rows` (1 or 2) rows of W; both constants where this is inlined. */
 VEC_INLINE void fwd_tile(float *y, const float *x, const float *w, const float *b, int64_t N,
                          int64_t M, int count, int rows)
 {
     vf sum[2][GROUP];
-    for (int r = 0; r < rows; r++)
-        for (int p = 0; p < count; p++)
-            sum[r][p] = vf_set(0);
-    for (int64_t c = 0; c < M; c += VF_LANES) {
-        vf w0 = load(w + c, M - c), w1 = rows > 1 ? load(w + M + c, M - c) : w0;
-        for (int p = 0; p < count; p++) {
-            vf xp = load(x + p * M + c, M - c);
-            sum[0][p] = vf_fma(w0, xp, sum[0][p]);
-            if (rows > 1) sum[1][p] = vf_fma(w1, xp, sum[1][p]);
-        }
+    int64_t c = 0;
+    WIDE_UNROLL for (int p = 0; p < count; p++) sum[0][p] = sum[1][p] = vf_zero();
+    for (; c + VF_LANES <= M; c += VF_LANES)
+        fwd_step(sum, x + c, w + c, M, VF_LANES, count, rows);
+    if (c < M) fwd_step(sum, x + c, w + c, M, M - c, count, rows);
+    WIDE_UNROLL for (int p = 0; p < count; p++)
+    {
+        y[p * N] = vf_sum(sum[0][p]) + b[0];
+        if (rows > 1) y[p * N + 1] = vf_sum(sum[1][p]) + b[1];
     }
-    for (int r = 0; r < rows; r++)
-        for (int p = 0; p < count; p++)
-            y[p * N + r] = vf_sum(sum[r][p]) + b[r];
 }
 
-VEC_INLINE void fwd_rows(float *y, const float *x, const float *w, const float *b, int64_t P,
-                         int64_t N, int64_t M, int rows)
+/* A pair of rows of W with `count` rows of x; the last pair may be one row. */
+VEC_INLINE void fwd_pair(float *y, const float *x, const float *w, const float *b, int64_t N,
+                         int64_t M, int count, bool both)
+{
+    if (both)
+        fwd_tile(y, x, w, b, N, M, count, 2);
+    else
+        fwd_tile(y, x, w, b, N, M, count, 1);
+}
+
+/* Rows of x outside, so that they stay in the first cache while FWD_BLOCK rows of W pass. */
+static void fwd_block(float *y, const float *x, const float *w, const float *b, int64_t P,
+                      int64_t N, int64_t M, int64_t rows)
 {
     int64_t p = 0;
     for (; p + GROUP <= P; p += GROUP)
-        fwd_tile(y + p * N, x + p * M, w, b, N, M, GROUP, rows);
-    for (; p + 2 <= P; p += 2)
-        fwd_tile(y + p * N, x + p * M, w, b, N, M, 2, rows);
+        for (int64_t n = 0; n < rows; n += 2)
+            fwd_pair(y + p * N + n, x + p * M, w + n * M, b + n, N, M, GROUP, n + 1 < rows);
+    for (; p + 4 <= P; p += 4)
+        for (int64_t n = 0; n < rows; n += 2)
+            fwd_pair(y + p * N + n, x + p * M, w + n * M, b + n, N, M, 4, n + 1 < rows);
     for (; p < P; p++)
-        fwd_tile(y + p * N, x + p * M, w, b, N, M, 1, rows);
+        for (int64_t n = 0; n < rows; n += 2)
+            fwd_pair(y + p * N + n, x + p * M, w + n * M, b + n, N, M, 1, n + 1 < rows);
 }
 
 static void fwd(float *y, const float *x, const float *w, const float *b, int64_t P, int64_t N,
                 int64_t M)
 {
-#pragma omp parallel for schedule(static)
-    for (int64_t pair = 0; pair < (N + 1) / 2; pair++) {
-        int64_t n = 2 * pair;
-        if (n + 1 < N)
-            fwd_rows(y + n, x, w + n * M, b + n, P, N, M, 2);
-        else
-            fwd_rows(y + n, x, w + n * M, b + n, P, N, M, 1);
-    }
+#pragma omp parallel for schedule(static) if (P * N * M > SERIAL)
+    for (int64_t n = 0; n < N; n += FWD_BLOCK)
+        fwd_block(y + n, x, w + n * M, b + n, P, N, M, N - n < FWD_BLOCK ? N - n : FWD_BLOCK);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Adds `rows` rows of W, each times its column of dy, to columns c .. of dx. */
+/* Adds `rows` rows of W, each times its column of dy, to n columns of dx. */
 VEC_INLINE void bwd_tile(float *dx, const float *dy, const float *w, int64_t P, int64_t N,
-                         int64_t M, int64_t left, int rows)
+                         int64_t M, int64_t n, int rows)
 {
     vf wr[BWD_ROWS];
-    for (int r = 0; r < rows; r++)
-        wr[r] = load(w + r * M, left);
+    WIDE_UNROLL for (int r = 0; r < rows; r++)
+    {
+        wr[r] = load(w + r * M, n);
+        prefetch(w + (r + BWD_ROWS) * M);
+    }
     for (int64_t p = 0; p < P; p++) {
-        vf even = load(dx + p * M, left), odd = vf_set(0);
-        for (int r = 0; r + 1 < rows; r += 2) {
-            even = vf_fma(wr[r], vf_set(dy[p * N + r]), even);
-            odd = vf_fma(wr[r + 1], vf_set(dy[p * N + r + 1]), odd);
-        }
-        if (rows % 2) even = vf_fma(wr[rows - 1], vf_set(dy[p * N + rows - 1]), even);
-        store(dx + p * M, even + odd, left);
+        vf sum[2] = {load(dx + p * M, n), vf_zero()};
+        WIDE_UNROLL for (int r = 0; r < rows; r++)
+            sum[r % 2] = vf_fma(wr[r], vf_set(dy[p * N + r]), sum[r % 2]);
+        store(dx + p * M, sum[0] + sum[1], n);
     }
 }
 
-/* Columns from .. to of dx, `from` a multiple of VF_LANES. */
+VEC_INLINE void bwd_rows(float *dx, const float *dy, const float *w, int64_t P, int64_t N,
+                         int64_t M, int64_t from, int64_t to, int rows)
+{
+    int64_t c = from;
+    for (; c + VF_LANES <= to; c += VF_LANES)
+        bwd_tile(dx + c, dy, w + c, P, N, M, VF_LANES, rows);
+    if (c < to) bwd_tile(dx + c, dy, w + c, P, N, M, to - c, rows);
+}
+
+/* Columns from .. to of dx. */
 static void bwd_columns(float *dx, const float *dy, const float *w, int64_t P, int64_t N, int64_t M,
                         int64_t from, int64_t to)
 {
@@ -159,16 +206,14 @@ static void bwd_columns(float *dx, const float *dy, const float *w, int64_t P, i
     for (int64_t p = 0; p < P; p++)
         memset(dx + p * M + from, 0, (size_t)(to - from) * sizeof *dx);
     for (; n + BWD_ROWS <= N; n += BWD_ROWS)
-        for (int64_t c = from; c < to; c += VF_LANES)
-            bwd_tile(dx + c, dy + n, w + n * M + c, P, N, M, to - c, BWD_ROWS);
+        bwd_rows(dx, dy + n, w + n * M, P, N, M, from, to, BWD_ROWS);
     for (; n < N; n++)
-        for (int64_t c = from; c < to; c += VF_LANES)
-            bwd_tile(dx + c, dy + n, w + n * M + c, P, N, M, to - c, 1);
+        bwd_rows(dx, dy + n, w + n * M, P, N, M, from, to, 1);
 }
 
 static void bwd(float *dx, const float *dy, const float *w, int64_t P, int64_t N, int64_t M)
 {
-#pragma omp parallel
+#pragma omp parallel if (P * N * M > SERIAL)
     {
         int64_t vectors = (M + VF_LANES - 1) / VF_LANES, threads = omp_get_num_threads();
         int64_t me = omp_get_thread_num();
@@ -180,14 +225,14 @@ static void bwd(float *dx, const float *dy, const float *w, int64_t P, int64_t N
 
 /* ---- AdamW ----------------------------------------------------------------------------------- */
 
-/* One vector; torch's order of operations. */
+/* One vector; torch's order of operations, but for reciprocals in place of both divisions. */
 VEC_INLINE void update(const kvf__adamw_rates *r, float *w, float *m, float *v, vf g, int64_t n)
 {
     vf gradient = g * vf_set(r->grad_scale), m0 = load(m, n);
     vf m1 = vf_fma(gradient - m0, vf_set(r->beta1_rest), m0);
     vf v1 = vf_fma(load(v, n), vf_set(r->beta2), gradient * gradient * vf_set(r->beta2_rest));
-    vf denominator = vf_sqrt(v1) / vf_set(r->root_correction) + vf_set(r->eps);
-    vf w1 = vf_fnma(vf_set(r->step_size), m1 / denominator, load(w, n) * vf_set(r->decay));
+    vf denominator = vf_fma(vf_sqrt(v1), vf_set(1 / r->root_correction), vf_set(r->eps));
+    vf w1 = vf_fnma(vf_set(r->step_size), m1 * vf_rcp(denominator), load(w, n) * vf_set(r->decay));
     store(m, m1, n);
     store(v, v1, n);
     store(w, w1, n);
@@ -196,7 +241,7 @@ VEC_INLINE void update(const kvf__adamw_rates *r, float *w, float *m, float *v, 
 static void adamw(const kvf__adamw_rates *r, float *w, float *m, float *v, const float *g,
                   int64_t n)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > SERIAL)
     for (int64_t first = 0; first < n; first += ADAMW_BLOCK) {
         int64_t end = first + ADAMW_BLOCK < n ? first + ADAMW_BLOCK : n;
         for (int64_t i = first; i < end; i += VF_LANES)
@@ -204,37 +249,62 @@ static void adamw(const kvf__adamw_rates *r, float *w, float *m, float *v, const
     }
 }
 
-/* `count` vectors of one row: g = sum over p of left[p][n] * right[p]. */
-VEC_INLINE void outer_strip(const kvf__adamw_rates *r, float *w, float *m, float *v,
-                            const float *left, const float *right, int64_t P, int64_t N, int64_t M,
-                            int64_t columns, int count)
+/* `rows` rows of `count` vectors, of which `columns` elements exist: g = sum over p of left[p][n] *
+ * right[p]. Rows share what they read of right, which comes from the second cache. */
+VEC_INLINE void outer_tile(const kvf__adamw_rates *r, float *w, float *m, float *v,
+                           const float *left, const float *right, int64_t P, int64_t N, int64_t M,
+                           int64_t columns, int rows, int count)
 {
-    vf g[STRIP];
-    for (int i = 0; i < count; i++)
-        g[i] = vf_set(0);
-    for (int64_t p = 0; p < P; p++) {
-        vf l = vf_set(left[p * N]);
-        for (int i = 0; i < count; i++)
-            g[i] = vf_fma(l, load(right + p * M + i * VF_LANES, columns - i * VF_LANES), g[i]);
+    vf g[OUTER_ROWS][STRIP];
+    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+        g[k][i] = vf_zero();
+    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+    {
+        int64_t at = (k + OUTER_ROWS) * M + i * VF_LANES;
+        prefetch(w + at);
+        prefetch(m + at);
+        prefetch(v + at);
     }
-    for (int i = 0; i < count; i++)
-        update(r, w + i * VF_LANES, m + i * VF_LANES, v + i * VF_LANES, g[i],
-               columns - i * VF_LANES);
+    for (int64_t p = 0; p < P; p++) {
+        vf x[STRIP];
+        WIDE_UNROLL for (int i = 0; i < count; i++)
+            x[i] = load(right + p * M + i * VF_LANES, columns - i * VF_LANES);
+        WIDE_UNROLL for (int k = 0; k < rows; k++)
+        {
+            vf l = vf_set(left[p * N + k]);
+            WIDE_UNROLL for (int i = 0; i < count; i++) g[k][i] = vf_fma(l, x[i], g[k][i]);
+        }
+    }
+    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+    {
+        int64_t at = k * M + i * VF_LANES;
+        update(r, w + at, m + at, v + at, g[k][i], columns - i * VF_LANES);
+    }
+}
+
+VEC_INLINE void outer_rows(const kvf__adamw_rates *r, float *w, float *m, float *v,
+                           const float *left, const float *right, int64_t P, int64_t N, int64_t M,
+                           int rows)
+{
+    enum { WIDTH = STRIP * VF_LANES };
+    int64_t c = 0;
+    for (; c + WIDTH <= M; c += WIDTH)
+        outer_tile(r, w + c, m + c, v + c, left, right + c, P, N, M, WIDTH, rows, STRIP);
+    for (; c < M; c += VF_LANES)
+        outer_tile(r, w + c, m + c, v + c, left, right + c, P, N, M, M - c, rows, 1);
 }
 
 static void adamw_outer(const kvf__adamw_rates *r, float *w, float *m, float *v, const float *left,
                         const float *right, int64_t P, int64_t N, int64_t M)
 {
-    enum { WIDTH = STRIP * VF_LANES };
-#pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++) {
-        int64_t at = n * M, c = 0;
-        for (; c + WIDTH <= M; c += WIDTH)
-            outer_strip(r, w + at + c, m + at + c, v + at + c, left + n, right + c, P, N, M, WIDTH,
-                        STRIP);
-        for (; c < M; c += VF_LANES)
-            outer_strip(r, w + at + c, m + at + c, v + at + c, left + n, right + c, P, N, M, M - c,
-                        1);
+#pragma omp parallel for schedule(static) if (P * N * M > SERIAL)
+    for (int64_t first = 0; first < N; first += OUTER_ROWS) {
+        int64_t n = first;
+        if (n + OUTER_ROWS <= N)
+            outer_rows(r, w + n * M, m + n * M, v + n * M, left + n, right, P, N, M, OUTER_ROWS);
+        else
+            for (; n < N; n++)
+                outer_rows(r, w + n * M, m + n * M, v + n * M, left + n, right, P, N, M, 1);
     }
 }
 
