@@ -1,5 +1,6 @@
 /* The measuring of steps, on the tiny shape: the numbers hang together, lengths are taken in turn,
- * a known shape is that shape, and options out of range get one line. How fast it is, no test can say. */
+ * a known shape is that shape, and options out of range get one line. How fast it is, no test can
+ * say. */
 #include <kvfold/kvfold.h>
 
 #include "ck.h"
@@ -55,7 +56,7 @@ static double part(const kvf_bench_result *r, const char *name)
     return 0;
 }
 
-/* ---- core ---------------------------------------------------------------------------------- */
+/* ---- core ------------------------------------------------------------------------------------ */
 
 START_TEST(numbers_hang_together)
 {
@@ -196,7 +197,7 @@ START_TEST(known_shapes_are_those_shapes)
 }
 END_TEST
 
-/* ---- errors -------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void refused(const kvf_bench_options *o, const char *line)
 {
@@ -270,7 +271,8 @@ START_TEST(bad_files_are_refused)
 }
 END_TEST
 
-/* Every allocation of opening may fail: one status, nothing leaked (the address sanitizer looks). */
+/* Every allocation of opening may fail: one status, nothing leaked (the address sanitizer looks).
+ */
 START_TEST(out_of_memory_is_survived)
 {
     const kvf_bench_options o = tiny();

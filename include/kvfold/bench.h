@@ -30,26 +30,28 @@ extern "C" {
 #endif
 
 typedef struct kvf_bench_options {
-    const char *shape;      /* kvf_bench_shape(), or the path of a config.json; NULL if base is set */
-    const char *base;       /* a base to open instead; texts are borrowed while the bench is open */
-    int64_t batch;          /* rows in a step */
-    int64_t length;         /* tokens in a row */
-    const char *lengths;    /* "30,212,7", or a file of such numbers: lengths of rows in the order in
-                               which steps take them, over and over; NULL: all are `length` */
+    const char *shape;   /* kvf_bench_shape(), or the path of a config.json; NULL if base is set */
+    const char *base;    /* a base to open instead; texts are borrowed while the bench is open */
+    int64_t batch;       /* rows in a step */
+    int64_t length;      /* tokens in a row */
+    const char *lengths; /* "30,212,7", or a file of such numbers: lengths of rows in the order in
+                            which steps take them, over and over; NULL: all are `length` */
     int64_t prefix_length, encoder_hidden;
-    double label_share;     /* of each row, at its end; at least one label, never the first token */
-    int64_t steps, warmup;  /* kvf_bench_run: measured, and before that not measured */
+    double label_share;    /* of each row, at its end; at least one label, never the first token */
+    int64_t steps, warmup; /* kvf_bench_run: measured, and before that not measured */
     bool recompute;        /* as in kvf_train_options */
     kvf_precision precision;
     uint64_t seed;
 } kvf_bench_options;
 
-/* gpt2, 8 rows of 128 tokens, P = 20, M = 512, a quarter labelled, 7 steps after 2, precision auto. */
+/* gpt2, 8 rows of 128 tokens, P = 20, M = 512, a quarter labelled, 7 steps after 2, precision auto.
+ */
 kvf_bench_options kvf_bench_defaults(void);
 /* Names of the known shapes by index ("gpt2", "smollm2-135m", "tiny"), NULL past the last. */
 const char *kvf_bench_shape(size_t index);
 
-/* Seconds of a part of a step, the mean over measured steps. "rest" is what no part accounts for. */
+/* Seconds of a part of a step, the mean over measured steps. "rest" is what no part accounts for.
+ */
 typedef struct kvf_bench_part {
     const char *name;
     double seconds;
@@ -77,8 +79,9 @@ typedef struct kvf_bench_step_result {
     int64_t rows, tokens, labels;
 } kvf_bench_step_result;
 
-/* Everything a bench needs, ready to step: base, rows, encoder, optimizer, memory. EUSAGE: an option out of range, rows that the
- * model's positions do not hold; otherwise as kvf_base_open. ctx must outlive it. */
+/* Everything a bench needs, ready to step: base, rows, encoder, optimizer, memory. EUSAGE: an
+ * option out of range, rows that the model's positions do not hold; otherwise as kvf_base_open. ctx
+ * must outlive it. */
 typedef struct kvf_bench kvf_bench;
 kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out);
 void kvf_bench_close(kvf_bench *bench); /* NULL is fine */

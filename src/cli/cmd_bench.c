@@ -50,7 +50,7 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static kvf_json *components(const kvf_bench_result *r)
 {
@@ -123,7 +123,7 @@ static int print_step(const cli_call *call, const kvf_bench_step_result *s)
     return code;
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* False at the end of standard input. Lines may be of any length. */
 static bool next_line(void)

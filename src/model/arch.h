@@ -100,7 +100,7 @@ const kvf__arch *kvf__arch_by_gguf(const char *architecture);
 /* "llama, mistral, gpt2" into buf; returns buf. For messages. */
 const char *kvf__arch_list(char buf[128], bool gguf);
 
-/* ---- names (names.c) ---- */
+/* ---- names (names.c) ------------------------------------------------------------------------- */
 
 #define KVF__NAME_BYTES 96
 /* Replaces '#' by the layer and puts prefix in front; false if it does not fit. */
@@ -119,7 +119,7 @@ const kvf__weight *kvf__weight_by_role(const kvf__desc *desc,
 const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,
                               int64_t layer);
 
-/* ---- description, shared by both configs ---- */
+/* ---- description, shared by both configs ----------------------------------------------------- */
 
 /* Fills what the row says. */
 void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);

@@ -18,7 +18,7 @@ typedef struct meta {
     kvf__config config; /* the same, for messages */
 } meta;
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* "llama.block_count" for "block_count". */
 static const kvf_json *find(const meta *m, const char *key, char full[KVF__NAME_BYTES])
@@ -66,7 +66,7 @@ static int32_t token_id(const meta *m, const char *key)
     return id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
 }
 
-/* ---- parts ---- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static kvf_status refuse_unsupported(const meta *m)
 {
@@ -202,7 +202,7 @@ static kvf_status read_rope(const meta *m, kvf__desc *desc)
     return kvf__config_bad(&m->config, KVF_EUNSUPPORTED, full, type_value, "none, linear or yarn");
 }
 
-/* ---- whole ---- */
+/* ---- whole ----------------------------------------------------------------------------------- */
 
 static kvf_status read_all(const meta *m, const kvf__table *table, kvf__desc *desc)
 {

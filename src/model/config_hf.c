@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* derivable: null and KVF__DERIVED may come back as KVF__DERIVED. */
 static kvf_status get_count(const kvf__config *c, const kvf__config_key *key, bool derivable,
@@ -66,7 +66,7 @@ static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
     return KVF_OK;
 }
 
-/* ---- parts ---- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
 {
@@ -209,7 +209,7 @@ static kvf_status read_sliding_window(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* ---- whole ---- */
+/* ---- whole ----------------------------------------------------------------------------------- */
 
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {

@@ -2,8 +2,8 @@
  * positions.
  *
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
- * its own packed form. A row's first token stands at position_start plus the lengths of its leads and
- * of its cache (INTEROP.md 3.1). */
+ * its own packed form. A row's first token stands at position_start plus the lengths of its leads
+ * and of its cache (INTEROP.md 3.1). */
 #include "pass_priv.h"
 
 #include <omp.h>

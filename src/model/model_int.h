@@ -1,8 +1,9 @@
-/* The frozen transformer: a description read from a config, weights bound by name and packed for oneDNN, and one
- * pass forward and backward in which the prefix is key segment 0 of every layer.
+/* The frozen transformer: a description read from a config, weights bound by name and packed for
+ * oneDNN, and one pass forward and backward in which the prefix is key segment 0 of every layer.
  *
- * Only activations and the prefix have gradients; weights are const and packed, so no weight gradient can be
- * written. A pass allocates nothing: kvf__pass_create sizes one arena from its limits. */
+ * Only activations and the prefix have gradients; weights are const and packed, so no weight
+ * gradient can be written. A pass allocates nothing: kvf__pass_create sizes one arena from its
+ * limits. */
 #ifndef KVF_MODEL_INT_H
 #define KVF_MODEL_INT_H
 
@@ -12,13 +13,19 @@
 #include "matmul.h"
 #include "prefix.h"
 
-/* ---- description ---------------------------------------------------------------------------------- */
+/* ---- description ----------------------------------------------------------------------------- */
 
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
 typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
 
-/* How rope's frequencies are scaled for lengths beyond those of pretraining (INTEROP 2.11). Fields a kind does not use are 0. */
-typedef enum kvf__rope_kind { KVF__ROPE_DEFAULT, KVF__ROPE_LINEAR, KVF__ROPE_LLAMA3, KVF__ROPE_YARN } kvf__rope_kind;
+/* How rope's frequencies are scaled for lengths beyond those of pretraining (INTEROP 2.11). Fields
+ * a kind does not use are 0. */
+typedef enum kvf__rope_kind {
+    KVF__ROPE_DEFAULT,
+    KVF__ROPE_LINEAR,
+    KVF__ROPE_LLAMA3,
+    KVF__ROPE_YARN
+} kvf__rope_kind;
 typedef struct kvf__rope {
     kvf__rope_kind kind;
     double theta, factor;
@@ -43,30 +50,34 @@ typedef struct kvf__desc {
     kvf__position_kind positions;
     kvf__rope rope;
     float *rope_divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
-    float *inv_freq;      /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
-    float rope_scale;     /* factor on cos and sin (yarn), else 1 */
+    float *inv_freq;  /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
+    float rope_scale; /* factor on cos and sin (yarn), else 1 */
     int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
-    float score_scale;    /* 1/sqrt(D), or 1 */
-    bool score_by_layer;  /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
-    int32_t bos, eos, pad; /* config's ids, -1 if absent */
-    bool gguf;            /* names and row order are those of a GGUF */
+    float score_scale;      /* 1/sqrt(D), or 1 */
+    bool score_by_layer;    /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
+    int32_t bos, eos, pad;  /* config's ids, -1 if absent */
+    bool gguf;              /* names and row order are those of a GGUF */
 } kvf__desc;
 
-/* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one. */
-kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config, kvf__desc *out);
+/* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.
+ */
+kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config,
+                             kvf__desc *out);
 /* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */
-kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta, const kvf__table *table, kvf__desc *out);
+kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta,
+                               const kvf__table *table, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
 
-/* Visits every weight that a file of this description holds, by the name and in the shape Hugging Face gives it, in model order;
- * stops at the first status that is not KVF_OK. For those who make a base instead of reading one. */
+/* Visits every weight that a file of this description holds, by the name and in the shape Hugging
+ * Face gives it, in model order; stops at the first status that is not KVF_OK. For those who make a
+ * base instead of reading one. */
 typedef kvf_status (*kvf__weight_fn)(void *user, const char *name, int rank, const int64_t *dim);
 kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user);
 
-/* ---- weights --------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2). permuted: rows are in
- * GGUF llama order (INTEROP 5.4) and undone when read. */
+/* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
+ * permuted: rows are in GGUF llama order (INTEROP 5.4) and undone when read. */
 typedef struct kvf__slot {
     char name[96];
     kvf__view view;
@@ -80,22 +91,27 @@ typedef struct kvf__slots {
     kvf__map index;
 } kvf__slots;
 
-/* Finds every weight the description needs, checks every shape (ESHAPE: name, found, expected), EFORMAT if one is missing.
- * Accepts names with and without the base-model prefix; ignores known buffers, logs other surplus tensors. */
-kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc, const kvf__table *table, kvf__slots *out);
+/* Finds every weight the description needs, checks every shape (ESHAPE: name, found, expected),
+ * EFORMAT if one is missing. Accepts names with and without the base-model prefix; ignores known
+ * buffers, logs other surplus tensors. */
+kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
+                     const kvf__table *table, kvf__slots *out);
 void kvf__slots_done(kvf__slots *slots);
-/* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot (tied copies left out). */
-kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots, char hex[33]);
+/* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
+ * (tied copies left out). */
+kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                           char hex[33]);
 
 typedef struct kvf__model kvf__model;
 typedef struct kvf__model_options {
-    kvf__dtype act;  /* F32 or BF16 */
-    bool backward;   /* pack the transposed weights too */
+    kvf__dtype act; /* F32 or BF16 */
+    bool backward;  /* pack the transposed weights too */
 } kvf__model_options;
 
-/* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes behind slots must outlive the model:
- * the token embedding is read from them row by row. */
-kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots, const kvf__model_options *options, kvf__model **out);
+/* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes
+ * behind slots must outlive the model: the token embedding is read from them row by row. */
+kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
+                             const kvf__model_options *options, kvf__model **out);
 void kvf__model_free(kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
 kvf__dtype kvf__model_act(const kvf__model *model);
@@ -103,74 +119,89 @@ size_t kvf__model_packed_bytes(const kvf__model *model);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
 
-/* ---- generation cache -------------------------------------------------------------------------------- */
+/* ---- generation cache ------------------------------------------------------------------------ */
 
-/* Keys and values of earlier tokens of several rows, in the act type: per layer and slot [2, G, capacity, D]. */
+/* Keys and values of earlier tokens of several rows, in the act type: per layer and slot [2, G,
+ * capacity, D]. */
 typedef struct kvf__cache kvf__cache;
-kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity, kvf__cache **out);
+kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
+                             kvf__cache **out);
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
 /* Copies keys and values of the first n tokens of a slot into out [L, 2, G, n, D], f32. */
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out);
 
-/* ---- a pass ------------------------------------------------------------------------------------------- */
+/* ---- a pass ---------------------------------------------------------------------------------- */
 
 typedef struct kvf__pass kvf__pass;
 typedef struct kvf__pass_limits {
     int64_t rows, tokens, row_len, labels; /* most in one batch */
-    int64_t P;          /* longest prefix */
-    int64_t cache_len;  /* longest cache, 0: none */
-    int64_t lead_len;    /* longest path of leads before a row, 0: no leads */
-    int64_t lead_tokens; /* tokens in all leads of one batch */
+    int64_t P;                             /* longest prefix */
+    int64_t cache_len;                     /* longest cache, 0: none */
+    int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
+    int64_t lead_tokens;                   /* tokens in all leads of one batch */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
 } kvf__pass_limits;
-kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits, kvf__pass **out);
+kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits,
+                            kvf__pass **out);
 void kvf__pass_free(kvf__pass *pass);
 /* Builds every primitive a batch of this size needs, so that running one allocates nothing. */
 kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels);
 
 typedef struct kvf__input {
     const kvf__batch *batch;
-    const kvf__prefix *prefix;  /* NULL or P = 0: the bare base */
-    int64_t position_start;     /* position of a row's first token (with a cache: of its first cached token) */
-    kvf__cache *cache;          /* NULL, or keys and values of earlier tokens; the batch's are appended */
-    const int32_t *slot;        /* [R], cache slot of each row; NULL: row r uses slot r */
+    const kvf__prefix *prefix; /* NULL or P = 0: the bare base */
+    int64_t position_start;    /* position of a row's first token (with a cache: of its first cached
+                                  token) */
+    kvf__cache *cache;   /* NULL, or keys and values of earlier tokens; the batch's are appended */
+    const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
 } kvf__input;
 
-/* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last layer is not computed).
- * ESHAPE: over the limits, position past the model's, id outside the vocabulary. */
+/* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last
+ * layer is not computed). ESHAPE: over the limits, position past the model's, id outside the
+ * vocabulary. */
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
-/* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if not NULL.
- * If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss is not finite. */
-kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale, double *loss_sum, float *token_loss);
+/* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if
+ * not NULL. If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss
+ * is not finite. */
+kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
+                             double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
-/* After lm_loss with gradient: dprefix += d(scale * loss)/d prefix. Layers that are masked stay untouched. */
+/* After lm_loss with gradient: dprefix += d(scale * loss)/d prefix. Layers that are masked stay
+ * untouched. */
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix);
 
 /* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */
-typedef struct kvf__timing { const char *name; double seconds; } kvf__timing;
+typedef struct kvf__timing {
+    const char *name;
+    double seconds;
+} kvf__timing;
 size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max);
 
-/* ---- the rate of oneDNN ----------------------------------------------------------------------------------- */
+/* ---- the rate of oneDNN ---------------------------------------------------------------------- */
 
-/* Multiply-adds count as 2 operations. Floor: what a step cannot do without, the layers' products forward and for the gradient of
- * their inputs, and the head on labelled rows: 4 * weights of the layers * tokens + 4 * V * C * labels. Attention, norms and the
- * like are no part of it; nor is it lowered by what the pass leaves out (the last layer's unlabelled rows, all below the first
+/* Multiply-adds count as 2 operations. Floor: what a step cannot do without, the layers' products
+ * forward and for the gradient of their inputs, and the head on labelled rows: 4 * weights of the
+ * layers * tokens + 4 * V * C * labels. Attention, norms and the like are no part of it; nor is it
+ * lowered by what the pass leaves out (the last layer's unlabelled rows, all below the first
  * prefix), so that a share of the rate above 1 is possible in principle. */
 double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels);
 
-/* Times the products of a forward pass of so many tokens and labels one by one, on the model's own packed weights of layer 0 and
- * memory that is hot from the run before. */
+/* Times the products of a forward pass of so many tokens and labels one by one, on the model's own
+ * packed weights of layer 0 and memory that is hot from the run before. */
 typedef struct kvf__probe kvf__probe;
 typedef struct kvf__rates {
-    double step;      /* FLOP/s: operations of all products over the sum of their times, each as often as a forward pass has it */
-    double reference; /* FLOP/s of [512, 768] x [768, 3072] alone: one figure to compare machines and shapes by */
+    double step; /* FLOP/s: operations of all products over the sum of their times, each as often as
+                    a forward pass has it */
+    double reference; /* FLOP/s of [512, 768] x [768, 3072] alone: one figure to compare machines
+                         and shapes by */
 } kvf__rates;
-kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t tokens, int64_t labels, kvf__probe **out);
+kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t tokens, int64_t labels,
+                             kvf__probe **out);
 void kvf__probe_free(kvf__probe *probe);
 /* One measurement, about a tenth of a step; allocates nothing. */
 kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out);

@@ -1,26 +1,28 @@
 /* Inside src/model: the packed model that create.c builds and the pass reads.
  *
- * Norm weights are folded: gamma into the rows of the following weight, beta into its bias, so a norm's output is xhat
- * alone, forward and backward (allowed because blocks are pre-norm, and norms and weights are frozen). The feed-forward
- * width is cut into planes of at most KVF__PLANE columns, the vocabulary into planes of exactly KVF__VOCAB_PLANE, because
- * oneDNN slows down beyond that (COMPUTE.md 4d, 4k); products over planes add up with KVF__MM_ADD. */
+ * Norm weights are folded: gamma into the rows of the following weight, beta into its bias, so a
+ * norm's output is xhat alone, forward and backward (allowed because blocks are pre-norm, and norms
+ * and weights are frozen). The feed-forward width is cut into planes of at most KVF__PLANE columns,
+ * the vocabulary into planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that
+ * (COMPUTE.md 4d, 4k); products over planes add up with KVF__MM_ADD. */
 #ifndef KVF_MODEL_PRIV_H
 #define KVF_MODEL_PRIV_H
 
 #include "model_int.h"
 
-#define KVF__PLANE 1536
+#define KVF__PLANE       1536
 #define KVF__VOCAB_PLANE 1536
-#define KVF__MAX_PLANES 64
+#define KVF__MAX_PLANES  64
 
-/* One direction of a layer's weights. Forward: x -> qkv etc.; transposed: gradient of the output -> of the input. A NULL
- * plane does not exist. qkv is [C, (H + 2G) * D], columns q | k | v; gate is NULL unless gated. */
+/* One direction of a layer's weights. Forward: x -> qkv etc.; transposed: gradient of the output ->
+ * of the input. A NULL plane does not exist. qkv is [C, (H + 2G) * D], columns q | k | v; gate is
+ * NULL unless gated. */
 typedef struct kvf__layer {
-    kvf__packed *qkv, *out;                  /* out: [H*D, C], with bias if any */
-    kvf__packed *up[KVF__MAX_PLANES];        /* [C, plane width] (gpt2: c_fc) */
-    kvf__packed *gate[KVF__MAX_PLANES];      /* [C, plane width] */
-    kvf__packed *down[KVF__MAX_PLANES];      /* [plane width, C]; the bias sits in plane 0 */
-    kvf__packed *qkv_t, *out_t;              /* [(H+2G)D, C], [C, H*D]; without bias */
+    kvf__packed *qkv, *out;             /* out: [H*D, C], with bias if any */
+    kvf__packed *up[KVF__MAX_PLANES];   /* [C, plane width] (gpt2: c_fc) */
+    kvf__packed *gate[KVF__MAX_PLANES]; /* [C, plane width] */
+    kvf__packed *down[KVF__MAX_PLANES]; /* [plane width, C]; the bias sits in plane 0 */
+    kvf__packed *qkv_t, *out_t;         /* [(H+2G)D, C], [C, H*D]; without bias */
     kvf__packed *up_t[KVF__MAX_PLANES], *gate_t[KVF__MAX_PLANES], *down_t[KVF__MAX_PLANES];
 } kvf__layer;
 
@@ -28,38 +30,44 @@ struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
     bool backward;
-    kvf__mm *mm;               /* owned */
+    kvf__mm *mm; /* owned */
     const kvf__kernels *kernels;
-    kvf__layer *layers;        /* [L] */
+    kvf__layer *layers; /* [L] */
     int n_planes;
     int64_t plane_width[KVF__MAX_PLANES];
     int64_t plane_start[KVF__MAX_PLANES];
-    int64_t n_vocab_planes;    /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
-    kvf__packed **head;        /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
-    kvf__packed **head_t;      /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
-    kvf__slot embedding;       /* token embedding [V, C], viewed in the file */
-    kvf__slot head_slot;       /* lm_head [V, C] (the embedding where tied): target rows for the loss gradient */
-    float *final_gamma;        /* [C] */
-    kvf__slot positions;       /* learned table [max_positions, C]; view.data NULL for rope */
-    float *rope_cos, *rope_sin; /* [max_positions, D/2]; NULL for learned. The first 8192 rows at creation, see rope.c */
+    int64_t
+        n_vocab_planes; /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
+    kvf__packed *
+        *head; /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
+    kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
+    kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
+    kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied): target rows for the loss
+                             gradient */
+    float *final_gamma;   /* [C] */
+    kvf__slot positions;  /* learned table [max_positions, C]; view.data NULL for rope */
+    float *rope_cos, *rope_sin; /* [max_positions, D/2]; NULL for learned. The first 8192 rows at
+                                   creation, see rope.c */
     int64_t rope_rows;
     size_t packed_bytes;
 };
 
 /* Row i of a slot in f32, row order and type undone: out [columns]. */
 void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
-/* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored, [in, out]); kvf__alloc'ed. */
+/* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
+ * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
 
-/* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as transformers (INTEROP 2.0). */
+/* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
+ * transformers (INTEROP 2.0). */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 
 struct kvf__cache {
     int64_t L, G, D, slots, capacity;
     kvf__dtype act;
-    void *data;        /* [L, slots, 2, G, capacity, D] */
-    int64_t *length;   /* [slots] */
+    void *data;      /* [L, slots, 2, G, capacity, D] */
+    int64_t *length; /* [slots] */
 };
 
 #endif

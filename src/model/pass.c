@@ -34,8 +34,7 @@ size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
     return KVF__PARTS;
 }
 
-/* ---- the arena
- * ------------------------------------------------------------------------------------- */
+/* ---- the arena ------------------------------------------------------------------------------- */
 
 /* Counts while arena is NULL, carves afterwards. */
 typedef struct carver {
@@ -189,8 +188,7 @@ static kvf_status arena_create(kvf_ctx *ctx, kvf__pass *pass)
     return KVF_OK;
 }
 
-/* ---- create
- * ---------------------------------------------------------------------------------------- */
+/* ---- create ---------------------------------------------------------------------------------- */
 
 static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                                const kvf__pass_limits *limits)
@@ -226,7 +224,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
                                    .tokens = kvf__pass_padded(limits->tokens),
                                    .row_len = limits->row_len,
                                    .shared_len = limits->P + limits->cache_len + limits->lead_len,
-                                   .grad_len = limits->backward ? limits->P + limits->lead_tokens : 0,
+                                   .grad_len = limits->backward ? limits->P + limits->lead_tokens
+                                                                : 0,
                                    .H = d->H,
                                    .G = d->G,
                                    .D = d->D,
@@ -239,7 +238,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.lead_len + pass->limits.row_len;
+    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.lead_len +
+                   pass->limits.row_len;
 
     if (d->positions != KVF__POS_ROPE) return KVF_OK;
     return kvf__rope_tables(ctx, pass->model, rows < d->max_positions ? rows : d->max_positions);
@@ -280,8 +280,7 @@ void kvf__pass_free(kvf__pass *pass)
     kvf__free(pass);
 }
 
-/* ---- prepare
- * --------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------------------------------------------------------------------- */
 
 /* A weight and how the pass multiplies with it. */
 typedef struct use {

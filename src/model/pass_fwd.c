@@ -14,8 +14,7 @@
 
 #include <string.h>
 
-/* ---- the batch
- * --------------------------------------------------------------------------------------- */
+/* ---- the batch ------------------------------------------------------------------------------- */
 
 static kvf_status check_limits(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
 {
@@ -117,8 +116,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     return KVF_OK;
 }
 
-/* ---- a block
- * --------------------------------------------------------------------------------------------- */
+/* ---- a block --------------------------------------------------------------------------------- */
 
 static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {

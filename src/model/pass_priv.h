@@ -93,7 +93,7 @@ struct kvf__pass {
     void *dqkv;                /* [Mx, (H+2G)D] */
     float *entered;            /* [L, Mx, C] residual stream that enters each layer; NULL unless
                                   layers are recomputed */
-    float *dlead;              /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
+    float *dlead; /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
 
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
@@ -112,8 +112,8 @@ struct kvf__pass {
 int64_t kvf__pass_padded(int64_t n);
 /* Books the time since the last call on a component. */
 void kvf__pass_lap(kvf__pass *pass, kvf__part part);
-/* Fills rows and segs for layer l and deals the attention's work. dprefix: where gradients go, or NULL; dlead: gradients of
- * leads are wanted too (dlead is zeroed). */
+/* Fills rows and segs for layer l and deals the attention's work. dprefix: where gradients go, or
+ * NULL; dlead: gradients of leads are wanted too (dlead is zeroed). */
 void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);

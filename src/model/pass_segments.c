@@ -1,5 +1,6 @@
-/* Attention's view of a batch: which key segments stand before each row. The prefix first, shared by all; then the leads a row begins
- * with (rows of this batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier passes. */
+/* Attention's view of a batch: which key segments stand before each row. The prefix first, shared
+ * by all; then the leads a row begins with (rows of this batch, whose keys and values lie in qkv),
+ * or the keys and values a cache holds from earlier passes. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -24,29 +25,37 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
 {
     const kvf__batch *b = input->batch;
     int64_t lead_tokens = 0;
-    if (b->parent && input->cache) return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
+    if (b->parent && input->cache)
+        return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
     memset(pass->lead, -1, (size_t)b->n_rows * sizeof *pass->lead);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;
         if (parent < -1 || parent >= r)
-            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: its lead is row %ld, expected an earlier one", (long long)r, (long)parent);
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch row %lld: its lead is row %ld, expected an earlier one",
+                             (long long)r, (long)parent);
         for (int32_t p = parent; p >= 0; p = parent_of(b, p))
             depth++;
         if (depth > KVF__ATTN_SEGS - 1)
-            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %ld leads before it, at most %d fit", (long long)r, (long)depth,
-                             KVF__ATTN_SEGS - 1);
-        pass->offset[r] = parent < 0 ? 0 : pass->offset[parent] + b->start[parent + 1] - b->start[parent];
+            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %ld leads before it, at most %d fit",
+                             (long long)r, (long)depth, KVF__ATTN_SEGS - 1);
+        pass->offset[r] = parent < 0
+                              ? 0
+                              : pass->offset[parent] + b->start[parent + 1] - b->start[parent];
         if (pass->offset[r] > pass->limits.lead_len)
-            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %lld tokens of leads, the pass was made for at most %lld", (long long)r,
-                             (long long)pass->offset[r], (long long)pass->limits.lead_len);
+            return kvf__fail(
+                ctx, KVF_ESHAPE,
+                "batch row %lld: %lld tokens of leads, the pass was made for at most %lld",
+                (long long)r, (long long)pass->offset[r], (long long)pass->limits.lead_len);
         if (parent >= 0 && pass->lead[parent] < 0) {
             pass->lead[parent] = 0; /* counted; its segment is set per layer */
             lead_tokens += b->start[parent + 1] - b->start[parent];
         }
     }
     if (lead_tokens <= pass->limits.lead_tokens) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "batch: %lld tokens in leads, the pass was made for at most %lld", (long long)lead_tokens,
-                     (long long)pass->limits.lead_tokens);
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "batch: %lld tokens in leads, the pass was made for at most %lld",
+                     (long long)lead_tokens, (long long)pass->limits.lead_tokens);
 }
 
 static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
@@ -75,7 +84,8 @@ static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot
                         .head_stride = cache->capacity * cache->D};
 }
 
-/* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or NULL. */
+/* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or
+ * NULL. */
 static kvf__kvseg lead_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
 {
     const kvf__desc *d = &pass->model->desc;
@@ -100,7 +110,8 @@ static void lead_segments(kvf__pass *pass, int64_t l, bool dlead)
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
         if (pass->lead[r] < 0) continue;
         pass->lead[r] = (int32_t)pass->n_segs;
-        pass->segs[pass->n_segs++] = lead_segment(pass, l, r, dlead ? pass->dlead + at * width : NULL);
+        pass->segs[pass->n_segs++] = lead_segment(pass, l, r,
+                                                  dlead ? pass->dlead + at * width : NULL);
         at += b->start[r + 1] - b->start[r];
     }
     if (dlead && at) memset(pass->dlead, 0, (size_t)(at * width) * sizeof(float));
@@ -117,7 +128,8 @@ static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
         row->seg[--at] = pass->lead[p];
 }
 
-/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew only where that changes. */
+/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew
+ * only where that changes. */
 void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead)
 {
     const kvf__batch *b = pass->batch;
@@ -137,7 +149,8 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool d
         row->seg[row->n_segs++] = (int32_t)pass->n_segs;
         pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
     }
-    if (pass->planned != prefix) kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
+    if (pass->planned != prefix)
+        kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
     pass->planned = prefix;
 }
 
@@ -154,7 +167,8 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
                        .N = pass->batch->n_tokens,
                        .act = pass->model->act,
                        .causal = d->causal,
-                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1) : d->score_scale,
+                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
+                                                  : d->score_scale,
                        .qkv = keep->qkv,
                        .ld = row_width(d),
                        .out = keep->att,
@@ -167,7 +181,8 @@ static void add_gradient(const kvf__pass *pass, int64_t token, const float *from
     const kvf__desc *d = &pass->model->desc;
     kvf__dtype act = pass->model->act;
     int64_t keys = d->H * d->D, n = 2 * d->G * d->D;
-    char *to = (char *)kvf__act_row(act, pass->dqkv, token, row_width(d)) + (size_t)keys * kvf__act_size(act);
+    char *to = (char *)kvf__act_row(act, pass->dqkv, token, row_width(d)) +
+               (size_t)keys * kvf__act_size(act);
     for (int64_t i = 0; i < n; i++) {
         float sum;
         kvf__to_f32(act, to + (size_t)i * kvf__act_size(act), &sum, 1);

@@ -40,7 +40,7 @@ const char *kvf_bench_shape(size_t index)
     return kvf__base_shape(index);
 }
 
-/* ---- opening ------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static kvf_status check(kvf_ctx *ctx, const kvf_bench_options *o)
 {
@@ -72,8 +72,8 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_bench_options *o, kvf_base *
     return kvf__base_random(ctx, o->shape, &options, o->seed, out);
 }
 
-/* One epoch is one round through the rows, in their order; a constant rate lets steps go on past it. Starting values are random
- * weights: bases in memory have no words to start from. */
+/* One epoch is one round through the rows, in their order; a constant rate lets steps go on past
+ * it. Starting values are random weights: bases in memory have no words to start from. */
 static kvf_train_options train_options(const kvf_bench_options *o)
 {
     kvf_train_options t = kvf_train_defaults();
@@ -142,7 +142,7 @@ void kvf_bench_close(kvf_bench *bench)
     kvf__free(bench);
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Room for one more measured step. */
 static kvf_status reserve(kvf_bench *b)
@@ -200,7 +200,7 @@ kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result
     return KVF_OK;
 }
 
-/* ---- the result ---------------------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {

@@ -1,5 +1,6 @@
-/* Loss of a data set under a prefix. Batches are fixed by the data alone (rows in file order, up to so many tokens), so that a run, its
- * folded prefix and a later evaluation of either see the same batches and give the same bits. */
+/* Loss of a data set under a prefix. Batches are fixed by the data alone (rows in file order, up to
+ * so many tokens), so that a run, its folded prefix and a later evaluation of either see the same
+ * batches and give the same bits. */
 #include "train_int.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ struct kvf__evaluator {
     const kvf__dataset *dataset;
     kvf__batcher batcher;
     kvf__pass *pass;
-    int64_t *order;      /* 0, 1, 2, ... */
+    int64_t *order; /* 0, 1, 2, ... */
     int64_t batch_tokens;
 };
 
@@ -46,7 +47,8 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
 static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf__batch_sizes *sizes)
 {
     kvf__batch_sizes bounds = {0};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal, .share = share};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
+                                    .share = share};
     for (int64_t first = 0; first < e->dataset->n;) {
         kvf__batch_sizes batch = {0};
         batch.rows = batch_rows(e, first, &batch.tokens, &batch.labels);
@@ -63,8 +65,9 @@ static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf_
     return KVF_OK;
 }
 
-kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset, int64_t P, int64_t batch_tokens,
-                                 bool share_leads, kvf__evaluator **out)
+kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                                 int64_t P, int64_t batch_tokens, bool share_leads,
+                                 kvf__evaluator **out)
 {
     kvf__evaluator *e = NULL;
     kvf__batch_sizes sizes = {0};
@@ -94,8 +97,8 @@ void kvf__evaluator_free(kvf__evaluator *evaluator)
     kvf__free(evaluator);
 }
 
-kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix *prefix, int64_t position_start, double *loss,
-                              float *token_loss)
+kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix *prefix,
+                              int64_t position_start, double *loss, float *token_loss)
 {
     double sum = 0;
     int64_t labels_before = 0, tokens, labels;
@@ -104,9 +107,11 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix
         if (labels) {
             double part = 0;
             kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
-            kvf__input input = {.batch = &e->batcher.batch, .prefix = prefix, .position_start = position_start};
+            kvf__input input = {
+                .batch = &e->batcher.batch, .prefix = prefix, .position_start = position_start};
             KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
-            KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part, token_loss ? token_loss + labels_before : NULL));
+            KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part,
+                                      token_loss ? token_loss + labels_before : NULL));
             sum += part;
         }
         labels_before += labels;
@@ -115,28 +120,34 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix
     return KVF_OK;
 }
 
-/* ---- public ------------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
-static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const kvf_eval_options *options,
-                            kvf__renderer *renderer, kvf__dataset *out)
+static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                            const kvf_eval_options *options, kvf__renderer *renderer,
+                            kvf__dataset *out)
 {
     const char *template_name = options->chat_template;
     if (!template_name && prefix) template_name = prefix->id.chat_template;
     KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, renderer));
-    int64_t longest = kvf__longest_row(base, prefix ? prefix->id.P : 0, prefix ? prefix->id.position_start : 0);
+    int64_t longest = kvf__longest_row(base, prefix ? prefix->id.P : 0,
+                                       prefix ? prefix->id.position_start : 0);
     kvf__dataset_options load = {
         .render = renderer->render,
-        .max_length = options->max_length && options->max_length < longest ? options->max_length : longest,
+        .max_length = options->max_length && options->max_length < longest ? options->max_length
+                                                                           : longest,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,
     };
-    kvf_status st = kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop", &load.overlong);
+    kvf_status st = kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop",
+                                        &load.overlong);
     if (!st) st = kvf__dataset_load(ctx, options->data, &load, out);
     if (st) kvf__renderer_done(renderer);
     return st;
 }
 
-/* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss). */
-static kvf_status run_ensemble(kvf_ctx *ctx, kvf__evaluator *e, kvf_prefix *const *prefixes, size_t n, double *loss)
+/* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
+ */
+static kvf_status run_ensemble(kvf_ctx *ctx, kvf__evaluator *e, kvf_prefix *const *prefixes,
+                               size_t n, double *loss)
 {
     size_t labels = (size_t)e->dataset->n_labels;
     float *token_loss = NULL;
@@ -144,7 +155,8 @@ static kvf_status run_ensemble(kvf_ctx *ctx, kvf__evaluator *e, kvf_prefix *cons
     kvf_status st = kvf__alloc_array(ctx, labels, sizeof *token_loss, &token_loss);
     if (!st) st = kvf__alloc_array(ctx, labels, sizeof *probability, &probability);
     for (size_t i = 0; !st && i < n; i++) {
-        st = kvf__evaluator_run(ctx, e, &prefixes[i]->prefix, prefixes[i]->id.position_start, &each, token_loss);
+        st = kvf__evaluator_run(ctx, e, &prefixes[i]->prefix, prefixes[i]->id.position_start, &each,
+                                token_loss);
         for (size_t t = 0; !st && t < labels; t++)
             probability[t] += exp(-(double)token_loss[t]) / (double)n;
     }
@@ -165,23 +177,29 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
     return P;
 }
 
-kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n, const kvf_eval_options *options,
-                    kvf_eval_result *result)
+kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                    const kvf_eval_options *options, kvf_eval_result *result)
 {
     kvf__renderer renderer;
     kvf__dataset set = {0};
     kvf__evaluator *evaluator = NULL;
     double loss = 0, begin = kvf__clock();
     KVF_TRY(load_rows(ctx, base, n ? prefixes[0] : NULL, options, &renderer, &set));
-    kvf_status st = kvf__evaluator_create(ctx, base, &set, longest_prefix(prefixes, n), options->batch_tokens,
-                                          !options->share_leads || strcmp(options->share_leads, "off"), &evaluator);
+    kvf_status st = kvf__evaluator_create(
+        ctx, base, &set, longest_prefix(prefixes, n), options->batch_tokens,
+        !options->share_leads || strcmp(options->share_leads, "off"), &evaluator);
     if (!st && n > 1)
         st = run_ensemble(ctx, evaluator, prefixes, n, &loss);
     else if (!st)
-        st = kvf__evaluator_run(ctx, evaluator, n ? &prefixes[0]->prefix : NULL, n ? prefixes[0]->id.position_start : 0, &loss, NULL);
+        st = kvf__evaluator_run(ctx, evaluator, n ? &prefixes[0]->prefix : NULL,
+                                n ? prefixes[0]->id.position_start : 0, &loss, NULL);
     if (!st)
         *result = (kvf_eval_result){
-            .loss = loss, .perplexity = exp(loss), .label_tokens = set.n_labels, .examples = set.n, .skipped = set.skipped,
+            .loss = loss,
+            .perplexity = exp(loss),
+            .label_tokens = set.n_labels,
+            .examples = set.n,
+            .skipped = set.skipped,
             .seconds = kvf__clock() - begin,
         };
     kvf__evaluator_free(evaluator);

@@ -1,5 +1,6 @@
-/* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base computes for P real tokens: a prefix
- * that already lies where the base's own K/V lie. `mlp` reaches such a target exactly, by solving its last layer. */
+/* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base
+ * computes for P real tokens: a prefix that already lies where the base's own K/V lie. `mlp`
+ * reaches such a target exactly, by solving its last layer. */
 #include "train_int.h"
 
 #include <string.h>
@@ -11,7 +12,8 @@ static kvf_status capture(kvf__trainer *t, const int32_t *ids, kvf__prefix *targ
 {
     int64_t P = t->id.P, start[2] = {0, P}, example = 0;
     kvf__pass_limits limits = {.rows = 1, .tokens = P, .row_len = P, .labels = 1, .cache_len = P};
-    kvf__batch batch = {.n_rows = 1, .n_tokens = P, .start = start, .ids = ids, .example = &example};
+    kvf__batch batch = {
+        .n_rows = 1, .n_tokens = P, .start = start, .ids = ids, .example = &example};
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
     kvf_status st;
@@ -49,7 +51,8 @@ static void vocab_ids(kvf__trainer *t, int32_t *ids)
     kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)VOCAB_STREAM << 32);
     uint64_t V = (uint64_t)kvf__vocab_size(tokenizer);
     for (int64_t p = 0; p < t->id.P; p++) {
-        /* A vocabulary without ordinary tokens would never end the search: after many tries any id will do. */
+        /* A vocabulary without ordinary tokens would never end the search: after many tries any id
+         * will do. */
         int tries = 0;
         do
             ids[p] = (int32_t)kvf__rng_below(&rng, V);
@@ -77,13 +80,15 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefi
     KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
     if (!st && file->id.P != t->id.P)
-        st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path, (long long)file->id.P, (long long)t->id.P);
+        st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
+                       (long long)file->id.P, (long long)t->id.P);
     if (!st) memcpy(target->kv, file->prefix.kv, kvf__prefix_count(target) * sizeof(float));
     kvf_prefix_free(file);
     return st;
 }
 
-/* --init-from a run of the same method copies its parameters; any other kvfold file serves as a target. */
+/* --init-from a run of the same method copies its parameters; any other kvfold file serves as a
+ * target. */
 static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
 {
     char kind[16];
@@ -119,7 +124,9 @@ static kvf_status reach_target(kvf__trainer *t, const char *file)
     KVF_TRY(kvf__prefix_init(t->ctx, &target, t->id.L, t->id.G, t->id.P, t->id.D));
     kvf_status st = file ? target_from_file(t, file, &target) : target_from_base(t, &target);
     if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, &target, &residual);
-    if (!st) kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init, residual);
+    if (!st)
+        kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init,
+                          residual);
     kvf__prefix_done(&target);
     return st;
 }

@@ -1,4 +1,5 @@
-/* The loop: steps, history, validation, the best state, saves, and a clean stop between two steps. */
+/* The loop: steps, history, validation, the best state, saves, and a clean stop between two steps.
+ */
 #include "train_int.h"
 
 #include <math.h>
@@ -8,9 +9,17 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
 {
     if (!t->options.event) return;
     kvf_event event = {
-        .kind = kind, .step = t->step, .steps = t->steps, .train_loss = t->train_loss, .valid_loss = t->valid_loss, .best = best,
-        .lr = t->lr, .grad_norm = t->grad_norm, .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
-        .seconds = kvf__clock() - t->begin, .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
+        .kind = kind,
+        .step = t->step,
+        .steps = t->steps,
+        .train_loss = t->train_loss,
+        .valid_loss = t->valid_loss,
+        .best = best,
+        .lr = t->lr,
+        .grad_norm = t->grad_norm,
+        .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
+        .seconds = kvf__clock() - t->begin,
+        .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
     };
     t->options.event(t->options.event_user, &event);
 }
@@ -42,7 +51,8 @@ static void keep_best(kvf__trainer *t)
     const kvf__params *params = kvf__encoder_params(t->encoder);
     t->best.n = params->n;
     for (size_t i = 0; i < params->n; i++)
-        memcpy(t->best.item[i].value, params->item[i].value, (size_t)params->item[i].n * sizeof(float));
+        memcpy(t->best.item[i].value, params->item[i].value,
+               (size_t)params->item[i].n * sizeof(float));
     t->best_step = t->step;
     t->best_value = t->valid_loss;
 }
@@ -50,7 +60,8 @@ static void keep_best(kvf__trainer *t)
 static kvf_status validate(kvf__trainer *t)
 {
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
-    KVF_TRY(kvf__evaluator_run(t->ctx, t->evaluator, &t->prefix, t->id.position_start, &t->valid_loss, NULL));
+    KVF_TRY(kvf__evaluator_run(t->ctx, t->evaluator, &t->prefix, t->id.position_start,
+                               &t->valid_loss, NULL));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
     bool best = !t->best.n || t->valid_loss < t->best_value;
     if (best) keep_best(t);
@@ -98,8 +109,9 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
         bool stop = stop_requested(t) && t->step < t->steps;
         if (stop || is_due(t, t->options.save_every)) KVF_TRY(save(t));
         if (stop)
-            return kvf__fail(t->ctx, KVF_ESTOPPED, "stopped after step %lld of %lld; --resume continues", (long long)t->step,
-                             (long long)t->steps);
+            return kvf__fail(t->ctx, KVF_ESTOPPED,
+                             "stopped after step %lld of %lld; --resume continues",
+                             (long long)t->step, (long long)t->steps);
     }
     return KVF_OK;
 }

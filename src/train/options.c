@@ -1,5 +1,5 @@
-/* The options of train as one table: command line, recipe files, --help, /options of the run file and the check of --resume
- * all read these rows. Adding an option is a field, a row and its use. */
+/* The options of train as one table: command line, recipe files, --help, /options of the run file
+ * and the check of --resume all read these rows. Adding an option is a field, a row and its use. */
 #include "train_int.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@ typedef enum kind { TEXT, CHOICE, FLAG, ON_OFF, COUNT, SEED, REAL } kind;
 
 /* What a row means for a stored run. */
 enum {
-    LOCAL = 1,  /* paths and what the caller wants this time: not stored */
-    FREE = 2,   /* stored, but may change on --resume */
+    LOCAL = 1, /* paths and what the caller wants this time: not stored */
+    FREE = 2,  /* stored, but may change on --resume */
 };
 
 typedef struct row {
@@ -31,35 +31,80 @@ static const row ROWS[] = {
     {{"out", "RUN.h5", "", "run file to write"}, TEXT, AT(out), LOCAL},
     {{"resume", NULL, "", "continue the run file named by --out"}, FLAG, AT(resume), LOCAL},
     {{"force", NULL, "", "replace an existing output"}, FLAG, AT(force), LOCAL},
-    {{"dry-run", NULL, "", "load everything, say what would be done, and stop"}, FLAG, AT(dry_run), LOCAL},
-    {{"allow-other-base", NULL, "", "accept --init-kv and --init-from files made for another base"}, FLAG,
-     AT(allow_other_base), LOCAL},
+    {{"dry-run", NULL, "", "load everything, say what would be done, and stop"},
+     FLAG,
+     AT(dry_run),
+     LOCAL},
+    {{"allow-other-base", NULL, "", "accept --init-kv and --init-from files made for another base"},
+     FLAG,
+     AT(allow_other_base),
+     LOCAL},
     {{"method", "mlp|direct", "mlp", "what emits the prefix"}, CHOICE, AT(method), 0},
     {{"prefix-length", "N", "20", "virtual tokens P"}, COUNT, AT(prefix_length), 0},
-    {{"encoder-hidden", "N", "512", "hidden width M of the mlp encoder"}, COUNT, AT(encoder_hidden), 0},
-    {{"init", "vocab|random|zero|text|kv", "vocab", "starting prefix: K/V of random words, random weights, zeros, K/V of "
-      "--init-text, a prefix file"}, CHOICE, AT(init), 0},
+    {{"encoder-hidden", "N", "512", "hidden width M of the mlp encoder"},
+     COUNT,
+     AT(encoder_hidden),
+     0},
+    {{"init", "vocab|random|zero|text|kv", "vocab",
+      "starting prefix: K/V of random words, random weights, zeros, K/V of "
+      "--init-text, a prefix file"},
+     CHOICE,
+     AT(init),
+     0},
     {{"init-text", "TEXT", "", "text for --init text"}, TEXT, AT(init_text), 0},
     {{"init-kv", "FILE", "", "prefix file for --init kv"}, TEXT, AT(init_kv), LOCAL},
-    {{"init-scheme", "torch|ptuning-v2", "torch", "distribution of random weights"}, CHOICE, AT(init_scheme), 0},
+    {{"init-scheme", "torch|ptuning-v2", "torch", "distribution of random weights"},
+     CHOICE,
+     AT(init_scheme),
+     0},
     {{"init-encoder", "FILE", "", "encoder weights, safetensors"}, TEXT, AT(init_encoder), LOCAL},
-    {{"init-from", "FILE", "", "weights of a run or prefix file, without its optimizer"}, TEXT, AT(init_from), LOCAL},
+    {{"init-from", "FILE", "", "weights of a run or prefix file, without its optimizer"},
+     TEXT,
+     AT(init_from),
+     LOCAL},
     {{"lr", "X", "by method", "learning rate; mlp and direct 0.01"}, REAL, AT(lr), 0},
-    {{"lr-units", "prefix|parameter", "prefix", "prefix: a step moves K/V as far as it would move a direct prefix"}, CHOICE,
-     AT(lr_units), 0},
-    {{"steps", "N", "by epochs", "optimizer steps, counted from the start"}, COUNT, AT(steps), FREE},
+    {{"lr-units", "prefix|parameter", "prefix",
+      "prefix: a step moves K/V as far as it would move a direct prefix"},
+     CHOICE,
+     AT(lr_units),
+     0},
+    {{"steps", "N", "by epochs", "optimizer steps, counted from the start"},
+     COUNT,
+     AT(steps),
+     FREE},
     {{"epochs", "N", "3", "passes over the data, unless --steps"}, COUNT, AT(epochs), FREE},
     {{"batch-size", "N", "8", "rows per step"}, COUNT, AT(batch_size), 0},
     {{"batch-tokens", "N", "off", "tokens per step instead of rows"}, COUNT, AT(batch_tokens), 0},
-    {{"share-leads", "auto|off", "auto", "compute tokens that rows of a step begin with once (exact)"}, CHOICE, AT(share_leads), 0},
-    {{"grad-accum", "N", "1", "parts in which a step's rows are computed, to save memory"}, COUNT, AT(grad_accum), 0},
-    {{"recompute", "on|off", "off", "compute layers again for the backward pass instead of keeping what they leave: less memory, more "
-      "time, the same bits"}, ON_OFF, AT(recompute), FREE},
+    {{"share-leads", "auto|off", "auto",
+      "compute tokens that rows of a step begin with once (exact)"},
+     CHOICE,
+     AT(share_leads),
+     0},
+    {{"grad-accum", "N", "1", "parts in which a step's rows are computed, to save memory"},
+     COUNT,
+     AT(grad_accum),
+     0},
+    {{"recompute", "on|off", "off",
+      "compute layers again for the backward pass instead of keeping what they leave: less memory, "
+      "more "
+      "time, the same bits"},
+     ON_OFF,
+     AT(recompute),
+     FREE},
     {{"max-length", "N", "the model's", "longest row in tokens"}, COUNT, AT(max_length), 0},
-    {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"}, CHOICE, AT(overlong), 0},
+    {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"},
+     CHOICE,
+     AT(overlong),
+     0},
     {{"shuffle", "on|off", "on", "new order of rows each epoch"}, ON_OFF, AT(shuffle), 0},
-    {{"schedule", "linear|cosine|constant", "linear", "learning rate over time"}, CHOICE, AT(schedule), 0},
-    {{"schedule-steps", "N", "--steps", "length of the schedule, fixed when the run is created"}, COUNT, AT(schedule_steps), 0},
+    {{"schedule", "linear|cosine|constant", "linear", "learning rate over time"},
+     CHOICE,
+     AT(schedule),
+     0},
+    {{"schedule-steps", "N", "--steps", "length of the schedule, fixed when the run is created"},
+     COUNT,
+     AT(schedule_steps),
+     0},
     {{"warmup", "N|N%", "5%", "steps of warmup"}, TEXT, AT(warmup), 0},
     {{"weight-decay", "X", "0", "decoupled weight decay"}, REAL, AT(weight_decay), 0},
     {{"beta1", "X", "0.9", "AdamW"}, REAL, AT(beta1), 0},
@@ -68,11 +113,23 @@ static const row ROWS[] = {
     {{"clip", "X", "1", "largest gradient norm; 0: no clipping"}, REAL, AT(clip), 0},
     {{"eval-every", "N", "epoch", "steps between validations"}, COUNT, AT(eval_every), FREE},
     {{"save-every", "N", "epoch", "steps between saves"}, COUNT, AT(save_every), FREE},
-    {{"position-start", "P|0", "P", "position of a row's first token"}, CHOICE, AT(position_start), 0},
-    {{"chat-template", "auto|none|chatml|llama3|mistral", "auto", "auto: for messages only; named: wraps prompts too"}, CHOICE,
-     AT(chat_template), 0},
-    {{"map", "OURS=THEIRS,...", "", "foreign field names: prompt=question,completion=answer"}, TEXT, AT(map), 0},
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"}, CHOICE, AT(precision), 0},
+    {{"position-start", "P|0", "P", "position of a row's first token"},
+     CHOICE,
+     AT(position_start),
+     0},
+    {{"chat-template", "auto|none|chatml|llama3|mistral", "auto",
+      "auto: for messages only; named: wraps prompts too"},
+     CHOICE,
+     AT(chat_template),
+     0},
+    {{"map", "OURS=THEIRS,...", "", "foreign field names: prompt=question,completion=answer"},
+     TEXT,
+     AT(map),
+     0},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+     CHOICE,
+     AT(precision),
+     0},
     {{"seed", "N", "0", "of initialisation and order"}, SEED, AT(seed), 0},
 };
 #define N_ROWS (sizeof ROWS / sizeof ROWS[0])
@@ -80,10 +137,27 @@ static const row ROWS[] = {
 kvf_train_options kvf_train_defaults(void)
 {
     return (kvf_train_options){
-        .method = "mlp", .prefix_length = 20, .encoder_hidden = 512, .init = "vocab", .init_scheme = "torch",
-        .lr_units = "prefix", .epochs = 3, .batch_size = 8, .grad_accum = 1, .overlong = "stop", .shuffle = true, .share_leads = "auto",
-        .schedule = "linear", .warmup = "5%", .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1,
-        .position_start = "P", .chat_template = "auto", .precision = "auto",
+        .method = "mlp",
+        .prefix_length = 20,
+        .encoder_hidden = 512,
+        .init = "vocab",
+        .init_scheme = "torch",
+        .lr_units = "prefix",
+        .epochs = 3,
+        .batch_size = 8,
+        .grad_accum = 1,
+        .overlong = "stop",
+        .shuffle = true,
+        .share_leads = "auto",
+        .schedule = "linear",
+        .warmup = "5%",
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .clip = 1,
+        .position_start = "P",
+        .chat_template = "auto",
+        .precision = "auto",
     };
 }
 
@@ -145,51 +219,63 @@ static kvf_status set_real(kvf_ctx *ctx, const row *r, const char *value, double
     char *end = NULL;
     errno = 0;
     double number = strtod(value, &end);
-    if (end == value || *end || !isfinite(number) || number < 0) return bad_value(ctx, r, value, "a number from 0 on");
+    if (end == value || *end || !isfinite(number) || number < 0)
+        return bad_value(ctx, r, value, "a number from 0 on");
     *out = number;
     return KVF_OK;
 }
 
-static kvf_status set_flag(kvf_ctx *ctx, const row *r, const char *value, const char *yes, const char *no, bool *out)
+static kvf_status set_flag(kvf_ctx *ctx, const row *r, const char *value, const char *yes,
+                           const char *no, bool *out)
 {
     if (!value || !strcmp(value, yes)) {
         *out = true;
         return KVF_OK;
     }
-    if (strcmp(value, no)) return bad_value(ctx, r, value, r->kind == FLAG ? "true or false" : "on or off");
+    if (strcmp(value, no))
+        return bad_value(ctx, r, value, r->kind == FLAG ? "true or false" : "on or off");
     *out = false;
     return KVF_OK;
 }
 
-kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name, const char *value)
+kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
+                         const char *value)
 {
     const row *r = find_row(name);
     if (!r) return kvf__fail(ctx, KVF_EUSAGE, "option --%s is not known", name);
     void *at = field(options, r);
     if (r->kind == FLAG) return set_flag(ctx, r, value, "true", "false", at);
-    if (!value) return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->public.argument);
+    if (!value)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->public.argument);
     options->given |= UINT64_C(1) << (r - ROWS);
     switch (r->kind) {
-    case COUNT: return set_count(ctx, r, value, at);
-    case SEED: return set_seed(ctx, r, value, at);
-    case REAL: return set_real(ctx, r, value, at);
-    case ON_OFF: return set_flag(ctx, r, value, "on", "off", at);
+    case COUNT:
+        return set_count(ctx, r, value, at);
+    case SEED:
+        return set_seed(ctx, r, value, at);
+    case REAL:
+        return set_real(ctx, r, value, at);
+    case ON_OFF:
+        return set_flag(ctx, r, value, "on", "off", at);
     case CHOICE:
-        if (!is_choice(r->public.argument, value)) return bad_value(ctx, r, value, r->public.argument);
+        if (!is_choice(r->public.argument, value))
+            return bad_value(ctx, r, value, r->public.argument);
         break;
-    default: break;
+    default:
+        break;
     }
     *(const char **)at = value;
     return KVF_OK;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static kvf_status check_init(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!strcmp(o->init, "text") && !(o->init_text && *o->init_text))
         return kvf__fail(ctx, KVF_EUSAGE, "--init text needs --init-text");
-    if (!strcmp(o->init, "kv") && !o->init_kv) return kvf__fail(ctx, KVF_EUSAGE, "--init kv needs --init-kv");
+    if (!strcmp(o->init, "kv") && !o->init_kv)
+        return kvf__fail(ctx, KVF_EUSAGE, "--init kv needs --init-kv");
     if (o->init_encoder && o->init_from)
         return kvf__fail(ctx, KVF_EUSAGE, "--init-encoder and --init-from exclude each other");
     return KVF_OK;
@@ -219,26 +305,35 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
 {
     KVF_TRY(check_choices(ctx, o));
     KVF_TRY(check_init(ctx, o));
-    if (o->prefix_length < 1) return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
-    if (!o->batch_size && !o->batch_tokens) return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");
+    if (o->prefix_length < 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
+    if (!o->batch_size && !o->batch_tokens)
+        return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");
     if (o->grad_accum < 1) return kvf__fail(ctx, KVF_EUSAGE, "--grad-accum must be at least 1");
-    if (!o->steps && !o->epochs) return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
-    if (!(o->beta1 < 1) || !(o->beta2 < 1)) return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");
+    if (!o->steps && !o->epochs)
+        return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
+    if (!(o->beta1 < 1) || !(o->beta2 < 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");
     if (!(o->lr > 0)) o->lr = kvf__encoder_default_lr(o->method);
     return KVF_OK;
 }
 
-/* ---- storing ------------------------------------------------------------------------------------------- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static kvf_json *value_of(const kvf_train_options *o, const row *r)
 {
     const void *at = field(o, r);
     switch (r->kind) {
-    case COUNT: return kvf_json_new_int(*(const int64_t *)at);
-    case SEED: return kvf_json_new_int((int64_t) * (const uint64_t *)at);
-    case REAL: return kvf_json_new_real(*(const double *)at);
-    case ON_OFF: return kvf_json_new_str(*(const bool *)at ? "on" : "off");
-    default: return kvf_json_new_str(*(const char *const *)at ? *(const char *const *)at : "");
+    case COUNT:
+        return kvf_json_new_int(*(const int64_t *)at);
+    case SEED:
+        return kvf_json_new_int((int64_t) * (const uint64_t *)at);
+    case REAL:
+        return kvf_json_new_real(*(const double *)at);
+    case ON_OFF:
+        return kvf_json_new_str(*(const bool *)at ? "on" : "off");
+    default:
+        return kvf_json_new_str(*(const char *const *)at ? *(const char *const *)at : "");
     }
 }
 
@@ -261,12 +356,17 @@ static bool same_value(const kvf_train_options *a, const kvf_train_options *b, c
 {
     const void *x = field(a, r), *y = field(b, r);
     switch (r->kind) {
-    case COUNT: return *(const int64_t *)x == *(const int64_t *)y;
-    case SEED: return *(const uint64_t *)x == *(const uint64_t *)y;
-    case REAL: return *(const double *)x == *(const double *)y;
+    case COUNT:
+        return *(const int64_t *)x == *(const int64_t *)y;
+    case SEED:
+        return *(const uint64_t *)x == *(const uint64_t *)y;
+    case REAL:
+        return *(const double *)x == *(const double *)y;
     case FLAG:
-    case ON_OFF: return *(const bool *)x == *(const bool *)y;
-    default: break;
+    case ON_OFF:
+        return *(const bool *)x == *(const bool *)y;
+    default:
+        break;
     }
     const char *s = *(const char *const *)x, *t = *(const char *const *)y;
     return !strcmp(s ? s : "", t ? t : "");
@@ -278,11 +378,21 @@ static bool take_value(kvf_train_options *o, const row *r, const kvf_json *value
     void *at = field(o, r);
     const char *text = kvf_json_str(value, NULL);
     switch (r->kind) {
-    case COUNT: *(int64_t *)at = kvf_json_int(value, -1); return *(int64_t *)at >= 0;
-    case SEED: *(uint64_t *)at = (uint64_t)kvf_json_int(value, 0); return kvf_json_typeof(value) == KVF_JSON_INT;
-    case REAL: *(double *)at = kvf_json_real(value, -1); return *(double *)at >= 0;
-    case ON_OFF: *(bool *)at = text && !strcmp(text, "on"); return text != NULL;
-    default: *(const char **)at = text; return text != NULL;
+    case COUNT:
+        *(int64_t *)at = kvf_json_int(value, -1);
+        return *(int64_t *)at >= 0;
+    case SEED:
+        *(uint64_t *)at = (uint64_t)kvf_json_int(value, 0);
+        return kvf_json_typeof(value) == KVF_JSON_INT;
+    case REAL:
+        *(double *)at = kvf_json_real(value, -1);
+        return *(double *)at >= 0;
+    case ON_OFF:
+        *(bool *)at = text && !strcmp(text, "on");
+        return text != NULL;
+    default:
+        *(const char **)at = text;
+        return text != NULL;
     }
 }
 
@@ -291,7 +401,8 @@ static bool was_given(const kvf_train_options *options, const char *name)
     return options->given >> (find_row(name) - ROWS) & 1;
 }
 
-kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options, const kvf_json *stored)
+kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
+                                     const kvf_json *stored)
 {
     const kvf_train_options defaults = kvf_train_defaults();
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -301,13 +412,17 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
         if (given && r->rules & FREE) continue;
         kvf_train_options was = *options;
         if (!take_value(&was, r, kvf_json_get(stored, r->public.name)))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, r->public.name);
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path,
+                             r->public.name);
         bool automatic = r->offset == AT(precision) && !strcmp(options->precision, "auto");
         if (given && !automatic && !same_value(options, &was, r))
-            return kvf__fail(ctx, KVF_EUSAGE, "%s: --%s was another when the run was created; --resume cannot change it", path,
-                             r->public.name);
+            return kvf__fail(
+                ctx, KVF_EUSAGE,
+                "%s: --%s was another when the run was created; --resume cannot change it", path,
+                r->public.name);
         *options = was;
     }
-    if (was_given(options, "epochs") && !was_given(options, "steps")) options->steps = 0; /* decided anew */
+    if (was_given(options, "epochs") && !was_given(options, "steps"))
+        options->steps = 0; /* decided anew */
     return KVF_OK;
 }

@@ -1,12 +1,13 @@
-/* Setting up a run: everything that can fail for a reason outside is done here, before the first step: files, shapes, options, memory, and
- * the primitives for every batch size that the run's own schedule will meet. */
+/* Setting up a run: everything that can fail for a reason outside is done here, before the first
+ * step: files, shapes, options, memory, and the primitives for every batch size that the run's own
+ * schedule will meet. */
 #include "train_int.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-/* ---- events ---------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 {
@@ -21,7 +22,7 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
     t->options.event(t->options.event_user, &event);
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static kvf_status open_base(kvf__trainer *t)
 {
@@ -54,10 +55,12 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
     const kvf_train_options *o = &t->options;
     int64_t longest = kvf__longest_row(t->base, t->id.P, t->id.position_start);
     if (longest < 2)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text", (long long)t->id.P);
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
+                         (long long)t->id.P);
     if (o->max_length > longest)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--max-length %lld: at most %lld tokens fit behind the prefix", (long long)o->max_length,
-                         (long long)longest);
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--max-length %lld: at most %lld tokens fit behind the prefix",
+                         (long long)o->max_length, (long long)longest);
     kvf__dataset_options load = {
         .render = t->renderer.render,
         .max_length = o->max_length ? o->max_length : longest,
@@ -66,21 +69,24 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
     KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
     KVF_TRY(kvf__dataset_load(t->ctx, path, &load, out));
     if (out->skipped || out->truncated)
-        kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path, (long long)out->skipped,
-                          (long long)out->truncated, (long long)load.max_length);
+        kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
+                          (long long)out->skipped, (long long)out->truncated,
+                          (long long)load.max_length);
     return KVF_OK;
 }
 
 static kvf_status open_data(kvf__trainer *t)
 {
-    KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map, &t->renderer));
+    KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
+                               &t->renderer));
     KVF_TRY(load_set(t, t->options.data, &t->data));
     if (!t->options.valid) return KVF_OK;
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
-    return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0, !strcmp(t->options.share_leads, "auto"), &t->evaluator);
+    return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0,
+                                 !strcmp(t->options.share_leads, "auto"), &t->evaluator);
 }
 
-/* ---- lengths --------------------------------------------------------------------------------------------- */
+/* ---- lengths --------------------------------------------------------------------------------- */
 
 static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
 {
@@ -97,19 +103,23 @@ static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
 static kvf_status decide_steps(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed, o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
+    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
+                              o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
     t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
     o->steps = t->steps;
     if (!o->schedule_steps) o->schedule_steps = t->steps;
     KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps, &t->schedule));
     if (t->steps > o->schedule_steps && t->schedule.kind != KVF__SCHEDULE_CONSTANT)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--steps %lld is past the %s schedule's length of %lld steps, fixed when the run was created",
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--steps %lld is past the %s schedule's length of %lld steps, fixed when "
+                         "the run was created",
                          (long long)t->steps, o->schedule, (long long)o->schedule_steps);
     return KVF_OK;
 }
 
 /* What a walk over the run's own schedule does with the rows of a part of a step. */
-typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes);
+typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
+                           kvf__batch_sizes *sizes);
 
 static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 {
@@ -129,7 +139,8 @@ static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_size
 }
 
 /* Upper bounds, from lengths alone. */
-static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                             kvf__batch_sizes *sizes)
 {
     kvf__batch_sizes part = {.rows = n};
     for (int64_t i = 0; i < n; i++) {
@@ -140,14 +151,16 @@ static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n
     return KVF_OK;
 }
 
-static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                               kvf__batch_sizes *sizes)
 {
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
     kvf__batch_sizes_raise(sizes, &t->batcher.sizes);
     return KVF_OK;
 }
 
-static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n, kvf__batch_sizes *sizes)
+static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                               kvf__batch_sizes *sizes)
 {
     (void)sizes;
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
@@ -161,7 +174,8 @@ static kvf_status take_pass(kvf__trainer *t)
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
                                     .share = !strcmp(t->options.share_leads, "auto")};
     KVF_TRY(walk_schedule(t, bound_part, &bounds));
-    KVF_TRY(kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
+    KVF_TRY(
+        kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
     KVF_TRY(walk_schedule(t, measure_part, &sizes));
     kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     limits.recompute = t->options.recompute;
@@ -169,7 +183,7 @@ static kvf_status take_pass(kvf__trainer *t)
     return walk_schedule(t, prepare_part, &sizes);
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------------ */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static kvf_status take_best(kvf__trainer *t)
 {
@@ -223,7 +237,7 @@ static kvf_status take_parameters(kvf__trainer *t)
     return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
 }
 
-/* ---- the run --------------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static kvf_status open_output(kvf__trainer *t)
 {
@@ -233,7 +247,8 @@ static kvf_status open_output(kvf__trainer *t)
     bool there = kvf__exists(o->out);
     if (!o->resume || !there) {
         if (there && !o->force)
-            return kvf__fail(t->ctx, KVF_EEXIST, "%s: exists (--force replaces it, --resume continues it)", o->out);
+            return kvf__fail(t->ctx, KVF_EEXIST,
+                             "%s: exists (--force replaces it, --resume continues it)", o->out);
         KVF_TRY(kvf__outfile_begin(t->ctx, o->out, o->force, &probe));
         kvf__outfile_abort(&probe);
         return KVF_OK;
@@ -259,11 +274,16 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     return st;
 }
 
-kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base, kvf__dataset *data,
-                                    kvf__trainer *out)
+kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
+                                    kvf__dataset *data, kvf__trainer *out)
 {
     kvf__trainer *t = out;
-    *t = (kvf__trainer){.ctx = ctx, .options = *options, .best_value = NAN, .valid_loss = NAN, .base = *base, .data = *data};
+    *t = (kvf__trainer){.ctx = ctx,
+                        .options = *options,
+                        .best_value = NAN,
+                        .valid_loss = NAN,
+                        .base = *base,
+                        .data = *data};
     *base = NULL;
     *data = (kvf__dataset){0};
     t->options.precision = kvf__precision_name(t->base->precision);
@@ -306,7 +326,8 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__run_file_done(&t->resumed);
 }
 
-static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_before, kvf_train_result *r)
+static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_before,
+                        kvf_train_result *r)
 {
     int64_t parameters = 0;
     const kvf__params *params = kvf__encoder_params(t->encoder);
@@ -319,7 +340,9 @@ static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_befo
         .valid_loss = t->valid_loss,
         .best_valid_loss = t->best_value,
         .tokens = t->tokens,
-        .tokens_per_second = t->step_seconds > 0 ? (double)(t->tokens - tokens_before) / t->step_seconds : 0,
+        .tokens_per_second = t->step_seconds > 0
+                                 ? (double)(t->tokens - tokens_before) / t->step_seconds
+                                 : 0,
         .seconds = seconds,
         .peak_rss_bytes = kvf_peak_rss_bytes(),
         .trainable_parameters = parameters,
@@ -342,8 +365,10 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
         if (!st) st = kvf__trainer_loop(&t);
     } else if (!finished) {
         st = kvf__trainer_prepare(&t);
-        kvf__trainer_note(&t, "dry run: %lld examples, %lld label tokens, %lld steps, nothing written", (long long)t.data.n,
-                          (long long)t.data.n_labels, (long long)t.steps);
+        if (!st)
+            kvf__trainer_note(
+                &t, "dry run: %lld examples, %lld label tokens, %lld steps, nothing written",
+                (long long)t.data.n, (long long)t.data.n_labels, (long long)t.steps);
     }
     if (!st || st == KVF_ESTOPPED) {
         fill_result(&t, begin, tokens_before, result);

@@ -1,10 +1,11 @@
-/* The run file: everything that decides the next step goes in, nothing that depends on the clock or the machine's place does. A run that is
- * saved and resumed continues bit for bit as one that never stopped. */
+/* The run file: everything that decides the next step goes in, nothing that depends on the clock or
+ * the machine's place does. A run that is saved and resumed continues bit for bit as one that never
+ * stopped. */
 #include "train_int.h"
 
 #include <string.h>
 
-/* ---- saving ---------------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static kvf_json *state_of(const kvf__trainer *t)
 {
@@ -64,13 +65,15 @@ kvf_status kvf__trainer_save(kvf__trainer *t, bool force)
     return st;
 }
 
-/* ---- restoring ------------------------------------------------------------------------------------------- */
+/* ---- restoring ------------------------------------------------------------------------------- */
 
 static kvf_status same_text(kvf__trainer *t, const char *what, const char *found, const char *want)
 {
     if (!strcmp(found ? found : "", want)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EMISMATCH, "%s: the run was created with another %s (%s, now %s); --resume cannot change it",
-                     t->options.out, what, found && *found ? found : "none", *want ? want : "none");
+    return kvf__fail(
+        t->ctx, KVF_EMISMATCH,
+        "%s: the run was created with another %s (%s, now %s); --resume cannot change it",
+        t->options.out, what, found && *found ? found : "none", *want ? want : "none");
 }
 
 static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
@@ -82,11 +85,14 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
     return same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : "");
 }
 
-static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__params *from, kvf__params *to)
+static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__params *from,
+                              kvf__params *to)
 {
     for (size_t i = 0; i < to->n; i++) {
-        if (i >= from->n || strcmp(from->item[i].name, to->item[i].name) || from->item[i].n != to->item[i].n)
-            return kvf__fail(t->ctx, KVF_EFORMAT, "%s: %s/%s is missing or has another shape", t->options.out, what, to->item[i].name);
+        if (i >= from->n || strcmp(from->item[i].name, to->item[i].name) ||
+            from->item[i].n != to->item[i].n)
+            return kvf__fail(t->ctx, KVF_EFORMAT, "%s: %s/%s is missing or has another shape",
+                             t->options.out, what, to->item[i].name);
         memcpy(to->item[i].value, from->item[i].value, (size_t)to->item[i].n * sizeof(float));
     }
     return KVF_OK;
@@ -96,8 +102,8 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
 {
     kvf__history *to = &t->history;
     if (from->n != t->step)
-        return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /history has %lld rows, /state says step %lld", t->options.out, (long long)from->n,
-                         (long long)t->step);
+        return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /history has %lld rows, /state says step %lld",
+                         t->options.out, (long long)from->n, (long long)t->step);
     size_t n = (size_t)from->n;
     if (!n) return KVF_OK;
     memcpy(to->step, from->step, n * sizeof *to->step);
@@ -123,7 +129,8 @@ static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
     if (t->sampler.epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&
         t->sampler.at == kvf_json_int(kvf_json_get(state, "position_in_epoch"), -1))
         return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state says another data position than step %lld has", t->options.out,
+    return kvf__fail(t->ctx, KVF_EFORMAT,
+                     "%s: /state says another data position than step %lld has", t->options.out,
                      (long long)t->step);
 }
 
@@ -136,7 +143,8 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), t->step);
     t->lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
     if (t->step < 0 || !(t->lr_k > 0 || !t->step))
-        return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k", t->options.out);
+        return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
+                         t->options.out);
     KVF_TRY(copy_values(t, "/encoder", &run->encoder.params, kvf__encoder_params(t->encoder)));
     if (run->m.params.n) {
         KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->adamw.m));

@@ -3,8 +3,9 @@
  *   forward    encoder -> prefix -> base -> loss
  *   backward   loss -> base -> dprefix -> encoder -> AdamW
  *
- * A step may be computed in parts (--grad-accum): dprefix is summed over them, the encoder runs once each way, and the loss is weighted by
- * label tokens over the whole step, so the parts do not change what is computed. */
+ * A step may be computed in parts (--grad-accum): dprefix is summed over them, the encoder runs
+ * once each way, and the loss is weighted by label tokens over the whole step, so the parts do not
+ * change what is computed. */
 #include "train_int.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ static int64_t count_labels(const kvf__dataset *data, const int64_t *examples, i
 }
 
 /* Forward and backward of some rows; adds to dprefix and *loss_sum. */
-static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale, double *loss_sum)
+static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale,
+                           double *loss_sum)
 {
     double part = 0;
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
@@ -47,7 +49,8 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
         t->tokens += kvf__example_length(&t->data, examples[i]);
     lap(t, KVF__STEP_BATCH);
     if (!t->batcher.batch.n_labels) return KVF_OK;
-    kvf__input input = {.batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
+    kvf__input input = {
+        .batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(kvf__pass_lm_loss(t->ctx, t->pass, true, scale, &part, NULL));
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
@@ -83,8 +86,8 @@ static kvf_status update(kvf__trainer *t)
     lap(t, KVF__STEP_ENCODER_BWD);
     t->grad_norm = kvf__grad_norm(params);
     if (!isfinite(t->grad_norm))
-        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: the gradient of %s is not finite", (long long)t->step + 1,
-                         bad_gradient(params));
+        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: the gradient of %s is not finite",
+                         (long long)t->step + 1, bad_gradient(params));
     lap(t, KVF__STEP_CLIP);
     kvf__adamw_step(&t->adamw, params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
     lap(t, KVF__STEP_ADAMW);
@@ -105,7 +108,8 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
     lap(t, KVF__STEP_ENCODER);
     for (int64_t first = 0; first < n; first += part_rows) {
-        kvf_status st = run_part(t, examples + first, n - first < part_rows ? n - first : part_rows, scale, &loss_sum);
+        kvf_status st = run_part(t, examples + first, n - first < part_rows ? n - first : part_rows,
+                                 scale, &loss_sum);
         if (st) return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
     }
     t->train_loss = labels ? loss_sum / (double)labels : 0;
