@@ -95,11 +95,11 @@ demo() {
   kvfold=build/kvfold
   say "training a reparameterized prefix of 20 tokens on $(wc -l < $DEMO/train.jsonl) definitions"
   $kvfold train --base "$MODEL" --data $DEMO/train.jsonl --valid $DEMO/valid.jsonl --out $DEMO/run.h5 --force \
-    --steps "${KVFOLD_DEMO_STEPS:-120}" --eval-every 40
+    --steps "${KVFOLD_DEMO_STEPS:-150}" --eval-every 50
   say "merging: the encoder goes, the prefix stays"
   $kvfold merge $DEMO/run.h5 --out $DEMO/prefix.h5 --force
   say "inspecting it"
-  $kvfold inspect $DEMO/prefix.h5 | head -n 40
+  $kvfold inspect $DEMO/prefix.h5
   say "held-out perplexity, without and with the prefix"
   $kvfold eval --base "$MODEL" --data $DEMO/valid.jsonl
   $kvfold eval --base "$MODEL" --data $DEMO/valid.jsonl --prefix $DEMO/prefix.h5

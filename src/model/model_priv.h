@@ -36,8 +36,8 @@ struct kvf__model {
     int n_planes;
     int64_t plane_width[KVF__MAX_PLANES];
     int64_t plane_start[KVF__MAX_PLANES];
-    int64_t
-        n_vocab_planes; /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
+    /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
+    int64_t n_vocab_planes;
     kvf__packed *
         *head; /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
     kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
