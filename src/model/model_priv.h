@@ -38,8 +38,8 @@ struct kvf__model {
     int64_t plane_start[KVF__MAX_PLANES];
     /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
     int64_t n_vocab_planes;
-    kvf__packed *
-        *head; /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
+    /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
+    kvf__packed **head;
     kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
     kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
     kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied): target rows for the loss
