@@ -45,8 +45,7 @@ typedef struct program {
     size_t n_tensors;
 } program;
 
-/* ---- the prefix
- * ---------------------------------------------------------------------------------- */
+/* ---- the prefix ------------------------------------------------------------------------------ */
 
 static bool is_safetensors(const char *path)
 {
@@ -93,8 +92,7 @@ static kvf_status prefix_from_kvfold(program *p, const char *path)
     return st;
 }
 
-/* ---- the encoder
- * --------------------------------------------------------------------------------- */
+/* ---- the encoder ----------------------------------------------------------------------------- */
 
 static kvf_status encoder_from_table(program *p, const char *path, const kvf__table *table)
 {
@@ -153,8 +151,7 @@ static kvf_status load_prefix(program *p, const arguments *a)
                             p->prefix.D);
 }
 
-/* ---- running
- * -------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static kvf_status load_batch(program *p, const char *path, bool share)
 {
@@ -213,8 +210,7 @@ static kvf_status run_pass(program *p)
     return kvf__encoder_bwd(p->ctx, p->encoder, &p->dprefix);
 }
 
-/* ---- writing
- * --------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void add(program *p, const char *name, const void *data, kvf__dtype dtype, int rank,
                 const int64_t *dim)
@@ -251,8 +247,7 @@ static kvf_status write_tensors(program *p, const char *path)
     return kvf__safetensors_write(p->ctx, path, true, p->tensors, p->n_tensors);
 }
 
-/* ---- the program
- * ----------------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static bool parse(int argc, char **argv, arguments *a)
 {
@@ -296,9 +291,9 @@ int main(int argc, char **argv)
     arguments a = {0};
     program p = {0};
     if (!parse(argc, argv, &a)) {
-        fputs("usage: dump_pass --base PATH --data FILE [--prefix FILE | --run RUN] [--precision "
-              "f32|bf16] [--threads N]\n"
-              "                 [--position-start N] [--share-leads on|off] --out X.safetensors\n",
+        fputs("usage: dump_pass --base PATH --data FILE --out X.safetensors\n"
+              "                 [--prefix FILE | --run RUN] [--precision f32|bf16] [--threads N]\n"
+              "                 [--position-start N] [--share-leads on|off]\n",
               stderr);
         return 2;
     }

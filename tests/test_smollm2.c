@@ -35,8 +35,7 @@ static bool find_model(char *buf, size_t size)
     return false;
 }
 
-/* ---- the golden file ---------------------------------------------------------------------------
- */
+/* ---- the golden file ------------------------------------------------------------------------- */
 
 static const void *stored(const fixture *f, const char *name, int64_t *n)
 {
@@ -65,8 +64,7 @@ static double number(const fixture *f, const char *name, int index)
     return value;
 }
 
-/* ---- the prefix ---------------------------------------------------------------------------------
- */
+/* ---- the prefix ------------------------------------------------------------------------------ */
 
 /* The bare base's keys and values on P tokens. */
 static void capture(fixture *f, int64_t P)
@@ -105,8 +103,7 @@ static void make_prefix(fixture *f)
     }
 }
 
-/* ---- setting up ---------------------------------------------------------------------------------
- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static void load_batch(fixture *f)
 {
@@ -155,8 +152,7 @@ static void close_all(fixture *f)
     kvf_ctx_free(f->ctx);
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static double mean_loss(fixture *f, const kvf__prefix *prefix)
 {

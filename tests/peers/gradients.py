@@ -71,6 +71,21 @@ def one_base(args, name, base, model, rows, prefix):
     one_case(args, name + ", encoder", base, rows, option, encoder_gradients, tuned, peer.exact(tuned))
 
 
+def shared_leads(args, name, base, model):
+    """Rows that begin alike, which kvfold computes once (--share-leads)."""
+    vocab = model.config.vocab_size
+    (lead, _), (more, _) = peer.random_rows(vocab, [23, 9], seed=8)
+    tails = [tail for tail, _ in peer.random_rows(vocab, [12, 5, 17, 8], seed=9)]
+    begin = [lead, lead + more, lead + more, lead]
+    rows = [(b + t, [-100] * len(b) + t) for b, t in zip(begin, tails)]
+    prefix, double = peer.random_prefix(model), peer.exact(model)
+    got = peer.dump(args, base, rows, prefix=peer.save_prefix(args, prefix), share_leads="on")
+    peer.report(f"{name}, rows sharing leads: tokens computed (of {sum(len(ids) for ids, _ in rows)})", got["ids"].numel(), 120)
+    want = prefix_gradient(double, rows, prefix)
+    for key in ("loss", "dprefix"):
+        peer.report(f"{name}, rows sharing leads, {key}, from f64", peer.error(got[key].reshape(want[key].shape), want[key]), 1e-5)
+
+
 def smollm2(args):
     """At the base's own keys and values, where kvfold starts, and at PEFT's random start."""
     tokenizer, model = peer.gguf_tokenizer(args.model), peer.load_gguf(args.model, args.work)
@@ -90,6 +105,7 @@ def main():
     for name in ("gpt2-4x256", "llama-untied-f32"):
         base, model = peer.random_model(name, args.work)
         one_base(args, name, base, model, peer.random_rows(model.config.vocab_size, LENGTHS), peer.random_prefix(model))
+        shared_leads(args, name, base, model)
     smollm2(args)
     if RATIOS:
         peer.report(f"bf16 error over autocast's, geometric mean of {len(RATIOS)}", math.exp(sum(RATIOS) / len(RATIOS)), 1.0)
