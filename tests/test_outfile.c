@@ -89,6 +89,21 @@ START_TEST(map_a_file)
 }
 END_TEST
 
+/* What was given back reads the same; an empty or closed map has nothing to give. */
+START_TEST(forgotten_pages_come_back)
+{
+    kvf__mapfile file = {0};
+
+    put_file(path, "a\0bc", 4);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
+    ck_assert_mem_eq(file.data, "a\0bc", 4);
+    kvf__mapfile_forget(&file);
+    ck_assert_mem_eq(file.data, "a\0bc", 4);
+    kvf__mapfile_close(&file);
+    kvf__mapfile_forget(&file);
+}
+END_TEST
+
 START_TEST(map_an_empty_file)
 {
     kvf__mapfile file = {0};
@@ -96,6 +111,7 @@ START_TEST(map_an_empty_file)
     put_file(path, "", 0);
     ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
     ck_assert_uint_eq(file.n, 0);
+    kvf__mapfile_forget(&file);
     kvf__mapfile_close(&file);
 }
 END_TEST
@@ -400,6 +416,7 @@ int main(void)
     TCase *errors = add_case(suite, "errors");
 
     tcase_add_test(core, map_a_file);
+    tcase_add_test(core, forgotten_pages_come_back);
     tcase_add_test(core, map_an_empty_file);
     tcase_add_test(core, read_with_limit);
     tcase_add_test(core, read_a_long_file);

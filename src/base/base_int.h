@@ -102,6 +102,9 @@ typedef struct kvf__mapfile {
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
 void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
+/* Gives back the memory of pages that were read; they come from the file again where they are read
+ * again. */
+void kvf__mapfile_forget(const kvf__mapfile *file);
 
 /* Cursor over bytes that refuses to read past the end. Little-endian. */
 typedef struct kvf__reader {

@@ -75,6 +75,11 @@ void kvf__mapfile_close(kvf__mapfile *file)
     *file = (kvf__mapfile){0};
 }
 
+void kvf__mapfile_forget(const kvf__mapfile *file)
+{
+    if (file->data) madvise((void *)file->data, file->n, MADV_DONTNEED);
+}
+
 static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
 {
     return kvf__fail(ctx, KVF_EFORMAT, "%s: is longer than %zu bytes, too long for its kind", path,

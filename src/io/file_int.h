@@ -24,7 +24,8 @@ kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *o
 /* A folder's model.safetensors, or the shards of model.safetensors.index.json. */
 kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out);
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
-void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
+void kvf__weights_close(kvf__weights *weights);        /* {0} and half-open ones are fine */
+void kvf__weights_forget(const kvf__weights *weights); /* kvf__mapfile_forget for all maps */
 
 /* The parsers below the three above: bytes in memory, which must outlive the table; `where` names
  * them in errors. They add to *weights, which starts as {0}, and after a failure holds a part:

@@ -22,3 +22,9 @@ void kvf__weights_close(kvf__weights *weights)
     kvf__free(weights->maps);
     *weights = (kvf__weights){0};
 }
+
+void kvf__weights_forget(const kvf__weights *weights)
+{
+    for (size_t i = 0; i < weights->n_maps; i++)
+        kvf__mapfile_forget(&weights->maps[i]);
+}

@@ -79,12 +79,19 @@ static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__des
                      (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
 }
 
+/* Of a file in f32 these are as many bytes as the packed model has. */
+static void forget_file(void *base)
+{
+    kvf__weights_forget(&((kvf_base *)base)->weights);
+}
+
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options)
 {
-    kvf__model_options pack = {.backward = options->backward};
+    kvf__model_options pack = {.backward = options->backward, .packed = forget_file, .user = base};
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random) KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, base->hash));
+    forget_file(base); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
     return kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);

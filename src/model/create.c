@@ -20,6 +20,7 @@ typedef struct creation {
     const kvf__slots *slots;
     kvf__packer packer;
     float *gamma, *beta; /* [C] of the norm at hand */
+    const kvf__model_options *options;
 } creation;
 
 static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer)
@@ -189,8 +190,10 @@ static kvf_status build(creation *c)
     for (int64_t layer = 0; layer < c->desc->L; layer++) {
         KVF_TRY(pack_attention(c, layer));
         KVF_TRY(pack_ffn(c, layer));
+        if (c->options->packed) c->options->packed(c->options->user);
     }
     KVF_TRY(pack_head(c));
+    if (c->options->packed) c->options->packed(c->options->user);
     model->packed_bytes = c->packer.packed_bytes;
     return KVF_OK;
 }
@@ -198,7 +201,7 @@ static kvf_status build(creation *c)
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out)
 {
-    creation c = {.ctx = ctx, .desc = desc, .slots = slots};
+    creation c = {.ctx = ctx, .desc = desc, .slots = slots, .options = options};
     kvf__model *model = NULL;
     kvf_status st;
 

@@ -106,6 +106,10 @@ typedef struct kvf__model kvf__model;
 typedef struct kvf__model_options {
     kvf__dtype act; /* F32 or BF16 */
     bool backward;  /* pack the transposed weights too */
+    /* Called whenever some weights were packed and will hardly be read from their file again; NULL:
+     * nobody wants to know. */
+    void (*packed)(void *user);
+    void *user;
 } kvf__model_options;
 
 /* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes
