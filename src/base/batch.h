@@ -1,4 +1,5 @@
-/* The batch: what data hands to the model. Integers only, rows back to back, no padding. */
+/* The batch: what data hands to the model. Rows back to back, no padding, and the targets of the
+ * task. */
 #ifndef KVF_BATCH_H
 #define KVF_BATCH_H
 
@@ -9,6 +10,12 @@
  * shifted: label_at is the position before the labelled token). Labels ascend in label_at; a row
  * without labels is legal. `example[r]` is the row's index in the data set. All arrays belong to
  * whoever filled them.
+ *
+ * The tasks other than lm use labels for the positions that the head reads (label_at is then the
+ * position itself): seq-cls one per row with its class; token-cls one per word; qa every token the
+ * answer may begin or end at, id 0; multiple-choice one per row, id 1 for the right choice, else 0.
+ * Rows with equal `example` that follow each other belong together: the choices of one question,
+ * the windows of one context.
  *
  * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
  * the tokens they have in common and is computed once: a lead. Such a row's first token stands
@@ -21,6 +28,10 @@ typedef struct kvf__batch {
     const int32_t *label_id; /* [n_labels] */
     const int64_t *example;  /* [R]; -1 for leads */
     const int32_t *parent;   /* [R], -1: none; NULL: no row has one */
+    const int32_t *types;    /* [N] token types (segments A, B); NULL: all 0 */
+    const float *values;     /* [R] targets of a regression; NULL: there are none */
+    const int32_t *spans;    /* [R, 2] first and last token of the answer, counted within the row;
+                                NULL: none */
 } kvf__batch;
 
 #endif

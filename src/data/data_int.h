@@ -7,6 +7,7 @@
 #define KVF_DATA_INT_H
 
 #include "batch.h"
+#include "task.h"
 #include "text_int.h"
 
 #define KVF__NO_LABEL (-100)
@@ -61,13 +62,33 @@ typedef enum kvf__overlong {
 } kvf__overlong;
 kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out);
 
+/* Classes or tags by id, in the order of the training file's sorted names. */
+typedef struct kvf__label_set {
+    size_t n;
+    char **names;
+} kvf__label_set;
+
+/* What a task's rows came from, kept for predictions and metrics (task_rows.c); NULL for lm. */
+struct kvf__sources;
+
 typedef struct kvf__dataset {
-    int64_t n;      /* examples */
-    int64_t *start; /* [n + 1] into ids, labels */
+    int64_t n;      /* rows */
+    int64_t *start; /* [n + 1] into ids, labels, types */
     int32_t *ids, *labels;
-    int64_t n_labels; /* of all examples */
+    int64_t n_labels; /* of all rows */
     int64_t skipped, truncated;
     char hash[33]; /* of the file's bytes */
+
+    /* tasks other than lm */
+    kvf__task task;
+    kvf__label_set names;
+    bool regression;
+    int32_t *types;   /* [start[n]]; NULL: all 0 */
+    float *values;    /* [n] regression targets; NULL: none */
+    int32_t *spans;   /* [n, 2] qa; NULL: none */
+    int64_t n_groups; /* questions; with group NULL every row stands alone and n_groups = n */
+    int64_t *group;   /* [n_groups + 1] rows that belong together */
+    struct kvf__sources *sources;
 } kvf__dataset;
 
 typedef struct kvf__dataset_options {

@@ -175,8 +175,13 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
                              double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
-/* After lm_loss with gradient: dprefix += d(scale * loss)/d prefix. Layers that are masked stay
- * untouched. */
+/* For heads that are not the language model's (head_task.h). hidden: final states of the labelled
+ * positions, f32 [n_labels, C], as transformers' last_hidden_state; a view, valid until the next
+ * call. hidden_grad takes d loss / d hidden in place of lm_loss, before bwd. */
+kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden);
+kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden);
+/* After lm_loss with gradient, or hidden_grad: dprefix += d(scale * loss)/d prefix. Layers that are
+ * masked stay untouched. */
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix);
 
 /* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */

@@ -1,0 +1,46 @@
+/* Task heads: what stands on the final hidden states in place of the language model's head, as in
+ * transformers' ...ForSequenceClassification, ...ForTokenClassification, ...ForQuestionAnswering
+ * and
+ * ...ForMultipleChoice. A head is trained with the prefix: it publishes its parameters under their
+ * Hugging Face names ("classifier.weight", "score.weight", "qa_outputs.bias",
+ * "classifier.dense.weight", ...), as an encoder does, and is small enough to run in f32 always.
+ *
+ * Which layers a head has is a row per architecture and task (BERT: frozen pooler, dropout,
+ * classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last token). */
+#ifndef KVF_HEAD_TASK_H
+#define KVF_HEAD_TASK_H
+
+#include "model_int.h"
+#include "task.h"
+
+typedef struct kvf__head kvf__head;
+typedef struct kvf__head_options {
+    kvf__task task;
+    int64_t labels;  /* classes or tags; 1 for a regression; ignored by qa and multiple-choice */
+    bool regression; /* seq-cls: mean squared error against batch values */
+    double
+        dropout;   /* on the input of each of the head's layers while training; < 0: the config's */
+    uint64_t seed; /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
+} kvf__head_options;
+
+/* EUNSUPPORTED: the architecture has no such head. */
+kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,
+                            kvf__head **out);
+void kvf__head_free(kvf__head *head);
+kvf__params *kvf__head_params(kvf__head *head); /* values and gradients are the head's own memory */
+/* Outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice. */
+int64_t kvf__head_width(const kvf__head *head);
+
+/* logits [n_labels, width] of hidden [n_labels, C], dropout off. */
+kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
+                            float *logits);
+/* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions. */
+int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch);
+/* *loss_sum over the terms (qa: mean of start and end). dhidden [n_labels, C] NULL: loss only,
+ * dropout off; else it is set to scale * gradient, the parameters' gradients are added to (scaled
+ * too), and dropout draws its masks from (seed, step). ENUMERIC if the loss is not finite. */
+kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                          const float *hidden, int64_t step, float scale, double *loss_sum,
+                          float *dhidden);
+
+#endif
