@@ -1,0 +1,107 @@
+/* The table of metrics: one number each, by task and name. A new metric is a function here and a
+ * row; what it reads is in kvf__metric_input. */
+#include "metric_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- every task ------------------------------------------------------------------------------ */
+
+static kvf_status loss(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    (void)ctx;
+    *out = in->loss;
+    return KVF_OK;
+}
+
+static kvf_status perplexity(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    (void)ctx;
+    *out = exp(in->loss);
+    return KVF_OK;
+}
+
+/* ---- classes and numbers --------------------------------------------------------------------- */
+
+static kvf_status classify(kvf_ctx *ctx, const kvf__metric_input *in, kvf__class_scores *s)
+{
+    return kvf__classify(ctx, in->classes.gold, in->classes.predicted, in->classes.n,
+                         in->classes.labels, NULL, s);
+}
+
+static kvf_status accuracy(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    kvf__class_scores s;
+    KVF_TRY(classify(ctx, in, &s));
+    *out = s.accuracy;
+    return KVF_OK;
+}
+
+static kvf_status f1_macro(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    kvf__class_scores s;
+    KVF_TRY(classify(ctx, in, &s));
+    *out = s.macro.f1;
+    return KVF_OK;
+}
+
+static kvf_status f1_micro(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    kvf__class_scores s;
+    KVF_TRY(classify(ctx, in, &s));
+    *out = s.micro.f1;
+    return KVF_OK;
+}
+
+static kvf_status mcc(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    kvf__class_scores s;
+    KVF_TRY(classify(ctx, in, &s));
+    *out = s.mcc;
+    return KVF_OK;
+}
+
+static kvf_status pearson(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    return kvf__pearson(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, out);
+}
+
+static kvf_status spearman(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+{
+    return kvf__spearman(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, out);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const kvf__metric TABLE[] = {
+    {"loss", KVF__TASK_LM, false, false, loss},
+    {"perplexity", KVF__TASK_LM, false, false, perplexity},
+    {"accuracy", KVF__TASK_SEQ_CLS, false, true, accuracy},
+    {"f1", KVF__TASK_SEQ_CLS, false, true, f1_macro},
+    {"f1_micro", KVF__TASK_SEQ_CLS, false, true, f1_micro},
+    {"mcc", KVF__TASK_SEQ_CLS, false, true, mcc},
+    {"loss", KVF__TASK_SEQ_CLS, false, false, loss},
+    {"pearson", KVF__TASK_SEQ_CLS, true, true, pearson},
+    {"spearman", KVF__TASK_SEQ_CLS, true, true, spearman},
+    {"loss", KVF__TASK_SEQ_CLS, true, false, loss},
+    {"loss", KVF__TASK_TOKEN_CLS, false, false, loss},
+    {"loss", KVF__TASK_QA, false, false, loss},
+    {"accuracy", KVF__TASK_CHOICE, false, true, accuracy},
+    {"loss", KVF__TASK_CHOICE, false, false, loss},
+};
+
+const kvf__metric *kvf__metric_table(size_t *n)
+{
+    *n = sizeof TABLE / sizeof *TABLE;
+    return TABLE;
+}
+
+const kvf__metric *kvf__metric_find(kvf__task task, bool regression, const char *name)
+{
+    for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++) {
+        const kvf__metric *row = &TABLE[i];
+        if (row->task != task || row->regression != regression) continue;
+        if (!name || !strcmp(name, row->name)) return row;
+    }
+    return NULL;
+}
