@@ -1,0 +1,57 @@
+/* Masks of dropout, drawn when they are applied (Srivastava et al., JMLR 15, 2014; "inverted": what
+ * stays is scaled up while training, so that nothing is scaled at inference).
+ *
+ * Four elements share one 64-bit value, since drawing it costs more than using it. */
+#include "dropout.h"
+
+#include <assert.h>
+
+enum { STEPS = 1 << 16, PER_VALUE = 4 };
+
+kvf__dropout kvf__dropout_make(double p)
+{
+    assert(p >= 0 && p < 1);
+    uint32_t drop = (uint32_t)(p * STEPS + 0.5);
+    if (drop == STEPS) drop--; /* p just below 1 */
+    return (kvf__dropout){.drop = drop, .scale = (float)STEPS / (float)(STEPS - drop)};
+}
+
+/* Factors of elements PER_VALUE * at .. of the mask. */
+static void draw(kvf__dropout dropout, kvf__rng stream, int64_t at, float factor[PER_VALUE])
+{
+    stream.counter = (uint64_t)at;
+    uint64_t value = kvf__rng_u64(&stream);
+    for (int i = 0; i < PER_VALUE; i++)
+        factor[i] = (value >> 16 * i & 0xffff) < dropout.drop ? 0 : dropout.scale;
+}
+
+void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
+                      const float *src, int64_t n)
+{
+    float factor[PER_VALUE];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = first + i;
+        if (!i || element % PER_VALUE == 0) draw(dropout, stream, element / PER_VALUE, factor);
+        dst[i] = src[i] * factor[element % PER_VALUE];
+    }
+}
+
+void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
+                      const float *src, int64_t n)
+{
+    float factor[PER_VALUE];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = first + i;
+        if (!i || element % PER_VALUE == 0) draw(dropout, stream, element / PER_VALUE, factor);
+        dst[i] += src[i] * factor[element % PER_VALUE];
+    }
+}
+
+kvf__rng kvf__dropout_row(kvf__rng stream, const kvf__batch *batch, int64_t r)
+{
+    int64_t example = batch->example ? batch->example[r] : r, before = 0;
+    while (batch->example && before < r && batch->example[r - before - 1] == example)
+        before++;
+    stream.counter = (uint64_t)example << 20 | (uint64_t)before;
+    return kvf__rng_make(kvf__rng_u64(&stream), stream.stream);
+}
