@@ -1,12 +1,17 @@
 /* Task heads: what stands on the final hidden states in place of the language model's head, as in
  * transformers' ...ForSequenceClassification, ...ForTokenClassification, ...ForQuestionAnswering
- * and
- * ...ForMultipleChoice. A head is trained with the prefix: it publishes its parameters under their
- * Hugging Face names ("classifier.weight", "score.weight", "qa_outputs.bias",
+ * and ...ForMultipleChoice. A head is trained with the prefix: it publishes its parameters under
+ * their Hugging Face names ("classifier.weight", "score.weight", "qa_outputs.bias",
  * "classifier.dense.weight", ...), as an encoder does, and is small enough to run in f32 always.
  *
  * Which layers a head has is a row per architecture and task (BERT: frozen pooler, dropout,
- * classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last token). */
+ * classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last token).
+ * Where the base file lacks the pooler that a head needs, the head trains one, named
+ * "bert.pooler.dense.weight" and so on, as in transformers. What a head reads are the batch's
+ * labelled positions: which those are is the data's decision.
+ *
+ * A label below 0, a row with a span below 0 and a question without a right choice have no target:
+ * they add nothing to loss, terms or gradients. */
 #ifndef KVF_HEAD_TASK_H
 #define KVF_HEAD_TASK_H
 
@@ -18,12 +23,24 @@ typedef struct kvf__head_options {
     kvf__task task;
     int64_t labels;  /* classes or tags; 1 for a regression; ignored by qa and multiple-choice */
     bool regression; /* seq-cls: mean squared error against batch values */
-    double
-        dropout;   /* on the input of each of the head's layers while training; < 0: the config's */
-    uint64_t seed; /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
+    double dropout;  /* while training, where transformers drops (if given, before the last layer
+                        in any case), below 1; < 0: the config's */
+    uint64_t seed;   /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
 } kvf__head_options;
 
+/* What a head needs to know of its base. */
+typedef struct kvf__head_base {
+    const char *arch; /* model_type */
+    int64_t C;
+    double classifier_dropout, hidden_dropout; /* the config's; < 0: it has none */
+    double initializer_range;                  /* the config's; 0: 0.02 */
+    const float *pooler, *pooler_bias;         /* [C, C], [C], viewed; NULL: the base has none */
+} kvf__head_base;
+
 /* EUNSUPPORTED: the architecture has no such head. */
+kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
+                               const kvf__head_options *options, kvf__head **out);
+/* The same on what a model says of itself, which must outlive the head. */
 kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,
                             kvf__head **out);
 void kvf__head_free(kvf__head *head);
@@ -31,6 +48,8 @@ kvf__params *kvf__head_params(kvf__head *head); /* values and gradients are the 
 /* Outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice. */
 int64_t kvf__head_width(const kvf__head *head);
 
+/* Makes room for batches of so many labels, so that none of them allocates. */
+kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels);
 /* logits [n_labels, width] of hidden [n_labels, C], dropout off. */
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits);
@@ -38,7 +57,9 @@ kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, 
 int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch);
 /* *loss_sum over the terms (qa: mean of start and end). dhidden [n_labels, C] NULL: loss only,
  * dropout off; else it is set to scale * gradient, the parameters' gradients are added to (scaled
- * too), and dropout draws its masks from (seed, step). ENUMERIC if the loss is not finite. */
+ * too), and dropout draws its masks from (seed, step, row), whatever rows stand beside it in the
+ * batch. ENUMERIC if the loss is not finite; ESHAPE: a label or span outside what the head reads.
+ */
 kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                           const float *hidden, int64_t step, float scale, double *loss_sum,
                           float *dhidden);

@@ -1,0 +1,182 @@
+/* Losses of task heads, as transformers' ...For<Task> classes have them: cross-entropy over groups
+ * of logits, which are a row's classes (seq-cls), a word's tags (token-cls), the positions of a row
+ * once for the start and once for the end (qa), or the rows of a question (multiple-choice); and
+ * squared error (regression).
+ *
+ * A negative label, a row without span and a question without a right choice have no target and
+ * count for nothing, as -100 does in transformers. */
+#include "head_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r)
+{
+    while (batch->start[r + 1] <= batch->label_at[j])
+        r++;
+    return r;
+}
+
+/* Labels from .. one before the result are those of one row. */
+static int64_t row_end(const kvf__batch *batch, int64_t from, int64_t r)
+{
+    int64_t j = from;
+    while (j < batch->n_labels && batch->label_at[j] < batch->start[r + 1])
+        j++;
+    return j;
+}
+
+/* Labels from .. one before the result belong to the rows of one question, which begins at row r.
+ */
+static int64_t question_end(const kvf__batch *batch, int64_t from, int64_t r)
+{
+    int64_t last = r;
+    while (last + 1 < batch->n_rows && batch->example[last + 1] == batch->example[r])
+        last++;
+    return row_end(batch, from, last);
+}
+
+/* The choice that is right, counted from `from`; -1 if none is. */
+static int64_t right_choice(const kvf__batch *batch, int64_t from, int64_t end)
+{
+    for (int64_t j = from; j < end; j++)
+        if (batch->label_id[j] == 1) return j - from;
+    return -1;
+}
+
+static int64_t count_rows(const kvf__batch *batch, bool spans)
+{
+    int64_t terms = 0;
+    for (int64_t j = 0, r = 0; j < batch->n_labels;) {
+        r = kvf__label_row(batch, j, r);
+        j = row_end(batch, j, r);
+        terms += !spans || (batch->spans && batch->spans[2 * r] >= 0);
+    }
+    return terms;
+}
+
+static int64_t count_questions(const kvf__batch *batch)
+{
+    int64_t terms = 0;
+    for (int64_t j = 0, r = 0, end; j < batch->n_labels; j = end) {
+        r = kvf__label_row(batch, j, r);
+        end = question_end(batch, j, r);
+        terms += right_choice(batch, j, end) >= 0;
+    }
+    return terms;
+}
+
+int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch)
+{
+    int64_t terms = 0;
+    if (head->options.regression) return batch->values ? count_rows(batch, false) : 0;
+    if (head->kind->task == KVF__TASK_QA) return count_rows(batch, true);
+    if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch);
+    for (int64_t j = 0; j < batch->n_labels; j++)
+        terms += batch->label_id[j] >= 0;
+    return terms;
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+typedef struct summing {
+    kvf_ctx *ctx;
+    kvf__head *head;
+    const kvf__batch *batch;
+    double scale, sum;
+} summing;
+
+/* weight * -log softmax(logits)[target] over n logits, `stride` apart from index `at` on. */
+static void cross_entropy(summing *s, int64_t at, int64_t n, int64_t stride, int64_t target,
+                          double weight)
+{
+    const float *logit = s->head->logits + at;
+    double max = logit[0], sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (logit[i * stride] > max) max = logit[i * stride];
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(logit[i * stride] - max);
+    s->sum += weight * (log(sum) + max - logit[target * stride]);
+    for (int64_t i = 0; s->scale != 0 && i < n; i++) {
+        double p = exp(logit[i * stride] - max) / sum;
+        s->head->dlogits[at + i * stride] = (float)(s->scale * weight *
+                                                    (p - (i == target ? 1 : 0)));
+    }
+}
+
+static kvf_status sum_classes(summing *s)
+{
+    int64_t width = s->head->width;
+    for (int64_t j = 0; j < s->batch->n_labels; j++) {
+        int32_t id = s->batch->label_id[j];
+        if (id >= width)
+            return kvf__fail(s->ctx, KVF_ESHAPE, "head: label %ld, it has %lld of them", (long)id,
+                             (long long)width);
+        if (id >= 0) cross_entropy(s, j * width, width, 1, id, 1);
+    }
+    return KVF_OK;
+}
+
+static kvf_status sum_squares(summing *s)
+{
+    for (int64_t j = 0; s->batch->values && j < s->batch->n_labels; j++) {
+        double error = (double)s->head->logits[j] - s->batch->values[s->head->row[j]];
+        s->sum += error * error;
+        s->head->dlogits[j] = (float)(2 * s->scale * error);
+    }
+    return KVF_OK;
+}
+
+/* The label of row r (from .. end - 1) at a token of it, -1 if the head does not read there. */
+static int64_t label_at_token(const kvf__batch *batch, int64_t r, int64_t token, int64_t from,
+                              int64_t end)
+{
+    for (int64_t j = from; j < end; j++)
+        if (batch->label_at[j] == batch->start[r] + token) return j;
+    return -1;
+}
+
+static kvf_status sum_spans(summing *s)
+{
+    const kvf__batch *b = s->batch;
+    for (int64_t j = 0, end; b->spans && j < b->n_labels; j = end) {
+        int64_t r = s->head->row[j];
+        end = row_end(b, j, r);
+        for (int side = 0; b->spans[2 * r] >= 0 && side < 2; side++) {
+            int64_t target = label_at_token(b, r, b->spans[2 * r + side], j, end);
+            if (target < 0)
+                return kvf__fail(s->ctx, KVF_ESHAPE,
+                                 "batch row %lld: the answer %s at token %ld, which no label reads",
+                                 (long long)r, side ? "ends" : "begins",
+                                 (long)b->spans[2 * r + side]);
+            cross_entropy(s, 2 * j + side, end - j, 2, target - j, 0.5);
+        }
+    }
+    return KVF_OK;
+}
+
+static kvf_status sum_questions(summing *s)
+{
+    for (int64_t j = 0, end; j < s->batch->n_labels; j = end) {
+        end = question_end(s->batch, j, s->head->row[j]);
+        int64_t right = right_choice(s->batch, j, end);
+        if (right >= 0) cross_entropy(s, j, end - j, 1, right, 1);
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
+                            double *loss_sum)
+{
+    static kvf_status (*const SUMS[])(summing *) = {[KVF__TASK_SEQ_CLS] = sum_classes,
+                                                    [KVF__TASK_TOKEN_CLS] = sum_classes,
+                                                    [KVF__TASK_QA] = sum_spans,
+                                                    [KVF__TASK_CHOICE] = sum_questions};
+    summing s = {.ctx = ctx, .head = head, .batch = batch, .scale = scale};
+    memset(head->dlogits, 0, (size_t)(batch->n_labels * head->width) * sizeof(float));
+    KVF_TRY(head->options.regression ? sum_squares(&s) : SUMS[head->kind->task](&s));
+    if (!isfinite(s.sum))
+        return kvf__fail(ctx, KVF_ENUMERIC, "head: the loss is not finite (%g)", s.sum);
+    *loss_sum = s.sum;
+    return KVF_OK;
+}

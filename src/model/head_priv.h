@@ -1,0 +1,68 @@
+/* Inside src/model: a task head, its linear layers and its losses.
+ *
+ * A head is at most two linear layers: an inner one with tanh (BERT's pooler, RoBERTa's
+ * classifier.dense) and the outer one. Their sums run in f64 and every result belongs to one
+ * thread, so no bit depends on the thread count. */
+#ifndef KVF_HEAD_PRIV_H
+#define KVF_HEAD_PRIV_H
+
+#include "dropout.h"
+#include "head_task.h"
+
+/* y = x w^T + b. */
+typedef struct kvf__linear {
+    const float *w, *b; /* [out, in], [out]; b NULL: none */
+    float *dw, *db;     /* gradients, added to; NULL: frozen */
+    int64_t in, out;
+} kvf__linear;
+void kvf__linear_fwd(const kvf__linear *layer, float *y, const float *x, int64_t rows);
+/* dx [rows, in] is set, dw and db are added to. */
+void kvf__linear_bwd(const kvf__linear *layer, float *dx, const float *x, const float *dy,
+                     int64_t rows);
+
+/* Which config key says how much the head drops while training, as transformers has it. */
+typedef enum kvf__head_rate {
+    KVF__RATE_NONE,
+    KVF__RATE_CLASSIFIER, /* classifier_dropout, else the hidden one */
+    KVF__RATE_HIDDEN
+} kvf__head_rate;
+
+/* A row of the table in head_task.c. */
+typedef struct kvf__head_kind {
+    const char *archs; /* model types, with a space before and behind each */
+    kvf__task task;
+    const char *inner;  /* name of the layer with tanh, NULL: none */
+    bool pooler;        /* the inner layer is the base's own where the base has it */
+    bool inner_dropout; /* dropout before the inner layer too */
+    const char *outer;
+    bool outer_bias;
+    kvf__head_rate rate;
+} kvf__head_kind;
+
+struct kvf__head {
+    const kvf__head_kind *kind;
+    kvf__head_options options;
+    int64_t C, width;
+    kvf__dropout dropout;
+    kvf__linear inner, outer; /* inner.w NULL: there is none */
+    kvf__params params;
+    char name[4][64];
+    float *values, *grads;
+
+    /* of the batch that is computed; carved from scratch, room for `room` labelled positions */
+    float *scratch;
+    int64_t room;
+    float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
+    float *logits, *dlogits;                             /* [room, width] */
+    int32_t *row;                                        /* [room] row of each labelled position */
+    const float *inner_in, *outer_in;                    /* what the layers were given */
+};
+
+/* Sums losses of head->logits over the terms of a batch; sets head->dlogits to scale * gradient
+ * unless scale is 0. head->row is filled. ESHAPE: a target outside the head's outputs. */
+kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
+                            double *loss_sum);
+/* Label j's row, given that of label j - 1 (0 for the first). */
+int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r);
+
+#endif

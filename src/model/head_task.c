@@ -1,0 +1,323 @@
+/* Task heads: the table of what stands on which architecture, starting values, and the calls
+ * forward and backward.
+ *
+ * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
+ * modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler
+ * comes from the base and stays frozen; where the base file has none, a new one is trained as part
+ * of the head. */
+#include "head_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#define VALUES_STREAM  0x68656164 /* "head" */
+#define DROPOUT_STREAM 0x68647270 /* "hdrp" */
+
+#define BERT    " bert "
+#define ROBERTA " roberta xlm-roberta "
+#define GPT2    " gpt2 "
+#define LLAMA   " llama mistral qwen2 qwen3 "
+
+static const kvf__head_kind KINDS[] = {
+    {BERT, KVF__TASK_SEQ_CLS, "bert.pooler.dense", true, false, "classifier", true,
+     KVF__RATE_CLASSIFIER},
+    {BERT, KVF__TASK_CHOICE, "bert.pooler.dense", true, false, "classifier", true,
+     KVF__RATE_CLASSIFIER},
+    {BERT ROBERTA GPT2, KVF__TASK_TOKEN_CLS, NULL, false, false, "classifier", true,
+     KVF__RATE_CLASSIFIER},
+    {BERT ROBERTA GPT2 LLAMA, KVF__TASK_QA, NULL, false, false, "qa_outputs", true, KVF__RATE_NONE},
+    {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", false, true, "classifier.out_proj", true,
+     KVF__RATE_CLASSIFIER},
+    {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", true, false, "classifier", true,
+     KVF__RATE_HIDDEN},
+    {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NULL, false, false, "score", false, KVF__RATE_NONE},
+    {LLAMA, KVF__TASK_TOKEN_CLS, NULL, false, false, "score", true, KVF__RATE_CLASSIFIER},
+};
+
+static const kvf__head_kind *find_kind(const char *arch, kvf__task task)
+{
+    char word[64];
+    snprintf(word, sizeof word, " %s ", arch);
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
+        if (KINDS[i].task == task && strstr(KINDS[i].archs, word)) return &KINDS[i];
+    return NULL;
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf__head_base *base,
+                                const kvf__head_options *o)
+{
+    bool classes = o->task == KVF__TASK_SEQ_CLS || o->task == KVF__TASK_TOKEN_CLS;
+    if (!find_kind(base->arch, o->task))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "task %s: transformers has no such head for a base of type %s",
+                         kvf__task_name(o->task), base->arch);
+    if (o->regression && (o->task != KVF__TASK_SEQ_CLS || o->labels != 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "head: a regression is a seq-cls with one output");
+    if (classes && !o->regression && (o->labels < 1 || o->labels > INT32_MAX))
+        return kvf__fail(ctx, KVF_EUSAGE, "head: %lld labels, expected 1 or more",
+                         (long long)o->labels);
+    if (o->dropout >= 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "head: dropout %g, expected 0 to below 1", o->dropout);
+    return KVF_OK;
+}
+
+/* transformers' rule where the config has no such key: 0.1. */
+static double dropout_of(const kvf__head_base *base, const kvf__head_options *options,
+                         kvf__head_rate rate)
+{
+    if (options->dropout >= 0) return options->dropout;
+    if (rate == KVF__RATE_NONE) return 0;
+    if (rate == KVF__RATE_CLASSIFIER && base->classifier_dropout >= 0)
+        return base->classifier_dropout;
+    return base->hidden_dropout >= 0 ? base->hidden_dropout : 0.1;
+}
+
+static void add_param(kvf__head *head, const char *layer, const char *what, int64_t rows,
+                      int64_t columns)
+{
+    char *name = head->name[head->params.n];
+    snprintf(name, sizeof head->name[0], "%s.%s", layer, what);
+    head->params.item[head->params.n++] = (kvf__param){.name = name,
+                                                       .rank = columns ? 2 : 1,
+                                                       .dim = {rows, columns},
+                                                       .n = rows * (columns ? columns : 1),
+                                                       .lr_scale = 1};
+}
+
+static void describe(kvf__head *head, bool train_inner)
+{
+    const kvf__head_kind *kind = head->kind;
+    if (train_inner) {
+        add_param(head, kind->inner, "weight", head->C, head->C);
+        add_param(head, kind->inner, "bias", head->C, 0);
+    }
+    add_param(head, kind->outer, "weight", head->width, head->C);
+    if (kind->outer_bias) add_param(head, kind->outer, "bias", head->width, 0);
+}
+
+/* A layer over the next parameters of the list. */
+static kvf__linear take_layer(kvf__head *head, size_t *at, bool bias, int64_t out)
+{
+    kvf__param *weight = &head->params.item[(*at)++];
+    kvf__linear layer = {.w = weight->value, .dw = weight->grad, .in = head->C, .out = out};
+    if (!bias) return layer;
+    layer.b = head->params.item[*at].value;
+    layer.db = head->params.item[(*at)++].grad;
+    return layer;
+}
+
+static void start_values(kvf__head *head, double deviation)
+{
+    for (size_t i = 0; i < head->params.n; i++) {
+        kvf__param *param = &head->params.item[i];
+        kvf__rng rng = kvf__rng_make(head->options.seed, (uint64_t)VALUES_STREAM << 32 | i);
+        for (int64_t j = 0; param->rank == 2 && j < param->n; j++)
+            param->value[j] = (float)(deviation * kvf__rng_normal(&rng));
+    }
+}
+
+static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *base)
+{
+    bool frozen = head->kind->pooler && base->pooler;
+    size_t count = 0, at = 0;
+
+    describe(head, head->kind->inner && !frozen);
+    for (size_t i = 0; i < head->params.n; i++)
+        count += (size_t)head->params.item[i].n;
+    KVF_TRY(kvf__alloc_array(ctx, count, sizeof(float), &head->values));
+    KVF_TRY(kvf__alloc_array(ctx, count, sizeof(float), &head->grads));
+    for (size_t i = 0, used = 0; i < head->params.n; i++) {
+        head->params.item[i].value = head->values + used;
+        head->params.item[i].grad = head->grads + used;
+        used += (size_t)head->params.item[i].n;
+    }
+    if (frozen)
+        head->inner = (kvf__linear){
+            .w = base->pooler, .b = base->pooler_bias, .in = head->C, .out = head->C};
+    else if (head->kind->inner)
+        head->inner = take_layer(head, &at, true, head->C);
+    head->outer = take_layer(head, &at, head->kind->outer_bias, head->width);
+    start_values(head, base->initializer_range > 0 ? base->initializer_range : 0.02);
+    return KVF_OK;
+}
+
+kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
+                               const kvf__head_options *options, kvf__head **out)
+{
+    kvf__head *head = NULL;
+    kvf_status st;
+
+    KVF_TRY(check_options(ctx, base, options));
+    st = kvf__alloc(ctx, sizeof *head, &head);
+    if (st) goto out;
+    head->kind = find_kind(base->arch, options->task);
+    head->options = *options;
+    head->C = base->C;
+    head->width = options->task == KVF__TASK_QA       ? 2
+                  : options->task == KVF__TASK_CHOICE ? 1
+                                                      : options->labels;
+    head->dropout = kvf__dropout_make(dropout_of(base, options, head->kind->rate));
+    st = build(ctx, head, base);
+    if (st) goto out;
+
+    *out = head;
+    head = NULL;
+out:
+    kvf__head_free(head);
+    return st;
+}
+
+/* The one place that knows what the model offers a head. */
+static kvf__head_base base_of(const kvf__model *model)
+{
+    const kvf__desc *desc = kvf__model_desc(model);
+    return (kvf__head_base){
+        .arch = desc->arch_name, .C = desc->C, .classifier_dropout = -1, .hidden_dropout = -1};
+}
+
+kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,
+                            kvf__head **out)
+{
+    kvf__head_base base = base_of(model);
+    return kvf__head_create_on(ctx, &base, options, out);
+}
+
+void kvf__head_free(kvf__head *head)
+{
+    if (!head) return;
+    kvf__free(head->values);
+    kvf__free(head->grads);
+    kvf__free(head->scratch);
+    kvf__free(head);
+}
+
+kvf__params *kvf__head_params(kvf__head *head)
+{
+    return &head->params;
+}
+
+int64_t kvf__head_width(const kvf__head *head)
+{
+    return head->width;
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+/* Counts while base is NULL, carves afterwards. */
+static float *take(float *base, size_t *used, int64_t rows, int64_t columns)
+{
+    float *at = base ? base + *used : NULL;
+    *used += (size_t)(rows * columns);
+    return at;
+}
+
+static size_t lay_out(kvf__head *head, float *base, int64_t n)
+{
+    bool drops = head->dropout.drop > 0, inner = head->kind->inner != NULL;
+    size_t used = 0;
+    head->logits = take(base, &used, n, head->width);
+    head->dlogits = take(base, &used, n, head->width);
+    head->inner_drop = drops && inner ? take(base, &used, n, head->C) : NULL;
+    head->inner_out = inner ? take(base, &used, n, head->C) : NULL;
+    head->dinner = inner ? take(base, &used, n, head->C) : NULL;
+    head->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
+    _Static_assert(sizeof(int32_t) == sizeof(float), "row lies among floats");
+    head->row = (int32_t *)(void *)take(base, &used, n, 1);
+    return used;
+}
+
+kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
+{
+    float *scratch = NULL;
+    if (n_labels <= head->room) return KVF_OK;
+    size_t floats = lay_out(head, NULL, n_labels);
+    head->room = 0;
+    KVF_TRY(kvf__alloc_array(ctx, floats, sizeof(float), &scratch));
+    kvf__free(head->scratch);
+    head->scratch = scratch;
+    lay_out(head, scratch, n_labels);
+    head->room = n_labels;
+    return KVF_OK;
+}
+
+/* ---- forward and backward -------------------------------------------------------------------- */
+
+typedef enum place { BEFORE_INNER, BEFORE_OUTER } place;
+
+/* Where the masks of a training step come from; NULL: dropout is off. */
+typedef struct draw {
+    const kvf__batch *batch;
+    int64_t step;
+} draw;
+
+/* Rows of src under their masks into dst (which may be src); returns what the next layer reads. */
+static const float *mask(const kvf__head *head, const draw *by, place where, float *dst,
+                         const float *src)
+{
+    int64_t C = head->C;
+    if (!by || !head->dropout.drop) return src;
+    if (where == BEFORE_INNER && !head->kind->inner_dropout) return src;
+    kvf__rng stream = kvf__rng_make(head->options.seed, ((uint64_t)DROPOUT_STREAM << 32) +
+                                                            2 * (uint64_t)by->step + where);
+#pragma omp parallel for schedule(static) if (by->batch->n_labels * C > 1 << 13)
+    for (int64_t j = 0; j < by->batch->n_labels; j++) {
+        int64_t r = head->row[j], token = by->batch->label_at[j] - by->batch->start[r];
+        kvf__dropout_set(head->dropout, kvf__dropout_row(stream, by->batch, r), token * C,
+                         dst + j * C, src + j * C, C);
+    }
+    return dst;
+}
+
+static void forward(kvf__head *head, const draw *by, const float *hidden, int64_t n, float *logits)
+{
+    const float *x = hidden;
+    if (head->kind->inner) {
+        head->inner_in = mask(head, by, BEFORE_INNER, head->inner_drop, x);
+        kvf__linear_fwd(&head->inner, head->inner_out, head->inner_in, n);
+        for (int64_t i = 0; i < n * head->C; i++)
+            head->inner_out[i] = tanhf(head->inner_out[i]);
+        x = head->inner_out;
+    }
+    head->outer_in = mask(head, by, BEFORE_OUTER, head->outer_drop, x);
+    kvf__linear_fwd(&head->outer, logits, head->outer_in, n);
+}
+
+/* dhidden is set from head->dlogits; parameters' gradients are added to. */
+static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
+{
+    float *dx = head->kind->inner ? head->dinner : dhidden;
+
+    kvf__linear_bwd(&head->outer, dx, head->outer_in, head->dlogits, n);
+    mask(head, by, BEFORE_OUTER, dx, dx);
+    if (!head->kind->inner) return;
+    for (int64_t i = 0; i < n * head->C; i++)
+        dx[i] *= 1 - head->inner_out[i] * head->inner_out[i]; /* tanh' = 1 - tanh^2 */
+    kvf__linear_bwd(&head->inner, dhidden, head->inner_in, dx, n);
+    mask(head, by, BEFORE_INNER, dhidden, dhidden);
+}
+
+kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
+                            float *logits)
+{
+    KVF_TRY(kvf__head_prepare(ctx, head, n_labels));
+    forward(head, NULL, hidden, n_labels, logits);
+    return KVF_OK;
+}
+
+kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                          const float *hidden, int64_t step, float scale, double *loss_sum,
+                          float *dhidden)
+{
+    const draw by = {batch, step}, *draws = dhidden ? &by : NULL;
+    int64_t r = 0;
+
+    KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
+    for (int64_t j = 0; j < batch->n_labels; j++)
+        head->row[j] = (int32_t)(r = kvf__label_row(batch, j, r));
+    forward(head, draws, hidden, batch->n_labels, head->logits);
+    KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? scale : 0, loss_sum));
+    if (dhidden) backward(head, draws, batch->n_labels, dhidden);
+    return KVF_OK;
+}
