@@ -9,15 +9,6 @@
 
 enum { MAX_NAME = 1024 };
 
-static hid_t text_type(void)
-{
-    hid_t type = H5Tcopy(H5T_C_S1);
-
-    H5Tset_size(type, H5T_VARIABLE);
-    H5Tset_cset(type, H5T_CSET_UTF8);
-    return type;
-}
-
 static hid_t bool_type(void)
 {
     hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
@@ -54,7 +45,7 @@ static kvf_status put_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t
 
 kvf_status kvf__h5_put_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *utf8)
 {
-    return put_scalar(h5, at, name, text_type(), &utf8);
+    return put_scalar(h5, at, name, kvf__h5_text_type(), &utf8);
 }
 
 kvf_status kvf__h5_put_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t value)
@@ -191,7 +182,7 @@ kvf_status kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *
 /* HDF5 hands out its own block; an empty text comes as NULL. */
 kvf_status kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name, char **out)
 {
-    hid_t type = text_type();
+    hid_t type = kvf__h5_text_type();
     char *text = NULL;
     kvf_status st;
 

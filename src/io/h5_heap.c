@@ -177,3 +177,42 @@ out:
     kvf__free(h.sizes);
     return st;
 }
+
+/* The references of a dataset may lie anywhere, so each is followed, whatever stands before it. */
+static kvf_status follow(heap *h, size_t at)
+{
+    kvf__reader r = reader_at(h, at);
+    uint32_t length = kvf__read_u32(&r);
+    uint64_t address = kvf__read_u64(&r);
+
+    if (length == 0) return KVF_OK; /* HDF5 does not follow it */
+    if (address != h->at) {
+        h->at = (size_t)address;
+        if (address > h->n || h->n - address < MIN_HEAP ||
+            memcmp(h->data + address, MAGIC, MAGIC_BYTES) != 0)
+            return bad_heap(h, "is not there");
+        KVF_TRY(check_objects(h));
+    }
+    return check_reference(h, at + 4);
+}
+
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const char *path, size_t at, size_t count)
+{
+    kvf__mapfile file = {0};
+    heap h = {.ctx = ctx, .path = path};
+    kvf_status st;
+
+    st = kvf__mapfile_open(ctx, path, &file);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
+    if (st) goto out;
+    h.data = file.data;
+    h.n = file.n;
+    if (at > h.n || (h.n - at) / REFERENCE < count) st = bad_heap(&h, "has no list of references");
+    for (size_t i = 0; !st && i < count; i++)
+        st = follow(&h, at + REFERENCE * i);
+out:
+    kvf__free(h.sizes);
+    kvf__mapfile_close(&file);
+    return st;
+}

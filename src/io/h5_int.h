@@ -27,22 +27,6 @@ typedef struct kvf__identity {
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
 void kvf__identity_done(kvf__identity *id);
 
-/* ---- prefix file ----------------------------------------------------------------------------- */
-
-typedef struct kvf__prefix_file {
-    kvf__identity id;
-    kvf__prefix prefix; /* values in f32 whatever the file's dtype; layer_mask inside */
-    kvf__dtype dtype;   /* type of the stored values: F32, F16 or BF16 */
-    kvf_json *options;  /* object of scalars, or NULL: the training options */
-    kvf_json *lineage;  /* object of scalars, or NULL: data hashes, run hash, fold check */
-} kvf__prefix_file;
-kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
-                                  const kvf__prefix_file *file);
-kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
-void kvf__prefix_file_done(kvf__prefix_file *file);
-
-/* ---- run file -------------------------------------------------------------------------------- */
-
 /* Owned copies of parameters, as read from a file, in the order in which they were written. grad is
  * NULL, lr_scale 1. */
 typedef struct kvf__params_owned {
@@ -50,6 +34,36 @@ typedef struct kvf__params_owned {
     char *names[KVF__MAX_PARAMS];
 } kvf__params_owned;
 void kvf__params_owned_done(kvf__params_owned *params);
+
+/* The head of a task, with what its outputs mean. A file of task lm has none; one of another task
+ * must have it. */
+typedef struct kvf__head_values {
+    kvf__params_owned params; /* Hugging Face names; n = 0: no head */
+    size_t n_labels;          /* 0: outputs without names (qa, multiple-choice, regression) */
+    char **labels;            /* [n_labels] names by id */
+    bool regression;
+} kvf__head_values;
+bool kvf__task_has_head(const char *task);
+kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *const *labels,
+                                 size_t n_labels, bool regression, kvf__head_values *out);
+void kvf__head_values_done(kvf__head_values *head);
+
+/* ---- prefix file ----------------------------------------------------------------------------- */
+
+typedef struct kvf__prefix_file {
+    kvf__identity id;
+    kvf__prefix prefix;    /* values in f32 whatever the file's dtype; layer_mask inside */
+    kvf__dtype dtype;      /* type of the stored values: F32, F16 or BF16 */
+    kvf__head_values head; /* f32 always */
+    kvf_json *options;     /* object of scalars, or NULL: the training options */
+    kvf_json *lineage;     /* object of scalars, or NULL: data hashes, run hash, fold check */
+} kvf__prefix_file;
+kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__prefix_file *file);
+kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
+void kvf__prefix_file_done(kvf__prefix_file *file);
+
+/* ---- run file -------------------------------------------------------------------------------- */
 
 /* One row per finished step; NaN where a step had no validation. Arrays of n. */
 typedef struct kvf__history {
@@ -63,11 +77,14 @@ typedef struct kvf__run_file {
     kvf__identity id;
     uint8_t *layer_mask;       /* [L] */
     kvf__params_owned encoder; /* the last step */
+    kvf__head_values head;     /* the last step */
     kvf__params_owned best;    /* n = 0: no validation ran yet */
+    kvf__params_owned best_head;
     int64_t best_step;
     double best_value;
-    char *best_metric;      /* "valid_loss"; NULL if none */
-    kvf__params_owned m, v; /* AdamW moments, same names; n = 0: an imported encoder, step 0 */
+    char *best_metric; /* "valid_loss", "accuracy", ...; NULL if none */
+    kvf__params_owned m,
+        v;           /* AdamW moments of encoder, then head; n = 0: an imported encoder, step 0 */
     kvf_json *state; /* object of integers and reals: step, tokens, rng_*, data position ... */
     kvf__history history;
     kvf_json *options, *lineage; /* objects of scalars (i64, f64, text) */

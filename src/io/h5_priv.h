@@ -45,6 +45,8 @@ void kvf__h5_close(kvf__h5 *h5);
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_bytes);
 /* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
+/* The same for `count` references that lie at `at`: the elements of a list of texts. */
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const char *path, size_t at, size_t count);
 /* Appends the seal to `temp`, the finished file that will be named `path`. */
 kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path);
 
@@ -141,6 +143,12 @@ kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values
 /* The label of one dimension, to be freed; NULL where there is none. */
 kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, char **out);
 
+/* Lists of texts, [n], 1 to 16384 of them (h5_text.c). *out and each text in it are to be freed. */
+kvf_status kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char *const *texts,
+                               size_t n);
+kvf_status kvf__h5_texts_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, char ***out,
+                              size_t *n);
+
 /* ---- shared by prefix and run (identity.c) --------------------------------------------------- */
 
 /* base_* on the root, the rest on `at`; L, G, P, D too where with_shape. */
@@ -157,14 +165,20 @@ kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_fi
 kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history);
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);
 
+/* /head (head_file.c). What is read belongs to the caller on failure too. EFORMAT: a head where
+ * `task` has none, or none where it has one. */
+kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head);
+kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out);
+
 /* The parameters of one group, all f32 of rank 1 to 4 (run_params.c). *out, to be released, is the
  * group; NULL if it is not wanted. What is read belongs to the caller on failure too: it may be
- * half read. */
+ * half read. except: a child that is no parameter, NULL if all are. */
 kvf_status kvf__run_params_write(kvf__h5 *h5, kvf__h5_id parent, const char *name,
                                  const kvf__params *params, kvf__h5_id *out);
-kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, kvf__params_owned *out);
-/* Names, order and shapes of `got`, read from `group`, must be those of the encoder. */
+kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
+                                kvf__params_owned *out);
+/* Names, order and shapes of `got`, read from `group`, must be those of `whose` ("encoder"). */
 kvf_status kvf__run_params_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got,
-                                const kvf__params *want);
+                                const kvf__params *want, const char *whose);
 
 #endif

@@ -14,6 +14,11 @@ kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);
 kvf_status kvf__inspect_peft(kvf_ctx *ctx, const char *dir, kvf_json *root);
 
+/* The parameters of /PARENT/CHILD, or of /CHILD where parent is NULL; absent ones are skipped. */
+kvf_status kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
+                               kvf_json *tensors);
+/* /head, and what it says of its outputs among the attributes. */
+kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors);
 /* {name, shape, dtype, bytes}. */
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
                             size_t bytes);

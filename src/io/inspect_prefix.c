@@ -56,6 +56,7 @@ static kvf_status describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_fi
                  kvf_json_new_str(kvf__dtype_name(file->dtype)));
     KVF_TRY(kvf__dataset_entry(h5, "prefix/past_key_values", data, &entry));
     kvf_json_add(tensors, entry);
+    KVF_TRY(kvf__inspect_head(h5, root, tensors));
     kvf_json_set(root, "layers", describe_layers(&file->prefix));
     kvf__set_taken(root, "options", &file->options);
     kvf__set_taken(root, "lineage", &file->lineage);

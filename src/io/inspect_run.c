@@ -5,98 +5,6 @@
 
 #include <math.h>
 
-static kvf_status norm_of(kvf__h5 *h5, const kvf__h5_data *data, double *out)
-{
-    float *values = NULL;
-    double squares = 0;
-    kvf_status st;
-
-    st = kvf__alloc(h5->ctx, data->bytes, &values);
-    if (st) goto out;
-    st = kvf__h5_data_read(h5, data, values);
-    if (st) goto out;
-    for (int64_t i = 0; i < data->count; i++)
-        squares += (double)values[i] * (double)values[i];
-    *out = sqrt(squares);
-out:
-    kvf__free(values);
-    return st;
-}
-
-/* One dataset of `group`, named by its whole path. */
-static kvf_status list_one(kvf__h5 *h5, kvf__h5_id group, const char *path, const char *name,
-                           bool with_norm, kvf_json *tensors)
-{
-    kvf__h5_data data = {.id = KVF__H5_NONE};
-    kvf_json *entry = NULL;
-    char *whole = NULL;
-    double norm = 0;
-    kvf_status st;
-
-    st = kvf__h5_data_open(h5, group, name, &data);
-    if (st) goto out;
-    st = kvf__asprintf(h5->ctx, &whole, "%s/%s", path, name);
-    if (st) goto out;
-    st = kvf__dataset_entry(h5, whole, &data, &entry);
-    if (st) goto out;
-    if (with_norm && data.dtype == KVF__F32) {
-        st = norm_of(h5, &data, &norm);
-        if (st) goto out;
-        kvf_json_set(entry, "norm", kvf_json_new_real(norm));
-    }
-    kvf_json_add(tensors, entry);
-    entry = NULL;
-out:
-    kvf_json_free(entry);
-    kvf__free(whole);
-    kvf__h5_release(&data.id);
-    return st;
-}
-
-static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
-                             kvf_json *tensors)
-{
-    size_t n = 0;
-
-    KVF_TRY(kvf__h5_child_count(h5, group, &n));
-    if (n > KVF__MAX_PARAMS)
-        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n,
-                            KVF__MAX_PARAMS);
-    for (size_t i = 0; i < n; i++) {
-        char *name = NULL;
-        KVF_TRY(kvf__h5_child_name(h5, group, i, &name));
-        kvf_status st = list_one(h5, group, path, name, with_norm, tensors);
-        kvf__free(name);
-        if (st) return st;
-    }
-    return KVF_OK;
-}
-
-/* /PARENT/CHILD, or /CHILD where parent is NULL; absent ones are skipped. */
-static kvf_status list_child(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
-                             kvf_json *tensors)
-{
-    kvf__h5_id above = KVF__H5_NONE, group = KVF__H5_NONE;
-    char *path = NULL;
-    bool there = false;
-    kvf_status st;
-
-    st = kvf__h5_has(h5, h5->file, parent ? parent : child, &there);
-    if (st || !there) goto out;
-    st = kvf__asprintf(h5->ctx, &path, "%s%s%s", parent ? parent : "", parent ? "/" : "", child);
-    if (st) goto out;
-    if (parent) st = kvf__h5_group_open(h5, h5->file, parent, &above);
-    if (st) goto out;
-    st = kvf__h5_group_open(h5, parent ? above : h5->file, child, &group);
-    if (st) goto out;
-    st = list_group(h5, group, path, with_norm, tensors);
-out:
-    kvf__h5_release(&group);
-    kvf__h5_release(&above);
-    kvf__free(path);
-    return st;
-}
-
 /* ---- history --------------------------------------------------------------------------------- */
 
 static kvf_status describe_best(kvf__h5 *h5, kvf_json *object)
@@ -188,10 +96,12 @@ static kvf_status describe(kvf__h5 *h5, kvf_json *root)
 
     kvf_json_set(root, "tensors", tensors);
     KVF_TRY(describe_identity(h5, root));
-    KVF_TRY(list_child(h5, NULL, "encoder", true, tensors));
-    KVF_TRY(list_child(h5, "best", "encoder", true, tensors));
-    KVF_TRY(list_child(h5, "optimizer", "m", false, tensors));
-    KVF_TRY(list_child(h5, "optimizer", "v", false, tensors));
+    KVF_TRY(kvf__inspect_params(h5, NULL, "encoder", true, tensors));
+    KVF_TRY(kvf__inspect_head(h5, root, tensors));
+    KVF_TRY(kvf__inspect_params(h5, "best", "encoder", true, tensors));
+    KVF_TRY(kvf__inspect_params(h5, "best", "head", true, tensors));
+    KVF_TRY(kvf__inspect_params(h5, "optimizer", "m", false, tensors));
+    KVF_TRY(kvf__inspect_params(h5, "optimizer", "v", false, tensors));
     KVF_TRY(describe_history(h5, root));
     KVF_TRY(describe_items(h5, "state", root));
     KVF_TRY(describe_items(h5, "options", root));

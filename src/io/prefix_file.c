@@ -135,6 +135,8 @@ static kvf_status write_file(kvf__h5 *h5, const kvf__prefix_file *file)
     if (st) goto out;
     st = kvf__h5_put_text(h5, data, "dtype", kvf__dtype_name(file->dtype));
     if (st) goto out;
+    st = kvf__head_write(h5, file->id.task, &file->head);
+    if (st) goto out;
     st = kvf__attrs_write(h5, h5->file, "options", file->options);
     if (st) goto out;
     st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
@@ -238,6 +240,8 @@ kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_fi
     if (st) goto out;
     st = read_prefix(h5, data, &file);
     if (st) goto out;
+    st = kvf__head_read(h5, file.id.task, &file.head);
+    if (st) goto out;
     st = kvf__attrs_read(h5, h5->file, "options", &file.options);
     if (st) goto out;
     st = kvf__attrs_read(h5, h5->file, "lineage", &file.lineage);
@@ -269,6 +273,7 @@ void kvf__prefix_file_done(kvf__prefix_file *file)
 {
     kvf__identity_done(&file->id);
     kvf__prefix_done(&file->prefix);
+    kvf__head_values_done(&file->head);
     kvf_json_free(file->options);
     kvf_json_free(file->lineage);
     *file = (kvf__prefix_file){0};

@@ -1,10 +1,12 @@
 /* The run file: encoder, optimizer and everything else a training run needs to go on (DESIGN.md
  * section 6).
  *
- *   /encoder/<parameter>            attributes method, task, position_start, L, G, P, D, layer_mask
- * ... /best/encoder/<parameter>       once a validation ran; attributes step, metric, value on
- * /best /optimizer/{m,v}/<parameter>    absent in an imported run /state /options /lineage one
- * attribute per item /history/{step,tokens,...}      one value per finished step
+ *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask
+ *   /head/<parameter>, labels     where the task has a head
+ *   /best/{encoder,head}/...      once a validation ran; attributes step, metric, value on /best
+ *   /optimizer/{m,v}/<parameter>  the encoder's, then the head's; absent in an imported run
+ *   /state /options /lineage      one attribute per item
+ *   /history/{step,tokens,...}    one value per finished step
  *
  * Equal content gives equal bytes: no clock, no file name, and order of creation fixed by the order
  * below. */
@@ -44,6 +46,8 @@ static kvf_status write_best(kvf__h5 *h5, const kvf__run_file *file)
     st = kvf__h5_put_f64(h5, group, "value", file->best_value);
     if (st) goto out;
     st = kvf__run_params_write(h5, group, "encoder", &file->best.params, NULL);
+    if (st || file->best_head.params.n == 0) goto out;
+    st = kvf__run_params_write(h5, group, "head", &file->best_head.params, NULL);
 out:
     kvf__h5_release(&group);
     return st;
@@ -68,6 +72,7 @@ out:
 static kvf_status write_file(kvf__h5 *h5, const kvf__run_file *file)
 {
     KVF_TRY(write_encoder(h5, file));
+    KVF_TRY(kvf__head_write(h5, file->id.task, &file->head));
     KVF_TRY(write_best(h5, file));
     KVF_TRY(write_optimizer(h5, file));
     KVF_TRY(kvf__history_write(h5, &file->history));
@@ -80,6 +85,7 @@ static kvf_status write_file(kvf__h5 *h5, const kvf__run_file *file)
 static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file *file)
 {
     const kvf__identity *id = &file->id;
+    size_t n = file->encoder.params.n + file->head.params.params.n;
 
     if (id->L < 1 || id->G < 1 || id->P < 1 || id->D < 1)
         return kvf__fail(ctx, KVF_ESHAPE,
@@ -88,10 +94,19 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
     if (file->encoder.params.n == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without encoder parameters cannot be stored",
                          path);
+    if (n > KVF__MAX_PARAMS)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %zu parameters, want at most %d", path, n,
+                         KVF__MAX_PARAMS);
     if (file->m.params.n != file->v.params.n)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: %zu first and %zu second moments, want as many of both", path,
                          file->m.params.n, file->v.params.n);
+    if (file->m.params.n && file->m.params.n != n)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: moments of %zu parameters, but there are %zu", path,
+                         file->m.params.n, n);
+    if (file->best.params.n && file->best_head.params.n != file->head.params.params.n)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: the best head has %zu parameters, the last %zu",
+                         path, file->best_head.params.n, file->head.params.params.n);
     return KVF_OK;
 }
 
@@ -126,24 +141,24 @@ static kvf_status read_encoder(kvf__h5 *h5, kvf__run_file *file)
     if (st) goto out;
     st = kvf__mask_read(h5, group, file->id.L, &file->layer_mask);
     if (st) goto out;
-    st = kvf__run_params_read(h5, group, &file->encoder);
+    st = kvf__run_params_read(h5, group, NULL, &file->encoder);
 out:
     kvf__h5_release(&group);
     return st;
 }
 
-/* A second set of the encoder's parameters: the best step's, or moments. */
-static kvf_status read_like_encoder(kvf__h5 *h5, kvf__h5_id parent, const char *name,
-                                    const kvf__run_file *file, kvf__params_owned *out)
+/* A second set of parameters: the best step's, or moments. */
+static kvf_status read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name,
+                            const kvf__params *like, const char *whose, kvf__params_owned *out)
 {
     kvf__h5_id group = KVF__H5_NONE;
     kvf_status st;
 
     st = kvf__h5_group_open(h5, parent, name, &group);
     if (st) goto out;
-    st = kvf__run_params_read(h5, group, out);
+    st = kvf__run_params_read(h5, group, NULL, out);
     if (st) goto out;
-    st = kvf__run_params_same(h5, group, &out->params, &file->encoder.params);
+    st = kvf__run_params_same(h5, group, &out->params, like, whose);
 out:
     kvf__h5_release(&group);
     return st;
@@ -165,25 +180,43 @@ static kvf_status read_best(kvf__h5 *h5, kvf__run_file *file)
     if (st) goto out;
     st = kvf__h5_get_f64(h5, group, "value", &file->best_value);
     if (st) goto out;
-    st = read_like_encoder(h5, group, "encoder", file, &file->best);
+    st = read_like(h5, group, "encoder", &file->encoder.params, "encoder", &file->best);
+    if (st || file->head.params.params.n == 0) goto out;
+    st = read_like(h5, group, "head", &file->head.params.params, "head", &file->best_head);
 out:
     kvf__h5_release(&group);
     return st;
 }
 
+/* The encoder's parameters and behind them the head's: the list that the optimizer steps. */
+static kvf_status join_params(kvf__h5 *h5, const kvf__run_file *file, kvf__params *out)
+{
+    const kvf__params *encoder = &file->encoder.params, *head = &file->head.params.params;
+
+    if (encoder->n + head->n > KVF__MAX_PARAMS)
+        return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "%zu parameters, want at most %d",
+                            encoder->n + head->n, KVF__MAX_PARAMS);
+    *out = *encoder;
+    for (size_t i = 0; i < head->n; i++)
+        out->item[out->n++] = head->item[i];
+    return KVF_OK;
+}
+
 static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
 {
     kvf__h5_id group = KVF__H5_NONE;
+    kvf__params all;
     bool there = false;
     kvf_status st;
 
     KVF_TRY(kvf__h5_has(h5, h5->file, "optimizer", &there));
     if (!there) return KVF_OK;
+    KVF_TRY(join_params(h5, file, &all));
     st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
     if (st) goto out;
-    st = read_like_encoder(h5, group, "m", file, &file->m);
+    st = read_like(h5, group, "m", &all, file->head.params.params.n ? "run" : "encoder", &file->m);
     if (st) goto out;
-    st = read_like_encoder(h5, group, "v", file, &file->v);
+    st = read_like(h5, group, "v", &all, file->head.params.params.n ? "run" : "encoder", &file->v);
 out:
     kvf__h5_release(&group);
     return st;
@@ -192,6 +225,7 @@ out:
 static kvf_status read_file(kvf__h5 *h5, bool with_optimizer, kvf__run_file *file)
 {
     KVF_TRY(read_encoder(h5, file));
+    KVF_TRY(kvf__head_read(h5, file->id.task, &file->head));
     KVF_TRY(read_best(h5, file));
     if (with_optimizer) {
         KVF_TRY(read_optimizer(h5, file));
@@ -206,7 +240,7 @@ kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimize
                               kvf__run_file *out)
 {
     kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__run_file *file = NULL; /* four lists of parameters: too big for the stack */
+    kvf__run_file *file = NULL; /* six lists of parameters: too big for the stack */
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *file, &file);
@@ -229,7 +263,9 @@ void kvf__run_file_done(kvf__run_file *file)
     kvf__identity_done(&file->id);
     kvf__free(file->layer_mask);
     kvf__params_owned_done(&file->encoder);
+    kvf__head_values_done(&file->head);
     kvf__params_owned_done(&file->best);
+    kvf__params_owned_done(&file->best_head);
     kvf__free(file->best_metric);
     kvf__params_owned_done(&file->m);
     kvf__params_owned_done(&file->v);

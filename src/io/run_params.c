@@ -40,16 +40,17 @@ out:
     return st;
 }
 
-static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, size_t index, kvf__params_owned *params)
+/* Adds the dataset `name`, which is taken over. */
+static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, char *name, kvf__params_owned *params)
 {
+    size_t index = params->params.n++; /* done() frees half-read ones */
     kvf__param *param = &params->params.item[index];
     kvf__h5_data data = {.id = KVF__H5_NONE};
     char text[128];
     kvf_status st;
 
-    st = kvf__h5_child_name(h5, group, index, &params->names[index]);
-    if (st) goto out;
-    st = kvf__h5_data_open(h5, group, params->names[index], &data);
+    params->names[index] = name;
+    st = kvf__h5_data_open(h5, group, name, &data);
     if (st) goto out;
     if (data.dtype != KVF__F32 || data.rank > MAX_PARAM_RANK || data.count == 0) {
         st = kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want f32, rank 1 to %d, not empty",
@@ -61,7 +62,7 @@ static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, size_t index, kvf__par
     if (st) goto out;
     st = kvf__h5_data_read(h5, &data, param->value);
     if (st) goto out;
-    param->name = params->names[index];
+    param->name = name;
     param->rank = data.rank;
     memcpy(param->dim, data.dim, sizeof param->dim);
     param->n = data.count;
@@ -71,40 +72,46 @@ out:
     return st;
 }
 
-kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, kvf__params_owned *out)
+static kvf_status bad_count(kvf__h5 *h5, kvf__h5_id group, size_t n)
+{
+    return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want 1 to %d", n, KVF__MAX_PARAMS);
+}
+
+kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
+                                kvf__params_owned *out)
 {
     size_t n = 0;
-    kvf_status st;
 
     KVF_TRY(kvf__h5_child_count(h5, group, &n));
-    if (n < 1 || n > KVF__MAX_PARAMS)
-        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want 1 to %d", n,
-                            KVF__MAX_PARAMS);
-    out->params.n = n; /* done() frees half-read ones */
+    if (n > KVF__MAX_PARAMS) return bad_count(h5, group, n);
     for (size_t i = 0; i < n; i++) {
-        st = read_one(h5, group, i, out);
-        if (st) return st;
+        char *name = NULL;
+        KVF_TRY(kvf__h5_child_name(h5, group, i, &name));
+        if (except && strcmp(name, except) == 0)
+            kvf__free(name);
+        else
+            KVF_TRY(read_one(h5, group, name, out));
     }
-    return KVF_OK;
+    return out->params.n ? KVF_OK : bad_count(h5, group, 0);
 }
 
 kvf_status kvf__run_params_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got,
-                                const kvf__params *want)
+                                const kvf__params *want, const char *whose)
 {
     char found[128], expected[128];
 
     if (got->n != want->n)
-        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, but the encoder has %zu",
-                            got->n, want->n);
+        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, but the %s has %zu", got->n,
+                            whose, want->n);
     for (size_t i = 0; i < got->n; i++) {
         const kvf__param *g = &got->item[i], *w = &want->item[i];
         if (strcmp(g->name, w->name) != 0)
             return kvf__h5_fail(h5, group, KVF_EFORMAT,
-                                "parameter %zu is \"%s\", but the encoder's is \"%s\"", i, g->name,
-                                w->name);
+                                "parameter %zu is \"%s\", but the %s's is \"%s\"", i, g->name,
+                                whose, w->name);
         if (g->rank != w->rank || memcmp(g->dim, w->dim, (size_t)w->rank * sizeof *w->dim) != 0)
-            return kvf__h5_fail(h5, group, KVF_ESHAPE, "\"%s\" is %s, but the encoder's is %s",
-                                g->name, kvf__shape_text(found, g->rank, g->dim),
+            return kvf__h5_fail(h5, group, KVF_ESHAPE, "\"%s\" is %s, but the %s's is %s", g->name,
+                                kvf__shape_text(found, g->rank, g->dim), whose,
                                 kvf__shape_text(expected, w->rank, w->dim));
     }
     return KVF_OK;

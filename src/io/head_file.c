@@ -1,0 +1,143 @@
+/* The head of a task in a file: /head/<Hugging Face name>, one dataset per parameter, /head/labels
+ * with the names of classes or tags in the order of their ids, and the attribute `regression`
+ * (DESIGN.md section 6).
+ *
+ * A file of task lm has no head, one of any other task must have it: read without its head it would
+ * be of no use. */
+#include "h5_priv.h"
+
+#include <string.h>
+
+static const char GROUP[] = "head", LABELS[] = "labels";
+
+bool kvf__task_has_head(const char *task)
+{
+    return task && *task && strcmp(task, "lm") != 0;
+}
+
+static bool is_utf8(const char *text)
+{
+    kvf_json *json = kvf_json_new_str(text);
+    bool good = json && strcmp(kvf_json_str(json, NULL), text) == 0; /* else it was mended */
+    kvf_json_free(json);
+    return good;
+}
+
+/* Named, in UTF-8, and no two alike. */
+static kvf_status check_labels(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
+                               kvf_status status)
+{
+    kvf__map seen = {0};
+    int64_t before = 0;
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; i < n && !st; i++) {
+        size_t bytes = strlen(labels[i]);
+        if (bytes == 0)
+            st = kvf__h5_fail(h5, at, status, "label %zu has no name", i);
+        else if (!is_utf8(labels[i]))
+            st = kvf__h5_fail(h5, at, status, "the name of label %zu is not UTF-8", i);
+        else if (kvf__map_get(&seen, labels[i], bytes, &before))
+            st = kvf__h5_fail(h5, at, status, "labels %lld and %zu are both \"%s\"",
+                              (long long)before, i, labels[i]);
+        else
+            st = kvf__map_put(h5->ctx, &seen, labels[i], bytes, (int64_t)i);
+    }
+    kvf__map_done(&seen);
+    return st;
+}
+
+kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    bool wanted = kvf__task_has_head(task);
+    kvf_status st;
+
+    if (wanted != (head->params.params.n > 0))
+        return kvf__h5_fail(h5, h5->file, KVF_EUSAGE, "task \"%s\" with %zu parameters of a head",
+                            task ? task : "", head->params.params.n);
+    if (!wanted) return KVF_OK;
+    st = kvf__run_params_write(h5, h5->file, GROUP, &head->params.params, &group);
+    if (st) goto out;
+    st = kvf__h5_put_bool(h5, group, "regression", head->regression);
+    if (st) goto out;
+    st = check_labels(h5, group, head->labels, head->n_labels, KVF_EUSAGE);
+    if (st) goto out;
+    if (head->n_labels) st = kvf__h5_texts_write(h5, group, LABELS, head->labels, head->n_labels);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status read_labels(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *head)
+{
+    bool there = false;
+
+    KVF_TRY(kvf__h5_has(h5, group, LABELS, &there));
+    if (!there) return KVF_OK;
+    KVF_TRY(kvf__h5_texts_read(h5, group, LABELS, &head->labels, &head->n_labels));
+    return check_labels(h5, group, head->labels, head->n_labels, KVF_EFORMAT);
+}
+
+kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    bool there = false, wanted = kvf__task_has_head(task);
+    kvf_status st;
+
+    KVF_TRY(kvf__h5_has(h5, h5->file, GROUP, &there));
+    if (there != wanted)
+        return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "task is \"%s\", but there is %s /head",
+                            task, there ? "a" : "no");
+    if (!there) return KVF_OK;
+    st = kvf__h5_group_open(h5, h5->file, GROUP, &group);
+    if (st) goto out;
+    st = kvf__run_params_read(h5, group, LABELS, &out->params);
+    if (st) goto out;
+    st = kvf__h5_get_bool(h5, group, "regression", &out->regression);
+    if (st) goto out;
+    st = read_labels(h5, group, out);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *const *labels,
+                                 size_t n_labels, bool regression, kvf__head_values *out)
+{
+    kvf__head_values head = {.regression = regression};
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; !st && i < params->n; i++) {
+        kvf__param *to = &head.params.params.item[i];
+        size_t n = (size_t)params->item[i].n;
+        head.params.params.n = i + 1;
+        st = kvf__strdup(ctx, params->item[i].name, &head.params.names[i]);
+        float *values = NULL;
+        if (!st) st = kvf__alloc_array(ctx, n, sizeof *values, &values);
+        if (!st) memcpy(values, params->item[i].value, n * sizeof *values);
+        *to = params->item[i];
+        to->name = head.params.names[i];
+        to->value = values;
+        to->grad = NULL;
+    }
+    if (!st && n_labels) st = kvf__alloc_array(ctx, n_labels, sizeof *head.labels, &head.labels);
+    for (size_t i = 0; !st && i < n_labels; i++) {
+        st = kvf__strdup(ctx, labels[i], &head.labels[i]);
+        head.n_labels = i + 1;
+    }
+    if (st)
+        kvf__head_values_done(&head);
+    else
+        *out = head;
+    return st;
+}
+
+void kvf__head_values_done(kvf__head_values *head)
+{
+    kvf__params_owned_done(&head->params);
+    for (size_t i = 0; head->labels && i < head->n_labels; i++)
+        kvf__free(head->labels[i]);
+    kvf__free(head->labels);
+    *head = (kvf__head_values){0};
+}

@@ -1,0 +1,148 @@
+/* Groups of parameters described: encoder, head, moments. Values are read only where their norm is
+ * wanted: moments are a multiple of the encoder's size. */
+#include "inspect_int.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char LABELS[] = "labels"; /* the one child of /head that is no parameter */
+
+static kvf_status norm_of(kvf__h5 *h5, const kvf__h5_data *data, double *out)
+{
+    float *values = NULL;
+    double squares = 0;
+    kvf_status st;
+
+    st = kvf__alloc(h5->ctx, data->bytes, &values);
+    if (st) goto out;
+    st = kvf__h5_data_read(h5, data, values);
+    if (st) goto out;
+    for (int64_t i = 0; i < data->count; i++)
+        squares += (double)values[i] * (double)values[i];
+    *out = sqrt(squares);
+out:
+    kvf__free(values);
+    return st;
+}
+
+/* One dataset of `group`, named by its whole path. */
+static kvf_status list_one(kvf__h5 *h5, kvf__h5_id group, const char *path, const char *name,
+                           bool with_norm, kvf_json *tensors)
+{
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf_json *entry = NULL;
+    char *whole = NULL;
+    double norm = 0;
+    kvf_status st;
+
+    st = kvf__h5_data_open(h5, group, name, &data);
+    if (st) goto out;
+    st = kvf__asprintf(h5->ctx, &whole, "%s/%s", path, name);
+    if (st) goto out;
+    st = kvf__dataset_entry(h5, whole, &data, &entry);
+    if (st) goto out;
+    if (with_norm && data.dtype == KVF__F32) {
+        st = norm_of(h5, &data, &norm);
+        if (st) goto out;
+        kvf_json_set(entry, "norm", kvf_json_new_real(norm));
+    }
+    kvf_json_add(tensors, entry);
+    entry = NULL;
+out:
+    kvf_json_free(entry);
+    kvf__free(whole);
+    kvf__h5_release(&data.id);
+    return st;
+}
+
+static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
+                             kvf_json *tensors)
+{
+    size_t n = 0;
+
+    KVF_TRY(kvf__h5_child_count(h5, group, &n));
+    if (n > KVF__MAX_PARAMS)
+        return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n,
+                            KVF__MAX_PARAMS);
+    for (size_t i = 0; i < n; i++) {
+        char *name = NULL;
+        KVF_TRY(kvf__h5_child_name(h5, group, i, &name));
+        kvf_status st = strcmp(name, LABELS) == 0
+                            ? KVF_OK
+                            : list_one(h5, group, path, name, with_norm, tensors);
+        kvf__free(name);
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
+                               kvf_json *tensors)
+{
+    kvf__h5_id above = KVF__H5_NONE, group = KVF__H5_NONE;
+    char *path = NULL;
+    bool there = false;
+    kvf_status st;
+
+    st = kvf__h5_has(h5, h5->file, parent ? parent : child, &there);
+    if (st || !there) goto out;
+    st = kvf__asprintf(h5->ctx, &path, "%s%s%s", parent ? parent : "", parent ? "/" : "", child);
+    if (st) goto out;
+    if (parent) st = kvf__h5_group_open(h5, h5->file, parent, &above);
+    if (st) goto out;
+    if (parent) st = kvf__h5_has(h5, above, child, &there);
+    if (st || !there) goto out;
+    st = kvf__h5_group_open(h5, parent ? above : h5->file, child, &group);
+    if (st) goto out;
+    st = list_group(h5, group, path, with_norm, tensors);
+out:
+    kvf__h5_release(&group);
+    kvf__h5_release(&above);
+    kvf__free(path);
+    return st;
+}
+
+static kvf_status describe_labels(kvf__h5 *h5, kvf__h5_id group, kvf_json *attributes,
+                                  kvf_json *tensors)
+{
+    char **labels = NULL;
+    size_t n = 0;
+    bool there = false;
+
+    KVF_TRY(kvf__h5_has(h5, group, LABELS, &there));
+    if (!there) return KVF_OK;
+    KVF_TRY(kvf__h5_texts_read(h5, group, LABELS, &labels, &n));
+    kvf_json *names = kvf_json_array();
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        kvf_json_add(names, kvf_json_new_str(labels[i]));
+        bytes += strlen(labels[i]);
+        kvf__free(labels[i]);
+    }
+    kvf__free(labels);
+    kvf_json_set(attributes, LABELS, names);
+    kvf_json_add(tensors,
+                 kvf__tensor_entry("head/labels", 1, &(int64_t){(int64_t)n}, "text", bytes));
+    return KVF_OK;
+}
+
+kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors)
+{
+    kvf_json *attributes = kvf_json_get(root, "attributes");
+    kvf__h5_id group = KVF__H5_NONE;
+    bool there = false, regression = false;
+    kvf_status st;
+
+    KVF_TRY(kvf__h5_has(h5, h5->file, "head", &there));
+    if (!there) return KVF_OK;
+    KVF_TRY(kvf__inspect_params(h5, NULL, "head", true, tensors));
+    st = kvf__h5_group_open(h5, h5->file, "head", &group);
+    if (st) goto out;
+    st = kvf__h5_get_bool(h5, group, "regression", &regression);
+    if (st) goto out;
+    kvf_json_set(attributes, "regression", kvf_json_new_bool(regression));
+    st = describe_labels(h5, group, attributes, tensors);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
