@@ -4,8 +4,8 @@
  *
  * act is the type of stored activations, F32 or BF16; the residual stream, its gradient and all
  * statistics are f32. Kernels run their rows in parallel (OpenMP) with a static split; a row's
- * result does not depend on the thread count. Norm weights are folded into the next matmul, so
- * norms produce and consume xhat only. */
+ * result does not depend on the thread count. Where norm weights are folded into the next matmul,
+ * norm_fwd and norm_bwd produce and consume xhat only; whole norms apply them. */
 #ifndef KVF_KERNELS_H
 #define KVF_KERNELS_H
 
@@ -37,6 +37,35 @@ typedef struct kvf__ce_chunk {
     int64_t C;
 } kvf__ce_chunk;
 
+/* A norm whose output is wanted itself: behind the residual sum of post-norm blocks, on embeddings,
+ * as final hidden state. The stream is f32 and may be normed in place; y = gamma * xhat + beta. */
+typedef struct kvf__whole_norm {
+    int64_t M, C;
+    bool rms;
+    float eps;          /* inside the root */
+    const float *gamma; /* [C] */
+    const float *beta;  /* [C]; NULL: none */
+    const float *x;     /* f32 [M, C] */
+    float *y;           /* f32 [M, C]; may be x */
+    void *y_act;        /* act [M, C], the same again; NULL: not wanted */
+    void *xhat;         /* act [M, C]; forward: NULL if no backward pass will want it */
+    float *rstd;        /* [M] */
+    float *dx;          /* backward, f32 [M, C]: gradient of y, becomes that of x */
+    const void *plus;   /* backward, act [M, C]: the rest of the gradient of y; NULL: none */
+    void *dx_act;       /* backward, act [M, C]: the same again; NULL: not wanted */
+} kvf__whole_norm;
+
+/* RMSNorm of every head by itself: queries and keys of Qwen3, in place where they lie. */
+typedef struct kvf__head_norm {
+    int64_t M, ld, heads, D; /* heads of size D at the start of every row of x act [M, ld] */
+    float eps;
+    const float *gamma; /* [heads, D] */
+    void *x;            /* forward: becomes gamma * xhat; backward: gradient of that, becomes the
+                           gradient of what it was */
+    void *xhat;         /* act [M, heads, D]; forward: NULL if no backward pass will want it */
+    float *rstd;        /* [M, heads] */
+} kvf__head_norm;
+
 typedef struct kvf__kernels {
     const char *name; /* "ref", "avx2", ... */
 
@@ -48,6 +77,10 @@ typedef struct kvf__kernels {
      * sum in the act type. */
     void (*norm_bwd)(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat,
                      const float *rstd, int64_t M, int64_t C, bool rms);
+    void (*whole_norm_fwd)(kvf__dtype act, const kvf__whole_norm *norm);
+    void (*whole_norm_bwd)(kvf__dtype act, const kvf__whole_norm *norm);
+    void (*head_norm_fwd)(kvf__dtype act, const kvf__head_norm *norm);
+    void (*head_norm_bwd)(kvf__dtype act, const kvf__head_norm *norm);
     /* g act [n] = fn(h); h becomes fn'(h). g and h are different arrays. */
     void (*act_fwd)(kvf__dtype act, kvf__act_fn fn, void *h, void *g, int64_t n);
     /* d act [n] *= by. */

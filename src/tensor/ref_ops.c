@@ -64,6 +64,87 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     }
 }
 
+static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *n)
+{
+    for (int64_t m = 0; m < n->M; m++) {
+        const float *row = n->x + m * n->C;
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < n->C && !n->rms; c++)
+            mean += row[c] / (double)n->C;
+        for (int64_t c = 0; c < n->C; c++)
+            variance += (row[c] - mean) * (row[c] - mean) / (double)n->C;
+
+        double by = 1 / sqrt(variance + n->eps);
+        n->rstd[m] = (float)by;
+        for (int64_t c = 0; c < n->C; c++) {
+            double xhat = (row[c] - mean) * by;
+            double y = xhat * n->gamma[c] + (n->beta ? n->beta[c] : 0);
+            if (n->xhat) set(act, n->xhat, m * n->C + c, xhat);
+            if (n->y_act) set(act, n->y_act, m * n->C + c, y);
+            n->y[m * n->C + c] = (float)y;
+        }
+    }
+}
+
+static double whole_norm_d(kvf__dtype act, const kvf__whole_norm *n, int64_t at)
+{
+    double dy = (double)n->dx[at] + (n->plus ? get(act, n->plus, at) : 0);
+    return dy * n->gamma[at % n->C];
+}
+
+/* As norm_bwd, on d = gamma dy, and in place of a sum. */
+static void whole_norm_bwd(kvf__dtype act, const kvf__whole_norm *n)
+{
+    for (int64_t m = 0; m < n->M; m++) {
+        double mean = 0, dot = 0;
+        for (int64_t i = m * n->C; i < (m + 1) * n->C; i++) {
+            double d = whole_norm_d(act, n, i) / (double)n->C;
+            if (!n->rms) mean += d;
+            dot += d * get(act, n->xhat, i);
+        }
+        for (int64_t i = m * n->C; i < (m + 1) * n->C; i++) {
+            double d = whole_norm_d(act, n, i);
+            n->dx[i] = (float)((d - mean - get(act, n->xhat, i) * dot) * n->rstd[m]);
+            if (n->dx_act) set(act, n->dx_act, i, n->dx[i]);
+        }
+    }
+}
+
+static void head_norm_fwd(kvf__dtype act, const kvf__head_norm *n)
+{
+    for (int64_t head = 0; head < n->M * n->heads; head++) {
+        int64_t at = head / n->heads * n->ld + head % n->heads * n->D;
+        const float *gamma = n->gamma + head % n->heads * n->D;
+        double square = 0;
+        for (int64_t d = 0; d < n->D; d++)
+            square += get(act, n->x, at + d) * get(act, n->x, at + d) / (double)n->D;
+
+        double by = 1 / sqrt(square + n->eps);
+        n->rstd[head] = (float)by;
+        for (int64_t d = 0; d < n->D; d++) {
+            double xhat = get(act, n->x, at + d) * by;
+            if (n->xhat) set(act, n->xhat, head * n->D + d, xhat);
+            set(act, n->x, at + d, xhat * gamma[d]);
+        }
+    }
+}
+
+static void head_norm_bwd(kvf__dtype act, const kvf__head_norm *n)
+{
+    for (int64_t head = 0; head < n->M * n->heads; head++) {
+        int64_t at = head / n->heads * n->ld + head % n->heads * n->D;
+        const float *gamma = n->gamma + head % n->heads * n->D;
+        double dot = 0;
+        for (int64_t d = 0; d < n->D; d++)
+            dot += get(act, n->x, at + d) * gamma[d] * get(act, n->xhat, head * n->D + d) /
+                   (double)n->D;
+        for (int64_t d = 0; d < n->D; d++)
+            set(act, n->x, at + d,
+                (get(act, n->x, at + d) * gamma[d] - get(act, n->xhat, head * n->D + d) * dot) *
+                    n->rstd[head]);
+    }
+}
+
 /* ---- activation functions -------------------------------------------------------------------- */
 
 typedef struct {
@@ -209,6 +290,10 @@ const kvf__kernels kvf__kernels_ref = {
     .name = "ref",
     .norm_fwd = norm_fwd,
     .norm_bwd = norm_bwd,
+    .whole_norm_fwd = whole_norm_fwd,
+    .whole_norm_bwd = whole_norm_bwd,
+    .head_norm_fwd = head_norm_fwd,
+    .head_norm_bwd = head_norm_bwd,
     .act_fwd = act_fwd,
     .mul = mul,
     .glu_fwd = glu_fwd,

@@ -174,6 +174,8 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     }
 }
 
+#include "norm_body.h"
+
 /* ---- activation functions -------------------------------------------------------------------- */
 
 typedef struct {
@@ -490,6 +492,10 @@ static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
         .name = #level,                                                                            \
         .norm_fwd = norm_fwd,                                                                      \
         .norm_bwd = norm_bwd,                                                                      \
+        .whole_norm_fwd = whole_norm_fwd,                                                          \
+        .whole_norm_bwd = whole_norm_bwd,                                                          \
+        .head_norm_fwd = head_norm_fwd,                                                            \
+        .head_norm_bwd = head_norm_bwd,                                                            \
         .act_fwd = act_fwd,                                                                        \
         .mul = mul,                                                                                \
         .glu_fwd = glu_fwd,                                                                        \
