@@ -1,8 +1,8 @@
 /* The table of architectures: numbers, names and habits of each model family, as data.
  *
  * Key names, defaults and tensor names are those of transformers' configuration and state dict
- * (INTEROP 2.1 to 2.6); GGUF names those of llama.cpp's converter (INTEROP 5.3). Mistral's weights
- * are Llama's. */
+ * (INTEROP 2.1 to 2.8); GGUF names those of llama.cpp's converter (INTEROP 5.3). Mistral's and
+ * Qwen's weights are Llama's, but for q_norm and k_norm; RoBERTa's are BERT's. */
 #include "arch.h"
 
 #include <string.h>
@@ -23,6 +23,10 @@ static const kvf__weight llama_weights[] = {
      KVF__W_PERMUTED_G | KVF__W_IF_QKV},
     {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
     {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D",
+     KVF__W_IF_QK_NORM},
+    {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
+     KVF__W_IF_QK_NORM},
     {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
     {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
      KVF__W_IF_OUT},
@@ -58,9 +62,63 @@ static const kvf__weight gpt2_weights[] = {
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
 
+/* Read from Hugging Face files only: llama.cpp's converter drops the pooler (INTEROP 5.3). */
+static const kvf__weight bert_weights[] = {
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},
+    {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},
+    {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y C", 0},
+    {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "C", 0},
+    {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "C", 0},
+    {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", NULL, "HD C", 0},
+    {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", NULL, "HD", 0},
+    {KVF__W_K, "encoder.layer.#.attention.self.key.weight", NULL, "GD C", 0},
+    {KVF__W_K_BIAS, "encoder.layer.#.attention.self.key.bias", NULL, "GD", 0},
+    {KVF__W_V, "encoder.layer.#.attention.self.value.weight", NULL, "GD C", 0},
+    {KVF__W_V_BIAS, "encoder.layer.#.attention.self.value.bias", NULL, "GD", 0},
+    {KVF__W_OUT, "encoder.layer.#.attention.output.dense.weight", NULL, "C HD", 0},
+    {KVF__W_OUT_BIAS, "encoder.layer.#.attention.output.dense.bias", NULL, "C", 0},
+    {KVF__W_NORM1, "encoder.layer.#.attention.output.LayerNorm.weight", NULL, "C", 0},
+    {KVF__W_NORM1_BETA, "encoder.layer.#.attention.output.LayerNorm.bias", NULL, "C", 0},
+    {KVF__W_UP, "encoder.layer.#.intermediate.dense.weight", NULL, "F C", 0},
+    {KVF__W_UP_BIAS, "encoder.layer.#.intermediate.dense.bias", NULL, "F", 0},
+    {KVF__W_DOWN, "encoder.layer.#.output.dense.weight", NULL, "C F", 0},
+    {KVF__W_DOWN_BIAS, "encoder.layer.#.output.dense.bias", NULL, "C", 0},
+    {KVF__W_NORM2, "encoder.layer.#.output.LayerNorm.weight", NULL, "C", 0},
+    {KVF__W_NORM2_BETA, "encoder.layer.#.output.LayerNorm.bias", NULL, "C", 0},
+    {KVF__W_POOLER, "pooler.dense.weight", NULL, "C C", KVF__W_OPTIONAL},
+    {KVF__W_POOLER_BIAS, "pooler.dense.bias", NULL, "C", KVF__W_OPTIONAL},
+};
+
 static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
                                             "rotary_emb.inv_freq", "rope_freqs.weight", NULL};
 static const char *const gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias", NULL};
+static const char *const bert_buffers[] = {"embeddings.position_ids",
+                                           "embeddings.token_type_ids",
+                                           "cls.predictions.bias",
+                                           "cls.predictions.decoder.weight",
+                                           "cls.predictions.decoder.bias",
+                                           "cls.predictions.transform.dense.weight",
+                                           "cls.predictions.transform.dense.bias",
+                                           "cls.predictions.transform.LayerNorm.weight",
+                                           "cls.predictions.transform.LayerNorm.bias",
+                                           "cls.predictions.transform.LayerNorm.gamma",
+                                           "cls.predictions.transform.LayerNorm.beta",
+                                           "cls.seq_relationship.weight",
+                                           "cls.seq_relationship.bias",
+                                           NULL};
+static const char *const roberta_buffers[] = {"embeddings.position_ids",
+                                              "embeddings.token_type_ids",
+                                              "lm_head.bias",
+                                              "lm_head.dense.weight",
+                                              "lm_head.dense.bias",
+                                              "lm_head.layer_norm.weight",
+                                              "lm_head.layer_norm.bias",
+                                              "lm_head.decoder.weight",
+                                              "lm_head.decoder.bias",
+                                              NULL};
+/* As the first files of BERT were converted from TensorFlow. */
+static const char *const bert_renamed[] = {"LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias",
+                                           "LayerNorm.beta", NULL};
 
 static const kvf__config_keys llama_keys = {
     .width = {{"hidden_size"}, 0},
@@ -108,6 +166,56 @@ static const kvf__config_keys gpt2_keys = {
     .act = "activation_function",
 };
 
+static const kvf__config_keys qwen2_keys = {
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .kv_heads = {{"num_key_value_heads"}, 32},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .ffn = {{"intermediate_size"}, 0},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"max_position_embeddings"}, 32768},
+    .eps = "rms_norm_eps",
+    .eps_otherwise = 1e-6,
+    .act = "hidden_act",
+    .sliding_window = "sliding_window",
+    .sliding_window_switch = "use_sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+static const kvf__config_keys qwen3_keys = {
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .kv_heads = {{"num_key_value_heads"}, 32},
+    .head_dim = {{"head_dim"}, 128},
+    .ffn = {{"intermediate_size"}, 0},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"max_position_embeddings"}, 32768},
+    .eps = "rms_norm_eps",
+    .eps_otherwise = 1e-6,
+    .act = "hidden_act",
+    .attention_bias = "attention_bias",
+    .sliding_window = "sliding_window",
+    .sliding_window_switch = "use_sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+static const kvf__config_keys bert_keys = {
+    .width = {{"hidden_size"}, 0},
+    .layers = {{"num_hidden_layers"}, 0},
+    .heads = {{"num_attention_heads"}, 0},
+    .kv_heads = {{NULL}, KVF__DERIVED},
+    .head_dim = {{NULL}, KVF__DERIVED},
+    .ffn = {{"intermediate_size"}, 0},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"max_position_embeddings"}, 512},
+    .types = {{"type_vocab_size"}, 2},
+    .eps = "layer_norm_eps",
+    .eps_otherwise = 1e-12,
+    .act = "hidden_act",
+};
+
 static const kvf__arch archs[] = {
     {
         .name = "llama",
@@ -124,6 +232,7 @@ static const kvf__arch archs[] = {
         .act_name = "silu",
         .gated = true,
         .causal = true,
+        .gguf_permuted = true,
     },
     {
         .name = "mistral",
@@ -158,6 +267,101 @@ static const kvf__arch archs[] = {
         .out_bias = true,
         .mlp_bias = true,
         .score_flags = true,
+    },
+    {
+        .name = "qwen2",
+        .class_stem = "Qwen2",
+        .gguf = "qwen2",
+        .prefix = "model.",
+        .keys = &qwen2_keys,
+        .weights = llama_weights,
+        .n_weights = COUNT(llama_weights),
+        .buffers = llama_buffers,
+        .norm = KVF__RMSNORM,
+        .positions = KVF__POS_ROPE,
+        .act = KVF__SILU,
+        .act_name = "silu",
+        .gated = true,
+        .causal = true,
+        .qkv_bias = true,
+    },
+    {
+        .name = "qwen3",
+        .class_stem = "Qwen3",
+        .gguf = "qwen3",
+        .prefix = "model.",
+        .keys = &qwen3_keys,
+        .weights = llama_weights,
+        .n_weights = COUNT(llama_weights),
+        .buffers = llama_buffers,
+        .norm = KVF__RMSNORM,
+        .positions = KVF__POS_ROPE,
+        .act = KVF__SILU,
+        .act_name = "silu",
+        .gated = true,
+        .causal = true,
+        .qk_norm = true,
+    },
+    {
+        .name = "bert",
+        .class_stem = "Bert",
+        .prefix = "bert.",
+        .keys = &bert_keys,
+        .weights = bert_weights,
+        .n_weights = COUNT(bert_weights),
+        .buffers = bert_buffers,
+        .renamed = bert_renamed,
+        .norm = KVF__LAYERNORM,
+        .positions = KVF__POS_LEARNED,
+        .act = KVF__GELU_ERF,
+        .act_name = "gelu",
+        .tied = true,
+        .post_norm = true,
+        .qkv_bias = true,
+        .out_bias = true,
+        .mlp_bias = true,
+    },
+    {
+        .name = "roberta",
+        .class_stem = "Roberta",
+        .prefix = "roberta.",
+        .keys = &bert_keys,
+        .weights = bert_weights,
+        .n_weights = COUNT(bert_weights),
+        .buffers = roberta_buffers,
+        .renamed = bert_renamed,
+        .norm = KVF__LAYERNORM,
+        .positions = KVF__POS_LEARNED,
+        .act = KVF__GELU_ERF,
+        .act_name = "gelu",
+        .tied = true,
+        .post_norm = true,
+        .qkv_bias = true,
+        .out_bias = true,
+        .mlp_bias = true,
+        .pad_positions = true,
+        .pad = 1,
+    },
+    {
+        .name = "xlm-roberta",
+        .class_stem = "XLMRoberta",
+        .prefix = "roberta.",
+        .keys = &bert_keys,
+        .weights = bert_weights,
+        .n_weights = COUNT(bert_weights),
+        .buffers = roberta_buffers,
+        .renamed = bert_renamed,
+        .norm = KVF__LAYERNORM,
+        .positions = KVF__POS_LEARNED,
+        .act = KVF__GELU_ERF,
+        .act_name = "gelu",
+        .tied = true,
+        .post_norm = true,
+        .qkv_bias = true,
+        .out_bias = true,
+        .mlp_bias = true,
+        .pad_positions = true,
+        .pad = 1,
     },
 };
 

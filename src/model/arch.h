@@ -12,7 +12,10 @@
 typedef enum kvf__role {
     KVF__W_TOKENS,
     KVF__W_POSITIONS,
-    KVF__W_NORM1,
+    KVF__W_TYPES, /* of tokens: first or second text */
+    KVF__W_EMBED_NORM,
+    KVF__W_EMBED_NORM_BETA,
+    KVF__W_NORM1, /* of the attention half of a block, wherever it stands */
     KVF__W_NORM1_BETA,
     KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
     KVF__W_QKV_BIAS,
@@ -22,9 +25,11 @@ typedef enum kvf__role {
     KVF__W_K_BIAS,
     KVF__W_V,
     KVF__W_V_BIAS,
+    KVF__W_Q_NORM, /* of a head's queries, before rope */
+    KVF__W_K_NORM,
     KVF__W_OUT,
     KVF__W_OUT_BIAS,
-    KVF__W_NORM2,
+    KVF__W_NORM2, /* of the feed-forward half */
     KVF__W_NORM2_BETA,
     KVF__W_GATE,
     KVF__W_GATE_BIAS,
@@ -34,22 +39,28 @@ typedef enum kvf__role {
     KVF__W_DOWN_BIAS,
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
-    KVF__W_HEAD
+    KVF__W_HEAD,
+    KVF__W_POOLER, /* dense layer on the first token's state, for heads */
+    KVF__W_POOLER_BIAS
 } kvf__role;
 
 /* When a weight exists, and how it lies in the file. */
-#define KVF__W_CONV1D     0x01u /* Hugging Face stores it [in, out] */
-#define KVF__W_PERMUTED_H 0x02u /* GGUF permutes its rows in H heads */
-#define KVF__W_PERMUTED_G 0x04u /* ... in G heads */
-#define KVF__W_IF_QKV     0x08u /* only with desc.qkv_bias */
-#define KVF__W_IF_OUT     0x10u /* only with desc.out_bias */
-#define KVF__W_IF_MLP     0x20u /* only with desc.mlp_bias */
-#define KVF__W_IF_UNTIED  0x40u /* only where the head has its own matrix */
-#define KVF__W_OUTSIDE    0x80u /* its name never carries the base-model prefix */
+#define KVF__W_CONV1D 0x001u /* Hugging Face stores it [in, out] */
+#define KVF__W_PERMUTED_H                                                                          \
+    0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted in H heads */
+#define KVF__W_PERMUTED_G 0x004u /* ... in G heads */
+#define KVF__W_IF_QKV     0x008u /* only with desc.qkv_bias */
+#define KVF__W_IF_OUT     0x010u /* only with desc.out_bias */
+#define KVF__W_IF_MLP     0x020u /* only with desc.mlp_bias */
+#define KVF__W_IF_QK_NORM 0x040u /* only with desc.qk_norm */
+#define KVF__W_IF_UNTIED  0x080u /* only where the head has its own matrix */
+#define KVF__W_OUTSIDE    0x100u /* its name never carries the base-model prefix */
+#define KVF__W_OPTIONAL   0x200u /* a file may come without it */
 
 /* hf, gguf: name patterns, '#' stands for the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
- * shape alphabet, where S = H + 2 G and X = positions: "SD C" is [(H + 2 G) * D, C]. */
+ * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types: "SD C" is
+ * [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
@@ -67,11 +78,13 @@ typedef struct kvf__config_key {
 
 typedef struct kvf__config_keys {
     kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
+    kvf__config_key types; /* no name: this family has no token types */
     const char *eps;
     double eps_otherwise;
     const char *act;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *sliding_window;            /* NULL: this family has none */
+    const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
     int64_t sliding_window_otherwise;
 } kvf__config_keys;
 
@@ -83,21 +96,29 @@ typedef struct kvf__arch {
     const kvf__config_keys *keys;
     const kvf__weight *weights;
     size_t n_weights;
-    const char *const
-        *buffers; /* tensors that are no weights, patterns as above, NULL-terminated */
+    const char *const *buffers; /* tensors that are no weights of the base (masks, heads of
+                                   pretraining), patterns as above, NULL-terminated */
+    const char *const *renamed; /* endings of names and what old files have instead, in pairs,
+                                   NULL-terminated; NULL: none */
     kvf__norm_kind norm;
     kvf__position_kind positions;
     kvf__act_fn act; /* where the config does not say */
     const char *act_name;
     bool gated, causal, tied; /* tied: where the config does not say */
+    bool post_norm;           /* norms stand behind the residual sums, not before the halves */
+    bool qk_norm;             /* a norm on every head's queries and keys */
     bool qkv_bias, out_bias, mlp_bias;
-    bool score_flags; /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
+    bool score_flags;   /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
+    bool pad_positions; /* tokens with the id `pad` stand at the table's row of that number, others
+                           are counted from the row behind it on (RoBERTa) */
+    int32_t pad;        /* with pad_positions: where the config does not say */
+    bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
 } kvf__arch;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);
-/* "llama, mistral, gpt2" into buf; returns buf. For messages. */
+/* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
 const char *kvf__arch_list(char buf[128], bool gguf);
 
 /* ---- names (names.c) ------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+/* Beside the family's own. */
 static const char *const prefixes[] = {"", "model.", "transformer."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
@@ -27,6 +28,23 @@ static bool find_tensor(const binding *b, const char *name, int64_t *at)
     return kvf__map_get(&b->table->index, name, strlen(name), at);
 }
 
+/* The name a file has, or, with one of the endings that the family renamed, had. */
+static bool find_renamed(const binding *b, const char *name, int64_t *at)
+{
+    const char *const *pair = b->desc->arch->renamed;
+    size_t n = strlen(name);
+    char old[KVF__NAME_BYTES];
+
+    if (find_tensor(b, name, at)) return true;
+    for (; pair && *pair; pair += 2) {
+        size_t tail = strlen(pair[0]);
+        if (n < tail || strcmp(name + n - tail, pair[0]) != 0) continue;
+        int length = snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, pair[1]);
+        if (length < (int)sizeof old && find_tensor(b, old, at)) return true;
+    }
+    return false;
+}
+
 /* The tensor of a weight, under any of its names. canonical gets the name that errors and slots
  * use. */
 static bool find_weight(const binding *b, const kvf__weight *weight, int64_t layer,
@@ -40,9 +58,9 @@ static bool find_weight(const binding *b, const kvf__weight *weight, int64_t lay
     if (b->desc->gguf)
         return weight->gguf && kvf__name_format(name, "", weight->gguf, layer) &&
                find_tensor(b, name, at);
-    if (find_tensor(b, canonical, at)) return true;
+    if (find_renamed(b, canonical, at)) return true;
     for (size_t i = 0; !outside && i < N_PREFIXES; i++)
-        if (kvf__name_format(name, prefixes[i], weight->hf, layer) && find_tensor(b, name, at))
+        if (kvf__name_format(name, prefixes[i], weight->hf, layer) && find_renamed(b, name, at))
             return true;
     return false;
 }
@@ -85,8 +103,9 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *ca
     snprintf(slot->name, sizeof slot->name, "%s", canonical);
     slot->view = b->table->items[at].view;
     slot->conv1d = !desc->gguf && (weight->flags & KVF__W_CONV1D);
-    if (desc->gguf && (weight->flags & KVF__W_PERMUTED_H)) slot->permuted_heads = desc->H;
-    if (desc->gguf && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
+    bool permuted = desc->gguf && desc->arch->gguf_permuted;
+    if (permuted && (weight->flags & KVF__W_PERMUTED_H)) slot->permuted_heads = desc->H;
+    if (permuted && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
     b->used[at] = true;
     b->slots.n++;
     return KVF_OK;
@@ -104,6 +123,7 @@ static kvf_status bind_weight(binding *b, const kvf__weight *weight, int64_t lay
         found = head && find_weight(b, head, 0, head_name, &at);
     }
     if (found) return add_slot(b, weight, name, at);
+    if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
     if (b->desc->gguf && weight->gguf) kvf__name_format(name, "", weight->gguf, layer);
     return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
 }
@@ -149,14 +169,19 @@ static kvf_status bind_tied_head(binding *b)
     return add_slot(b, head, name, at);
 }
 
+static bool matches_behind(const char *name, const char *prefix, const char *pattern)
+{
+    size_t n = strlen(prefix);
+    return !strncmp(name, prefix, n) && kvf__name_matches(name + n, pattern);
+}
+
 static bool is_buffer(const binding *b, const char *name)
 {
-    for (const char *const *pattern = b->desc->arch->buffers; *pattern; pattern++)
-        for (size_t i = 0; i < N_PREFIXES; i++) {
-            size_t n = strlen(prefixes[i]);
-            if (!strncmp(name, prefixes[i], n) && kvf__name_matches(name + n, *pattern))
-                return true;
-        }
+    for (const char *const *pattern = b->desc->arch->buffers; *pattern; pattern++) {
+        if (matches_behind(name, b->desc->arch->prefix, *pattern)) return true;
+        for (size_t i = 0; i < N_PREFIXES; i++)
+            if (matches_behind(name, prefixes[i], *pattern)) return true;
+    }
     return false;
 }
 

@@ -1,5 +1,5 @@
-/* Metadata of a GGUF -> description. Only general.architecture "llama" (Llama, SmolLM2, TinyLlama,
- * Mistral).
+/* Metadata of a GGUF -> description. The string "llama" covers Llama, SmolLM2, TinyLlama and
+ * Mistral.
  *
  * Keys are INTEROP 5.5. What the metadata does not say is read off the tensors: biases and an own
  * head exist where their tensors do, and Llama 3's rope scaling is the tensor rope_freqs.weight.
@@ -231,7 +231,7 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
     arch = kvf__arch_by_gguf(name);
     if (!arch)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: general.architecture \"%.60s\" is not supported in a GGUF (%s is)",
+                         "%s: general.architecture \"%.60s\" is not supported in a GGUF (%s are)",
                          where, name, kvf__arch_list(list, true));
 
     const meta m = {ctx, where, name, root, {ctx, where, root}};

@@ -90,12 +90,14 @@ static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
 }
 
 /* Keys that change the computation in ways this program does not have. */
-static kvf_status refuse_unsupported(const kvf__config *c)
+static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
 {
-    static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention"};
+    /* is_decoder makes an encoder causal; decoders write it without a meaning. */
+    static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention",
+                                                "is_decoder"};
     static const char *const must_be_absent[] = {"quantization_config", "compression_config"};
 
-    for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false; i++) {
+    for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
         bool on;
         KVF_TRY(get_switch(c, must_be_false[i], false, &on));
         if (on)
@@ -108,6 +110,11 @@ static kvf_status refuse_unsupported(const kvf__config *c)
             return kvf__config_bad(c, KVF_EUNSUPPORTED, must_be_absent[i], value,
                                    "no quantised weights (use a GGUF or the float original)");
     }
+    const kvf_json *positions = kvf_json_get(c->root, "position_embedding_type");
+    const char *kind = positions ? kvf_json_str(positions, NULL) : "absolute";
+    if (!kind || strcmp(kind, "absolute"))
+        return kvf__config_bad(c, KVF_EUNSUPPORTED, "position_embedding_type", positions,
+                               "\"absolute\"");
     const kvf_json *types = kvf_json_get(c->root, "layer_types");
     for (size_t i = 0; i < kvf_json_size(types); i++) {
         const char *type = kvf_json_str(kvf_json_at(types, i), NULL);
@@ -130,6 +137,8 @@ static kvf_status read_sizes(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(get_count(c, &keys->kv_heads, true, &desc->G));
     KVF_TRY(get_count(c, &keys->head_dim, true, &desc->D));
     KVF_TRY(get_count(c, &keys->ffn, true, &desc->F));
+
+    if (keys->types.names[0]) KVF_TRY(get_count(c, &keys->types, false, &desc->types));
 
     if (desc->G == KVF__DERIVED) desc->G = desc->H;
     if (desc->F == KVF__DERIVED) {
@@ -203,9 +212,28 @@ static kvf_status read_sliding_window(const kvf__config *c, kvf__desc *desc)
     int64_t window = 0;
 
     if (!keys->sliding_window) return KVF_OK;
+    if (keys->sliding_window_switch) {
+        bool on;
+        KVF_TRY(get_switch(c, keys->sliding_window_switch, false, &on));
+        if (!on) return KVF_OK;
+    }
     kvf__config_key key = {{keys->sliding_window}, keys->sliding_window_otherwise};
     KVF_TRY(get_count(c, &key, true, &window));
     desc->sliding_window = window == KVF__DERIVED ? 0 : window;
+    return KVF_OK;
+}
+
+/* Of a table whose first rows belong to the padding. */
+static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
+{
+    if (!desc->arch->pad_positions) return KVF_OK;
+    if (!kvf_json_get(c->root, "pad_token_id")) desc->pad = desc->arch->pad;
+    if (desc->pad < 0 || desc->pad + 1 >= desc->max_positions)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: pad_token_id is %ld, expected 0 to %lld: positions begin behind it",
+                         c->where, (long)desc->pad, (long long)desc->max_positions - 2);
+    desc->position_pad = desc->pad;
+    desc->max_positions -= desc->pad + 1;
     return KVF_OK;
 }
 
@@ -215,7 +243,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
 
-    KVF_TRY(refuse_unsupported(c));
+    KVF_TRY(refuse_unsupported(c, desc->causal));
     KVF_TRY(read_sizes(c, desc));
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
@@ -226,6 +254,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(get_id(c, "bos_token_id", &desc->bos));
     KVF_TRY(get_id(c, "eos_token_id", &desc->eos));
     KVF_TRY(get_id(c, "pad_token_id", &desc->pad));
+    KVF_TRY(read_pad_positions(c, desc));
     if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
     if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));

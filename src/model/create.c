@@ -1,6 +1,7 @@
 /* Bound weights -> the packed model that a pass runs.
  *
- * Every dense layer is packed piece by piece (pack.c) with the norm in front folded in;
+ * Every dense layer is packed piece by piece (pack.c), in pre-norm blocks with the norm in front
+ * folded in; other norms are copied as they are;
  * feed-forward and vocabulary are cut into planes of at most 1536 columns, where oneDNN is fastest
  * (COMPUTE.md 4d, 4k). Only the embedding (and learned positions) stay in the file, read row by
  * row. */
@@ -67,6 +68,38 @@ static kvf_status prepare(creation *c)
     return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
 }
 
+/* A weight that is not packed, as f32; NULL if the file has none of this role. */
+static kvf_status read_plain(creation *c, kvf__role role, int64_t layer, float **out)
+{
+    const kvf__slot *slot = slot_of(c, role, layer);
+    return slot ? kvf__slot_f32(c->ctx, slot, out) : KVF_OK;
+}
+
+/* One row per head: H times that of queries, G times that of keys. */
+static kvf_status read_head_norms(creation *c, int64_t layer, float **out)
+{
+    const kvf__desc *d = c->desc;
+    const kvf__slot *q = slot_of(c, KVF__W_Q_NORM, layer), *k = slot_of(c, KVF__W_K_NORM, layer);
+
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)((d->H + d->G) * d->D), sizeof(float), out));
+    for (int64_t h = 0; h < d->H + d->G; h++)
+        kvf__slot_row(h < d->H ? q : k, 0, *out + h * d->D);
+    return KVF_OK;
+}
+
+/* The norms of a layer that are not folded. */
+static kvf_status read_norms(creation *c, int64_t layer)
+{
+    kvf__layer *to = &c->model->layers[layer];
+
+    if (c->desc->qk_norm) KVF_TRY(read_head_norms(c, layer, &to->head_gamma));
+    if (!c->desc->post_norm) return KVF_OK;
+    KVF_TRY(read_plain(c, KVF__W_NORM1, layer, &to->gamma1));
+    KVF_TRY(read_plain(c, KVF__W_NORM1_BETA, layer, &to->beta1));
+    KVF_TRY(read_plain(c, KVF__W_NORM2, layer, &to->gamma2));
+    return read_plain(c, KVF__W_NORM2_BETA, layer, &to->beta2);
+}
+
 /* Sets gamma and beta of a linear layer that follows a norm. */
 static void put_norm(creation *c, kvf__role gamma, kvf__role beta, int64_t layer,
                      kvf__linear *linear)
@@ -100,7 +133,7 @@ static kvf_status pack_attention(creation *c, int64_t layer)
                             .bias = {slot_of(c, KVF__W_Q_BIAS, layer),
                                      slot_of(c, KVF__W_K_BIAS, layer),
                                      slot_of(c, KVF__W_V_BIAS, layer)}};
-    put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
+    if (!d->post_norm) put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
     const kvf__piece all = {.n = fused, .n_padded = fused, .k = d->C, .with_bias = true};
     KVF_TRY(kvf__pack_piece(&c->packer, &qkv, &all, &to->qkv, &to->qkv_t));
 
@@ -116,7 +149,7 @@ static kvf_status pack_ffn(creation *c, int64_t layer)
     kvf__linear down = one_part(c, KVF__W_DOWN, KVF__W_DOWN_BIAS, layer);
     kvf__linear gate = {0};
 
-    put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
+    if (!d->post_norm) put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
     if (d->gated) {
         gate = one_part(c, KVF__W_GATE, KVF__W_GATE_BIAS, layer);
         gate.gamma = up.gamma;
@@ -143,6 +176,7 @@ static kvf_status pack_head(creation *c)
     kvf__linear head = {.n_parts = 1, .weight = {&model->head_slot}};
     int64_t n = (d->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
 
+    if (!kvf__weight_by_role(d, KVF__W_HEAD)) return KVF_OK;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head, &model->head));
     model->n_vocab_planes = n;
     if (model->backward)
@@ -161,17 +195,24 @@ static kvf_status pack_head(creation *c)
     return KVF_OK;
 }
 
-/* What stays in the file, and the tables. */
+/* What stays in the file, the vectors outside the layers, and the tables. */
 static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
     const kvf__slot *head = slot_of(c, KVF__W_HEAD, 0);
     const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, 0);
+    const kvf__slot *types = slot_of(c, KVF__W_TYPES, 0);
 
     model->embedding = *slot_of(c, KVF__W_TOKENS, 0);
     model->head_slot = head ? *head : model->embedding;
     if (positions) model->positions = *positions;
-    KVF_TRY(kvf__slot_f32(c->ctx, slot_of(c, KVF__W_FINAL, 0), &model->final_gamma));
+    if (types) model->types = *types;
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed_gamma));
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed_beta));
+    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->final_gamma));
+    KVF_TRY(read_plain(c, KVF__W_FINAL_BETA, 0, &model->final_beta));
+    KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
+    KVF_TRY(read_plain(c, KVF__W_POOLER_BIAS, 0, &model->pooler_bias));
     int64_t rows = model->desc.max_positions;
     return kvf__rope_tables(c->ctx, model,
                             rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
@@ -188,6 +229,7 @@ static kvf_status build(creation *c)
     KVF_TRY(put_embedding(c));
     KVF_TRY(prepare(c));
     for (int64_t layer = 0; layer < c->desc->L; layer++) {
+        KVF_TRY(read_norms(c, layer));
         KVF_TRY(pack_attention(c, layer));
         KVF_TRY(pack_ffn(c, layer));
         if (c->options->packed) c->options->packed(c->options->user);
@@ -242,6 +284,10 @@ static void free_layer(kvf__layer *layer)
         kvf__packed_free(layer->gate_t[i]);
         kvf__packed_free(layer->down_t[i]);
     }
+    float *const vectors[] = {layer->gamma1, layer->beta1, layer->gamma2, layer->beta2,
+                              layer->head_gamma};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        kvf__free(vectors[i]);
 }
 
 void kvf__model_free(kvf__model *model)
@@ -257,6 +303,11 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->head);
     kvf__free(model->head_t);
     kvf__free(model->final_gamma);
+    kvf__free(model->final_beta);
+    kvf__free(model->embed_gamma);
+    kvf__free(model->embed_beta);
+    kvf__free(model->pooler);
+    kvf__free(model->pooler_bias);
     kvf__free(model->rope_cos);
     kvf__free(model->rope_sin);
     kvf__mm_free(model->mm);
@@ -272,6 +323,17 @@ const kvf__desc *kvf__model_desc(const kvf__model *model)
 kvf__dtype kvf__model_act(const kvf__model *model)
 {
     return model->act;
+}
+
+const float *kvf__model_pooler(const kvf__model *model, const float **bias)
+{
+    *bias = model->pooler_bias;
+    return model->pooler;
+}
+
+bool kvf__model_has_head(const kvf__model *model)
+{
+    return model->head != NULL;
 }
 
 size_t kvf__model_packed_bytes(const kvf__model *model)

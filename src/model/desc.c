@@ -18,11 +18,14 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->gated = arch->gated;
     desc->causal = arch->causal;
     desc->tied = arch->tied;
+    desc->post_norm = arch->post_norm;
+    desc->qk_norm = arch->qk_norm;
     desc->qkv_bias = arch->qkv_bias;
     desc->out_bias = arch->out_bias;
     desc->mlp_bias = arch->mlp_bias;
     desc->positions = arch->positions;
     desc->rope_scale = 1;
+    desc->position_pad = -1;
     desc->bos = desc->eos = desc->pad = -1;
 }
 

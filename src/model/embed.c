@@ -1,9 +1,10 @@
-/* The input of layer 0: rows of the token embedding, read from the mapped file, and learned
- * positions.
+/* The input of layer 0: rows of the token embedding, read from the mapped file, learned positions
+ * and token types, and the norm over their sum where the family has one.
  *
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
  * its own packed form. A row's first token stands at position_start plus the lengths of its leads
- * and of its cache (INTEROP.md 3.1). */
+ * and of its cache (INTEROP.md 3.1). RoBERTa counts only tokens that are not padding, by their id,
+ * and starts behind the padding's own row of the table (INTEROP.md 2.3). */
 #include "pass_priv.h"
 
 #include <omp.h>
@@ -30,12 +31,19 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             ctx, KVF_ESHAPE,
             "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
             (long long)r, (long long)P, (long long)(before + len), (long long)d->sliding_window);
-    for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
+    for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= d->V)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: token %lld has id %ld, the vocabulary ends at %lld",
                              (long long)r, (long long)(i - b->start[r]), (long)b->ids[i],
                              (long long)d->V - 1);
+        if (d->types && b->types && (b->types[i] < 0 || b->types[i] >= d->types))
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch row %lld: token %lld has type %ld, the model has types up to "
+                             "%lld",
+                             (long long)r, (long long)(i - b->start[r]), (long)b->types[i],
+                             (long long)d->types - 1);
+    }
     return KVF_OK;
 }
 
@@ -49,17 +57,56 @@ kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     return KVF_OK;
 }
 
-static void embed_token(const kvf__pass *pass, int64_t i, float *position_row)
+/* x [C] += row of a table, if there is one. */
+static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t C, float *scratch)
+{
+    if (!table->view.data) return;
+    kvf__slot_row(table, row, scratch);
+    for (int64_t c = 0; c < C; c++)
+        x[c] += scratch[c];
+}
+
+static void embed_token(const kvf__pass *pass, int64_t i, float *scratch)
 {
     const kvf__model *model = pass->model;
+    const kvf__batch *b = pass->batch;
     int64_t C = model->desc.C;
     float *x = pass->x + i * C;
 
-    kvf__slot_row(&model->embedding, pass->batch->ids[i], x);
-    if (model->desc.positions != KVF__POS_LEARNED) return;
-    kvf__slot_row(&model->positions, pass->position[i], position_row);
-    for (int64_t c = 0; c < C; c++)
-        x[c] += position_row[c];
+    kvf__slot_row(&model->embedding, b->ids[i], x);
+    add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
+    add_row(&model->positions, pass->position[i], x, C, scratch);
+}
+
+/* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
+ * own. */
+static void place_row(kvf__pass *pass, int64_t r, int64_t first)
+{
+    const kvf__batch *b = pass->batch;
+    int32_t pad = pass->model->desc.position_pad;
+
+    for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
+        pass->position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
+}
+
+/* The norm on embeddings has no gradient: nothing below it is trained. layer 0 keeps its own rstd
+ * later where this one goes. */
+static void norm_embeddings(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const kvf__desc *d = &m->desc;
+    const kvf__whole_norm norm = {.M = pass->M,
+                                  .C = d->C,
+                                  .rms = d->norm == KVF__RMSNORM,
+                                  .eps = d->norm_eps,
+                                  .gamma = m->embed_gamma,
+                                  .beta = m->embed_beta,
+                                  .x = pass->x,
+                                  .y = pass->x,
+                                  .y_act = pass->x_act,
+                                  .rstd = pass->kept[0].rstd1};
+
+    m->kernels->whole_norm_fwd(m->act, &norm);
 }
 
 void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
@@ -70,11 +117,11 @@ void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
     for (int64_t r = 0; r < b->n_rows; r++) {
         int64_t first = position_start + pass->offset[r];
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
-        for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
-            pass->position[i] = (int32_t)(first + i - b->start[r]);
+        place_row(pass, r, first);
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
         embed_token(pass, i, pass->scratch + omp_get_thread_num() * C);
     memset(pass->x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
+    if (pass->model->embed_gamma) norm_embeddings(pass);
 }

@@ -129,11 +129,20 @@ static void final_norm_bwd(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
+static kvf_status check_head(kvf_ctx *ctx, const kvf__pass *pass)
+{
+    if (pass->model->head) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "architecture %s is an encoder and has no language-model head",
+                     pass->model->desc.arch_name);
+}
+
 static kvf_status check_loss(kvf_ctx *ctx, const kvf__pass *pass, bool gradient)
 {
     const kvf__batch *b = pass->batch;
     int64_t V = pass->model->desc.V;
 
+    KVF_TRY(check_head(ctx, pass));
     if (pass->state == KVF__PASS_EMPTY)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: loss without a forward pass before it");
     if (gradient && !pass->limits.backward)
@@ -178,6 +187,7 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
 {
     int64_t V = pass->model->desc.V;
 
+    KVF_TRY(check_head(ctx, pass));
     if (pass->state == KVF__PASS_EMPTY)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: logits without a forward pass before it");
     pass->mark = kvf__clock();

@@ -41,13 +41,19 @@ typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
     const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
     int64_t L, H, G, D, C, F, V;
-    int64_t max_positions;
+    int64_t max_positions; /* that rows may have; the table of a family with position_pad holds
+                              position_pad + 1 rows more */
+    int64_t types;         /* token types, 0: none */
     kvf__norm_kind norm;
+    bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
+    bool qk_norm;   /* RMSNorm of every head's queries and keys, before rope */
     float norm_eps;
     kvf__act_fn act;
     bool gated, causal, tied;
     bool qkv_bias, out_bias, mlp_bias;
     kvf__position_kind positions;
+    int32_t position_pad; /* RoBERTa: tokens with this id stand at this row of the table, the others
+                             are counted from the row behind it on; -1: position and row are one */
     kvf__rope rope;
     float *rope_divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
     float *inv_freq;  /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
@@ -122,6 +128,11 @@ kvf__dtype kvf__model_act(const kvf__model *model);
 size_t kvf__model_packed_bytes(const kvf__model *model);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
+/* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
+ * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
+const float *kvf__model_pooler(const kvf__model *model, const float **bias);
+/* Has the base a language-model head? Encoders have none: lm_loss, lm_logits are EUNSUPPORTED. */
+bool kvf__model_has_head(const kvf__model *model);
 
 /* ---- generation cache ------------------------------------------------------------------------ */
 

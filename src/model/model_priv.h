@@ -1,8 +1,9 @@
 /* Inside src/model: the packed model that create.c builds and the pass reads.
  *
- * Norm weights are folded: gamma into the rows of the following weight, beta into its bias, so a
- * norm's output is xhat alone, forward and backward (allowed because blocks are pre-norm, and norms
- * and weights are frozen). The feed-forward width is cut into planes of at most KVF__PLANE columns,
+ * In pre-norm blocks norm weights are folded: gamma into the rows of the following weight, beta
+ * into its bias, so a norm's output is xhat alone, forward and backward (norms and weights are
+ * frozen). In post-norm blocks the output is the residual stream itself, so there they are kept
+ * (COMPUTE.md 6.6). The feed-forward width is cut into planes of at most KVF__PLANE columns,
  * the vocabulary into planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that
  * (COMPUTE.md 4d, 4k); products over planes add up with KVF__MM_ADD. */
 #ifndef KVF_MODEL_PRIV_H
@@ -24,6 +25,8 @@ typedef struct kvf__layer {
     kvf__packed *down[KVF__MAX_PLANES]; /* [plane width, C]; the bias sits in plane 0 */
     kvf__packed *qkv_t, *out_t;         /* [(H+2G)D, C], [C, H*D]; without bias */
     kvf__packed *up_t[KVF__MAX_PLANES], *gate_t[KVF__MAX_PLANES], *down_t[KVF__MAX_PLANES];
+    float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL where they are folded */
+    float *head_gamma; /* [H + G, D] of the norms of queries and keys; NULL: there are none */
 } kvf__layer;
 
 struct kvf__model {
@@ -39,13 +42,17 @@ struct kvf__model {
     /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
     int64_t n_vocab_planes;
     /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
-    kvf__packed **head;
+    kvf__packed **head;   /* NULL: the base has no language-model head */
     kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
     kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
     kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied): target rows for the loss
                              gradient */
-    float *final_gamma;   /* [C] */
-    kvf__slot positions;  /* learned table [max_positions, C]; view.data NULL for rope */
+    float *final_gamma, *final_beta; /* [C]; NULL: none (then the last block's norm is the final
+                                        one), no beta */
+    kvf__slot positions;             /* learned table [rows, C]; view.data NULL for rope */
+    kvf__slot types;                 /* [types, C]; view.data NULL: none */
+    float *embed_gamma, *embed_beta; /* [C] of the norm on embeddings; NULL: none */
+    float *pooler, *pooler_bias;     /* [C, C], [C] or NULL */
     float *rope_cos, *rope_sin; /* [max_positions, D/2]; NULL for learned. The first 8192 rows at
                                    creation, see rope.c */
     int64_t rope_rows;

@@ -48,6 +48,7 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
     if ((weight->flags & KVF__W_IF_QKV) && !desc->qkv_bias) return false;
     if ((weight->flags & KVF__W_IF_OUT) && !desc->out_bias) return false;
     if ((weight->flags & KVF__W_IF_MLP) && !desc->mlp_bias) return false;
+    if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->qk_norm) return false;
     if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
     return true;
 }
@@ -70,7 +71,9 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
     case 'S':
         return desc->H + 2 * desc->G;
     case 'X':
-        return desc->max_positions;
+        return desc->max_positions + desc->position_pad + 1;
+    case 'Y':
+        return desc->types;
     default:
         assert(!"letter of a shape in arch.c");
         return 0;

@@ -73,7 +73,7 @@ static sizes sizes_of(const kvf__pass *pass)
                .ML = kvf__pass_padded(pass->limits.labels)};
 
     s.R = larger(s.M, s.ML);
-    s.head_rows = s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
+    s.head_rows = !model->head ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
     for (int p = 0; p < model->n_planes; p++)
         s.plane = larger(s.plane, model->plane_width[p]);
     s.qkv = (d->H + 2 * d->G) * d->D;
@@ -86,6 +86,7 @@ static kvf__kept lay_kept(carver *carve, const kvf__pass *pass, const sizes *s, 
 {
     const kvf__desc *d = &pass->model->desc;
     int64_t width = pass->limits.backward ? d->F : s->plane;
+    int64_t heads = d->qk_norm ? d->H + d->G : 0;
 
     return (kvf__kept){
         .xhat1 = take(carve, s->M, d->C, s->act),
@@ -97,6 +98,8 @@ static kvf__kept lay_kept(carver *carve, const kvf__pass *pass, const sizes *s, 
         .rstd1 = take(carve, s->M, 1, sizeof(float)),
         .rstd2 = take(carve, M2, 1, sizeof(float)),
         .lse = take(carve, d->H, s->M, sizeof(float)),
+        .qk_xhat = heads && pass->limits.backward ? take(carve, s->M, heads * d->D, s->act) : NULL,
+        .qk_rstd = heads ? take(carve, s->M, heads, sizeof(float)) : NULL,
     };
 }
 
@@ -128,6 +131,10 @@ static void lay_fwd(kvf__pass *pass, carver *carve, const sizes *s)
     pass->scratch = take(carve, pass->threads, d->C, sizeof(float));
     pass->x = take(carve, s->M, d->C, sizeof(float));
     pass->x_lab = take(carve, s->ML, d->C, sizeof(float));
+    if (d->post_norm)
+        pass->x_act = take(carve, s->R, d->C, s->act);
+    else
+        pass->hidden = take(carve, s->ML, d->C, sizeof(float));
     pass->att_lab = take(carve, s->ML, s->att, s->act);
     pass->g = take(carve, s->R, s->plane, s->act);
     pass->xhat_f = take(carve, s->ML, d->C, s->act);

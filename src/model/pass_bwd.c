@@ -39,28 +39,16 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     return KVF_OK;
 }
 
-/* Adds a norm's share to dx [M, C] and refreshes its copy in the act type, if that is another
- * array. */
-static void norm_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xhat, const float *rstd,
-                     int64_t M)
-{
-    const kvf__model *m = pass->model;
-
-    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->dxhat, xhat, rstd,
-                         M, m->desc.C, m->desc.norm == KVF__RMSNORM);
-    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
-}
-
 /* Back to the output of attention: datt [M, HD]. */
 static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
                             void *datt, int64_t M)
 {
     const kvf__model *m = pass->model;
-    const kvf__kept *keep = &pass->kept[l];
 
+    kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     for (int p = 0; p < m->n_planes; p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dx_act, M));
-    norm_bwd(pass, dx, dx_act, keep->xhat2, keep->rstd2, M);
+    kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dx_act, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
@@ -103,21 +91,22 @@ static void attention_bwd(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }
 
-/* dqkv to dx, the gradient of what the layer below left. */
+/* dqkv to dx, the gradient of what the layer below left (a part of it in dxhat, see pass_priv.h).
+ */
 static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
-    const kvf__kept *keep = &pass->kept[l];
 
     if (d->positions == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
                          d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
+    kvf__pass_head_norms_bwd(pass, l);
     KVF_TRY(
         kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->dqkv, pass->dxhat, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
-    norm_bwd(pass, pass->dx, pass->dx_act, keep->xhat1, keep->rstd1, pass->M);
+    kvf__pass_before_qkv_bwd(pass, l);
     return KVF_OK;
 }
 

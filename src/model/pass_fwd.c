@@ -3,6 +3,8 @@
  *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
  *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
  *
+ * or with the norms behind the sums (pass_norms.c).
+ *
  * Nothing behind the last layer's attention needs a row without a label, so labelled rows are
  * gathered there and the rest of the model runs on them alone (COMPUTE.md 6.14). Without labels the
  * pass ends at the last layer's keys.
@@ -124,11 +126,10 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__desc *d = &m->desc;
     kvf__kept *keep = &pass->kept[l];
 
-    m->kernels->norm_fwd(m->act, keep->xhat1, keep->rstd1, pass->x, pass->M, d->C,
-                         d->norm == KVF__RMSNORM, d->norm_eps);
-    kvf__pass_lap(pass, KVF__PART_NORM);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, keep->xhat1, keep->qkv, m->act, 0));
+    const void *src = kvf__pass_before_qkv(pass, l);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, src, keep->qkv, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
+    kvf__pass_head_norms_fwd(pass, l);
     if (d->positions == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
                          d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, false);
@@ -151,8 +152,9 @@ static void attention_fwd(kvf__pass *pass, int64_t l)
     kvf__pass_lap(pass, KVF__PART_ATTN);
 }
 
-static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, float *x,
-                                int64_t M)
+/* x += one plane's share for src, which no product here writes to. */
+static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *src,
+                                float *x, int64_t M)
 {
     const kvf__model *m = pass->model;
     const kvf__layer *w = &m->layers[l];
@@ -161,16 +163,15 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
     void *h2 = m->desc.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, keep->xhat2, h1,
-                        m->act, 0));
-    if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, keep->xhat2, h2, m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, src, h1, m->act, 0));
+    if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     if (h2)
         m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, pass->g, n);
     else
         m->kernels->act_fwd(m->act, m->desc.act, h1, pass->g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again) return KVF_OK; /* nothing behind this is kept */
+    if (pass->again && !m->desc.post_norm) return KVF_OK; /* nothing behind this is kept */
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p], M, pass->g, x, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
@@ -181,16 +182,13 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
                             int64_t M)
 {
     const kvf__model *m = pass->model;
-    const kvf__desc *d = &m->desc;
-    kvf__kept *keep = &pass->kept[l];
 
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out, M, att, x, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_OUT);
-    m->kernels->norm_fwd(m->act, keep->xhat2, keep->rstd2, x, M, d->C, d->norm == KVF__RMSNORM,
-                         d->norm_eps);
-    kvf__pass_lap(pass, KVF__PART_NORM);
+    const void *src = kvf__pass_before_ffn(pass, l, x, M);
     for (int p = 0; p < m->n_planes; p++)
-        KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, x, M));
+        KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
+    kvf__pass_behind_ffn(pass, l, x, M);
     return KVF_OK;
 }
 
@@ -232,7 +230,7 @@ static void final_norm_fwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
 
-    if (!pass->batch->n_labels) return;
+    if (!pass->batch->n_labels || d->post_norm) return;
     m->kernels->norm_fwd(m->act, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML, d->C,
                          d->norm == KVF__RMSNORM, d->norm_eps);
     kvf__pass_lap(pass, KVF__PART_NORM);
@@ -247,6 +245,8 @@ static void copy_entered(kvf__pass *pass, int64_t l, bool back)
     float *at = pass->entered + l * n;
 
     memcpy(back ? pass->x : at, back ? at : pass->x, (size_t)n * sizeof(float));
+    if (back && pass->x_act)
+        pass->model->kernels->from_f32(pass->model->act, pass->x_act, pass->x, n);
     kvf__pass_lap(pass, KVF__PART_RECOMPUTE);
 }
 

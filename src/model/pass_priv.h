@@ -45,13 +45,18 @@ typedef enum kvf__part {
 /* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
  * layers share one set. */
 typedef struct kvf__kept {
-    void *xhat1;       /* [M, C] input of qkv */
-    void *qkv;         /* [M, (H+2G)D], q and k rotated */
-    void *att;         /* [M, HD] output of attention */
-    void *xhat2;       /* [M, C] input of the feed-forward part; last layer: labelled rows only */
+    void *xhat1; /* [M, C] input of qkv; post-norm: of norm 1's weights, labelled rows only in
+                    the last layer */
+    void *qkv;   /* [M, (H+2G)D], q and k rotated */
+    void *att;   /* [M, HD] output of attention */
+    void *xhat2; /* [M, C] input of the feed-forward part (post-norm: of norm 2's weights); last
+                    layer: labelled rows only */
     void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
     float *rstd1, *rstd2; /* [M] */
     float *lse;           /* [H, M] */
+    void *qk_xhat;  /* [M, H + G, D] of the norms of queries and keys; NULL: there are none, or
+                       no backward pass */
+    float *qk_rstd; /* [M, H + G] */
 } kvf__kept;
 
 typedef enum kvf__pass_state { KVF__PASS_EMPTY, KVF__PASS_FWD, KVF__PASS_LOSS } kvf__pass_state;
@@ -66,19 +71,22 @@ struct kvf__pass {
 
     /* carved from the arena; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the larger
      */
-    kvf__kept *kept;                    /* [L] */
-    kvf__attn_row *rows;                /* [limits.rows] */
-    kvf__kvseg *segs;                   /* [1 + limits.rows] */
-    int32_t *lead;                      /* [limits.rows] segment of a row that is a lead, else -1 */
-    int64_t *offset;                    /* [limits.rows] tokens of the leads before a row */
-    int32_t *position;                  /* [Mx] */
-    float *scratch;                     /* [threads, C] */
-    float *x, *x_lab;                   /* [Mx, C], [Lx, C] residual stream; of labelled rows */
-    void *att_lab;                      /* [Lx, HD] */
-    void *g;                            /* [Rx, widest plane] output of the activation */
-    void *xhat_f;                       /* [Lx, C] output of the final norm */
-    float *rstd_f;                      /* [Lx] */
-    float *logits;                      /* [head rows, KVF__VOCAB_PLANE] */
+    kvf__kept *kept;     /* [L] */
+    kvf__attn_row *rows; /* [limits.rows] */
+    kvf__kvseg *segs;    /* [1 + limits.rows] */
+    int32_t *lead;       /* [limits.rows] segment of a row that is a lead, else -1 */
+    int64_t *offset;     /* [limits.rows] tokens of the leads before a row */
+    int32_t *position;   /* [Mx] */
+    float *scratch;      /* [threads, C] */
+    float *x, *x_lab;    /* [Mx, C], [Lx, C] residual stream; of labelled rows */
+    void *x_act;         /* [Rx, C] copy of the stream that products read; NULL unless
+                            post-norm */
+    float *hidden;       /* [Lx, C] final states; NULL if post-norm: x_lab is that */
+    void *att_lab;       /* [Lx, HD] */
+    void *g;             /* [Rx, widest plane] output of the activation */
+    void *xhat_f;        /* [Lx, C] output of the final norm */
+    float *rstd_f;       /* [Lx] */
+    float *logits;       /* [head rows, KVF__VOCAB_PLANE] */
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
 
@@ -126,7 +134,26 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 /* Has layer l a prefix segment in this batch? */
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 
-/* x [M, C] = token embedding (+ learned position); rows >= n_tokens zero. Fills position too. */
+/* The norms around a block's halves (pass_norms.c); each does what its place has, if anything.
+ * before_*: returns what the half's products read. */
+const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
+const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
+void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
+/* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
+ * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
+ * behind_ffn_bwd of the layer below, where it meets dx, if post-norm. */
+void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
+void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
+void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
+/* Norms of queries and keys, on kept qkv and on dqkv. */
+void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l);
+void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l);
+/* A norm with weights over M rows; the arrays are for the caller to fill in. */
+kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
+                                     int64_t M);
+
+/* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
+ * Fills position too, and x_act. */
 void kvf__embed_fwd(kvf__pass *pass, int64_t position_start);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);

@@ -27,6 +27,9 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
     int64_t lead_tokens = 0;
     if (b->parent && input->cache)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
+    if (input->cache && !pass->model->desc.causal)
+        return kvf__fail(ctx, KVF_EUSAGE, "batch: a cache needs a causal base, %s is none",
+                         pass->model->desc.arch_name);
     memset(pass->lead, -1, (size_t)b->n_rows * sizeof *pass->lead);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;
@@ -34,6 +37,10 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: its lead is row %ld, expected an earlier one",
                              (long long)r, (long)parent);
+        if (parent >= 0 && !pass->model->desc.causal)
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "batch row %lld: leads need a causal base, %s is none", (long long)r,
+                             pass->model->desc.arch_name);
         for (int32_t p = parent; p >= 0; p = parent_of(b, p))
             depth++;
         if (depth > KVF__ATTN_SEGS - 1)

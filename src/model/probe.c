@@ -34,8 +34,9 @@ double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t l
     const kvf__desc *d = &model->desc;
     double C = (double)d->C, heads = (double)((2 * d->H + 2 * d->G) * d->D);
     double layer = heads * C + (d->gated ? 3 : 2) * C * (double)d->F;
+    double head = model->head ? (double)d->V * C : 0;
 
-    return 4 * layer * (double)d->L * (double)tokens + 4 * (double)d->V * C * (double)labels;
+    return 4 * layer * (double)d->L * (double)tokens + 4 * head * (double)labels;
 }
 
 static void add(kvf__probe *probe, const kvf__packed *w, int64_t M, int64_t K, int64_t N,
@@ -57,7 +58,7 @@ static void list_products(kvf__probe *probe, int64_t M, int64_t head_rows)
         add(probe, w->gate[p], M, d->C, m->plane_width[p], d->L);
         add(probe, w->down[p], M, m->plane_width[p], d->C, d->L);
     }
-    add(probe, m->head[0], head_rows, d->C, KVF__VOCAB_PLANE, m->n_vocab_planes);
+    if (m->head) add(probe, m->head[0], head_rows, d->C, KVF__VOCAB_PLANE, m->n_vocab_planes);
 }
 
 static kvf_status pack_reference(kvf_ctx *ctx, kvf__probe *probe)

@@ -1,0 +1,67 @@
+/* Final hidden states for task heads, and their gradient: what stands in place of the
+ * language-model head (head_task.h).
+ *
+ * In pre-norm models the final norm with its weights is applied here, once more than for the
+ * language-model head, which has them folded in; from the f32 stream, so that a head sees f32
+ * whatever the act type. In post-norm models the stream of the labelled rows is the hidden state
+ * already. */
+#include "pass_priv.h"
+
+#include <string.h>
+
+kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
+{
+    const kvf__model *m = pass->model;
+
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: hidden states without a forward pass before them");
+    if (m->desc.post_norm) {
+        *hidden = pass->x_lab;
+        return KVF_OK;
+    }
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta,
+                                                pass->batch->n_labels);
+    pass->mark = kvf__clock();
+    norm.x = pass->x_lab;
+    norm.y = pass->hidden;
+    norm.rstd = pass->rstd_f; /* the same figures again */
+    m->kernels->whole_norm_fwd(m->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+    *hidden = pass->hidden;
+    return KVF_OK;
+}
+
+static void final_norm_bwd(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, NULL, pass->ML);
+
+    norm.xhat = pass->xhat_f;
+    norm.rstd = pass->rstd_f;
+    norm.dx = pass->dx_lab;
+    norm.dx_act = pass->dx_lab_act == (void *)pass->dx_lab ? NULL : pass->dx_lab_act;
+    m->kernels->whole_norm_bwd(m->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden)
+{
+    const kvf__model *m = pass->model;
+
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of hidden states without a forward pass before it");
+    if (!pass->limits.backward)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of hidden states, but the pass was made without backward");
+    if (pass->cache)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of hidden states, but the batch continues a cache");
+    size_t n = (size_t)(pass->batch->n_labels * m->desc.C), all = (size_t)(pass->ML * m->desc.C);
+    pass->mark = kvf__clock();
+    if (n) memcpy(pass->dx_lab, dhidden, n * sizeof *dhidden);
+    memset(pass->dx_lab + n, 0, (all - n) * sizeof *dhidden);
+    if (!m->desc.post_norm) final_norm_bwd(pass);
+    pass->state = KVF__PASS_LOSS;
+    return KVF_OK;
+}

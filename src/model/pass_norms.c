@@ -1,0 +1,173 @@
+/* The norms of a block, wherever its description puts them.
+ *
+ *   pre-norm    x += out(attention(qkv(norm1(x))))      x += down(act(up(norm2(x))))
+ *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
+ *
+ * A pre-norm has its weights folded into what follows and hands on xhat alone; a post-norm's output
+ * is the residual stream itself, so its weights are applied (COMPUTE.md 6.6), and a copy of the
+ * stream in the act type, x_act, is what the products read: they add to the stream while they do.
+ * Queries and keys have norms of their own in some families, per head, before rope. */
+#include "pass_priv.h"
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static void folded_fwd(kvf__pass *pass, void *xhat, float *rstd, const float *x, int64_t M)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    pass->model->kernels->norm_fwd(pass->model->act, xhat, rstd, x, M, d->C,
+                                   d->norm == KVF__RMSNORM, d->norm_eps);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+}
+
+kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
+                                     int64_t M)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    return (kvf__whole_norm){.M = M,
+                             .C = d->C,
+                             .rms = d->norm == KVF__RMSNORM,
+                             .eps = d->norm_eps,
+                             .gamma = gamma,
+                             .beta = beta};
+}
+
+/* Norms the stream x [M, C] in place. */
+static void whole_fwd(kvf__pass *pass, kvf__whole_norm norm, float *x, void *xhat, float *rstd)
+{
+    norm.x = norm.y = x;
+    norm.y_act = pass->x_act;
+    norm.xhat = xhat;
+    norm.rstd = rstd;
+    pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+}
+
+const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
+{
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (pass->model->desc.post_norm) return pass->x_act;
+    folded_fwd(pass, keep->xhat1, keep->rstd1, pass->x, pass->M);
+    return keep->xhat1;
+}
+
+const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
+{
+    const kvf__layer *w = &pass->model->layers[l];
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (!pass->model->desc.post_norm) {
+        folded_fwd(pass, keep->xhat2, keep->rstd2, x, M);
+        return keep->xhat2;
+    }
+    whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, M), x, keep->xhat1,
+              keep->rstd1);
+    return pass->x_act;
+}
+
+void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
+{
+    const kvf__layer *w = &pass->model->layers[l];
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (!pass->model->desc.post_norm) return;
+    whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma2, w->beta2, M), x, keep->xhat2,
+              keep->rstd2);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* dx += what dxhat says of the norm's input, and its copy in the act type, if that is another
+ * array. */
+static void folded_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xhat,
+                       const float *rstd, int64_t M)
+{
+    const kvf__model *m = pass->model;
+
+    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->dxhat, xhat, rstd,
+                         M, m->desc.C, m->desc.norm == KVF__RMSNORM);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+/* norm: with gamma, xhat, rstd and plus. */
+static void whole_bwd(kvf__pass *pass, kvf__whole_norm norm, float *dx, void *dx_act)
+{
+    norm.dx = dx;
+    norm.dx_act = dx_act == (void *)dx ? NULL : dx_act;
+    pass->model->kernels->whole_norm_bwd(pass->model->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M)
+{
+    const kvf__kept *keep = &pass->kept[l];
+    bool last = l == pass->model->desc.L - 1;
+
+    if (!pass->model->desc.post_norm) return;
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma2, NULL, M);
+    norm.xhat = keep->xhat2;
+    norm.rstd = keep->rstd2;
+    norm.plus = last ? NULL : pass->dxhat;
+    whole_bwd(pass, norm, dx, dx_act);
+}
+
+void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M)
+{
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (!pass->model->desc.post_norm) {
+        folded_bwd(pass, dx, dx_act, keep->xhat2, keep->rstd2, M);
+        return;
+    }
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma1, NULL, M);
+    norm.xhat = keep->xhat1;
+    norm.rstd = keep->rstd1;
+    norm.plus = pass->dxhat;
+    whole_bwd(pass, norm, dx, dx_act);
+}
+
+void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
+{
+    const kvf__kept *keep = &pass->kept[l];
+
+    if (!pass->model->desc.post_norm)
+        folded_bwd(pass, pass->dx, pass->dx_act, keep->xhat1, keep->rstd1, pass->M);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static kvf__head_norm head_norm(const kvf__pass *pass, int64_t l)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    return (kvf__head_norm){.M = pass->batch->n_tokens,
+                            .ld = (d->H + 2 * d->G) * d->D,
+                            .heads = d->H + d->G,
+                            .D = d->D,
+                            .eps = d->norm_eps,
+                            .gamma = pass->model->layers[l].head_gamma,
+                            .xhat = pass->kept[l].qk_xhat,
+                            .rstd = pass->kept[l].qk_rstd};
+}
+
+void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l)
+{
+    kvf__head_norm norm = head_norm(pass, l);
+
+    if (!pass->model->desc.qk_norm) return;
+    norm.x = pass->kept[l].qkv;
+    pass->model->kernels->head_norm_fwd(pass->model->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+}
+
+void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l)
+{
+    kvf__head_norm norm = head_norm(pass, l);
+
+    if (!pass->model->desc.qk_norm) return;
+    norm.x = pass->dqkv;
+    pass->model->kernels->head_norm_bwd(pass->model->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
