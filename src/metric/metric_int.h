@@ -138,7 +138,7 @@ typedef struct kvf__metric_input {
         int64_t n;
     } numbers;
     kvf__tag_rows tags;     /* token-cls */
-    kvf__tag_scheme scheme; /* of the strict rows; MIXED counts as AUTO */
+    kvf__tag_scheme scheme; /* of f1_strict, which is NaN where tags are not of it; MIXED: AUTO */
     kvf__text_rows texts;   /* qa, lm */
     bool no_answers;        /* qa: the data has questions without an answer */
 } kvf__metric_input;

@@ -1,0 +1,157 @@
+/* Corpus BLEU (Papineni et al., 2002) as sacrebleu's default computes it.
+ *
+ * A predicted n-gram counts as often as the reference that has it most often; of the references the
+ * one of the nearest length enters the brevity penalty. An order without any match gets half the
+ * precision of the one before that had none (smoothing of mteval, "exp"). */
+#include "metric_priv.h"
+#include "words.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ORDERS = 4 };
+
+/* Counts of the predicted n-grams of one order in one example, by slot. */
+typedef struct grams {
+    kvf__map slots;
+    kvf__ids said, best, now; /* predicted; most in a reference; in this reference */
+} grams;
+
+static void grams_done(grams *g)
+{
+    kvf__map_done(&g->slots);
+    kvf__ids_done(&g->said);
+    kvf__ids_done(&g->best);
+    kvf__ids_done(&g->now);
+}
+
+static kvf_status count_predicted(kvf_ctx *ctx, grams *g, const kvf__ids *words, size_t order)
+{
+    for (size_t i = 0; i + order <= words->n; i++) {
+        const int32_t *gram = words->data + i;
+        int64_t slot = (int64_t)g->said.n;
+        if (!kvf__map_get(&g->slots, gram, order * sizeof *gram, &slot)) {
+            KVF_TRY(kvf__map_put(ctx, &g->slots, gram, order * sizeof *gram, slot));
+            KVF_TRY(kvf__ids_add(ctx, &g->said, 0));
+            KVF_TRY(kvf__ids_add(ctx, &g->best, 0));
+            KVF_TRY(kvf__ids_add(ctx, &g->now, 0));
+        }
+        g->said.data[slot]++;
+    }
+    return KVF_OK;
+}
+
+static void count_reference(grams *g, const kvf__ids *words, size_t order)
+{
+    for (size_t s = 0; s < g->now.n; s++)
+        g->now.data[s] = 0;
+    for (size_t i = 0; i + order <= words->n; i++) {
+        const int32_t *gram = words->data + i;
+        int64_t slot;
+        if (!kvf__map_get(&g->slots, gram, order * sizeof *gram, &slot)) continue;
+        int32_t n = ++g->now.data[slot];
+        if (n > g->best.data[slot]) g->best.data[slot] = n;
+    }
+}
+
+/* references [n]. */
+static kvf_status count_order(kvf_ctx *ctx, const kvf__ids *said, const kvf__ids *references,
+                              size_t n, size_t order, kvf__bleu_scores *out)
+{
+    grams g = {0};
+    kvf_status st = count_predicted(ctx, &g, said, order);
+
+    for (size_t r = 0; r < n && !st; r++)
+        count_reference(&g, &references[r], order);
+    for (size_t s = 0; s < g.said.n && !st; s++) {
+        int32_t has = g.said.data[s], most = g.best.data[s];
+        out->correct[order - 1] += has < most ? has : most;
+        out->total[order - 1] += has;
+    }
+    grams_done(&g);
+    return st;
+}
+
+/* The nearest to `length`, of two the shorter. */
+static size_t nearest_length(size_t length, const kvf__ids *references, size_t n)
+{
+    size_t best = references[0].n;
+    for (size_t r = 1; r < n; r++) {
+        size_t here = references[r].n;
+        int64_t d = llabs((int64_t)here - (int64_t)length);
+        int64_t best_d = llabs((int64_t)best - (int64_t)length);
+        if (d < best_d || (d == best_d && here < best)) best = here;
+    }
+    return best;
+}
+
+static kvf_status add_example(kvf_ctx *ctx, kvf__vocabulary *vocabulary, const kvf__text_rows *rows,
+                              int64_t i, kvf__bleu_scores *out)
+{
+    const char *const *texts = rows->references + rows->start[i];
+    size_t n = (size_t)(rows->start[i + 1] - rows->start[i]);
+    kvf__ids said = {0}, *references = NULL;
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, n, sizeof *references, &references);
+    if (st) goto out;
+    st = kvf__words(ctx, vocabulary, kvf__cut_13a, rows->predicted[i], &said);
+    if (st) goto out;
+    for (size_t r = 0; r < n && !st; r++)
+        st = kvf__words(ctx, vocabulary, kvf__cut_13a, texts[r], &references[r]);
+    for (size_t order = 1; order <= ORDERS && !st; order++)
+        st = count_order(ctx, &said, references, n, order, out);
+    if (st) goto out;
+    out->predicted_length += (int64_t)said.n;
+    out->reference_length += (int64_t)nearest_length(said.n, references, n);
+out:
+    for (size_t r = 0; references && r < n; r++)
+        kvf__ids_done(&references[r]);
+    kvf__free(references);
+    kvf__ids_done(&said);
+    return st;
+}
+
+static double brevity_penalty(double said, double want)
+{
+    if (said >= want) return 1;
+    return said > 0 ? exp(1 - want / said) : 0;
+}
+
+/* Without a single match the score is 0 and there is nothing to smooth; an order that no prediction
+ * is long enough for makes it 0 too. */
+static void score(kvf__bleu_scores *s)
+{
+    double logs = 0, smooth = 1;
+
+    s->brevity_penalty = brevity_penalty((double)s->predicted_length, (double)s->reference_length);
+    if (!s->correct[0]) return;
+    for (int n = 0; n < ORDERS && s->total[n]; n++) {
+        double total = (double)s->total[n];
+        if (s->correct[n])
+            s->precisions[n] = 100 * (double)s->correct[n] / total;
+        else
+            s->precisions[n] = 100 / ((smooth *= 2) * total);
+    }
+    for (int n = 0; n < ORDERS; n++) {
+        if (s->precisions[n] == 0) return;
+        logs += log(s->precisions[n]);
+    }
+    s->score = s->brevity_penalty * exp(logs / ORDERS);
+}
+
+kvf_status kvf__bleu(kvf_ctx *ctx, const kvf__text_rows *rows, kvf__bleu_scores *out)
+{
+    kvf__vocabulary vocabulary = {0};
+    kvf__bleu_scores scores = {0};
+    kvf_status st = kvf__check_texts(ctx, rows, true);
+
+    for (int64_t i = 0; i < rows->n && !st; i++)
+        st = add_example(ctx, &vocabulary, rows, i, &scores);
+    if (!st) {
+        score(&scores);
+        *out = scores;
+    }
+    kvf__vocabulary_done(&vocabulary);
+    return st;
+}

@@ -1,0 +1,112 @@
+/* Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 have them: both sides
+ * normalised, F1 over their bags of words, the best reference counts. */
+#include "metric_priv.h"
+#include "words.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct judge {
+    kvf__vocabulary vocabulary;
+    kvf__ids said, want, said_bag, want_bag;
+    bool no_answers;
+} judge;
+
+static int by_id(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static kvf_status sorted(kvf_ctx *ctx, const kvf__ids *words, kvf__ids *bag)
+{
+    bag->n = 0;
+    KVF_TRY(kvf__ids_append(ctx, bag, words->data, words->n));
+    if (bag->n) qsort(bag->data, bag->n, sizeof *bag->data, by_id);
+    return KVF_OK;
+}
+
+static size_t shared(const kvf__ids *a, const kvf__ids *b)
+{
+    size_t n = 0;
+    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+        int32_t x = a->data[i], y = b->data[k];
+        n += x == y;
+        i += x <= y;
+        k += y <= x;
+    }
+    return n;
+}
+
+static bool same(const kvf__ids *a, const kvf__ids *b)
+{
+    return a->n == b->n && (!a->n || !memcmp(a->data, b->data, a->n * sizeof *a->data));
+}
+
+/* Raises *exact and *f1 to what this reference gives; NULL: the empty answer. */
+static kvf_status compare(kvf_ctx *ctx, judge *j, const char *reference, double *exact, double *f1)
+{
+    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, reference ? reference : "", &j->want));
+    KVF_TRY(sorted(ctx, &j->want, &j->want_bag));
+    bool equal = same(&j->said, &j->want);
+    size_t n = shared(&j->said_bag, &j->want_bag);
+    double score = n ? 2 * (double)n / (double)(j->said.n + j->want.n) : 0;
+    if (j->no_answers && (!j->said.n || !j->want.n)) score = equal;
+    *exact = fmax(*exact, equal);
+    *f1 = fmax(*f1, score);
+    return KVF_OK;
+}
+
+/* SQuAD 2.0 leaves out references of which nothing is left; if none remains, "" is right. */
+static kvf_status judge_one(kvf_ctx *ctx, judge *j, const kvf__text_rows *rows, int64_t i,
+                            double *exact, double *f1)
+{
+    int64_t compared = 0;
+
+    *exact = *f1 = 0;
+    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, rows->predicted[i], &j->said));
+    KVF_TRY(sorted(ctx, &j->said, &j->said_bag));
+    for (int64_t r = rows->start[i]; r < rows->start[i + 1]; r++) {
+        KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, rows->references[r], &j->want));
+        if (j->no_answers && !j->want.n) continue;
+        KVF_TRY(compare(ctx, j, rows->references[r], exact, f1));
+        compared++;
+    }
+    return compared ? KVF_OK : compare(ctx, j, NULL, exact, f1);
+}
+
+kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
+                      kvf__squad_scores *out)
+{
+    judge j = {.no_answers = no_answers};
+    double exact[2] = {0}, f1[2] = {0}, count[2] = {0}; /* without, with an answer */
+    kvf_status st;
+
+    st = kvf__check_texts(ctx, rows, !no_answers);
+    for (int64_t i = 0; i < rows->n && !st; i++) {
+        bool has = rows->start[i] < rows->start[i + 1];
+        double e, f;
+        st = judge_one(ctx, &j, rows, i, &e, &f);
+        if (st) break;
+        exact[has] += e;
+        f1[has] += f;
+        count[has]++;
+    }
+    if (!st)
+        *out = (kvf__squad_scores){.exact = 100 * (exact[0] + exact[1]) / (double)rows->n,
+                                   .f1 = 100 * (f1[0] + f1[1]) / (double)rows->n,
+                                   .has_exact = 100 * exact[1] /
+                                                count[1], /* 0 / 0 where there are none */
+                                   .has_f1 = 100 * f1[1] / count[1],
+                                   .none_exact = 100 * exact[0] / count[0],
+                                   .none_f1 = 100 * f1[0] / count[0],
+                                   .has = (int64_t)count[1],
+                                   .none = (int64_t)count[0]};
+    kvf__vocabulary_done(&j.vocabulary);
+    kvf__ids_done(&j.said);
+    kvf__ids_done(&j.want);
+    kvf__ids_done(&j.said_bag);
+    kvf__ids_done(&j.want_bag);
+    return st;
+}

@@ -1,0 +1,275 @@
+/* Texts to words, by the rules of three references.
+ *
+ * SQuAD lower-cases, drops ASCII punctuation, then the articles, then splits. rouge_score
+ * lower-cases and keeps runs of a-z and 0-9. The 13a tokenizer is four substitutions one after the
+ * other, whose matches do not overlap: what one match has consumed cannot begin the next, so ".."
+ * stays whole where "." would be cut off. They only look at ASCII, so bytes do. */
+#include "words.h"
+
+#include <string.h>
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Words between white space, one space after each. */
+static kvf_status split(kvf_ctx *ctx, const kvf__ids *text, kvf__buf *out)
+{
+    for (size_t i = 0; i < text->n; i++) {
+        bool last = i + 1 == text->n || kvf__py_space(text->data[i + 1]);
+        if (kvf__py_space(text->data[i])) continue;
+        KVF_TRY(kvf__put_code_point(ctx, out, text->data[i]));
+        if (last) KVF_TRY(kvf__buf_addc(ctx, out, ' '));
+    }
+    return KVF_OK;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static bool is_punctuation(int32_t c)
+{
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
+static bool is_article(const int32_t *word, size_t n)
+{
+    static const char *const ARTICLES[] = {"a", "an", "the"};
+
+    for (int i = 0; i < 3; i++) {
+        size_t same = 0;
+        while (same < n && ARTICLES[i][same] && word[same] == ARTICLES[i][same])
+            same++;
+        if (same == n && !ARTICLES[i][same]) return true;
+    }
+    return false;
+}
+
+static void drop_punctuation(kvf__ids *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->n; i++)
+        if (!is_punctuation(text->data[i])) text->data[n++] = text->data[i];
+    text->n = n;
+}
+
+/* An article becomes spaces where no letter or digit touches it. */
+static void blank_articles(kvf__ids *text)
+{
+    for (size_t i = 0, end; i < text->n; i = end) {
+        for (end = i; end < text->n && kvf__py_word(text->data[end]);)
+            end++;
+        if (is_article(text->data + i, end - i))
+            for (size_t k = i; k < end; k++)
+                text->data[k] = ' ';
+        if (end == i) end++;
+    }
+}
+
+kvf_status kvf__cut_answer(kvf_ctx *ctx, const char *text, kvf__buf *out)
+{
+    kvf__ids raw = {0}, low = {0};
+    kvf_status st;
+
+    st = kvf__code_points(ctx, text, &raw);
+    if (st) goto out;
+    st = kvf__lower(ctx, &raw, &low);
+    if (st) goto out;
+    drop_punctuation(&low);
+    blank_articles(&low);
+    st = split(ctx, &low, out);
+out:
+    kvf__ids_done(&raw);
+    kvf__ids_done(&low);
+    return st;
+}
+
+/* ---- rouge ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__cut_rouge(kvf_ctx *ctx, const char *text, kvf__buf *out)
+{
+    kvf__ids raw = {0}, low = {0};
+    kvf_status st;
+
+    st = kvf__code_points(ctx, text, &raw);
+    if (st) goto out;
+    st = kvf__lower(ctx, &raw, &low);
+    if (st) goto out;
+    for (size_t i = 0; i < low.n; i++) {
+        int32_t c = low.data[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) low.data[i] = ' ';
+    }
+    st = split(ctx, &low, out);
+out:
+    kvf__ids_done(&raw);
+    kvf__ids_done(&low);
+    return st;
+}
+
+/* ---- 13a ------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *from, *to;
+} REPLACED[] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
+                {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
+
+/* In place: no replacement is longer than what it replaces. */
+static void replace(kvf__buf *text, const char *from, const char *to)
+{
+    size_t n = strlen(from), made = strlen(to), end = 0;
+
+    for (size_t i = 0; i < text->n;) {
+        if (text->n - i >= n && !memcmp(text->data + i, from, n)) {
+            memcpy(text->data + end, to, made);
+            end += made;
+            i += n;
+        } else {
+            text->data[end++] = text->data[i++];
+        }
+    }
+    text->n = end;
+}
+
+/* Symbols that always stand alone: all of ASCII's but ' , - and the period. */
+static bool stands_alone(char c)
+{
+    return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
+           (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+
+static bool is_stop(char c)
+{
+    return c == '.' || c == ',';
+}
+
+/* One substitution: which one or two characters it takes, and what it writes for them. */
+typedef struct rewrite {
+    bool (*matches)(char now, char next);
+    bool one;           /* character; else two */
+    const char *format; /* 1 and 2 stand for the characters */
+} rewrite;
+
+static bool is_alone(char now, char next)
+{
+    (void)next;
+    return stands_alone(now);
+}
+
+static bool is_stop_after_no_digit(char now, char next)
+{
+    return !is_digit(now) && is_stop(next);
+}
+
+static bool is_stop_before_no_digit(char now, char next)
+{
+    return is_stop(now) && !is_digit(next);
+}
+
+static bool is_dash_after_digit(char now, char next)
+{
+    return is_digit(now) && next == '-';
+}
+
+static const rewrite STEPS[] = {
+    {is_alone, true, " 1 "},
+    {is_stop_after_no_digit, false, "1 2 "},
+    {is_stop_before_no_digit, false, " 1 2"},
+    {is_dash_after_digit, false, "1 2 "},
+};
+
+static kvf_status substitute(kvf_ctx *ctx, const rewrite *step, const kvf__buf *text, kvf__buf *out)
+{
+    out->n = 0;
+    for (size_t i = 0; i < text->n;) {
+        char now = text->data[i];
+        bool more = i + 1 < text->n;
+        if ((!step->one && !more) || !step->matches(now, more ? text->data[i + 1] : 0)) {
+            KVF_TRY(kvf__buf_addc(ctx, out, now));
+            i++;
+            continue;
+        }
+        for (const char *f = step->format; *f; f++)
+            KVF_TRY(kvf__buf_addc(ctx, out, *f == '1' ? now : *f == '2' ? text->data[i + 1] : ' '));
+        i += step->one ? 1 : 2;
+    }
+    return KVF_OK;
+}
+
+/* Without the white space at its end. */
+static kvf_status trimmed(kvf_ctx *ctx, const char *text, kvf__ids *points, kvf__buf *out)
+{
+    KVF_TRY(kvf__code_points(ctx, text, points));
+    while (points->n && kvf__py_space(points->data[points->n - 1]))
+        points->n--;
+    for (size_t i = 0; i < points->n; i++)
+        KVF_TRY(kvf__put_code_point(ctx, out, points->data[i]));
+    return KVF_OK;
+}
+
+static kvf_status tokenize_13a(kvf_ctx *ctx, const char *text, kvf__ids *points, kvf__buf *a,
+                               kvf__buf *b)
+{
+    KVF_TRY(trimmed(ctx, text, points, a));
+    for (size_t i = 0; i < sizeof REPLACED / sizeof *REPLACED; i++)
+        replace(a, REPLACED[i].from, REPLACED[i].to);
+    KVF_TRY(kvf__buf_addc(ctx, b, ' '));
+    KVF_TRY(kvf__buf_add(ctx, b, a->data ? a->data : "", a->n));
+    KVF_TRY(kvf__buf_addc(ctx, b, ' '));
+    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
+        KVF_TRY(substitute(ctx, &STEPS[i], b, a));
+        kvf__buf swap = *a;
+        *a = *b;
+        *b = swap;
+    }
+    return kvf__code_points(ctx, b->data, points);
+}
+
+kvf_status kvf__cut_13a(kvf_ctx *ctx, const char *text, kvf__buf *out)
+{
+    kvf__ids points = {0};
+    kvf__buf a = {0}, b = {0};
+    kvf_status st = tokenize_13a(ctx, text, &points, &a, &b);
+
+    if (!st) st = split(ctx, &points, out);
+    kvf__ids_done(&points);
+    kvf__buf_done(&a);
+    kvf__buf_done(&b);
+    return st;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, const char *text,
+                      kvf__ids *ids)
+{
+    kvf__buf *words = &vocabulary->text;
+
+    ids->n = words->n = 0;
+    KVF_TRY(cut(ctx, text, words));
+    for (size_t i = 0, end; i < words->n; i = end + 1) {
+        int64_t id = (int64_t)vocabulary->map.n;
+        for (end = i; words->data[end] != ' ';)
+            end++;
+        if (!kvf__map_get(&vocabulary->map, words->data + i, end - i, &id))
+            KVF_TRY(kvf__map_put(ctx, &vocabulary->map, words->data + i, end - i, id));
+        KVF_TRY(kvf__ids_add(ctx, ids, (int32_t)id));
+    }
+    return KVF_OK;
+}
+
+void kvf__vocabulary_done(kvf__vocabulary *vocabulary)
+{
+    kvf__map_done(&vocabulary->map);
+    kvf__buf_done(&vocabulary->text);
+    *vocabulary = (kvf__vocabulary){0};
+}
+
+kvf_status kvf__check_texts(kvf_ctx *ctx, const kvf__text_rows *rows, bool needs_reference)
+{
+    if (rows->n <= 0) return kvf__fail(ctx, KVF_EDATA, "no examples to score");
+    for (int64_t i = 0; i < rows->n && needs_reference; i++)
+        if (rows->start[i] == rows->start[i + 1])
+            return kvf__fail(ctx, KVF_EDATA, "example %lld has no reference", (long long)i);
+    return KVF_OK;
+}

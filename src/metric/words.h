@@ -1,0 +1,36 @@
+/* Texts as the metrics of answers and texts compare them: rows of words, each word a number. */
+#ifndef KVF_WORDS_H
+#define KVF_WORDS_H
+
+#include "metric_int.h"
+
+/* How a text is cut into words. Each appends the words, one space after each. */
+typedef kvf_status kvf__cut_fn(kvf_ctx *ctx, const char *text, kvf__buf *out);
+kvf__cut_fn kvf__cut_answer; /* SQuAD's normalisation */
+kvf__cut_fn kvf__cut_13a;    /* mteval-v13a, as sacrebleu has it */
+kvf__cut_fn kvf__cut_rouge;  /* lower-case runs of a-z and 0-9 */
+
+/* Words get numbers in the order they are met. {0} is empty. */
+typedef struct kvf__vocabulary {
+    kvf__map map;
+    kvf__buf text; /* workspace */
+} kvf__vocabulary;
+/* Sets *ids to the words of `text`. */
+kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, const char *text,
+                      kvf__ids *ids);
+void kvf__vocabulary_done(kvf__vocabulary *vocabulary);
+
+/* ---- Unicode as Python's str sees it --------------------------------------------------------- */
+
+/* Code points of UTF-8; what is not UTF-8 gives U+FFFD. Sets *out. */
+kvf_status kvf__code_points(kvf_ctx *ctx, const char *text, kvf__ids *out);
+/* str.lower(): full mapping, final sigma. Sets *out. */
+kvf_status kvf__lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out);
+bool kvf__py_space(int32_t c); /* what str.split() splits at */
+bool kvf__py_word(int32_t c);  /* \w of a pattern */
+kvf_status kvf__put_code_point(kvf_ctx *ctx, kvf__buf *out, int32_t c);
+
+/* EDATA: no rows; `needs_reference` and a row without one. */
+kvf_status kvf__check_texts(kvf_ctx *ctx, const kvf__text_rows *rows, bool needs_reference);
+
+#endif
