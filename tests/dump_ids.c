@@ -1,12 +1,15 @@
 /* Prints what a tokenizer makes of texts, for comparison with other implementations; built, not
  * run, by the tests.
  *
- *     dump_ids encode|decode|chat TOKENIZER [special]
+ *     dump_ids encode|decode|chat|origins|words|join TOKENIZER [special]
  *
  * TOKENIZER: a folder, a tokenizer.json, or a *.vocab.json (vocab_json.h). Reads one JSON value per
  * line from standard input and answers each with one line:
  *     encode  "text"     -> ids; with `special` as the post-processor adds them
  *     decode  [ids]      -> JSON string; `special` keeps special tokens
+ *     origins "text"     -> ids, " | ", where each begins and ends in the text's bytes
+ *     words   ["word"..] -> ids, " | ", how many each word has
+ *     join    ["a", "b"] -> ids, " | ", types, " | ", where the texts begin; ["a"]: one text
  *     chat    {"messages": [...], "add_generation_prompt": bool, "template": name}
  *                        -> ids, " | ", loss; or "error: ..." */
 #include "vocab_json.h"
@@ -74,6 +77,73 @@ static kvf_status encode_line(program *p, const kvf_json *line)
     return st;
 }
 
+static void print_line(const kvf__ids *first, const kvf__ids *second, const kvf__ids *third)
+{
+    print_ids(first);
+    printf(" | ");
+    print_ids(second);
+    if (third) printf(" | ");
+    if (third) print_ids(third);
+    putchar('\n');
+}
+
+static kvf_status origins_line(program *p, const kvf_json *line)
+{
+    kvf__ids ids = {0}, origins = {0};
+    size_t n = 0;
+    const char *text = kvf_json_str(line, &n);
+    kvf_status st = kvf__encode_origins(p->ctx, p->t, text, n, &ids, &origins);
+
+    print_line(&ids, &origins, NULL);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&origins);
+    return st;
+}
+
+static kvf_status words_line(program *p, const kvf_json *line)
+{
+    kvf__ids ids = {0}, counts = {0};
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; i < kvf_json_size(line) && !st; i++) {
+        size_t n = 0, before = ids.n;
+        const char *word = kvf_json_str(kvf_json_at(line, i), &n);
+        st = kvf__encode_word(p->ctx, p->t, word, n, i == 0, &ids);
+        if (!st) st = kvf__ids_add(p->ctx, &counts, (int32_t)(ids.n - before));
+    }
+    print_line(&ids, &counts, NULL);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&counts);
+    return st;
+}
+
+static kvf_status join_line(program *p, const kvf_json *line)
+{
+    kvf__ids text[2] = {{0}, {0}}, ids = {0}, types = {0}, places = {0};
+    bool pair = kvf_json_size(line) == 2;
+    size_t at[2] = {0, 0}, n = 0;
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; i < kvf_json_size(line) && i < 2 && !st; i++) {
+        const char *s = kvf_json_str(kvf_json_at(line, i), &n);
+        st = kvf__encode(p->ctx, p->t, s, n, false, &text[i]);
+    }
+    if (!st)
+        st = kvf__join(p->ctx, p->t, &text[0], pair ? &text[1] : NULL, &ids, &types, &at[0],
+                       &at[1]);
+    for (size_t i = 0; i < kvf_json_size(line) && i < 2 && !st; i++)
+        st = kvf__ids_add(p->ctx, &places, (int32_t)at[i]);
+    if (!st && ids.n != text[0].n + text[1].n + kvf__join_cost(p->t, pair))
+        st = kvf__fail(p->ctx, KVF_EDATA, "join_cost is not what join added");
+    print_line(&ids, &types, &places);
+    kvf__ids_done(&text[0]);
+    kvf__ids_done(&text[1]);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&types);
+    kvf__ids_done(&places);
+    return st;
+}
+
 static kvf_status decode_line(program *p, const kvf_json *line)
 {
     kvf__ids ids = {0};
@@ -127,22 +197,29 @@ static kvf_status chat_line(program *p, const kvf_json *line)
     return KVF_OK;
 }
 
+static const struct {
+    const char *name;
+    kvf_status (*line)(program *p, const kvf_json *line);
+} MODES[] = {
+    {"encode", encode_line},   {"decode", decode_line}, {"chat", chat_line},
+    {"origins", origins_line}, {"words", words_line},   {"join", join_line},
+};
+
 static kvf_status run(program *p, const char *mode)
 {
     char *line = NULL;
-    size_t cap = 0;
+    size_t cap = 0, row = 0;
     ssize_t n;
     kvf_status st = KVF_OK;
 
+    while (row < sizeof MODES / sizeof *MODES && strcmp(MODES[row].name, mode) != 0)
+        row++;
+    if (row == sizeof MODES / sizeof *MODES)
+        return kvf__fail(p->ctx, KVF_EDATA, "no mode \"%s\"", mode);
     while (!st && (n = getline(&line, &cap, stdin)) > 0) {
         kvf_json *json = NULL;
         st = kvf_json_parse(p->ctx, "input", line, (size_t)n, &json);
-        if (!st && strcmp(mode, "encode") == 0)
-            st = encode_line(p, json);
-        else if (!st && strcmp(mode, "decode") == 0)
-            st = decode_line(p, json);
-        else if (!st)
-            st = chat_line(p, json);
+        if (!st) st = MODES[row].line(p, json);
         kvf_json_free(json);
     }
     free(line);
@@ -155,7 +232,7 @@ int main(int argc, char **argv)
     kvf_status st;
 
     if (argc < 3) {
-        fputs("usage: dump_ids encode|decode|chat TOKENIZER [special]\n", stderr);
+        fputs("usage: dump_ids MODE TOKENIZER [special]\n", stderr);
         return 2;
     }
     p.special = argc > 3;

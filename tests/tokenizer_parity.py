@@ -129,7 +129,7 @@ def encode_all(reference, texts, special):
 
 class Score:
     def __init__(self):
-        self.tokenizers = self.lines = self.bad = self.panics = 0
+        self.tokenizers = self.lines = self.bad = self.panics = self.origins = self.words = self.pairs = 0
 
     def compare(self, name, dump, path, reference, texts):
         """Encoding with and without special tokens, and decoding of what are no added tokens (those the library
@@ -145,13 +145,77 @@ class Score:
         back = [json.loads(line) for line in ours(dump, "decode", path, plain)]
         bad += [(text, reference.decode(w), b) for text, w, b in zip(texts, plain, back)
                 if "\0" not in text and b != reference.decode(w)]
+        bad += self.compare_origins(dump, path, reference, texts)
+        bad += self.compare_words(dump, path, reference, texts)
+        bad += self.compare_pairs(dump, path, reference, texts)
         self.tokenizers += 1
         self.lines += len(texts)
         self.bad += len(bad)
         if bad or not name.startswith("made"):
             print(f"{name}: {len(texts)} lines, {len(bad)} mismatches")
         for text, w, g in bad[:3]:
-            print(f"   {ascii(text[:200])}\n   want {str(w)[:300]}\n   got  {str(g)[:300]}")
+            print(f"   {ascii(text)[:200]}\n   want {str(w)[:300]}\n   got  {str(g)[:300]}")
+
+
+    def compare_origins(self, dump, path, reference, texts):
+        """Offsets, which the library counts in characters here and kvfold in bytes."""
+        bad = []
+        for text, line in zip(texts, ours(dump, "origins", path, texts)):
+            encoding = attempt(lambda: reference.encode(text, add_special_tokens=False))
+            if encoding is None:
+                continue
+            at = [0]
+            for char in text:
+                at.append(at[-1] + len(char.encode("utf-8", "surrogatepass")))
+            want = [encoding.ids, [at[i] for span in encoding.offsets for i in span]]
+            self.origins += len(encoding.ids)
+            if fields(line) != want:
+                bad.append((text, want, fields(line)))
+        return bad
+
+    def compare_words(self, dump, path, reference, texts):
+        bad = []
+        rows = [text.split() for text in texts if text.split()]
+        for row, line in zip(rows, ours(dump, "words", path, rows)):
+            encoding = attempt(lambda: reference.encode(row, is_pretokenized=True, add_special_tokens=False))
+            if encoding is None:
+                continue
+            want = [encoding.ids, [encoding.word_ids.count(i) for i in range(len(row))]]
+            self.words += len(row)
+            if fields(line) != want:
+                bad.append((row, want, fields(line)))
+        return bad
+
+    def compare_pairs(self, dump, path, reference, texts):
+        """Single texts and pairs of neighbouring lines: ids, types, and where the texts stand."""
+        bad = []
+        rows = [[text] for text in texts] + [list(pair) for pair in zip(texts[::2], texts[1::2])]
+        for row, line in zip(rows, ours(dump, "join", path, rows)):
+            encoding = attempt(lambda: reference.encode(*row))
+            if encoding is None:
+                continue
+            starts = [encoding.sequence_ids.index(i) if i in encoding.sequence_ids else None for i in range(len(row))]
+            want = [encoding.ids, encoding.type_ids, starts]
+            got = fields(line)
+            for i, start in enumerate(starts):  # of no ids: nowhere to the library
+                if start is None and i < len(got[2]):
+                    got[2][i] = None
+            self.pairs += len(row) == 2
+            if got != want:
+                bad.append((row, want, got))
+        return bad
+
+
+def fields(line):
+    return [[int(x) for x in part.split()] for part in line.split("|")]
+
+
+def attempt(call):
+    """The library's answer, None where it panics."""
+    try:
+        return call()
+    except BaseException:
+        return None
 
 
 def from_gguf(path, out):
@@ -261,6 +325,8 @@ def main():
                 print(f"{name}: tokenizers refuses the file ({error}); restored")
                 path = restored(path, folder)
                 reference = Tokenizer.from_file(path)
+            reference.no_truncation()
+            reference.no_padding()
             score.compare(name, args.dump, path, reference, texts)
         gpt2 = os.path.join(base, "gpt2")
         if os.path.exists(os.path.join(gpt2, "merges.txt")) and wants("gpt2-merges"):
@@ -284,7 +350,8 @@ def main():
             print(f"made-up pipelines: {score.tokenizers - before}")
         if args.gguf and wants("gguf"):
             check_gguf(score, args.dump, args.gguf, texts, folder)
-    print(f"{score.tokenizers} tokenizers, {score.lines} lines, {score.bad} mismatches"
+    print(f"{score.tokenizers} tokenizers, {score.lines} lines, {score.origins} origins, {score.words} words, "
+          f"{score.pairs} pairs, {score.bad} mismatches"
           + (f" ({score.panics} lines left out, on which the library panics)" if score.panics else ""))
     return 1 if score.bad else 0
 

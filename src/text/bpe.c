@@ -140,18 +140,19 @@ static bool has_bytes(const kvf__lexicon *lex, const char *text, size_t n)
     return true;
 }
 
-/* *unknown: an unknown token waits to be added, so that the next one can be fused with it. Byte
- * tokens do not flush it: it then comes behind them. That is what the library does. */
-static kvf_status add_char(kvf__work *w, const char *text, size_t n, bool *unknown)
+/* *unknown: the bytes of an unknown token that waits to be added, so that the next one can be fused
+ * with it. Byte tokens do not flush it: it then comes behind them. That is what the library does.
+ * text is the character as spelled, bytes how long it was. */
+static kvf_status add_char(kvf__work *w, const char *text, size_t n, size_t bytes, size_t *unknown)
 {
     const kvf__model *m = &w->t->model;
     const kvf__lexicon *lex = &w->t->lex;
     int32_t id = char_id(lex, text, n);
 
     if (id >= 0) {
-        if (*unknown) KVF_TRY(kvf__word_add(w->ctx, &w->word, m->unk, 0, 1));
-        *unknown = false;
-        return kvf__word_add(w->ctx, &w->word, id, 0, 1);
+        if (*unknown) KVF_TRY(kvf__word_add(w->ctx, &w->word, m->unk, 0, *unknown));
+        *unknown = 0;
+        return kvf__word_add(w->ctx, &w->word, id, 0, bytes);
     }
     if (m->byte_fallback && has_bytes(lex, text, n)) {
         for (size_t i = 0; i < n; i++)
@@ -159,14 +160,17 @@ static kvf_status add_char(kvf__work *w, const char *text, size_t n, bool *unkno
         return KVF_OK;
     }
     if (m->unk < 0) return KVF_OK;
-    if (*unknown && !m->fuse_unk) KVF_TRY(kvf__word_add(w->ctx, &w->word, m->unk, 0, 1));
-    *unknown = true;
+    if (*unknown && !m->fuse_unk) {
+        KVF_TRY(kvf__word_add(w->ctx, &w->word, m->unk, 0, *unknown));
+        *unknown = 0;
+    }
+    *unknown += bytes;
     return KVF_OK;
 }
 
 static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
 {
-    bool unknown = false;
+    size_t unknown = 0;
 
     w->word.n = w->word.heap_n = 0;
     for (size_t at = 0; at < n;) {
@@ -174,10 +178,10 @@ static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
         const char *spelled;
         assert(length <= n - at);
         KVF_TRY(spell(w, text + at, length, at == 0, at + length == n, &spelled, &spelled_n));
-        KVF_TRY(add_char(w, spelled, spelled_n, &unknown));
+        KVF_TRY(add_char(w, spelled, spelled_n, length, &unknown));
         at += length;
     }
-    return unknown ? kvf__word_add(w->ctx, &w->word, w->t->model.unk, 0, 1) : KVF_OK;
+    return unknown ? kvf__word_add(w->ctx, &w->word, w->t->model.unk, 0, unknown) : KVF_OK;
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
@@ -218,13 +222,17 @@ static kvf_status merge_word(kvf__work *w)
 
 kvf_status kvf__bpe_encode(kvf__work *w, const char *text, size_t n)
 {
+    size_t at = 0;
+
     if (w->t->model.ignore_merges) {
         int32_t id = kvf__lexicon_model(&w->t->lex, text, n);
-        if (id >= 0) return kvf__ids_add(w->ctx, w->out, id);
+        if (id >= 0) return kvf__emit(w, id, 0, n);
     }
     KVF_TRY(begin_word(w, text, n));
     KVF_TRY(merge_word(w));
-    for (int32_t i = w->word.n ? 0 : -1; i >= 0; i = w->word.v[i].next)
-        KVF_TRY(kvf__ids_add(w->ctx, w->out, w->word.v[i].id));
+    for (int32_t i = w->word.n ? 0 : -1; i >= 0; i = w->word.v[i].next) {
+        KVF_TRY(kvf__emit(w, w->word.v[i].id, at, w->word.v[i].n));
+        at += w->word.v[i].n;
+    }
     return KVF_OK;
 }

@@ -100,7 +100,7 @@ static kvf_status read_template(kvf_ctx *ctx, kvf__tokenizer *t, const kvf_json 
 /* A post-processor's first and last special token stand in for names that no file gives. */
 static void infer_bos_eos(kvf__tokenizer *t)
 {
-    const kvf__ids *post = &t->post;
+    const kvf__ids *post = &t->post.items;
 
     if (post->n < 2) return;
     if (t->bos < 0 && post->data[0] != KVF__POST_TEXT) t->bos = post->data[0];
@@ -113,14 +113,14 @@ static kvf_status apply_rule(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
     bool says_bos = kvf_json_typeof(kvf_json_get(config, "add_bos_token")) == KVF_JSON_BOOL;
     bool says_eos = kvf_json_typeof(kvf_json_get(config, "add_eos_token")) == KVF_JSON_BOOL;
     bool llama = kvf__class_is(config, "Llama");
-    bool has_bos = t->bos >= 0 && t->post.data[0] == t->bos;
-    bool has_eos = t->eos >= 0 && t->post.data[t->post.n - 1] == t->eos;
+    const kvf__ids *post = &t->post.items;
+    bool has_bos = t->bos >= 0 && post->data[0] == t->bos;
+    bool has_eos = t->eos >= 0 && post->data[post->n - 1] == t->eos;
     bool bos, eos;
 
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_bos_token", llama || has_bos, &bos));
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_eos_token", has_eos && !llama, &eos));
-    if (says_bos || says_eos || (llama && t->post.n < 2))
-        return kvf__post_bos_eos(ctx, t, bos, eos);
+    if (says_bos || says_eos || (llama && post->n < 2)) return kvf__post_bos_eos(ctx, t, bos, eos);
     return KVF_OK;
 }
 
@@ -134,6 +134,9 @@ kvf_status kvf__apply_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
     KVF_TRY(read_special(ctx, t, where, config, special_map, "eos_token", &t->eos));
     KVF_TRY(read_special(ctx, t, where, config, special_map, "unk_token", &other));
     KVF_TRY(read_special(ctx, t, where, config, special_map, "pad_token", &other));
+    KVF_TRY(read_special(ctx, t, where, config, special_map, "sep_token", &other));
+    KVF_TRY(read_special(ctx, t, where, config, special_map, "cls_token", &t->cls));
+    KVF_TRY(read_special(ctx, t, where, config, special_map, "mask_token", &t->mask));
     infer_bos_eos(t);
     KVF_TRY(apply_rule(ctx, t, where, config));
     return read_template(ctx, t, kvf_json_get(config, "chat_template"));

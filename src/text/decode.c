@@ -9,8 +9,8 @@
 /* Appends one string to the list being built. */
 static kvf_status put(kvf__work *w, const char *s, size_t n)
 {
-    size_t at = w->spare.text.n;
-    KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text, s, n));
+    size_t at = w->spare.text.buf.n;
+    KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text.buf, s, n));
     return kvf__pieces_add(w->ctx, &w->spare, at, n);
 }
 
@@ -18,11 +18,11 @@ static kvf_status put(kvf__work *w, const char *s, size_t n)
  * what all tokens give together becomes U+FFFD. */
 static kvf_status byte_level(kvf__work *w)
 {
-    kvf__buf *bytes = &w->scratch;
+    kvf__buf *bytes = &w->scratch.buf;
 
     bytes->n = 0;
     for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.data + w->pieces.v[i].at;
+        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
         size_t n = w->pieces.v[i].n, start = bytes->n;
         for (size_t at = 0; at < n;) {
             uint32_t cp;
@@ -38,16 +38,16 @@ static kvf_status byte_level(kvf__work *w)
             break;
         }
     }
-    w->normal.n = 0;
-    KVF_TRY(kvf__utf8_repair(w->ctx, bytes->data, bytes->n, &w->normal));
-    return put(w, w->normal.data, w->normal.n);
+    w->normal.buf.n = 0;
+    KVF_TRY(kvf__utf8_repair(w->ctx, bytes->data, bytes->n, &w->normal.buf));
+    return put(w, w->normal.buf.data, w->normal.buf.n);
 }
 
 /* Replacement characters become spaces, those of the first token vanish. */
 static kvf_status metaspace(kvf__work *w, const kvf__step *step, const char *s, size_t n,
                             bool first)
 {
-    kvf__buf *out = &w->scratch;
+    kvf__buf *out = &w->scratch.buf;
 
     out->n = 0;
     for (size_t at = 0; at < n;) {
@@ -62,11 +62,11 @@ static kvf_status metaspace(kvf__work *w, const kvf__step *step, const char *s, 
     return put(w, out->data, out->n);
 }
 
-static kvf_status replace(kvf__work *w, const kvf__step *step, const char *s, size_t n)
+static kvf_status replace(kvf__work *w, const kvf__step *step, size_t at, size_t n)
 {
-    w->scratch.n = 0;
-    KVF_TRY(kvf__replace_all(w, step, s, n, &w->scratch));
-    return put(w, w->scratch.data, w->scratch.n);
+    kvf__traced_clear(&w->scratch);
+    KVF_TRY(kvf__replace_all(w, step, &w->pieces.text, at, n, &w->scratch));
+    return put(w, w->scratch.buf.data, w->scratch.buf.n);
 }
 
 /* Drops the step's character, at most start times in front and stop times behind. */
@@ -101,7 +101,7 @@ static int token_byte(const char *s, size_t n)
 /* A run of byte tokens as text if it is UTF-8, else one U+FFFD per byte. */
 static kvf_status flush_bytes(kvf__work *w)
 {
-    kvf__buf *run = &w->scratch;
+    kvf__buf *run = &w->scratch.buf;
 
     if (run->n > 0 && kvf__utf8_valid(run->data, run->n) == run->n)
         KVF_TRY(put(w, run->data, run->n));
@@ -114,12 +114,12 @@ static kvf_status flush_bytes(kvf__work *w)
 
 static kvf_status byte_fallback(kvf__work *w)
 {
-    w->scratch.n = 0;
+    w->scratch.buf.n = 0;
     for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.data + w->pieces.v[i].at;
+        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
         int byte = token_byte(s, w->pieces.v[i].n);
         if (byte >= 0) {
-            KVF_TRY(kvf__buf_addc(w->ctx, &w->scratch, (char)byte));
+            KVF_TRY(kvf__buf_addc(w->ctx, &w->scratch.buf, (char)byte));
             continue;
         }
         KVF_TRY(flush_bytes(w));
@@ -131,22 +131,22 @@ static kvf_status byte_fallback(kvf__work *w)
 static kvf_status fuse(kvf__work *w)
 {
     for (size_t i = 0; i < w->pieces.n; i++)
-        KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text, w->pieces.text.data + w->pieces.v[i].at,
-                             w->pieces.v[i].n));
-    return kvf__pieces_add(w->ctx, &w->spare, 0, w->spare.text.n);
+        KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text.buf,
+                             w->pieces.text.buf.data + w->pieces.v[i].at, w->pieces.v[i].n));
+    return kvf__pieces_add(w->ctx, &w->spare, 0, w->spare.text.buf.n);
 }
 
 static kvf_status apply_each(kvf__work *w, const kvf__step *step)
 {
     for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.data + w->pieces.v[i].at;
+        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
         size_t n = w->pieces.v[i].n;
         if (step->kind == KVF__STEP_METASPACE)
             KVF_TRY(metaspace(w, step, s, n, i == 0));
         else if (step->kind == KVF__STEP_STRIP)
             KVF_TRY(strip(w, step, s, n));
         else
-            KVF_TRY(replace(w, step, s, n));
+            KVF_TRY(replace(w, step, w->pieces.v[i].at, n));
     }
     return KVF_OK;
 }
@@ -175,13 +175,13 @@ static kvf_status collect(kvf__work *w, const int32_t *ids, size_t n, bool skip_
 {
     for (size_t i = 0; i < n; i++) {
         const char *text = kvf__token_text(w->t, ids[i]);
-        size_t at = w->pieces.text.n;
+        size_t at = w->pieces.text.buf.n;
         if (skip_special && kvf__token_is_special(w->t, ids[i])) continue;
         if (text)
-            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text, text, w->t->lex.v[ids[i]].n));
+            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text.buf, text, w->t->lex.v[ids[i]].n));
         else
-            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text, "\xEF\xBF\xBD", 3));
-        KVF_TRY(kvf__pieces_add(w->ctx, &w->pieces, at, w->pieces.text.n - at));
+            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text.buf, "\xEF\xBF\xBD", 3));
+        KVF_TRY(kvf__pieces_add(w->ctx, &w->pieces, at, w->pieces.text.buf.n - at));
     }
     return KVF_OK;
 }
@@ -195,8 +195,8 @@ static kvf_status decode(kvf__work *w, const int32_t *ids, size_t n, bool skip_s
         KVF_TRY(apply_step(w, &w->t->decoder.v[i]));
     for (size_t i = 0; i < w->pieces.n; i++) {
         if (i > 0 && !w->t->has_decoder) KVF_TRY(kvf__buf_addc(w->ctx, out, ' '));
-        KVF_TRY(
-            kvf__buf_add(w->ctx, out, w->pieces.text.data + w->pieces.v[i].at, w->pieces.v[i].n));
+        KVF_TRY(kvf__buf_add(w->ctx, out, w->pieces.text.buf.data + w->pieces.v[i].at,
+                             w->pieces.v[i].n));
     }
     return KVF_OK;
 }

@@ -7,65 +7,69 @@
 
 void kvf__work_done(kvf__work *w)
 {
-    kvf__buf_done(&w->text);
-    kvf__buf_done(&w->normal);
-    kvf__buf_done(&w->scratch);
+    kvf__traced_done(&w->text);
+    kvf__traced_done(&w->normal);
+    kvf__traced_done(&w->scratch);
     kvf__pieces_done(&w->pieces);
     kvf__pieces_done(&w->spare);
     kvf__free(w->events);
     kvf__word_done(&w->word);
     kvf__free(w->points);
+    kvf__free(w->changes);
     kvf__match_free(w->match);
     *w = (kvf__work){0};
 }
 
-static kvf_status encode_plain(kvf__work *w, const char *s, size_t n, bool head, bool bare)
+/* A part of work->normal that holds no added token. */
+static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
     kvf__pieces_clear(&w->pieces);
     w->pieces.head = head;
-    KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text, s, n));
+    KVF_TRY(kvf__trace_copy(w, &w->pieces.text, &w->normal, at, n));
     KVF_TRY(kvf__pieces_add(w->ctx, &w->pieces, 0, n));
     KVF_TRY(kvf__pre_tokenize(w, bare));
-    for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *piece = w->pieces.text.data + w->pieces.v[i].at;
+    for (w->piece = 0; w->piece < w->pieces.n; w->piece++) {
+        const kvf__piece *piece = &w->pieces.v[w->piece];
+        const char *text = w->pieces.text.buf.data + piece->at;
         if (w->t->model.by_score)
-            KVF_TRY(kvf__spm_encode(w, piece, w->pieces.v[i].n));
+            KVF_TRY(kvf__spm_encode(w, text, piece->n));
         else
-            KVF_TRY(kvf__bpe_encode(w, piece, w->pieces.v[i].n));
+            KVF_TRY(kvf__bpe_encode(w, text, piece->n));
     }
     return KVF_OK;
 }
 
-/* One section of raw text: normalised, then cut at the normalised added tokens. */
-static kvf_status encode_section(kvf__work *w, const char *s, size_t n, bool head, bool bare)
+/* One section of work->text: normalised, then cut at the normalised added tokens. */
+static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
     kvf__cut cut = {0};
 
-    KVF_TRY(kvf__normalize(w, s, n, bare));
-    cut.s = w->normal.data;
-    cut.n = w->normal.n;
+    KVF_TRY(kvf__normalize(w, &w->text, at, n, bare));
+    cut.s = w->normal.buf.data;
+    cut.n = w->normal.buf.n;
     while (kvf__added_next(&w->t->added, &w->t->added.normal, &cut)) {
+        size_t bytes = cut.end - cut.start;
         w->ended_in_token = cut.token != NULL;
         if (cut.token)
-            KVF_TRY(kvf__ids_add(w->ctx, w->out, cut.token->id));
+            KVF_TRY(kvf__emit_added(w, &w->normal, cut.start, bytes, cut.token->id));
         else
-            KVF_TRY(encode_plain(w, cut.s + cut.start, cut.end - cut.start, head && cut.start == 0,
-                                 bare && cut.start == 0));
+            KVF_TRY(
+                encode_plain(w, cut.start, bytes, head && cut.start == 0, bare && cut.start == 0));
     }
     return KVF_OK;
 }
 
 static kvf_status encode_text(kvf__work *w, kvf__place place)
 {
-    kvf__cut cut = {.s = w->text.data, .n = w->text.n};
+    kvf__cut cut = {.s = w->text.buf.data, .n = w->text.buf.n};
 
     while (kvf__added_next(&w->t->added, &w->t->added.raw, &cut)) {
+        size_t bytes = cut.end - cut.start;
         w->ended_in_token = cut.token != NULL;
         if (cut.token)
-            KVF_TRY(kvf__ids_add(w->ctx, w->out, cut.token->id));
+            KVF_TRY(kvf__emit_added(w, &w->text, cut.start, bytes, cut.token->id));
         else
-            KVF_TRY(encode_section(w, cut.s + cut.start, cut.end - cut.start,
-                                   cut.start == 0 && !place.inside,
+            KVF_TRY(encode_section(w, cut.start, bytes, cut.start == 0 && !place.inside,
                                    cut.start == 0 && place.continues));
     }
     return KVF_OK;
@@ -74,10 +78,9 @@ static kvf_status encode_text(kvf__work *w, kvf__place place)
 kvf_status kvf__encode_part(kvf__work *w, const char *text, size_t bytes, bool add_special,
                             kvf__place place)
 {
-    const kvf__ids *post = &w->t->post;
+    const kvf__ids *post = &w->t->post.items;
 
-    w->text.n = 0;
-    KVF_TRY(kvf__utf8_repair(w->ctx, text, bytes, &w->text));
+    KVF_TRY(kvf__trace_text(w, text, bytes));
     for (size_t i = 0; i < post->n; i++) {
         if (post->data[i] == KVF__POST_TEXT)
             KVF_TRY(encode_text(w, place));
@@ -97,4 +100,28 @@ kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char
     if (st) out->n = before;
     kvf__work_done(&w);
     return st;
+}
+
+kvf_status kvf__encode_origins(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
+                               size_t bytes, kvf__ids *out, kvf__ids *origins)
+{
+    kvf__ids found = {0}; /* counted from 0, whatever `origins` holds */
+    kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .origins = &found};
+    size_t before = out->n;
+    kvf_status st = kvf__trace_text(&w, text, bytes);
+
+    if (!st) st = encode_text(&w, (kvf__place){0});
+    if (!st) st = kvf__ids_append(ctx, origins, found.data, found.n);
+    if (st) out->n = before;
+    kvf__ids_done(&found);
+    kvf__work_done(&w);
+    return st;
+}
+
+/* To `tokenizers` every word is a text of its own, so there is nothing that `first` changes. */
+kvf_status kvf__encode_word(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *word,
+                            size_t bytes, bool first, kvf__ids *out)
+{
+    (void)first;
+    return kvf__encode(ctx, tokenizer, word, bytes, false, out);
 }

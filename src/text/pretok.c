@@ -164,13 +164,13 @@ static kvf_status split_piece(splitter *sp, const char *s, size_t n)
 /* Cuts all pieces; the text stays as it is and moves over to the new list. */
 static kvf_status split_all(kvf__work *w, const kvf__step *step)
 {
-    kvf__buf text = w->pieces.text;
+    kvf__traced text = w->pieces.text;
     splitter sp = {.w = w, .step = step, .out = &w->spare};
 
     kvf__pieces_clear(&w->spare);
     for (size_t i = 0; i < w->pieces.n; i++) {
         sp.base = w->pieces.v[i].at;
-        KVF_TRY(split_piece(&sp, text.data + sp.base, w->pieces.v[i].n));
+        KVF_TRY(split_piece(&sp, text.buf.data + sp.base, w->pieces.v[i].n));
     }
     w->spare.head = w->pieces.head && w->spare.n > 0 && w->spare.v[0].at == w->pieces.v[0].at;
     w->pieces.text = w->spare.text;
@@ -197,13 +197,15 @@ static kvf_status prefix_pieces(kvf__work *w, const char *prefix, size_t n, bool
     kvf__pieces_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
-        const char *s = from->text.data + from->v[i].at;
-        size_t at = to->text.n, length = from->v[i].n;
+        const char *s = from->text.buf.data + from->v[i].at;
+        size_t at = to->text.buf.n, length = from->v[i].n;
         bool has = length >= n && memcmp(s, prefix, n) == 0;
         bool wants = i == 0 ? !bare && (!head_only || from->head) : !head_only;
-        if (wants && !has) KVF_TRY(kvf__buf_add(w->ctx, &to->text, prefix, n));
-        KVF_TRY(kvf__buf_add(w->ctx, &to->text, s, length));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.n - at));
+        if (wants && !has)
+            KVF_TRY(kvf__trace_put(w, &to->text, prefix, n,
+                                   kvf__trace_at(w, &from->text, from->v[i].at)));
+        KVF_TRY(kvf__trace_copy(w, &to->text, &from->text, from->v[i].at, length));
+        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
@@ -225,6 +227,19 @@ static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
     return kvf__buf_add(ctx, out, chunk, used);
 }
 
+/* The same, a byte at a time, with where each came from. */
+static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__piece piece,
+                             kvf__traced *to)
+{
+    for (size_t at = piece.at; at < piece.at + piece.n; at++) {
+        char shown[2];
+        size_t length;
+        kvf__byte_char((uint8_t)from->buf.data[at], shown, &length);
+        KVF_TRY(kvf__trace_put(w, to, shown, length, from->from[at]));
+    }
+    return KVF_OK;
+}
+
 static kvf_status map_bytes(kvf__work *w)
 {
     kvf__pieces *from = &w->pieces, *to = &w->spare;
@@ -232,9 +247,11 @@ static kvf_status map_bytes(kvf__work *w)
     kvf__pieces_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
-        size_t at = to->text.n;
-        KVF_TRY(map_text(w->ctx, from->text.data + from->v[i].at, from->v[i].n, &to->text));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.n - at));
+        size_t at = to->text.buf.n;
+        const char *s = from->text.buf.data + from->v[i].at;
+        KVF_TRY(w->origins ? map_traced(w, &from->text, from->v[i], &to->text)
+                           : map_text(w->ctx, s, from->v[i].n, &to->text.buf));
+        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
@@ -251,17 +268,20 @@ static kvf_status byte_level(kvf__work *w, const kvf__step *step, bool bare)
 }
 
 /* Spaces become the replacement, text between them is copied whole. */
-static kvf_status map_spaces(kvf_ctx *ctx, const kvf__step *step, const char *s, size_t n,
-                             kvf__buf *out)
+static kvf_status map_spaces(kvf__work *w, const kvf__step *step, const kvf__traced *from,
+                             kvf__piece piece, kvf__traced *to)
 {
-    const char *end = s + n;
+    size_t at = piece.at, end = piece.at + piece.n;
 
     for (;;) {
-        const char *space = s < end ? memchr(s, ' ', (size_t)(end - s)) : NULL;
-        if (!space) return kvf__buf_add(ctx, out, s, (size_t)(end - s));
-        KVF_TRY(kvf__buf_add(ctx, out, s, (size_t)(space - s)));
-        KVF_TRY(kvf__buf_add(ctx, out, step->text, step->text_n));
-        s = space + 1;
+        const char *s = from->buf.data + at;
+        const char *space = at < end ? memchr(s, ' ', end - at) : NULL;
+        size_t n = space ? (size_t)(space - s) : end - at;
+        KVF_TRY(kvf__trace_copy(w, to, from, at, n));
+        if (!space) return KVF_OK;
+        at += n;
+        KVF_TRY(kvf__trace_put(w, to, step->text, step->text_n, kvf__trace_at(w, from, at)));
+        at++;
     }
 }
 
@@ -272,9 +292,9 @@ static kvf_status replace_spaces(kvf__work *w, const kvf__step *step)
     kvf__pieces_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
-        size_t at = to->text.n;
-        KVF_TRY(map_spaces(w->ctx, step, from->text.data + from->v[i].at, from->v[i].n, &to->text));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.n - at));
+        size_t at = to->text.buf.n;
+        KVF_TRY(map_spaces(w, step, &from->text, from->v[i], &to->text));
+        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;

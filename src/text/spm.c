@@ -39,13 +39,12 @@ static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
 }
 
 /* The bytes of a character that is no token; without byte tokens the unknown token, once. */
-static kvf_status emit_bytes(kvf__work *w, const char *text, size_t n)
+static kvf_status emit_bytes(kvf__work *w, const char *text, size_t at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        int32_t id = w->t->lex.bytes[(uint8_t)text[i]];
-        if (id < 0)
-            return w->t->model.unk < 0 ? KVF_OK : kvf__ids_add(w->ctx, w->out, w->t->model.unk);
-        KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
+        int32_t id = w->t->lex.bytes[(uint8_t)text[at + i]];
+        if (id < 0) return w->t->model.unk < 0 ? KVF_OK : kvf__emit(w, w->t->model.unk, at, n);
+        KVF_TRY(kvf__emit(w, id, at, n));
     }
     return KVF_OK;
 }
@@ -67,9 +66,9 @@ kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
     for (int32_t i = word->n ? 0 : -1; i >= 0; i = word->v[i].next) {
         const kvf__symbol *symbol = &word->v[i];
         if (symbol->id >= 0)
-            KVF_TRY(kvf__ids_add(w->ctx, w->out, symbol->id));
+            KVF_TRY(kvf__emit(w, symbol->id, symbol->at, symbol->n));
         else
-            KVF_TRY(emit_bytes(w, text + symbol->at, symbol->n));
+            KVF_TRY(emit_bytes(w, text, symbol->at, symbol->n));
     }
     return KVF_OK;
 }

@@ -51,13 +51,14 @@ kvf_status kvf__pieces_add(kvf_ctx *ctx, kvf__pieces *pieces, size_t at, size_t 
 
 void kvf__pieces_clear(kvf__pieces *pieces)
 {
-    pieces->n = pieces->text.n = 0;
+    pieces->n = 0;
+    kvf__traced_clear(&pieces->text);
     pieces->head = false;
 }
 
 void kvf__pieces_done(kvf__pieces *pieces)
 {
-    kvf__buf_done(&pieces->text);
+    kvf__traced_done(&pieces->text);
     kvf__free(pieces->v);
     *pieces = (kvf__pieces){0};
 }

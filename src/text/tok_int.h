@@ -30,6 +30,7 @@ bool kvf__is_numeric(uint32_t cp);     /* category N */
 bool kvf__is_punct(uint32_t cp);       /* ASCII punctuation and symbols, category P of Unicode 8 */
 bool kvf__is_word(uint32_t cp);        /* \w of UTS 18 */
 bool kvf__is_accent(uint32_t cp);      /* category M of Unicode 9 */
+bool kvf__is_mark(uint32_t cp);        /* category M */
 int kvf__combining_class(uint32_t cp); /* of Unicode 9 */
 bool kvf__may_decompose(uint32_t cp);  /* false: has no decomposition in Unicode 9 */
 uint32_t kvf__lower(uint32_t cp);      /* U+0130 is an i, and a U+0307 that this does not give */
@@ -114,12 +115,22 @@ kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__steps *steps,
 void kvf__step_done(kvf__step *step);
 void kvf__steps_done(kvf__steps *steps);
 
+/* Text whose every byte may know the bytes [from, to) of the original that became it (trace.c). */
+typedef struct kvf__span {
+    uint32_t from, to;
+} kvf__span;
+typedef struct kvf__traced {
+    kvf__buf buf;
+    kvf__span *from; /* [buf.n] while work->origins is set, else stale */
+    size_t cap;
+} kvf__traced;
+
 /* A list of strings in one buffer: pre-tokens on the way in, tokens on the way out. */
 typedef struct kvf__piece {
     size_t at, n;
 } kvf__piece;
 typedef struct kvf__pieces {
-    kvf__buf text;
+    kvf__traced text;
     kvf__piece *v;
     size_t n, cap;
     bool head; /* v[0] begins where the whole text begins */
@@ -231,7 +242,7 @@ typedef struct kvf__model {
 /* One symbol of a word, a doubly linked list; n = 0 once merged away. */
 typedef struct kvf__symbol {
     int32_t id, prev, next;
-    uint32_t at, n; /* its bytes in the word, by-score only */
+    uint32_t at, n; /* its bytes in the word; `at` by-score only */
 } kvf__symbol;
 typedef struct kvf__merge {
     double key;     /* smallest first: rank, or minus the score */
@@ -253,13 +264,21 @@ void kvf__word_join(kvf__word *word, int32_t at,
                     int32_t id); /* symbol `at` swallows the next one */
 void kvf__word_done(kvf__word *word);
 
-/* Append the ids of one pre-token to work->out. */
+/* Append the ids of one pre-token, work->pieces.v[work->piece], to work->out. */
 kvf_status kvf__bpe_encode(kvf__work *work, const char *text, size_t n);
 kvf_status kvf__spm_encode(kvf__work *work, const char *text, size_t n);
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-enum { KVF__POST_TEXT = -1 };
+enum { KVF__POST_TEXT = -1, KVF__POST_PAIR = -2 };
+
+/* Special ids, with KVF__POST_TEXT and KVF__POST_PAIR in the places of the texts; and the token
+ * type of each place. */
+typedef struct kvf__template {
+    kvf__ids items, types;
+} kvf__template;
+kvf_status kvf__template_add(kvf_ctx *ctx, kvf__template *to, int32_t item, int32_t type);
+void kvf__template_done(kvf__template *template);
 
 struct kvf__tokenizer {
     kvf__lexicon lex;
@@ -267,8 +286,9 @@ struct kvf__tokenizer {
     kvf__steps normalizer, pre, decoder;
     bool has_decoder;
     kvf__model model;
-    kvf__ids post;    /* special ids, KVF__POST_TEXT in the place of the text */
-    int32_t bos, eos; /* -1: none */
+    kvf__template post, pair;             /* around one text, around two */
+    bool trim_offsets, trim_prefix_space; /* origins leave out spaces, but not one put in front */
+    int32_t bos, eos, cls, mask;          /* -1: none */
     char *chat_template;
 };
 
@@ -276,14 +296,16 @@ struct kvf__tokenizer {
 struct kvf__work {
     kvf_ctx *ctx;
     const kvf__tokenizer *t;
-    kvf__ids *out;
-    kvf__buf text, normal,
-        scratch; /* the repaired text; a normalised section; the step before it */
+    kvf__ids *out, *origins;           /* origins: two per id of `out`; NULL: not wanted */
+    const char *raw;                   /* the text as it came, which origins count in */
+    kvf__traced text, normal, scratch; /* repaired; a normalised section; the step before it */
     kvf__pieces pieces, spare;
+    size_t piece;       /* the one the model is at */
     kvf__piece *events; /* of one split; the top bit of n marks a match */
     size_t events_cap;
     kvf__word word;
-    int32_t *points; /* code points of one normalisation */
+    int32_t *points;  /* code points of one normalisation */
+    int32_t *changes; /* how many characters each is more than what it came from */
     size_t points_cap;
     void *match;         /* pattern.c */
     bool ended_in_token; /* the text's last part was an added token */
@@ -298,21 +320,42 @@ typedef struct kvf__place {
 kvf_status kvf__encode_part(kvf__work *work, const char *text, size_t bytes, bool add_special,
                             kvf__place place);
 
-/* work->normal := the normalised form of text. `bare` leaves out Prepend. */
-kvf_status kvf__normalize(kvf__work *work, const char *text, size_t n, bool bare);
+/* Appends bytes of one origin; a part of a traced text with its origins. */
+kvf_status kvf__trace_put(kvf__work *work, kvf__traced *to, const char *bytes, size_t n,
+                          kvf__span from);
+kvf_status kvf__trace_copy(kvf__work *work, kvf__traced *to, const kvf__traced *text, size_t at,
+                           size_t n);
+kvf__span kvf__trace_at(const kvf__work *work, const kvf__traced *text, size_t at);
+kvf_status kvf__trace_text(kvf__work *work, const char *text,
+                           size_t n); /* work->text := text, repaired */
+void kvf__traced_clear(kvf__traced *text);
+void kvf__traced_done(kvf__traced *text);
+/* Appends an id to work->out: of bytes at .. at+n-1 of the current piece; of an added token. */
+kvf_status kvf__emit(kvf__work *work, int32_t id, size_t at, size_t n);
+kvf_status kvf__emit_added(kvf__work *work, const kvf__traced *text, size_t at, size_t n,
+                           int32_t id);
+
+/* work->normal := the normalised form of a part of text. `bare` leaves out Prepend. */
+kvf_status kvf__normalize(kvf__work *work, const kvf__traced *text, size_t at, size_t n, bool bare);
+/* A normalisation form (normal_forms.c). */
+kvf_status kvf__apply_form(kvf__work *work, kvf__step_kind form, const kvf__traced *text,
+                           kvf__traced *out);
 /* work->pieces := the pre-tokens of work->pieces, which holds one piece. `bare` leaves out prefix
  * spaces. */
 kvf_status kvf__pre_tokenize(kvf__work *work, bool bare);
 void kvf__byte_char(uint8_t byte, char out[2], size_t *n); /* the printable character of a byte */
 int kvf__char_byte(uint32_t cp);                           /* its inverse, -1 */
-kvf_status kvf__replace_all(kvf__work *work, const kvf__step *step, const char *s, size_t n,
-                            kvf__buf *out);
+kvf_status kvf__replace_all(kvf__work *work, const kvf__step *step, const kvf__traced *text,
+                            size_t at, size_t n, kvf__traced *out);
 
 kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out); /* empty */
 /* Fills the indexes once lexicon, added tokens and normalizer are complete. */
 kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t);
-/* post := [bos] text [eos]. */
+/* post := text; [bos] text [eos]; cls text sep. pair: the same for two. */
+kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t);
 kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos);
+kvf_status kvf__post_cls_sep(kvf_ctx *ctx, kvf__tokenizer *t, int32_t cls, int32_t sep,
+                             bool roberta);
 
 /* The merges "left right" given one at a time; rank is the order. `place` names it in errors. */
 kvf_status kvf__merge_put(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, size_t rank,

@@ -10,7 +10,7 @@ kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out)
 
     KVF_TRY(kvf__alloc(ctx, sizeof *t, &t));
     kvf__lexicon_init(&t->lex);
-    t->bos = t->eos = t->model.unk = -1;
+    t->bos = t->eos = t->cls = t->mask = t->model.unk = -1;
     *out = t;
     return KVF_OK;
 }
@@ -18,8 +18,10 @@ kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out)
 /* The text that a normalised added token is matched by: its own, normalised. */
 static kvf_status index_normalized(kvf__work *w, kvf__added_list *list, size_t i)
 {
-    KVF_TRY(kvf__normalize(w, list->v[i].text, list->v[i].n, false));
-    return kvf__trie_add(w->ctx, &list->normal, w->normal.data, w->normal.n, (int32_t)i);
+    const kvf__traced text = {.buf = {.data = list->v[i].text, .n = list->v[i].n}};
+
+    KVF_TRY(kvf__normalize(w, &text, 0, text.buf.n, false));
+    return kvf__trie_add(w->ctx, &list->normal, w->normal.buf.data, w->normal.buf.n, (int32_t)i);
 }
 
 /* Special tokens go first: of two with equal normalised texts they win. */
@@ -41,6 +43,15 @@ static kvf_status index_added(kvf_ctx *ctx, kvf__tokenizer *t)
     return st;
 }
 
+/* Where no file named them: as BERT's vocabularies and RoBERTa's write them. */
+static void find_cls_mask(kvf__tokenizer *t)
+{
+    if (t->cls < 0) t->cls = kvf__token_id(t, "[CLS]");
+    if (t->mask < 0) t->mask = kvf__token_id(t, "[MASK]");
+    if (t->mask < 0 && kvf__token_is_special(t, kvf__token_id(t, "<mask>")))
+        t->mask = kvf__token_id(t, "<mask>");
+}
+
 kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t)
 {
     kvf__lexicon_index(&t->lex);
@@ -48,17 +59,9 @@ kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t)
         if (t->lex.bytes[byte] >= 0 && (t->model.byte_fallback || t->model.by_score))
             t->lex.v[t->lex.bytes[byte]].flags |= KVF__TOK_BYTE;
     if (t->model.unk >= 0) t->lex.v[t->model.unk].flags |= KVF__TOK_UNKNOWN;
-    if (t->post.n == 0) KVF_TRY(kvf__ids_add(ctx, &t->post, KVF__POST_TEXT));
+    if (t->post.items.n == 0) KVF_TRY(kvf__post_bare(ctx, t));
+    find_cls_mask(t);
     return index_added(ctx, t);
-}
-
-kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos)
-{
-    t->post.n = 0;
-    if (bos && t->bos >= 0) KVF_TRY(kvf__ids_add(ctx, &t->post, t->bos));
-    KVF_TRY(kvf__ids_add(ctx, &t->post, KVF__POST_TEXT));
-    if (eos && t->eos >= 0) KVF_TRY(kvf__ids_add(ctx, &t->post, t->eos));
-    return KVF_OK;
 }
 
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer)
@@ -73,7 +76,8 @@ void kvf__tokenizer_free(kvf__tokenizer *tokenizer)
     kvf__free(tokenizer->model.scores);
     kvf__free(tokenizer->model.prefix);
     kvf__free(tokenizer->model.suffix);
-    kvf__ids_done(&tokenizer->post);
+    kvf__template_done(&tokenizer->post);
+    kvf__template_done(&tokenizer->pair);
     kvf__free(tokenizer->chat_template);
     kvf__free(tokenizer);
 }
@@ -95,7 +99,17 @@ int32_t kvf__token_eos(const kvf__tokenizer *tokenizer)
 
 bool kvf__adds_bos(const kvf__tokenizer *tokenizer)
 {
-    return tokenizer->bos >= 0 && tokenizer->post.data[0] == tokenizer->bos;
+    return tokenizer->bos >= 0 && tokenizer->post.items.data[0] == tokenizer->bos;
+}
+
+int32_t kvf__token_cls(const kvf__tokenizer *tokenizer)
+{
+    return tokenizer->cls;
+}
+
+int32_t kvf__token_mask(const kvf__tokenizer *tokenizer)
+{
+    return tokenizer->mask;
 }
 
 void kvf__tokenizer_set_eos(kvf__tokenizer *tokenizer, int32_t eos)

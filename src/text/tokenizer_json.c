@@ -159,10 +159,13 @@ static kvf_status read_added(kvf_ctx *ctx, const char *where, const kvf_json *li
 
 static kvf_status check_post(kvf_ctx *ctx, const char *where, const kvf__tokenizer *t)
 {
-    for (size_t i = 0; i < t->post.n; i++)
-        if (t->post.data[i] != KVF__POST_TEXT && !kvf__token_text(t, t->post.data[i]))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: post_processor: id %d has no token", where,
-                             t->post.data[i]);
+    const kvf__ids *lists[] = {&t->post.items, &t->pair.items};
+
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < lists[k]->n; i++)
+            if (lists[k]->data[i] >= 0 && !kvf__token_text(t, lists[k]->data[i]))
+                return kvf__fail(ctx, KVF_EFORMAT, "%s: post_processor: id %d has no token", where,
+                                 lists[k]->data[i]);
     return KVF_OK;
 }
 

@@ -62,13 +62,17 @@ static kvf_status add_pipeline(kvf_ctx *ctx, kvf__tokenizer *t, const char *wher
     bool roberta = strcmp(fam->stem, "Roberta") == 0, prefix_space;
 
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", false, &prefix_space));
+    KVF_TRY(kvf__want_bool(ctx, where, config, "trim_offsets", roberta, &t->trim_offsets));
+    t->trim_prefix_space = prefix_space;
     if (fam->nfc) KVF_TRY(kvf__steps_add(ctx, &t->normalizer, &nfc));
     if (fam->regex)
         KVF_TRY(kvf__step_regex_split(ctx, where, &t->pre, kvf__split_regex(fam->regex)));
     KVF_TRY(kvf__step_byte_level(ctx, &t->pre, prefix_space, fam->regex == NULL));
     KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
     t->has_decoder = true;
-    return kvf__post_bos_eos(ctx, t, roberta, roberta);
+    if (!roberta || t->bos < 0 || t->eos < 0) return kvf__post_bare(ctx, t);
+    t->cls = t->bos;
+    return kvf__post_cls_sep(ctx, t, t->bos, t->eos, true);
 }
 
 /* Lines "left right" in rank order; "#version ..." and empty lines do not count. */

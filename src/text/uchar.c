@@ -180,7 +180,7 @@ bool kvf__is_punct(uint32_t cp)
     return in_table(PUNCT, sizeof PUNCT / sizeof *PUNCT, cp);
 }
 
-static bool is_mark(uint32_t cp)
+bool kvf__is_mark(uint32_t cp)
 {
     utf8proc_category_t category;
 
@@ -197,7 +197,7 @@ static bool is_new_mark(uint32_t cp)
 /* U+1CF2 and U+1CF3 were marks then. */
 bool kvf__is_accent(uint32_t cp)
 {
-    return (is_mark(cp) && !is_new_mark(cp)) || cp == 0x1CF2 || cp == 0x1CF3;
+    return (kvf__is_mark(cp) && !is_new_mark(cp)) || cp == 0x1CF2 || cp == 0x1CF3;
 }
 
 int kvf__combining_class(uint32_t cp)
@@ -232,7 +232,7 @@ bool kvf__is_word(uint32_t cp)
         between(cp, 0x1F170, 0x1F189))
         return true;
     category = utf8proc_category((utf8proc_int32_t)cp);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) || is_mark(cp) ||
-           category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-           category == UTF8PROC_CATEGORY_PC;
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+           kvf__is_mark(cp) || category == UTF8PROC_CATEGORY_ND ||
+           category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC;
 }

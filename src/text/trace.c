@@ -1,0 +1,171 @@
+/* Where text came from: every byte of a traced text carries the bytes of the original that became
+ * it.
+ *
+ * The rules are those of `tokenizers`: what a character is replaced by shares its origin, what is
+ * inserted shares that of the character before it, what is removed leaves no trace. Nobody asks for
+ * origins while training on plain text, and then nothing is carried. */
+#include "tok_int.h"
+
+#include <string.h>
+
+static kvf_status reserve(kvf_ctx *ctx, kvf__traced *to, size_t n)
+{
+    size_t cap = to->cap ? to->cap : 256;
+
+    while (cap < n)
+        cap *= 2;
+    if (cap == to->cap) return KVF_OK;
+    KVF_TRY(kvf__grow(ctx, &to->from, to->cap * sizeof *to->from, cap * sizeof *to->from));
+    to->cap = cap;
+    return KVF_OK;
+}
+
+kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size_t n,
+                          kvf__span from)
+{
+    size_t at = to->buf.n;
+
+    KVF_TRY(kvf__buf_add(w->ctx, &to->buf, bytes, n));
+    if (!w->origins) return KVF_OK;
+    KVF_TRY(reserve(w->ctx, to, at + n));
+    for (size_t i = 0; i < n; i++)
+        to->from[at + i] = from;
+    return KVF_OK;
+}
+
+kvf_status kvf__trace_copy(kvf__work *w, kvf__traced *to, const kvf__traced *text, size_t at,
+                           size_t n)
+{
+    size_t end = to->buf.n;
+
+    KVF_TRY(kvf__buf_add(w->ctx, &to->buf, text->buf.data + at, n));
+    if (!w->origins || n == 0) return KVF_OK;
+    KVF_TRY(reserve(w->ctx, to, end + n));
+    memcpy(to->from + end, text->from + at, n * sizeof *to->from);
+    return KVF_OK;
+}
+
+kvf__span kvf__trace_at(const kvf__work *w, const kvf__traced *text, size_t at)
+{
+    return w->origins && at < text->buf.n ? text->from[at] : (kvf__span){0};
+}
+
+void kvf__traced_clear(kvf__traced *text)
+{
+    text->buf.n = 0;
+}
+
+void kvf__traced_done(kvf__traced *text)
+{
+    kvf__buf_done(&text->buf);
+    kvf__free(text->from);
+    *text = (kvf__traced){0};
+}
+
+kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
+{
+    kvf__traced_clear(&w->text);
+    w->raw = text;
+    if (!w->origins) return kvf__utf8_repair(w->ctx, text, n, &w->text.buf);
+    if (n > INT32_MAX)
+        return kvf__fail(w->ctx, KVF_EDATA, "a text of %zu bytes is too long to tokenize", n);
+    KVF_TRY(kvf__buf_add(w->ctx, &w->text.buf, "", 0));
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        size_t length = kvf__utf8_next(text + at, n - at, &cp);
+        kvf__span from = {(uint32_t)at, (uint32_t)(at + length)};
+        if (cp == UINT32_MAX)
+            KVF_TRY(kvf__trace_put(w, &w->text, "\xEF\xBF\xBD", 3, from));
+        else
+            KVF_TRY(kvf__trace_put(w, &w->text, text + at, length, from));
+        at += length;
+    }
+    return KVF_OK;
+}
+
+/* ---- trimming -------------------------------------------------------------------------------- */
+
+static bool is_blank(const char *s, size_t n, uint32_t *cp, size_t *length)
+{
+    *length = kvf__utf8_next(s, n, cp);
+    return *cp == 0x120 || kvf__is_space(*cp); /* U+0120 is the byte-level space */
+}
+
+static size_t blanks_before(const char *s, size_t n)
+{
+    size_t count = 0, length;
+    uint32_t cp;
+
+    for (size_t at = 0; at < n && is_blank(s + at, n - at, &cp, &length); at += length)
+        count++;
+    return count;
+}
+
+static size_t blanks_behind(const char *s, size_t n)
+{
+    size_t count = 0, length;
+    uint32_t cp;
+
+    while (n > 0) {
+        size_t start = kvf__utf8_before(s, n);
+        if (!is_blank(s + start, n - start, &cp, &length)) break;
+        n = start;
+        count++;
+    }
+    return count;
+}
+
+/* The spaces of a token's text are taken off its origin, character by character, except one that
+ * the pre-tokenizer may have put before the text. */
+static kvf__span trim(const kvf__work *w, const char *token, size_t n, kvf__span span)
+{
+    size_t before = blanks_before(token, n), behind = blanks_behind(token, n);
+    bool first = w->origins->n == 0 || span.from == 0;
+    uint32_t cp;
+
+    if (first && w->t->trim_prefix_space && before > 0) before--;
+    for (; before > 0 && span.from < span.to; before--)
+        span.from += (uint32_t)kvf__utf8_next(w->raw + span.from, span.to - span.from, &cp);
+    for (; behind > 0 && span.to > span.from; behind--)
+        span.to = (uint32_t)kvf__utf8_before(w->raw, span.to);
+    if (span.to < span.from) span.to = span.from;
+    return span;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static kvf_status put_origin(kvf__work *w, const kvf__traced *text, size_t at, size_t n,
+                             const char *token, size_t token_n)
+{
+    kvf__span span = {0};
+
+    if (n > 0) {
+        span.from = text->from[at].from;
+        span.to = text->from[at + n - 1].to;
+    } else if (at > 0) {
+        span.from = span.to = text->from[at - 1].to;
+    }
+    if (span.to < span.from) span.to = span.from;
+    if (w->t->trim_offsets) span = trim(w, token, token_n, span);
+    KVF_TRY(kvf__ids_add(w->ctx, w->origins, (int32_t)span.from));
+    return kvf__ids_add(w->ctx, w->origins, (int32_t)span.to);
+}
+
+kvf_status kvf__emit_added(kvf__work *w, const kvf__traced *text, size_t at, size_t n, int32_t id)
+{
+    KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
+    return w->origins ? put_origin(w, text, at, n, text->buf.data + at, n) : KVF_OK;
+}
+
+kvf_status kvf__emit(kvf__work *w, int32_t id, size_t at, size_t n)
+{
+    const kvf__piece *piece = &w->pieces.v[w->piece];
+    const struct kvf__token *token = &w->t->lex.v[id];
+
+    KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
+    if (!w->origins) return KVF_OK;
+    if (at > piece->n) at = piece->n;
+    if (n > piece->n - at) n = piece->n - at;
+    return put_origin(w, &w->pieces.text, piece->at + at, n, w->t->lex.text.data + token->at,
+                      token->n);
+}
