@@ -19,6 +19,9 @@ kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rul
     if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.parent, &b.parent);
     if (!st) st = kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows);
     if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.ids, &b.ids);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.types, &b.types);
+    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.values, &b.values);
+    if (!st) st = kvf__alloc_array(ctx, 2 * rows, sizeof *b.spans, &b.spans);
     if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_at, &b.label_at);
     if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_id, &b.label_id);
     if (st)
@@ -35,6 +38,9 @@ void kvf__batcher_done(kvf__batcher *batcher)
     kvf__free(batcher->parent);
     kvf__free(batcher->rows);
     kvf__free(batcher->ids);
+    kvf__free(batcher->types);
+    kvf__free(batcher->values);
+    kvf__free(batcher->spans);
     kvf__free(batcher->label_at);
     kvf__free(batcher->label_id);
     *batcher = (kvf__batcher){0};
@@ -56,6 +62,9 @@ void kvf__batcher_clear(kvf__batcher *batcher)
         .label_at = batcher->label_at,
         .label_id = batcher->label_id,
         .example = batcher->example,
+        .types = batcher->batch.types,
+        .values = batcher->batch.values,
+        .spans = batcher->batch.spans,
     };
     batcher->sizes = (kvf__batch_sizes){0};
     batcher->start[0] = 0;
@@ -71,6 +80,10 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
     memcpy(batcher->ids + b->n_tokens, row->ids + from, (size_t)n * sizeof *batcher->ids);
     batcher->parent[b->n_rows] = parent;
     batcher->example[b->n_rows] = -1;
+    batcher->values[b->n_rows] = 0;
+    batcher->spans[2 * b->n_rows] = batcher->spans[2 * b->n_rows + 1] = -1;
+    if (row->types)
+        memcpy(batcher->types + b->n_tokens, row->types + from, (size_t)n * sizeof *batcher->types);
     b->n_tokens += n;
     batcher->start[++b->n_rows] = b->n_tokens;
     if (n > batcher->sizes.row_len) batcher->sizes.row_len = n;
@@ -84,10 +97,14 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
     int32_t index = kvf__batcher_add(batcher, row, from, row->n, parent);
     batcher->example[index] = row->example;
-    for (int64_t i = 1; i < row->n_labels; i++) {
+    batcher->values[index] = row->value;
+    for (int side = 0; side < 2 && row->span[side] >= 0;
+         side++) /* never in a lead: it is labelled */
+        batcher->spans[2 * index + side] = row->span[side] - (int32_t)from;
+    for (int64_t i = row->shift; i < row->n_labels; i++) {
         if (row->labels[i] == KVF__NO_LABEL) continue;
         assert(b->n_labels < batcher->most.labels);
-        batcher->label_at[b->n_labels] = (int32_t)(first + i - 1);
+        batcher->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
         batcher->label_id[b->n_labels++] = row->labels[i];
     }
     if (from > batcher->sizes.lead_len) batcher->sizes.lead_len = from;
@@ -97,30 +114,57 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
 static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example,
                      kvf__batch_row *row)
 {
-    int64_t at = dataset->start[example], n = kvf__example_length(dataset, example), first = 0,
-            last = 0;
+    int64_t at = dataset->start[example], n = kvf__example_length(dataset, example);
+    int64_t shift = dataset->task == KVF__TASK_LM, first = -1, last = -1;
     const int32_t *labels = dataset->labels + at;
-    for (int64_t i = n - 1; i > 0; i--) {
+    for (int64_t i = n - 1; i >= shift; i--) {
         if (labels[i] == KVF__NO_LABEL) continue;
-        first = i;
-        if (!last) last = i;
+        first = i - shift;
+        if (last < 0) last = i - shift;
     }
     *row = (kvf__batch_row){
-        .ids = dataset->ids + at, .labels = labels, .n = n, .n_labels = n, .example = example};
+        .ids = dataset->ids + at,
+        .labels = labels,
+        .n = n,
+        .n_labels = n,
+        .example = kvf__group_of(dataset, example),
+        .shift = shift,
+        .types = dataset->types ? dataset->types + at : NULL,
+        .value = dataset->values ? dataset->values[example] : 0,
+        .span = {-1, -1},
+    };
+    if (dataset->spans) memcpy(row->span, dataset->spans + 2 * example, sizeof row->span);
     if (!batcher->rules.causal) return true;
-    row->n = last; /* label i is predicted at i - 1 */
-    row->shareable = first - 1;
-    return last > 0;
+    row->n = last + 1;
+    row->shareable = first;
+    return last >= 0;
+}
+
+/* Lists a row of the step; the first of a group gives its key to the others. */
+static void list_row(kvf__batcher *batcher, int64_t rows)
+{
+    kvf__batch_row *row = &batcher->rows[rows], *before = row - 1;
+    bool joins = rows && before->example == row->example;
+    row->index = rows;
+    row->key_ids = joins ? before->key_ids : row->ids;
+    row->key_shareable = joins ? before->key_shareable : row->shareable;
+    row->key_index = joins ? before->key_index : rows;
 }
 
 void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples,
                        int64_t n)
 {
     int64_t rows = 0;
-    for (int64_t i = 0; i < n; i++)
-        rows += view_row(batcher, dataset, examples[i], &batcher->rows[rows]);
+    for (int64_t i = 0; i < n; i++) {
+        if (!view_row(batcher, dataset, examples[i], &batcher->rows[rows])) continue;
+        list_row(batcher, rows++);
+    }
+    batcher->batch.types = dataset->types ? batcher->types : NULL;
+    batcher->batch.values = dataset->values ? batcher->values : NULL;
+    batcher->batch.spans = dataset->spans ? batcher->spans : NULL;
     kvf__batcher_clear(batcher);
-    if (!batcher->rules.causal || !batcher->rules.share || !kvf__batcher_share(batcher, rows))
+    bool may_share = batcher->rules.causal && batcher->rules.share && !dataset->types;
+    if (!may_share || !kvf__batcher_share(batcher, rows, dataset->group != NULL))
         for (int64_t r = 0; r < rows; r++)
             kvf__batcher_add_leaf(batcher, &batcher->rows[r], 0, -1);
     batcher->sizes.rows = batcher->batch.n_rows;

@@ -10,8 +10,19 @@ typedef struct kvf__batch_row {
     int64_t n_labels;  /* entries of labels */
     int64_t shareable; /* tokens before the first position that predicts a label: these may stand in
                           a lead */
-    int64_t example;
-    int64_t index; /* place in the step, so that sorting is a total order */
+    int64_t example;   /* the group, where rows come in groups */
+    int64_t index;     /* place in the step, so that sorting is a total order */
+    int64_t shift;     /* label i is predicted at token i - shift: 1 for lm, 0 for other tasks */
+    const int32_t *types; /* NULL: all 0 */
+    float value;
+    int32_t span[2];
+
+    /* The first row of its group stands for the group when rows are sorted. */
+    const int32_t *key_ids;
+    int64_t key_shareable, key_index;
+
+    int64_t from; /* while the tree is made: tokens that stand in leads, and the last of these */
+    int32_t parent;
 } kvf__batch_row;
 
 void kvf__batcher_clear(kvf__batcher *batcher);
@@ -21,7 +32,8 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
                            int32_t parent);
 
 /* Fills the batch with batcher->rows [n] as a tree of leads; false, with rows in their old order
- * and the batch empty, where no lead is worth it. */
-bool kvf__batcher_share(kvf__batcher *batcher, int64_t n);
+ * and the batch empty, where no lead is worth it. grouped: rows of a group stay next to each other,
+ * behind all leads. */
+bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped);
 
 #endif

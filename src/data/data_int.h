@@ -1,8 +1,9 @@
-/* Data: files to examples, examples to packed batches, and the order in which steps see them.
+/* Data: files to rows, rows to packed batches, and the order in which steps see them.
  *
- * An example is a row of ids and, for each id, the id to be predicted there or -100 (labels
- * unshifted, as transformers has them). rows.c is the one place where text becomes ids, for train,
- * eval, generate and serve alike (DESIGN.md section 4). */
+ * A row (an example) is a list of ids and, for each id, the id to be predicted there or -100
+ * (labels unshifted, as transformers has them). rows.c is the one place where text becomes ids for
+ * language models, in train, eval, generate and serve alike (DESIGN.md section 4); the other tasks
+ * have theirs in rows_text.c, rows_words.c and rows_spans.c. */
 #ifndef KVF_DATA_INT_H
 #define KVF_DATA_INT_H
 
@@ -11,6 +12,8 @@
 #include "text_int.h"
 
 #define KVF__NO_LABEL (-100)
+#define KVF__NO_GOLD  (-1) /* the head reads the position, but the file did not say what is right  \
+                            */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -53,6 +56,50 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
                               kvf__ids *ids);
 
+/* ---- what a task's rows came from ------------------------------------------------------------ */
+
+/* Memory that lives as long as its data set; {0} is empty. */
+typedef struct kvf__pool {
+    struct kvf__pool_block *last;
+} kvf__pool;
+
+/* One group as its file had it: a text or pair of texts, a sentence, a question with its context, a
+ * question with its choices; of lm rows a prompt. Texts are NUL-terminated UTF-8 in the pool. */
+typedef struct kvf__source {
+    int64_t line;     /* of the file, where it begins */
+    const char *id;   /* the row's "id" or "idx" as text; NULL: none */
+    const char *text; /* seq-cls, multiple-choice: first text; qa: the context; lm: the prompt, if
+                         the row has one; else NULL */
+    const char *pair; /* seq-cls: second text, NULL: none; qa: the question */
+    int32_t gold;     /* seq-cls: class; multiple-choice: right choice from 0; -1: not given */
+    float value;      /* regression: the target; NaN: not given */
+
+    int64_t n;                /* entries of the lists below */
+    const char *const *items; /* token-cls: words; multiple-choice: choices; qa: gold answers, none
+                                 if the question has none; lm: references */
+    int32_t *tags;            /* [n] token-cls: gold tags, -1: not given; else NULL */
+    const int32_t *label_of; /* [n] token-cls: which of its row's labels is the word's, in the order
+                                of the batch; -1: none of its tokens is in the row (normalisation
+                                left nothing of it, or the row was cut) */
+    const int64_t *spans;    /* [n, 2] qa: bytes [from, to) of the context that an answer is */
+    bool answered;           /* qa: gold answers, or their absence (is_impossible), are given */
+
+    int64_t n_context;
+    const int32_t *origins; /* [n_context, 2] qa: bytes of the context behind each of its tokens */
+} kvf__source;
+
+/* Where the context stands in a row (qa): row token at + i is context token first + i, i < n. */
+typedef struct kvf__window {
+    int64_t at, first, n;
+} kvf__window;
+
+typedef struct kvf__sources {
+    kvf__source *group;   /* [groups] */
+    kvf__window *windows; /* [rows] qa; else NULL */
+    bool labelled;        /* every group has its gold: losses and metrics mean something */
+    kvf__pool pool;
+} kvf__sources;
+
 /* ---- data set -------------------------------------------------------------------------------- */
 
 typedef enum kvf__overlong {
@@ -61,16 +108,28 @@ typedef enum kvf__overlong {
     KVF__OVERLONG_SKIP
 } kvf__overlong;
 kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out);
+/* "lm", "seq-cls", ...; EUSAGE lists the known ones. */
+kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out);
 
-/* Classes or tags by id, in the order of the training file's sorted names. */
+/* Classes or tags by id: the training file's names in sorted order, by value where all are numbers,
+ * else by bytes. Given instead of learnt, the order is the caller's. */
 typedef struct kvf__label_set {
     size_t n;
-    char **names;
+    char **names; /* each owned */
 } kvf__label_set;
+kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__label_set *out);
+void kvf__label_set_done(kvf__label_set *set);
+int32_t kvf__label_set_find(const kvf__label_set *set, const char *name); /* -1: not in it */
 
-/* What a task's rows came from, kept for predictions and metrics (task_rows.c); NULL for lm. */
-struct kvf__sources;
-
+/* Rows of one task.
+ *
+ * lm: a row's labels are unshifted ids; its first token's is never predicted.
+ * Other tasks: labels [row] holds, at the positions that the head reads, the batch's label_id of
+ * batch.h, and -100 elsewhere. seq-cls and multiple-choice read the row's first token ([CLS]), on
+ * causal bases its last one; token-cls the first sub-word of each word; qa the tokens of the
+ * context and the position that stands for "no answer": the first token, on causal bases the last
+ * one (the first has seen nothing there). Without gold (options.unlabeled) class, tag and span are
+ * KVF__NO_GOLD, no choice is right, a regression's value is 0; sources->labelled is then false. */
 typedef struct kvf__dataset {
     int64_t n;      /* rows */
     int64_t *start; /* [n + 1] into ids, labels, types */
@@ -81,32 +140,70 @@ typedef struct kvf__dataset {
 
     /* tasks other than lm */
     kvf__task task;
-    kvf__label_set names;
+    kvf__label_set names; /* seq-cls, token-cls; n = 0 for a regression and the other tasks */
     bool regression;
-    int32_t *types;   /* [start[n]]; NULL: all 0 */
-    float *values;    /* [n] regression targets; NULL: none */
-    int32_t *spans;   /* [n, 2] qa; NULL: none */
-    int64_t n_groups; /* questions; with group NULL every row stands alone and n_groups = n */
-    int64_t *group;   /* [n_groups + 1] rows that belong together */
-    struct kvf__sources *sources;
+    int32_t *types;        /* [start[n]]; NULL: all 0 */
+    float *values;         /* [n] regression targets; NULL: none */
+    int32_t *spans;        /* [n, 2] qa: first and last token of the answer within the row, both the
+                              no-answer position where the window does not hold it; NULL: none */
+    int64_t n_groups;      /* questions; with group NULL every row stands alone and n_groups = n */
+    int64_t *group;        /* [n_groups + 1] rows that belong together */
+    kvf__sources *sources; /* NULL: lm without options.references */
 } kvf__dataset;
 
 typedef struct kvf__dataset_options {
-    kvf__render render;
+    kvf__render render; /* tokenizer and field map for every task, chat templates for lm only */
     int64_t max_length; /* tokens of a row */
     kvf__overlong overlong;
-    bool prompt_only; /* for generation */
+    bool prompt_only; /* lm, for generation */
     int32_t vocab;    /* ids must lie below (rows that give ids themselves) */
+
+    /* How the file is read; all zero: told by its name and content. */
+    const char *format; /* --format: jsonl, tsv, csv, conll, squad, superglue; NULL, "" or "auto" */
+    bool no_header;     /* --no-header: the first line of TSV or CSV is a row */
+    const char *columns; /* --columns: names of the columns, "-" for one that is not read; with a
+                            header they replace it. NULL or "": the header's; without one
+                            text[,text_pair],label, for lm text or prompt,completion */
+
+    /* tasks other than lm */
+    kvf__task task;
+    bool causal;                     /* of the base: which tokens the head reads */
+    bool regression;                 /* seq-cls: labels are numbers */
+    const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
+    bool unlabeled;                  /* predict: rows may lack label, tags or answers */
+    int64_t doc_stride; /* qa: tokens of the context that two windows share, as transformers'
+                           stride; 0: 128. At most half of a window's context */
+
+    /* lm: keep each row's "references" (else its completion) as sources. With prompt_only, rows
+     * that follow each other with equal prompts become one with all their references (E2E's test
+     * set). */
+    bool references;
 } kvf__dataset_options;
 
-/* JSONL, one object a line, blank lines allowed. EDATA: one line "file:line: ...". An empty data
- * set, or one without any label (unless prompt_only), is EDATA too. */
+/* Any format, any task. EDATA, EFORMAT: one line "file:line: ...". An empty data set, or one
+ * without any label (unless prompt_only), is EDATA too. Two texts are joined as the tokenizer's
+ * post-processor joins a pair; where that puts nothing between them, with a line feed. Overlong
+ * rows, if cut: the longer of two texts first (seq-cls, multiple-choice), whole words (token-cls);
+ * qa rows are never overlong, contexts get more windows, only a question longer than half a row
+ * is. Skipping leaves out whole groups. */
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out);
 void kvf__dataset_done(kvf__dataset *dataset);
 int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);
-/* Labels that can be predicted: those past a row's first token. */
+/* Labels that a head reads or predicts: of lm rows those past the first token. */
 int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
+
+/* Groups, and the one a row is in (the row itself where every row stands alone). */
+int64_t kvf__group_count(const kvf__dataset *dataset);
+int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row);
+/* How many of the first of n rows (a view of the sampler, or rows in file order) to compute
+ * together: whole groups of at most `most` rows, but at least one group. */
+int64_t kvf__whole_groups(const kvf__dataset *dataset, const int64_t *rows, int64_t n,
+                          int64_t most);
+/* qa: bytes [from, to) of the context under tokens first..last of a row; false if one of them is
+ * not of the context (the no-answer position). */
+bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first, int64_t last,
+                        int64_t *from, int64_t *to);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -130,7 +227,8 @@ typedef struct kvf__batcher {
     kvf__batch_sizes sizes; /* of the batch */
     kvf__batch_rules rules;
     int64_t *start, *example;
-    int32_t *ids, *label_at, *label_id, *parent;
+    int32_t *ids, *label_at, *label_id, *parent, *types, *spans;
+    float *values;
     struct kvf__batch_row *rows; /* [most rows] the examples while they are packed */
     kvf__batch_sizes most;
 } kvf__batcher;
@@ -138,8 +236,9 @@ typedef struct kvf__batcher {
 kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules,
                              int64_t examples, int64_t tokens, int64_t labels);
 void kvf__batcher_done(kvf__batcher *batcher);
-/* Packs the listed examples into batcher->batch: in order, or by common beginnings where sharing
- * saves tokens. On causal bases examples without a label are left out. */
+/* Packs the listed rows into batcher->batch: in order, or by common beginnings where sharing saves
+ * tokens. On causal bases rows without a label are left out. Rows of a group must be listed one
+ * after the other, and stay so (leads may stand between them); batch.example is then the group. */
 void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const int64_t *examples,
                        int64_t n);
 /* Raises each of *sizes to that of the batch. */
@@ -147,23 +246,29 @@ void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by)
 
 /* ---- order of steps -------------------------------------------------------------------------- */
 
-/* Which examples form step s (0-based): epochs of the data set, each in an order that depends on
- * (seed, epoch) alone, cut into steps of batch_size rows, or of at most batch_tokens tokens. The
- * last step of an epoch may be shorter. */
+/* Which rows form step s (0-based): epochs of the data set, each in an order of its groups that
+ * depends on (seed, epoch) alone, cut into steps of batch_size groups (rows, where every row stands
+ * alone), or of at most batch_tokens tokens. The last step of an epoch may be shorter. */
 typedef struct kvf__sampler {
     const kvf__dataset *dataset;
     bool shuffle;
     uint64_t seed;
     int64_t batch_size, batch_tokens; /* one of them is 0 */
-    int64_t epoch, at;                /* next example within the epoch's order */
-    int64_t *order;                   /* [n] */
+    int64_t epoch, at;                /* next group within the epoch's order */
+    int64_t n, *order;                /* [n] groups */
+    int64_t *rows;                    /* [dataset rows] of the step; NULL: groups are rows */
+    struct kvf__clusters *clusters;   /* --group-by lead; NULL: off */
 } kvf__sampler;
 kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dataset *dataset,
                              bool shuffle, uint64_t seed, int64_t batch_size, int64_t batch_tokens);
+/* --group-by lead, to be called after init: groups whose first rows begin alike (at least half of
+ * the shorter) come into the same steps, as far as these hold them. Every epoch still sees every
+ * group once, in an order that depends on (seed, epoch) alone. */
+kvf_status kvf__sampler_group_by_lead(kvf_ctx *ctx, kvf__sampler *sampler);
 void kvf__sampler_done(kvf__sampler *sampler);
 void kvf__sampler_rewind(kvf__sampler *sampler); /* to step 0 */
-/* Examples of the next step: a view into the order, valid until the next call. *last: this step
- * ends its epoch. */
+/* Rows of the next step, those of a group in order: a view, valid until the next call. *last: this
+ * step ends its epoch. */
 const int64_t *kvf__sampler_next(kvf__sampler *sampler, int64_t *n, bool *last);
 
 #endif

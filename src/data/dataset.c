@@ -1,6 +1,7 @@
-/* A JSONL file as one packed list of ids and labels. Everything is rendered once, before training:
- * a bad row is found with its line number before the first step, and steps touch integers only. */
-#include "data_int.h"
+/* A file as packed lists of ids, labels and what else its task's head reads. Everything is rendered
+ * once, before training: a bad row is found with its line number before the first step, and steps
+ * touch integers only. */
+#include "data_priv.h"
 
 #include <string.h>
 
@@ -16,100 +17,31 @@ kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *ou
                      name);
 }
 
-typedef struct loader {
-    kvf_ctx *ctx;
-    const char *path;
-    const kvf__dataset_options *options;
-    kvf__ids ids, labels;
-    int64_t *start;
-    size_t cap;
-    kvf__dataset set;
-} loader;
-
-static kvf_status mark_row(loader *load)
+kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out)
 {
-    if ((size_t)load->set.n + 2 > load->cap) {
-        size_t cap = load->cap ? 2 * load->cap : 1024;
-        KVF_TRY(kvf__grow(load->ctx, &load->start, load->cap * sizeof *load->start,
-                          cap * sizeof *load->start));
-        if (!load->cap) load->start[0] = 0;
-        load->cap = cap;
-    }
-    load->start[++load->set.n] = (int64_t)load->ids.n;
-    return KVF_OK;
-}
-
-static void drop_row(loader *load, size_t from)
-{
-    load->ids.n = load->labels.n = from;
-    load->set.skipped++;
-}
-
-static kvf_status check_ids(loader *load, const char *where, size_t from)
-{
-    int32_t vocab = load->options->vocab;
-    for (size_t i = from; i < load->ids.n; i++) {
-        int32_t id = load->ids.data[i], label = load->labels.data[i];
-        if (id < 0 || id >= vocab)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
-                             where, (int)id, (int)vocab);
-        if (label != KVF__NO_LABEL && (label < 0 || label >= vocab))
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: label %d is outside the vocabulary of %d",
-                             where, (int)label, (int)vocab);
-    }
-    return KVF_OK;
-}
-
-static kvf_status add_row(loader *load, const char *where, const kvf_json *row)
-{
-    const kvf__dataset_options *o = load->options;
-    size_t from = load->ids.n;
-    KVF_TRY(kvf__render_row(load->ctx, &o->render, where, row, o->prompt_only, &load->ids,
-                            &load->labels));
-    KVF_TRY(check_ids(load, where, from));
-    int64_t length = (int64_t)(load->ids.n - from);
-    if (length == 0) return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
-    if (length > o->max_length) {
-        if (o->overlong == KVF__OVERLONG_STOP)
-            return kvf__fail(load->ctx, KVF_EDATA,
-                             "%s: the row has %lld tokens, at most %lld fit (see --overlong)",
-                             where, (long long)length, (long long)o->max_length);
-        if (o->overlong == KVF__OVERLONG_SKIP) {
-            drop_row(load, from);
+    for (kvf__task task = KVF__TASK_LM; task <= KVF__TASK_CHOICE; task++)
+        if (!strcmp(name, kvf__task_name(task))) {
+            *out = task;
             return KVF_OK;
         }
-        load->ids.n = load->labels.n = from + (size_t)o->max_length;
-        load->set.truncated++;
-    }
-    for (size_t i = from + 1; i < load->labels.n; i++)
-        load->set.n_labels += load->labels.data[i] != KVF__NO_LABEL;
-    return mark_row(load);
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "task \"%s\" is not known; known: lm, seq-cls, token-cls, qa, multiple-choice",
+                     name);
 }
 
-static bool blank(const char *text, size_t n)
-{
-    return strspn(text, " \t\r") >= n;
-}
+/* What a task makes of a file's rows, and which lists its data set has. */
+static const struct task_row {
+    kvf__task_fn *add;
+    bool names, spans, groups;
+} TASKS[] = {
+    [KVF__TASK_LM] = {.add = kvf__add_lm},
+    [KVF__TASK_SEQ_CLS] = {.add = kvf__add_text, .names = true},
+    [KVF__TASK_TOKEN_CLS] = {.add = kvf__add_words, .names = true},
+    [KVF__TASK_QA] = {.add = kvf__add_question, .spans = true, .groups = true},
+    [KVF__TASK_CHOICE] = {.add = kvf__add_choices, .groups = true},
+};
 
-static kvf_status read_lines(loader *load, const char *text, size_t bytes)
-{
-    char where[512];
-    int64_t line = 0;
-    for (const char *at = text, *end = text + bytes; at < end;) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((stop ? stop : end) - at);
-        snprintf(where, sizeof where, "%s:%lld", load->path, (long long)++line);
-        if (!blank(at, n)) {
-            kvf_json *row = NULL;
-            KVF_TRY(kvf_json_parse(load->ctx, where, at, n, &row));
-            kvf_status st = add_row(load, where, row);
-            kvf_json_free(row);
-            if (st) return st;
-        }
-        at += n + 1;
-    }
-    return KVF_OK;
-}
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static kvf_status hash_text(kvf_ctx *ctx, const void *text, size_t n, char hex[33])
 {
@@ -121,42 +53,194 @@ static kvf_status hash_text(kvf_ctx *ctx, const void *text, size_t n, char hex[3
     return KVF_OK;
 }
 
-static kvf_status check_set(const loader *load)
+static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
+                              kvf__loader *load)
 {
-    if (!load->set.n)
+    *load = (kvf__loader){.ctx = ctx, .path = path, .options = options, .tail = -1};
+    load->keeps = options->task != KVF__TASK_LM || options->references;
+    if (options->task == KVF__TASK_LM) return KVF_OK;
+    KVF_TRY(kvf__loader_plan_joins(load));
+    return kvf__labels_init(ctx, &load->names, options->label_set);
+}
+
+static void loader_done(kvf__loader *load)
+{
+    kvf__ids_done(&load->ids);
+    kvf__ids_done(&load->labels);
+    kvf__ids_done(&load->types);
+    kvf__ids_done(&load->separator);
+    kvf__buf_done(&load->word);
+    kvf__ids_done(&load->a);
+    kvf__ids_done(&load->b);
+    kvf__ids_done(&load->context_ids);
+    kvf__free(load->rows);
+    kvf__free(load->groups);
+    kvf__free(load->first_row);
+    kvf__labels_done(&load->names);
+    kvf__pool_done(&load->pool);
+}
+
+static kvf_status add_row(void *user, const kvf__file_row *row)
+{
+    kvf__loader *load = user;
+    return TASKS[load->options->task].add(load, row);
+}
+
+static kvf_status read_file(kvf__loader *load, char hash[33])
+{
+    kvf__buf text = {0};
+    kvf_status st = kvf__read_file(load->ctx, load->path, (size_t)1 << 40, &text);
+    if (!st) st = hash_text(load->ctx, text.data, text.n, hash);
+    kvf__file file = {.ctx = load->ctx,
+                      .path = load->path,
+                      .text = text.n ? text.data : "",
+                      .bytes = text.n,
+                      .options = load->options,
+                      .row = add_row,
+                      .user = load};
+    if (!st) st = kvf__read_rows(&file);
+    kvf__buf_done(&text);
+    return st;
+}
+
+static kvf_status check_rows(const kvf__loader *load)
+{
+    if (!load->n_rows)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no rows%s", load->path,
-                         load->set.skipped ? " fit (all were longer than --max-length)" : "");
-    if (!load->set.n_labels && !load->options->prompt_only)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
+                         load->skipped ? " fit (all were longer than --max-length)" : "");
     return KVF_OK;
+}
+
+/* ---- learnt labels --------------------------------------------------------------------------- */
+
+/* Ids in the order met become places in the sorted list, wherever they were written. */
+static void renumber(kvf__loader *load, const int32_t *order)
+{
+    bool words = load->options->task == KVF__TASK_TOKEN_CLS;
+    for (size_t i = 0; i < load->labels.n; i++)
+        if (load->labels.data[i] >= 0) load->labels.data[i] = order[load->labels.data[i]];
+    for (int64_t g = 0; g < load->n_groups; g++) {
+        kvf__source *source = &load->groups[g];
+        if (source->gold >= 0) source->gold = order[source->gold];
+        for (int64_t i = 0; words && i < source->n; i++)
+            if (source->tags[i] >= 0) source->tags[i] = order[source->tags[i]];
+    }
+}
+
+static kvf_status settle_names(kvf__loader *load, kvf__dataset *set)
+{
+    int32_t *order = NULL;
+    if (!TASKS[load->options->task].names || load->options->regression) return KVF_OK;
+    if (load->names.given) return kvf__label_set_copy(load->ctx, load->names.given, &set->names);
+    if (!load->names.learnt.n) return KVF_OK; /* no row has gold: there is nothing to learn */
+    kvf_status st = kvf__labels_sort(load->ctx, &load->names, &order);
+    if (!st) {
+        renumber(load, order);
+        set->names = load->names.learnt;
+        load->names.learnt = (kvf__label_set){0};
+    }
+    kvf__free(order);
+    return st;
+}
+
+/* ---- lists of the data set ------------------------------------------------------------------- */
+
+static kvf_status take_rows(kvf__loader *load, kvf__dataset *set)
+{
+    kvf_ctx *ctx = load->ctx;
+    size_t n = (size_t)load->n_rows;
+    set->n = load->n_rows;
+    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *set->start, &set->start));
+    if (load->options->regression)
+        KVF_TRY(kvf__alloc_array(ctx, n, sizeof *set->values, &set->values));
+    if (TASKS[set->task].spans)
+        KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *set->spans, &set->spans));
+    for (size_t i = 0; i < n; i++) {
+        set->start[i + 1] = load->rows[i].start;
+        if (set->values) set->values[i] = load->rows[i].value;
+        if (set->spans) memcpy(set->spans + 2 * i, load->rows[i].span, sizeof load->rows[i].span);
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_groups(kvf__loader *load, kvf__dataset *set)
+{
+    set->n_groups = load->n_groups;
+    if (!TASKS[set->task].groups) return KVF_OK;
+    KVF_TRY(
+        kvf__alloc_array(load->ctx, (size_t)load->n_groups + 1, sizeof *set->group, &set->group));
+    memcpy(set->group + 1, load->first_row, (size_t)load->n_groups * sizeof *set->group);
+    return KVF_OK;
+}
+
+static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
+{
+    kvf_ctx *ctx = load->ctx;
+    if (!load->keeps) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof *set->sources, &set->sources));
+    kvf__sources *s = set->sources;
+    if (TASKS[set->task].spans) {
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)set->n, sizeof *s->windows, &s->windows));
+        for (int64_t i = 0; i < set->n; i++)
+            s->windows[i] = load->rows[i].window;
+    }
+    s->labelled = !load->bare;
+    s->group = load->groups;
+    s->pool = load->pool;
+    load->groups = NULL;
+    load->pool = (kvf__pool){0};
+    return KVF_OK;
+}
+
+/* Token types, unless all are 0 or the base is causal, where none has any. */
+static void take_types(kvf__loader *load, kvf__dataset *set)
+{
+    bool any = false;
+    for (size_t i = 0; i < load->types.n && !any; i++)
+        any = load->types.data[i] != 0;
+    if (!any || load->options->causal) return;
+    set->types = load->types.data;
+    load->types = (kvf__ids){0};
+}
+
+static kvf_status take_lists(kvf__loader *load, kvf__dataset *set)
+{
+    KVF_TRY(settle_names(load, set));
+    KVF_TRY(take_rows(load, set));
+    KVF_TRY(take_groups(load, set));
+    KVF_TRY(take_sources(load, set));
+    take_types(load, set);
+    set->ids = load->ids.data;
+    set->labels = load->labels.data;
+    load->ids = load->labels = (kvf__ids){0};
+    for (int64_t i = 0; i < set->n; i++)
+        set->n_labels += kvf__example_labels(set, i);
+    if (set->n_labels || load->options->prompt_only) return KVF_OK;
+    return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
 }
 
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out)
 {
-    loader load = {.ctx = ctx, .path = path, .options = options};
-    kvf__buf text = {0};
+    kvf__loader load;
+    kvf__dataset set = {.task = options->task, .regression = options->regression};
     kvf_status st;
 
-    st = kvf__read_file(ctx, path, (size_t)1 << 40, &text);
+    st = loader_init(ctx, path, options, &load);
     if (st) goto out;
-    st = hash_text(ctx, text.data, text.n, load.set.hash);
+    st = read_file(&load, set.hash);
     if (st) goto out;
-    st = read_lines(&load, text.data, text.n);
+    st = check_rows(&load);
     if (st) goto out;
-    st = check_set(&load);
+    set.skipped = load.skipped;
+    set.truncated = load.truncated;
+    st = take_lists(&load, &set);
     if (st) goto out;
-    *out = load.set;
-    out->start = load.start;
-    out->ids = load.ids.data;
-    out->labels = load.labels.data;
-    load.start = NULL;
-    load.ids = load.labels = (kvf__ids){0};
+    *out = set;
+    set = (kvf__dataset){0};
 out:
-    kvf__buf_done(&text);
-    kvf__ids_done(&load.ids);
-    kvf__ids_done(&load.labels);
-    kvf__free(load.start);
+    loader_done(&load);
+    kvf__dataset_done(&set);
     return st;
 }
 
@@ -165,18 +249,16 @@ void kvf__dataset_done(kvf__dataset *dataset)
     kvf__free(dataset->start);
     kvf__free(dataset->ids);
     kvf__free(dataset->labels);
+    kvf__free(dataset->types);
+    kvf__free(dataset->values);
+    kvf__free(dataset->spans);
+    kvf__free(dataset->group);
+    kvf__label_set_done(&dataset->names);
+    if (dataset->sources) {
+        kvf__free(dataset->sources->group);
+        kvf__free(dataset->sources->windows);
+        kvf__pool_done(&dataset->sources->pool);
+        kvf__free(dataset->sources);
+    }
     *dataset = (kvf__dataset){0};
-}
-
-int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example)
-{
-    return dataset->start[example + 1] - dataset->start[example];
-}
-
-int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example)
-{
-    int64_t n = 0;
-    for (int64_t i = dataset->start[example] + 1; i < dataset->start[example + 1]; i++)
-        n += dataset->labels[i] != KVF__NO_LABEL;
-    return n;
 }

@@ -18,14 +18,18 @@ static int64_t common(const kvf__batch_row *a, const kvf__batch_row *b)
     return i;
 }
 
-/* By what may be shared, shorter first; then by place. */
+/* By what may be shared of their group's first row, shorter first; then by place. So a group stays
+ * together, its rows in their order. */
 static int by_beginning(const void *x, const void *y)
 {
     const kvf__batch_row *a = x, *b = y;
-    int64_t i = common(a, b);
-    if (i < a->shareable && i < b->shareable) return a->ids[i] < b->ids[i] ? -1 : 1;
-    if (a->shareable != b->shareable) return a->shareable < b->shareable ? -1 : 1;
-    return (a->index > b->index) - (a->index < b->index);
+    int64_t n = a->key_shareable < b->key_shareable ? a->key_shareable : b->key_shareable, i = 0;
+    if (a->key_index == b->key_index) return (a->index > b->index) - (a->index < b->index);
+    while (i < n && a->key_ids[i] == b->key_ids[i])
+        i++;
+    if (i < n) return a->key_ids[i] < b->key_ids[i] ? -1 : 1;
+    if (a->key_shareable != b->key_shareable) return a->key_shareable < b->key_shareable ? -1 : 1;
+    return a->key_index < b->key_index ? -1 : 1;
 }
 
 static int by_place(const void *x, const void *y)
@@ -57,13 +61,17 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
     return next;
 }
 
-static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, place at)
+/* Leads of the rows first .. end - 1, and the rows themselves unless they are to come behind all
+ * leads. */
+static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, place at)
 {
-    const kvf__batch_row *rows = batcher->rows;
+    kvf__batch_row *rows = batcher->rows;
     while (first < end) {
         int64_t agree, next = group_end(rows, first, end, at.probe, &agree);
         if (next == first + 1) {
-            kvf__batcher_add_leaf(batcher, &rows[first], at.from, at.parent);
+            rows[first].from = at.from;
+            rows[first].parent = at.parent;
+            if (!grouped) kvf__batcher_add_leaf(batcher, &rows[first], at.from, at.parent);
         } else {
             place below = at;
             below.probe = agree;
@@ -73,18 +81,19 @@ static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, place at
                 below.level++;
                 batcher->sizes.lead_tokens += agree - at.from;
             }
-            add_rows(batcher, first, next, below);
+            add_rows(batcher, first, next, grouped, below);
         }
         first = next;
     }
 }
 
-bool kvf__batcher_share(kvf__batcher *batcher, int64_t n)
+bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped)
 {
-    for (int64_t r = 0; r < n; r++)
-        batcher->rows[r].index = r;
     qsort(batcher->rows, (size_t)n, sizeof *batcher->rows, by_beginning);
-    add_rows(batcher, 0, n, (place){.parent = -1});
+    add_rows(batcher, 0, n, grouped, (place){.parent = -1});
+    for (int64_t r = 0; grouped && r < n; r++)
+        kvf__batcher_add_leaf(batcher, &batcher->rows[r], batcher->rows[r].from,
+                              batcher->rows[r].parent);
     if (batcher->sizes.lead_tokens) {
         batcher->batch.parent = batcher->parent;
         return true;

@@ -1,46 +1,16 @@
 /* One JSON row to ids and labels: the single function behind train, eval, generate and serve, so
  * that what is measured is what was trained. Prompt and completion are tokenised separately, as at
  * inference, where the completion does not exist yet. */
-#include "data_int.h"
+#include "data_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- field names ----------------------------------------------------------------------------- */
-
-kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *out)
-{
-    kvf__field_map map = {0};
-    if (text && *text) KVF_TRY(kvf__strdup(ctx, text, &map.text));
-    for (char *at = map.text; at && *at;) {
-        char *comma = strchr(at, ','), *equals = strchr(at, '=');
-        if (comma) *comma = 0;
-        if (!equals || (comma && equals > comma) || equals == at || !equals[1] || map.n == 8) {
-            kvf_status st = kvf__fail(ctx, KVF_EUSAGE,
-                                      "map \"%s\": want field=column[,field=column...]", text);
-            kvf__free(map.text);
-            return st;
-        }
-        *equals = 0;
-        map.ours[map.n] = at;
-        map.theirs[map.n++] = equals + 1;
-        at = comma ? comma + 1 : NULL;
-    }
-    *out = map;
-    return KVF_OK;
-}
-
-void kvf__field_map_done(kvf__field_map *map)
-{
-    kvf__free(map->text);
-    *map = (kvf__field_map){0};
-}
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static const kvf_json *field(const kvf__render *render, const kvf_json *row, const char *name)
 {
-    for (size_t i = 0; render->map && i < render->map->n; i++)
-        if (!strcmp(render->map->ours[i], name)) return kvf_json_get(row, render->map->theirs[i]);
-    return kvf_json_get(row, name);
+    return kvf__field(render->map, row, name);
 }
 
 static kvf_status text_field(kvf_ctx *ctx, const kvf__render *render, const char *where,

@@ -1,19 +1,24 @@
 /* The order of steps. An epoch's order depends on (seed, epoch) alone, so any step can be found
- * again by walking from the start without touching data: that is all that resume needs. */
-#include "data_int.h"
+ * again by walking from the start without touching data: that is all that resume needs. What is
+ * ordered are groups; a step lists their rows. */
+#include "clusters.h"
 
 #define SHUFFLE_STREAM                                                                             \
     0x73687566 /* "shuf": keeps this stream apart from those of the encoder's initialisation */
 
 static void begin_epoch(kvf__sampler *sampler)
 {
-    for (int64_t i = 0; i < sampler->dataset->n; i++)
-        sampler->order[i] = i;
-    sampler->at = 0;
-    if (!sampler->shuffle) return;
     kvf__rng rng = kvf__rng_make(sampler->seed,
                                  ((uint64_t)SHUFFLE_STREAM << 32) + (uint64_t)sampler->epoch);
-    kvf__rng_shuffle(&rng, sampler->order, (size_t)sampler->dataset->n);
+    sampler->at = 0;
+    if (sampler->clusters) {
+        kvf__clusters_order(sampler->clusters, sampler->shuffle ? &rng : NULL, sampler->batch_size,
+                            sampler->order);
+        return;
+    }
+    for (int64_t i = 0; i < sampler->n; i++)
+        sampler->order[i] = i;
+    if (sampler->shuffle) kvf__rng_shuffle(&rng, sampler->order, (size_t)sampler->n);
 }
 
 kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dataset *dataset,
@@ -23,16 +28,33 @@ kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dat
                       .shuffle = shuffle,
                       .seed = seed,
                       .batch_size = batch_size,
-                      .batch_tokens = batch_tokens};
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *s.order, &s.order));
+                      .batch_tokens = batch_tokens,
+                      .n = kvf__group_count(dataset)};
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)s.n, sizeof *s.order, &s.order));
+    if (dataset->group) {
+        kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *s.rows, &s.rows);
+        if (st) {
+            kvf__free(s.order);
+            return st;
+        }
+    }
     *sampler = s;
     begin_epoch(sampler);
+    return KVF_OK;
+}
+
+kvf_status kvf__sampler_group_by_lead(kvf_ctx *ctx, kvf__sampler *sampler)
+{
+    KVF_TRY(kvf__clusters_create(ctx, sampler->dataset, &sampler->clusters));
+    kvf__sampler_rewind(sampler);
     return KVF_OK;
 }
 
 void kvf__sampler_done(kvf__sampler *sampler)
 {
     kvf__free(sampler->order);
+    kvf__free(sampler->rows);
+    kvf__clusters_free(sampler->clusters);
     *sampler = (kvf__sampler){0};
 }
 
@@ -42,29 +64,49 @@ void kvf__sampler_rewind(kvf__sampler *sampler)
     begin_epoch(sampler);
 }
 
-/* Rows of the step that begins at `at`: at least one. */
-static int64_t step_rows(const kvf__sampler *sampler)
+static int64_t group_tokens(const kvf__dataset *dataset, int64_t group)
 {
-    int64_t left = sampler->dataset->n - sampler->at;
+    const int64_t *rows = dataset->group;
+    return rows ? dataset->start[rows[group + 1]] - dataset->start[rows[group]]
+                : kvf__example_length(dataset, group);
+}
+
+/* Groups of the step that begins at `at`: at least one. */
+static int64_t step_groups(const kvf__sampler *sampler)
+{
+    int64_t left = sampler->n - sampler->at;
     if (!sampler->batch_tokens) return left < sampler->batch_size ? left : sampler->batch_size;
     int64_t n = 0, tokens = 0;
     while (n < left) {
-        tokens += kvf__example_length(sampler->dataset, sampler->order[sampler->at + n]);
+        tokens += group_tokens(sampler->dataset, sampler->order[sampler->at + n]);
         if (n && tokens > sampler->batch_tokens) break;
         n++;
     }
     return n;
 }
 
+/* The rows of n groups. */
+static int64_t list_rows(kvf__sampler *sampler, const int64_t *groups, int64_t n)
+{
+    int64_t rows = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t r = sampler->dataset->group[groups[i]];
+             r < sampler->dataset->group[groups[i] + 1]; r++)
+            sampler->rows[rows++] = r;
+    return rows;
+}
+
 const int64_t *kvf__sampler_next(kvf__sampler *sampler, int64_t *n, bool *last)
 {
-    if (sampler->at == sampler->dataset->n) {
+    if (sampler->at == sampler->n) {
         sampler->epoch++;
         begin_epoch(sampler);
     }
-    *n = step_rows(sampler);
-    const int64_t *examples = sampler->order + sampler->at;
+    *n = step_groups(sampler);
+    const int64_t *groups = sampler->order + sampler->at;
     sampler->at += *n;
-    *last = sampler->at == sampler->dataset->n;
-    return examples;
+    *last = sampler->at == sampler->n;
+    if (!sampler->rows) return groups;
+    *n = list_rows(sampler, groups, *n);
+    return sampler->rows;
 }

@@ -1,0 +1,163 @@
+/* Groups that begin alike, brought into the same steps so that they share more (--group-by lead).
+ * Two neighbours in sorted order are of one cluster if they have at least half of the shorter's
+ * beginning in common: questions over one document are, rows under one system turn are only if it
+ * is most of them, and otherwise any step shares it anyway. */
+#include "clusters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MIN_COMMON = 8,  /* tokens: below that leads.c shares nothing */
+    LOOK_AHEAD = 256 /* clusters tried for what is left of a step */
+};
+
+typedef struct beginning {
+    const int32_t *ids;
+    int64_t n, group;
+} beginning;
+
+/* The part of a group's first row before anything in it is read or predicted. */
+static beginning beginning_of(const kvf__dataset *dataset, int64_t group)
+{
+    int64_t row = dataset->group ? dataset->group[group] : group;
+    int64_t at = dataset->start[row], shift = dataset->task == KVF__TASK_LM, n = shift;
+    int64_t length = dataset->start[row + 1] - at;
+    while (n < length && dataset->labels && dataset->labels[at + n] == KVF__NO_LABEL)
+        n++;
+    return (beginning){.ids = dataset->ids + at, .n = n - shift, .group = group};
+}
+
+static int64_t common(const beginning *a, const beginning *b)
+{
+    int64_t n = a->n < b->n ? a->n : b->n, i = 0;
+    while (i < n && a->ids[i] == b->ids[i])
+        i++;
+    return i;
+}
+
+static int by_ids(const void *x, const void *y)
+{
+    const beginning *a = x, *b = y;
+    int64_t i = common(a, b);
+    if (i < a->n && i < b->n) return a->ids[i] < b->ids[i] ? -1 : 1;
+    if (a->n != b->n) return a->n < b->n ? -1 : 1;
+    return a->group < b->group ? -1 : 1;
+}
+
+static bool alike(const beginning *a, const beginning *b)
+{
+    int64_t same = common(a, b), less = a->n < b->n ? a->n : b->n;
+    return same >= MIN_COMMON && 2 * same >= less;
+}
+
+static int by_value(const void *x, const void *y)
+{
+    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* A cluster's place is that of its first member in the file. */
+typedef struct placed {
+    int64_t first, from, to;
+} placed;
+
+/* Clusters in the order of the file, their members too, so that nothing depends on token ids. */
+static void place_clusters(kvf__clusters *c, const beginning *list, int64_t n, placed *places)
+{
+    int64_t at = 0;
+    for (int64_t i = 0, from = 0; i < n; i++) {
+        c->member[i] = list[i].group;
+        if (i + 1 < n && alike(&list[i], &list[i + 1])) continue;
+        qsort(c->member + from, (size_t)(i + 1 - from), sizeof *c->member, by_value);
+        places[c->n++] = (placed){.first = c->member[from], .from = from, .to = i + 1};
+        from = i + 1;
+    }
+    qsort(places, (size_t)c->n, sizeof *places, by_value); /* by its first field */
+    memcpy(c->mixed, c->member, (size_t)n * sizeof *c->member);
+    for (int64_t k = 0; k < c->n; k++) {
+        c->start[k] = at;
+        memcpy(c->member + at, c->mixed + places[k].from,
+               (size_t)(places[k].to - places[k].from) * sizeof *c->member);
+        at += places[k].to - places[k].from;
+    }
+    c->start[c->n] = at;
+}
+
+kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__clusters **out)
+{
+    kvf__clusters *c = NULL;
+    beginning *list = NULL;
+    placed *places = NULL;
+    int64_t n = kvf__group_count(dataset);
+    kvf_status st = kvf__alloc(ctx, sizeof *c, &c);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *list, &list);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *places, &places);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n + 1, sizeof *c->start, &c->start);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->member, &c->member);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->order, &c->order);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->taken, &c->taken);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->mixed, &c->mixed);
+    for (int64_t i = 0; !st && i < n; i++)
+        list[i] = beginning_of(dataset, i);
+    if (!st) qsort(list, (size_t)n, sizeof *list, by_ids);
+    if (!st) place_clusters(c, list, n, places);
+    kvf__free(list);
+    kvf__free(places);
+    if (st)
+        kvf__clusters_free(c);
+    else
+        *out = c;
+    return st;
+}
+
+void kvf__clusters_free(kvf__clusters *clusters)
+{
+    if (!clusters) return;
+    kvf__free(clusters->start);
+    kvf__free(clusters->member);
+    kvf__free(clusters->order);
+    kvf__free(clusters->taken);
+    kvf__free(clusters->mixed);
+    kvf__free(clusters);
+}
+
+/* What of a cluster is in no step yet. */
+static int64_t left_of(const kvf__clusters *c, int64_t cluster)
+{
+    return c->start[cluster + 1] - c->start[cluster] - c->taken[cluster];
+}
+
+/* The next cluster in the epoch's order that fits into `room`, else the first with anything left.
+ */
+static int64_t choose(const kvf__clusters *c, int64_t first, int64_t room)
+{
+    for (int64_t i = first, tried = 0; i < c->n && tried < LOOK_AHEAD; i++) {
+        int64_t left = left_of(c, c->order[i]);
+        if (left && left <= room) return c->order[i];
+        tried += left > 0;
+    }
+    return c->order[first];
+}
+
+void kvf__clusters_order(kvf__clusters *c, kvf__rng *rng, int64_t batch_size, int64_t *order)
+{
+    int64_t n = c->start[c->n], first = 0;
+    for (int64_t k = 0; k < c->n; k++) {
+        c->order[k] = k;
+        c->taken[k] = 0;
+    }
+    memcpy(c->mixed, c->member, (size_t)n * sizeof *c->mixed);
+    if (rng) kvf__rng_shuffle(rng, c->order, (size_t)c->n);
+    for (int64_t k = 0; rng && k < c->n; k++)
+        kvf__rng_shuffle(rng, c->mixed + c->start[k], (size_t)(c->start[k + 1] - c->start[k]));
+    for (int64_t at = 0, room; at < n;) {
+        while (!left_of(c, c->order[first]))
+            first++;
+        room = batch_size > 0 ? batch_size - at % batch_size : n;
+        int64_t k = choose(c, first, room), take = left_of(c, k) < room ? left_of(c, k) : room;
+        memcpy(order + at, c->mixed + c->start[k] + c->taken[k], (size_t)take * sizeof *order);
+        c->taken[k] += take;
+        at += take;
+    }
+}

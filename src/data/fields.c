@@ -1,0 +1,250 @@
+/* Names of fields: ours, those of --map, and those that known data sets use. A data set that names
+ * its texts otherwise is a row of SHAPES; the texts of a row are found by the first shape whose
+ * fields it has (SuperGLUE and GLUE are told by their fields, not by a name).
+ *
+ * Texts of SuperGLUE tasks as in P-tuning v2: WiC "word: sentence", COPA "premise because|so". */
+#include "data_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- maps ------------------------------------------------------------------------------------ */
+
+kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *out)
+{
+    kvf__field_map map = {0};
+    if (text && *text) KVF_TRY(kvf__strdup(ctx, text, &map.text));
+    for (char *at = map.text; at && *at;) {
+        char *comma = strchr(at, ','), *equals = strchr(at, '=');
+        if (comma) *comma = 0;
+        if (!equals || (comma && equals > comma) || equals == at || !equals[1] || map.n == 8) {
+            kvf_status st = kvf__fail(ctx, KVF_EUSAGE,
+                                      "map \"%s\": want field=column[,field=column...]", text);
+            kvf__free(map.text);
+            return st;
+        }
+        *equals = 0;
+        map.ours[map.n] = at;
+        map.theirs[map.n++] = equals + 1;
+        at = comma ? comma + 1 : NULL;
+    }
+    *out = map;
+    return KVF_OK;
+}
+
+void kvf__field_map_done(kvf__field_map *map)
+{
+    kvf__free(map->text);
+    *map = (kvf__field_map){0};
+}
+
+const kvf_json *kvf__field(const kvf__field_map *map, const kvf_json *row, const char *name)
+{
+    for (size_t i = 0; map && i < map->n; i++)
+        if (!strcmp(map->ours[i], name)) return kvf_json_get(row, map->theirs[i]);
+    return kvf_json_get(row, name);
+}
+
+const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *row,
+                               const char *name)
+{
+    const char *dot = strchr(name, '.');
+    const kvf_json *value = kvf__field(map, row->fields, name);
+    if (!value && row->outer) value = kvf__field(map, row->outer, name);
+    if (value || !dot) return value;
+    char head[64];
+    snprintf(head, sizeof head, "%.*s", (int)(dot - name), name);
+    return kvf_json_get(kvf__field(map, row->fields, head), dot + 1);
+}
+
+void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes)
+{
+    size_t at = 0;
+    kvf_json *fields = (kvf_json *)row->fields; /* only read */
+    out[0] = 0;
+    for (void *it = kvf_json_iter(fields); it && at < bytes; it = kvf_json_next(fields, it)) {
+        int n = snprintf(out + at, bytes - at, "%s%s", at ? ", " : "", kvf_json_iter_key(it));
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* How a data set names its texts: {field} stands for a field's text, {connective} for COPA's
+ * "because" or "so". choices: fields, or one that is a list. A shape fits a row that has every
+ * field named. */
+typedef struct shape {
+    kvf__task task;
+    const char *a, *b; /* b NULL: one text */
+    const char *choices[5];
+} shape;
+
+static const shape SHAPES[] = {
+    {KVF__TASK_SEQ_CLS, "{text}", "{text_pair}", {0}},
+    {KVF__TASK_SEQ_CLS,
+     "{text}",
+     "{target.span2_text} refers to {target.span1_text}",
+     {0}}, /* WSC */
+    {KVF__TASK_SEQ_CLS, "{text}", NULL, {0}},
+    {KVF__TASK_SEQ_CLS, "{word}: {sentence1}", "{word}: {sentence2}", {0}}, /* WiC */
+    {KVF__TASK_SEQ_CLS, "{premise}", "{hypothesis}", {0}},                  /* RTE, CB, NLI */
+    {KVF__TASK_SEQ_CLS, "{question}", "{passage}", {0}},                    /* BoolQ */
+    {KVF__TASK_SEQ_CLS, "{sentence1}", "{sentence2}", {0}},                 /* MRPC, STS-B */
+    {KVF__TASK_SEQ_CLS, "{question1}", "{question2}", {0}},                 /* QQP */
+    {KVF__TASK_SEQ_CLS, "{question}", "{sentence}", {0}},                   /* QNLI */
+    {KVF__TASK_SEQ_CLS, "{sentence}", NULL, {0}},                           /* SST-2, CoLA */
+    {KVF__TASK_CHOICE, "{text}", NULL, {"choices"}},
+    {KVF__TASK_CHOICE, "{premise} {connective}", NULL, {"choice1", "choice2"}}, /* COPA */
+    {KVF__TASK_CHOICE, "{question}", NULL, {"choices"}},
+    {KVF__TASK_CHOICE, "{ctx}", NULL, {"endings"}}, /* HellaSwag */
+    {KVF__TASK_CHOICE,
+     "{sent1} {sent2}",
+     NULL,
+     {"ending0", "ending1", "ending2", "ending3"}}, /* SWAG */
+};
+#define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
+
+/* Fields that no shape names. */
+static const char *const OTHERS[] = {"label",      "prompt", "completion", "references", "tokens",
+                                     "words",      "tags",   "ner_tags",   "context",    "answers",
+                                     "idx",        "id",     "messages",   "input_ids",  "labels",
+                                     "gold_label", "score",  "index"};
+
+/* The next {name} of a template from *at on; false: no more. */
+static bool next_name(const char **at, char name[64])
+{
+    const char *open = strchr(*at, '{'), *close = open ? strchr(open, '}') : NULL;
+    if (!close) return false;
+    snprintf(name, 64, "%.*s", (int)(close - open - 1), open + 1);
+    *at = close + 1;
+    return true;
+}
+
+/* The field behind a template's name: "connective" is made of "question". */
+static const kvf_json *template_field(const kvf__field_map *map, const kvf__file_row *row,
+                                      const char *name)
+{
+    return kvf__row_field(map, row, strcmp(name, "connective") ? name : "question");
+}
+
+static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, const char *template)
+{
+    char name[64];
+    while (template && next_name(&template, name))
+        if (!template_field(map, row, name)) return false;
+    return true;
+}
+
+static bool fits(const kvf__field_map *map, const kvf__file_row *row, const shape *s)
+{
+    for (size_t i = 0; s->choices[i]; i++)
+        if (!kvf__row_field(map, row, s->choices[i])) return false;
+    return has_fields(map, row, s->a) && has_fields(map, row, s->b);
+}
+
+static bool named_in(const char *template, const char *name, size_t bytes)
+{
+    char one[64];
+    while (template && next_name(&template, one))
+        if (strlen(one) == bytes && !strncasecmp(one, name, bytes)) return true;
+    return false;
+}
+
+bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes)
+{
+    for (size_t i = 0; map && i < map->n; i++)
+        if (strlen(map->theirs[i]) == bytes && !memcmp(map->theirs[i], name, bytes)) return true;
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++)
+        if (strlen(OTHERS[i]) == bytes && !strncasecmp(OTHERS[i], name, bytes)) return true;
+    for (size_t i = 0; i < N_SHAPES; i++)
+        if (named_in(SHAPES[i].a, name, bytes) || named_in(SHAPES[i].b, name, bytes)) return true;
+    return false;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static kvf_status put_field(kvf_ctx *ctx, const kvf__field_map *map, const kvf__file_row *row,
+                            const char *name, kvf__buf *out)
+{
+    size_t n = 0;
+    const char *text = kvf_json_str(template_field(map, row, name), &n);
+    if (!text) return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is not a string", row->where, name);
+    if (!strcmp(name, "connective")) {
+        text = strcmp(text, "cause") ? "so" : "because";
+        n = strlen(text);
+    }
+    return kvf__buf_add(ctx, out, text, n);
+}
+
+/* Fills a template; `out` is never left without data, so that an empty text is one. */
+static kvf_status fill(kvf_ctx *ctx, const kvf__field_map *map, const kvf__file_row *row,
+                       const char *template, kvf__buf *out)
+{
+    char name[64];
+    KVF_TRY(kvf__buf_add(ctx, out, "", 0));
+    for (const char *at = template, *rest = at; *at; at = rest) {
+        const char *open = strchr(at, '{');
+        if (!open || !next_name(&rest, name)) return kvf__buf_add(ctx, out, at, strlen(at));
+        KVF_TRY(kvf__buf_add(ctx, out, at, (size_t)(open - at)));
+        KVF_TRY(put_field(ctx, map, row, name, out));
+    }
+    return KVF_OK;
+}
+
+static kvf_status no_texts(kvf_ctx *ctx, kvf__task task, const kvf__file_row *row)
+{
+    char found[512];
+    if (kvf_json_typeof(row->fields) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", row->where);
+    kvf__field_names(row, found, sizeof found);
+    return kvf__fail(ctx, KVF_EDATA, "%s: found the fields %s, want %s (name others with --map)",
+                     row->where, found,
+                     task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair");
+}
+
+static void take_choices(const kvf__field_map *map, const kvf__file_row *row, const shape *s,
+                         kvf__row_texts *out)
+{
+    const kvf_json *first = s->choices[0] ? kvf__row_field(map, row, s->choices[0]) : NULL;
+    if (first && !s->choices[1]) {
+        out->choices = first;
+        out->n_choices = kvf_json_size(first);
+        return;
+    }
+    for (; out->n_choices < 5 && s->choices[out->n_choices]; out->n_choices++)
+        out->choice[out->n_choices] = kvf__row_field(map, row, s->choices[out->n_choices]);
+}
+
+kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
+                              const kvf__file_row *row, kvf__row_texts *out)
+{
+    const shape *s = SHAPES, *end = SHAPES + N_SHAPES;
+    while (s < end && !(s->task == task && fits(map, row, s)))
+        s++;
+    if (s == end) return no_texts(ctx, task, row);
+    KVF_TRY(fill(ctx, map, row, s->a, &out->a));
+    if (s->b) KVF_TRY(fill(ctx, map, row, s->b, &out->b));
+    take_choices(map, row, s, out);
+    return KVF_OK;
+}
+
+void kvf__row_texts_done(kvf__row_texts *texts)
+{
+    kvf__buf_done(&texts->a);
+    kvf__buf_done(&texts->b);
+    *texts = (kvf__row_texts){0};
+}
+
+bool kvf__label_text(const kvf_json *value, char *out, size_t bytes)
+{
+    const char *text = kvf_json_str(value, NULL);
+    char *made = NULL;
+    kvf_json_type type = kvf_json_typeof(value);
+    out[0] = 0;
+    if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) return false;
+    if (!text) text = made = kvf_json_text(value, KVF_JSON_COMPACT);
+    snprintf(out, bytes, "%s", text ? text : "");
+    kvf_json_text_free(made);
+    return true;
+}

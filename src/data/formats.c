@@ -1,0 +1,192 @@
+/* The table of file formats, and how a file is told to be one of them: by content where that is
+ * unmistakable (a tag behind every word, an object on every line), else by name, else by content
+ * that others could have too (a tab, a comma). */
+#include "data_priv.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n)
+{
+    if (*at >= bytes) return false;
+    const char *stop = memchr(text + *at, '\n', bytes - *at);
+    *line = text + *at;
+    *n = stop ? (size_t)(stop - *line) : bytes - *at;
+    *at += *n + 1;
+    if (*n && (*line)[*n - 1] == '\r') --*n;
+    return true;
+}
+
+bool kvf__blank(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r') return false;
+    return true;
+}
+
+void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line)
+{
+    snprintf(where, KVF__WHERE_MAX, "%.980s:%lld", path, (long long)line);
+}
+
+kvf_status kvf__read_jsonl(const kvf__file *file)
+{
+    char where[KVF__WHERE_MAX];
+    const char *line = NULL;
+    size_t at = 0, n = 0;
+    kvf_status st = KVF_OK;
+    for (int64_t i = 1; !st && kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
+        kvf_json *fields = NULL;
+        if (kvf__blank(line, n)) continue;
+        kvf__where(where, file->path, i);
+        KVF_TRY(kvf_json_parse(file->ctx, where, line, n, &fields));
+        const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = i};
+        st = file->row(file->user, &row);
+        kvf_json_free(fields);
+    }
+    return st;
+}
+
+/* ---- what content looks like ----------------------------------------------------------------- */
+
+enum { LINES_LOOKED_AT = 100 };
+
+static bool opens_object(const char *text, size_t bytes)
+{
+    size_t n = strspn(text, " \t\r\n");
+    return n < bytes && text[n] == '{';
+}
+
+static bool looks_squad(const char *text, size_t bytes)
+{
+    return opens_object(text, bytes) && memmem(text, bytes, "\"paragraphs\"", 12);
+}
+
+/* "O" or a letter of a tagging scheme and a type: B-PER. */
+static bool is_tag(const char *text, size_t n)
+{
+    if (n == 1) return *text == 'O';
+    return n > 2 && strchr("BIESLU", *text) && (text[1] == '-' || text[1] == '_');
+}
+
+static bool looks_conll(const char *text, size_t bytes)
+{
+    const char *line = NULL;
+    size_t at = 0, n = 0;
+    int words = 0;
+    for (int i = 0; i < LINES_LOOKED_AT && kvf__next_line(text, bytes, &at, &line, &n); i++) {
+        if (kvf__blank(line, n) || *line == '#' || (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
+            continue;
+        size_t end = n;
+        while (end && (line[end - 1] == ' ' || line[end - 1] == '\t'))
+            end--;
+        size_t from = end;
+        while (from && line[from - 1] != ' ' && line[from - 1] != '\t')
+            from--;
+        if (!from || !is_tag(line + from, end - from)) return false;
+        words++;
+    }
+    return words > 0;
+}
+
+static bool first_line_has(const char *text, size_t bytes, char c)
+{
+    const char *line = NULL;
+    size_t at = 0, n = 0;
+    return kvf__next_line(text, bytes, &at, &line, &n) && memchr(line, c, n);
+}
+
+static bool looks_tsv(const char *text, size_t bytes)
+{
+    return first_line_has(text, bytes, '\t');
+}
+
+static bool looks_csv(const char *text, size_t bytes)
+{
+    return first_line_has(text, bytes, ',');
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct format {
+    const char *name;
+    const char *endings[8]; /* of file names */
+    bool (*looks)(const char *text, size_t bytes);
+    bool sure; /* content like this is nothing else */
+    kvf__reader_fn *read;
+} FORMATS[] = {
+    {"squad", {".json"}, looks_squad, true, kvf__read_squad},
+    {"jsonl", {".jsonl", ".ndjson", ".jsonlines"}, opens_object, true, kvf__read_jsonl},
+    {"superglue", {0}, opens_object, true, kvf__read_jsonl}, /* told by its fields: fields.c */
+    {"conll",
+     {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated"},
+     looks_conll,
+     true,
+     kvf__read_conll},
+    {"tsv", {".tsv", ".tab"}, looks_tsv, false, kvf__read_tsv},
+    {"csv", {".csv"}, looks_csv, false, kvf__read_csv},
+};
+#define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
+
+static bool named_so(const struct format *f, const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < 8 && f->endings[i]; i++) {
+        size_t ending = strlen(f->endings[i]);
+        if (n > ending && !strcasecmp(path + n - ending, f->endings[i])) return true;
+    }
+    return false;
+}
+
+static const struct format *guess(const kvf__file *file)
+{
+    const struct format *end = FORMATS + N_FORMATS;
+    for (const struct format *f = FORMATS; f < end; f++)
+        if (f->sure && f->looks(file->text, file->bytes)) return f;
+    for (const struct format *f = FORMATS; f < end; f++)
+        if (named_so(f, file->path)) return f;
+    for (const struct format *f = FORMATS; f < end; f++)
+        if (f->looks(file->text, file->bytes)) return f;
+    return NULL;
+}
+
+static kvf_status find_format(const kvf__file *file, const struct format **out)
+{
+    const char *name = file->options->format;
+    if (!name || !*name || !strcmp(name, "auto")) {
+        *out = guess(file);
+        if (*out) return KVF_OK;
+        return kvf__fail(file->ctx, KVF_EDATA,
+                         "%s:1: neither name nor content tells the format: name it with --format "
+                         "jsonl|tsv|csv|conll|squad",
+                         file->path);
+    }
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (!strcmp(FORMATS[i].name, name)) {
+            *out = &FORMATS[i];
+            return KVF_OK;
+        }
+    return kvf__fail(file->ctx, KVF_EUSAGE,
+                     "format \"%s\" is not known; known: auto, jsonl, tsv, csv, conll, squad, "
+                     "superglue",
+                     name);
+}
+
+kvf_status kvf__read_rows(kvf__file *file)
+{
+    const struct format *format = NULL;
+    if (file->bytes > 1 &&
+        (!memcmp(file->text, "\xFF\xFE", 2) || !memcmp(file->text, "\xFE\xFF", 2)))
+        return kvf__fail(file->ctx, KVF_EDATA, "%s:1: the file is UTF-16, want UTF-8", file->path);
+    if (file->bytes > 2 && !memcmp(file->text, "\xEF\xBB\xBF", 3)) {
+        file->text += 3;
+        file->bytes -= 3;
+    }
+    if (kvf__blank(file->text, strcspn(file->text, "\n")) &&
+        strspn(file->text, " \t\r\n") == file->bytes)
+        return KVF_OK; /* no rows: the caller says so */
+    KVF_TRY(find_format(file, &format));
+    return format->read(file);
+}

@@ -1,0 +1,136 @@
+/* Names of classes and tags: learnt from the training file, or given by the run file. Ids are the
+ * places in the sorted list, so that they do not depend on the order of rows. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__label_set *out)
+{
+    kvf__label_set set = {0};
+    kvf_status st = kvf__alloc_array(ctx, from->n, sizeof *set.names, &set.names);
+    for (; !st && set.n < from->n; set.n += !st)
+        st = kvf__strdup(ctx, from->names[set.n], &set.names[set.n]);
+    if (st)
+        kvf__label_set_done(&set);
+    else
+        *out = set;
+    return st;
+}
+
+void kvf__label_set_done(kvf__label_set *set)
+{
+    for (size_t i = 0; i < set->n; i++)
+        kvf__free(set->names[i]);
+    kvf__free(set->names);
+    *set = (kvf__label_set){0};
+}
+
+int32_t kvf__label_set_find(const kvf__label_set *set, const char *name)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (!strcmp(set->names[i], name)) return (int32_t)i;
+    return -1;
+}
+
+kvf_status kvf__labels_init(kvf_ctx *ctx, kvf__labels *labels, const kvf__label_set *given)
+{
+    labels->given = given;
+    for (size_t i = 0; given && i < given->n; i++)
+        KVF_TRY(kvf__map_put(ctx, &labels->index, given->names[i], strlen(given->names[i]),
+                             (int64_t)i));
+    return KVF_OK;
+}
+
+void kvf__labels_done(kvf__labels *labels)
+{
+    kvf__label_set_done(&labels->learnt);
+    kvf__map_done(&labels->index);
+    *labels = (kvf__labels){0};
+}
+
+/* "a, b, c" of the given set, cut where there are many. */
+static void list_names(const kvf__label_set *set, char *out, size_t bytes)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < set->n && at < bytes; i++) {
+        int n = snprintf(out + at, bytes - at, "%s%s", i ? ", " : "",
+                         i < 20 ? set->names[i] : "...");
+        at += n > 0 ? (size_t)n : 0;
+        if (i == 20) return;
+    }
+}
+
+kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, const char *name,
+                          int32_t *id)
+{
+    char known[512];
+    int64_t found = 0;
+    kvf__label_set *set = &labels->learnt;
+    if (kvf__map_get(&labels->index, name, strlen(name), &found)) {
+        *id = (int32_t)found;
+        return KVF_OK;
+    }
+    if (labels->given) {
+        list_names(labels->given, known, sizeof known);
+        return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not in the task's set (%s)", where,
+                         name, known);
+    }
+    if (set->n == labels->cap) {
+        size_t cap = labels->cap ? 2 * labels->cap : 16;
+        KVF_TRY(kvf__grow(ctx, &set->names, labels->cap * sizeof *set->names,
+                          cap * sizeof *set->names));
+        labels->cap = cap;
+    }
+    KVF_TRY(kvf__strdup(ctx, name, &set->names[set->n]));
+    *id = (int32_t)set->n++;
+    return kvf__map_put(ctx, &labels->index, name, strlen(name), *id);
+}
+
+typedef struct named {
+    char *name;
+    double number;
+    int32_t id;
+} named;
+
+static int by_name(const void *x, const void *y)
+{
+    const named *a = x, *b = y;
+    return strcmp(a->name, b->name);
+}
+
+static int by_number(const void *x, const void *y)
+{
+    const named *a = x, *b = y;
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    return by_name(x, y);
+}
+
+static bool read_number(const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && !*end && isfinite(*out);
+}
+
+kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order)
+{
+    kvf__label_set *set = &labels->learnt;
+    named *list = NULL;
+    bool numbers = true;
+    KVF_TRY(kvf__alloc_array(ctx, set->n, sizeof *list, &list));
+    kvf_status st = kvf__alloc_array(ctx, set->n, sizeof **order, order);
+    for (size_t i = 0; !st && i < set->n; i++) {
+        list[i] = (named){.name = set->names[i], .id = (int32_t)i};
+        numbers = read_number(list[i].name, &list[i].number) && numbers;
+    }
+    if (!st) qsort(list, set->n, sizeof *list, numbers ? by_number : by_name);
+    for (size_t i = 0; !st && i < set->n; i++) {
+        set->names[i] = list[i].name;
+        (*order)[list[i].id] = (int32_t)i;
+    }
+    kvf__free(list);
+    return st;
+}

@@ -1,0 +1,148 @@
+/* What all tasks do with the rows they make: end them, group them, cut or leave out what is too
+ * long, and put the special tokens around one text or two. */
+#include "data_priv.h"
+
+#include <string.h>
+
+static kvf_status room_for_one(kvf_ctx *ctx, void *list, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap) return KVF_OK;
+    size_t more = *cap ? 2 * *cap : 256;
+    KVF_TRY(kvf__grow(ctx, list, *cap * size, more * size));
+    *cap = more;
+    return KVF_OK;
+}
+
+int64_t kvf__loader_row_start(const kvf__loader *load)
+{
+    return load->n_rows ? load->rows[load->n_rows - 1].start : 0;
+}
+
+kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
+{
+    KVF_TRY(room_for_one(load->ctx, &load->rows, (size_t)load->n_rows, &load->rows_cap,
+                         sizeof *load->rows));
+    kvf__row_info *row = &load->rows[load->n_rows++];
+    *row = *info;
+    row->start = (int64_t)load->ids.n; /* of the next row */
+    return KVF_OK;
+}
+
+/* Rows before the group in work. */
+static int64_t rows_before(const kvf__loader *load)
+{
+    return load->n_groups ? load->first_row[load->n_groups - 1] : 0;
+}
+
+void kvf__loader_drop_group(kvf__loader *load)
+{
+    load->n_rows = rows_before(load);
+    load->ids.n = load->labels.n = (size_t)kvf__loader_row_start(load);
+    if (load->types.n > load->ids.n) load->types.n = load->ids.n;
+    load->skipped++;
+}
+
+kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
+                                 const kvf__source *source)
+{
+    char id[256];
+    KVF_TRY(room_for_one(load->ctx, &load->first_row, (size_t)load->n_groups, &load->first_cap,
+                         sizeof *load->first_row));
+    if (load->keeps) {
+        KVF_TRY(room_for_one(load->ctx, &load->groups, (size_t)load->n_groups, &load->groups_cap,
+                             sizeof *load->groups));
+        kvf__source *kept = &load->groups[load->n_groups];
+        const kvf__field_map *map = load->options->render.map;
+        *kept = *source;
+        kept->line = row->line;
+        if (kvf__label_text(kvf__field(map, row->fields, "id"), id, sizeof id) ||
+            kvf__label_text(kvf__field(map, row->fields, "idx"), id, sizeof id))
+            KVF_TRY(kvf__pool_text(load->ctx, &load->pool, id, strlen(id), &kept->id));
+    }
+    load->first_row[load->n_groups++] = load->n_rows; /* of the next group */
+    return KVF_OK;
+}
+
+kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens, int64_t room,
+                                bool *cut)
+{
+    if (load->options->overlong == KVF__OVERLONG_STOP)
+        return kvf__fail(load->ctx, KVF_EDATA,
+                         "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
+                         (long long)tokens, (long long)room);
+    *cut = load->options->overlong == KVF__OVERLONG_TRUNCATE;
+    return KVF_OK;
+}
+
+int64_t kvf__loader_cost(const kvf__loader *load, bool pair)
+{
+    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) +
+           (pair ? (int64_t)load->separator.n : 0);
+}
+
+kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t *b_at)
+{
+    kvf_ctx *ctx = load->ctx;
+    size_t from = load->ids.n, a = 0, b = 0, own = load->a.n;
+    if (pair) KVF_TRY(kvf__ids_append(ctx, &load->a, load->separator.data, load->separator.n));
+    kvf_status st = kvf__join(ctx, load->options->render.tokenizer, &load->a,
+                              pair ? &load->b : NULL, &load->ids, &load->types, &a, &b);
+    load->a.n = own;
+    while (!st && load->labels.n < load->ids.n)
+        st = kvf__ids_add(ctx, &load->labels, KVF__NO_LABEL);
+    *a_at = (int64_t)(a - from);
+    *b_at = pair ? (int64_t)(b - from) : *a_at;
+    return st;
+}
+
+kvf_status kvf__loader_add_tail(kvf__loader *load)
+{
+    if (load->tail < 0) return KVF_OK;
+    KVF_TRY(kvf__ids_add(load->ctx, &load->ids, load->tail));
+    KVF_TRY(kvf__ids_add(load->ctx, &load->types, 0));
+    return kvf__ids_add(load->ctx, &load->labels, KVF__NO_LABEL);
+}
+
+/* Is a blank before a letter part of its token, and not put there by the tokenizer itself? */
+static kvf_status plan_blanks(kvf__loader *load)
+{
+    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
+    kvf__ids plain = {0}, behind = {0};
+    kvf_status st = kvf__encode(load->ctx, tokenizer, "a", 1, false, &plain);
+    if (!st) st = kvf__encode(load->ctx, tokenizer, " a", 2, false, &behind);
+    load->spaced = !st && plain.n == 1 && behind.n == 1 && plain.data[0] != behind.data[0];
+    kvf__ids_done(&plain);
+    kvf__ids_done(&behind);
+    return st;
+}
+
+/* Joins two texts of one token each to see what the post-processor puts between and behind them. */
+kvf_status kvf__loader_plan_joins(kvf__loader *load)
+{
+    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
+    kvf__ids one = {0}, ids = {0}, types = {0};
+    size_t a = 0, b = 0;
+    kvf_status st = kvf__ids_add(load->ctx, &one, 0);
+    if (!st) st = kvf__join(load->ctx, tokenizer, &one, &one, &ids, &types, &a, &b);
+    load->tail = -1;
+    if (!st && b == a + 1) st = kvf__encode(load->ctx, tokenizer, "\n", 1, false, &load->separator);
+    if (!st && load->options->task == KVF__TASK_QA && load->options->causal && ids.n == b + 1) {
+        load->tail = kvf__token_eos(tokenizer);
+        if (load->tail < 0) load->tail = kvf__token_bos(tokenizer);
+        if (load->tail < 0)
+            st = kvf__fail(load->ctx, KVF_EUNSUPPORTED,
+                           "%s: the tokenizer has no token for the end of a text, which task qa "
+                           "needs for \"no answer\"",
+                           load->path);
+    }
+    if (!st) st = plan_blanks(load);
+    kvf__ids_done(&one);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&types);
+    return st;
+}
+
+int64_t kvf__loader_read_at(const kvf__loader *load)
+{
+    return load->options->causal ? (int64_t)load->ids.n - 1 : kvf__loader_row_start(load);
+}

@@ -1,0 +1,261 @@
+/* TSV and CSV. TSV has no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it.
+ * CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a quote inside a
+ * bare field stands for itself. A row is an object of strings under the names of the columns. */
+#include "data_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COLUMNS = 256, ROWS_LOOKED_AT = 1000 };
+
+/* A place in the file, and the record last read there: NUL-terminated fields in `text`. */
+typedef struct table {
+    const kvf__file *file;
+    char delimiter;
+    bool quotes;
+    size_t at;
+    int64_t line, next_line; /* of the record, and where the next one begins */
+    kvf__buf text;
+    size_t field[MAX_COLUMNS + 1]; /* offsets into text; field[n] is past the end */
+    size_t n;
+    kvf__buf columns; /* names of the columns, one after the other */
+    size_t column[MAX_COLUMNS];
+    size_t n_columns;
+} table;
+
+static kvf_status fail_at(const table *t, const char *what)
+{
+    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %s", t->file->path, (long long)t->line,
+                     what);
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* A field in quotes, from behind the opening one to behind the closing one. */
+static kvf_status quoted_field(table *t)
+{
+    const char *text = t->file->text;
+    size_t bytes = t->file->bytes;
+    for (;;) {
+        const char *quote = memchr(text + t->at, '"', bytes - t->at);
+        if (!quote)
+            return fail_at(t, "a quoted field that begins in this row has no closing quote");
+        size_t n = (size_t)(quote - (text + t->at));
+        for (const char *c = text + t->at; c < quote; c++)
+            t->next_line += *c == '\n';
+        KVF_TRY(kvf__buf_add(t->file->ctx, &t->text, text + t->at, n));
+        t->at += n + 1;
+        if (t->at >= bytes || text[t->at] != '"') break;
+        KVF_TRY(kvf__buf_addc(t->file->ctx, &t->text, '"'));
+        t->at++;
+    }
+    char next = t->at < bytes ? text[t->at] : '\n';
+    if (next == t->delimiter || next == '\n' || next == '\r') return KVF_OK;
+    return fail_at(t, "text behind a closing quote: a quote within a quoted field is doubled");
+}
+
+static kvf_status bare_field(table *t)
+{
+    const char *from = t->file->text + t->at, *end = t->file->text + t->file->bytes, *to = from;
+    while (to < end && *to != t->delimiter && *to != '\n')
+        to++;
+    size_t n = (size_t)(to - from);
+    t->at += n;
+    if (n && from[n - 1] == '\r' && (to == end || *to == '\n')) n--;
+    return kvf__buf_add(t->file->ctx, &t->text, from, n);
+}
+
+/* The next record; *more false at the end. Empty lines are no records. */
+static kvf_status next_record(table *t, bool *more)
+{
+    const char *text = t->file->text;
+    size_t bytes = t->file->bytes;
+    t->n = t->text.n = 0;
+    for (; t->at < bytes && (text[t->at] == '\n' || text[t->at] == '\r'); t->at++)
+        t->next_line += text[t->at] == '\n';
+    t->line = t->next_line;
+    *more = t->at < bytes;
+    while (*more) {
+        if (t->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
+        t->field[t->n++] = t->text.n;
+        if (t->quotes && t->at < bytes && text[t->at] == '"') {
+            t->at++;
+            KVF_TRY(quoted_field(t));
+        } else {
+            KVF_TRY(bare_field(t));
+        }
+        KVF_TRY(kvf__buf_addc(t->file->ctx, &t->text, 0));
+        if (t->at >= bytes || text[t->at] != t->delimiter) break;
+        t->at++;
+    }
+    t->field[t->n] = t->text.n;
+    return KVF_OK;
+}
+
+static const char *record_field(const table *t, size_t i)
+{
+    return t->text.data + t->field[i];
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static const char *column_name(const table *t, size_t i)
+{
+    return t->columns.data + t->column[i];
+}
+
+static bool is_read(const char *name)
+{
+    return *name && strcmp(name, "-");
+}
+
+static kvf_status add_column(table *t, const char *name, size_t n)
+{
+    kvf_ctx *ctx = t->file->ctx;
+    if (t->n_columns == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
+    t->column[t->n_columns] = t->columns.n;
+    KVF_TRY(kvf__buf_add(ctx, &t->columns, name, n));
+    KVF_TRY(kvf__buf_addc(ctx, &t->columns, 0));
+    const char *added = column_name(t, t->n_columns);
+    for (size_t i = 0; i < t->n_columns; i++)
+        if (is_read(added) && !strcmp(column_name(t, i), added))
+            return kvf__fail(ctx, KVF_EDATA, "%s:%lld: two columns are named \"%s\"", t->file->path,
+                             (long long)t->line, added);
+    t->n_columns++;
+    return KVF_OK;
+}
+
+static kvf_status columns_from_text(table *t, const char *names)
+{
+    for (const char *at = names;; at++) {
+        size_t n = strcspn(at, ",");
+        KVF_TRY(add_column(t, at, n));
+        at += n;
+        if (!*at) return KVF_OK;
+    }
+}
+
+static kvf_status columns_from_record(table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        KVF_TRY(add_column(t, record_field(t, i), strlen(record_field(t, i))));
+    return KVF_OK;
+}
+
+/* Names by their number, where the file has none. */
+static kvf_status columns_by_count(table *t)
+{
+    static const char *const LM[] = {"text", "prompt,completion"};
+    static const char *const CLASSES[] = {"text", "text,label", "text,text_pair,label"};
+    kvf__task task = t->file->options->task;
+    if (task == KVF__TASK_LM && t->n <= 2) return columns_from_text(t, LM[t->n - 1]);
+    if (task == KVF__TASK_SEQ_CLS && t->n <= 3) return columns_from_text(t, CLASSES[t->n - 1]);
+    return kvf__fail(t->file->ctx, KVF_EDATA,
+                     "%s:%lld: %zu columns without names: name them with --columns", t->file->path,
+                     (long long)t->line, t->n);
+}
+
+/* Does the first record name a column that somebody knows? */
+static bool names_columns(const table *t)
+{
+    const kvf__field_map *map = t->file->options->render.map;
+    for (size_t i = 0; i < t->n; i++) {
+        const char *name = record_field(t, i);
+        if (kvf__field_known(map, name, strlen(name))) return true;
+    }
+    return false;
+}
+
+/* Is the last field of the first record a label: a number, or one that comes again further down? */
+static kvf_status ends_in_label(const table *first, bool *out)
+{
+    table t = *first;
+    const char *label = record_field(first, first->n - 1);
+    char *end = NULL;
+    bool more = true;
+    kvf_status st = KVF_OK;
+    strtod(label, &end);
+    *out = *label && !*end;
+    t.text = (kvf__buf){0};
+    for (int i = 0; !st && !*out && more && i < ROWS_LOOKED_AT; i++) {
+        st = next_record(&t, &more);
+        if (!st && more) *out = !strcmp(record_field(&t, t.n - 1), label);
+    }
+    kvf__buf_done(&t.text);
+    return st;
+}
+
+/* Decides the names of the columns; *is_row: the record in hand is a row already. */
+static kvf_status decide_columns(table *t, bool *is_row)
+{
+    const kvf__dataset_options *o = t->file->options;
+    *is_row = o->no_header;
+    if (o->columns && *o->columns) return columns_from_text(t, o->columns);
+    if (o->no_header) return columns_by_count(t);
+    if (names_columns(t)) return columns_from_record(t);
+    if (o->task == KVF__TASK_SEQ_CLS && t->n > 1 && t->n <= 3) {
+        KVF_TRY(ends_in_label(t, is_row));
+        if (*is_row) return columns_by_count(t);
+    }
+    return kvf__fail(
+        t->file->ctx, KVF_EDATA,
+        "%s:%lld: the first line names no column that is known (\"%.100s\"%s): map "
+        "them with --map, or name them with --columns (--no-header if the line is a row)",
+        t->file->path, (long long)t->line, record_field(t, 0), t->n > 1 ? ", ..." : "");
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static kvf_status check_record(const table *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strlen(record_field(t, i)) + 1 != t->field[i + 1] - t->field[i])
+            return fail_at(t, "a NUL byte in the text");
+    if (t->n == t->n_columns) return KVF_OK;
+    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %zu columns, want %zu", t->file->path,
+                     (long long)t->line, t->n, t->n_columns);
+}
+
+static kvf_status hand_over(const table *t)
+{
+    char where[KVF__WHERE_MAX];
+    kvf_json *fields = kvf_json_object();
+    bool good = fields != NULL;
+    for (size_t i = 0; good && i < t->n; i++)
+        if (is_read(column_name(t, i)))
+            good = kvf_json_set(fields, column_name(t, i), kvf_json_new_str(record_field(t, i)));
+    kvf__where(where, t->file->path, t->line);
+    const kvf__file_row row = {
+        .fields = fields, .path = t->file->path, .where = where, .line = t->line};
+    kvf_status st = good ? t->file->row(t->file->user, &row)
+                         : kvf__fail(t->file->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_free(fields);
+    return st;
+}
+
+static kvf_status read_table(const kvf__file *file, char delimiter, bool quotes)
+{
+    table t = {.file = file, .delimiter = delimiter, .quotes = quotes, .next_line = 1};
+    bool more = false, is_row = false;
+    kvf_status st = next_record(&t, &more);
+    if (!st && more) st = decide_columns(&t, &is_row);
+    if (!st && more && !is_row) st = next_record(&t, &more);
+    while (!st && more) {
+        st = check_record(&t);
+        if (!st) st = hand_over(&t);
+        if (!st) st = next_record(&t, &more);
+    }
+    kvf__buf_done(&t.text);
+    kvf__buf_done(&t.columns);
+    return st;
+}
+
+kvf_status kvf__read_tsv(const kvf__file *file)
+{
+    return read_table(file, '\t', false);
+}
+
+kvf_status kvf__read_csv(const kvf__file *file)
+{
+    return read_table(file, ',', true);
+}

@@ -1,0 +1,96 @@
+/* Rows of language models: rows.c makes them; here they are checked, cut, and what they should have
+ * produced is kept for text metrics. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
+{
+    int32_t vocab = load->options->vocab;
+    for (size_t i = from; i < load->ids.n; i++) {
+        int32_t id = load->ids.data[i], label = load->labels.data[i];
+        if (id < 0 || id >= vocab)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
+                             where, (int)id, (int)vocab);
+        if (label != KVF__NO_LABEL && (label < 0 || label >= vocab))
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: label %d is outside the vocabulary of %d",
+                             where, (int)label, (int)vocab);
+    }
+    return KVF_OK;
+}
+
+/* "references": a list of texts or one; else the completion. */
+static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+{
+    const kvf__field_map *map = load->options->render.map;
+    const kvf_json *value = kvf__field(map, row->fields, "references");
+    if (!value) value = kvf__field(map, row->fields, "completion");
+    bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
+    size_t n = list ? kvf_json_size(value) : value != NULL, bytes = 0;
+    const char **items = NULL,
+               *prompt = kvf_json_str(kvf__field(map, row->fields, "prompt"), &bytes);
+    if (prompt) KVF_TRY(kvf__pool_text(load->ctx, &load->pool, prompt, bytes, &source->text));
+    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
+    for (size_t i = 0; i < n; i++) {
+        const char *text = kvf_json_str(list ? kvf_json_at(value, i) : value, &bytes);
+        if (!text)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: references[%zu] is not a string",
+                             row->where, i);
+        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, bytes, &items[i]));
+    }
+    source->n = (int64_t)n;
+    source->items = items;
+    return KVF_OK;
+}
+
+/* Are the ids since `from` those of the row before? */
+static bool repeats_last(const kvf__loader *load, size_t from)
+{
+    if (!load->options->prompt_only || !load->n_groups) return false;
+    size_t before = load->n_rows > 1 ? (size_t)load->rows[load->n_rows - 2].start : 0;
+    size_t n = load->ids.n - from;
+    return n == from - before && !memcmp(load->ids.data + before, load->ids.data + from, n * 4);
+}
+
+static kvf_status add_references(kvf__loader *load, const kvf__source *more)
+{
+    kvf__source *last = &load->groups[load->n_groups - 1];
+    const char **items = NULL;
+    size_t n = (size_t)(last->n + more->n);
+    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
+    if (last->n) memcpy(items, last->items, (size_t)last->n * sizeof *items);
+    if (more->n) memcpy(items + last->n, more->items, (size_t)more->n * sizeof *items);
+    last->items = items;
+    last->n = (int64_t)n;
+    return KVF_OK;
+}
+
+kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
+{
+    const kvf__dataset_options *o = load->options;
+    kvf__source source = {.gold = -1, .value = NAN};
+    size_t from = load->ids.n;
+    bool cut = false;
+    KVF_TRY(kvf__render_row(load->ctx, &o->render, row->where, row->fields, o->prompt_only,
+                            &load->ids, &load->labels));
+    KVF_TRY(check_ids(load, row->where, from));
+    int64_t length = (int64_t)(load->ids.n - from);
+    if (!length) return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
+    if (length > o->max_length) {
+        KVF_TRY(kvf__loader_overlong(load, row->where, length, o->max_length, &cut));
+        if (!cut) {
+            kvf__loader_drop_group(load);
+            return KVF_OK;
+        }
+        load->ids.n = load->labels.n = from + (size_t)o->max_length;
+        load->truncated++;
+    }
+    if (load->keeps) KVF_TRY(read_references(load, row, &source));
+    if (load->keeps && repeats_last(load, from)) {
+        load->ids.n = load->labels.n = from;
+        return add_references(load, &source);
+    }
+    KVF_TRY(kvf__loader_end_row(load, &(kvf__row_info){.value = NAN}));
+    return kvf__loader_end_group(load, row, &source);
+}

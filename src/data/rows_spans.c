@@ -1,0 +1,227 @@
+/* Rows of qa: question and context as a pair; a context that does not fit comes in windows that
+ * overlap by --doc-stride tokens, one row each (Devlin et al. 2019; transformers' run_qa). A window
+ * that does not hold the whole answer has none. The answer's tokens are those whose bytes meet the
+ * answer's; training takes the first gold answer. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DOC_STRIDE = 128 };
+
+/* ---- gold answers ---------------------------------------------------------------------------- */
+
+/* Byte of the `at`-th code point; -1: the text is shorter. */
+static int64_t byte_of_point(const char *text, size_t bytes, int64_t at)
+{
+    size_t i = 0;
+    for (; i < bytes; i++)
+        if (((unsigned char)text[i] & 0xC0) != 0x80 && at-- == 0) return (int64_t)i;
+    return at == 0 ? (int64_t)bytes : -1;
+}
+
+/* Answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}. */
+static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, int64_t *start)
+{
+    const kvf_json *text = kvf_json_at(list, i), *from = NULL;
+    if (kvf_json_typeof(list) == KVF_JSON_OBJECT) {
+        text = kvf_json_at(kvf_json_get(list, "text"), i);
+        from = kvf_json_at(kvf_json_get(list, "answer_start"), i);
+    } else if (kvf_json_typeof(text) == KVF_JSON_OBJECT) {
+        from = kvf_json_get(text, "answer_start");
+        if (!from) from = kvf_json_get(text, "start");
+        text = kvf_json_get(text, "text");
+    }
+    *start = kvf_json_int(from, -1);
+    return kvf_json_str(text, bytes);
+}
+
+/* Bytes of the context that an answer is; without a start its first occurrence. */
+static kvf_status find_answer(kvf__loader *load, const char *where, const char *answer, size_t n,
+                              int64_t start, int64_t *from)
+{
+    const char *context = load->context;
+    if (start < 0) {
+        const char *found = memmem(context, load->context_bytes, answer, n);
+        *from = found ? found - context : -1;
+    } else {
+        *from = byte_of_point(context, load->context_bytes, start);
+    }
+    if (*from >= 0 && (size_t)*from + n <= load->context_bytes &&
+        !memcmp(context + *from, answer, n))
+        return KVF_OK;
+    if (start < 0)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.80s\" is not in its context", where,
+                         answer);
+    return kvf__fail(load->ctx, KVF_EDATA,
+                     "%s: answer \"%.80s\" is not in its context at %lld, where \"%.*s\" stands",
+                     where, answer, (long long)start, *from < 0 ? 0 : (int)(n < 80 ? n : 80),
+                     *from < 0 ? "" : context + *from);
+}
+
+static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+{
+    const kvf__field_map *map = load->options->render.map;
+    const kvf_json *list = kvf__row_field(map, row, "answers");
+    bool object = kvf_json_typeof(list) == KVF_JSON_OBJECT;
+    bool impossible = kvf_json_bool(kvf__row_field(map, row, "is_impossible"), false);
+    size_t n = kvf_json_size(object ? kvf_json_get(list, "text") : list);
+    const char **items = NULL;
+    int64_t *spans = NULL;
+    if (impossible) n = 0; /* SQuAD 2.0 has "plausible" answers elsewhere */
+    source->answered = impossible || object || kvf_json_typeof(list) == KVF_JSON_ARRAY;
+    if (!source->answered) {
+        load->bare++;
+        if (load->options->unlabeled) return KVF_OK;
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: \"answers\" is missing or no list", row->where);
+    }
+    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
+    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = 0;
+        int64_t start = -1;
+        const char *answer = answer_at(list, i, &bytes, &start);
+        if (!answer || !bytes)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: answers[%zu]: want a text", row->where, i);
+        KVF_TRY(find_answer(load, row->where, answer, bytes, start, &spans[2 * i]));
+        spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
+        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, answer, bytes, &items[i]));
+    }
+    source->n = (int64_t)n;
+    source->items = items;
+    source->spans = spans;
+    return KVF_OK;
+}
+
+/* ---- context --------------------------------------------------------------------------------- */
+
+static kvf_status text_of(kvf__loader *load, const kvf__file_row *row, const char *name,
+                          const char **out, size_t *bytes)
+{
+    char found[512];
+    const kvf_json *value = kvf__row_field(load->options->render.map, row, name);
+    *out = kvf_json_str(value, bytes);
+    if (*out) return KVF_OK;
+    kvf__field_names(row, found, sizeof found);
+    return kvf__fail(load->ctx, KVF_EDATA,
+                     "%s: \"%s\" is %s; the row has %s (name others with --map)", row->where, name,
+                     value ? "not a string" : "missing", found);
+}
+
+/* Tokens and origins of the row's context; questions of one paragraph follow each other. */
+static kvf_status take_context(kvf__loader *load, const kvf__file_row *row)
+{
+    const char *text = NULL;
+    size_t n = 0;
+    int32_t *kept = NULL;
+    kvf__ids origins = {0};
+    KVF_TRY(text_of(load, row, "context", &text, &n));
+    if (load->context && n == load->context_bytes && !memcmp(text, load->context, n)) return KVF_OK;
+    load->context = NULL;
+    load->context_ids.n = 0;
+    KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, n, &text));
+    kvf_status st = kvf__encode_origins(load->ctx, load->options->render.tokenizer, text, n,
+                                        &load->context_ids, &origins);
+    if (!st) st = kvf__pool_take(load->ctx, &load->pool, origins.n, sizeof *kept, &kept);
+    if (!st && origins.n) memcpy(kept, origins.data, origins.n * sizeof *kept);
+    kvf__ids_done(&origins);
+    if (st) return st;
+    load->context = text;
+    load->context_bytes = n;
+    load->origins = kept;
+    return KVF_OK;
+}
+
+/* Context tokens that meet the first gold answer; false: there is no answer. */
+static bool answer_tokens(const kvf__source *source, int64_t *first, int64_t *last)
+{
+    *first = *last = -1;
+    for (int64_t i = 0; source->n && i < source->n_context; i++) {
+        const int32_t *origin = source->origins + 2 * i;
+        if (origin[0] >= origin[1] || origin[1] <= source->spans[0]) continue;
+        if (origin[0] >= source->spans[1]) break;
+        if (*first < 0) *first = i;
+        *last = i;
+    }
+    return *first >= 0;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* One row: the question and context tokens [from, from + n). */
+static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64_t from, int64_t n)
+{
+    int64_t question_at = 0, context_at = 0, first = 0, last = 0,
+            start = kvf__loader_row_start(load);
+    load->b.n = 0;
+    KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context_ids.data + from, (size_t)n));
+    KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
+    KVF_TRY(kvf__loader_add_tail(load));
+    int64_t none = kvf__loader_read_at(load);
+    load->labels.data[none] = 0;
+    for (int64_t i = 0; i < n; i++)
+        load->labels.data[start + context_at + i] = 0;
+    bool here = answer_tokens(source, &first, &last) && first >= from && last < from + n;
+    kvf__row_info info = {.value = NAN, .window = {.at = context_at, .first = from, .n = n}};
+    info.span[0] = (int32_t)(here ? context_at + first - from : none - start);
+    info.span[1] = (int32_t)(here ? context_at + last - from : none - start);
+    if (!source->answered) info.span[0] = info.span[1] = KVF__NO_GOLD;
+    return kvf__loader_end_row(load, &info);
+}
+
+/* A question may fill half of a row. */
+static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int64_t *room,
+                               bool *fits)
+{
+    int64_t free = load->options->max_length - kvf__loader_cost(load, true) -
+                   (load->tail >= 0 ? 1 : 0);
+    int64_t question = (int64_t)load->a.n;
+    *fits = true;
+    if (free < 2)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", row->where,
+                         (long long)load->options->max_length);
+    if (question > free / 2) {
+        KVF_TRY(kvf__loader_overlong(load, row->where, question, free / 2, fits));
+        load->truncated += *fits;
+        load->a.n = (size_t)(free / 2);
+        question = free / 2;
+    }
+    *room = free - question;
+    return KVF_OK;
+}
+
+static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int64_t room)
+{
+    int64_t stride = load->options->doc_stride > 0 ? load->options->doc_stride : DOC_STRIDE;
+    if (stride > room / 2) stride = room / 2;
+    for (int64_t from = 0, n;; from += n - stride) {
+        n = source->n_context - from < room ? source->n_context - from : room;
+        KVF_TRY(add_window(load, source, from, n));
+        if (from + n >= source->n_context) return KVF_OK;
+    }
+}
+
+kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
+{
+    kvf__source source = {.gold = -1, .value = NAN};
+    const char *question = NULL;
+    size_t n = 0;
+    int64_t room = 0;
+    bool fits = true;
+    KVF_TRY(text_of(load, row, "question", &question, &n));
+    KVF_TRY(take_context(load, row));
+    KVF_TRY(read_answers(load, row, &source));
+    load->a.n = 0;
+    KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, question, n, false, &load->a));
+    KVF_TRY(fit_question(load, row, &room, &fits));
+    if (!fits) {
+        kvf__loader_drop_group(load);
+        return KVF_OK;
+    }
+    source.text = load->context;
+    source.n_context = (int64_t)load->context_ids.n;
+    source.origins = load->origins;
+    KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));
+    KVF_TRY(add_windows(load, &source, room));
+    return kvf__loader_end_group(load, row, &source);
+}

@@ -1,0 +1,204 @@
+/* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, one
+ * label at the token that the head reads. The choices of a question are the rows of its group, each
+ * behind the same first text: on causal bases that becomes a lead. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many tokens of two lists (longer, shorter or equal) may stay, as `tokenizers` cuts pairs: the
+ * shorter one keeps all it can, and what is odd goes to the longer. */
+static void share_room(int64_t room, int64_t *a, int64_t *b)
+{
+    int64_t *less = *a <= *b ? a : b, *more = less == a ? b : a;
+    if (*less + *more <= room) return;
+    *more = *less > room ? *less : (*less > room - *less ? *less : room - *less);
+    if (*less + *more > room) {
+        *less = room / 2;
+        *more = *less + room % 2;
+    }
+}
+
+/* Cuts load->a and load->b to what fits; *fits false: the group is to be left out. */
+static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fits)
+{
+    int64_t cost = kvf__loader_cost(load, pair), most = load->options->max_length;
+    int64_t a = (int64_t)load->a.n, b = pair ? (int64_t)load->b.n : 0;
+    *fits = true;
+    if (a + b + cost <= most) return KVF_OK;
+    KVF_TRY(kvf__loader_overlong(load, where, a + b + cost, most, fits));
+    if (!*fits) return KVF_OK;
+    if (cost >= most)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
+                         (long long)most);
+    share_room(most - cost, &a, &b);
+    load->a.n = (size_t)a;
+    if (pair) load->b.n = (size_t)b;
+    load->truncated++;
+    return KVF_OK;
+}
+
+static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf__ids *out)
+{
+    out->n = 0;
+    return kvf__encode(load->ctx, load->options->render.tokenizer, text, bytes, false, out);
+}
+
+/* One row of load->a and load->b with one label. */
+static kvf_status add_row(kvf__loader *load, const char *where, bool pair, int32_t label,
+                          float value, bool *fits)
+{
+    int64_t a_at = 0, b_at = 0;
+    KVF_TRY(fit(load, where, pair, fits));
+    if (!*fits) return KVF_OK;
+    KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
+    if ((int64_t)load->ids.n == kvf__loader_row_start(load))
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
+    load->labels.data[kvf__loader_read_at(load)] = label;
+    return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
+}
+
+/* ---- seq-cls --------------------------------------------------------------------------------- */
+
+static kvf_status missing_label(kvf__loader *load, const kvf__file_row *row)
+{
+    char found[512];
+    kvf__field_names(row, found, sizeof found);
+    return kvf__fail(load->ctx, KVF_EDATA,
+                     "%s: \"label\" is missing; the row has %s (name others with --map)",
+                     row->where, found);
+}
+
+static const kvf_json *label_field(kvf__loader *load, const kvf__file_row *row)
+{
+    const kvf__field_map *map = load->options->render.map;
+    const kvf_json *value = kvf__field(map, row->fields, "label");
+    if (!value) value = kvf__field(map, row->fields, "gold_label");
+    if (!value && load->options->regression) value = kvf__field(map, row->fields, "score");
+    return value;
+}
+
+static kvf_status read_target(kvf__loader *load, const kvf__file_row *row, const char *text,
+                              kvf__source *source)
+{
+    char *end = NULL;
+    source->value = strtof(text, &end);
+    if (end != text && !*end && isfinite(source->value)) return KVF_OK;
+    return kvf__fail(load->ctx, KVF_EDATA, "%s: label \"%s\" is not a number", row->where, text);
+}
+
+/* gold or value of a row; -1 and NaN where it may lack them. Test sets of GLUE have -1 there. */
+static kvf_status read_label(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+{
+    char text[256];
+    const kvf__label_set *given = load->names.given;
+    bool there = kvf__label_text(label_field(load, row), text, sizeof text);
+    if (there && load->options->unlabeled && !load->options->regression && given &&
+        !strcmp(text, "-1") && kvf__label_set_find(given, text) < 0)
+        there = false;
+    if (!there) {
+        load->bare++;
+        return load->options->unlabeled ? KVF_OK : missing_label(load, row);
+    }
+    if (load->options->regression) return read_target(load, row, text, source);
+    return kvf__labels_id(load->ctx, &load->names, row->where, text, &source->gold);
+}
+
+static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char **out)
+{
+    return text->data ? kvf__pool_text(load->ctx, &load->pool, text->data, text->n, out) : KVF_OK;
+}
+
+static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
+                            const kvf__row_texts *texts)
+{
+    kvf__source source = {.gold = -1, .value = NAN};
+    bool pair = texts->b.data, fits = true;
+    KVF_TRY(read_label(load, row, &source));
+    KVF_TRY(encode(load, texts->a.data, texts->a.n, &load->a));
+    if (pair) KVF_TRY(encode(load, texts->b.data, texts->b.n, &load->b));
+    int32_t label = load->options->regression ? 0 : source.gold;
+    KVF_TRY(add_row(load, row->where, pair, label, source.value, &fits));
+    if (!fits) {
+        kvf__loader_drop_group(load);
+        return KVF_OK;
+    }
+    KVF_TRY(keep_text(load, &texts->a, &source.text));
+    KVF_TRY(keep_text(load, &texts->b, &source.pair));
+    return kvf__loader_end_group(load, row, &source);
+}
+
+kvf_status kvf__add_text(kvf__loader *load, const kvf__file_row *row)
+{
+    kvf__row_texts texts = {0};
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options->render.map, KVF__TASK_SEQ_CLS, row,
+                                       &texts);
+    if (!st) st = add_texts(load, row, &texts);
+    kvf__row_texts_done(&texts);
+    return st;
+}
+
+/* ---- multiple-choice ------------------------------------------------------------------------- */
+
+static kvf_status read_answer(kvf__loader *load, const kvf__file_row *row, size_t choices,
+                              kvf__source *source)
+{
+    char text[64], *end = NULL;
+    if (!kvf__label_text(label_field(load, row), text, sizeof text) ||
+        (load->options->unlabeled && !strcmp(text, "-1"))) {
+        load->bare++;
+        return load->options->unlabeled ? KVF_OK : missing_label(load, row);
+    }
+    long label = strtol(text, &end, 10);
+    if (end == text || *end || label < 0 || (size_t)label >= choices)
+        return kvf__fail(load->ctx, KVF_EDATA,
+                         "%s: label %s is not one of the row's %zu choices, counted from 0",
+                         row->where, text, choices);
+    source->gold = (int32_t)label;
+    return KVF_OK;
+}
+
+static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
+{
+    return texts->choices ? kvf_json_at(texts->choices, i) : texts->choice[i];
+}
+
+static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
+                              const kvf__row_texts *texts)
+{
+    kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
+    const char **items = NULL;
+    bool fits = true;
+    if (texts->n_choices < 2)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: want a list of two or more choices",
+                         row->where);
+    KVF_TRY(read_answer(load, row, texts->n_choices, &source));
+    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, texts->n_choices, sizeof *items, &items));
+    KVF_TRY(keep_text(load, &texts->a, &source.text));
+    source.items = items;
+    for (size_t i = 0; fits && i < texts->n_choices; i++) {
+        size_t n = 0;
+        const char *choice = kvf_json_str(choice_at(texts, i), &n);
+        if (!choice)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: choice %zu is not a string", row->where, i);
+        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, choice, n, &items[i]));
+        KVF_TRY(
+            encode(load, texts->a.data, texts->a.n, &load->a)); /* the one before may have cut it */
+        KVF_TRY(encode(load, choice, n, &load->b));
+        KVF_TRY(add_row(load, row->where, true, source.gold == (int32_t)i, NAN, &fits));
+    }
+    if (fits) return kvf__loader_end_group(load, row, &source);
+    kvf__loader_drop_group(load);
+    return KVF_OK;
+}
+
+kvf_status kvf__add_choices(kvf__loader *load, const kvf__file_row *row)
+{
+    kvf__row_texts texts = {0};
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options->render.map, KVF__TASK_CHOICE, row,
+                                       &texts);
+    if (!st) st = add_choices(load, row, &texts);
+    kvf__row_texts_done(&texts);
+    return st;
+}

@@ -1,0 +1,191 @@
+/* Rows of token-cls: a sentence in words, each encoded by itself as `tokenizers` does with
+ * is_pretokenized; a word's tag stands on its first sub-word (Devlin et al. 2019, section 5.3). An
+ * overlong sentence is cut between two words. Byte-level vocabularies tell a word within a text by
+ * the blank before it: there every word gets one, as transformers demands with
+ * add_prefix_space=True. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A list of strings, or one string with blanks between its words. */
+typedef struct words {
+    const kvf_json *list;
+    const char *text;
+    size_t n;
+} words;
+
+static size_t count_words(const char *text)
+{
+    size_t n = 0;
+    for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " "), n++)
+        at += strcspn(at, " ");
+    return n;
+}
+
+static bool find_words(const kvf__loader *load, const kvf__file_row *row,
+                       const char *const names[3], words *out)
+{
+    const kvf_json *value = NULL;
+    for (size_t i = 0; !value && i < 3 && names[i]; i++)
+        value = kvf__row_field(load->options->render.map, row, names[i]);
+    *out = (words){.text = kvf_json_str(value, NULL)};
+    if (kvf_json_typeof(value) == KVF_JSON_ARRAY) {
+        out->list = value;
+        out->n = kvf_json_size(value);
+    } else if (out->text) {
+        out->n = count_words(out->text);
+    }
+    return out->list || out->text;
+}
+
+/* Word or tag i; calls come in order. False: not a text. Numbers are tags as well. */
+static bool next_word(words *w, size_t i, char *made, size_t room, const char **out, size_t *bytes)
+{
+    if (!w->list) {
+        *out = w->text + strspn(w->text, " ");
+        *bytes = strcspn(*out, " ");
+        w->text = *out + *bytes;
+        return true;
+    }
+    const kvf_json *value = kvf_json_at(w->list, i);
+    *out = kvf_json_str(value, bytes);
+    if (*out || !made) return *out;
+    if (!kvf__label_text(value, made, room)) return false;
+    *out = made;
+    *bytes = strlen(made);
+    return true;
+}
+
+/* "file:line" of word i, as far as the format has a line for each. */
+static void word_where(const kvf__file_row *row, size_t i, char where[KVF__WHERE_MAX])
+{
+    if (row->word_lines)
+        kvf__where(where, row->path, row->line + (int64_t)i);
+    else
+        snprintf(where, KVF__WHERE_MAX, "%s", row->where);
+}
+
+static kvf_status read_tags(kvf__loader *load, const kvf__file_row *row, words *tags, int32_t *out)
+{
+    char where[KVF__WHERE_MAX], made[256], name[256];
+    for (size_t i = 0; i < tags->n; i++) {
+        const char *tag = NULL;
+        size_t n = 0;
+        word_where(row, i, where);
+        if (!next_word(tags, i, made, sizeof made, &tag, &n) || !n || n >= sizeof name)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: tag %zu is not a name", where, i);
+        snprintf(name, sizeof name, "%.*s", (int)n, tag);
+        KVF_TRY(kvf__labels_id(load->ctx, &load->names, where, name, &out[i]));
+    }
+    return KVF_OK;
+}
+
+/* Tokens of all words into load->a; at [n + 1]: where each begins. */
+static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, words *tokens,
+                               const char **items, int32_t *at)
+{
+    load->a.n = 0;
+    for (size_t i = 0; i < tokens->n; i++) {
+        const char *word = NULL;
+        size_t n = 0;
+        if (!next_word(tokens, i, NULL, 0, &word, &n))
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: token %zu is not a string", row->where, i);
+        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, word, n, &items[i]));
+        at[i] = (int32_t)load->a.n;
+        load->word.n = 0;
+        if (load->spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
+        KVF_TRY(kvf__buf_add(load->ctx, &load->word, word, n));
+        KVF_TRY(kvf__encode_word(load->ctx, load->options->render.tokenizer, load->word.data,
+                                 load->word.n, i == 0, &load->a));
+    }
+    at[tokens->n] = (int32_t)load->a.n;
+    return KVF_OK;
+}
+
+/* Leaves out whole words at the end until the sentence fits. */
+static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t *at, size_t n,
+                      bool *fits)
+{
+    int64_t most = load->options->max_length, room = most - kvf__loader_cost(load, false);
+    *fits = true;
+    if ((int64_t)load->a.n <= room) return KVF_OK;
+    KVF_TRY(kvf__loader_overlong(load, row->where, (int64_t)load->a.n + most - room, most, fits));
+    if (!*fits) return KVF_OK;
+    while (n && at[n] > room)
+        n--;
+    if (!at[n])
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: not even the first word fits into %lld tokens",
+                         row->where, (long long)most);
+    load->a.n = (size_t)at[n];
+    load->truncated++;
+    return KVF_OK;
+}
+
+/* Labels of the words whose first token is in the row; label_of [n] gets their places. */
+static kvf_status label_words(kvf__loader *load, const kvf__source *source, const int32_t *at,
+                              int32_t *label_of)
+{
+    int64_t a_at = 0, b_at = 0, start = kvf__loader_row_start(load);
+    int32_t labels = 0, kept = (int32_t)load->a.n;
+    KVF_TRY(kvf__loader_join(load, false, &a_at, &b_at));
+    for (int64_t i = 0; i < source->n; i++) {
+        bool there = at[i] < at[i + 1] && at[i] < kept;
+        label_of[i] = there ? labels++ : -1;
+        if (there) load->labels.data[start + a_at + at[i]] = source->tags[i];
+    }
+    return KVF_OK;
+}
+
+static kvf_status add_sentence(kvf__loader *load, const kvf__file_row *row, words *tokens,
+                               words *tags)
+{
+    kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)tokens->n};
+    const char **items = NULL;
+    int32_t *at = NULL, *label_of = NULL;
+    bool fits = true;
+    kvf_ctx *ctx = load->ctx;
+    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *items, &items));
+    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *source.tags, &source.tags));
+    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *label_of, &label_of));
+    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n + 1, sizeof *at, &at));
+    for (size_t i = 0; i < tokens->n; i++)
+        source.tags[i] = -1;
+    if (tags) KVF_TRY(read_tags(load, row, tags, source.tags));
+    KVF_TRY(encode_words(load, row, tokens, items, at));
+    source.items = items;
+    source.label_of = label_of;
+    KVF_TRY(fit(load, row, at, tokens->n, &fits));
+    if (!fits) {
+        kvf__loader_drop_group(load);
+        return KVF_OK;
+    }
+    KVF_TRY(label_words(load, &source, at, label_of));
+    if ((int64_t)load->ids.n == kvf__loader_row_start(load))
+        return kvf__fail(ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
+    KVF_TRY(kvf__loader_end_row(load, &(kvf__row_info){.value = NAN}));
+    return kvf__loader_end_group(load, row, &source);
+}
+
+kvf_status kvf__add_words(kvf__loader *load, const kvf__file_row *row)
+{
+    static const char *const TOKENS[3] = {"tokens", "words"};
+    static const char *const TAGS[3] = {"tags", "ner_tags", "labels"};
+    words tokens, tags;
+    char found[512];
+    bool tagged = find_words(load, row, TAGS, &tags);
+    kvf__field_names(row, found, sizeof found);
+    if (!find_words(load, row, TOKENS, &tokens))
+        return kvf__fail(load->ctx, KVF_EDATA,
+                         "%s: \"tokens\" is missing; the row has %s (name others with --map)",
+                         row->where, found);
+    if (!tagged && !load->options->unlabeled)
+        return kvf__fail(load->ctx, KVF_EDATA,
+                         "%s: \"tags\" is missing; the row has %s (name others with --map)",
+                         row->where, found);
+    if (tagged && tags.n != tokens.n)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: %zu tags, but %zu tokens", row->where, tags.n,
+                         tokens.n);
+    load->bare += !tagged;
+    return add_sentence(load, row, &tokens, tagged ? &tags : NULL);
+}

@@ -1,0 +1,62 @@
+/* What prediction and metrics ask of a data set: which rows are one example, and which bytes of a
+ * context stand under tokens of a row. */
+#include "data_priv.h"
+
+#include <assert.h>
+
+int64_t kvf__group_count(const kvf__dataset *dataset)
+{
+    return dataset->group ? dataset->n_groups : dataset->n;
+}
+
+int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row)
+{
+    if (!dataset->group) return row;
+    int64_t low = 0, high = dataset->n_groups; /* group[low] <= row < group[high] */
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (dataset->group[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int64_t kvf__whole_groups(const kvf__dataset *dataset, const int64_t *rows, int64_t n, int64_t most)
+{
+    if (!dataset->group) return n < most ? n : (most > 0 ? most : 1);
+    int64_t taken = 0;
+    while (taken < n) {
+        int64_t group = kvf__group_of(dataset, rows[taken]);
+        int64_t size = dataset->group[group + 1] - dataset->group[group];
+        if (taken && taken + size > most) break;
+        taken += size;
+    }
+    return taken < n ? taken : n;
+}
+
+bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first, int64_t last,
+                        int64_t *from, int64_t *to)
+{
+    assert(dataset->sources && dataset->sources->windows);
+    const kvf__window *window = &dataset->sources->windows[row];
+    const kvf__source *source = &dataset->sources->group[kvf__group_of(dataset, row)];
+    if (first < window->at || last < first || last >= window->at + window->n) return false;
+    *from = source->origins[2 * (window->first + first - window->at)];
+    *to = source->origins[2 * (window->first + last - window->at) + 1];
+    return true;
+}
+
+int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example)
+{
+    return dataset->start[example + 1] - dataset->start[example];
+}
+
+int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example)
+{
+    int64_t n = 0, first = dataset->start[example] + (dataset->task == KVF__TASK_LM);
+    for (int64_t i = first; i < dataset->start[example + 1]; i++)
+        n += dataset->labels[i] != KVF__NO_LABEL;
+    return n;
+}
