@@ -1,0 +1,297 @@
+/* Files of every format as rows of fields: what is read, how a file is told to be what it is, and
+ * the one line that a bad file gets. Needs no tokenizer. */
+#include "ck.h"
+#include "data_priv.h"
+
+#include <string.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+/* Appends "LINE {json}\n"; SQuAD's outer object behind it. */
+static kvf_status note_row(void *user, const kvf__file_row *row)
+{
+    char *fields = kvf_json_text(row->fields, KVF_JSON_COMPACT), *outer = NULL;
+    if (row->outer) outer = kvf_json_text(kvf_json_get(row->outer, "context"), KVF_JSON_COMPACT);
+    kvf_status st = kvf__buf_printf(ctx, user, "%d %s%s%s\n", (int)row->line, fields,
+                                    outer ? " in " : "", outer ? outer : "");
+    kvf_json_text_free(fields);
+    kvf_json_text_free(outer);
+    return st;
+}
+
+static kvf_status read_bytes(const char *path, const char *text, size_t bytes,
+                             const kvf__dataset_options *options, kvf__buf *out)
+{
+    kvf__file file = {.ctx = ctx,
+                      .path = path,
+                      .text = text,
+                      .bytes = bytes,
+                      .options = options,
+                      .row = note_row,
+                      .user = out};
+    ck_assert_int_eq(kvf__buf_add(ctx, out, "", 0), KVF_OK);
+    return kvf__read_rows(&file);
+}
+
+typedef struct sample {
+    const char *path, *text, *rows; /* rows: or the line of the error */
+    kvf__dataset_options options;
+} sample;
+
+#define LM  .task = KVF__TASK_LM
+#define SEQ .task = KVF__TASK_SEQ_CLS
+#define TOK .task = KVF__TASK_TOKEN_CLS
+
+static const sample GOOD[] = {
+    {"a.jsonl", "{\"a\": 1}\n\n{\"b\": [2]}", "1 {\"a\":1}\n3 {\"b\":[2]}\n", {LM}},
+    {"a", "\xEF\xBB\xBF{\"a\": 1}\r\n", "1 {\"a\":1}\n", {LM}}, /* mark, CRLF, told by content */
+    {"a.tsv",
+     "text\tlabel\nx y\t1\n\nz\t0",
+     "2 {\"text\":\"x y\",\"label\":\"1\"}\n4 "
+     "{\"text\":\"z\",\"label\":\"0\"}\n",
+     {SEQ}},
+    {"a.tsv",
+     "say \"hi\"\t1\r\n\"oh\t0\r\n",
+     "1 {\"text\":\"say \\\"hi\\\"\",\"label\":\"1\"}\n2 "
+     "{\"text\":\"\\\"oh\",\"label\":\"0\"}\n",
+     {SEQ}}, /* no header: a number ends the line */
+    {"a.tsv",
+     "good film\tpos\nbad\tneg\nfine\tpos\n",
+     "1 {\"text\":\"good film\",\"label\":\"pos\"}\n2 "
+     "{\"text\":\"bad\",\"label\":\"neg\"}\n3 {\"text\":\"fine\",\"label\":\"pos\"}\n",
+     {SEQ}},
+    {"a.csv",
+     "text,label\n\"a, \"\"b\"\"\nc\",1\r\nd,\n",
+     "2 {\"text\":\"a, \\\"b\\\"\\nc\",\"label\":"
+     "\"1\"}\n4 {\"text\":\"d\",\"label\":\"\"}\n",
+     {SEQ}},
+    {"a.csv",
+     "text\nx\n\"\"\ny",
+     "2 {\"text\":\"x\"}\n3 {\"text\":\"\"}\n4 {\"text\":\"y\"}\n",
+     {LM}},
+    {"a.csv",
+     "p,q\n1,2\n",
+     "1 {\"prompt\":\"p\",\"completion\":\"q\"}\n2 "
+     "{\"prompt\":\"1\",\"completion\":\"2\"}\n",
+     {LM, .no_header = true}},
+    {"a.csv",
+     "p,q,r\n1,2,3\n",
+     "2 {\"text\":\"1\",\"label\":\"3\"}\n",
+     {SEQ, .columns = "text,-,label"}},
+    {"a.txt",
+     "p\tq\n",
+     "1 {\"label\":\"p\",\"text\":\"q\"}\n",
+     {SEQ, .no_header = true, .columns = "label,text"}},
+    {"a.annotated",
+     "It\tO\n#Rome\tB-loc\n\t\n#\tO\n",
+     "1 {\"tokens\":[\"It\",\"#Rome\"],\"tags\":[\"O\","
+     "\"B-loc\"]}\n4 {\"tokens\":[\"#\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    {"a.txt",
+     "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\r\n\r\n-DOCSTART- -X- O O\n"
+     "a DT I-NP O",
+     "3 {\"tokens\":[\"EU\",\"rejects\"],\"tags\":[\"B-ORG\",\"O\"]}\n7 "
+     "{\"tokens\":[\"a\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    {"a.conll",
+     "# text = go\n# id 7 x y\ngo _ _ VB\n# a b NN\n",
+     "3 {\"tokens\":[\"go\",\"#\"],\"tags\":"
+     "[\"VB\",\"NN\"]}\n",
+     {TOK}}, /* a comment stands before a sentence only */
+    {"a.conll",
+     "one\ntwo\n\nthree\n",
+     "1 {\"tokens\":[\"one\",\"two\"]}\n4 {\"tokens\":[\"three\"]}\n",
+     {TOK, .unlabeled = true}},
+    {"a.conll",
+     "San Jos\xC3\xA9\tB-loc\n",
+     "1 {\"tokens\":[\"San Jos\xC3\xA9\"],\"tags\":[\"B-loc\"]}\n",
+     {TOK}},
+    {"a.json",
+     "{\"version\": \"1.1\", \"data\": [{\"title\": \"t\", \"paragraphs\": [\n{\"context\": "
+     "\"c1\", "
+     "\"qas\": [\n{\"id\": \"x\", \"question\": \"q\"},\n{\"question\": \"r\", \"id\": "
+     "\"y\"}]}]}]}",
+     "3 {\"id\":\"x\",\"question\":\"q\"} in \"c1\"\n4 {\"question\":\"r\",\"id\":\"y\"} in "
+     "\"c1\"\n",
+     {LM}},
+    {"a.csv", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM}}, /* content rules */
+    {"a.txt", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM, .format = "superglue"}},
+    {"a.txt", "{,label\n", "", {SEQ, .format = "csv"}}, /* a header and no row */
+    {"a.csv", " \n\r\n", "", {LM}},
+    {"a.tsv",
+     "text\tlabel\nb\xFF"
+     "c\t1\n",
+     "2 {\"text\":\"b\xEF\xBF\xBD"
+     "c\",\"label\":\"1\"}\n",
+     {SEQ}},
+};
+
+START_TEST(files_become_rows)
+{
+    const sample *s = &GOOD[_i];
+    kvf__buf rows = {0};
+    kvf_status st = read_bytes(s->path, s->text, strlen(s->text), &s->options, &rows);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert_str_eq(rows.data, s->rows);
+    kvf__buf_done(&rows);
+}
+END_TEST
+
+static const sample BAD[] = {
+    {"a.tsv", "text\tlabel\nx\t1\ny\n", "a.tsv:3: 1 columns, want 2", {SEQ}},
+    {"a.csv",
+     "text,label\nx,1\n\"y\n\n,1\n",
+     "a.csv:3: a quoted field that begins in this row has no "
+     "closing quote",
+     {SEQ}},
+    {"a.csv",
+     "text,label\n\"x\"y,1\n",
+     "a.csv:2: text behind a closing quote: a quote within a quoted "
+     "field is doubled",
+     {SEQ}},
+    {"a.csv", "text,text\nx,1\n", "a.csv:1: two columns are named \"text\"", {SEQ}},
+    {"a.csv",
+     "mr,ref\nx,y\n",
+     "a.csv:1: the first line names no column that is known (\"mr\", ...): map "
+     "them with --map, or name them with --columns (--no-header if the line is a row)",
+     {LM}},
+    {"a.csv",
+     "a,b,c\n",
+     "a.csv:1: 3 columns without names: name them with --columns",
+     {LM, .no_header = true}},
+    {"a.conll", "a O\nb\n", "a.conll:2: 1 column, want a word and its tag", {TOK}},
+    {"a.conll", "a N O\n\nb O\n", "a.conll:3: 2 columns, the lines before have 3", {TOK}},
+    {"a.conll", "\tO\n", "a.conll:1: the word is empty", {TOK}},
+    {"a.txt",
+     "abc\n",
+     "a.txt:1: neither name nor content tells the format: name it with --format "
+     "jsonl|tsv|csv|conll|squad",
+     {LM}},
+    {"a.txt",
+     "abc\n",
+     "format \"xml\" is not known; known: auto, jsonl, tsv, csv, conll, squad, superglue",
+     {LM, .format = "xml"}},
+    {"a.csv", "\xFF\xFEt", "a.csv:1: the file is UTF-16, want UTF-8", {LM}},
+    {"a.jsonl", "{\"a\": 1}\n{\"a\" 1}\n", "a.jsonl:2: ':' expected near '1'", {LM}},
+    {"a.json",
+     "{\"data\": [\n{\"paragraphs\": [\n{}]}]}",
+     "a.json:1: a paragraph from here on has no "
+     "\"context\"",
+     {LM}},
+    {"a.json",
+     "{\"data\": [{\"paragraphs\": [{\"context\": \"c\"}]}]}",
+     "a.json:1: a paragraph from here on "
+     "has no list \"qas\"",
+     {LM}},
+    {"a.json",
+     "{\"paragraphs\": []}",
+     "a.json:1: no list \"data\" of documents",
+     {LM, .format = "squad"}},
+};
+
+START_TEST(bad_files_get_one_line)
+{
+    const sample *s = &BAD[_i];
+    kvf__buf rows = {0};
+    kvf_status st = read_bytes(s->path, s->text, strlen(s->text), &s->options, &rows);
+    ck_assert_int_ne(st, KVF_OK);
+    ck_assert_str_eq(kvf_ctx_error(ctx), s->rows);
+    kvf__buf_done(&rows);
+}
+END_TEST
+
+START_TEST(a_nul_byte_is_named)
+{
+    static const char TEXT[] = "text\tlabel\na\0b\t1\n";
+    const kvf__dataset_options options = {SEQ};
+    kvf__buf rows = {0};
+    ck_assert_int_eq(read_bytes("a.tsv", TEXT, sizeof TEXT - 1, &options, &rows), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "a.tsv:2: a NUL byte in the text");
+    kvf__buf_done(&rows);
+}
+END_TEST
+
+/* A header under mapped names. */
+START_TEST(maps_name_columns)
+{
+    kvf__field_map map = {0};
+    kvf__buf rows = {0};
+    ck_assert_int_eq(kvf__field_map_init(ctx, "prompt=mr,completion=ref", &map), KVF_OK);
+    const kvf__dataset_options options = {.render = {.map = &map}};
+    kvf_status st = read_bytes("a.csv", "mr,ref\nx,y\n", 11, &options, &rows);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert_str_eq(rows.data, "2 {\"mr\":\"x\",\"ref\":\"y\"}\n");
+    kvf__buf_done(&rows);
+    kvf__field_map_done(&map);
+}
+END_TEST
+
+/* 100,000 characters in one field, in quotes or bare, with a doubled quote at each hundredth. */
+START_TEST(long_fields)
+{
+    enum { N = 100000 };
+    kvf__buf text = {0}, rows = {0};
+    const kvf__dataset_options options = {SEQ};
+    ck_assert_int_eq(kvf__buf_add(ctx, &text, "text,label\n\"", 12), KVF_OK);
+    for (int i = 0; i < N; i++)
+        ck_assert_int_eq(kvf__buf_add(ctx, &text, i % 100 ? "x" : "\"\"", i % 100 ? 1 : 2), KVF_OK);
+    ck_assert_int_eq(kvf__buf_add(ctx, &text, "\",1\n", 4), KVF_OK);
+    for (int i = 0; i < N; i++)
+        ck_assert_int_eq(kvf__buf_addc(ctx, &text, 'y'), KVF_OK);
+    ck_assert_int_eq(kvf__buf_add(ctx, &text, ",0", 2), KVF_OK);
+    kvf_status st = read_bytes("a.csv", text.data, text.n, &options, &rows);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    /* 2 rows: "2 {"text":"","label":"1"}\n" around the fields, quotes escaped */
+    ck_assert_uint_eq(rows.n, 2 * 26 + 2 * N + N / 100);
+    kvf__buf_done(&text);
+    kvf__buf_done(&rows);
+}
+END_TEST
+
+/* Cut at any byte a file is read or refused, never more, and a refusal names the file. */
+START_TEST(cut_anywhere)
+{
+    const sample *s = &GOOD[_i];
+    size_t n = strlen(s->text);
+    for (size_t cut = 0; cut < n; cut++) {
+        kvf__buf rows = {0};
+        char *text = NULL;
+        ck_assert_int_eq(kvf__strndup(ctx, s->text, cut, &text), KVF_OK);
+        kvf_status st = read_bytes(s->path, text, cut, &s->options, &rows);
+        ck_assert_msg(!st || !strncmp(kvf_ctx_error(ctx), s->path, strlen(s->path)),
+                      "cut at %zu: %s", cut, kvf_ctx_error(ctx));
+        kvf__buf_done(&rows);
+        kvf__free(text);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("formats");
+    TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
+          *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(limits, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_loop_test(core, files_become_rows, 0, (int)(sizeof GOOD / sizeof GOOD[0]));
+    tcase_add_test(core, maps_name_columns);
+    tcase_add_test(limits, long_fields);
+    tcase_add_loop_test(limits, cut_anywhere, 0, (int)(sizeof GOOD / sizeof GOOD[0]));
+    tcase_add_loop_test(errors, bad_files_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
+    tcase_add_test(errors, a_nul_byte_is_named);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, limits);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
