@@ -139,6 +139,12 @@ static void lay_fwd(kvf__pass *pass, carver *carve, const sizes *s)
     pass->g = take(carve, s->R, s->plane, s->act);
     pass->xhat_f = take(carve, s->ML, d->C, s->act);
     pass->rstd_f = take(carve, s->ML, 1, sizeof(float));
+    if (pass->limits.row_dropout) {
+        int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
+        pass->row_kv = take(carve, rows, one, sizeof(float));
+        pass->row_dkv = take(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
+        pass->row_stream = take(carve, rows, 1, sizeof(kvf__rng));
+    }
     pass->logits = take(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
     pass->ce_max = take(carve, s->head_rows, 1, sizeof(float));
     pass->ce_sum = take(carve, s->head_rows, 1, sizeof(float));
@@ -227,16 +233,17 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
     const kvf__pass_limits *limits = &pass->limits;
-    const kvf__attn_limits attn = {.rows = limits->rows,
-                                   .tokens = kvf__pass_padded(limits->tokens),
-                                   .row_len = limits->row_len,
-                                   .shared_len = limits->P + limits->cache_len + limits->lead_len,
-                                   .grad_len = limits->backward ? limits->P + limits->lead_tokens
-                                                                : 0,
-                                   .H = d->H,
-                                   .G = d->G,
-                                   .D = d->D,
-                                   .backward = limits->backward};
+    int64_t prefixes = limits->row_dropout ? limits->rows : 1;
+    const kvf__attn_limits attn = {
+        .rows = limits->rows,
+        .tokens = kvf__pass_padded(limits->tokens),
+        .row_len = limits->row_len,
+        .shared_len = limits->P + limits->cache_len + limits->lead_len,
+        .grad_len = limits->backward ? prefixes * limits->P + limits->lead_tokens : 0,
+        .H = d->H,
+        .G = d->G,
+        .D = d->D,
+        .backward = limits->backward};
     return kvf__attn_plan_create(ctx, &attn, &pass->plan);
 }
 

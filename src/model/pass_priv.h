@@ -8,6 +8,7 @@
 #ifndef KVF_PASS_PRIV_H
 #define KVF_PASS_PRIV_H
 
+#include "dropout.h"
 #include "model_priv.h"
 
 #define KVF__HEAD_ROWS 256 /* labelled rows per pass over the vocabulary */
@@ -90,6 +91,11 @@ struct kvf__pass {
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
 
+    float *row_kv;        /* [limits.rows, 2, G, P, D] a layer's prefix as each row sees it; NULL
+                             unless rows have dropout of their own */
+    float *row_dkv;       /* its gradient, backward only */
+    kvf__rng *row_stream; /* [limits.rows] where each row's masks are drawn from */
+
     /* the same, backward only */
     void *e;                   /* [head rows, KVF__VOCAB_PLANE] */
     float *acc, *target_row;   /* [head rows, C] */
@@ -112,6 +118,8 @@ struct kvf__pass {
     int64_t M, ML; /* padded rows, padded labelled rows */
     int64_t n_segs;
     int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
+    kvf__dropout row_dropout;
+    bool drops_rows;  /* this batch has it */
     int64_t computed; /* the layer that ran last: whose kept the others share */
     bool again;       /* a layer is being recomputed */
 };
@@ -127,6 +135,13 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool d
 struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
 /* Adds what the rows behind leads left in dlead to the leads' own rows of dqkv. */
 void kvf__pass_collect_leads(kvf__pass *pass);
+/* Dropout by rows (pass_row_prefix.c): takes it from the input; fills row_kv for layer l (and
+ * zeroes row_dkv); the prefix segment of row r, given that of all; adds the rows' gradients to
+ * dprefix. */
+kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+void kvf__pass_mask_rows(kvf__pass *pass, int64_t l, bool gradient);
+struct kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, struct kvf__kvseg prefix, int64_t r);
+void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 /* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */
 kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */

@@ -81,6 +81,20 @@ static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__pref
                         .dv = dkv ? dkv + half : NULL};
 }
 
+/* What stands before the rows' own tokens in layer l: the prefix, or a masked copy for each row. */
+static void prefix_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+{
+    const kvf__kvseg all = prefix_segment(pass->prefix, l, dprefix);
+
+    if (!pass->drops_rows) {
+        pass->segs[pass->n_segs++] = all;
+        return;
+    }
+    kvf__pass_mask_rows(pass, l, dprefix != NULL);
+    for (int64_t r = 0; r < pass->batch->n_rows; r++)
+        pass->segs[pass->n_segs++] = kvf__pass_row_segment(pass, all, r);
+}
+
 static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
 {
     return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
@@ -143,14 +157,14 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool d
     bool prefix = kvf__pass_has_prefix(pass, l);
 
     pass->n_segs = 0;
-    if (prefix) pass->segs[pass->n_segs++] = prefix_segment(pass->prefix, l, dprefix);
+    if (prefix) prefix_segments(pass, l, dprefix);
     lead_segments(pass, l, dlead);
     for (int64_t r = 0; r < b->n_rows; r++) {
         kvf__attn_row *row = &pass->rows[r];
         int64_t slot = kvf__row_slot(pass->slot, r);
 
         *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
-        if (prefix) row->seg[row->n_segs++] = 0;
+        if (prefix) row->seg[row->n_segs++] = pass->drops_rows ? (int32_t)r : 0;
         add_leads(pass, r, row);
         if (!pass->cache || !pass->cache->length[slot]) continue;
         row->seg[row->n_segs++] = (int32_t)pass->n_segs;

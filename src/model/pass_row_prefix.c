@@ -1,0 +1,80 @@
+/* Dropout of the prefix that differs between the rows of a batch, as P-tuning v2 has it: each row's
+ * attention sees the keys and values under a mask of its own.
+ *
+ * The masks are drawn when they are applied (dropout.h), so nothing is kept between forward and
+ * backward: a layer's masked copies are made when its turn comes, one per row, and serve as that
+ * row's prefix segment. Their gradients go through the same masks and are added in row order. */
+#include "attention.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+#define ROWS_STREAM 0x70667277 /* "pfrw" */
+
+enum { STRIP = 1024 };
+
+/* Elements of one layer's prefix. */
+static int64_t layer_size(const kvf__prefix *prefix)
+{
+    return 2 * prefix->G * prefix->P * prefix->D;
+}
+
+kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__row_dropout *by = input->row_dropout;
+
+    pass->drops_rows = false;
+    if (!by || !(by->p > 0) || !pass->prefix) return KVF_OK;
+    if (!pass->limits.row_dropout)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without dropout by rows");
+    if (by->p >= 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout %g, expected 0 to below 1", by->p);
+    if (input->cache || input->batch->parent)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout by rows excludes leads and a cache");
+    kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)ROWS_STREAM << 32) + (uint64_t)by->step);
+    for (int64_t r = 0; r < input->batch->n_rows; r++)
+        pass->row_stream[r] = kvf__dropout_row(stream, input->batch, r);
+    pass->row_dropout = kvf__dropout_make(by->p);
+    pass->drops_rows = pass->row_dropout.drop > 0;
+    return KVF_OK;
+}
+
+void kvf__pass_mask_rows(kvf__pass *pass, int64_t l, bool gradient)
+{
+    int64_t n = layer_size(pass->prefix), rows = pass->batch->n_rows;
+    const float *kv = pass->prefix->kv + l * n;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++) {
+        kvf__dropout_set(pass->row_dropout, pass->row_stream[r], l * n, pass->row_kv + r * n, kv,
+                         n);
+        if (gradient) memset(pass->row_dkv + r * n, 0, (size_t)n * sizeof(float));
+    }
+}
+
+kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64_t r)
+{
+    int64_t n = layer_size(pass->prefix);
+    float *kv = pass->row_kv + r * n, *dkv = prefix.dk ? pass->row_dkv + r * n : NULL;
+
+    prefix.k = kv;
+    prefix.v = kv + n / 2;
+    prefix.dk = dkv;
+    prefix.dv = dkv ? dkv + n / 2 : NULL;
+    return prefix;
+}
+
+void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+{
+    if (!pass->drops_rows || !dprefix) return;
+    int64_t n = layer_size(pass->prefix), strips = (n + STRIP - 1) / STRIP;
+    float *dkv = dprefix->kv + l * n;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t s = 0; s < strips; s++) {
+        int64_t at = s * STRIP, width = n - at < STRIP ? n - at : STRIP;
+        for (int64_t r = 0; r < pass->batch->n_rows; r++)
+            kvf__dropout_add(pass->row_dropout, pass->row_stream[r], l * n + at, dkv + at,
+                             pass->row_dkv + r * n + at, width);
+    }
+}
