@@ -378,6 +378,82 @@ START_TEST(dropout_is_for_training)
 }
 END_TEST
 
+/* ---- on a model ------------------------------------------------------------------------------ */
+
+static const char BERT[] = "{\"model_type\":\"bert\",\"vocab_size\":20,\"hidden_size\":10,"
+                           "\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                           "\"intermediate_size\":12,\"max_position_embeddings\":16,"
+                           "\"classifier_dropout\":0.25,\"hidden_dropout_prob\":0.5,"
+                           "\"initializer_range\":0.3}";
+
+typedef struct making {
+    kvf__table table;
+    float *weights; /* of all tensors, back to back */
+    int64_t used;
+    bool pooler; /* make one */
+} making;
+
+static kvf_status add_weight(void *user, const char *name, int rank, const int64_t *dim)
+{
+    making *m = user;
+    kvf__view view = {.data = m->weights + m->used, .dtype = KVF__F32, .rank = rank};
+    memcpy(view.dim, dim, (size_t)rank * sizeof *dim);
+    fill(m->weights + m->used, kvf__view_count(&view), (uint64_t)m->used, 0.3);
+    if (!m->pooler && strstr(name, "pooler")) return KVF_OK;
+    m->used += kvf__view_count(&view);
+    return kvf__table_add(ctx, &m->table, name, view);
+}
+
+static kvf__model *make_model(making *m, kvf__slots *slots)
+{
+    const kvf__model_options options = {.act = KVF__F32};
+    kvf__model *model = NULL;
+    kvf__desc desc = {0};
+    kvf_json *json = NULL;
+    m->weights = malloc(20000 * sizeof *m->weights);
+    ck_assert(!kvf_json_parse(ctx, "bert", BERT, sizeof BERT - 1, &json));
+    ck_assert_msg(!kvf__desc_from_hf(ctx, "bert", json, &desc), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf__desc_weights(&desc, add_weight, m));
+    ck_assert_msg(!kvf__bind(ctx, "bert", &desc, &m->table, slots), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__model_create(ctx, &desc, slots, &options, &model), "%s",
+                  kvf_ctx_error(ctx));
+    kvf__desc_done(&desc);
+    kvf_json_free(json);
+    return model;
+}
+
+/* Loop row 0: a base without pooler; 1: with. What the head takes from the model is what its config
+ * and file say. */
+START_TEST(model_says_what_a_head_needs)
+{
+    making m = {.pooler = _i == 1};
+    kvf__slots slots = {0};
+    kvf__model *model = make_model(&m, &slots);
+    const kvf__head_options options = {
+        .task = KVF__TASK_SEQ_CLS, .labels = 3, .dropout = -1, .seed = 5};
+    kvf__head_base base = {
+        .arch = "bert", .C = C, .classifier_dropout = 0.25, .initializer_range = 0.3};
+    base.pooler = kvf__model_pooler(model, &base.pooler_bias);
+    ck_assert_int_eq(base.pooler != NULL, m.pooler);
+    kvf__batch batch = batch_for(KVF__TASK_SEQ_CLS);
+    kvf__head *got = NULL, *want = NULL;
+    float hidden[ROWS * C];
+    fill(hidden, ROWS * C, 6, 1);
+    ck_assert_msg(!kvf__head_create(ctx, model, &options, &got), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf__head_create_on(ctx, &base, &options, &want));
+    ck_assert_uint_eq(kvf__head_params(got)->n, m.pooler ? 2 : 4);
+    ck_assert_str_eq(kvf__head_params(got)->item[0].name,
+                     m.pooler ? "classifier.weight" : "bert.pooler.dense.weight");
+    ck_assert_double_eq(loss_of(got, &batch, hidden), loss_of(want, &batch, hidden));
+    kvf__head_free(got);
+    kvf__head_free(want);
+    kvf__model_free(model);
+    kvf__slots_done(&slots);
+    kvf__table_done(&m.table);
+    free(m.weights);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static const struct {
@@ -465,6 +541,7 @@ int main(void)
     tcase_add_loop_test(core, rows_alone_equal_rows_together, 0, N_HEADS);
     tcase_add_test(core, threads_do_not_change_a_bit);
     tcase_add_test(core, dropout_is_for_training);
+    tcase_add_loop_test(core, model_says_what_a_head_needs, 0, 2);
     tcase_add_loop_test(errors, bad_requests_are_refused, 0, (int)(sizeof BAD / sizeof BAD[0]));
     tcase_add_test(errors, bad_targets_are_refused);
     tcase_add_test(errors, every_allocation_may_fail);

@@ -239,6 +239,18 @@ static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
 
 /* ---- whole ----------------------------------------------------------------------------------- */
 
+/* What heads go by that are trained on this base. BERT's key for the hidden dropout ends in _prob;
+ * the token heads of GPT-2 and Llama look for the other. */
+static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
+{
+    double prob;
+
+    KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", -1, &desc->classifier_dropout));
+    KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout_prob", -1, &prob));
+    KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout", prob, &desc->hidden_dropout));
+    return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
+}
+
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
@@ -251,6 +263,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(
         kvf__config_real(c, c->root, desc->arch->keys->eps, desc->arch->keys->eps_otherwise, &eps));
     desc->norm_eps = (float)eps;
+    KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(get_id(c, "bos_token_id", &desc->bos));
     KVF_TRY(get_id(c, "eos_token_id", &desc->eos));
     KVF_TRY(get_id(c, "pad_token_id", &desc->pad));

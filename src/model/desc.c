@@ -26,6 +26,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->positions = arch->positions;
     desc->rope_scale = 1;
     desc->position_pad = -1;
+    desc->classifier_dropout = desc->hidden_dropout = -1;
     desc->bos = desc->eos = desc->pad = -1;
 }
 

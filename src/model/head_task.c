@@ -58,8 +58,6 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf__head_base *base,
     if (classes && !o->regression && (o->labels < 1 || o->labels > INT32_MAX))
         return kvf__fail(ctx, KVF_EUSAGE, "head: %lld labels, expected 1 or more",
                          (long long)o->labels);
-    if (o->dropout >= 1)
-        return kvf__fail(ctx, KVF_EUSAGE, "head: dropout %g, expected 0 to below 1", o->dropout);
     return KVF_OK;
 }
 
@@ -72,6 +70,14 @@ static double dropout_of(const kvf__head_base *base, const kvf__head_options *op
     if (rate == KVF__RATE_CLASSIFIER && base->classifier_dropout >= 0)
         return base->classifier_dropout;
     return base->hidden_dropout >= 0 ? base->hidden_dropout : 0.1;
+}
+
+static kvf_status set_dropout(kvf_ctx *ctx, kvf__head *head, double p)
+{
+    if (!(p >= 0 && p < 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "head: dropout %g, expected 0 to below 1", p);
+    head->dropout = kvf__dropout_make(p);
+    return KVF_OK;
 }
 
 static void add_param(kvf__head *head, const char *layer, const char *what, int64_t rows,
@@ -158,7 +164,8 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     head->width = options->task == KVF__TASK_QA       ? 2
                   : options->task == KVF__TASK_CHOICE ? 1
                                                       : options->labels;
-    head->dropout = kvf__dropout_make(dropout_of(base, options, head->kind->rate));
+    st = set_dropout(ctx, head, dropout_of(base, options, head->kind->rate));
+    if (st) goto out;
     st = build(ctx, head, base);
     if (st) goto out;
 
@@ -173,8 +180,13 @@ out:
 static kvf__head_base base_of(const kvf__model *model)
 {
     const kvf__desc *desc = kvf__model_desc(model);
-    return (kvf__head_base){
-        .arch = desc->arch_name, .C = desc->C, .classifier_dropout = -1, .hidden_dropout = -1};
+    kvf__head_base base = {.arch = desc->arch_name,
+                           .C = desc->C,
+                           .classifier_dropout = desc->classifier_dropout,
+                           .hidden_dropout = desc->hidden_dropout,
+                           .initializer_range = desc->initializer_range};
+    base.pooler = kvf__model_pooler(model, &base.pooler_bias);
+    return base;
 }
 
 kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,

@@ -61,8 +61,10 @@ typedef struct kvf__desc {
     int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
     float score_scale;      /* 1/sqrt(D), or 1 */
     bool score_by_layer;    /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
-    int32_t bos, eos, pad;  /* config's ids, -1 if absent */
-    bool gguf;              /* names and row order are those of a GGUF */
+    /* For task heads; < 0 or 0: the config does not say. */
+    double classifier_dropout, hidden_dropout, initializer_range;
+    int32_t bos, eos, pad; /* config's ids, -1 if absent */
+    bool gguf;             /* names and row order are those of a GGUF */
 } kvf__desc;
 
 /* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.
