@@ -82,10 +82,25 @@ static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options,
         .id = live->id,
         .prefix = live->prefix,
         .dtype = dtype,
+        .head = live->head,
         .options = live->options,
         .lineage = live->lineage,
     };
     return kvf__prefix_file_write(ctx, options->out, options->force, &file);
+}
+
+/* The head is stored in f32 and must come back bit for bit. */
+static bool same_head(const kvf__head_values *a, const kvf__head_values *b)
+{
+    const kvf__params *x = &a->params.params, *y = &b->params.params;
+    if (x->n != y->n || a->n_labels != b->n_labels || a->regression != b->regression) return false;
+    for (size_t i = 0; i < x->n; i++)
+        if (strcmp(x->item[i].name, y->item[i].name) || x->item[i].n != y->item[i].n ||
+            memcmp(x->item[i].value, y->item[i].value, (size_t)x->item[i].n * sizeof(float)))
+            return false;
+    for (size_t i = 0; i < a->n_labels; i++)
+        if (strcmp(a->labels[i], b->labels[i])) return false;
+    return true;
 }
 
 /* Reads the new file and holds it against the encoder's output. */
@@ -101,6 +116,9 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
         st = kvf__fail(ctx, KVF_EINTERNAL,
                        "%s: reads back %g away from the encoder's output, expected %g",
                        options->out, result->max_abs_diff, expected);
+    if (!st && !same_head(&live->head, &back.head))
+        st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
+                       options->out);
     if (!st && options->probe)
         st = kvf__probe_logits(ctx, options, live, &back.prefix, &result->probe_max_abs_diff);
     if (!st && !stat(options->out, &info)) result->bytes = info.st_size;

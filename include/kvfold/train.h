@@ -23,11 +23,19 @@ typedef enum kvf_event_kind {
     KVF_EVENT_NOTE /* `text` says something a person should know */
 } kvf_event_kind;
 
+/* One number of a metric; the name lives as long as the library. */
+typedef struct kvf_score {
+    const char *name; /* "loss", "accuracy", "f1", "exact_match", ... */
+    double value;     /* NaN: not defined on this data */
+} kvf_score;
+#define KVF_MAX_SCORES 24
+
 typedef struct kvf_event {
     kvf_event_kind kind;
     int64_t step, steps; /* steps done, and in all */
     double train_loss;   /* of this step, nats per label token */
     double valid_loss;   /* EVAL */
+    kvf_score metric;    /* EVAL: what best checkpoints are chosen by */
     bool best;           /* EVAL: the best so far */
     double lr, grad_norm;
     double tokens_per_second; /* of this step */
@@ -42,14 +50,21 @@ typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
     const char *method; /* mlp, direct */
+    const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
-    double lr;             /* 0: the method's default */
-    const char *lr_units;  /* prefix, parameter */
-    int64_t steps, epochs; /* steps 0: epochs decide */
+    double lr;                    /* 0: the method's default */
+    double head_lr, head_dropout; /* head_dropout < 0: the config's */
+    const char *lr_units;         /* prefix, parameter */
+    int64_t steps, epochs;        /* steps 0: epochs decide */
     int64_t batch_size, batch_tokens, grad_accum;
     int64_t max_length;   /* 0: the model's positions less the prefix */
     const char *overlong; /* stop, truncate, skip */
+    const char *format;   /* auto, jsonl, tsv, csv, conll, squad, superglue */
+    bool no_header;
+    const char *columns; /* NULL or "": the header's */
+    bool regression;     /* seq-cls: labels are numbers */
+    int64_t doc_stride;  /* qa */
     bool shuffle;
     const char *share_leads; /* auto, off */
     bool recompute;          /* the same bits with less memory, in more time */
@@ -58,6 +73,8 @@ typedef struct kvf_train_options {
     const char *warmup;      /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
+    const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
+    int64_t early_stop;             /* validations without a better one; 0: never */
     const char *position_start;     /* "P" or "0" */
     const char *chat_template;
     const char *map;       /* "prompt=question,completion=answer" */
@@ -91,8 +108,11 @@ typedef struct kvf_train_result {
     int64_t steps;
     double train_loss;                  /* of the last step */
     double valid_loss, best_valid_loss; /* NaN without validation */
-    int64_t tokens;                     /* trained on, all steps */
-    double tokens_per_second, seconds;  /* of this call */
+    kvf_score best;                     /* of the best checkpoint, by its metric */
+    int64_t best_step;                  /* 0: no validation ran */
+    bool stopped_early;
+    int64_t tokens;                    /* trained on, all steps */
+    double tokens_per_second, seconds; /* of this call */
     int64_t peak_rss_bytes;
     int64_t trainable_parameters;
     int64_t label_tokens, examples;
@@ -106,23 +126,52 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
 
 typedef struct kvf_eval_options {
     const char *data;
-    int64_t max_length;        /* 0: the model's positions less the prefix */
-    const char *overlong;      /* stop, truncate, skip; NULL: stop */
+    const char *format, *columns; /* as in training; NULL: auto, the header's */
+    bool no_header;
+    int64_t max_length;   /* 0: that of training for tasks with a head, else the model's positions
+                             less   the prefix */
+    const char *overlong; /* stop, truncate, skip; NULL: stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */
     const char *share_leads; /* auto (also NULL), off */
+    /* qa: an answer is refused where the log odds of none against it are above; at most so many
+     * tokens, of so many best starts and ends (0: 30, 20) */
+    double no_answer_above;
+    int64_t max_answer, n_best;
 } kvf_eval_options;
 
 typedef struct kvf_eval_result {
-    double loss, perplexity; /* nats per label token; exp(loss) */
+    const char *task;
+    double loss, perplexity; /* nats per label token or term; exp(loss) */
     int64_t label_tokens, examples, skipped;
+    size_t n_scores; /* metrics of the task, the loss among them */
+    kvf_score scores[KVF_MAX_SCORES];
     double seconds;
 } kvf_eval_result;
 
-/* Loss on a data file. n prefixes average their probabilities; n = 0: the bare base. */
+/* Loss and metrics on a data file, by the task of the prefixes. n prefixes average their
+ * probabilities; n = 0: the bare base. */
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result);
+
+typedef struct kvf_predict_options {
+    kvf_eval_options eval;  /* rows may lack their labels */
+    const char *out;        /* whole or not at all */
+    const char *out_format; /* jsonl, conll; NULL: by the name of out, else jsonl */
+    bool force;
+} kvf_predict_options;
+
+typedef struct kvf_predict_result {
+    const char *task;
+    int64_t examples, skipped;
+    double seconds;
+} kvf_predict_result;
+
+/* Writes predictions of prefixes with a head, with their probabilities, in the order of the data.
+ * EUSAGE: the task is lm. */
+kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                       const kvf_predict_options *options, kvf_predict_result *result);
 
 #ifdef __cplusplus
 }

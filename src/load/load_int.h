@@ -11,6 +11,7 @@
 #include "data_int.h"
 #include "file_int.h"
 #include "h5_int.h"
+#include "head_task.h"
 #include "model_int.h"
 #include "text_int.h"
 
@@ -29,6 +30,8 @@ struct kvf_base {
 struct kvf_prefix {
     kvf__identity id;
     kvf__prefix prefix;
+    kvf__task task;              /* of id.task */
+    kvf__head_values head;       /* empty for lm */
     kvf_json *options, *lineage; /* of the file; may be NULL */
     bool from_run;
     int64_t step; /* of the state that was used; -1 for prefix files */
@@ -65,6 +68,14 @@ struct kvf__encoder; /* infer sees this header, and not the encoder */
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
                                  kvf_checkpoint checkpoint, struct kvf__encoder **out,
                                  int64_t *step);
+
+/* Copies values in by name. EFORMAT, ESHAPE: the names or shapes are not the head's; `where` names
+ * the source. */
+kvf_status kvf__head_load(kvf_ctx *ctx, kvf__head *head, const char *where,
+                          const kvf__params *from);
+/* The head of a prefix on a base, dropout 0; *out stays NULL for lm. */
+kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                            kvf__head **out);
 
 /* A render with what it views. */
 typedef struct kvf__renderer {

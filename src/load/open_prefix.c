@@ -11,6 +11,7 @@ static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *p
     KVF_TRY(kvf__prefix_file_read(ctx, path, &file));
     prefix->id = file.id;
     prefix->prefix = file.prefix;
+    prefix->head = file.head;
     prefix->options = file.options;
     prefix->lineage = file.lineage;
     prefix->step = -1;
@@ -57,6 +58,16 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
     return KVF_OK;
 }
 
+/* The head that belongs to the encoder's state. */
+static kvf_status take_head(kvf_ctx *ctx, const kvf__run_file *run, kvf_checkpoint checkpoint,
+                            kvf_prefix *prefix)
+{
+    const kvf__head_values *last = &run->head;
+    bool best = run->best_head.params.n && checkpoint != KVF_CHECKPOINT_LAST;
+    return kvf__head_values_copy(ctx, best ? &run->best_head.params : &last->params.params,
+                                 last->labels, last->n_labels, last->regression, &prefix->head);
+}
+
 static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                                 kvf_prefix *prefix)
 {
@@ -74,6 +85,8 @@ static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint c
     st = kvf__encoder_fwd(ctx, encoder, &prefix->prefix);
     if (st) goto out;
     st = kvf__identity_copy(ctx, &run.id, &prefix->id);
+    if (st) goto out;
+    st = take_head(ctx, &run, checkpoint, prefix);
     if (st) goto out;
     prefix->from_run = true;
     prefix->options = run.options;
@@ -99,6 +112,9 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
         st = from_run_file(ctx, path, checkpoint, prefix);
     else
         st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix or run file", path, kind);
+    if (!st && *prefix->id.task) st = kvf__task_parse(ctx, prefix->id.task, &prefix->task);
+    if (st == KVF_EUSAGE) /* the word stands in the file, not on the command line */
+        st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     if (st)
         kvf_prefix_free(prefix);
     else
@@ -111,6 +127,7 @@ void kvf_prefix_free(kvf_prefix *prefix)
     if (!prefix) return;
     kvf__identity_done(&prefix->id);
     kvf__prefix_done(&prefix->prefix);
+    kvf__head_values_done(&prefix->head);
     kvf_json_free(prefix->options);
     kvf_json_free(prefix->lineage);
     kvf__free(prefix);

@@ -1,172 +1,82 @@
-/* Loss of a data set under a prefix. Batches are fixed by the data alone (rows in file order, up to
- * so many tokens), so that a run, its folded prefix and a later evaluation of either see the same
- * batches and give the same bits. */
+/* Trials: a data file under one prefix or several, from paths to answers; kvf_eval reports their
+ * metrics, kvf_predict (predict.c) their answers. The task, its labels and how rows are cut come
+ * from the prefix, so that a run, its folded prefix and validation in training agree bit for bit.
+ */
 #include "train_int.h"
 
 #include <math.h>
 #include <string.h>
 
-struct kvf__evaluator {
-    kvf_base *base;
-    const kvf__dataset *dataset;
-    kvf__batcher batcher;
-    kvf__pass *pass;
-    int64_t *order; /* 0, 1, 2, ... */
-    int64_t batch_tokens;
-};
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows of the batch that begins at `first`: at least one. */
-static int64_t batch_rows(const kvf__evaluator *e, int64_t first, int64_t *tokens, int64_t *labels)
+static int64_t trained_with(const kvf_prefix *prefix, const char *option)
 {
-    int64_t n = 0;
-    *tokens = *labels = 0;
-    for (int64_t i = first; i < e->dataset->n; i++, n++) {
-        int64_t length = kvf__example_length(e->dataset, i);
-        if (n && *tokens + length > e->batch_tokens) break;
-        *tokens += length;
-        *labels += kvf__example_labels(e->dataset, i);
-    }
-    return n;
+    return kvf_json_int(kvf_json_get(prefix->options, option), 0);
 }
 
-kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward)
+static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64_t asked)
 {
-    return (kvf__pass_limits){
-        .rows = sizes->rows,
-        .tokens = sizes->tokens,
-        .row_len = sizes->row_len,
-        .labels = sizes->labels,
-        .P = P,
-        .lead_len = sizes->lead_len,
-        .lead_tokens = sizes->lead_tokens,
-        .backward = backward,
-    };
-}
-
-/* Upper bounds for the batcher, then the sizes its batches really have. */
-static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf__batch_sizes *sizes)
-{
-    kvf__batch_sizes bounds = {0};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
-                                    .share = share};
-    for (int64_t first = 0; first < e->dataset->n;) {
-        kvf__batch_sizes batch = {0};
-        batch.rows = batch_rows(e, first, &batch.tokens, &batch.labels);
-        kvf__batch_sizes_raise(&bounds, &batch);
-        first += batch.rows;
-    }
-    KVF_TRY(kvf__batcher_init(ctx, &e->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
-    for (int64_t first = 0, tokens, labels; first < e->dataset->n;) {
-        int64_t n = batch_rows(e, first, &tokens, &labels);
-        kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
-        kvf__batch_sizes_raise(sizes, &e->batcher.sizes);
-        first += n;
-    }
-    return KVF_OK;
-}
-
-kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
-                                 int64_t P, int64_t batch_tokens, bool share_leads,
-                                 kvf__evaluator **out)
-{
-    kvf__evaluator *e = NULL;
-    kvf__batch_sizes sizes = {0};
-    KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
-    e->base = base;
-    e->dataset = dataset;
-    e->batch_tokens = batch_tokens > 0 ? batch_tokens : 2048;
-    kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *e->order, &e->order);
-    for (int64_t i = 0; !st && i < dataset->n; i++)
-        e->order[i] = i;
-    if (!st) st = take_batcher(ctx, e, share_leads, &sizes);
-    const kvf__pass_limits limits = kvf__limits_for(&sizes, P, false);
-    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
-    if (st)
-        kvf__evaluator_free(e);
-    else
-        *out = e;
-    return st;
-}
-
-void kvf__evaluator_free(kvf__evaluator *evaluator)
-{
-    if (!evaluator) return;
-    kvf__pass_free(evaluator->pass);
-    kvf__batcher_done(&evaluator->batcher);
-    kvf__free(evaluator->order);
-    kvf__free(evaluator);
-}
-
-kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__prefix *prefix,
-                              int64_t position_start, double *loss, float *token_loss)
-{
-    double sum = 0;
-    int64_t labels_before = 0, tokens, labels;
-    for (int64_t first = 0, n; first < e->dataset->n; first += n) {
-        n = batch_rows(e, first, &tokens, &labels);
-        if (labels) {
-            double part = 0;
-            kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
-            kvf__input input = {
-                .batch = &e->batcher.batch, .prefix = prefix, .position_start = position_start};
-            KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
-            KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part,
-                                      token_loss ? token_loss + labels_before : NULL));
-            sum += part;
-        }
-        labels_before += labels;
-    }
-    *loss = sum / (double)e->dataset->n_labels;
-    return KVF_OK;
-}
-
-/* ---- public ---------------------------------------------------------------------------------- */
-
-static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                            const kvf_eval_options *options, kvf__renderer *renderer,
-                            kvf__dataset *out)
-{
-    const char *template_name = options->chat_template;
-    if (!template_name && prefix) template_name = prefix->id.chat_template;
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, renderer));
     int64_t longest = kvf__longest_row(base, prefix ? prefix->id.P : 0,
                                        prefix ? prefix->id.position_start : 0);
-    kvf__dataset_options load = {
-        .render = renderer->render,
-        .max_length = options->max_length && options->max_length < longest ? options->max_length
-                                                                           : longest,
-        .vocab = (int32_t)kvf__model_desc(base->model)->V,
-    };
-    kvf_status st = kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop",
-                                        &load.overlong);
-    if (!st) st = kvf__dataset_load(ctx, options->data, &load, out);
-    if (st) kvf__renderer_done(renderer);
-    return st;
+    if (!asked && prefix && prefix->task != KVF__TASK_LM)
+        asked = trained_with(prefix, "max-length");
+    return asked && asked < longest ? asked : longest;
 }
 
-/* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
- */
-static kvf_status run_ensemble(kvf_ctx *ctx, kvf__evaluator *e, kvf_prefix *const *prefixes,
-                               size_t n, double *loss)
+static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                            const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
 {
-    size_t labels = (size_t)e->dataset->n_labels;
-    float *token_loss = NULL;
-    double *probability = NULL, each = 0;
-    kvf_status st = kvf__alloc_array(ctx, labels, sizeof *token_loss, &token_loss);
-    if (!st) st = kvf__alloc_array(ctx, labels, sizeof *probability, &probability);
-    for (size_t i = 0; !st && i < n; i++) {
-        st = kvf__evaluator_run(ctx, e, &prefixes[i]->prefix, prefixes[i]->id.position_start, &each,
-                                token_loss);
-        for (size_t t = 0; !st && t < labels; t++)
-            probability[t] += exp(-(double)token_loss[t]) / (double)n;
+    const char *template_name = options->chat_template;
+    kvf__label_set labels = {0};
+    if (!template_name && prefix) template_name = prefix->id.chat_template;
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, &trial->renderer));
+    kvf__dataset_options load = {
+        .render = trial->renderer.render,
+        .max_length = longest_row(base, prefix, options->max_length),
+        .vocab = (int32_t)kvf__model_desc(base->model)->V,
+        .format = options->format,
+        .no_header = options->no_header,
+        .columns = options->columns,
+        .task = trial->task,
+        .causal = kvf__model_desc(base->model)->causal,
+        .unlabeled = unlabeled,
+    };
+    if (prefix) {
+        labels = (kvf__label_set){prefix->head.n_labels, prefix->head.labels};
+        load.regression = prefix->head.regression;
+        load.label_set = labels.n ? &labels : NULL;
+        load.doc_stride = trained_with(prefix, "doc-stride");
     }
-    double sum = 0;
-    for (size_t t = 0; !st && t < labels; t++)
-        sum -= log(probability[t]);
-    if (!st) *loss = sum / (double)labels;
-    kvf__free(token_loss);
-    kvf__free(probability);
-    return st;
+    KVF_TRY(
+        kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop", &load.overlong));
+    return kvf__dataset_load(ctx, options->data, &load, &trial->set);
+}
+
+/* ---- prefixes -------------------------------------------------------------------------------- */
+
+static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
+{
+    if (a->n_labels != b->n_labels || a->regression != b->regression) return false;
+    for (size_t i = 0; i < a->n_labels; i++)
+        if (strcmp(a->labels[i], b->labels[i])) return false;
+    return true;
+}
+
+/* Only what answers the same question can be averaged. */
+static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
+                                 size_t n, kvf__trial *trial)
+{
+    for (size_t i = 1; i < n; i++)
+        if (prefixes[i]->task != prefixes[0]->task ||
+            !same_labels(&prefixes[i]->head, &prefixes[0]->head))
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "prefix %zu has another task or other labels than the first", i + 1);
+    trial->task = n ? prefixes[0]->task : KVF__TASK_LM;
+    if (trial->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: a %s predicts no next token: name a prefix of another task than lm",
+                         base->path, kvf_base_architecture(base));
+    return KVF_OK;
 }
 
 static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
@@ -177,33 +87,129 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
     return P;
 }
 
+/* ---- losses and scores ----------------------------------------------------------------------- */
+
+/* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
+ */
+static kvf_status run_ensemble(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *const *prefixes,
+                               size_t n)
+{
+    size_t labels = (size_t)trial->set.n_labels;
+    float *token_loss = NULL;
+    double *probability = NULL, each = 0;
+    kvf_status st = kvf__alloc_array(ctx, labels, sizeof *token_loss, &token_loss);
+    if (!st) st = kvf__alloc_array(ctx, labels, sizeof *probability, &probability);
+    for (size_t i = 0; !st && i < n; i++) {
+        const kvf__subject subject = {&prefixes[i]->prefix, prefixes[i]->id.position_start, NULL};
+        st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &each, token_loss);
+        for (size_t t = 0; !st && t < labels; t++)
+            probability[t] += exp(-(double)token_loss[t]) / (double)n;
+    }
+    double sum = 0;
+    for (size_t t = 0; !st && t < labels; t++)
+        sum -= log(probability[t]);
+    if (!st) trial->loss = sum / (double)labels;
+    kvf__free(token_loss);
+    kvf__free(probability);
+    return st;
+}
+
+static kvf_status run_lm(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *const *prefixes, size_t n)
+{
+    kvf__subject subject = {0};
+    if (n > 1) return run_ensemble(ctx, trial, prefixes, n);
+    if (n) subject = (kvf__subject){&prefixes[0]->prefix, prefixes[0]->id.position_start, NULL};
+    return kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, NULL);
+}
+
+static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, double share,
+                             kvf__trial *trial)
+{
+    kvf__head *head = NULL;
+    float *logits = NULL;
+    kvf_status st;
+
+    st = kvf__prefix_head(ctx, base, prefix, &head);
+    if (st) goto out;
+    if (!trial->scores.set)
+        st = kvf__scores_init(ctx, &trial->scores, &trial->set, kvf__head_width(head));
+    if (st) goto out;
+    size_t count = (size_t)(trial->scores.first[trial->set.n] * trial->scores.width);
+    st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
+    if (st) goto out;
+    const kvf__subject subject = {&prefix->prefix, prefix->id.position_start, head};
+    st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, logits);
+    if (st) goto out;
+    kvf__scores_add(&trial->scores, logits, share);
+out:
+    kvf__free(logits);
+    kvf__head_free(head);
+    return st;
+}
+
+static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                            const kvf_eval_options *options, kvf__trial *trial)
+{
+    const kvf_json *trained_without = kvf_json_get(
+        prefixes[0]->lineage, "data_no_answers"); /* qa: in the training data */
+    const kvf__answer_rules rules = {
+        .no_answer = kvf__has_impossible(&trial->set) || kvf_json_bool(trained_without, false),
+        .no_answer_above = options->no_answer_above,
+        .n_best = options->n_best,
+        .max_tokens = options->max_answer,
+    };
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(add_prefix(ctx, base, prefixes[i], 1 / (double)n, trial));
+    if (n > 1 && trial->set.sources->labelled) trial->loss = kvf__scores_loss(&trial->scores);
+    return kvf__answers_init(ctx, &trial->answers, &trial->scores, &rules);
+}
+
+kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                          const kvf_eval_options *options, bool unlabeled, kvf__trial *out)
+{
+    kvf__trial *trial = out;
+    *trial = (kvf__trial){.loss = NAN};
+    kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
+    if (!st) st = load_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
+    if (!st)
+        st = kvf__evaluator_create(
+            ctx, base, &trial->set, longest_prefix(prefixes, n), options->batch_tokens,
+            !options->share_leads || strcmp(options->share_leads, "off"), &trial->evaluator);
+    if (!st)
+        st = trial->task == KVF__TASK_LM ? run_lm(ctx, trial, prefixes, n)
+                                         : run_heads(ctx, base, prefixes, n, options, trial);
+    if (st) kvf__trial_done(trial);
+    return st;
+}
+
+void kvf__trial_done(kvf__trial *trial)
+{
+    kvf__answers_done(&trial->answers);
+    kvf__scores_done(&trial->scores);
+    kvf__evaluator_free(trial->evaluator);
+    kvf__dataset_done(&trial->set);
+    kvf__renderer_done(&trial->renderer);
+    *trial = (kvf__trial){0};
+}
+
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result)
 {
-    kvf__renderer renderer;
-    kvf__dataset set = {0};
-    kvf__evaluator *evaluator = NULL;
-    double loss = 0, begin = kvf__clock();
-    KVF_TRY(load_rows(ctx, base, n ? prefixes[0] : NULL, options, &renderer, &set));
-    kvf_status st = kvf__evaluator_create(
-        ctx, base, &set, longest_prefix(prefixes, n), options->batch_tokens,
-        !options->share_leads || strcmp(options->share_leads, "off"), &evaluator);
-    if (!st && n > 1)
-        st = run_ensemble(ctx, evaluator, prefixes, n, &loss);
-    else if (!st)
-        st = kvf__evaluator_run(ctx, evaluator, n ? &prefixes[0]->prefix : NULL,
-                                n ? prefixes[0]->id.position_start : 0, &loss, NULL);
-    if (!st)
-        *result = (kvf_eval_result){
-            .loss = loss,
-            .perplexity = exp(loss),
-            .label_tokens = set.n_labels,
-            .examples = set.n,
-            .skipped = set.skipped,
-            .seconds = kvf__clock() - begin,
-        };
-    kvf__evaluator_free(evaluator);
-    kvf__dataset_done(&set);
-    kvf__renderer_done(&renderer);
+    kvf__trial trial;
+    double begin = kvf__clock();
+    kvf_eval_result r = {0};
+    KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, options, false, &trial));
+    kvf_status st = KVF_OK;
+    r.task = kvf__task_name(trial.task);
+    r.loss = trial.loss;
+    r.perplexity = trial.task == KVF__TASK_LM ? exp(trial.loss) : NAN;
+    r.label_tokens = trial.set.n_labels;
+    r.examples = kvf__group_count(&trial.set);
+    r.skipped = trial.set.skipped;
+    if (trial.task != KVF__TASK_LM)
+        st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
+    r.seconds = kvf__clock() - begin;
+    kvf__trial_done(&trial);
+    if (!st) *result = r;
     return st;
 }

@@ -87,6 +87,20 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefi
     return st;
 }
 
+/* The head too, where it says the same of the same labels. */
+static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
+{
+    const kvf__head_values *stored = &run->head;
+    if (!t->head || strcmp(run->id.task, t->id.task) || stored->n_labels != t->data.names.n ||
+        stored->regression != t->data.regression)
+        return KVF_OK;
+    for (size_t i = 0; i < stored->n_labels; i++)
+        if (strcmp(stored->labels[i], t->data.names.names[i])) return KVF_OK;
+    return kvf__head_load(t->ctx, t->head, path,
+                          run->best_head.params.n ? &run->best_head.params
+                                                  : &stored->params.params);
+}
+
 /* --init-from a run of the same method copies its parameters; any other kvfold file serves as a
  * target. */
 static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
@@ -101,6 +115,7 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
     if (!st && !strcmp(run.id.method, t->options.method)) {
         st = kvf__encoder_from_run(t->ctx, path, &run, KVF_CHECKPOINT_DEFAULT, &source, &step);
         if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
+        if (!st) st = head_from_run(t, path, &run);
         *done = true;
     }
     kvf__encoder_free(source);

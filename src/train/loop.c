@@ -14,6 +14,7 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .steps = t->steps,
         .train_loss = t->train_loss,
         .valid_loss = t->valid_loss,
+        .metric = {t->metric->name, t->metric_value},
         .best = best,
         .lr = t->lr,
         .grad_norm = t->grad_norm,
@@ -48,23 +49,35 @@ static void record(kvf__trainer *t)
 
 static void keep_best(kvf__trainer *t)
 {
-    const kvf__params *params = kvf__encoder_params(t->encoder);
+    const kvf__params *params = &t->params;
     t->best.n = params->n;
     for (size_t i = 0; i < params->n; i++)
         memcpy(t->best.item[i].value, params->item[i].value,
                (size_t)params->item[i].n * sizeof(float));
     t->best_step = t->step;
-    t->best_value = t->valid_loss;
+    t->best_value = t->metric_value;
+}
+
+/* A value that is not a number is worse than any. */
+static bool is_better(const kvf__trainer *t)
+{
+    if (!t->best.n) return true;
+    if (isnan(t->metric_value)) return false;
+    if (isnan(t->best_value)) return true;
+    return t->metric->larger ? t->metric_value > t->best_value : t->metric_value < t->best_value;
 }
 
 static kvf_status validate(kvf__trainer *t)
 {
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
-    KVF_TRY(kvf__evaluator_run(t->ctx, t->evaluator, &t->prefix, t->id.position_start,
-                               &t->valid_loss, NULL));
+    const kvf__subject subject = {&t->prefix, t->id.position_start, t->head};
+    KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
+                                 &t->valid_loss, &t->metric_value));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
-    bool best = !t->best.n || t->valid_loss < t->best_value;
+    t->best_loss = fmin(t->best_loss, t->valid_loss);
+    bool best = is_better(t);
     if (best) keep_best(t);
+    t->stale = best ? 0 : t->stale + 1;
     emit(t, KVF_EVENT_EVAL, 0, 0, best);
     return KVF_OK;
 }
@@ -80,6 +93,11 @@ static kvf_status save(kvf__trainer *t)
     KVF_TRY(kvf__trainer_save(t, true));
     emit(t, KVF_EVENT_SAVE, 0, 0, false);
     return KVF_OK;
+}
+
+bool kvf__trainer_patience_over(const kvf__trainer *t)
+{
+    return t->options.early_stop && t->stale >= t->options.early_stop;
 }
 
 static bool stop_requested(const kvf__trainer *t)
@@ -107,7 +125,9 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
         KVF_TRY(timed_step(t));
         if (t->evaluator && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
         bool stop = stop_requested(t) && t->step < t->steps;
-        if (stop || is_due(t, t->options.save_every)) KVF_TRY(save(t));
+        t->stopped_early = kvf__trainer_patience_over(t);
+        if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));
+        if (t->stopped_early) break;
         if (stop)
             return kvf__fail(t->ctx, KVF_ESTOPPED,
                              "stopped after step %lld of %lld; --resume continues",

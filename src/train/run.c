@@ -33,6 +33,35 @@ static kvf_status open_base(kvf__trainer *t)
     return KVF_OK;
 }
 
+/* Starting from real words needs a base that reads in one direction. */
+static kvf_status decide_start(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    bool words = !strcmp(o->init, "vocab") || !strcmp(o->init, "text");
+    if (!words || kvf__model_desc(t->base->model)->causal) return KVF_OK;
+    if (kvf__train_option_given(o, "init"))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s needs a causal base, %s is not", o->init,
+                         kvf_base_architecture(t->base));
+    o->init = "random";
+    return KVF_OK;
+}
+
+static kvf_status decide_task(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    KVF_TRY(kvf__task_parse(t->ctx, o->task, &t->task));
+    t->metric = kvf__metric_find(t->task, o->regression,
+                                 o->metric && *o->metric ? o->metric : NULL);
+    if (!t->metric)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
+                         o->metric, o->task);
+    if (t->task == KVF__TASK_LM && !kvf__model_desc(t->base->model)->causal)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: a %s predicts no next token; want another --task than lm",
+                         t->options.base, kvf_base_architecture(t->base));
+    return KVF_OK;
+}
+
 static kvf_status fill_identity(kvf__trainer *t)
 {
     const kvf__desc *d = kvf__model_desc(t->base->model);
@@ -46,12 +75,24 @@ static kvf_status fill_identity(kvf__trainer *t)
     KVF_TRY(kvf__strdup(t->ctx, d->arch_name, &id->base_architecture));
     KVF_TRY(kvf__strdup(t->ctx, t->base->hash, &id->base_hash));
     KVF_TRY(kvf__strdup(t->ctx, t->options.method, &id->method));
-    KVF_TRY(kvf__strdup(t->ctx, "lm", &id->task));
+    KVF_TRY(kvf__strdup(t->ctx, t->options.task, &id->task));
     return kvf__strdup(t->ctx, t->options.chat_template, &id->chat_template);
+}
+
+/* Labels are learnt from the training data once, and then those of the run. */
+static const kvf__label_set *known_labels(kvf__trainer *t, const kvf__dataset *out,
+                                          kvf__label_set *stored)
+{
+    const kvf__head_values *head = &t->resumed.head;
+    if (out != &t->data) return t->data.names.n ? &t->data.names : NULL;
+    if (!t->is_resumed || !head->n_labels) return NULL;
+    *stored = (kvf__label_set){head->n_labels, head->labels};
+    return stored;
 }
 
 static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
 {
+    kvf__label_set stored;
     const kvf_train_options *o = &t->options;
     int64_t longest = kvf__longest_row(t->base, t->id.P, t->id.position_start);
     if (longest < 2)
@@ -65,6 +106,14 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
         .render = t->renderer.render,
         .max_length = o->max_length ? o->max_length : longest,
         .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
+        .format = o->format,
+        .no_header = o->no_header,
+        .columns = o->columns,
+        .task = t->task,
+        .causal = kvf__model_desc(t->base->model)->causal,
+        .regression = o->regression,
+        .label_set = known_labels(t, out, &stored),
+        .doc_stride = o->doc_stride,
     };
     KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
     KVF_TRY(kvf__dataset_load(t->ctx, path, &load, out));
@@ -84,157 +133,6 @@ static kvf_status open_data(kvf__trainer *t)
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
     return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0,
                                  !strcmp(t->options.share_leads, "auto"), &t->evaluator);
-}
-
-/* ---- lengths --------------------------------------------------------------------------------- */
-
-static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
-{
-    int64_t steps = 0, n;
-    bool last = false;
-    for (int64_t epoch = 0; epoch < epochs; steps++) {
-        kvf__sampler_next(&t->sampler, &n, &last);
-        epoch += last;
-    }
-    kvf__sampler_rewind(&t->sampler);
-    return steps;
-}
-
-static kvf_status decide_steps(kvf__trainer *t)
-{
-    kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
-                              o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-    t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
-    o->steps = t->steps;
-    if (!o->schedule_steps) o->schedule_steps = t->steps;
-    KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps, &t->schedule));
-    if (t->steps > o->schedule_steps && t->schedule.kind != KVF__SCHEDULE_CONSTANT)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--steps %lld is past the %s schedule's length of %lld steps, fixed when "
-                         "the run was created",
-                         (long long)t->steps, o->schedule, (long long)o->schedule_steps);
-    return KVF_OK;
-}
-
-/* What a walk over the run's own schedule does with the rows of a part of a step. */
-typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
-                           kvf__batch_sizes *sizes);
-
-static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
-{
-    kvf_status st = KVF_OK;
-    kvf__sampler_rewind(&t->sampler);
-    for (int64_t step = 0; !st && step < t->steps; step++) {
-        int64_t n;
-        bool last;
-        const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
-        int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
-        for (int64_t first = 0; !st && first < n; first += part_rows) {
-            st = visit(t, examples + first, n - first < part_rows ? n - first : part_rows, sizes);
-        }
-    }
-    kvf__sampler_rewind(&t->sampler);
-    return st;
-}
-
-/* Upper bounds, from lengths alone. */
-static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                             kvf__batch_sizes *sizes)
-{
-    kvf__batch_sizes part = {.rows = n};
-    for (int64_t i = 0; i < n; i++) {
-        part.tokens += kvf__example_length(&t->data, examples[i]);
-        part.labels += kvf__example_labels(&t->data, examples[i]);
-    }
-    kvf__batch_sizes_raise(sizes, &part);
-    return KVF_OK;
-}
-
-static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                               kvf__batch_sizes *sizes)
-{
-    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
-    kvf__batch_sizes_raise(sizes, &t->batcher.sizes);
-    return KVF_OK;
-}
-
-static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                               kvf__batch_sizes *sizes)
-{
-    (void)sizes;
-    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
-    if (!t->batcher.sizes.labels) return KVF_OK;
-    return kvf__pass_prepare(t->ctx, t->pass, t->batcher.sizes.tokens, t->batcher.sizes.labels);
-}
-
-static kvf_status take_pass(kvf__trainer *t)
-{
-    kvf__batch_sizes bounds = {0}, sizes = {0};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_leads, "auto")};
-    KVF_TRY(walk_schedule(t, bound_part, &bounds));
-    KVF_TRY(
-        kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
-    KVF_TRY(walk_schedule(t, measure_part, &sizes));
-    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
-    limits.recompute = t->options.recompute;
-    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    return walk_schedule(t, prepare_part, &sizes);
-}
-
-/* ---- parameters ------------------------------------------------------------------------------ */
-
-static kvf_status take_best(kvf__trainer *t)
-{
-    const kvf__params *params = kvf__encoder_params(t->encoder);
-    size_t total = 0;
-    for (size_t i = 0; i < params->n; i++)
-        total += (size_t)params->item[i].n;
-    KVF_TRY(kvf__alloc_array(t->ctx, total, sizeof(float), &t->best_values));
-    t->best = *params;
-    float *at = t->best_values;
-    for (size_t i = 0; i < t->best.n; i++) {
-        t->best.item[i].value = at;
-        t->best.item[i].grad = NULL;
-        at += t->best.item[i].n;
-    }
-    return KVF_OK;
-}
-
-static kvf_status take_history(kvf__trainer *t)
-{
-    kvf__history *h = &t->history;
-    size_t n = (size_t)(t->steps > t->resumed.history.n ? t->steps : t->resumed.history.n);
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->step, &h->step));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->tokens, &h->tokens));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->train_loss, &h->train_loss));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_loss, &h->valid_loss));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->lr, &h->lr));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->grad_norm, &h->grad_norm));
-    return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);
-}
-
-static kvf_status take_parameters(kvf__trainer *t)
-{
-    kvf_train_options *o = &t->options;
-    kvf__encoder_shape shape = {t->id.L, t->id.G, t->id.P, t->id.D, o->encoder_hidden};
-    KVF_TRY(kvf__encoder_create(t->ctx, o->method, &shape, &t->encoder));
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, t->id.L, t->id.G, t->id.P, t->id.D));
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, t->id.L, t->id.G, t->id.P, t->id.D));
-    KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, kvf__encoder_params(t->encoder)));
-    t->adamw.beta1 = o->beta1;
-    t->adamw.beta2 = o->beta2;
-    t->adamw.eps = o->eps;
-    t->adamw.weight_decay = o->weight_decay;
-    if (t->evaluator || t->resumed.best.params.n) KVF_TRY(take_best(t));
-    KVF_TRY(take_history(t));
-    if (t->is_resumed)
-        KVF_TRY(kvf__trainer_restore(t));
-    else
-        KVF_TRY(kvf__trainer_start_values(t));
-    if (!t->is_resumed) t->best.n = 0;
-    return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -261,15 +159,18 @@ static kvf_status open_output(kvf__trainer *t)
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
 {
     kvf__trainer *t = out;
-    *t = (kvf__trainer){.ctx = ctx, .options = *options, .best_value = NAN, .valid_loss = NAN};
+    *t = (kvf__trainer){
+        .ctx = ctx, .options = *options, .best_value = NAN, .best_loss = NAN, .valid_loss = NAN};
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
     if (!st) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) st = open_base(t);
+    if (!st) st = decide_task(t);
+    if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
-    if (!st) st = decide_steps(t);
-    if (!st) st = take_parameters(t);
+    if (!st) st = kvf__trainer_lengths(t);
+    if (!st) st = kvf__trainer_parameters(t);
     if (st) kvf__trainer_done(t);
     return st;
 }
@@ -281,6 +182,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     *t = (kvf__trainer){.ctx = ctx,
                         .options = *options,
                         .best_value = NAN,
+                        .best_loss = NAN,
                         .valid_loss = NAN,
                         .base = *base,
                         .data = *data};
@@ -288,22 +190,14 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     *data = (kvf__dataset){0};
     t->options.precision = kvf__precision_name(t->base->precision);
     kvf_status st = kvf__train_options_check(ctx, &t->options);
+    if (!st) st = decide_task(t);
+    if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
-    if (!st) st = decide_steps(t);
-    if (!st) st = take_parameters(t);
+    if (!st) st = kvf__trainer_lengths(t);
+    if (!st) st = kvf__trainer_parameters(t);
     if (!st) st = kvf__trainer_prepare(t);
     if (st) kvf__trainer_done(t);
     return st;
-}
-
-kvf_status kvf__trainer_prepare(kvf__trainer *t)
-{
-    KVF_TRY(take_pass(t)); /* leaves the sampler at step 0 */
-    for (int64_t step = 0; step < t->step; step++) {
-        int64_t n;
-        kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
-    }
-    return KVF_OK;
 }
 
 void kvf__trainer_done(kvf__trainer *t)
@@ -313,6 +207,8 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__sampler_done(&t->sampler);
     kvf__evaluator_free(t->evaluator);
     kvf__encoder_free(t->encoder);
+    kvf__head_free(t->head);
+    kvf__free(t->dhidden);
     kvf__adamw_done(&t->adamw);
     kvf__prefix_done(&t->prefix);
     kvf__prefix_done(&t->dprefix);
@@ -330,15 +226,17 @@ static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_befo
                         kvf_train_result *r)
 {
     int64_t parameters = 0;
-    const kvf__params *params = kvf__encoder_params(t->encoder);
-    for (size_t i = 0; i < params->n; i++)
-        parameters += params->item[i].n;
+    for (size_t i = 0; i < t->params.n; i++)
+        parameters += t->params.item[i].n;
     double seconds = kvf__clock() - begin;
     *r = (kvf_train_result){
         .steps = t->step,
         .train_loss = t->train_loss,
         .valid_loss = t->valid_loss,
-        .best_valid_loss = t->best_value,
+        .best_valid_loss = t->best_loss,
+        .best = {t->metric->name, t->best_value},
+        .best_step = t->best.n ? t->best_step : 0,
+        .stopped_early = t->stopped_early,
         .tokens = t->tokens,
         .tokens_per_second = t->step_seconds > 0
                                  ? (double)(t->tokens - tokens_before) / t->step_seconds
@@ -359,7 +257,7 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     KVF_TRY(kvf__trainer_init(ctx, options, &t));
     kvf_status st = KVF_OK;
     int64_t tokens_before = t.tokens;
-    bool finished = t.is_resumed && t.step >= t.steps;
+    bool finished = t.is_resumed && (t.step >= t.steps || kvf__trainer_patience_over(&t));
     if (!finished && !t.options.dry_run) {
         st = kvf__trainer_prepare(&t);
         if (!st) st = kvf__trainer_loop(&t);

@@ -3,9 +3,16 @@
  * stopped. */
 #include "train_int.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Losses are those of validation; other metrics are called by their own names. */
+static const char *metric_name(const kvf__trainer *t)
+{
+    return strcmp(t->metric->name, "loss") ? t->metric->name : "valid_loss";
+}
 
 static kvf_json *state_of(const kvf__trainer *t)
 {
@@ -15,6 +22,7 @@ static kvf_json *state_of(const kvf__trainer *t)
     kvf_json_set(state, "adamw_t", kvf_json_new_int(t->adamw.t));
     kvf_json_set(state, "epoch", kvf_json_new_int(t->sampler.epoch));
     kvf_json_set(state, "position_in_epoch", kvf_json_new_int(t->sampler.at));
+    kvf_json_set(state, "stale_validations", kvf_json_new_int(t->stale));
     kvf_json_set(state, "lr_k", kvf_json_new_real(t->lr_k));
     kvf_json_set(state, "schedule_length", kvf_json_new_int(t->schedule.length));
     kvf_json_set(state, "schedule_warmup", kvf_json_new_int(t->schedule.warmup));
@@ -31,8 +39,21 @@ static kvf_json *lineage_of(const kvf__trainer *t)
         kvf_json_set(lineage, "valid_hash", kvf_json_new_str(t->valid.hash));
         kvf_json_set(lineage, "valid_examples", kvf_json_new_int(t->valid.n));
     }
+    if (t->task == KVF__TASK_QA)
+        kvf_json_set(lineage, "data_no_answers", kvf_json_new_bool(kvf__has_impossible(&t->data)));
     kvf_json_set(lineage, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     return lineage;
+}
+
+/* The head's part of a list that begins with the encoder's parameters. */
+static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *encoder,
+                  kvf__params *head)
+{
+    size_t n = kvf__encoder_params(t->encoder)->n;
+    *encoder = *all;
+    if (all->n > n) encoder->n = n;
+    for (head->n = 0; n + head->n < all->n; head->n++)
+        head->item[head->n] = all->item[n + head->n];
 }
 
 /* The file's view of the trainer; nothing but the three JSON objects is owned by it. */
@@ -40,11 +61,14 @@ static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
 {
     run->id = t->id;
     run->layer_mask = t->prefix.layer_mask;
-    run->encoder.params = *kvf__encoder_params(t->encoder);
-    run->best.params = t->best;
+    split(t, &t->params, &run->encoder.params, &run->head.params.params);
+    run->head.labels = t->data.names.names;
+    run->head.n_labels = t->data.names.n;
+    run->head.regression = t->data.regression;
+    split(t, &t->best, &run->best.params, &run->best_head.params);
     run->best_step = t->best_step;
     run->best_value = t->best_value;
-    run->best_metric = t->best.n ? (char *)"valid_loss" : NULL;
+    run->best_metric = t->best.n ? (char *)metric_name(t) : NULL;
     run->m.params = t->adamw.m;
     run->v.params = t->adamw.v;
     run->history = t->history;
@@ -115,6 +139,8 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
     memcpy(to->prefix_norm, from->prefix_norm, n * sizeof *to->prefix_norm);
     t->train_loss = from->train_loss[n - 1];
     t->valid_loss = from->valid_loss[n - 1];
+    for (size_t i = 0; i < n; i++)
+        t->best_loss = fmin(t->best_loss, from->valid_loss[i]);
     return KVF_OK;
 }
 
@@ -134,6 +160,31 @@ static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
                      (long long)t->step);
 }
 
+/* The file's parts, one after the other, into the list that holds both. */
+static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__params *encoder,
+                            const kvf__params *head, kvf__params *to)
+{
+    kvf__params parts[2];
+    char what[32];
+    split(t, to, &parts[0], &parts[1]);
+    snprintf(what, sizeof what, "%s/encoder", group);
+    KVF_TRY(copy_values(t, what, encoder, &parts[0]));
+    snprintf(what, sizeof what, "%s/head", group);
+    return copy_values(t, what, head, &parts[1]);
+}
+
+static kvf_status restore_best(kvf__trainer *t, const kvf__run_file *run)
+{
+    if (!run->best.params.n) {
+        t->best.n = 0;
+        return KVF_OK;
+    }
+    KVF_TRY(same_text(t, "metric", run->best_metric, metric_name(t)));
+    t->best_step = run->best_step;
+    t->best_value = t->metric_value = run->best_value;
+    return copy_both(t, "/best", &run->best.params, &run->best_head.params, &t->best);
+}
+
 kvf_status kvf__trainer_restore(kvf__trainer *t)
 {
     const kvf__run_file *run = &t->resumed;
@@ -145,18 +196,13 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     if (t->step < 0 || !(t->lr_k > 0 || !t->step))
         return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
                          t->options.out);
-    KVF_TRY(copy_values(t, "/encoder", &run->encoder.params, kvf__encoder_params(t->encoder)));
+    t->stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
+    KVF_TRY(copy_both(t, "", &run->encoder.params, &run->head.params.params, &t->params));
     if (run->m.params.n) {
         KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->adamw.m));
         KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->adamw.v));
     }
-    if (run->best.params.n) {
-        KVF_TRY(copy_values(t, "/best/encoder", &run->best.params, &t->best));
-        t->best_step = run->best_step;
-        t->best_value = run->best_value;
-    } else {
-        t->best.n = 0;
-    }
+    KVF_TRY(restore_best(t, run));
     KVF_TRY(copy_history(t, &run->history));
     return find_position(t, run->state);
 }

@@ -1,11 +1,12 @@
 /* One optimizer step: the only place where encoder and base meet.
  *
- *   forward    encoder -> prefix -> base -> loss
- *   backward   loss -> base -> dprefix -> encoder -> AdamW
+ *   forward    encoder -> prefix -> base -> (head ->) loss
+ *   backward   loss -> (head ->) base -> dprefix -> encoder -> AdamW
  *
- * A step may be computed in parts (--grad-accum): dprefix is summed over them, the encoder runs
- * once each way, and the loss is weighted by label tokens over the whole step, so the parts do not
- * change what is computed. */
+ * The language model's head is part of the base; that of any other task is trained too. A step may
+ * be computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
+ * encoder runs once each way, and the loss is weighted by its terms over the whole step (label
+ * tokens, rows, words or questions), so the parts do not change what is computed. */
 #include "train_int.h"
 
 #include <math.h>
@@ -39,7 +40,38 @@ static int64_t count_labels(const kvf__dataset *data, const int64_t *examples, i
     return labels;
 }
 
-/* Forward and backward of some rows; adds to dprefix and *loss_sum. */
+/* Rows of the part that begins at `first`: questions stay whole. */
+static int64_t part_rows(const kvf__trainer *t, const int64_t *examples, int64_t n, int64_t first)
+{
+    int64_t parts = t->options.grad_accum;
+    return kvf__whole_groups(&t->data, examples + first, n - first, (n + parts - 1) / parts);
+}
+
+/* What the step's loss is a mean of. */
+static int64_t count_terms(kvf__trainer *t, const int64_t *examples, int64_t n)
+{
+    int64_t terms = 0;
+    if (!t->head) return count_labels(&t->data, examples, n);
+    for (int64_t first = 0, rows; first < n; first += rows) {
+        rows = part_rows(t, examples, n, first);
+        kvf__batcher_fill(&t->batcher, &t->data, examples + first, rows);
+        terms += kvf__head_terms(t->head, &t->batcher.batch);
+    }
+    return terms;
+}
+
+/* The loss of a part, and its gradient left where the base's backward pass begins. */
+static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
+{
+    const float *hidden = NULL;
+    if (!t->head) return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
+    KVF_TRY(kvf__pass_hidden(t->ctx, t->pass, &hidden));
+    KVF_TRY(kvf__head_loss(t->ctx, t->head, &t->batcher.batch, hidden, t->step, scale, loss_sum,
+                           t->dhidden));
+    return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
+}
+
+/* Forward and backward of some rows; adds to dprefix, the head's gradients and *loss_sum. */
 static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale,
                            double *loss_sum)
 {
@@ -52,7 +84,7 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
     kvf__input input = {
         .batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
-    KVF_TRY(kvf__pass_lm_loss(t->ctx, t->pass, true, scale, &part, NULL));
+    KVF_TRY(part_loss(t, scale, &part));
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
     *loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
@@ -81,8 +113,9 @@ static const char *bad_gradient(const kvf__params *params)
 
 static kvf_status update(kvf__trainer *t)
 {
-    kvf__params *params = kvf__encoder_params(t->encoder);
     KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
+    kvf__trainer_join(t);
+    kvf__params *params = &t->params;
     lap(t, KVF__STEP_ENCODER_BWD);
     t->grad_norm = kvf__grad_norm(params);
     if (!isfinite(t->grad_norm))
@@ -94,25 +127,33 @@ static kvf_status update(kvf__trainer *t)
     return KVF_OK;
 }
 
+static void clear_gradients(kvf__trainer *t)
+{
+    memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
+    if (!t->head) return;
+    kvf__params *params = kvf__head_params(t->head);
+    for (size_t i = 0; i < params->n; i++)
+        memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
+}
+
 kvf_status kvf__trainer_step(kvf__trainer *t)
 {
     int64_t n = 0;
     double loss_sum = 0;
     t->mark = kvf__clock();
     const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
-    int64_t labels = count_labels(&t->data, examples, n);
-    int64_t parts = t->options.grad_accum, part_rows = (n + parts - 1) / parts;
-    float scale = labels ? (float)(1.0 / (double)labels) : 0;
+    int64_t terms = count_terms(t, examples, n);
+    float scale = terms ? (float)(1.0 / (double)terms) : 0;
 
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
-    memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
+    clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);
-    for (int64_t first = 0; first < n; first += part_rows) {
-        kvf_status st = run_part(t, examples + first, n - first < part_rows ? n - first : part_rows,
-                                 scale, &loss_sum);
+    for (int64_t first = 0, rows; first < n; first += rows) {
+        rows = part_rows(t, examples, n, first);
+        kvf_status st = run_part(t, examples + first, rows, scale, &loss_sum);
         if (st) return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
     }
-    t->train_loss = labels ? loss_sum / (double)labels : 0;
+    t->train_loss = terms ? loss_sum / (double)terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
     KVF_TRY(update(t));
     t->step++;

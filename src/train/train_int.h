@@ -1,5 +1,8 @@
 /* One training run. run.c sets it up, step.c draws the two lines of calls (forward and backward),
- * loop.c repeats them, state.c makes a run file of it and back, evaluate.c measures. */
+ * loop.c repeats them, state.c makes a run file of it and back.
+ *
+ * Measuring, in training and after it, is one path: evaluator.c runs a data set in fixed batches,
+ * scores.c makes probabilities of what the head says, answers.c decides, measure.c compares. */
 #ifndef KVF_TRAIN_INT_H
 #define KVF_TRAIN_INT_H
 
@@ -7,6 +10,7 @@
 
 #include "encoder_int.h"
 #include "load_int.h"
+#include "metric_int.h"
 #include "optim_int.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -23,18 +27,100 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
 kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
                                      const kvf_json *stored);
 
+/* Was the option set by kvf_train_set? */
+bool kvf__train_option_given(const kvf_train_options *options, const char *name);
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Losses of a data set under a prefix, in batches fixed by the data alone. */
+/* What is measured on a base. */
+typedef struct kvf__subject {
+    const kvf__prefix *prefix; /* NULL: the bare base */
+    int64_t position_start;
+    kvf__head *head; /* NULL: lm */
+} kvf__subject;
+
+/* A data set under a subject, in batches fixed by the data alone. */
 typedef struct kvf__evaluator kvf__evaluator;
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
                                  int64_t P, int64_t batch_tokens, bool share_leads,
                                  kvf__evaluator **out);
 void kvf__evaluator_free(kvf__evaluator *evaluator);
-/* *loss: mean over label tokens, in nats. prefix NULL: the bare base. token_loss [n_labels], or
- * NULL: in the batches' order, which is the same at every call. */
-kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__prefix *prefix,
-                              int64_t position_start, double *loss, float *token_loss);
+/* *loss: mean over the terms of the task's loss (lm: label tokens), in nats; NaN where rows lack
+ * their gold. each, may be NULL: for lm the loss of each label [n_labels], in the batches' order,
+ * which is the same at every call; with a head its outputs [n_labels, width] in the order of the
+ * rows. */
+kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
+                              double *loss, float *each);
+
+/* Probabilities of a data set's labels by a head, or their mean over several heads. Classes and
+ * tags share 1 at each label; choices share it over their question; starts and ends of answers each
+ * over all windows of their question. Of a regression: the numbers themselves. */
+typedef struct kvf__scores {
+    const kvf__dataset *set;
+    int64_t width;  /* outputs of the head */
+    int64_t *first; /* [rows + 1] first label of each row */
+    double *p;      /* [n_labels, width] */
+} kvf__scores;
+kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *scores, const kvf__dataset *set,
+                            int64_t width);
+void kvf__scores_done(kvf__scores *scores);
+/* Adds share times what the logits [n_labels, width] say. */
+void kvf__scores_add(kvf__scores *scores, const float *logits, double share);
+/* The task's loss of the probabilities. */
+double kvf__scores_loss(const kvf__scores *scores);
+
+/* How answers are found in scores: qa. */
+typedef struct kvf__answer_rules {
+    bool no_answer;         /* a question may have none */
+    double no_answer_above; /* none, if its log odds against the best span are above */
+    int64_t n_best,
+        max_tokens; /* starts and ends that are paired; tokens of an answer; 0: 20, 30 */
+} kvf__answer_rules;
+
+/* What a head decided, by groups of the data set; texts are views into it, or `owned`. */
+typedef struct kvf__answers {
+    const kvf__dataset *set;
+    int64_t n;                /* groups */
+    int32_t *gold, *best;     /* seq-cls, multiple-choice [n]; token-cls by words [start[n]] */
+    double *numbers, *wanted; /* regression [n] */
+    double *p;                /* of what was decided: [n], token-cls [start[n]] */
+    double *p_none;           /* qa [n]: of no answer */
+    int64_t *start;           /* [n + 1] token-cls: words; qa: references */
+    const char **gold_tags, **tags;   /* [start[n]] token-cls */
+    const char **texts, **references; /* qa [n], [start[n]] */
+    int64_t *spans;                   /* qa [n, 2]: bytes of the context; -1: no answer */
+    char *owned;                      /* memory of texts */
+} kvf__answers;
+kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *answers, const kvf__scores *scores,
+                             const kvf__answer_rules *rules);
+void kvf__answers_done(kvf__answers *answers);
+/* The part of qa (answers_span.c). */
+kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *answers, const kvf__scores *scores,
+                              const kvf__answer_rules *rules);
+
+/* Every metric of the task; one that does not apply is NaN. *n of at most KVF_MAX_SCORES. */
+kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *answers, double loss, kvf_score *out,
+                        size_t *n);
+/* Evaluates and measures; metric NULL: the loss alone, and *value is it. */
+kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__dataset *set,
+                                const kvf__subject *subject, const kvf__metric *metric,
+                                double *loss, double *value);
+bool kvf__has_impossible(const kvf__dataset *set); /* qa: a question without an answer */
+
+/* A data file under n prefixes (0: the bare base), from paths to answers. */
+typedef struct kvf__trial {
+    kvf__task task;
+    kvf__renderer renderer;
+    kvf__dataset set;
+    kvf__evaluator *evaluator;
+    kvf__scores scores;   /* empty for lm */
+    kvf__answers answers; /* the same */
+    double loss;          /* NaN: rows lack their gold */
+} kvf__trial;
+/* The address of *out must not change afterwards. unlabeled: rows may lack their gold. */
+kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                          const kvf_eval_options *options, bool unlabeled, kvf__trial *out);
+void kvf__trial_done(kvf__trial *trial);
 
 /* Limits of a pass for batches of at most these sizes. */
 kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward);
@@ -64,7 +150,11 @@ typedef struct kvf__trainer {
     kvf__dataset data, valid;  /* valid.n = 0: none */
     kvf__evaluator *evaluator; /* NULL: none */
 
+    kvf__task task;
     kvf__encoder *encoder;
+    kvf__head *head;             /* NULL: lm */
+    kvf__params params;          /* the encoder's, then the head's: what AdamW steps */
+    float *dhidden;              /* [most labels, C]; NULL: lm */
     kvf__prefix prefix, dprefix; /* the waist, forward and backward */
     kvf__pass *pass;
     kvf__adamw adamw;
@@ -74,15 +164,20 @@ typedef struct kvf__trainer {
     kvf__batcher batcher;
 
     kvf__identity id;
-    int64_t steps;        /* in all */
-    int64_t step;         /* done */
-    int64_t tokens;       /* trained on */
-    bool epoch_end;       /* the last step ended an epoch */
-    kvf__history history; /* room for all steps */
-    float *best_values;   /* copies of the parameters at best_step */
-    kvf__params best;     /* n = 0 until a validation ran */
+    int64_t steps;             /* in all */
+    int64_t step;              /* done */
+    int64_t tokens;            /* trained on */
+    bool epoch_end;            /* the last step ended an epoch */
+    kvf__history history;      /* room for all steps */
+    const kvf__metric *metric; /* what best is best in */
+    float *best_values;        /* copies of the parameters at best_step */
+    kvf__params best;          /* n = 0 until a validation ran */
     int64_t best_step;
+    int64_t stale; /* validations since the best one */
+    bool stopped_early;
     double best_value, valid_loss, train_loss;
+    double best_loss;    /* lowest valid_loss */
+    double metric_value; /* of the last validation */
     double grad_norm, lr;
     double begin, step_seconds;          /* clock at the start of the loop; time spent in steps */
     double spent[KVF__STEP_PARTS], mark; /* seconds by part; clock at the end of the last one */
@@ -98,6 +193,12 @@ void kvf__trainer_done(kvf__trainer *trainer);
  * past options->steps. */
 kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
                                     kvf__dataset *data, kvf__trainer *out);
+/* lengths.c: how many steps, and the schedule over them. */
+kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
+/* params.c: the encoder, the head and all that is as large as they are. */
+kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
+/* Lists encoder and head anew: the encoder's gradients move with each backward pass. */
+void kvf__trainer_join(kvf__trainer *trainer);
 /* Makes what only steps need, by the sizes of those to come: the batcher, the pass, its primitives.
  */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
@@ -111,6 +212,8 @@ kvf_status kvf__trainer_step(kvf__trainer *trainer);
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
 /* Runs to the last step or the stop request, with evaluations and saves. */
 kvf_status kvf__trainer_loop(kvf__trainer *trainer);
+/* --early-stop: as many validations without a better one as it allows. */
+bool kvf__trainer_patience_over(const kvf__trainer *trainer);
 /* state.c: writes the run file; restores parameters, moments, history and counters from
  * trainer->resumed. */
 kvf_status kvf__trainer_save(kvf__trainer *trainer, bool force);

@@ -1,0 +1,60 @@
+/* The head of a prefix as a live object on its base: made by the task's row for the base's
+ * architecture, then filled from the file by name, every shape checked. */
+#include "load_int.h"
+
+#include <string.h>
+
+static const kvf__param *find(const kvf__params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->item[i].name, name)) return &params->item[i];
+    return NULL;
+}
+
+kvf_status kvf__head_load(kvf_ctx *ctx, kvf__head *head, const char *where, const kvf__params *from)
+{
+    kvf__params *to = kvf__head_params(head);
+    char found[128], want[128];
+    for (size_t i = 0; i < to->n; i++) {
+        kvf__param *p = &to->item[i];
+        const kvf__param *source = find(from, p->name);
+        if (!source)
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: the head has no %s, which this base needs",
+                             where, p->name);
+        if (source->rank != p->rank ||
+            memcmp(source->dim, p->dim, (size_t)p->rank * sizeof *p->dim))
+            return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want %s", where, p->name,
+                             kvf__shape_text(found, source->rank, source->dim),
+                             kvf__shape_text(want, p->rank, p->dim));
+    }
+    for (size_t i = 0; i < from->n; i++)
+        if (!find(to, from->item[i].name))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of the base's head",
+                             where, from->item[i].name);
+    for (size_t i = 0; i < to->n; i++)
+        memcpy(to->item[i].value, find(from, to->item[i].name)->value,
+               (size_t)to->item[i].n * sizeof(float));
+    return KVF_OK;
+}
+
+/* Outputs by the file's own bias or weight, where no names say how many there are. */
+static int64_t outputs(const kvf_prefix *prefix)
+{
+    return prefix->head.n_labels ? (int64_t)prefix->head.n_labels : 1;
+}
+
+kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                            kvf__head **out)
+{
+    const kvf__head_options options = {
+        .task = prefix->task, .labels = outputs(prefix), .regression = prefix->head.regression};
+    kvf__head *head = NULL;
+    if (prefix->task == KVF__TASK_LM) return KVF_OK;
+    KVF_TRY(kvf__head_create(ctx, base->model, &options, &head));
+    kvf_status st = kvf__head_load(ctx, head, "/head", &prefix->head.params.params);
+    if (st)
+        kvf__head_free(head);
+    else
+        *out = head;
+    return st;
+}

@@ -1,0 +1,159 @@
+/* Decisions out of probabilities: the likeliest class, tag or choice, the first of equals; the
+ * number itself for a regression; spans in answers_span.c. What the data says is laid beside it, in
+ * the form metrics read. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The likeliest of n, the first of equals. */
+static int32_t likeliest(const double *p, int64_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (p[i] > p[best]) best = i;
+    return best;
+}
+
+static kvf_status take_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
+{
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *a->gold, &a->gold));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *a->best, &a->best));
+    return kvf__alloc_array(ctx, (size_t)n, sizeof *a->p, &a->p);
+}
+
+static kvf_status decide_classes(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
+{
+    KVF_TRY(take_decisions(ctx, a, a->n));
+    for (int64_t i = 0; i < a->n; i++) {
+        const double *p = s->p + s->first[i] * s->width;
+        a->gold[i] = a->set->sources->group[i].gold;
+        a->best[i] = likeliest(p, s->width);
+        a->p[i] = p[a->best[i]];
+    }
+    return KVF_OK;
+}
+
+static kvf_status decide_choices(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
+{
+    KVF_TRY(take_decisions(ctx, a, a->n));
+    for (int64_t i = 0; i < a->n; i++) {
+        int64_t from = a->set->group ? a->set->group[i] : i;
+        int64_t to = a->set->group ? a->set->group[i + 1] : i + 1;
+        const double *p = s->p + s->first[from];
+        a->gold[i] = a->set->sources->group[i].gold;
+        a->best[i] = likeliest(p, s->first[to] - s->first[from]);
+        a->p[i] = p[a->best[i]];
+    }
+    return KVF_OK;
+}
+
+static kvf_status decide_numbers(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
+{
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->n, sizeof *a->numbers, &a->numbers));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->n, sizeof *a->wanted, &a->wanted));
+    for (int64_t i = 0; i < a->n; i++) {
+        a->numbers[i] = s->p[s->first[i]];
+        a->wanted[i] = (double)a->set->sources->group[i].value;
+    }
+    return KVF_OK;
+}
+
+/* ---- tags ------------------------------------------------------------------------------------ */
+
+/* What a word gets that the row has no token of. */
+static int32_t tag_of_nothing(const kvf__label_set *names)
+{
+    int32_t outside = kvf__label_set_find(names, "O");
+    return outside < 0 ? 0 : outside;
+}
+
+static const char *tag_name(const kvf__dataset *set, int32_t id)
+{
+    return id < 0 ? "" : set->names.names[id];
+}
+
+static void decide_word(kvf__answers *a, const kvf__scores *s, int64_t group, int64_t word)
+{
+    const kvf__source *source = &a->set->sources->group[group];
+    int64_t at = a->start[group] + word;
+    int64_t row = a->set->group ? a->set->group[group] : group;
+    int32_t label = source->label_of[word];
+    a->gold[at] = source->tags ? source->tags[word] : -1;
+    if (label < 0) {
+        a->best[at] = tag_of_nothing(&a->set->names);
+        a->p[at] = NAN;
+    } else {
+        const double *p = s->p + (s->first[row] + label) * s->width;
+        a->best[at] = likeliest(p, s->width);
+        a->p[at] = p[a->best[at]];
+    }
+    a->gold_tags[at] = tag_name(a->set, a->gold[at]);
+    a->tags[at] = tag_name(a->set, a->best[at]);
+}
+
+static kvf_status decide_tags(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
+{
+    const kvf__source *sources = a->set->sources->group;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->n + 1, sizeof *a->start, &a->start));
+    for (int64_t i = 0; i < a->n; i++)
+        a->start[i + 1] = a->start[i] + sources[i].n;
+    int64_t words = a->start[a->n];
+    KVF_TRY(take_decisions(ctx, a, words));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)words, sizeof *a->gold_tags, &a->gold_tags));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)words, sizeof *a->tags, &a->tags));
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t w = 0; w < sources[i].n; w++)
+            decide_word(a, s, i, w);
+    return KVF_OK;
+}
+
+/* ---- all tasks ------------------------------------------------------------------------------- */
+
+static kvf_status decide(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s,
+                         const kvf__answer_rules *rules)
+{
+    switch (a->set->task) {
+    case KVF__TASK_SEQ_CLS:
+        return a->set->regression ? decide_numbers(ctx, a, s) : decide_classes(ctx, a, s);
+    case KVF__TASK_TOKEN_CLS:
+        return decide_tags(ctx, a, s);
+    case KVF__TASK_QA:
+        return kvf__answers_spans(ctx, a, s, rules);
+    case KVF__TASK_CHOICE:
+        return decide_choices(ctx, a, s);
+    case KVF__TASK_LM:
+        break;
+    }
+    return kvf__fail(ctx, KVF_EUSAGE, "task lm has no answers to choose from");
+}
+
+kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *out, const kvf__scores *scores,
+                             const kvf__answer_rules *rules)
+{
+    kvf__answers a = {.set = scores->set, .n = kvf__group_count(scores->set)};
+    kvf_status st = decide(ctx, &a, scores, rules);
+    if (st)
+        kvf__answers_done(&a);
+    else
+        *out = a;
+    return st;
+}
+
+void kvf__answers_done(kvf__answers *a)
+{
+    kvf__free(a->gold);
+    kvf__free(a->best);
+    kvf__free(a->numbers);
+    kvf__free(a->wanted);
+    kvf__free(a->p);
+    kvf__free(a->p_none);
+    kvf__free(a->start);
+    kvf__free((void *)a->gold_tags);
+    kvf__free((void *)a->tags);
+    kvf__free(a->owned);
+    kvf__free((void *)a->texts);
+    kvf__free((void *)a->references);
+    kvf__free(a->spans);
+    *a = (kvf__answers){0};
+}

@@ -1,0 +1,166 @@
+/* Spans out of start and end probabilities, as transformers' run_qa finds them (Devlin et al. 2019,
+ * section 4.2): in every window of a context the n best starts are paired with the n best ends that
+ * follow within the longest answer; the best pair of all windows wins. "No answer" scores what its
+ * own position does in the window where it scores least, and wins if its log odds against the best
+ * pair are above the threshold. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_BEST = 64, N_BEST = 20, MAX_TOKENS = 30 };
+
+/* A position of a window: the token within its row, and its log probability as start or end. */
+typedef struct place {
+    int64_t token;
+    double score;
+} place;
+
+/* The best pair so far, and the mass of all pairs, for its probability. */
+typedef struct found {
+    int64_t row, first, last; /* row -1: none yet */
+    double score, none;
+    double scores[MOST_BEST]; /* of the best pairs of all windows, descending */
+    int64_t n_scores;
+} found;
+
+static bool in_context(const kvf__dataset *set, int64_t row, int64_t token)
+{
+    const kvf__window *w = &set->sources->windows[row];
+    return token >= w->at && token < w->at + w->n;
+}
+
+/* Inserts by score, the earlier of equals first; at most `most` stay. */
+static int64_t insert(place *list, int64_t n, int64_t most, place item)
+{
+    int64_t at = n;
+    while (at > 0 && list[at - 1].score < item.score)
+        at--;
+    if (at == most) return n;
+    if (n < most) n++;
+    memmove(list + at + 1, list + at, (size_t)(n - 1 - at) * sizeof *list);
+    list[at] = item;
+    return n;
+}
+
+static void keep_score(found *f, double score, int64_t most)
+{
+    int64_t at = f->n_scores;
+    while (at > 0 && f->scores[at - 1] < score)
+        at--;
+    if (at == most) return;
+    if (f->n_scores < most) f->n_scores++;
+    memmove(f->scores + at + 1, f->scores + at, (size_t)(f->n_scores - 1 - at) * sizeof *f->scores);
+    f->scores[at] = score;
+}
+
+static void pair(found *f, int64_t row, const place *starts, int64_t n_starts, const place *ends,
+                 int64_t n_ends, const kvf__answer_rules *rules)
+{
+    for (int64_t i = 0; i < n_starts; i++)
+        for (int64_t j = 0; j < n_ends; j++) {
+            int64_t length = ends[j].token - starts[i].token + 1;
+            double score = starts[i].score + ends[j].score;
+            if (length < 1 || length > rules->max_tokens) continue;
+            keep_score(f, score, rules->n_best);
+            if (f->row >= 0 && score <= f->score) continue;
+            f->row = row;
+            f->first = starts[i].token;
+            f->last = ends[j].token;
+            f->score = score;
+        }
+}
+
+static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_rules *rules,
+                          found *f)
+{
+    const kvf__dataset *set = s->set;
+    place starts[MOST_BEST + 1], ends[MOST_BEST + 1];
+    int64_t n_starts = 0, n_ends = 0, label = s->first[row];
+    for (int64_t t = 0; t < kvf__example_length(set, row); t++) {
+        if (set->labels[set->start[row] + t] == KVF__NO_LABEL) continue;
+        const double *p = s->p + label++ * s->width;
+        double start = log(p[0]), end = log(p[1]);
+        if (!in_context(set, row, t)) {
+            f->none = fmin(f->none, start + end);
+            continue;
+        }
+        n_starts = insert(starts, n_starts, rules->n_best, (place){t, start});
+        n_ends = insert(ends, n_ends, rules->n_best, (place){t, end});
+    }
+    pair(f, row, starts, n_starts, ends, n_ends, rules);
+}
+
+/* Among the best pairs and, where it is allowed, no answer. */
+static double probability(const found *f, bool none, double score)
+{
+    double most = fmax(f->n_scores ? f->scores[0] : -INFINITY, none ? f->none : -INFINITY);
+    double sum = none ? exp(f->none - most) : 0;
+    for (int64_t i = 0; i < f->n_scores; i++)
+        sum += exp(f->scores[i] - most);
+    return sum > 0 ? exp(score - most) / sum : NAN;
+}
+
+static kvf_status take_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const found *f,
+                            kvf__buf *texts)
+{
+    int64_t *span = a->spans + 2 * group;
+    span[0] = span[1] = -1;
+    if (f->row >= 0 && kvf__context_bytes(a->set, f->row, f->first, f->last, &span[0], &span[1])) {
+        const char *context = a->set->sources->group[group].text;
+        KVF_TRY(kvf__buf_add(ctx, texts, context + span[0], (size_t)(span[1] - span[0])));
+    }
+    return kvf__buf_add(ctx, texts, "", 1);
+}
+
+static kvf_status search_group(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s, int64_t group,
+                               const kvf__answer_rules *rules, kvf__buf *texts)
+{
+    int64_t from = a->set->group ? a->set->group[group] : group;
+    int64_t to = a->set->group ? a->set->group[group + 1] : group + 1;
+    found f = {.row = -1, .score = -INFINITY, .none = INFINITY};
+    for (int64_t row = from; row < to; row++)
+        search_window(s, row, rules, &f);
+    bool none = rules->no_answer && f.none - f.score > rules->no_answer_above;
+    if (none) f.row = -1;
+    a->p[group] = probability(&f, rules->no_answer, f.row < 0 ? f.none : f.score);
+    a->p_none[group] = rules->no_answer ? probability(&f, true, f.none) : NAN;
+    return take_text(ctx, a, group, &f, texts);
+}
+
+static kvf_status take_memory(kvf_ctx *ctx, kvf__answers *a)
+{
+    const kvf__source *sources = a->set->sources->group;
+    size_t n = (size_t)a->n;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *a->p, &a->p));
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *a->p_none, &a->p_none));
+    KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *a->spans, &a->spans));
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *a->texts, &a->texts));
+    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *a->start, &a->start));
+    for (int64_t i = 0; i < a->n; i++)
+        a->start[i + 1] = a->start[i] + sources[i].n;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->start[a->n], sizeof *a->references, &a->references));
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t r = 0; r < sources[i].n; r++)
+            a->references[a->start[i] + r] = sources[i].items[r];
+    return KVF_OK;
+}
+
+kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s,
+                              const kvf__answer_rules *given)
+{
+    kvf__answer_rules rules = *given;
+    kvf__buf texts = {0};
+    if (rules.n_best < 1) rules.n_best = N_BEST;
+    if (rules.n_best > MOST_BEST) rules.n_best = MOST_BEST;
+    if (rules.max_tokens < 1) rules.max_tokens = MAX_TOKENS;
+    KVF_TRY(take_memory(ctx, a));
+    kvf_status st = KVF_OK;
+    for (int64_t i = 0; !st && i < a->n; i++)
+        st = search_group(ctx, a, s, i, &rules, &texts);
+    a->owned = texts.data;
+    const char *text = texts.data;
+    for (int64_t i = 0; !st && i < a->n; i++, text += strlen(text) + 1)
+        a->texts[i] = text;
+    return st;
+}

@@ -1,0 +1,203 @@
+/* A data set under a prefix, and a head where the task has one. Batches are fixed by the data alone
+ * (rows in file order, up to so many tokens), so that a run, its folded prefix and a later
+ * evaluation of either see the same batches and give the same bits. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+struct kvf__evaluator {
+    kvf_base *base;
+    const kvf__dataset *dataset;
+    kvf__batcher batcher;
+    kvf__pass *pass;
+    int64_t *order; /* 0, 1, 2, ... */
+    int64_t *first; /* [rows + 1] first label of each row */
+    float *logits;  /* of one batch; NULL until a head needs it */
+    int64_t logits_room, most_labels;
+    int64_t batch_tokens;
+};
+
+/* Rows of the batch that begins at `first`: whole groups, at least one. */
+static int64_t batch_rows(const kvf__evaluator *e, int64_t first, int64_t *tokens, int64_t *labels)
+{
+    const kvf__dataset *set = e->dataset;
+    int64_t n = 0;
+    *tokens = *labels = 0;
+    while (first + n < set->n) {
+        int64_t more = kvf__whole_groups(set, e->order + first + n, set->n - first - n, 1);
+        int64_t length = 0, found = 0;
+        for (int64_t i = first + n; i < first + n + more; i++) {
+            length += kvf__example_length(set, i);
+            found += kvf__example_labels(set, i);
+        }
+        if (n && *tokens + length > e->batch_tokens) break;
+        n += more;
+        *tokens += length;
+        *labels += found;
+    }
+    return n;
+}
+
+kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward)
+{
+    return (kvf__pass_limits){
+        .rows = sizes->rows,
+        .tokens = sizes->tokens,
+        .row_len = sizes->row_len,
+        .labels = sizes->labels,
+        .P = P,
+        .lead_len = sizes->lead_len,
+        .lead_tokens = sizes->lead_tokens,
+        .backward = backward,
+    };
+}
+
+/* Upper bounds for the batcher, then the sizes its batches really have. */
+static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes bounds = {0};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
+                                    .share = share};
+    for (int64_t first = 0; first < e->dataset->n;) {
+        kvf__batch_sizes batch = {0};
+        batch.rows = batch_rows(e, first, &batch.tokens, &batch.labels);
+        kvf__batch_sizes_raise(&bounds, &batch);
+        first += batch.rows;
+    }
+    KVF_TRY(kvf__batcher_init(ctx, &e->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
+    for (int64_t first = 0, tokens, labels; first < e->dataset->n;) {
+        int64_t n = batch_rows(e, first, &tokens, &labels);
+        kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
+        kvf__batch_sizes_raise(sizes, &e->batcher.sizes);
+        first += n;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                                 int64_t P, int64_t batch_tokens, bool share_leads,
+                                 kvf__evaluator **out)
+{
+    kvf__evaluator *e = NULL;
+    kvf__batch_sizes sizes = {0};
+    KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
+    e->base = base;
+    e->dataset = dataset;
+    e->batch_tokens = batch_tokens > 0 ? batch_tokens : 2048;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *e->order, &e->order);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)dataset->n + 1, sizeof *e->first, &e->first);
+    for (int64_t i = 0; !st && i < dataset->n; i++) {
+        e->order[i] = i;
+        e->first[i + 1] = e->first[i] + kvf__example_labels(dataset, i);
+    }
+    if (!st) st = take_batcher(ctx, e, share_leads, &sizes);
+    const kvf__pass_limits limits = kvf__limits_for(&sizes, P, false);
+    e->most_labels = sizes.labels;
+    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
+    if (st)
+        kvf__evaluator_free(e);
+    else
+        *out = e;
+    return st;
+}
+
+void kvf__evaluator_free(kvf__evaluator *evaluator)
+{
+    if (!evaluator) return;
+    kvf__pass_free(evaluator->pass);
+    kvf__batcher_done(&evaluator->batcher);
+    kvf__free(evaluator->order);
+    kvf__free(evaluator->first);
+    kvf__free(evaluator->logits);
+    kvf__free(evaluator);
+}
+
+/* ---- one batch ------------------------------------------------------------------------------- */
+
+/* Outputs of a batch to the places of their rows: the batch may hold rows in another order, with
+ * leads between them, but those of a group in theirs. */
+static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
+{
+    const kvf__dataset *set = e->dataset;
+    const kvf__batch *batch = &e->batcher.batch;
+    int64_t label = 0, group = -1, row = -1;
+    for (int64_t r = 0; r < batch->n_rows; r++) {
+        int64_t n = 0;
+        if (batch->example[r] < 0) continue;
+        while (label + n < batch->n_labels && batch->label_at[label + n] < batch->start[r + 1])
+            n++;
+        row = batch->example[r] == group ? row + 1
+              : set->group               ? set->group[batch->example[r]]
+                                         : batch->example[r];
+        group = batch->example[r];
+        while (e->first[row + 1] - e->first[row] != n) /* a row without labels was left out */
+            row++;
+        memcpy(out + e->first[row] * width, e->logits + label * width,
+               (size_t)(n * width) * sizeof(float));
+        label += n;
+    }
+}
+
+static kvf_status take_logits(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head)
+{
+    int64_t room = e->most_labels * kvf__head_width(head);
+    if (room <= e->logits_room) return KVF_OK;
+    kvf__free(e->logits);
+    e->logits = NULL;
+    e->logits_room = 0;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)room, sizeof *e->logits, &e->logits));
+    e->logits_room = room;
+    return kvf__head_prepare(ctx, head, e->most_labels);
+}
+
+/* The loss of the batch by a head, and its outputs where they are wanted. */
+static kvf_status run_head(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, bool loss,
+                           double *loss_sum, int64_t *terms, float *each)
+{
+    const kvf__batch *batch = &e->batcher.batch;
+    const float *hidden = NULL;
+    KVF_TRY(kvf__pass_hidden(ctx, e->pass, &hidden));
+    if (loss) {
+        KVF_TRY(kvf__head_loss(ctx, head, batch, hidden, 0, 1, loss_sum, NULL));
+        *terms += kvf__head_terms(head, batch);
+    }
+    if (!each) return KVF_OK;
+    KVF_TRY(take_logits(ctx, e, head));
+    KVF_TRY(kvf__head_logits(ctx, head, hidden, batch->n_labels, e->logits));
+    place_logits(e, kvf__head_width(head), each);
+    return KVF_OK;
+}
+
+/* Without gold a loss would mean nothing. */
+static bool has_gold(const kvf__dataset *set)
+{
+    return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
+}
+
+kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                              double *loss, float *each)
+{
+    double sum = 0;
+    bool gold = has_gold(e->dataset);
+    int64_t terms = 0, before = 0, tokens, labels;
+    for (int64_t first = 0, n; first < e->dataset->n; first += n) {
+        double part = 0;
+        n = batch_rows(e, first, &tokens, &labels);
+        if (!labels) continue;
+        kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
+        kvf__input input = {.batch = &e->batcher.batch,
+                            .prefix = subject->prefix,
+                            .position_start = subject->position_start};
+        KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
+        if (subject->head)
+            KVF_TRY(run_head(ctx, e, subject->head, gold, &part, &terms, each));
+        else
+            KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part, each ? each + before : NULL));
+        sum += part;
+        before += labels;
+    }
+    if (!subject->head) terms = e->dataset->n_labels;
+    *loss = gold && terms ? sum / (double)terms : NAN;
+    return KVF_OK;
+}

@@ -1,0 +1,121 @@
+/* How long a run is, and a walk over the schedule of its steps before the first one is taken: the
+ * sizes of all batches to come decide memory and primitives, so that a step allocates nothing. */
+#include "train_int.h"
+
+#include <string.h>
+
+static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
+{
+    int64_t steps = 0, n;
+    bool last = false;
+    for (int64_t epoch = 0; epoch < epochs; steps++) {
+        kvf__sampler_next(&t->sampler, &n, &last);
+        epoch += last;
+    }
+    kvf__sampler_rewind(&t->sampler);
+    return steps;
+}
+
+kvf_status kvf__trainer_lengths(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
+                              o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
+    t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
+    o->steps = t->steps;
+    if (!o->schedule_steps) o->schedule_steps = t->steps;
+    KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps, &t->schedule));
+    if (t->steps > o->schedule_steps && t->schedule.kind != KVF__SCHEDULE_CONSTANT)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--steps %lld is past the %s schedule's length of %lld steps, fixed when "
+                         "the run was created",
+                         (long long)t->steps, o->schedule, (long long)o->schedule_steps);
+    return KVF_OK;
+}
+
+/* What a walk over the run's own schedule does with the rows of a part of a step. */
+typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
+                           kvf__batch_sizes *sizes);
+
+static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
+{
+    kvf_status st = KVF_OK;
+    kvf__sampler_rewind(&t->sampler);
+    for (int64_t step = 0; !st && step < t->steps; step++) {
+        int64_t n;
+        bool last;
+        const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
+        int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
+        for (int64_t first = 0, part; !st && first < n; first += part) {
+            part = kvf__whole_groups(&t->data, examples + first, n - first, part_rows);
+            st = visit(t, examples + first, part, sizes);
+        }
+    }
+    kvf__sampler_rewind(&t->sampler);
+    return st;
+}
+
+/* Upper bounds, from lengths alone. */
+static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                             kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes part = {.rows = n};
+    for (int64_t i = 0; i < n; i++) {
+        part.tokens += kvf__example_length(&t->data, examples[i]);
+        part.labels += kvf__example_labels(&t->data, examples[i]);
+    }
+    kvf__batch_sizes_raise(sizes, &part);
+    return KVF_OK;
+}
+
+static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                               kvf__batch_sizes *sizes)
+{
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    kvf__batch_sizes_raise(sizes, &t->batcher.sizes);
+    return KVF_OK;
+}
+
+static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                               kvf__batch_sizes *sizes)
+{
+    (void)sizes;
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    if (!t->batcher.sizes.labels) return KVF_OK;
+    return kvf__pass_prepare(t->ctx, t->pass, t->batcher.sizes.tokens, t->batcher.sizes.labels);
+}
+
+/* What the head needs beside the pass. */
+static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
+{
+    int64_t C = kvf__model_desc(t->base->model)->C;
+    if (!t->head) return KVF_OK;
+    KVF_TRY(kvf__head_prepare(t->ctx, t->head, labels));
+    return kvf__alloc_array(t->ctx, (size_t)(labels * C), sizeof *t->dhidden, &t->dhidden);
+}
+
+static kvf_status take_pass(kvf__trainer *t)
+{
+    kvf__batch_sizes bounds = {0}, sizes = {0};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
+                                    .share = !strcmp(t->options.share_leads, "auto")};
+    KVF_TRY(walk_schedule(t, bound_part, &bounds));
+    KVF_TRY(
+        kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
+    KVF_TRY(walk_schedule(t, measure_part, &sizes));
+    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
+    limits.recompute = t->options.recompute;
+    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
+    KVF_TRY(take_head_memory(t, sizes.labels));
+    return walk_schedule(t, prepare_part, &sizes);
+}
+
+kvf_status kvf__trainer_prepare(kvf__trainer *t)
+{
+    KVF_TRY(take_pass(t)); /* leaves the sampler at step 0 */
+    for (int64_t step = 0; step < t->step; step++) {
+        int64_t n;
+        kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
+    }
+    return KVF_OK;
+}

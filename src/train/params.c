@@ -1,0 +1,87 @@
+/* What a run trains: the encoder and, where the task has one, the head; as one list that AdamW
+ * steps and the best checkpoint copies. Both learn by one optimizer, the head at its own rate. */
+#include "train_int.h"
+
+#include <string.h>
+
+void kvf__trainer_join(kvf__trainer *t)
+{
+    const kvf__params *encoder = kvf__encoder_params(t->encoder);
+    t->params = *encoder;
+    if (!t->head) return;
+    const kvf__params *head = kvf__head_params(t->head);
+    for (size_t i = 0; i < head->n; i++)
+        t->params.item[t->params.n++] = head->item[i];
+}
+
+static kvf_status take_head(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    const kvf__head_options options = {
+        .task = t->task,
+        .labels = t->data.names.n ? (int64_t)t->data.names.n : 1,
+        .regression = t->data.regression,
+        .dropout = o->head_dropout,
+        .seed = o->seed,
+    };
+    if (t->task == KVF__TASK_LM) return KVF_OK;
+    KVF_TRY(kvf__head_create(t->ctx, t->base->model, &options, &t->head));
+    kvf__params *params = kvf__head_params(t->head);
+    for (size_t i = 0; i < params->n; i++)
+        params->item[i].lr_scale = o->head_lr / o->lr; /* the schedule carries o->lr */
+    return KVF_OK;
+}
+
+static kvf_status take_best(kvf__trainer *t)
+{
+    const kvf__params *params = &t->params;
+    size_t total = 0;
+    for (size_t i = 0; i < params->n; i++)
+        total += (size_t)params->item[i].n;
+    KVF_TRY(kvf__alloc_array(t->ctx, total, sizeof(float), &t->best_values));
+    t->best = *params;
+    float *at = t->best_values;
+    for (size_t i = 0; i < t->best.n; i++) {
+        t->best.item[i].value = at;
+        t->best.item[i].grad = NULL;
+        at += t->best.item[i].n;
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_history(kvf__trainer *t)
+{
+    kvf__history *h = &t->history;
+    size_t n = (size_t)(t->steps > t->resumed.history.n ? t->steps : t->resumed.history.n);
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->step, &h->step));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->tokens, &h->tokens));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->train_loss, &h->train_loss));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_loss, &h->valid_loss));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->lr, &h->lr));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->grad_norm, &h->grad_norm));
+    return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);
+}
+
+kvf_status kvf__trainer_parameters(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    kvf__encoder_shape shape = {t->id.L, t->id.G, t->id.P, t->id.D, o->encoder_hidden};
+    KVF_TRY(kvf__encoder_create(t->ctx, o->method, &shape, &t->encoder));
+    KVF_TRY(take_head(t));
+    kvf__trainer_join(t);
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, &t->params));
+    t->adamw.beta1 = o->beta1;
+    t->adamw.beta2 = o->beta2;
+    t->adamw.eps = o->eps;
+    t->adamw.weight_decay = o->weight_decay;
+    if (t->evaluator || t->resumed.best.params.n) KVF_TRY(take_best(t));
+    KVF_TRY(take_history(t));
+    if (t->is_resumed)
+        KVF_TRY(kvf__trainer_restore(t));
+    else
+        KVF_TRY(kvf__trainer_start_values(t));
+    if (!t->is_resumed) t->best.n = 0;
+    return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
+}

@@ -1,0 +1,124 @@
+/* What heads say, as probabilities: softmax over what competes (the classes of a label, the choices
+ * of a question, the starts and the ends in all windows of a context), so that several heads can be
+ * averaged whatever the scale of their logits. One head alone decides as its logits do. */
+#include "train_int.h"
+
+#include <math.h>
+
+kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *out, const kvf__dataset *set, int64_t width)
+{
+    kvf__scores scores = {.set = set, .width = width};
+    kvf_status st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *scores.first, &scores.first);
+    for (int64_t row = 0; !st && row < set->n; row++)
+        scores.first[row + 1] = scores.first[row] + kvf__example_labels(set, row);
+    if (!st)
+        st = kvf__alloc_array(ctx, (size_t)(scores.first[set->n] * width), sizeof *scores.p,
+                              &scores.p);
+    if (st)
+        kvf__scores_done(&scores);
+    else
+        *out = scores;
+    return st;
+}
+
+void kvf__scores_done(kvf__scores *scores)
+{
+    kvf__free(scores->first);
+    kvf__free(scores->p);
+    *scores = (kvf__scores){0};
+}
+
+/* p[i] += share * softmax over the n logits that stand `stride` apart. */
+static void add_softmax(double *p, const float *logits, int64_t n, int64_t stride, double share)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, (double)logits[i * stride]);
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)logits[i * stride] - most);
+    for (int64_t i = 0; i < n; i++)
+        p[i * stride] += share * exp((double)logits[i * stride] - most) / sum;
+}
+
+/* Rows [*from, *to) of a group. */
+static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, int64_t *to)
+{
+    *from = set->group ? set->group[group] : group;
+    *to = set->group ? set->group[group + 1] : group + 1;
+}
+
+void kvf__scores_add(kvf__scores *s, const float *logits, double share)
+{
+    const kvf__dataset *set = s->set;
+    int64_t labels = s->first[set->n], groups = kvf__group_count(set), from, to;
+    if (set->regression) {
+        for (int64_t i = 0; i < labels; i++)
+            s->p[i] += share * (double)logits[i];
+        return;
+    }
+    if (set->task == KVF__TASK_SEQ_CLS || set->task == KVF__TASK_TOKEN_CLS) {
+        for (int64_t i = 0; i < labels; i++)
+            add_softmax(s->p + i * s->width, logits + i * s->width, s->width, 1, share);
+        return;
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        group_rows(set, g, &from, &to);
+        int64_t at = s->first[from] * s->width, n = s->first[to] - s->first[from];
+        for (int64_t c = 0; c < s->width; c++)
+            add_softmax(s->p + at + c, logits + at + c, n, s->width, share);
+    }
+}
+
+/* ---- loss ------------------------------------------------------------------------------------ */
+
+/* Probability of the answer's start (column 0) or end (1) among the positions of its window. */
+static double span_probability(const kvf__scores *s, int64_t row, int column)
+{
+    const kvf__dataset *set = s->set;
+    int64_t target = set->spans[2 * row + column], label = s->first[row];
+    double sum = 0, found = 0;
+    for (int64_t t = 0; t < kvf__example_length(set, row); t++) {
+        if (set->labels[set->start[row] + t] == KVF__NO_LABEL) continue;
+        double p = s->p[label++ * s->width + column];
+        sum += p;
+        if (t == target) found = p;
+    }
+    return found / sum;
+}
+
+/* Sum over one row; *terms counts them. */
+static double row_loss(const kvf__scores *s, int64_t row, int64_t *terms)
+{
+    const kvf__dataset *set = s->set;
+    int64_t label = s->first[row];
+    double sum = 0;
+    if (set->regression) {
+        double off = s->p[label] - (double)set->values[row];
+        ++*terms;
+        return off * off;
+    }
+    if (set->task == KVF__TASK_QA) {
+        ++*terms;
+        return -(log(span_probability(s, row, 0)) + log(span_probability(s, row, 1))) / 2;
+    }
+    for (int64_t t = set->start[row]; t < set->start[row + 1]; t++) {
+        int32_t id = set->labels[t];
+        if (id == KVF__NO_LABEL) continue;
+        bool choice = set->task == KVF__TASK_CHOICE;
+        if (!choice || id == 1) {
+            sum -= log(s->p[label * s->width + (choice ? 0 : id)]);
+            ++*terms;
+        }
+        label++;
+    }
+    return sum;
+}
+
+double kvf__scores_loss(const kvf__scores *scores)
+{
+    double sum = 0;
+    int64_t terms = 0;
+    for (int64_t row = 0; row < scores->set->n; row++)
+        sum += row_loss(scores, row, &terms);
+    return terms ? sum / (double)terms : NAN;
+}
