@@ -84,7 +84,7 @@ static bool is_final(const kvf__ids *text, size_t at)
     return k == text->n || !is_cased(text->data[k]);
 }
 
-kvf_status kvf__lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out)
+kvf_status kvf__py_lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out)
 {
     out->n = 0;
     for (size_t i = 0; i < text->n; i++) {

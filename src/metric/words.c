@@ -74,7 +74,7 @@ kvf_status kvf__cut_answer(kvf_ctx *ctx, const char *text, kvf__buf *out)
 
     st = kvf__code_points(ctx, text, &raw);
     if (st) goto out;
-    st = kvf__lower(ctx, &raw, &low);
+    st = kvf__py_lower(ctx, &raw, &low);
     if (st) goto out;
     drop_punctuation(&low);
     blank_articles(&low);
@@ -94,7 +94,7 @@ kvf_status kvf__cut_rouge(kvf_ctx *ctx, const char *text, kvf__buf *out)
 
     st = kvf__code_points(ctx, text, &raw);
     if (st) goto out;
-    st = kvf__lower(ctx, &raw, &low);
+    st = kvf__py_lower(ctx, &raw, &low);
     if (st) goto out;
     for (size_t i = 0; i < low.n; i++) {
         int32_t c = low.data[i];

@@ -25,7 +25,7 @@ void kvf__vocabulary_done(kvf__vocabulary *vocabulary);
 /* Code points of UTF-8; what is not UTF-8 gives U+FFFD. Sets *out. */
 kvf_status kvf__code_points(kvf_ctx *ctx, const char *text, kvf__ids *out);
 /* str.lower(): full mapping, final sigma. Sets *out. */
-kvf_status kvf__lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out);
+kvf_status kvf__py_lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out);
 bool kvf__py_space(int32_t c); /* what str.split() splits at */
 bool kvf__py_word(int32_t c);  /* \w of a pattern */
 kvf_status kvf__put_code_point(kvf_ctx *ctx, kvf__buf *out, int32_t c);
