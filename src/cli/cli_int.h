@@ -66,8 +66,8 @@ typedef struct cli_command {
     int (*run)(cli_call *call);
 } cli_command;
 
-extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_generate, cli_import,
-    cli_export, cli_bench;
+extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
+    cli_import, cli_export, cli_bench;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -175,6 +175,64 @@ typedef struct cli_model_paths {
 } cli_model_paths;
 int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
 void cli_model_close(cli_model *model);
+
+/* Options of eval, which predict has too: rows of a table whose values hold a cli_eval_values,
+ * at(f) being the offset of its field f. */
+typedef struct cli_eval_values {
+    cli_model_paths paths;
+    kvf_eval_options eval;
+} cli_eval_values;
+#define CLI_FORMATS "auto|jsonl|tsv|csv|conll|squad|superglue"
+#define CLI_EVAL_OPTIONS(at, data_help, prefix_help)                                               \
+    {{"base", "PATH", "", "base model: Hugging Face folder or GGUF file"},                         \
+     CLI_TEXT,                                                                                     \
+     at(paths.base)},                                                                              \
+        {{"data", "FILE", "", data_help}, CLI_TEXT, at(eval.data)},                                \
+        {{"prefix", "FILE", "", prefix_help}, CLI_TEXTS, at(paths.prefixes)},                      \
+        {{"checkpoint", "best|last", "best if there is one", "state of a run file"},               \
+         CLI_CHOICE,                                                                               \
+         at(paths.checkpoint)},                                                                    \
+        {{"allow-other-base", NULL, "",                                                            \
+          "accept a prefix made for another base of the same shape"},                              \
+         CLI_FLAG,                                                                                 \
+         at(paths.allow_other_base)},                                                              \
+        {{"format", CLI_FORMATS, "auto", "of the data file; auto: by name and content"},           \
+         CLI_CHOICE,                                                                               \
+         at(eval.format)},                                                                         \
+        {{"no-header", NULL, "", "the first line of TSV or CSV is a row"},                         \
+         CLI_FLAG,                                                                                 \
+         at(eval.no_header)},                                                                      \
+        {{"columns", "NAME,...", "the header's", "names of the columns of TSV or CSV"},            \
+         CLI_TEXT,                                                                                 \
+         at(eval.columns)},                                                                        \
+        {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
+         CLI_COUNT,                                                                                \
+         at(eval.max_length)},                                                                     \
+        {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"},                \
+         CLI_CHOICE,                                                                               \
+         at(eval.overlong)},                                                                       \
+        {{"no-answer-above", "X", "0",                                                             \
+          "qa: no answer where its log odds against the best one are above"},                      \
+         CLI_REAL,                                                                                 \
+         at(eval.no_answer_above)},                                                                \
+        {{"max-answer", "N", "30", "qa: longest answer in tokens"},                                \
+         CLI_COUNT,                                                                                \
+         at(eval.max_answer)},                                                                     \
+        {{"n-best", "N", "20", "qa: best starts and ends that are paired"},                        \
+         CLI_COUNT,                                                                                \
+         at(eval.n_best)},                                                                         \
+        {{"chat-template", "auto|none|chatml|llama3|mistral", "the prefix's",                      \
+          "how rows are rendered"},                                                                \
+         CLI_CHOICE,                                                                               \
+         at(eval.chat_template)},                                                                  \
+        {{"map", "OURS=THEIRS,...", "", "foreign field names: prompt=question,completion=answer"}, \
+         CLI_TEXT,                                                                                 \
+         at(eval.map)},                                                                            \
+    {                                                                                              \
+        {"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},  \
+            CLI_CHOICE, at(paths.precision)                                                        \
+    }
+
 kvf_checkpoint cli_checkpoint(const char *name); /* "best", "last", NULL: the default */
 kvf_precision cli_precision(const char *name);   /* "auto", "f32", "bf16", NULL: auto */
 

@@ -64,6 +64,12 @@ static int print_json(const cli_call *call, const kvf_train_result *r, const kvf
     kvf_json_set(object, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
     kvf_json_set(object, "valid_loss", kvf_json_new_real(r->valid_loss));
     kvf_json_set(object, "best_valid_loss", kvf_json_new_real(r->best_valid_loss));
+    if (r->best_step) {
+        kvf_json_set(object, "best_step", kvf_json_new_int(r->best_step));
+        kvf_json_set(object, "best_metric", kvf_json_new_str(r->best.name));
+        kvf_json_set(object, "best_value", kvf_json_new_real(r->best.value));
+    }
+    kvf_json_set(object, "stopped_early", kvf_json_new_bool(r->stopped_early));
     kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
     kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
     kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
@@ -82,6 +88,8 @@ static void print_losses(const kvf_train_result *r)
     printf("train loss %.4f", r->train_loss);
     if (!isnan(r->valid_loss)) printf(", validation loss %.4f", r->valid_loss);
     if (!isnan(r->best_valid_loss)) printf(" (best %.4f)", r->best_valid_loss);
+    if (r->best_step && strcmp(r->best.name, "loss"))
+        printf(", best %s %.4f at step %lld", r->best.name, r->best.value, (long long)r->best_step);
     putchar('\n');
 }
 
@@ -94,7 +102,8 @@ static void print_text(const kvf_train_result *r, const kvf_train_options *o, in
     else if (r->finished_before)
         printf("%s: finished before, %lld steps\n", o->out, (long long)r->steps);
     else
-        printf("%s: %lld steps, %lld tokens, %.1f s, %.0f tokens/s\n", o->out, (long long)r->steps,
+        printf("%s: %lld steps%s, %lld tokens, %.1f s, %.0f tokens/s\n", o->out,
+               (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
                (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(r);
     printf("%lld examples with %lld label tokens, %lld trainable parameters, %s, peak memory %s\n",

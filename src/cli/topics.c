@@ -10,6 +10,9 @@ static const char WORDS[] =
     "run       file with encoder, optimizer and history: training can be resumed\n"
     "method    what is trained: see `kvfold help methods`\n"
     "\n"
+    "task      what the base is tuned for; see `kvfold help tasks`\n"
+    "head      the trained layer that answers, for tasks other than lm\n"
+    "\n"
     "Letters of shapes: L layers, G key/value heads, P prefix length (virtual tokens),\n"
     "D head size, H query heads, C model width, M hidden width of the encoder, B batch,\n"
     "T tokens, V vocabulary. Brackets list memory order, slowest first.\n"
@@ -24,7 +27,8 @@ static const char WORDS[] =
 static const char FILES[] =
     "run file, HDF5, written by train:\n"
     "  /encoder/PARAMETER          values after the last step\n"
-    "  /best/encoder/PARAMETER     values at the lowest validation loss\n"
+    "  /head/PARAMETER             of tasks with a head; /head/labels names its outputs\n"
+    "  /best/encoder, /best/head   values of the best validation\n"
     "  /optimizer/m, /optimizer/v  moments of AdamW\n"
     "  /state, /history            where training stands, and what each step gave\n"
     "  /options, /lineage          options, and hashes of data and base\n"
@@ -33,6 +37,7 @@ static const char FILES[] =
     "  /prefix/past_key_values     [L, 2, 1, G, P, D], f32, f16 or bf16: layer, key or\n"
     "                              value, batch, head, position, head_dim; keys as they\n"
     "                              lie in a Hugging Face cache, rotated already\n"
+    "  /head                       as in the run\n"
     "  /options, /lineage          of the run it comes from\n"
     "\n"
     "Both carry kvfold_kind, kvfold_format, base_name, base_architecture and base_hash\n"
@@ -65,16 +70,41 @@ static const char METHODS[] =
     "values about as far as it would move a direct prefix, whatever M and the base\n"
     "are. --lr-units parameter gives every parameter the same rate, as PEFT does.\n";
 
+static const char TASKS[] =
+    "lm               (default) predict the next token; causal bases only\n"
+    "seq-cls          a class for a text or a pair of texts, or a number (--regression on)\n"
+    "token-cls        a tag for each word\n"
+    "qa               an answer that is a span of the context, or none\n"
+    "multiple-choice  the right one of several texts\n"
+    "\n"
+    "All but lm train a head beside the prefix, as in transformers (...For\n"
+    "SequenceClassification and so on), at --head-lr. Names of classes and tags are learnt\n"
+    "from the training data and stored; a label that is not among them is an error later.\n"
+    "\n"
+    "The best checkpoint is chosen by --metric, by default\n"
+    "  seq-cls accuracy (numbers: pearson), token-cls f1 of entities, qa f1,\n"
+    "  multiple-choice accuracy, lm loss\n"
+    "\n"
+    "  kvfold train --task seq-cls --base MODEL --data train.tsv --valid dev.tsv --out run.h5\n"
+    "  kvfold eval --base MODEL --prefix run.h5 --data test.tsv\n"
+    "  kvfold predict --base MODEL --prefix run.h5 --data new.jsonl --out answers.jsonl\n";
+
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"
     "  tokenizer.json or vocab.json with merges.txt), or a GGUF file.\n"
     "\n"
-    "data: JSONL, one object a line:\n"
+    "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"
     "  {\"text\": TEXT}                         all of it carries loss\n"
     "  {\"messages\": [{\"role\", \"content\"}]}    assistant turns carry loss\n"
     "  {\"input_ids\": [...], \"labels\": [...]}  labels unshifted, -100: none; also\n"
     "                                         attention_mask\n"
+    "  {\"text\"[, \"text_pair\"], \"label\"}          seq-cls\n"
+    "  {\"tokens\": [...], \"tags\": [...]}         token-cls\n"
+    "  {\"context\", \"question\", \"answers\": [{\"text\", \"start\"}]}  qa\n"
+    "  {\"text\", \"choices\": [...], \"label\": N}   multiple-choice\n"
+    "  TSV and CSV with a header or --columns; CoNLL (first column word, last column\n"
+    "  tag); SQuAD JSON; SuperGLUE JSONL. --format names one where the guess is wrong.\n"
     "  --map prompt=question,completion=answer reads foreign names. Rows longer than\n"
     "  the model allows stop the command, or are cut or left out (--overlong).\n"
     "  --chat-template says how rows are rendered; it is stored with the prefix.\n"
@@ -92,7 +122,11 @@ const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"words", WORDS}, {"files", FILES}, {"methods", METHODS}, {"formats", FORMATS}};
+    } TOPICS[] = {{"words", WORDS},
+                  {"files", FILES},
+                  {"methods", METHODS},
+                  {"tasks", TASKS},
+                  {"formats", FORMATS}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;

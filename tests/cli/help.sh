@@ -39,7 +39,7 @@ has out 'what emits the prefix (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 
-for topic in words files methods formats; do
+for topic in words files methods tasks formats; do
     run 0 help $topic
     err_is
     [ -s out ] || fail "help $topic is empty"

@@ -1,0 +1,74 @@
+/* kvfold predict. */
+#include "cli_int.h"
+
+#include <stddef.h>
+
+typedef struct values {
+    cli_eval_values shared; /* paths and eval */
+    const char *out, *out_format;
+    bool force;
+} values;
+
+#define AT(field)        offsetof(values, field)
+#define AT_SHARED(field) offsetof(values, shared.field)
+static const cli_option OPTIONS[] = {
+    CLI_EVAL_OPTIONS(AT_SHARED, "data to predict on",
+                     "prefix or run file; given more than once, their probabilities are averaged"),
+    {{"out", "FILE", "", "file to write"}, CLI_TEXT, AT(out)},
+    {{"out-format", "jsonl|conll", "by its name, else jsonl", "format of --out"},
+     CLI_CHOICE,
+     AT(out_format)},
+    {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+static int report(const cli_call *call, const values *v, const kvf_predict_result *r)
+{
+    if (!call->common.json) {
+        printf("%s: %lld examples", v->out, (long long)r->examples);
+        if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
+        printf(", %.1f s\n", r->seconds);
+        return CLI_OK;
+    }
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "out", kvf_json_new_str(v->out));
+    kvf_json_set(object, "task", kvf_json_new_str(r->task));
+    kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
+    kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
+    kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
+    return cli_print_json(call, object);
+}
+
+static int predict(cli_call *call, const values *v)
+{
+    const kvf_predict_options options = {
+        .eval = v->shared.eval, .out = v->out, .out_format = v->out_format, .force = v->force};
+    cli_model model;
+    kvf_predict_result result;
+    int code = cli_model_open(call, &v->shared.paths, &model);
+    if (code) return code;
+    kvf_status st = kvf_predict(call->ctx, model.base, model.prefixes, model.n, &options, &result);
+    cli_model_close(&model);
+    if (st) return cli_fail_status(call, st);
+    return report(call, v, &result);
+}
+
+static int run(cli_call *call)
+{
+    values v = {0};
+    if (!cli_texts_init(call, &v.shared.paths.prefixes)) return CLI_FAILED;
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = predict(call, &v);
+    cli_texts_done(&v.shared.paths.prefixes);
+    return code;
+}
+
+const cli_command cli_predict = {
+    .name = "predict",
+    .synopsis = "--base PATH --prefix FILE --data FILE --out FILE [options]",
+    .summary = "Writes predictions of a prefix with a head, with their probabilities.",
+    .required = "base prefix data out",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .run = run,
+};
