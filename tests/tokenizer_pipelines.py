@@ -98,6 +98,54 @@ def affixed_model(prefix, suffix):
     return bpe(vocab, merges, unk_token="<unk>", continuing_subword_prefix=prefix or None, end_of_word_suffix=suffix or None)
 
 
+def wordpiece(extra=(), prefix="##", most=100, unk="[UNK]"):
+    """Whole words, their second halves as continuations, and single characters both ways."""
+    vocab = {t: i for i, t in enumerate(("[PAD]", unk, "[CLS]", "[SEP]", "[MASK]", *extra))}
+    words = sorted({w.strip() for w in CORPUS if w.strip()})
+    for word in words[::2] + [prefix + w[len(w) // 2:] for w in words] + sorted(set("".join(words))) + [prefix + c for c in sorted(set("".join(words)))]:
+        vocab.setdefault(word, len(vocab))
+    return {"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": prefix, "max_input_chars_per_word": most, "vocab": vocab}
+
+
+def bert_normalizer(clean, chinese, strip, lower):
+    return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": strip, "lowercase": lower}
+
+
+def template(cls, sep, vocab, pair=True):
+    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], with types that are no one's defaults where there is no pair."""
+    special = lambda text, kind: {"SpecialToken": {"id": text, "type_id": kind}}
+    text = lambda name, kind: {"Sequence": {"id": name, "type_id": kind}}
+    return {"type": "TemplateProcessing",
+            "single": [special(cls, 0), text("A", 0), special(sep, 0)] if pair else [special(cls, 3), text("A", 2), special(sep, 1)],
+            "pair": [special(cls, 0), text("A", 0), special(sep, 0), text("B", 1), special(sep, 1)] if pair
+            else [text("B", 4), special(cls, 3), special(sep, 0), text("A", 2)],
+            "special_tokens": {t: {"id": t, "ids": [vocab[t]], "tokens": [t]} for t in (cls, sep)}}
+
+
+BERT_ADDED = [(t, {"special": True}) for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")]
+
+
+def bert_pipelines():
+    bert, words = {"type": "BertPreTokenizer"}, {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    model = wordpiece()
+    for clean, chinese, strip, lower in itertools.product((True, False), (True, False), (None, True, False), (True, False)):
+        yield f"bert {clean} {chinese} {strip} {lower}", tokenizer(
+            model, normalizer=bert_normalizer(clean, chinese, strip, lower), pre=bert, post=template("[CLS]", "[SEP]", model["vocab"]),
+            decoder=words, added=BERT_ADDED)
+    uncased = bert_normalizer(True, True, None, True)
+    processing = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    yield "bert processing", tokenizer(model, uncased, bert, processing, {**words, "cleanup": False}, ADDED)
+    yield "bert odd template", tokenizer(model, uncased, bert, template("[CLS]", "[SEP]", model["vocab"], pair=False), words, ADDED)
+    yield "bert short words", tokenizer(wordpiece(most=4), uncased, bert, processing, words)
+    yield "bert no prefix", tokenizer(wordpiece(prefix=""), uncased, bert, processing, {**words, "prefix": ""})
+    yield "bert other prefix", tokenizer(wordpiece(prefix="é@"), uncased, bert, processing, {**words, "prefix": "é@"})
+    yield "bert whole text", tokenizer(wordpiece(most=1000), uncased, None, None, None)
+    for space in (False, True):
+        for trim in (False, True):
+            roberta = {"type": "RobertaProcessing", "sep": ["<S>", 2], "cls": ["<T>", 0], "trim_offsets": trim, "add_prefix_space": space}
+            yield f"roberta {space} {trim}", tokenizer(byte_model(), pre={**BYTE, "add_prefix_space": space}, post=roberta, decoder=BYTE, added=ADDED)
+
+
 def tokenizer(model, normalizer=None, pre=None, post=None, decoder=None, added=()):
     tokens = []
     for i, (text, flags) in enumerate(added):
@@ -190,3 +238,4 @@ def all_of_them():
     roberta = {"type": "RobertaProcessing", "sep": ["<S>", 2], "cls": ["<T>", 0], "trim_offsets": True, "add_prefix_space": False}
     yield "roberta", tokenizer(byte_model(), pre=BYTE, post=roberta, decoder=BYTE)
     yield "two posts", tokenizer(fallback, normalizer=legacy, post=sequence("processors", BYTE, bos), decoder=llama_decoder, added=ADDED)
+    yield from bert_pipelines()

@@ -54,8 +54,7 @@ static kvf_status read_decoder_list(kvf_ctx *ctx, kvf__tokenizer *t, const char 
     return KVF_OK;
 }
 
-/* A token field: "x" or {"content": "x"}; NULL if neither. */
-static const char *token_field(const kvf_json *object, const char *key, size_t *n)
+const char *kvf__token_field(const kvf_json *object, const char *key, size_t *n)
 {
     const kvf_json *value = kvf_json_get(object, key);
     const char *text = kvf_json_str(value, n);
@@ -69,11 +68,11 @@ static kvf_status read_special(kvf_ctx *ctx, kvf__tokenizer *t, const char *wher
                                int32_t *out)
 {
     size_t n = 0;
-    const char *text = token_field(config, key, &n);
+    const char *text = kvf__token_field(config, key, &n);
     kvf__added token = {.special = true};
     int64_t id;
 
-    if (!text) text = token_field(map, key, &n);
+    if (!text) text = kvf__token_field(map, key, &n);
     if (!text || n == 0) return KVF_OK;
     token.text = (char *)text;
     token.n = n;
@@ -124,6 +123,20 @@ static kvf_status apply_rule(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
     return KVF_OK;
 }
 
+/* add_prefix_space, where written, rules over a byte-level step. */
+static kvf_status apply_prefix_space(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
+                                     const kvf_json *config)
+{
+    for (size_t i = 0; i < t->pre.n; i++) {
+        kvf__step *step = &t->pre.v[i];
+        if (step->kind != KVF__STEP_BYTE_LEVEL) continue;
+        KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", step->prefix_space,
+                               &step->prefix_space));
+    }
+    return kvf__want_bool(ctx, where, config, "add_prefix_space", t->trim_prefix_space,
+                          &t->trim_prefix_space);
+}
+
 kvf_status kvf__apply_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
                              const kvf_json *config, const kvf_json *special_map)
 {
@@ -139,5 +152,6 @@ kvf_status kvf__apply_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
     KVF_TRY(read_special(ctx, t, where, config, special_map, "mask_token", &t->mask));
     infer_bos_eos(t);
     KVF_TRY(apply_rule(ctx, t, where, config));
+    KVF_TRY(apply_prefix_space(ctx, t, where, config));
     return read_template(ctx, t, kvf_json_get(config, "chat_template"));
 }

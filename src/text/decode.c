@@ -69,6 +69,52 @@ static kvf_status replace(kvf__work *w, const kvf__step *step, size_t at, size_t
     return put(w, w->scratch.buf.data, w->scratch.buf.n);
 }
 
+/* Every `from` in text becomes `to`. */
+static kvf_status swap_all(kvf__work *w, kvf__buf *text, const char *from, const char *to)
+{
+    kvf__buf *out = &w->normal.buf, was;
+    const char *s = text->data, *hit = strstr(s, from);
+
+    if (!hit) return KVF_OK;
+    out->n = 0;
+    for (; hit; hit = strstr(s, from)) {
+        KVF_TRY(kvf__buf_add(w->ctx, out, s, (size_t)(hit - s)));
+        KVF_TRY(kvf__buf_add(w->ctx, out, to, strlen(to)));
+        s = hit + strlen(from);
+    }
+    KVF_TRY(kvf__buf_add(w->ctx, out, s, text->n - (size_t)(s - text->data)));
+    was = *out;
+    *out = *text;
+    *text = was;
+    return KVF_OK;
+}
+
+/* A token that continues a word loses its prefix, any other but the first gets a space; cleanup
+ * then takes out spaces that English does not have, in the token and not across tokens. */
+static kvf_status wordpiece(kvf__work *w, const kvf__step *step, const char *s, size_t n,
+                            bool first)
+{
+    static const char *const cleanups[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    kvf__buf *out = &w->scratch.buf;
+    bool continues = n >= step->text_n && memcmp(s, step->text, step->text_n) == 0;
+
+    out->n = 0;
+    if (!first && continues) {
+        s += step->text_n;
+        n -= step->text_n;
+    } else if (!first) {
+        KVF_TRY(kvf__buf_addc(w->ctx, out, ' '));
+    }
+    KVF_TRY(kvf__buf_add(w->ctx, out, s, n));
+    for (size_t i = 0; step->cleanup && i < sizeof cleanups / sizeof *cleanups; i++)
+        KVF_TRY(swap_all(w, out, cleanups[i][0], cleanups[i][1]));
+    return put(w, out->data, out->n);
+}
+
 /* Drops the step's character, at most start times in front and stop times behind. */
 static kvf_status strip(kvf__work *w, const kvf__step *step, const char *s, size_t n)
 {
@@ -145,6 +191,8 @@ static kvf_status apply_each(kvf__work *w, const kvf__step *step)
             KVF_TRY(metaspace(w, step, s, n, i == 0));
         else if (step->kind == KVF__STEP_STRIP)
             KVF_TRY(strip(w, step, s, n));
+        else if (step->kind == KVF__STEP_WORDPIECE)
+            KVF_TRY(wordpiece(w, step, s, n, i == 0));
         else
             KVF_TRY(replace(w, step, w->pieces.v[i].at, n));
     }

@@ -20,6 +20,12 @@ void kvf__work_done(kvf__work *w)
     *w = (kvf__work){0};
 }
 
+static kvf_status (*const MODELS[])(kvf__work *work, const char *text, size_t n) = {
+    [KVF__MODEL_BPE] = kvf__bpe_encode,
+    [KVF__MODEL_SCORES] = kvf__spm_encode,
+    [KVF__MODEL_WORDPIECE] = kvf__wordpiece_encode,
+};
+
 /* A part of work->normal that holds no added token. */
 static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
@@ -31,10 +37,7 @@ static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, boo
     for (w->piece = 0; w->piece < w->pieces.n; w->piece++) {
         const kvf__piece *piece = &w->pieces.v[w->piece];
         const char *text = w->pieces.text.buf.data + piece->at;
-        if (w->t->model.by_score)
-            KVF_TRY(kvf__spm_encode(w, text, piece->n));
-        else
-            KVF_TRY(kvf__bpe_encode(w, text, piece->n));
+        KVF_TRY(MODELS[w->t->model.kind](w, text, piece->n));
     }
     return KVF_OK;
 }

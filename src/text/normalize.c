@@ -44,6 +44,47 @@ static kvf_status strip(kvf__work *w, bool (*is)(uint32_t), const kvf__traced *t
     return kvf__trace_copy(w, out, text, kept, n - kept);
 }
 
+/* BERT's clean_text. */
+static kvf_status clean(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+{
+    const char *s = text->buf.data;
+    size_t n = text->buf.n, kept = 0;
+
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        size_t length = kvf__utf8_next(s + at, n - at, &cp);
+        bool space = cp != ' ' && kvf__is_space(cp), dropped = kvf__is_dropped(cp);
+        if (dropped || space) {
+            KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
+            if (!dropped) KVF_TRY(kvf__trace_put(w, out, " ", 1, kvf__trace_at(w, text, at)));
+            kept = at + length;
+        }
+        at += length;
+    }
+    return kvf__trace_copy(w, out, text, kept, n - kept);
+}
+
+static kvf_status space_chinese(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+{
+    const char *s = text->buf.data;
+    size_t n = text->buf.n, kept = 0;
+
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        size_t length = kvf__utf8_next(s + at, n - at, &cp);
+        if (kvf__is_chinese(cp)) {
+            kvf__span from = kvf__trace_at(w, text, at);
+            KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
+            KVF_TRY(kvf__trace_put(w, out, " ", 1, from));
+            KVF_TRY(kvf__trace_put(w, out, s + at, length, from));
+            KVF_TRY(kvf__trace_put(w, out, " ", 1, from));
+            kept = at + length;
+        }
+        at += length;
+    }
+    return kvf__trace_copy(w, out, text, kept, n - kept);
+}
+
 kvf_status kvf__replace_all(kvf__work *w, const kvf__step *step, const kvf__traced *text, size_t at,
                             size_t n, kvf__traced *out)
 {
@@ -72,6 +113,12 @@ static kvf_status apply_step(kvf__work *w, const kvf__step *step, bool bare,
         return lowercase(w, text, out);
     case KVF__STEP_STRIP_ACCENTS:
         return strip(w, kvf__is_accent, text, out);
+    case KVF__STEP_STRIP_MARKS:
+        return strip(w, kvf__is_nonspacing, text, out);
+    case KVF__STEP_CLEAN:
+        return clean(w, text, out);
+    case KVF__STEP_SPACE_CHINESE:
+        return space_chinese(w, text, out);
     case KVF__STEP_PREPEND:
         if (n > 0 && !bare)
             KVF_TRY(kvf__trace_put(w, out, step->text, step->text_n, kvf__trace_at(w, text, 0)));

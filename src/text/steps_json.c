@@ -149,6 +149,12 @@ static kvf_status read_split(const reading *r, const kvf_json *json, kvf__step *
     return read_behavior(r, json, step);
 }
 
+static kvf_status read_wordpiece(const reading *r, const kvf_json *json, kvf__step *step)
+{
+    KVF_TRY(need_text(r, json, "prefix", step));
+    return kvf__want_bool(r->ctx, r->where, json, "cleanup", true, &step->cleanup);
+}
+
 static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__step *step)
 {
     bool individual;
@@ -193,43 +199,60 @@ static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__st
     return kvf__pattern_literal(r->ctx, step->text, step->text_n, &step->pattern);
 }
 
+/* ---- types that are several steps ------------------------------------------------------------ */
+
+static kvf_status expand_bert_normalizer(const reading *r, const kvf_json *json)
+{
+    return kvf__bert_normalizer(r->ctx, r->where, json, r->out);
+}
+
+static kvf_status expand_bert_pre_tokenizer(const reading *r, const kvf_json *json)
+{
+    (void)json;
+    return kvf__bert_pre_tokenizer(r->ctx, r->out);
+}
+
 /* ---- the tables ------------------------------------------------------------------------------ */
 
 typedef struct row {
     const char *type;
     kvf__step_kind kind;
     kvf_status (*read)(const reading *r, const kvf_json *json, kvf__step *step);
+    kvf_status (*expand)(const reading *r, const kvf_json *json); /* instead of kind and read */
 } row;
 
 static const row NORMALIZERS[] = {
-    {"NFC", KVF__STEP_NFC, read_nothing},
-    {"NFD", KVF__STEP_NFD, read_nothing},
-    {"NFKC", KVF__STEP_NFKC, read_nothing},
-    {"NFKD", KVF__STEP_NFKD, read_nothing},
-    {"Lowercase", KVF__STEP_LOWERCASE, read_nothing},
-    {"StripAccents", KVF__STEP_STRIP_ACCENTS, read_nothing},
-    {"Prepend", KVF__STEP_PREPEND, read_prepend},
-    {"Replace", KVF__STEP_REPLACE, read_replace},
-    {NULL, 0, NULL},
+    {"NFC", KVF__STEP_NFC, read_nothing, NULL},
+    {"NFD", KVF__STEP_NFD, read_nothing, NULL},
+    {"NFKC", KVF__STEP_NFKC, read_nothing, NULL},
+    {"NFKD", KVF__STEP_NFKD, read_nothing, NULL},
+    {"BertNormalizer", 0, NULL, expand_bert_normalizer},
+    {"Lowercase", KVF__STEP_LOWERCASE, read_nothing, NULL},
+    {"StripAccents", KVF__STEP_STRIP_ACCENTS, read_nothing, NULL},
+    {"Prepend", KVF__STEP_PREPEND, read_prepend, NULL},
+    {"Replace", KVF__STEP_REPLACE, read_replace, NULL},
+    {NULL, 0, NULL, NULL},
 };
 static const row PRE_TOKENIZERS[] = {
-    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_byte_level},
-    {"Split", KVF__STEP_SPLIT, read_split},
-    {"Digits", KVF__STEP_DIGITS, read_digits},
-    {"Metaspace", KVF__STEP_METASPACE, read_metaspace},
-    {"Whitespace", KVF__STEP_WHITESPACE, read_nothing},
-    {"WhitespaceSplit", KVF__STEP_WHITESPACE_SPLIT, read_whitespace_split},
-    {"Punctuation", KVF__STEP_PUNCTUATION, read_behavior},
-    {NULL, 0, NULL},
+    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_byte_level, NULL},
+    {"Split", KVF__STEP_SPLIT, read_split, NULL},
+    {"Digits", KVF__STEP_DIGITS, read_digits, NULL},
+    {"Metaspace", KVF__STEP_METASPACE, read_metaspace, NULL},
+    {"BertPreTokenizer", 0, NULL, expand_bert_pre_tokenizer},
+    {"Whitespace", KVF__STEP_WHITESPACE, read_nothing, NULL},
+    {"WhitespaceSplit", KVF__STEP_WHITESPACE_SPLIT, read_whitespace_split, NULL},
+    {"Punctuation", KVF__STEP_PUNCTUATION, read_behavior, NULL},
+    {NULL, 0, NULL, NULL},
 };
 static const row DECODERS[] = {
-    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_nothing},
-    {"Metaspace", KVF__STEP_METASPACE, read_metaspace},
-    {"Replace", KVF__STEP_REPLACE, read_replace},
-    {"ByteFallback", KVF__STEP_BYTE_FALLBACK, read_nothing},
-    {"Fuse", KVF__STEP_FUSE, read_nothing},
-    {"Strip", KVF__STEP_STRIP, read_strip_decoder},
-    {NULL, 0, NULL},
+    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_nothing, NULL},
+    {"Metaspace", KVF__STEP_METASPACE, read_metaspace, NULL},
+    {"Replace", KVF__STEP_REPLACE, read_replace, NULL},
+    {"ByteFallback", KVF__STEP_BYTE_FALLBACK, read_nothing, NULL},
+    {"Fuse", KVF__STEP_FUSE, read_nothing, NULL},
+    {"Strip", KVF__STEP_STRIP, read_strip_decoder, NULL},
+    {"WordPiece", KVF__STEP_WORDPIECE, read_wordpiece, NULL},
+    {NULL, 0, NULL, NULL},
 };
 
 static kvf_status read_step(const reading *r, const row *table, const kvf_json *json,
@@ -243,6 +266,7 @@ static kvf_status read_step(const reading *r, const row *table, const kvf_json *
     if (!table->type)
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s of type \"%s\" is not supported",
                          r->where, r->part, type);
+    if (table->expand) return table->expand(r, json);
     step.kind = table->kind;
     st = table->read(r, json, &step);
     if (!st) st = kvf__steps_add(r->ctx, r->out, &step);

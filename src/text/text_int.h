@@ -1,7 +1,8 @@
 /* Text to token ids and back, and the chat templates of the supported models.
  *
- * A tokenizer reproduces the ids of Hugging Face `tokenizers` for byte-level BPE (GPT-2, Llama 3,
- * Qwen, SmolLM2) and SentencePiece-style BPE (Llama 2). It is immutable after creation. */
+ * A tokenizer reproduces the ids of Hugging Face `tokenizers` for byte-level BPE (GPT-2, RoBERTa,
+ * Llama 3, Qwen, SmolLM2), SentencePiece-style BPE (Llama 2) and WordPiece (BERT). It is immutable
+ * after creation. */
 #ifndef KVF_TEXT_INT_H
 #define KVF_TEXT_INT_H
 
@@ -9,10 +10,11 @@
 
 typedef struct kvf__tokenizer kvf__tokenizer;
 
-/* A folder with tokenizer.json (preferred) or vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2), and
- * tokenizer_config.json, special_tokens_map.json, chat_template.jinja if there. EFORMAT,
- * EUNSUPPORTED name file and field. add_bos_token and add_eos_token of the config, where written,
- * rule over the post-processor. */
+/* A folder with tokenizer.json (preferred), vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2) or
+ * vocab.txt (BERT), and tokenizer_config.json, special_tokens_map.json, chat_template.jinja if
+ * there. EFORMAT, EUNSUPPORTED name file and field. add_bos_token and add_eos_token of the config,
+ * where written, rule over the post-processor; add_prefix_space, do_lower_case, strip_accents and
+ * tokenize_chinese_chars over the tokenizer.json's own. Its truncation and padding are ignored. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
 
 /* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */

@@ -31,6 +31,9 @@ bool kvf__is_punct(uint32_t cp);       /* ASCII punctuation and symbols, categor
 bool kvf__is_word(uint32_t cp);        /* \w of UTS 18 */
 bool kvf__is_accent(uint32_t cp);      /* category M of Unicode 9 */
 bool kvf__is_mark(uint32_t cp);        /* category M */
+bool kvf__is_nonspacing(uint32_t cp);  /* category Mn of Unicode 8 */
+bool kvf__is_dropped(uint32_t cp);     /* BERT's clean_text drops it: controls of Unicode 8 */
+bool kvf__is_chinese(uint32_t cp);     /* BERT's idea of it */
 int kvf__combining_class(uint32_t cp); /* of Unicode 9 */
 bool kvf__may_decompose(uint32_t cp);  /* false: has no decomposition in Unicode 9 */
 uint32_t kvf__lower(uint32_t cp);      /* U+0130 is an i, and a U+0307 that this does not give */
@@ -68,7 +71,10 @@ typedef enum kvf__step_kind {
     KVF__STEP_LOWERCASE,
     KVF__STEP_STRIP_ACCENTS,
     KVF__STEP_PREPEND,
-    KVF__STEP_REPLACE, /* normalizer and decoder */
+    KVF__STEP_CLEAN,         /* BERT: control characters out, white space to ' ' */
+    KVF__STEP_SPACE_CHINESE, /* BERT: ' ' on both sides of each */
+    KVF__STEP_STRIP_MARKS,   /* BERT: non-spacing marks only */
+    KVF__STEP_REPLACE,       /* normalizer and decoder */
     KVF__STEP_BYTE_LEVEL,
     KVF__STEP_METASPACE, /* pre-tokenizer and decoder */
     KVF__STEP_SPLIT,
@@ -78,7 +84,8 @@ typedef enum kvf__step_kind {
     KVF__STEP_PUNCTUATION,
     KVF__STEP_BYTE_FALLBACK,
     KVF__STEP_FUSE,
-    KVF__STEP_STRIP /* decoders */
+    KVF__STEP_STRIP,
+    KVF__STEP_WORDPIECE /* decoders */
 } kvf__step_kind;
 
 typedef enum kvf__behavior {
@@ -98,11 +105,13 @@ typedef enum kvf__scheme {
 typedef struct kvf__step {
     kvf__step_kind kind;
     kvf__pattern *pattern; /* replace, split; byte-level: its regex, NULL without; owned */
-    char *text; /* prepend, replace: content; metaspace: replacement; strip: the character; owned */
+    char *text; /* prepend, replace: content; metaspace: replacement; strip: the character;
+                   wordpiece: the prefix; owned */
     size_t text_n;
     kvf__behavior behavior; /* split, digits, punctuation */
     kvf__scheme scheme;     /* metaspace */
     bool invert, prefix_space, split;
+    bool cleanup;        /* wordpiece decoder */
     int64_t start, stop; /* strip: at most so many characters at either end */
 } kvf__step;
 
@@ -216,7 +225,7 @@ typedef struct kvf__cut {
 } kvf__cut;
 bool kvf__added_next(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut);
 
-/* ---- models (bpe.c, spm.c) ------------------------------------------------------------------- */
+/* ---- models (bpe.c, spm.c, wordpiece.c) ------------------------------------------------------ */
 
 typedef struct kvf__pairs {
     struct kvf__pair {
@@ -230,13 +239,20 @@ void kvf__pairs_put(kvf__pairs *pairs, int32_t left, int32_t right, int32_t rank
                     int32_t id); /* last wins */
 const struct kvf__pair *kvf__pairs_get(const kvf__pairs *pairs, int32_t left, int32_t right);
 
+typedef enum kvf__model_kind {
+    KVF__MODEL_BPE,
+    KVF__MODEL_SCORES, /* SentencePiece scores instead of merge ranks */
+    KVF__MODEL_WORDPIECE
+} kvf__model_kind;
+
 typedef struct kvf__model {
-    bool by_score; /* SentencePiece scores instead of merge ranks */
+    kvf__model_kind kind;
     kvf__pairs pairs;
     float *scores;         /* [lexicon.n] */
     int32_t unk;           /* -1: none */
     char *prefix, *suffix; /* of continuing characters, of a word's last one; NULL: none */
     bool byte_fallback, fuse_unk, ignore_merges;
+    int64_t max_chars; /* wordpiece: of a word that is not unknown as a whole */
 } kvf__model;
 
 /* One symbol of a word, a doubly linked list; n = 0 once merged away. */
@@ -267,6 +283,7 @@ void kvf__word_done(kvf__word *word);
 /* Append the ids of one pre-token, work->pieces.v[work->piece], to work->out. */
 kvf_status kvf__bpe_encode(kvf__work *work, const char *text, size_t n);
 kvf_status kvf__spm_encode(kvf__work *work, const char *text, size_t n);
+kvf_status kvf__wordpiece_encode(kvf__work *work, const char *text, size_t n);
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
@@ -393,6 +410,19 @@ kvf_status kvf__tokenizer_from_merges(kvf_ctx *ctx, const char *vocab_where, kvf
                                       const char *merges_where, const kvf__buf *merges,
                                       const char *config_where, const kvf_json *config,
                                       const kvf_json *special_map, kvf__tokenizer **out);
+/* vocab.txt, and BERT's parts of the other files (bert_files.c). */
+kvf_status kvf__tokenizer_from_vocab_txt(kvf_ctx *ctx, const char *where, const kvf__buf *vocab,
+                                         const char *config_where, const kvf_json *config,
+                                         const kvf_json *special_map, kvf__tokenizer **out);
+kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                kvf__steps *out);
+kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__steps *out);
+/* The config's switches rule over a BertNormalizer; over any other nothing happens. */
+kvf_status kvf__bert_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
+                            const kvf_json *normalizer, const char *config_where,
+                            const kvf_json *config);
+/* A token field: "x" or {"content": "x"}; NULL if neither. */
+const char *kvf__token_field(const kvf_json *object, const char *key, size_t *n);
 kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf__tokenizer *t);
 /* Added tokens, bos, eos, the template and the BOS/EOS rule (INTEROP 6.8). config, map may be NULL.
  */

@@ -56,7 +56,8 @@ kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t)
 {
     kvf__lexicon_index(&t->lex);
     for (unsigned byte = 0; byte < 256; byte++)
-        if (t->lex.bytes[byte] >= 0 && (t->model.byte_fallback || t->model.by_score))
+        if (t->lex.bytes[byte] >= 0 &&
+            (t->model.byte_fallback || t->model.kind == KVF__MODEL_SCORES))
             t->lex.v[t->lex.bytes[byte]].flags |= KVF__TOK_BYTE;
     if (t->model.unk >= 0) t->lex.v[t->model.unk].flags |= KVF__TOK_UNKNOWN;
     if (t->post.items.n == 0) KVF_TRY(kvf__post_bare(ctx, t));

@@ -1,7 +1,7 @@
 /* tokenizer.json: one file that describes the whole pipeline (INTEROP 6.1, 6.3).
  *
- * Only the model BPE. `truncation` and `padding` are ignored: how long a row may be is not the
- * tokenizer's business. The id that an added token's entry gives counts unless the model's
+ * The models BPE and WordPiece. `truncation` and `padding` are ignored: how long a row may be is
+ * not the tokenizer's business. The id that an added token's entry gives counts unless the model's
  * vocabulary has the text. */
 #include "tok_int.h"
 
@@ -79,33 +79,14 @@ static kvf_status read_unk(kvf_ctx *ctx, const char *where, const kvf_json *json
     return KVF_OK;
 }
 
-/* Old files have no type; BPE is the one with merges. */
-static kvf_status check_model(kvf_ctx *ctx, const char *where, const kvf_json *json)
+static kvf_status read_bpe(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t)
 {
-    const char *type;
+    kvf__model *m = &t->model;
     double dropout = kvf_json_real(kvf_json_get(json, "dropout"), 0);
 
-    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"model\" is not an object", where);
-    KVF_TRY(kvf__want_str(ctx, where, json, "type", &type, NULL));
-    if (type && strcmp(type, "BPE") != 0)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model.type \"%s\" is not supported, want BPE",
-                         where, type);
-    if (!type && !kvf_json_get(json, "merges"))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model has neither type nor merges, want BPE",
-                         where);
     if (dropout != 0)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: model.dropout is %g, want null", where,
                          dropout);
-    return KVF_OK;
-}
-
-static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                             kvf__tokenizer *t)
-{
-    kvf__model *m = &t->model;
-
-    KVF_TRY(check_model(ctx, where, json));
     KVF_TRY(kvf__want_bool(ctx, where, json, "byte_fallback", false, &m->byte_fallback));
     KVF_TRY(kvf__want_bool(ctx, where, json, "fuse_unk", false, &m->fuse_unk));
     KVF_TRY(kvf__want_bool(ctx, where, json, "ignore_merges", false, &m->ignore_merges));
@@ -114,6 +95,55 @@ static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *js
     KVF_TRY(kvf__read_vocab(ctx, where, kvf_json_get(json, "vocab"), t));
     KVF_TRY(read_merges(ctx, where, kvf_json_get(json, "merges"), t));
     return read_unk(ctx, where, json, t);
+}
+
+static kvf_status read_wordpiece(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                 kvf__tokenizer *t)
+{
+    kvf__model *m = &t->model;
+    const kvf_json *most = kvf_json_get(json, "max_input_chars_per_word");
+
+    m->kind = KVF__MODEL_WORDPIECE;
+    m->max_chars = kvf_json_int(most, kvf_json_typeof(most) <= KVF_JSON_NULL ? 100 : -1);
+    if (m->max_chars < 0)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: model.max_input_chars_per_word is not a number of 0 or more", where);
+    if (kvf_json_get(json, "continuing_subword_prefix"))
+        KVF_TRY(copy_affix(ctx, where, json, "continuing_subword_prefix", &m->prefix));
+    else
+        KVF_TRY(kvf__strdup(ctx, "##", &m->prefix));
+    KVF_TRY(kvf__read_vocab(ctx, where, kvf_json_get(json, "vocab"), t));
+    KVF_TRY(read_unk(ctx, where, json, t));
+    if (m->unk < 0) return kvf__fail(ctx, KVF_EFORMAT, "%s: model has no \"unk_token\"", where);
+    return KVF_OK;
+}
+
+/* Old files have no type, but what only this model has. */
+static const struct {
+    const char *type, *mark;
+    kvf_status (*read)(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t);
+} MODELS[] = {
+    {"BPE", "merges", read_bpe},
+    {"WordPiece", "max_input_chars_per_word", read_wordpiece},
+};
+
+static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                             kvf__tokenizer *t)
+{
+    const char *type;
+
+    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"model\" is not an object", where);
+    KVF_TRY(kvf__want_str(ctx, where, json, "type", &type, NULL));
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
+        if (type ? strcmp(type, MODELS[i].type) == 0 : kvf_json_get(json, MODELS[i].mark) != NULL)
+            return MODELS[i].read(ctx, where, json, t);
+    if (type)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: model.type \"%s\" is not supported, want BPE or WordPiece", where,
+                         type);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: model has neither a type nor merges, want BPE or WordPiece", where);
 }
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
@@ -197,6 +227,8 @@ kvf_status kvf__tokenizer_from_parts(kvf_ctx *ctx, const char *where, const kvf_
 
     if (st) goto out;
     st = read_all(ctx, where, json, t);
+    if (st) goto out;
+    st = kvf__bert_config(ctx, t, where, kvf_json_get(json, "normalizer"), config_where, config);
     if (st) goto out;
     st = kvf__apply_config(ctx, t, config_where, config, special_map);
     if (st) goto out;

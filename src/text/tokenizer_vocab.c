@@ -96,7 +96,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 
     if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
-    if (!(added && t->model.by_score && type != TYPE_USER))
+    if (!(added && t->model.kind == KVF__MODEL_SCORES && type != TYPE_USER))
         KVF_TRY(
             kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), false));
     if (!added) return KVF_OK;
@@ -181,7 +181,7 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 
     if (!v->scores)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores is missing", v->where);
-    t->model.by_score = true;
+    t->model.kind = KVF__MODEL_SCORES;
     KVF_TRY(put_tokens(ctx, v, t));
     KVF_TRY(kvf__alloc_array(ctx, v->n_tokens, sizeof *t->model.scores, &t->model.scores));
     for (size_t i = 0; i < v->n_tokens; i++) {

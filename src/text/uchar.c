@@ -1,9 +1,10 @@
 /* Character classes as the `tokenizers` library sees them (INTEROP 6.1, 6.2).
  *
  * Rust's and its crates' tables decide, not the Unicode version of utf8proc: numbers and case are
- * those of Unicode 17, punctuation that of Unicode 8, its normaliser that of Unicode 9. The tables
- * here were made from the library's own answers for every code point (0.23.3) and utf8proc's
- * (Unicode 15). Only \w comes from utf8proc alone, where a version matters for a few rare scripts.
+ * those of Unicode 17, punctuation and BERT's marks and controls those of Unicode 8, its normaliser
+ * that of Unicode 9. The tables here were made from the library's own answers for every code point
+ * (0.23.3) and utf8proc's (Unicode 15). Only \w comes from utf8proc alone, where a version matters
+ * for a few rare scripts.
  */
 #include "tok_int.h"
 
@@ -123,6 +124,30 @@ static const range NEW_MARKS[] = {
     {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF},
 };
 
+/* Non-spacing marks that Unicode 8 did not have as such, beside those above. The ranges run over
+ * characters that are no such marks at all. */
+static const range NINTH_MARKS[] = {
+    {0x8D4, 0x8E1},     {0x1885, 0x1886},   {0x1DFB, 0x1DFB},   {0xA8C5, 0xA8C5},
+    {0xA9BD, 0xA9BD},   {0x1123E, 0x1123E}, {0x11438, 0x11446}, {0x11C30, 0x11CB6},
+    {0x1E000, 0x1E02A}, {0x1E944, 0x1E94A},
+};
+
+/* Categories Cc, Cf and Co of Unicode 8, without \t \n \r. */
+static const range CONTROLS[] = {
+    {0x0, 0x8},         {0xB, 0xC},         {0xE, 0x1F},        {0x7F, 0x9F},
+    {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},
+    {0x70F, 0x70F},     {0x180E, 0x180E},   {0x200B, 0x200F},   {0x202A, 0x202E},
+    {0x2060, 0x2064},   {0x2066, 0x206F},   {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF},
+    {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+    {0xE0001, 0xE0001}, {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD}, {0x100000, 0x10FFFD},
+};
+
+/* The last but one begins a hundred pages late, there and here. */
+static const range CHINESE[] = {
+    {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF},
+    {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F},
+};
+
 /* Decompositions that came after it. */
 static const range NEW_DECOMPOSITIONS[] = {
     {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},   {0x10781, 0x10785},
@@ -198,6 +223,24 @@ static bool is_new_mark(uint32_t cp)
 bool kvf__is_accent(uint32_t cp)
 {
     return (kvf__is_mark(cp) && !is_new_mark(cp)) || cp == 0x1CF2 || cp == 0x1CF3;
+}
+
+/* U+1734 was one then. */
+bool kvf__is_nonspacing(uint32_t cp)
+{
+    if (cp < 0x300) return false;
+    if (utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_MN) return cp == 0x1734;
+    return !is_new_mark(cp) && !in_table(NINTH_MARKS, sizeof NINTH_MARKS / sizeof *NINTH_MARKS, cp);
+}
+
+bool kvf__is_dropped(uint32_t cp)
+{
+    return cp == KVF__REPLACEMENT || in_table(CONTROLS, sizeof CONTROLS / sizeof *CONTROLS, cp);
+}
+
+bool kvf__is_chinese(uint32_t cp)
+{
+    return cp >= 0x3400 && in_table(CHINESE, sizeof CHINESE / sizeof *CHINESE, cp);
 }
 
 int kvf__combining_class(uint32_t cp)

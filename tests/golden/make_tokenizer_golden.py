@@ -2,6 +2,8 @@
 """Writes the golden files of test_tokenizer.c and test_chat.c:
 
     tokenizer_pipelines.json  made-up tokenizers (../tokenizer_pipelines.py), texts, ids by `tokenizers`
+    tokenizer_bert.json       made-up WordPiece and RoBERTa tokenizers, texts: ids, origins in bytes, words, pairs
+    tokenizer_origins.json    the same of BPE pipelines that rewrite their text
     tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
     tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
     chat_shared.json          conversations (../chat_parity.py), ids by transformers' apply_chat_template
@@ -26,7 +28,7 @@ import tokenizer_pipelines  # noqa: E402
 
 PICKED = ["byte", "byte prefix", "digits", "whitespace", "whitespace split prefix", "nested", "empty matches", "split MergedWithPrevious False",
           "split MergedWithNext False", "split string Removed False", "punctuation Isolated", "NFC", "NFKD",
-          "nfd strip", "replace {'Regex': '\\\\s+'}", "llama legacy", "llama normalized", "metaspace first True",
+          "nfd strip", "llama legacy", "llama normalized", "metaspace first True",
           "metaspace after removal", "unk fuse True", "few bytes fuse False", "affixes @@ </w>", "roberta",
           "two posts"]
 
@@ -65,6 +67,47 @@ def pipelines():
             row["plain"] = ["panic" if i is None else spaced(i) for i in plain]
         cases.append(row)
     save("tokenizer_pipelines.json", {"texts": texts, "models": models, "cases": cases}, "cases")
+
+
+BERT = ["bert True True None True", "bert False False False False", "bert True True False True", "bert True False True False",
+        "bert processing", "bert odd template", "bert short words", "bert other prefix"]
+ORIGINS = ["NFC", "NFKD", "nfd strip", "llama legacy", "metaspace first True", "unk fuse True",
+           "few bytes fuse False", "roberta True True", "roberta False True"]
+LIMITS = ["", " ", "the cat", "Hello, WORLD! don't", "naïve café ÉTÉ e\u0301te\u0301 \u0130stanbul", "東京都 привет 𠀀a", "한국어 각",
+          "x\u0000y\u0007z\u200b\ufeff\u00adthe\ufffd", "the\tcat\r\n\u00a0mat\u3000", "🙂the 👩‍👩‍👧 1️⃣", "aaaa", "aaaaa",
+          "éééé ééééé the", "[CLS] the [SEP] [MASK]a[UNK]", " <T> the  <L> x<S>", "foo_bar (c) [d] — «x»", "ﬁn ① x\u0301\u0327y",
+          "\u1734a\u0903b\u20dd", "there  the"]
+
+
+def in_bytes(text, offsets):
+    at = [0]
+    for char in text:
+        at.append(at[-1] + len(char.encode()))
+    return [at[i] for span in offsets for i in span]
+
+
+def details(out, names):
+    """Of every text: ids | origins, its words given one by one: ids | counts, and the pair with the next text:
+    ids | types."""
+    models, cases = [], []
+    found = dict(tokenizer_pipelines.all_of_them())
+    for name in names:
+        made = found[name]
+        reference = Tokenizer.from_str(json.dumps(made))
+        model = made.pop("model")
+        if model not in models:
+            models.append(model)
+        row = {"name": name, "model_at": models.index(model), **made, "origins": [], "words": [], "pairs": [], "decoded": []}
+        for text, other in zip(LIMITS, LIMITS[1:] + LIMITS[:1]):
+            plain = reference.encode(text, add_special_tokens=False)
+            words = reference.encode(text.split(), is_pretokenized=True, add_special_tokens=False)
+            pair = reference.encode(text, other)
+            row["origins"].append(spaced(plain.ids) + " | " + spaced(in_bytes(text, plain.offsets)))
+            row["words"].append(spaced(words.ids) + " | " + spaced(words.word_ids.count(i) for i in range(len(text.split()))))
+            row["pairs"].append(spaced(pair.ids) + " | " + spaced(pair.type_ids))
+            row["decoded"].append(reference.decode(plain.ids, skip_special_tokens=False))
+        cases.append(row)
+    save(out, {"texts": LIMITS, "words": [text.split() for text in LIMITS], "models": models, "cases": cases}, "cases")
 
 
 def spm():
@@ -111,6 +154,8 @@ def chat(base):
 if __name__ == "__main__":
     data = os.path.join(sys.argv[1], "data", "tokenizers")
     pipelines()
+    details("tokenizer_bert.json", BERT)
+    details("tokenizer_origins.json", ORIGINS)
     spm()
     shared(data)
     chat(data)

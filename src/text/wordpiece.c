@@ -1,0 +1,71 @@
+/* WordPiece, as the model of that name in `tokenizers` (INTEROP 6.4): the longest token that the
+ * rest of a word begins with, again and again (Wu et al. 2016, arXiv:1609.08144).
+ *
+ * A word of too many characters, or with a rest that no token begins, is the unknown token as a
+ * whole. */
+#include "tok_int.h"
+
+#include <string.h>
+
+/* The word's rest as the vocabulary spells it, and what its prefix adds. No more of it than the
+ * longest token can match. */
+static kvf_status spell_rest(kvf__work *w, const char *text, size_t at, size_t n, size_t *prefix_n)
+{
+    const char *prefix = at > 0 ? w->t->model.prefix : NULL;
+    kvf__buf *rest = &w->word.affixed;
+    size_t most = w->t->lex.longest, left = n - at;
+
+    *prefix_n = prefix ? strlen(prefix) : 0;
+    rest->n = 0;
+    KVF_TRY(kvf__buf_add(w->ctx, rest, prefix ? prefix : "", *prefix_n));
+    if (left > most) { /* cut where a character begins */
+        left = most;
+        while (left > 0 && ((uint8_t)text[at + left] & 0xC0) == 0x80)
+            left--;
+    }
+    return kvf__buf_add(w->ctx, rest, text + at, left);
+}
+
+/* The longest token at the rest's start, and how many bytes of the word it takes; -1: none. */
+static int32_t longest_token(const kvf__lexicon *lex, const kvf__buf *rest, size_t prefix_n,
+                             size_t *length)
+{
+    for (size_t end = rest->n; end > prefix_n; end = kvf__utf8_before(rest->data, end)) {
+        int32_t id = kvf__lexicon_model(lex, rest->data, end);
+        if (id < 0) continue;
+        *length = end - prefix_n;
+        return id;
+    }
+    return -1;
+}
+
+static bool is_too_long(const char *text, size_t n, int64_t most)
+{
+    int64_t chars = 0;
+
+    for (size_t at = 0; at < n && chars <= most; at += kvf__utf8_len(text[at]))
+        chars++;
+    return chars > most;
+}
+
+kvf_status kvf__wordpiece_encode(kvf__work *w, const char *text, size_t n)
+{
+    const kvf__model *m = &w->t->model;
+    size_t ids_n = w->out->n, origins_n = w->origins ? w->origins->n : 0, length = 0;
+
+    if (is_too_long(text, n, m->max_chars)) return kvf__emit(w, m->unk, 0, n);
+    for (size_t at = 0; at < n; at += length) {
+        size_t prefix_n;
+        int32_t id;
+
+        KVF_TRY(spell_rest(w, text, at, n, &prefix_n));
+        id = longest_token(&w->t->lex, &w->word.affixed, prefix_n, &length);
+        if (id < 0) {
+            w->out->n = ids_n;
+            if (w->origins) w->origins->n = origins_n;
+            return kvf__emit(w, m->unk, 0, n);
+        }
+        KVF_TRY(kvf__emit(w, id, at, length));
+    }
+    return KVF_OK;
+}
