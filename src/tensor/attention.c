@@ -102,6 +102,14 @@ void kvf__attn_plan_free(kvf__attn_plan *plan)
     kvf__free(plan);
 }
 
+size_t kvf__attn_head_scratch(int64_t D, int64_t keys)
+{
+    /* two vectors and the scores, in float; or the scores in double */
+    return (size_t)(2 * round_up(D, KVF__ATTN_PAD) + 2 * round_up(keys, KVF__ATTN_PAD) +
+                    4 * KVF__ATTN_PAD) *
+           sizeof(float);
+}
+
 /* ---- dealing --------------------------------------------------------------------------------- */
 
 /* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries

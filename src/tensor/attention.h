@@ -48,6 +48,9 @@ void kvf__attn_plan_free(kvf__attn_plan *plan);
 void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows,
                         const kvf__kvseg *segs, int64_t n_segs);
 
+/* Bytes of scratch for kernels.attn_head with so many keys, its own included. */
+size_t kvf__attn_head_scratch(int64_t D, int64_t keys);
+
 typedef struct kvf__attn {
     kvf__attn_plan *plan;
     const kvf__kvseg *segs; /* same lengths as those given to plan_set; pointers differ by layer */

@@ -28,11 +28,19 @@ static bool has_amx(void)
     return (low & TILE_STATE) == TILE_STATE;
 }
 
+/* Conversion of f16, which every CPU with AVX2 has. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & 1u << 29);
+}
+
 /* __builtin_cpu_supports answers no where the operating system does not save the registers. */
 static kvf__cpu_rank detect(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return KVF__CPU_REF;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+        return KVF__CPU_REF;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return KVF__CPU_AVX2;

@@ -12,6 +12,7 @@
 #include "view.h"
 
 struct kvf__attn; /* attention.h */
+struct kvf__attn_row;
 
 typedef enum kvf__act_fn {
     KVF__GELU_TANH,
@@ -105,6 +106,10 @@ typedef struct kvf__kernels {
     /* Attention over key segments; see attention.h. */
     void (*attn_fwd)(const struct kvf__attn *attn);
     void (*attn_bwd)(const struct kvf__attn *attn);
+    /* The forward pass of one query head of one row, on the calling thread; attn needs no plan.
+     * scratch: kvf__attn_head_scratch() bytes. For rows of few tokens behind many: generation. */
+    void (*attn_head)(const struct kvf__attn *attn, const struct kvf__attn_row *row, int64_t head,
+                      void *scratch);
 } kvf__kernels;
 
 /* The table for this machine and cap. Never NULL. */

@@ -12,7 +12,7 @@
  * level has all features of those before it. */
 typedef enum kvf__cpu_rank {
     KVF__CPU_REF,
-    KVF__CPU_AVX2,   /* with FMA */
+    KVF__CPU_AVX2,   /* with FMA and F16C */
     KVF__CPU_AVX512, /* F, BW, DQ, VL */
     KVF__CPU_AVX512_BF16,
     KVF__CPU_AMX /* TILE, BF16 */
@@ -41,8 +41,18 @@ void kvf__attn_bwd_avx512(const struct kvf__attn *attn);
 void kvf__attn_fwd_avx512_bf16(const struct kvf__attn *attn);
 void kvf__attn_bwd_avx512_bf16(const struct kvf__attn *attn);
 
+void kvf__attn_head_ref(const struct kvf__attn *attn, const struct kvf__attn_row *row, int64_t head,
+                        void *scratch);
+void kvf__attn_head_avx2(const struct kvf__attn *attn, const struct kvf__attn_row *row,
+                         int64_t head, void *scratch);
+void kvf__attn_head_avx512(const struct kvf__attn *attn, const struct kvf__attn_row *row,
+                           int64_t head, void *scratch);
+void kvf__attn_head_avx512_bf16(const struct kvf__attn *attn, const struct kvf__attn_row *row,
+                                int64_t head, void *scratch);
+
 /* The attention entries of a level's table: the one place that ties the two halves together. */
 #define KVF__ATTN_ENTRIES(level)                                                                   \
-    .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level
+    .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level,                          \
+    .attn_head = kvf__attn_head_##level
 
 #endif

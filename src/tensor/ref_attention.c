@@ -135,16 +135,21 @@ static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
     *lse_of(h, head, i) = (float)(max + log(sum));
 }
 
+void kvf__attn_head_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                        void *scratch)
+{
+    const ref_head h = head_of(attn, row, head / (attn->H / attn->G));
+    for (int64_t i = 0; i < row->len; i++)
+        query_fwd(&h, head, i, scratch);
+}
+
 void kvf__attn_fwd_ref(const kvf__attn *attn)
 {
     double *p = (double *)(void *)kvf__attn_scratch(attn->plan,
                                                     0); /* as many as a query sees keys */
     for (int64_t r = 0; r < attn->plan->n_rows; r++)
-        for (int64_t head = 0; head < attn->H; head++) {
-            const ref_head h = head_of(attn, &attn->plan->rows[r], head / (attn->H / attn->G));
-            for (int64_t i = 0; i < h.row->len; i++)
-                query_fwd(&h, head, i, p);
-        }
+        for (int64_t head = 0; head < attn->H; head++)
+            kvf__attn_head_ref(attn, &attn->plan->rows[r], head, p);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

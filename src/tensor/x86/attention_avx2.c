@@ -21,3 +21,9 @@ void kvf__attn_bwd_avx2(const kvf__attn *attn)
 {
     kvf__attn_run(attn, bwd_item_f32, true);
 }
+
+void kvf__attn_head_avx2(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                         void *scratch)
+{
+    few_head(attn, row, head, scratch);
+}

@@ -22,3 +22,9 @@ void kvf__attn_bwd_avx512(const kvf__attn *attn)
 {
     kvf__attn_run(attn, bwd_item_f32, true);
 }
+
+void kvf__attn_head_avx512(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                           void *scratch)
+{
+    few_head(attn, row, head, scratch);
+}

@@ -27,3 +27,9 @@ void kvf__attn_bwd_avx512_bf16(const kvf__attn *attn)
 {
     kvf__attn_run(attn, attn->act == KVF__BF16 ? bwd_item_bf16 : bwd_item_f32, true);
 }
+
+void kvf__attn_head_avx512_bf16(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                                void *scratch)
+{
+    few_head(attn, row, head, scratch);
+}

@@ -123,22 +123,26 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
         store_part(&to, 0, d, vf_load(f->out + d) * vf_set(1.0f / sum), a->D - d);
 }
 
-static void few_item(const kvf__attn *a, const kvf__attn_item *item)
+/* Query head `head` of a row's own tokens. */
+static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head, char *scratch)
 {
-    const kvf__attn_row *row = &a->plan->rows[item->row];
-    const int64_t shared = kvf__attn_shared_len(a, row), heads = a->H / a->G,
-                  width = attn_round(a->D, VF_LANES);
-    char *scratch = kvf__attn_scratch(a->plan, item->thread);
-    few_query f = {.attn = a, .row = row, .g = item->head};
+    const int64_t shared = kvf__attn_shared_len(a, row), width = attn_round(a->D, VF_LANES);
+    few_query f = {.attn = a, .row = row, .g = head / (a->H / a->G)};
     f.q = attn_take(&scratch, width);
     f.out = attn_take(&scratch, width);
     f.s = attn_take(&scratch, shared + row->len + VF_LANES);
 
-    for (int64_t head = f.g * heads; head < (f.g + 1) * heads; head++)
-        for (int64_t i = 0; i < row->len; i++) {
-            f.n = a->causal ? shared + i + 1 : shared + row->len;
-            few_attend(&f, head, i);
-        }
+    for (int64_t i = 0; i < row->len; i++) {
+        f.n = a->causal ? shared + i + 1 : shared + row->len;
+        few_attend(&f, head, i);
+    }
+}
+
+static void few_item(const kvf__attn *a, const kvf__attn_item *item)
+{
+    const int64_t heads = a->H / a->G;
+    for (int64_t head = item->head * heads; head < (item->head + 1) * heads; head++)
+        few_head(a, &a->plan->rows[item->row], head, kvf__attn_scratch(a->plan, item->thread));
 }
 
 #endif

@@ -1,0 +1,18 @@
+/* Between the files that make up matvec.h: its tables, and how they use their scratch. */
+#ifndef KVF_MATVEC_INT_H
+#define KVF_MATVEC_INT_H
+
+#include "matvec.h"
+
+#define KVF__MATVEC_ROWS 4  /* of W unpacked at a time */
+#define KVF__MATVEC_PART 32 /* elements unpacked at a time; panels are padded to it */
+
+extern const kvf__matvec kvf__matvec_ref, kvf__matvec_avx2, kvf__matvec_avx512,
+    kvf__matvec_avx512_bf16;
+
+static inline int64_t kvf__matvec_padded(int64_t K)
+{
+    return (K + KVF__MATVEC_PART - 1) / KVF__MATVEC_PART * KVF__MATVEC_PART;
+}
+
+#endif

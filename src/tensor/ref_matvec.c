@@ -1,0 +1,63 @@
+/* The product of matvec.h as its formula, and the choice of a table. */
+#include "kernels_int.h"
+#include "matvec_int.h"
+
+#include <string.h>
+
+size_t kvf__matvec_row_bytes(kvf__dtype dtype, int64_t K)
+{
+    return (size_t)(K / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);
+}
+
+/* A panel of rows of W, and the rows of x. */
+size_t kvf__matvec_scratch(int64_t M, int64_t K)
+{
+    return (size_t)((KVF__MATVEC_ROWS + M) * kvf__matvec_padded(K)) * sizeof(float);
+}
+
+static void run(const kvf__matvec_call *call)
+{
+    const size_t bytes = kvf__matvec_row_bytes(call->dtype, call->K);
+    float *row = call->scratch;
+
+    for (int64_t i = 0; i < call->n; i++) {
+        kvf__to_f32(call->dtype, (const uint8_t *)call->w + (size_t)i * bytes, row, call->K);
+        for (int64_t m = 0; m < call->M; m++) {
+            float *y = call->y + m * call->ldy + i;
+            double sum = call->add ? *y : 0;
+            for (int64_t k = 0; k < call->K; k++)
+                sum += (double)row[k] * (double)call->x[m * call->ldx + k];
+            *y = (float)sum;
+        }
+    }
+}
+
+const kvf__matvec kvf__matvec_ref = {.name = "ref", .run = run};
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static const kvf__matvec *table_of(kvf__cpu_rank rank)
+{
+#if KVF__HAVE_X86
+    static const kvf__matvec *const tables[] = {&kvf__matvec_ref, &kvf__matvec_avx2,
+                                                &kvf__matvec_avx512, &kvf__matvec_avx512_bf16,
+                                                &kvf__matvec_avx512_bf16};
+    return tables[rank];
+#else
+    (void)rank;
+    return &kvf__matvec_ref;
+#endif
+}
+
+const kvf__matvec *kvf__matvec_get(void)
+{
+    return table_of(kvf__cpu_best());
+}
+
+const kvf__matvec *kvf__matvec_level(const char *name)
+{
+    for (int rank = 0; rank <= (int)kvf__cpu_best(); rank++)
+        if (!strcmp(table_of((kvf__cpu_rank)rank)->name, name))
+            return table_of((kvf__cpu_rank)rank);
+    return NULL;
+}

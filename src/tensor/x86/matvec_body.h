@@ -1,0 +1,290 @@
+/* The product of matvec.h on the vectors of vec.h; compiled once per instruction set by
+ * matvec_<level>.c.
+ *
+ * One row of x: each row of W is unpacked in registers and multiplied at once. More rows: four rows
+ * of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of 4 x TILE sums go over
+ * it, one register each; a tile's sums across lanes are made together. Every sum has its own
+ * register and order, so it does not depend on what is computed beside it. */
+#ifndef MATVEC_LEVEL
+#error "matvec_body.h is included by matvec_<level>.c"
+#endif
+
+#include "matvec_blocks.h"
+
+enum { TILE = VF_LANES / KVF__MATVEC_ROWS }; /* rows of x: 4 or 2 */
+
+#if defined(__clang__)
+#define MATVEC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define MATVEC_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* What lies behind the last whole part of a row: plain types only. */
+static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail[PART])
+{
+    const int64_t whole = call->K / PART * PART;
+    memset(tail, 0, PART * sizeof *tail);
+    kvf__to_f32(call->dtype, row + kvf__matvec_row_bytes(call->dtype, whole), tail,
+                call->K - whole);
+}
+
+/* f(dtype, ...) with the type as a constant; false for types that have no form here. */
+#define FOR_TYPE(dtype, f, ...)                                                                    \
+    switch (dtype) {                                                                               \
+    case KVF__F32:                                                                                 \
+        f(KVF__F32, __VA_ARGS__);                                                                  \
+        break;                                                                                     \
+    case KVF__F16:                                                                                 \
+        f(KVF__F16, __VA_ARGS__);                                                                  \
+        break;                                                                                     \
+    case KVF__BF16:                                                                                \
+        f(KVF__BF16, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q4_0:                                                                                \
+        f(KVF__Q4_0, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q4_1:                                                                                \
+        f(KVF__Q4_1, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q5_0:                                                                                \
+        f(KVF__Q5_0, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q5_1:                                                                                \
+        f(KVF__Q5_1, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q8_0:                                                                                \
+        f(KVF__Q8_0, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q4_K:                                                                                \
+        f(KVF__Q4_K, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q5_K:                                                                                \
+        f(KVF__Q5_K, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    case KVF__Q6_K:                                                                                \
+        f(KVF__Q6_K, __VA_ARGS__);                                                                 \
+        break;                                                                                     \
+    default:                                                                                       \
+        break;                                                                                     \
+    }
+
+/* ---- one row of x ---------------------------------------------------------------------------- */
+
+/* y [n] of one row of x. */
+VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, const uint8_t *row,
+                     size_t bytes)
+{
+    const int64_t parts = call->K / PART, rest = call->K % PART;
+    const float *x = call->x;
+    for (int64_t i = 0; i < call->n; i++, row += bytes) {
+        vf sum[VECTORS], w[VECTORS];
+        MATVEC_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = vf_zero();
+        for (int64_t p = 0; p < parts; p++) {
+            row_part(dtype, row, p, w);
+            MATVEC_UNROLL for (int v = 0; v < VECTORS; v++)
+                sum[v] = vf_fma(w[v], vf_load(x + p * PART + v * VF_LANES), sum[v]);
+        }
+        MATVEC_UNROLL for (int v = 1; v < VECTORS; v++) sum[0] = sum[0] + sum[v];
+        float total = vf_sum(sum[0]);
+        if (rest) {
+            float tail[PART];
+            tail_of(call, row, tail);
+            for (int64_t k = 0; k < rest; k++)
+                total += tail[k] * x[parts * PART + k];
+        }
+        call->y[i] = call->add ? call->y[i] + total : total;
+    }
+}
+
+/* ---- several rows of x ----------------------------------------------------------------------- */
+
+/* How a panel and the rows of x beside it are stored: `units` vectors a row. */
+typedef struct panel {
+    bool bf16;
+    int64_t units;
+    const char *w; /* [KVF__MATVEC_ROWS][units] vectors */
+    const char *x; /* row m at x + m * x_stride bytes */
+    int64_t x_stride;
+} panel;
+
+VEC_INLINE void store_part(bool bf16, char *to, int64_t p, const vf w[VECTORS])
+{
+#if defined(__AVX512BF16__)
+    if (bf16) {
+        _mm512_storeu_si512(to + p * PART * 2, (__m512i)_mm512_cvtne2ps_pbh(w[1], w[0]));
+        return;
+    }
+#endif
+    (void)bf16;
+    for (int v = 0; v < VECTORS; v++)
+        vf_store((float *)(void *)to + p * PART + v * VF_LANES, w[v]);
+}
+
+/* One row of W, padded with zeros. */
+VEC_INLINE void unpack(kvf__dtype dtype, const kvf__matvec_call *call, const uint8_t *row,
+                       bool bf16, char *to)
+{
+    const int64_t parts = call->K / PART;
+    vf w[VECTORS];
+    for (int64_t p = 0; p < parts; p++) {
+        row_part(dtype, row, p, w);
+        store_part(bf16, to, p, w);
+    }
+    if (call->K % PART) {
+        float tail[PART];
+        tail_of(call, row, tail);
+        for (int v = 0; v < VECTORS; v++)
+            w[v] = vf_load(tail + v * VF_LANES);
+        store_part(bf16, to, parts, w);
+    }
+}
+
+static void unpack_row(const kvf__matvec_call *call, const uint8_t *row, bool bf16, char *to)
+{
+    if (bf16)
+        FOR_TYPE(call->dtype, unpack, call, row, true, to)
+    else
+        FOR_TYPE(call->dtype, unpack, call, row, false, to)
+}
+
+/* Lane i of the result: the sum of all lanes of r[i]. */
+VEC_INLINE vf lane_sums(vf r[VF_LANES])
+{
+#if defined(__AVX512F__)
+    MATVEC_UNROLL for (int i = 0; i < 8; i++) /* lanes of two by turns */
+        r[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) +
+               _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+    MATVEC_UNROLL for (int i = 0; i < 4; i++)
+    { /* four sums in each quarter */
+        const __m512d a = _mm512_castps_pd(r[2 * i]), b = _mm512_castps_pd(r[2 * i + 1]);
+        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) +
+               _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    }
+    MATVEC_UNROLL for (int i = 0; i < 2; i++)
+        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88) +
+               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd);
+    return _mm512_shuffle_f32x4(r[0], r[1], 0x88) + _mm512_shuffle_f32x4(r[0], r[1], 0xdd);
+#else
+    MATVEC_UNROLL for (int i = 0; i < 4; i++) r[i] = _mm256_hadd_ps(r[2 * i], r[2 * i + 1]);
+    MATVEC_UNROLL for (int i = 0; i < 2; i++) r[i] = _mm256_hadd_ps(r[2 * i], r[2 * i + 1]);
+    return _mm256_permute2f128_ps(r[0], r[1], 0x20) + _mm256_permute2f128_ps(r[0], r[1], 0x31);
+#endif
+}
+
+VEC_INLINE vf multiply(bool bf16, vf a, vf b, vf sum)
+{
+#if defined(__AVX512BF16__)
+    if (bf16)
+        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a),
+                                (__m512bh)_mm512_castps_si512(b));
+#endif
+    (void)bf16;
+    return vf_fma(a, b, sum);
+}
+
+/* Sums of TILE rows of x, given by their starts, with the panel: out [TILE][ROWS]. */
+VEC_INLINE void tile(bool bf16, const panel *p, const char *const x[TILE], float *out)
+{
+    const int64_t step = VF_LANES * 4, row = p->units * step;
+    vf sum[VF_LANES];
+    MATVEC_UNROLL for (int i = 0; i < VF_LANES; i++) sum[i] = vf_zero();
+    for (int64_t at = 0; at < row; at += step) {
+        vf w[KVF__MATVEC_ROWS];
+        MATVEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++)
+            w[i] = vf_load((const float *)(const void *)(p->w + i * row + at));
+        MATVEC_UNROLL for (int m = 0; m < TILE; m++)
+        {
+            vf xm = vf_load((const float *)(const void *)(x[m] + at));
+            MATVEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) sum[m * KVF__MATVEC_ROWS + i] =
+                multiply(bf16, w[i], xm, sum[m * KVF__MATVEC_ROWS + i]);
+        }
+    }
+    vf_store(out, lane_sums(sum));
+}
+
+/* Rows m .. of y at columns first .. of which `rows` exist. */
+static void put_tile(const kvf__matvec_call *call, int64_t m, int64_t first, int64_t rows,
+                     const float *sums)
+{
+    for (int64_t t = 0; t < TILE && m + t < call->M; t++) {
+        float *y = call->y + (m + t) * call->ldy + first;
+        for (int64_t i = 0; i < rows; i++)
+            y[i] = sums[t * KVF__MATVEC_ROWS + i] + (call->add ? y[i] : 0.0f);
+    }
+}
+
+static void multiply_panel(const kvf__matvec_call *call, const panel *p, int64_t first,
+                           int64_t rows)
+{
+    for (int64_t m = 0; m < call->M; m += TILE) {
+        const char *x[TILE];
+        float sums[VF_LANES];
+        for (int64_t t = 0; t < TILE; t++)
+            x[t] = p->x + (m + t < call->M ? m + t : m) * p->x_stride;
+        if (p->bf16)
+            tile(true, p, x, sums);
+        else
+            tile(false, p, x, sums);
+        put_tile(call, m, first, rows, sums);
+    }
+}
+
+/* Rows of x as the tiles read them: converted, or padded where the last vector would read on. */
+static void take_x(const kvf__matvec_call *call, panel *p, char *to)
+{
+    const int64_t padded = kvf__matvec_padded(call->K);
+    p->x = (const char *)call->x;
+    p->x_stride = call->ldx * 4;
+    if (!p->bf16 && padded == call->K) return;
+    p->x = to;
+    p->x_stride = padded * (p->bf16 ? 2 : 4);
+    for (int64_t m = 0; m < call->M; m++, to += p->x_stride) {
+        const float *row = call->x + m * call->ldx;
+        for (int64_t k = 0; k < padded; k += VF_LANES) {
+            const int64_t left = call->K - k;
+            vf v = left >= VF_LANES ? vf_load(row + k) : vf_load_n(row + k, left > 0 ? left : 0);
+            if (p->bf16)
+                vf_store_bf16((uint16_t *)(void *)to + k, v);
+            else
+                vf_store((float *)(void *)to + k, v);
+        }
+    }
+}
+
+static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
+{
+    const int64_t padded = kvf__matvec_padded(call->K);
+    const uint8_t *row = call->w;
+    char *w = call->scratch;
+    panel p = {.w = w};
+#if defined(__AVX512BF16__)
+    p.bf16 = call->bf16;
+#endif
+    const int64_t size = padded * (p.bf16 ? 2 : 4);
+    p.units = size / (VF_LANES * 4);
+    take_x(call, &p, w + KVF__MATVEC_ROWS * padded * 4);
+    for (int64_t first = 0; first < call->n; first += KVF__MATVEC_ROWS) {
+        int64_t rows = call->n - first < KVF__MATVEC_ROWS ? call->n - first : KVF__MATVEC_ROWS;
+        for (int64_t i = 0; i < rows; i++, row += bytes)
+            unpack_row(call, row, p.bf16, w + i * size);
+        for (int64_t i = rows; i < KVF__MATVEC_ROWS; i++)
+            memset(w + i * size, 0, (size_t)size);
+        multiply_panel(call, &p, first, rows);
+    }
+}
+
+static void run(const kvf__matvec_call *call)
+{
+    const size_t bytes = kvf__matvec_row_bytes(call->dtype, call->K);
+    if (call->dtype == KVF__F64)
+        kvf__matvec_ref.run(call);
+    else if (call->M == 1)
+        FOR_TYPE(call->dtype, dots, call, call->w, bytes)
+    else
+        multiply_rows(call, bytes);
+}
+
+#define MATVEC_TABLE_(level) const kvf__matvec kvf__matvec_##level = {.name = #level, .run = run}
+#define MATVEC_TABLE(level)  MATVEC_TABLE_(level)
+
+MATVEC_TABLE(MATVEC_LEVEL);
