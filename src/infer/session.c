@@ -4,10 +4,13 @@
 
 #include <string.h>
 
+enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
+
 struct kvf__session {
     kvf_base *base;
     const kvf_prefix *prefix;
     kvf__pass *pass;
+    kvf__decoder *decode; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
     int64_t rows;
     float *logits;     /* [rows, V] */
@@ -29,6 +32,10 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity,
     };
     KVF_TRY(kvf__cache_create(ctx, s->base->model, s->rows, capacity, &s->cache));
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &s->pass));
+    if (kvf__decoder_fits(s->base->model, &s->base->slots))
+        KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
+                                    s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS, limits.P,
+                                    &s->decode));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
                              sizeof(float), &s->logits));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
@@ -55,6 +62,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
 void kvf__session_free(kvf__session *session)
 {
     if (!session) return;
+    kvf__decoder_free(session->decode);
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
     kvf__free(session->logits);
@@ -70,10 +78,27 @@ void kvf__session_reset(kvf__session *session)
         kvf__cache_truncate(session->cache, slot, 0);
 }
 
+/* One token a row, behind others. */
+static kvf_status feed_step(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                            const int32_t *ids, int64_t n)
+{
+    const kvf__step step = {
+        .n = n,
+        .ids = ids,
+        .slot = slots,
+        .prefix = session->prefix ? &session->prefix->prefix : NULL,
+        .position_start = session->prefix ? session->prefix->id.position_start : 0,
+    };
+    return kvf__decoder_step(ctx, session->decode, &step, session->logits);
+}
+
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                              const int64_t *start, const int32_t *ids, int64_t n,
                              const float **logits)
 {
+    *logits = session->logits;
+    if (session->decode && start[n] == n && n <= DECODE_ROWS)
+        return feed_step(ctx, session, slots, ids, n);
     for (int64_t r = 0; r < n; r++)
         session->label_at[r] = (int32_t)(start[r + 1] - 1);
     kvf__batch batch = {
@@ -94,7 +119,5 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
         .slot = slots,
     };
     KVF_TRY(kvf__pass_fwd(ctx, session->pass, &input));
-    KVF_TRY(kvf__pass_lm_logits(ctx, session->pass, session->logits));
-    *logits = session->logits;
-    return KVF_OK;
+    return kvf__pass_lm_logits(ctx, session->pass, session->logits);
 }

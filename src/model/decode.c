@@ -1,0 +1,222 @@
+/* Making a decoder: the weights of a base by role as their file has them, and the memory of a step.
+ *
+ * Only vectors (norms, biases) are copied; matrices are viewed. */
+#include "arch.h"
+#include "decode_priv.h"
+#include "slot.h"
+
+/* What is needed only while creating. */
+typedef struct making {
+    kvf_ctx *ctx;
+    kvf__decoder *decode;
+    const kvf__desc *desc;
+    const kvf__slots *slots;
+} making;
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
+{
+    if (!model->desc.causal) return false;
+    for (size_t i = 0; i < slots->n; i++)
+        if (slots->items[i].conv1d && slots->items[i].view.rank > 1) return false;
+    return true;
+}
+
+static kvf_status vector_of(const making *m, kvf__role role, int64_t layer, float **out)
+{
+    const kvf__slot *slot = kvf__slot_of(m->desc, m->slots, role, layer);
+    return slot ? kvf__slot_f32(m->ctx, slot, out) : KVF_OK;
+}
+
+static kvf_status norm_of(const making *m, kvf__role gamma, kvf__role beta, int64_t layer,
+                          kvf__raw_norm *out)
+{
+    KVF_TRY(vector_of(m, gamma, layer, &out->gamma));
+    return vector_of(m, beta, layer, &out->beta);
+}
+
+static void put_matrix(const kvf__slot *slot, kvf__raw *out)
+{
+    out->slot = slot;
+    if (!slot) return;
+    out->rows = kvf__slot_rows(slot);
+    out->K = kvf__slot_columns(slot);
+}
+
+static kvf_status raw_of(const making *m, kvf__role weight, kvf__role bias, int64_t layer,
+                         kvf__raw *out)
+{
+    put_matrix(kvf__slot_of(m->desc, m->slots, weight, layer), out);
+    return vector_of(m, bias, layer, &out->bias);
+}
+
+static kvf_status layer_of(const making *m, int64_t l)
+{
+    kvf__raw_layer *to = &m->decode->layers[l];
+
+    KVF_TRY(norm_of(m, KVF__W_NORM1, KVF__W_NORM1_BETA, l, &to->norm1));
+    KVF_TRY(norm_of(m, KVF__W_NORM2, KVF__W_NORM2_BETA, l, &to->norm2));
+    if (kvf__slot_of(m->desc, m->slots, KVF__W_QKV, l)) {
+        KVF_TRY(raw_of(m, KVF__W_QKV, KVF__W_QKV_BIAS, l, &to->qkv[0]));
+    } else {
+        KVF_TRY(raw_of(m, KVF__W_Q, KVF__W_Q_BIAS, l, &to->qkv[0]));
+        KVF_TRY(raw_of(m, KVF__W_K, KVF__W_K_BIAS, l, &to->qkv[1]));
+        KVF_TRY(raw_of(m, KVF__W_V, KVF__W_V_BIAS, l, &to->qkv[2]));
+    }
+    KVF_TRY(raw_of(m, KVF__W_OUT, KVF__W_OUT_BIAS, l, &to->out));
+    if (m->desc->gated) KVF_TRY(raw_of(m, KVF__W_GATE, KVF__W_GATE_BIAS, l, &to->gate));
+    KVF_TRY(raw_of(m, KVF__W_UP, KVF__W_UP_BIAS, l, &to->up));
+    return raw_of(m, KVF__W_DOWN, KVF__W_DOWN_BIAS, l, &to->down);
+}
+
+static kvf_status take_weights(const making *m)
+{
+    kvf__decoder *decode = m->decode;
+
+    KVF_TRY(kvf__alloc_array(m->ctx, (size_t)m->desc->L, sizeof *decode->layers, &decode->layers));
+    for (int64_t l = 0; l < m->desc->L; l++)
+        KVF_TRY(layer_of(m, l));
+    put_matrix(&decode->model->head_slot, &decode->head);
+    return norm_of(m, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &decode->final);
+}
+
+static void free_norm(kvf__raw_norm *norm)
+{
+    kvf__free(norm->gamma);
+    kvf__free(norm->beta);
+}
+
+static void free_layer(kvf__raw_layer *layer)
+{
+    for (int i = 0; i < 3; i++)
+        kvf__free(layer->qkv[i].bias);
+    kvf__free(layer->out.bias);
+    kvf__free(layer->gate.bias);
+    kvf__free(layer->up.bias);
+    kvf__free(layer->down.bias);
+    free_norm(&layer->norm1);
+    free_norm(&layer->norm2);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Counts while arena is NULL, carves afterwards. */
+typedef struct carver {
+    kvf__arena *arena;
+    size_t bytes;
+    bool overflow;
+} carver;
+
+static void *take(carver *carve, int64_t rows, int64_t width, size_t size)
+{
+    size_t n;
+    if (!kvf__mul((size_t)rows, (size_t)width, &n) || !kvf__mul(n, size, &n) || n > SIZE_MAX / 4 ||
+        !kvf__add(carve->bytes, kvf__arena_round(n), &carve->bytes)) {
+        carve->overflow = true;
+        return NULL;
+    }
+    return carve->arena ? kvf__arena_take(carve->arena, n) : NULL;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static kvf__decoder_own lay_own(const kvf__decoder *decode, carver *carve)
+{
+    const kvf__desc *d = &decode->model->desc;
+    int64_t K = larger(d->C, larger(d->F, d->H * d->D));
+
+    return (kvf__decoder_own){
+        .xhat = take(carve, decode->rows, d->C, sizeof(float)),
+        .rstd = take(carve, decode->rows, 1, sizeof(float)),
+        .head = take(carve, d->D, 1, sizeof(float)),
+        .product = take(carve, 1, 1, kvf__matvec_scratch(decode->rows, K)),
+        .attention = take(carve, 1, 1,
+                          kvf__attn_head_scratch(d->D, decode->P + decode->cache->capacity + 1)),
+        .segs = take(carve, decode->rows + 1, 1, sizeof(kvf__kvseg)),
+        .rows = take(carve, decode->rows, 1, sizeof(kvf__attn_row)),
+    };
+}
+
+static void lay_out(kvf__decoder *decode, carver *carve)
+{
+    const kvf__desc *d = &decode->model->desc;
+    int64_t rows = decode->rows;
+
+    decode->x = take(carve, rows, d->C, sizeof(float));
+    decode->qkv = take(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
+    decode->att = take(carve, rows, d->H * d->D, sizeof(float));
+    decode->h1 = take(carve, rows, d->F, sizeof(float));
+    if (d->gated) decode->h2 = take(carve, rows, d->F, sizeof(float));
+    decode->g = take(carve, rows, d->F, sizeof(float));
+    decode->lse = take(carve, d->H, rows, sizeof(float));
+    decode->position_rows = take(carve, rows, d->C, sizeof(float));
+    decode->position = take(carve, rows, 1, sizeof(int64_t));
+    decode->own = take(carve, decode->threads, 1, sizeof *decode->own);
+    for (int t = 0; t < decode->threads; t++) {
+        kvf__decoder_own own = lay_own(decode, carve);
+        if (carve->arena) decode->own[t] = own;
+    }
+}
+
+static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decode)
+{
+    carver carve = {0};
+
+    lay_out(decode, &carve);
+    if (carve.overflow)
+        return kvf__fail(ctx, KVF_ENOMEM, "decoder: %lld rows are more than memory can address",
+                         (long long)decode->rows);
+    KVF_TRY(kvf__arena_init(ctx, &decode->arena, carve.bytes));
+    carve = (carver){.arena = &decode->arena};
+    lay_out(decode, &carve);
+    return KVF_OK;
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
+                               kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out)
+{
+    kvf__decoder *decode = NULL;
+    kvf_status st;
+
+    if (rows < 1 || P < 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "decoder: %lld rows and a prefix of %lld",
+                         (long long)rows, (long long)P);
+    if (!kvf__decoder_fits(model, slots))
+        return kvf__fail(ctx, KVF_EUSAGE, "decoder: this base stores weights by inputs");
+    st = kvf__alloc(ctx, sizeof *decode, &decode);
+    if (st) goto out;
+    decode->model = model;
+    decode->cache = cache;
+    decode->matvec = kvf__matvec_get();
+    decode->rows = rows;
+    decode->P = P;
+    decode->threads = kvf_ctx_threads(ctx);
+    const making m = {.ctx = ctx, .decode = decode, .desc = &model->desc, .slots = slots};
+    st = take_weights(&m);
+    if (st) goto out;
+    st = take_memory(ctx, decode);
+    if (st) goto out;
+
+    *out = decode;
+    decode = NULL;
+out:
+    kvf__decoder_free(decode);
+    return st;
+}
+
+void kvf__decoder_free(kvf__decoder *decode)
+{
+    if (!decode) return;
+    for (int64_t l = 0; decode->layers && l < decode->model->desc.L; l++)
+        free_layer(&decode->layers[l]);
+    kvf__free(decode->layers);
+    free_norm(&decode->final);
+    kvf__arena_done(&decode->arena);
+    kvf__free(decode);
+}

@@ -1,0 +1,58 @@
+/* Between making a decoder (decode.c) and running a step of it (decode_step.c). */
+#ifndef KVF_DECODE_PRIV_H
+#define KVF_DECODE_PRIV_H
+
+#include "matvec.h"
+#include "pass_priv.h"
+
+/* A dense layer as its file has it: [rows, K]. */
+typedef struct kvf__raw {
+    const kvf__slot *slot; /* NULL: there is none */
+    float *bias;           /* [rows] in Hugging Face order, or NULL */
+    int64_t rows, K;
+} kvf__raw;
+
+/* A norm whose weights are applied, not folded: the matrix behind it is the file's. */
+typedef struct kvf__raw_norm {
+    float *gamma, *beta; /* [C]; beta may be NULL */
+} kvf__raw_norm;
+
+typedef struct kvf__raw_layer {
+    kvf__raw qkv[3]; /* whole heads each: q, k and v, or one of all */
+    kvf__raw out, gate, up, down;
+    kvf__raw_norm norm1, norm2;
+} kvf__raw_layer;
+
+/* What each thread has for itself. */
+typedef struct kvf__decoder_own {
+    float *xhat; /* [rows, C] output of a norm: every thread makes all of it, which costs less
+                    than waiting */
+    float *rstd; /* [rows] */
+    float *head; /* [D] */
+    void *product, *attention; /* scratch of the kernels */
+    kvf__kvseg *segs;          /* [1 + rows] */
+    kvf__attn_row *rows;       /* [rows] */
+} kvf__decoder_own;
+
+struct kvf__decoder {
+    kvf__model *model;
+    kvf__cache *cache;
+    const kvf__matvec *matvec;
+    int64_t rows, P; /* limits */
+    int threads;
+    kvf__raw_layer *layers; /* [L] */
+    kvf__raw head;
+    kvf__raw_norm final;
+    kvf__arena arena;
+    kvf__decoder_own *own; /* [threads] */
+
+    float *x;             /* [rows, C] residual stream */
+    float *qkv;           /* [rows, (H+2G)D], q and k rotated */
+    float *att;           /* [rows, HD] */
+    float *h1, *h2, *g;   /* [rows, F] gate or up; up where gated; output of the activation */
+    float *lse;           /* [H, rows] */
+    float *position_rows; /* [rows, C] of learned positions */
+    int64_t *position;    /* [rows] */
+};
+
+#endif

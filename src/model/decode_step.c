@@ -1,0 +1,367 @@
+/* A step of generation: one parallel region, in which every thread computes its part of each
+ * layer's rows and waits five times for the others:
+ *
+ *   norm, q k v of its heads, rope, cache | attention of its heads | out | norm, its part of the
+ *   feed-forward width | down
+ *
+ * A number is always computed by one thread in one order, so bits do not depend on how many there
+ * are. The blocks are those of pass_fwd.c, with norms not folded. */
+#include "attention.h"
+#include "decode_priv.h"
+#include "team.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum { ROWS_UNIT = 16 }; /* rows of a matrix go to threads in such pieces: a cache line of y */
+
+/* A thread in a step. */
+typedef struct worker {
+    const kvf__decoder *decode;
+    const kvf__step *step;
+    kvf__team *team;
+    const kvf__decoder_own *own;
+    float *logits;
+    int t, n; /* number of this thread, threads */
+} worker;
+
+static void share(const worker *w, int64_t total, int64_t unit, int64_t *from, int64_t *to)
+{
+    kvf__team_share(total, unit, w->t, w->n, from, to);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Rows first .. first + n - 1 of a matrix, in the order of its file, times x; y: where column
+ * `first` goes. */
+static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_t n, const float *x,
+                     float *y, int64_t ldy, bool add)
+{
+    const kvf__view *view = &raw->slot->view;
+    const kvf__matvec_call call = {.w = (const uint8_t *)view->data +
+                                        (size_t)first * kvf__matvec_row_bytes(view->dtype, raw->K),
+                                   .dtype = view->dtype,
+                                   .n = n,
+                                   .K = raw->K,
+                                   .x = x,
+                                   .M = w->step->n,
+                                   .ldx = raw->K,
+                                   .y = y,
+                                   .ldy = ldy,
+                                   .add = add,
+                                   .bf16 = w->decode->model->act == KVF__BF16,
+                                   .scratch = w->own->product};
+
+    if (n > 0) w->decode->matvec->run(&call);
+}
+
+static void add_bias(const worker *w, const float *bias, int64_t n, float *y, int64_t ldy)
+{
+    for (int64_t m = 0; bias && m < w->step->n; m++)
+        for (int64_t i = 0; i < n; i++)
+            y[m * ldy + i] += bias[i];
+}
+
+/* This thread's rows of a matrix of which y has all columns. */
+static void multiply_share(const worker *w, const kvf__raw *raw, const float *x, float *y, bool add)
+{
+    int64_t from, to;
+    share(w, raw->rows, ROWS_UNIT, &from, &to);
+    multiply(w, raw, from, to - from, x, y + from, raw->rows, add);
+    add_bias(w, raw->bias ? raw->bias + from : NULL, to - from, y + from, raw->rows);
+}
+
+static void normalise(const worker *w, const kvf__raw_norm *norm)
+{
+    const kvf__desc *d = &w->decode->model->desc;
+    const int64_t C = d->C;
+
+    w->decode->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, w->decode->x,
+                                        w->step->n, C, d->norm == KVF__RMSNORM, d->norm_eps);
+    for (int64_t m = 0; m < w->step->n; m++) {
+        float *row = w->own->xhat + m * C;
+        for (int64_t c = 0; c < C; c++)
+            row[c] *= norm->gamma[c];
+        for (int64_t c = 0; norm->beta && c < C; c++)
+            row[c] += norm->beta[c];
+    }
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* A head from the order of a GGUF's rows to that of Hugging Face; see slot.c. */
+static void unpermute(const worker *w, float *head, int64_t D)
+{
+    memcpy(w->own->head, head, (size_t)D * sizeof *head);
+    for (int64_t i = 0; i < D; i++)
+        head[i / 2 + i % 2 * (D / 2)] = w->own->head[i];
+}
+
+static void rotate(const worker *w, float *head, int64_t position)
+{
+    const kvf__model *m = w->decode->model;
+    const int64_t half = m->desc.D / 2;
+    const float *c = m->rope_cos + position * half, *s = m->rope_sin + position * half;
+
+    for (int64_t i = 0; i < half; i++) {
+        const float a = head[i], b = head[i + half];
+        head[i] = a * c[i] - b * s[i];
+        head[i + half] = b * c[i] + a * s[i];
+    }
+}
+
+/* Head h of row m of qkv, counted through q, k and v: finished, and stored where it is a key or
+ * value. */
+static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t m, int64_t h,
+                        const float *bias)
+{
+    const kvf__desc *d = &w->decode->model->desc;
+    kvf__cache *cache = w->decode->cache;
+    float *head = w->decode->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
+
+    if (raw->slot->permuted_heads) unpermute(w, head, d->D);
+    for (int64_t i = 0; bias && i < d->D; i++)
+        head[i] += bias[i];
+    if (d->positions == KVF__POS_ROPE && h < d->H + d->G) rotate(w, head, w->decode->position[m]);
+    if (h < d->H) return;
+
+    const int kv = h >= d->H + d->G;
+    const int64_t g = h - d->H - kv * d->G, slot = kvf__row_slot(w->step->slot, m);
+    const int64_t at = (g * cache->capacity + cache->length[slot]) * d->D;
+    char *to = kvf__cache_at(cache, l, slot, kv);
+    kvf__from_f32(cache->act, head, to + (size_t)at * kvf__act_size(cache->act), d->D);
+}
+
+/* This thread's heads of q, k and v. */
+static void project(const worker *w, int64_t l)
+{
+    const kvf__desc *d = &w->decode->model->desc;
+    const int64_t heads = d->H + 2 * d->G;
+    int64_t from, to, first = 0; /* first head of a part */
+
+    share(w, heads, 1, &from, &to);
+    for (int i = 0; i < 3; i++) {
+        const kvf__raw *raw = &w->decode->layers[l].qkv[i];
+        if (!raw->slot) break;
+        const int64_t end = first + raw->rows / d->D;
+        const int64_t a = from > first ? from : first, b = to < end ? to : end;
+        if (a < b)
+            multiply(w, raw, (a - first) * d->D, (b - a) * d->D, w->own->xhat,
+                     w->decode->qkv + a * d->D, heads * d->D, false);
+        for (int64_t h = a; h < b; h++)
+            for (int64_t m = 0; m < w->step->n; m++)
+                finish_head(w, raw, l, m, h, raw->bias ? raw->bias + (h - first) * d->D : NULL);
+        first = end;
+    }
+}
+
+/* What stands before each row in layer l: the prefix, and its cache. */
+static void lay_segments(const worker *w, int64_t l)
+{
+    const kvf__prefix *p = w->step->prefix;
+    const kvf__cache *cache = w->decode->cache;
+    const int64_t half = p ? p->G * p->P * p->D : 0;
+    const bool prefix = p && p->P > 0 && (!p->layer_mask || p->layer_mask[l]);
+    kvf__kvseg *segs = w->own->segs;
+    const float *kv = prefix ? p->kv + l * 2 * half : NULL;
+
+    segs[0] = (kvf__kvseg){.k = kv,
+                           .v = prefix ? kv + half : NULL,
+                           .dtype = KVF__F32,
+                           .len = prefix ? p->P : 0,
+                           .token_stride = cache->D,
+                           .head_stride = prefix ? p->P * p->D : 0};
+    for (int64_t m = 0; m < w->step->n; m++) {
+        const int64_t slot = kvf__row_slot(w->step->slot, m);
+        segs[m + 1] = (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
+                                   .v = kvf__cache_at(cache, l, slot, 1),
+                                   .dtype = cache->act,
+                                   .len = cache->length[slot],
+                                   .token_stride = cache->D,
+                                   .head_stride = cache->capacity * cache->D};
+        w->own->rows[m] = (kvf__attn_row){
+            .start = m, .len = 1, .n_segs = 2, .seg = {0, (int32_t)(m + 1)}};
+    }
+}
+
+/* This thread's pairs of a row and a query head. */
+static void attend(const worker *w, int64_t l)
+{
+    const kvf__desc *d = &w->decode->model->desc;
+    const kvf__attn attn = {.segs = w->own->segs,
+                            .H = d->H,
+                            .G = d->G,
+                            .D = d->D,
+                            .N = w->step->n,
+                            .act = KVF__F32,
+                            .causal = true,
+                            .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
+                                                       : d->score_scale,
+                            .qkv = w->decode->qkv,
+                            .ld = (d->H + 2 * d->G) * d->D,
+                            .out = w->decode->att,
+                            .lse = w->decode->lse};
+    int64_t from, to;
+
+    lay_segments(w, l);
+    share(w, w->step->n * d->H, 1, &from, &to);
+    for (int64_t i = from; i < to; i++)
+        w->decode->model->kernels->attn_head(&attn, &w->own->rows[i / d->H], i % d->H,
+                                             w->own->attention);
+}
+
+/* ---- feed-forward ---------------------------------------------------------------------------- */
+
+static void widen(const worker *w, const kvf__raw_layer *layer)
+{
+    const kvf__decoder *decode = w->decode;
+    const kvf__model *m = decode->model;
+    const int64_t F = layer->up.rows;
+    int64_t from, to;
+
+    multiply_share(w, m->desc.gated ? &layer->gate : &layer->up, w->own->xhat, decode->h1, false);
+    if (m->desc.gated) multiply_share(w, &layer->up, w->own->xhat, decode->h2, false);
+    share(w, F, ROWS_UNIT, &from, &to);
+    for (int64_t r = 0; r < w->step->n && from < to; r++) {
+        const int64_t at = r * F + from;
+        if (m->desc.gated)
+            m->kernels->glu_fwd(KVF__F32, m->desc.act, decode->h1 + at, decode->h2 + at,
+                                decode->g + at, to - from);
+        else
+            m->kernels->act_fwd(KVF__F32, m->desc.act, decode->h1 + at, decode->g + at, to - from);
+    }
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+static void embed(const worker *w)
+{
+    const kvf__model *m = w->decode->model;
+    const int64_t C = m->desc.C;
+
+    for (int64_t r = w->t; r < w->step->n; r += w->n) {
+        float *x = w->decode->x + r * C, *position = w->decode->position_rows + r * C;
+        kvf__slot_row(&m->embedding, w->step->ids[r], x);
+        if (m->desc.positions != KVF__POS_LEARNED) continue;
+        kvf__slot_row(&m->positions, w->decode->position[r], position);
+        for (int64_t c = 0; c < C; c++)
+            x[c] += position[c];
+    }
+}
+
+static void work(const worker *w)
+{
+    const kvf__decoder *decode = w->decode;
+
+    embed(w);
+    kvf__team_wait(w->team, w->n);
+    for (int64_t l = 0; l < decode->model->desc.L; l++) {
+        const kvf__raw_layer *layer = &decode->layers[l];
+        normalise(w, &layer->norm1);
+        project(w, l);
+        kvf__team_wait(w->team, w->n);
+        attend(w, l);
+        kvf__team_wait(w->team, w->n);
+        multiply_share(w, &layer->out, decode->att, decode->x, true);
+        kvf__team_wait(w->team, w->n);
+        normalise(w, &layer->norm2);
+        widen(w, layer);
+        kvf__team_wait(w->team, w->n);
+        multiply_share(w, &layer->down, decode->g, decode->x, true);
+        kvf__team_wait(w->team, w->n);
+    }
+    normalise(w, &decode->final);
+    multiply_share(w, &decode->head, w->own->xhat, w->logits, false);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decode, const kvf__step *step,
+                            int64_t r)
+{
+    const kvf__desc *d = &decode->model->desc;
+    const kvf__cache *cache = decode->cache;
+    const int64_t slot = kvf__row_slot(step->slot, r);
+
+    if (step->ids[r] < 0 || step->ids[r] >= d->V)
+        return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
+                         (long long)r, (long)step->ids[r], (long long)d->V - 1);
+    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->capacity)
+        return kvf__fail(
+            ctx, KVF_ESHAPE, "step: row %lld in slot %lld, the cache has %lld of %lld tokens",
+            (long long)r, (long long)slot, (long long)cache->slots, (long long)cache->capacity);
+    for (int64_t other = 0; other < r; other++)
+        if (kvf__row_slot(step->slot, other) == slot)
+            return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
+                             (long long)other, (long long)r, (long long)slot);
+    const int64_t position = step->position_start + cache->length[slot];
+    const int64_t P = step->prefix ? step->prefix->P : 0;
+    if (step->position_start < 0 || position >= d->max_positions ||
+        (d->sliding_window && P + cache->length[slot] + 1 > d->sliding_window))
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "step: row %lld is at position %lld behind a prefix of %lld, the model has "
+            "%lld positions and a window of %lld",
+            (long long)r, (long long)position, (long long)P, (long long)d->max_positions,
+            (long long)d->sliding_window);
+    decode->position[r] = position;
+    return KVF_OK;
+}
+
+static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decode, const kvf__step *step)
+{
+    const kvf__desc *d = &decode->model->desc;
+    const kvf__prefix *p = step->prefix;
+
+    if (step->n < 1 || step->n > decode->rows)
+        return kvf__fail(ctx, KVF_ESHAPE, "step: %lld rows, made for 1 to %lld", (long long)step->n,
+                         (long long)decode->rows);
+    if (p && (p->L != d->L || p->G != d->G || p->D != d->D || p->P > decode->P))
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "step: prefix [%lld, 2, %lld, %lld, %lld], expected [%lld, 2, %lld, at "
+                         "most %lld, %lld]",
+                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
+                         (long long)d->L, (long long)d->G, (long long)decode->P, (long long)d->D);
+    for (int64_t r = 0; r < step->n; r++)
+        KVF_TRY(check_row(ctx, decode, step, r));
+    return KVF_OK;
+}
+
+/* Extends the rope tables to the last position, by doubling: generation goes one step at a time. */
+static kvf_status rope_reach(kvf_ctx *ctx, const kvf__decoder *decode, int64_t n)
+{
+    kvf__model *m = decode->model;
+    int64_t rows = 0, twice = 2 * m->rope_rows;
+
+    if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
+    for (int64_t r = 0; r < n; r++)
+        if (decode->position[r] >= rows) rows = decode->position[r] + 1;
+    if (rows <= m->rope_rows) return KVF_OK;
+    if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
+    return kvf__rope_tables(ctx, m, rows);
+}
+
+kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decode, const kvf__step *step,
+                             float *logits)
+{
+    kvf__team team;
+
+    KVF_TRY(check_step(ctx, decode, step));
+    KVF_TRY(rope_reach(ctx, decode, step->n));
+    kvf__team_init(&team);
+#pragma omp parallel num_threads(decode->threads)
+    {
+        const int t = omp_get_thread_num(), n = omp_get_num_threads();
+        const worker w = {.decode = decode,
+                          .step = step,
+                          .team = &team,
+                          .own = &decode->own[t],
+                          .logits = logits,
+                          .t = t,
+                          .n = n};
+        work(&w);
+    }
+    for (int64_t r = 0; r < step->n; r++)
+        decode->cache->length[kvf__row_slot(step->slot, r)]++;
+    return KVF_OK;
+}

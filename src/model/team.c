@@ -1,0 +1,39 @@
+/* A barrier that counts arrivals and publishes the number of its round: Mellor-Crummey and Scott
+ * 1991, the centralised one, with a counter in place of the sense. */
+#include "team.h"
+
+#include <sched.h>
+
+enum { LOOKS = 4096 }; /* about what falling asleep and waking up costs */
+
+void kvf__team_init(kvf__team *team)
+{
+    atomic_init(&team->arrived, 0);
+    atomic_init(&team->round, 0);
+}
+
+void kvf__team_wait(kvf__team *team, int n)
+{
+    /* Nobody can pass before this thread has arrived, so the round read here is the current one. */
+    const int round = atomic_load_explicit(&team->round, memory_order_relaxed);
+
+    if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 == n) {
+        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&team->round, (int)((unsigned)round + 1), memory_order_release);
+        return;
+    }
+    for (int looks = 0; atomic_load_explicit(&team->round, memory_order_acquire) == round; looks++)
+        if (looks >= LOOKS) {
+            sched_yield();
+            looks = LOOKS - 1;
+        }
+}
+
+void kvf__team_share(int64_t total, int64_t unit, int t, int n, int64_t *from, int64_t *to)
+{
+    const int64_t units = (total + unit - 1) / unit;
+    *from = units * t / n * unit;
+    *to = units * (t + 1) / n * unit;
+    if (*from > total) *from = total;
+    if (*to > total) *to = total;
+}

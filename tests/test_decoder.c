@@ -1,0 +1,311 @@
+/* Steps of generation from the file's own weights, against passes over the packed ones: plain rows,
+ * rows in the order of a GGUF, and GPT-2's blocks (layer norms, biases, learned positions) with
+ * their matrices turned round. */
+#include "model_priv.h"
+#include "toy_model.h"
+
+enum { ROWS = 3, PROMPT = 9, STEPS = 4, CAPACITY = 24, P = 5 };
+
+/* How the slots given to the decoder differ from those the model was made of. */
+typedef enum change { AS_THEY_ARE, PERMUTED, TURNED } change;
+static const struct {
+    const char *const *config;
+    change how;
+    kvf__dtype act;
+    double tolerance; /* relative, of all logits of a step */
+} CASES[] = {{&toy_llama, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_llama, PERMUTED, KVF__F32, 2e-6},
+             {&toy_gpt2, TURNED, KVF__F32, 2e-6},
+             {&toy_llama, AS_THEY_ARE, KVF__BF16, 2e-2},
+             {&toy_gpt2, TURNED, KVF__BF16, 2e-2}};
+enum { N_CASES = sizeof CASES / sizeof CASES[0] };
+
+static toy t;
+static kvf__pass *pass;
+static kvf__prefix prefix;
+static float *copies[64]; /* of weights that were rearranged */
+static int n_copies;
+
+static bool open_case(int i)
+{
+    if (CASES[i].act == KVF__BF16 && !kvf__cpu_has_bf16()) {
+        printf("skipped: this CPU has no bf16 products\n");
+        return false;
+    }
+    toy_create(&t, *CASES[i].config, CASES[i].act);
+    pass = toy_pass(&t);
+    toy_prefix(&t, &prefix, P, 0.5);
+    return true;
+}
+
+static void close_case(void)
+{
+    while (n_copies)
+        kvf__free(copies[--n_copies]);
+    kvf__prefix_done(&prefix);
+    kvf__pass_free(pass);
+    toy_free(&t);
+}
+
+/* Row i of the file is row (i, permuted) of Hugging Face: INTEROP 5.4. */
+static void permute(kvf__slot *slot, float *to, int64_t heads)
+{
+    const int64_t rows = slot->view.dim[0], cols = slot->view.dim[1], D = rows / heads;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t in = i % D, from = i - in + in / 2 + in % 2 * (D / 2);
+        kvf__slot_row(slot, from, to + i * cols);
+    }
+    slot->permuted_heads = heads;
+}
+
+static void turn(kvf__slot *slot, float *to)
+{
+    const int64_t rows = slot->view.dim[0], cols = slot->view.dim[1];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            to[j * rows + i] = ((const float *)slot->view.data)[i * cols + j];
+    slot->view.dim[0] = cols;
+    slot->view.dim[1] = rows;
+    slot->conv1d = false;
+}
+
+/* After the model has been packed. */
+static void rearrange(change how)
+{
+    const kvf__desc *d = kvf__model_desc(t.model);
+    for (size_t i = 0; i < t.slots.n; i++) {
+        kvf__slot *slot = &t.slots.items[i];
+        const bool q = strstr(slot->name, "q_proj"), k = strstr(slot->name, "k_proj");
+        const bool moved = how == PERMUTED ? q || k
+                                           : how == TURNED && slot->conv1d && slot->view.rank == 2;
+        if (!moved) continue;
+        float *to = NULL;
+        ck_assert_int_eq(
+            kvf__alloc_array(t.ctx, (size_t)kvf__view_count(&slot->view), sizeof(float), &to),
+            KVF_OK);
+        if (how == PERMUTED)
+            permute(slot, to, q ? d->H : d->G);
+        else
+            turn(slot, to);
+        slot->view.data = copies[n_copies++] = to;
+    }
+}
+
+static kvf__cache *filled_cache(void)
+{
+    static const int64_t lengths[] = {PROMPT, PROMPT - 4, PROMPT - 1, 0};
+    kvf__cache *cache = NULL;
+    toy_batch batch;
+    toy_batch_make(&batch, kvf__model_desc(t.model), lengths, 0, 4);
+    ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, ROWS, CAPACITY, &cache), KVF_OK);
+    const kvf__input input = {
+        .batch = &batch.b, .prefix = &prefix, .position_start = P, .cache = cache};
+    ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_OK);
+    return cache;
+}
+
+static kvf__decoder *decoder_of(kvf_ctx *ctx, kvf__cache *cache)
+{
+    kvf__decoder *decoder = NULL;
+    ck_assert_msg(!kvf__decoder_create(ctx, t.model, &t.slots, cache, ROWS, P, &decoder), "%s",
+                  kvf_ctx_error(ctx));
+    return decoder;
+}
+
+static kvf__step step_of(int i, int64_t n, int32_t *ids, const int32_t *slots)
+{
+    const int64_t V = kvf__model_desc(t.model)->V;
+    for (int64_t r = 0; r < n; r++)
+        ids[r] = (int32_t)((7 * i + 13 * r + 1) % V);
+    return (kvf__step){.n = n, .ids = ids, .slot = slots, .prefix = &prefix, .position_start = P};
+}
+
+static float *logits_for(int64_t n)
+{
+    float *out = NULL;
+    ck_assert_int_eq(
+        kvf__alloc_array(t.ctx, (size_t)(n * kvf__model_desc(t.model)->V), sizeof *out, &out),
+        KVF_OK);
+    return out;
+}
+
+/* The same step as a pass. */
+static void step_by_pass(const kvf__step *step, kvf__cache *cache, float *logits)
+{
+    const int64_t start[] = {0, 1, 2, 3}, example[ROWS] = {0};
+    const int32_t label[] = {0, 1, 2};
+    const kvf__batch batch = {.n_rows = step->n,
+                              .n_tokens = step->n,
+                              .n_labels = step->n,
+                              .start = start,
+                              .ids = step->ids,
+                              .label_at = label,
+                              .label_id = label,
+                              .example = example};
+    const kvf__input input = {.batch = &batch,
+                              .prefix = step->prefix,
+                              .position_start = step->position_start,
+                              .cache = cache,
+                              .slot = step->slot};
+    ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
+    ck_assert_int_eq(kvf__pass_lm_logits(t.ctx, pass, logits), KVF_OK);
+}
+
+/* ---- parity ---------------------------------------------------------------------------------- */
+
+/* All rows, then two of them in other slots, then one. */
+START_TEST(steps_are_those_of_a_pass)
+{
+    static const int32_t slots[] = {2, 0, 1};
+    if (!open_case(_i)) return;
+    const size_t V = (size_t)kvf__model_desc(t.model)->V;
+    kvf__cache *a = filled_cache(), *b = filled_cache();
+    rearrange(CASES[_i].how);
+    kvf__decoder *decoder = decoder_of(t.ctx, a);
+    float *got = logits_for(ROWS), *want = logits_for(ROWS);
+    int32_t ids[ROWS];
+
+    for (int i = 0; i < STEPS; i++) {
+        const int64_t n = i < 2 ? ROWS : STEPS - i;
+        const kvf__step step = step_of(i, n, ids, i ? slots : NULL);
+        step_by_pass(&step, b, want);
+        ck_assert_msg(!kvf__decoder_step(t.ctx, decoder, &step, got), "%s", kvf_ctx_error(t.ctx));
+        ck_assert_double_le(ck_rel_l2(got, want, (size_t)n * V), CASES[_i].tolerance);
+        for (int s = 0; s < ROWS; s++)
+            ck_assert_int_eq(kvf__cache_length(a, s), kvf__cache_length(b, s));
+    }
+    kvf__free(got);
+    kvf__free(want);
+    kvf__decoder_free(decoder);
+    kvf__cache_free(a);
+    kvf__cache_free(b);
+    close_case();
+}
+END_TEST
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(threads_change_no_bit)
+{
+    static const int counts[] = {1, 2, 3, 7};
+    if (!open_case(_i)) return;
+    const size_t bytes = ROWS * (size_t)kvf__model_desc(t.model)->V * sizeof(float);
+    float *first = logits_for(ROWS), *next = logits_for(ROWS);
+    kvf__cache *caches[4];
+    for (int i = 0; i < 4; i++)
+        caches[i] = filled_cache();
+    rearrange(CASES[_i].how);
+    for (int i = 0; i < 4; i++) {
+        const kvf_ctx_options options = {.threads = counts[i]};
+        kvf_ctx *ctx = NULL;
+        int32_t ids[ROWS];
+        ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+        kvf__decoder *decoder = decoder_of(ctx, caches[i]);
+        const kvf__step step = step_of(0, ROWS, ids, NULL);
+        ck_assert_int_eq(kvf__decoder_step(ctx, decoder, &step, i ? next : first), KVF_OK);
+        if (i) ck_assert(!memcmp(first, next, bytes));
+        kvf__decoder_free(decoder);
+        kvf_ctx_free(ctx);
+        kvf__cache_free(caches[i]);
+    }
+    kvf__free(first);
+    kvf__free(next);
+    close_case();
+}
+END_TEST
+
+START_TEST(a_masked_layer_has_no_prefix)
+{
+    open_case(0);
+    kvf__cache *a = filled_cache(), *b = filled_cache();
+    kvf__decoder *decoder = decoder_of(t.ctx, a);
+    float *got = logits_for(1), *want = logits_for(1);
+    uint8_t mask[] = {1, 0, 1};
+    int32_t id;
+    const kvf__step step = step_of(0, 1, &id, NULL);
+
+    prefix.layer_mask = mask;
+    step_by_pass(&step, b, want);
+    ck_assert_int_eq(kvf__decoder_step(t.ctx, decoder, &step, got), KVF_OK);
+    ck_assert_double_le(ck_rel_l2(got, want, (size_t)kvf__model_desc(t.model)->V), 2e-6);
+    prefix.layer_mask = NULL;
+    kvf__free(got);
+    kvf__free(want);
+    kvf__decoder_free(decoder);
+    kvf__cache_free(a);
+    kvf__cache_free(b);
+    close_case();
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void refused(kvf__decoder *decoder, const kvf__step *step, const char *text)
+{
+    ck_assert_int_eq(kvf__decoder_step(t.ctx, decoder, step, NULL), KVF_ESHAPE);
+    ck_assert_msg(strstr(kvf_ctx_error(t.ctx), text) != NULL, "%s", kvf_ctx_error(t.ctx));
+}
+
+START_TEST(misuse_is_refused)
+{
+    open_case(0);
+    const int32_t twice[] = {1, 1}, beyond[] = {0, 3};
+    kvf__cache *cache = filled_cache();
+    kvf__decoder *decoder = decoder_of(t.ctx, cache);
+    int32_t ids[ROWS + 1];
+    kvf__step step = step_of(0, 2, ids, twice);
+    refused(decoder, &step, "rows 0 and 1 both use slot 1");
+    step.slot = beyond;
+    refused(decoder, &step, "row 1 in slot 3, the cache has 3");
+    step.slot = NULL;
+    step.n = ROWS + 1;
+    refused(decoder, &step, "4 rows, made for 1 to 3");
+    step.n = 1;
+    ids[0] = 61;
+    refused(decoder, &step, "id 61, the vocabulary ends at 60");
+    ids[0] = 0;
+    step.position_start = 300;
+    refused(decoder, &step, "position 309");
+    kvf__prefix longer;
+    toy_prefix(&t, &longer, P + 1, 1);
+    step.prefix = &longer;
+    refused(decoder, &step, "at most 5");
+    ck_assert_int_eq(kvf__cache_length(cache, 0), PROMPT);
+    kvf__prefix_done(&longer);
+    kvf__decoder_free(decoder);
+    kvf__cache_free(cache);
+    close_case();
+}
+END_TEST
+
+START_TEST(weights_by_inputs_do_not_fit)
+{
+    open_case(2);
+    kvf__decoder *decoder = NULL;
+    kvf__cache *cache = filled_cache();
+    ck_assert(!kvf__decoder_fits(t.model, &t.slots));
+    ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, 1, 0, &decoder),
+                     KVF_EUSAGE);
+    ck_assert_ptr_null(decoder);
+    kvf__cache_free(cache);
+    close_case();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("decoder");
+    TCase *core = tcase_create("core"), *parity = tcase_create("parity"),
+          *errors = tcase_create("errors");
+    tcase_set_timeout(core, 30);
+    tcase_set_timeout(parity, 30);
+    tcase_add_loop_test(parity, steps_are_those_of_a_pass, 0, N_CASES);
+    tcase_add_loop_test(core, threads_change_no_bit, 0, N_CASES);
+    tcase_add_test(core, a_masked_layer_has_no_prefix);
+    tcase_add_test(errors, misuse_is_refused);
+    tcase_add_test(errors, weights_by_inputs_do_not_fit);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, parity);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
