@@ -24,6 +24,13 @@ static const char *const toy_llama =
     "false,"
     "\"mlp_bias\":false,\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1000.0}}";
 
+/* a norm on queries and keys; G = H */
+static const char *const toy_qwen3 =
+    "{\"model_type\":\"qwen3\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":3,\"num_key_value_heads\":3,\"head_dim\":8,"
+    "\"max_position_embeddings\":300,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
+    "\"hidden_act\":\"silu\",\"attention_bias\":false,\"rope_theta\":1000.0}";
+
 /* learned positions, biases, a vocabulary of more than one plane and a feed-forward part of more
  * than one */
 static const char *const toy_gpt2 = "{\"model_type\":\"gpt2\",\"vocab_size\":1600,\"n_embd\":16,"
@@ -75,6 +82,10 @@ static inline void toy_llama_weights(toy *t, const kvf__desc *d)
         toy_add_layer(t, stem, l, "self_attn.q_proj.weight", d->H * d->D, d->C);
         toy_add_layer(t, stem, l, "self_attn.k_proj.weight", d->G * d->D, d->C);
         toy_add_layer(t, stem, l, "self_attn.v_proj.weight", d->G * d->D, d->C);
+        if (d->qk_norm) {
+            toy_add_layer(t, stem, l, "self_attn.q_norm.weight", d->D, 0);
+            toy_add_layer(t, stem, l, "self_attn.k_norm.weight", d->D, 0);
+        }
         toy_add_layer(t, stem, l, "self_attn.o_proj.weight", d->C, d->H * d->D);
         toy_add_layer(t, stem, l, "post_attention_layernorm.weight", d->C, 0);
         toy_add_layer(t, stem, l, "mlp.gate_proj.weight", d->F, d->C);

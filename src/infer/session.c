@@ -10,7 +10,7 @@ struct kvf__session {
     kvf_base *base;
     const kvf_prefix *prefix;
     kvf__pass *pass;
-    kvf__decoder *decode; /* for steps of one token a row; NULL: the base has no such form */
+    kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
     int64_t rows;
     float *logits;     /* [rows, V] */
@@ -35,7 +35,7 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity,
     if (kvf__decoder_fits(s->base->model, &s->base->slots))
         KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
                                     s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS, limits.P,
-                                    &s->decode));
+                                    &s->decoder));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
                              sizeof(float), &s->logits));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
@@ -62,7 +62,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
 void kvf__session_free(kvf__session *session)
 {
     if (!session) return;
-    kvf__decoder_free(session->decode);
+    kvf__decoder_free(session->decoder);
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
     kvf__free(session->logits);
@@ -89,7 +89,7 @@ static kvf_status feed_step(kvf_ctx *ctx, kvf__session *session, const int32_t *
         .prefix = session->prefix ? &session->prefix->prefix : NULL,
         .position_start = session->prefix ? session->prefix->id.position_start : 0,
     };
-    return kvf__decoder_step(ctx, session->decode, &step, session->logits);
+    return kvf__decoder_step(ctx, session->decoder, &step, session->logits);
 }
 
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
@@ -97,7 +97,7 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
                              const float **logits)
 {
     *logits = session->logits;
-    if (session->decode && start[n] == n && n <= DECODE_ROWS)
+    if (session->decoder && start[n] == n && n <= DECODE_ROWS)
         return feed_step(ctx, session, slots, ids, n);
     for (int64_t r = 0; r < n; r++)
         session->label_at[r] = (int32_t)(start[r + 1] - 1);

@@ -170,10 +170,10 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots);
  * prefix. EUSAGE where it does not fit. */
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out);
-void kvf__decoder_free(kvf__decoder *decode);
+void kvf__decoder_free(kvf__decoder *decoder);
 /* Appends the tokens to the cache; logits [n, V] of what follows them, f32. Allocates nothing but
  * rope tables for positions that no batch has reached. ESHAPE as kvf__pass_fwd. */
-kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decode, const kvf__step *step,
+kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decoder, const kvf__step *step,
                              float *logits);
 
 /* ---- a pass ---------------------------------------------------------------------------------- */

@@ -2,13 +2,13 @@
  *
  * Only vectors (norms, biases) are copied; matrices are viewed. */
 #include "arch.h"
-#include "decode_priv.h"
+#include "decoder_priv.h"
 #include "slot.h"
 
 /* What is needed only while creating. */
 typedef struct making {
     kvf_ctx *ctx;
-    kvf__decoder *decode;
+    kvf__decoder *decoder;
     const kvf__desc *desc;
     const kvf__slots *slots;
 } making;
@@ -17,7 +17,9 @@ typedef struct making {
 
 bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
 {
-    if (!model->desc.causal) return false;
+    const kvf__desc *d = &model->desc;
+
+    if (!d->causal || d->post_norm || d->types || d->position_pad >= 0) return false;
     for (size_t i = 0; i < slots->n; i++)
         if (slots->items[i].conv1d && slots->items[i].view.rank > 1) return false;
     return true;
@@ -53,7 +55,7 @@ static kvf_status raw_of(const making *m, kvf__role weight, kvf__role bias, int6
 
 static kvf_status layer_of(const making *m, int64_t l)
 {
-    kvf__raw_layer *to = &m->decode->layers[l];
+    kvf__raw_layer *to = &m->decoder->layers[l];
 
     KVF_TRY(norm_of(m, KVF__W_NORM1, KVF__W_NORM1_BETA, l, &to->norm1));
     KVF_TRY(norm_of(m, KVF__W_NORM2, KVF__W_NORM2_BETA, l, &to->norm2));
@@ -72,13 +74,14 @@ static kvf_status layer_of(const making *m, int64_t l)
 
 static kvf_status take_weights(const making *m)
 {
-    kvf__decoder *decode = m->decode;
+    kvf__decoder *decoder = m->decoder;
 
-    KVF_TRY(kvf__alloc_array(m->ctx, (size_t)m->desc->L, sizeof *decode->layers, &decode->layers));
+    KVF_TRY(
+        kvf__alloc_array(m->ctx, (size_t)m->desc->L, sizeof *decoder->layers, &decoder->layers));
     for (int64_t l = 0; l < m->desc->L; l++)
         KVF_TRY(layer_of(m, l));
-    put_matrix(&decode->model->head_slot, &decode->head);
-    return norm_of(m, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &decode->final);
+    put_matrix(&decoder->model->head_slot, &decoder->head);
+    return norm_of(m, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &decoder->final);
 }
 
 static void free_norm(kvf__raw_norm *norm)
@@ -124,55 +127,55 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static kvf__decoder_own lay_own(const kvf__decoder *decode, carver *carve)
+static kvf__decoder_own lay_own(const kvf__decoder *decoder, carver *carve)
 {
-    const kvf__desc *d = &decode->model->desc;
+    const kvf__desc *d = &decoder->model->desc;
     int64_t K = larger(d->C, larger(d->F, d->H * d->D));
 
     return (kvf__decoder_own){
-        .xhat = take(carve, decode->rows, d->C, sizeof(float)),
-        .rstd = take(carve, decode->rows, 1, sizeof(float)),
+        .xhat = take(carve, decoder->rows, d->C, sizeof(float)),
+        .rstd = take(carve, decoder->rows, 1, sizeof(float)),
         .head = take(carve, d->D, 1, sizeof(float)),
-        .product = take(carve, 1, 1, kvf__matvec_scratch(decode->rows, K)),
+        .product = take(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
         .attention = take(carve, 1, 1,
-                          kvf__attn_head_scratch(d->D, decode->P + decode->cache->capacity + 1)),
-        .segs = take(carve, decode->rows + 1, 1, sizeof(kvf__kvseg)),
-        .rows = take(carve, decode->rows, 1, sizeof(kvf__attn_row)),
+                          kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
+        .segs = take(carve, decoder->rows + 1, 1, sizeof(kvf__kvseg)),
+        .rows = take(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
     };
 }
 
-static void lay_out(kvf__decoder *decode, carver *carve)
+static void lay_out(kvf__decoder *decoder, carver *carve)
 {
-    const kvf__desc *d = &decode->model->desc;
-    int64_t rows = decode->rows;
+    const kvf__desc *d = &decoder->model->desc;
+    int64_t rows = decoder->rows;
 
-    decode->x = take(carve, rows, d->C, sizeof(float));
-    decode->qkv = take(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
-    decode->att = take(carve, rows, d->H * d->D, sizeof(float));
-    decode->h1 = take(carve, rows, d->F, sizeof(float));
-    if (d->gated) decode->h2 = take(carve, rows, d->F, sizeof(float));
-    decode->g = take(carve, rows, d->F, sizeof(float));
-    decode->lse = take(carve, d->H, rows, sizeof(float));
-    decode->position_rows = take(carve, rows, d->C, sizeof(float));
-    decode->position = take(carve, rows, 1, sizeof(int64_t));
-    decode->own = take(carve, decode->threads, 1, sizeof *decode->own);
-    for (int t = 0; t < decode->threads; t++) {
-        kvf__decoder_own own = lay_own(decode, carve);
-        if (carve->arena) decode->own[t] = own;
+    decoder->x = take(carve, rows, d->C, sizeof(float));
+    decoder->qkv = take(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
+    decoder->att = take(carve, rows, d->H * d->D, sizeof(float));
+    decoder->h1 = take(carve, rows, d->F, sizeof(float));
+    if (d->gated) decoder->h2 = take(carve, rows, d->F, sizeof(float));
+    decoder->g = take(carve, rows, d->F, sizeof(float));
+    decoder->lse = take(carve, d->H, rows, sizeof(float));
+    decoder->position_rows = take(carve, rows, d->C, sizeof(float));
+    decoder->position = take(carve, rows, 1, sizeof(int64_t));
+    decoder->own = take(carve, decoder->threads, 1, sizeof *decoder->own);
+    for (int t = 0; t < decoder->threads; t++) {
+        kvf__decoder_own own = lay_own(decoder, carve);
+        if (carve->arena) decoder->own[t] = own;
     }
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decode)
+static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decoder)
 {
     carver carve = {0};
 
-    lay_out(decode, &carve);
+    lay_out(decoder, &carve);
     if (carve.overflow)
         return kvf__fail(ctx, KVF_ENOMEM, "decoder: %lld rows are more than memory can address",
-                         (long long)decode->rows);
-    KVF_TRY(kvf__arena_init(ctx, &decode->arena, carve.bytes));
-    carve = (carver){.arena = &decode->arena};
-    lay_out(decode, &carve);
+                         (long long)decoder->rows);
+    KVF_TRY(kvf__arena_init(ctx, &decoder->arena, carve.bytes));
+    carve = (carver){.arena = &decoder->arena};
+    lay_out(decoder, &carve);
     return KVF_OK;
 }
 
@@ -181,7 +184,7 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decode)
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out)
 {
-    kvf__decoder *decode = NULL;
+    kvf__decoder *decoder = NULL;
     kvf_status st;
 
     if (rows < 1 || P < 0)
@@ -189,34 +192,34 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
                          (long long)rows, (long long)P);
     if (!kvf__decoder_fits(model, slots))
         return kvf__fail(ctx, KVF_EUSAGE, "decoder: this base stores weights by inputs");
-    st = kvf__alloc(ctx, sizeof *decode, &decode);
+    st = kvf__alloc(ctx, sizeof *decoder, &decoder);
     if (st) goto out;
-    decode->model = model;
-    decode->cache = cache;
-    decode->matvec = kvf__matvec_get();
-    decode->rows = rows;
-    decode->P = P;
-    decode->threads = kvf_ctx_threads(ctx);
-    const making m = {.ctx = ctx, .decode = decode, .desc = &model->desc, .slots = slots};
+    decoder->model = model;
+    decoder->cache = cache;
+    decoder->matvec = kvf__matvec_get();
+    decoder->rows = rows;
+    decoder->P = P;
+    decoder->threads = kvf_ctx_threads(ctx);
+    const making m = {.ctx = ctx, .decoder = decoder, .desc = &model->desc, .slots = slots};
     st = take_weights(&m);
     if (st) goto out;
-    st = take_memory(ctx, decode);
+    st = take_memory(ctx, decoder);
     if (st) goto out;
 
-    *out = decode;
-    decode = NULL;
+    *out = decoder;
+    decoder = NULL;
 out:
-    kvf__decoder_free(decode);
+    kvf__decoder_free(decoder);
     return st;
 }
 
-void kvf__decoder_free(kvf__decoder *decode)
+void kvf__decoder_free(kvf__decoder *decoder)
 {
-    if (!decode) return;
-    for (int64_t l = 0; decode->layers && l < decode->model->desc.L; l++)
-        free_layer(&decode->layers[l]);
-    kvf__free(decode->layers);
-    free_norm(&decode->final);
-    kvf__arena_done(&decode->arena);
-    kvf__free(decode);
+    if (!decoder) return;
+    for (int64_t l = 0; decoder->layers && l < decoder->model->desc.L; l++)
+        free_layer(&decoder->layers[l]);
+    kvf__free(decoder->layers);
+    free_norm(&decoder->final);
+    kvf__arena_done(&decoder->arena);
+    kvf__free(decoder);
 }

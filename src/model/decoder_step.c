@@ -7,7 +7,7 @@
  * A number is always computed by one thread in one order, so bits do not depend on how many there
  * are. The blocks are those of pass_fwd.c, with norms not folded. */
 #include "attention.h"
-#include "decode_priv.h"
+#include "decoder_priv.h"
 #include "team.h"
 
 #include <omp.h>
@@ -17,7 +17,7 @@ enum { ROWS_UNIT = 16 }; /* rows of a matrix go to threads in such pieces: a cac
 
 /* A thread in a step. */
 typedef struct worker {
-    const kvf__decoder *decode;
+    const kvf__decoder *decoder;
     const kvf__step *step;
     kvf__team *team;
     const kvf__decoder_own *own;
@@ -49,10 +49,10 @@ static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_
                                    .y = y,
                                    .ldy = ldy,
                                    .add = add,
-                                   .bf16 = w->decode->model->act == KVF__BF16,
+                                   .bf16 = w->decoder->model->act == KVF__BF16,
                                    .scratch = w->own->product};
 
-    if (n > 0) w->decode->matvec->run(&call);
+    if (n > 0) w->decoder->matvec->run(&call);
 }
 
 static void add_bias(const worker *w, const float *bias, int64_t n, float *y, int64_t ldy)
@@ -73,11 +73,11 @@ static void multiply_share(const worker *w, const kvf__raw *raw, const float *x,
 
 static void normalise(const worker *w, const kvf__raw_norm *norm)
 {
-    const kvf__desc *d = &w->decode->model->desc;
+    const kvf__desc *d = &w->decoder->model->desc;
     const int64_t C = d->C;
 
-    w->decode->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, w->decode->x,
-                                        w->step->n, C, d->norm == KVF__RMSNORM, d->norm_eps);
+    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, w->decoder->x,
+                                         w->step->n, C, d->norm == KVF__RMSNORM, d->norm_eps);
     for (int64_t m = 0; m < w->step->n; m++) {
         float *row = w->own->xhat + m * C;
         for (int64_t c = 0; c < C; c++)
@@ -97,9 +97,20 @@ static void unpermute(const worker *w, float *head, int64_t D)
         head[i / 2 + i % 2 * (D / 2)] = w->own->head[i];
 }
 
+/* RMSNorm of one head of queries or keys. */
+static void normalise_head(const worker *w, const float *gamma, float *head)
+{
+    const kvf__desc *d = &w->decoder->model->desc;
+
+    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->head, w->own->rstd, head, 1, d->D, true,
+                                         d->norm_eps);
+    for (int64_t i = 0; i < d->D; i++)
+        head[i] = w->own->head[i] * gamma[i];
+}
+
 static void rotate(const worker *w, float *head, int64_t position)
 {
-    const kvf__model *m = w->decode->model;
+    const kvf__model *m = w->decoder->model;
     const int64_t half = m->desc.D / 2;
     const float *c = m->rope_cos + position * half, *s = m->rope_sin + position * half;
 
@@ -115,14 +126,16 @@ static void rotate(const worker *w, float *head, int64_t position)
 static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t m, int64_t h,
                         const float *bias)
 {
-    const kvf__desc *d = &w->decode->model->desc;
-    kvf__cache *cache = w->decode->cache;
-    float *head = w->decode->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
+    const kvf__desc *d = &w->decoder->model->desc;
+    kvf__cache *cache = w->decoder->cache;
+    float *head = w->decoder->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
 
     if (raw->slot->permuted_heads) unpermute(w, head, d->D);
     for (int64_t i = 0; bias && i < d->D; i++)
         head[i] += bias[i];
-    if (d->positions == KVF__POS_ROPE && h < d->H + d->G) rotate(w, head, w->decode->position[m]);
+    if (d->qk_norm && h < d->H + d->G)
+        normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head);
+    if (d->positions == KVF__POS_ROPE && h < d->H + d->G) rotate(w, head, w->decoder->position[m]);
     if (h < d->H) return;
 
     const int kv = h >= d->H + d->G;
@@ -135,19 +148,19 @@ static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t
 /* This thread's heads of q, k and v. */
 static void project(const worker *w, int64_t l)
 {
-    const kvf__desc *d = &w->decode->model->desc;
+    const kvf__desc *d = &w->decoder->model->desc;
     const int64_t heads = d->H + 2 * d->G;
     int64_t from, to, first = 0; /* first head of a part */
 
     share(w, heads, 1, &from, &to);
     for (int i = 0; i < 3; i++) {
-        const kvf__raw *raw = &w->decode->layers[l].qkv[i];
+        const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
         if (!raw->slot) break;
         const int64_t end = first + raw->rows / d->D;
         const int64_t a = from > first ? from : first, b = to < end ? to : end;
         if (a < b)
             multiply(w, raw, (a - first) * d->D, (b - a) * d->D, w->own->xhat,
-                     w->decode->qkv + a * d->D, heads * d->D, false);
+                     w->decoder->qkv + a * d->D, heads * d->D, false);
         for (int64_t h = a; h < b; h++)
             for (int64_t m = 0; m < w->step->n; m++)
                 finish_head(w, raw, l, m, h, raw->bias ? raw->bias + (h - first) * d->D : NULL);
@@ -159,7 +172,7 @@ static void project(const worker *w, int64_t l)
 static void lay_segments(const worker *w, int64_t l)
 {
     const kvf__prefix *p = w->step->prefix;
-    const kvf__cache *cache = w->decode->cache;
+    const kvf__cache *cache = w->decoder->cache;
     const int64_t half = p ? p->G * p->P * p->D : 0;
     const bool prefix = p && p->P > 0 && (!p->layer_mask || p->layer_mask[l]);
     kvf__kvseg *segs = w->own->segs;
@@ -187,7 +200,7 @@ static void lay_segments(const worker *w, int64_t l)
 /* This thread's pairs of a row and a query head. */
 static void attend(const worker *w, int64_t l)
 {
-    const kvf__desc *d = &w->decode->model->desc;
+    const kvf__desc *d = &w->decoder->model->desc;
     const kvf__attn attn = {.segs = w->own->segs,
                             .H = d->H,
                             .G = d->G,
@@ -197,38 +210,39 @@ static void attend(const worker *w, int64_t l)
                             .causal = true,
                             .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                        : d->score_scale,
-                            .qkv = w->decode->qkv,
+                            .qkv = w->decoder->qkv,
                             .ld = (d->H + 2 * d->G) * d->D,
-                            .out = w->decode->att,
-                            .lse = w->decode->lse};
+                            .out = w->decoder->att,
+                            .lse = w->decoder->lse};
     int64_t from, to;
 
     lay_segments(w, l);
     share(w, w->step->n * d->H, 1, &from, &to);
     for (int64_t i = from; i < to; i++)
-        w->decode->model->kernels->attn_head(&attn, &w->own->rows[i / d->H], i % d->H,
-                                             w->own->attention);
+        w->decoder->model->kernels->attn_head(&attn, &w->own->rows[i / d->H], i % d->H,
+                                              w->own->attention);
 }
 
 /* ---- feed-forward ---------------------------------------------------------------------------- */
 
 static void widen(const worker *w, const kvf__raw_layer *layer)
 {
-    const kvf__decoder *decode = w->decode;
-    const kvf__model *m = decode->model;
+    const kvf__decoder *decoder = w->decoder;
+    const kvf__model *m = decoder->model;
     const int64_t F = layer->up.rows;
     int64_t from, to;
 
-    multiply_share(w, m->desc.gated ? &layer->gate : &layer->up, w->own->xhat, decode->h1, false);
-    if (m->desc.gated) multiply_share(w, &layer->up, w->own->xhat, decode->h2, false);
+    multiply_share(w, m->desc.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1, false);
+    if (m->desc.gated) multiply_share(w, &layer->up, w->own->xhat, decoder->h2, false);
     share(w, F, ROWS_UNIT, &from, &to);
     for (int64_t r = 0; r < w->step->n && from < to; r++) {
         const int64_t at = r * F + from;
         if (m->desc.gated)
-            m->kernels->glu_fwd(KVF__F32, m->desc.act, decode->h1 + at, decode->h2 + at,
-                                decode->g + at, to - from);
+            m->kernels->glu_fwd(KVF__F32, m->desc.act, decoder->h1 + at, decoder->h2 + at,
+                                decoder->g + at, to - from);
         else
-            m->kernels->act_fwd(KVF__F32, m->desc.act, decode->h1 + at, decode->g + at, to - from);
+            m->kernels->act_fwd(KVF__F32, m->desc.act, decoder->h1 + at, decoder->g + at,
+                                to - from);
     }
 }
 
@@ -236,14 +250,14 @@ static void widen(const worker *w, const kvf__raw_layer *layer)
 
 static void embed(const worker *w)
 {
-    const kvf__model *m = w->decode->model;
+    const kvf__model *m = w->decoder->model;
     const int64_t C = m->desc.C;
 
     for (int64_t r = w->t; r < w->step->n; r += w->n) {
-        float *x = w->decode->x + r * C, *position = w->decode->position_rows + r * C;
+        float *x = w->decoder->x + r * C, *position = w->decoder->position_rows + r * C;
         kvf__slot_row(&m->embedding, w->step->ids[r], x);
         if (m->desc.positions != KVF__POS_LEARNED) continue;
-        kvf__slot_row(&m->positions, w->decode->position[r], position);
+        kvf__slot_row(&m->positions, w->decoder->position[r], position);
         for (int64_t c = 0; c < C; c++)
             x[c] += position[c];
     }
@@ -251,36 +265,36 @@ static void embed(const worker *w)
 
 static void work(const worker *w)
 {
-    const kvf__decoder *decode = w->decode;
+    const kvf__decoder *decoder = w->decoder;
 
     embed(w);
     kvf__team_wait(w->team, w->n);
-    for (int64_t l = 0; l < decode->model->desc.L; l++) {
-        const kvf__raw_layer *layer = &decode->layers[l];
+    for (int64_t l = 0; l < decoder->model->desc.L; l++) {
+        const kvf__raw_layer *layer = &decoder->layers[l];
         normalise(w, &layer->norm1);
         project(w, l);
         kvf__team_wait(w->team, w->n);
         attend(w, l);
         kvf__team_wait(w->team, w->n);
-        multiply_share(w, &layer->out, decode->att, decode->x, true);
+        multiply_share(w, &layer->out, decoder->att, decoder->x, true);
         kvf__team_wait(w->team, w->n);
         normalise(w, &layer->norm2);
         widen(w, layer);
         kvf__team_wait(w->team, w->n);
-        multiply_share(w, &layer->down, decode->g, decode->x, true);
+        multiply_share(w, &layer->down, decoder->g, decoder->x, true);
         kvf__team_wait(w->team, w->n);
     }
-    normalise(w, &decode->final);
-    multiply_share(w, &decode->head, w->own->xhat, w->logits, false);
+    normalise(w, &decoder->final);
+    multiply_share(w, &decoder->head, w->own->xhat, w->logits, false);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decode, const kvf__step *step,
+static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
                             int64_t r)
 {
-    const kvf__desc *d = &decode->model->desc;
-    const kvf__cache *cache = decode->cache;
+    const kvf__desc *d = &decoder->model->desc;
+    const kvf__cache *cache = decoder->cache;
     const int64_t slot = kvf__row_slot(step->slot, r);
 
     if (step->ids[r] < 0 || step->ids[r] >= d->V)
@@ -304,64 +318,64 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decode, const kvf_
             "%lld positions and a window of %lld",
             (long long)r, (long long)position, (long long)P, (long long)d->max_positions,
             (long long)d->sliding_window);
-    decode->position[r] = position;
+    decoder->position[r] = position;
     return KVF_OK;
 }
 
-static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decode, const kvf__step *step)
+static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step)
 {
-    const kvf__desc *d = &decode->model->desc;
+    const kvf__desc *d = &decoder->model->desc;
     const kvf__prefix *p = step->prefix;
 
-    if (step->n < 1 || step->n > decode->rows)
+    if (step->n < 1 || step->n > decoder->rows)
         return kvf__fail(ctx, KVF_ESHAPE, "step: %lld rows, made for 1 to %lld", (long long)step->n,
-                         (long long)decode->rows);
-    if (p && (p->L != d->L || p->G != d->G || p->D != d->D || p->P > decode->P))
+                         (long long)decoder->rows);
+    if (p && (p->L != d->L || p->G != d->G || p->D != d->D || p->P > decoder->P))
         return kvf__fail(ctx, KVF_ESHAPE,
                          "step: prefix [%lld, 2, %lld, %lld, %lld], expected [%lld, 2, %lld, at "
                          "most %lld, %lld]",
                          (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
-                         (long long)d->L, (long long)d->G, (long long)decode->P, (long long)d->D);
+                         (long long)d->L, (long long)d->G, (long long)decoder->P, (long long)d->D);
     for (int64_t r = 0; r < step->n; r++)
-        KVF_TRY(check_row(ctx, decode, step, r));
+        KVF_TRY(check_row(ctx, decoder, step, r));
     return KVF_OK;
 }
 
 /* Extends the rope tables to the last position, by doubling: generation goes one step at a time. */
-static kvf_status rope_reach(kvf_ctx *ctx, const kvf__decoder *decode, int64_t n)
+static kvf_status rope_reach(kvf_ctx *ctx, const kvf__decoder *decoder, int64_t n)
 {
-    kvf__model *m = decode->model;
+    kvf__model *m = decoder->model;
     int64_t rows = 0, twice = 2 * m->rope_rows;
 
     if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
     for (int64_t r = 0; r < n; r++)
-        if (decode->position[r] >= rows) rows = decode->position[r] + 1;
+        if (decoder->position[r] >= rows) rows = decoder->position[r] + 1;
     if (rows <= m->rope_rows) return KVF_OK;
     if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
     return kvf__rope_tables(ctx, m, rows);
 }
 
-kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decode, const kvf__step *step,
+kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decoder, const kvf__step *step,
                              float *logits)
 {
     kvf__team team;
 
-    KVF_TRY(check_step(ctx, decode, step));
-    KVF_TRY(rope_reach(ctx, decode, step->n));
+    KVF_TRY(check_step(ctx, decoder, step));
+    KVF_TRY(rope_reach(ctx, decoder, step->n));
     kvf__team_init(&team);
-#pragma omp parallel num_threads(decode->threads)
+#pragma omp parallel num_threads(decoder->threads)
     {
         const int t = omp_get_thread_num(), n = omp_get_num_threads();
-        const worker w = {.decode = decode,
+        const worker w = {.decoder = decoder,
                           .step = step,
                           .team = &team,
-                          .own = &decode->own[t],
+                          .own = &decoder->own[t],
                           .logits = logits,
                           .t = t,
                           .n = n};
         work(&w);
     }
     for (int64_t r = 0; r < step->n; r++)
-        decode->cache->length[kvf__row_slot(step->slot, r)]++;
+        decoder->cache->length[kvf__row_slot(step->slot, r)]++;
     return KVF_OK;
 }

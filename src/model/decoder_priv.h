@@ -1,6 +1,6 @@
-/* Between making a decoder (decode.c) and running a step of it (decode_step.c). */
-#ifndef KVF_DECODE_PRIV_H
-#define KVF_DECODE_PRIV_H
+/* Between making a decoder (decoder.c) and running a step of it (decoder_step.c). */
+#ifndef KVF_DECODER_PRIV_H
+#define KVF_DECODER_PRIV_H
 
 #include "matvec.h"
 #include "pass_priv.h"
