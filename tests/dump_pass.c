@@ -3,7 +3,7 @@
  *
  *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision f32|bf16]
  * [--threads N]
- *               [--position-start N] [--share-leads on|off] --out X.safetensors
+ *               [--position-start N] [--share-leads on|off] [--hidden FILE] --out X.safetensors
  *
  * --prefix: a kvfold file, or safetensors with past_key_values [L, 2, 1, G, P, D]. --run: a run
  * file, or the state dict of an MLP encoder in safetensors; its last state emits the prefix, and
@@ -12,7 +12,10 @@
  *
  * Tensors of the output: ids, start, label_at, label_id, logits [n_labels, V], loss [1] (f64, mean
  * over labels), token_loss [n_labels], and with a prefix: prefix and dprefix [L, 2, G, P, D],
- * grad.<parameter> for a run. Gradients are those of the mean loss. Chat templates are off: rows of
+ * grad.<parameter> for a run. Gradients are those of the mean loss. With --hidden, safetensors with
+ * weights [n_labels, C] and perhaps types [n_tokens], hidden [n_labels, C] (the final states of the
+ * tokens before a label) takes the place of logits and losses, and gradients are those of
+ * sum(hidden * weights). Chat templates are off: rows of
  * ids, or prompt and completion.
  */
 #include "encoder_int.h"
@@ -24,7 +27,7 @@
 
 typedef struct arguments {
     const char *base, *data, *prefix, *run, *precision, *threads, *position_start, *share_leads,
-        *out;
+        *hidden, *out;
 } arguments;
 
 #define MAX_TENSORS (KVF__MAX_PARAMS + 16)
@@ -40,6 +43,9 @@ typedef struct program {
     int64_t position_start;
     kvf__pass *pass;
     float *logits, *token_loss, *grads[KVF__MAX_PARAMS];
+    kvf__weights outside;    /* of --hidden */
+    float *hidden, *weights; /* NULL: the language-model head instead */
+    int32_t *types;
     double loss;
     kvf__tensor tensors[MAX_TENSORS];
     size_t n_tensors;
@@ -193,17 +199,53 @@ static kvf_status make_pass(program *p)
     return kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass);
 }
 
-static kvf_status run_pass(program *p)
+static kvf_status read_outside(program *p, const char *path)
 {
     const kvf__batch *b = &p->batcher.batch;
-    kvf__input input = {
-        .batch = b, .prefix = p->prefix.P ? &p->prefix : NULL, .position_start = p->position_start};
+    KVF_TRY(kvf__safetensors_open(p->ctx, path, &p->outside));
+    const kvf__view *weights = kvf__table_find(&p->outside.table, "weights");
+    const kvf__view *types = kvf__table_find(&p->outside.table, "types");
+    if (!weights || weights->dtype != KVF__F32 || weights->rank != 2 ||
+        weights->dim[0] != b->n_labels || weights->dim[1] != kvf__model_desc(p->base->model)->C ||
+        (types && (types->dtype != KVF__I32 || kvf__view_count(types) != b->n_tokens)))
+        return kvf__fail(p->ctx, KVF_EFORMAT,
+                         "%s: want weights [%lld labels, C] in f32, types [%lld tokens] in i32",
+                         path, (long long)b->n_labels, (long long)b->n_tokens);
+    KVF_TRY(kvf__alloc(p->ctx, kvf__view_bytes(weights), &p->weights));
+    memcpy(p->weights, weights->data, kvf__view_bytes(weights));
+    if (!types) return KVF_OK;
+    KVF_TRY(kvf__alloc(p->ctx, kvf__view_bytes(types), &p->types));
+    memcpy(p->types, types->data, kvf__view_bytes(types));
+    p->batcher.batch.types = p->types;
+    return KVF_OK;
+}
+
+static kvf_status run_head(program *p)
+{
+    const kvf__batch *b = &p->batcher.batch;
     double sum = 0;
-    KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
+    if (p->weights) {
+        const float *view = NULL;
+        size_t bytes = (size_t)(b->n_labels * kvf__model_desc(p->base->model)->C) * sizeof *view;
+        KVF_TRY(kvf__pass_hidden(p->ctx, p->pass, &view));
+        KVF_TRY(kvf__alloc(p->ctx, bytes, &p->hidden));
+        memcpy(p->hidden, view, bytes);
+        return p->prefix.P ? kvf__pass_hidden_grad(p->ctx, p->pass, p->weights) : KVF_OK;
+    }
     KVF_TRY(kvf__pass_lm_logits(p->ctx, p->pass, p->logits));
     KVF_TRY(kvf__pass_lm_loss(p->ctx, p->pass, p->prefix.P > 0, (float)(1.0 / (double)b->n_labels),
                               &sum, p->token_loss));
     p->loss = sum / (double)b->n_labels;
+    return KVF_OK;
+}
+
+static kvf_status run_pass(program *p)
+{
+    kvf__input input = {.batch = &p->batcher.batch,
+                        .prefix = p->prefix.P ? &p->prefix : NULL,
+                        .position_start = p->position_start};
+    KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
+    KVF_TRY(run_head(p));
     if (!p->prefix.P) return KVF_OK;
     KVF_TRY(kvf__pass_bwd(p->ctx, p->pass, &p->dprefix));
     if (!p->encoder) return KVF_OK;
@@ -229,10 +271,14 @@ static kvf_status write_tensors(program *p, const char *path)
     add(p, "start", b->start, KVF__I64, 1, (int64_t[]){b->n_rows + 1});
     add(p, "label_at", b->label_at, KVF__I32, 1, (int64_t[]){b->n_labels});
     add(p, "label_id", b->label_id, KVF__I32, 1, (int64_t[]){b->n_labels});
-    add(p, "logits", p->logits, KVF__F32, 2,
-        (int64_t[]){b->n_labels, kvf__model_desc(p->base->model)->V});
-    add(p, "loss", &p->loss, KVF__F64, 1, (int64_t[]){1});
-    add(p, "token_loss", p->token_loss, KVF__F32, 1, (int64_t[]){b->n_labels});
+    const kvf__desc *d = kvf__model_desc(p->base->model);
+    if (p->hidden) {
+        add(p, "hidden", p->hidden, KVF__F32, 2, (int64_t[]){b->n_labels, d->C});
+    } else {
+        add(p, "logits", p->logits, KVF__F32, 2, (int64_t[]){b->n_labels, d->V});
+        add(p, "loss", &p->loss, KVF__F64, 1, (int64_t[]){1});
+        add(p, "token_loss", p->token_loss, KVF__F32, 1, (int64_t[]){b->n_labels});
+    }
     if (x->P) {
         add(p, "prefix", x->kv, KVF__F32, 5, (int64_t[]){x->L, 2, x->G, x->P, x->D});
         add(p, "dprefix", p->dprefix.kv, KVF__F32, 5, (int64_t[]){x->L, 2, x->G, x->P, x->D});
@@ -261,6 +307,7 @@ static bool parse(int argc, char **argv, arguments *a)
                 {"--threads", &a->threads},
                 {"--position-start", &a->position_start},
                 {"--share-leads", &a->share_leads},
+                {"--hidden", &a->hidden},
                 {"--out", &a->out}};
     for (int i = 1; i < argc; i += 2) {
         size_t r = 0, n = sizeof rows / sizeof *rows;
@@ -281,6 +328,7 @@ static kvf_status dump(program *p, const arguments *a)
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));
     KVF_TRY(load_prefix(p, a));
     KVF_TRY(load_batch(p, a->data, a->share_leads && !strcmp(a->share_leads, "on")));
+    if (a->hidden) KVF_TRY(read_outside(p, a->hidden));
     KVF_TRY(make_pass(p));
     KVF_TRY(run_pass(p));
     return write_tensors(p, a->out);
@@ -293,7 +341,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &a)) {
         fputs("usage: dump_pass --base PATH --data FILE --out X.safetensors\n"
               "                 [--prefix FILE | --run RUN] [--precision f32|bf16] [--threads N]\n"
-              "                 [--position-start N] [--share-leads on|off]\n",
+              "                 [--position-start N] [--share-leads on|off] [--hidden FILE]\n",
               stderr);
         return 2;
     }
@@ -305,6 +353,9 @@ int main(int argc, char **argv)
                (long long)p.data.n_labels, p.loss);
     kvf__free(p.logits);
     kvf__free(p.token_loss);
+    kvf__free(p.hidden);
+    kvf__free(p.weights);
+    kvf__free(p.types);
     for (size_t i = 0; i < KVF__MAX_PARAMS; i++)
         kvf__free(p.grads[i]);
     kvf__pass_free(p.pass);
@@ -314,6 +365,7 @@ int main(int argc, char **argv)
     kvf__batcher_done(&p.batcher);
     kvf__dataset_done(&p.data);
     kvf__renderer_done(&p.renderer);
+    kvf__weights_close(&p.outside);
     kvf_base_free(p.base);
     kvf_ctx_free(p.ctx);
     return st ? 1 : 0;

@@ -102,7 +102,7 @@ def smollm2(args):
 def main():
     args = peer.parse(__doc__, ("--data", {"required": True, "help": "prompt/completion JSONL"}),
                       ("--no-bf16", {"action": "store_true", "help": "the CPU has none"}))
-    for name in ("gpt2-4x256", "llama-untied-f32"):
+    for name in ("gpt2-4x256", "llama-untied-f32", "qwen2", "qwen3"):
         base, model = peer.random_model(name, args.work)
         one_base(args, name, base, model, peer.random_rows(model.config.vocab_size, LENGTHS), peer.random_prefix(model))
         shared_leads(args, name, base, model)

