@@ -22,17 +22,26 @@ static void draw(kvf__dropout dropout, kvf__rng stream, int64_t at, float factor
     stream.counter = (uint64_t)at;
     uint64_t value = kvf__rng_u64(&stream);
     for (int i = 0; i < PER_VALUE; i++)
-        factor[i] = (value >> 16 * i & 0xffff) < dropout.drop ? 0 : dropout.scale;
+        factor[i] = (value >> 16 * i & (STEPS - 1)) < dropout.drop ? 0 : dropout.scale;
+}
+
+/* Elements of the mask that one value gives, from `first` on, at most n. */
+static int64_t span(int64_t first, int64_t n)
+{
+    int64_t rest = PER_VALUE - first % PER_VALUE;
+    return rest < n ? rest : n;
 }
 
 void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n)
 {
     float factor[PER_VALUE];
-    for (int64_t i = 0; i < n; i++) {
-        int64_t element = first + i;
-        if (!i || element % PER_VALUE == 0) draw(dropout, stream, element / PER_VALUE, factor);
-        dst[i] = src[i] * factor[element % PER_VALUE];
+    for (int64_t at = 0, count; at < n; at += count, first += count) {
+        const float *by = factor + first % PER_VALUE;
+        count = span(first, n - at);
+        draw(dropout, stream, first / PER_VALUE, factor);
+        for (int64_t i = 0; i < count; i++)
+            dst[at + i] = src[at + i] * by[i];
     }
 }
 
@@ -40,10 +49,12 @@ void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, floa
                       const float *src, int64_t n)
 {
     float factor[PER_VALUE];
-    for (int64_t i = 0; i < n; i++) {
-        int64_t element = first + i;
-        if (!i || element % PER_VALUE == 0) draw(dropout, stream, element / PER_VALUE, factor);
-        dst[i] += src[i] * factor[element % PER_VALUE];
+    for (int64_t at = 0, count; at < n; at += count, first += count) {
+        const float *by = factor + first % PER_VALUE;
+        count = span(first, n - at);
+        draw(dropout, stream, first / PER_VALUE, factor);
+        for (int64_t i = 0; i < count; i++)
+            dst[at + i] += src[at + i] * by[i];
     }
 }
 
