@@ -83,10 +83,11 @@ START_TEST(definition_stays)
 {
     kvf__rng rng = kvf__rng_make(11, 12), stream = rng;
     kvf__dropout_set(kvf__dropout_make(0.25), stream, 0, out, one, 64);
-    for (int i = 0; i < 64; i += 4) {
-        uint64_t value = kvf__rng_u64(&rng);
-        for (int j = 0; j < 4; j++, value >>= 16)
-            ck_assert_int_eq(out[i + j] == 0, (value & 0xffff) < 0x4000);
+    for (int i = 0; i < 64; i += 8) {
+        uint64_t value[2];
+        kvf__rng_u128(&rng, value);
+        for (int j = 0; j < 8; j++)
+            ck_assert_int_eq(out[i + j] == 0, (value[j / 4] >> 16 * (j % 4) & 0xffff) < 0x4000);
     }
 }
 END_TEST

@@ -5,13 +5,14 @@
 #include <math.h>
 
 /* Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors): counter and key
- * words all 0, all ones, and digits of pi; low two words of the output. */
+ * words all 0, all ones, and digits of pi; low and high two words of the output. */
 static const struct {
-    uint64_t seed, stream, counter, want;
+    uint64_t seed, stream, counter, want, high;
 } KNOWN[] = {
-    {0, 0, 0, 0xe169c58d6627e8d5},
-    {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0x41c83b0e408f276d},
-    {0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88, 0x94fdccebd16cfe09},
+    {0, 0, 0, 0xe169c58d6627e8d5, 0x9b00dbd8bc57ac4c},
+    {UINT64_MAX, UINT64_MAX, UINT64_MAX, 0x41c83b0e408f276d, 0x6d5451fda20bc7c6},
+    {0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88, 0x94fdccebd16cfe09,
+     0x24126ea15001e420},
 };
 
 START_TEST(known_answers)
@@ -21,6 +22,11 @@ START_TEST(known_answers)
     rng.counter = KNOWN[_i].counter;
     ck_assert_uint_eq(kvf__rng_u64(&rng), KNOWN[_i].want);
     ck_assert_uint_eq(rng.counter, KNOWN[_i].counter + 1);
+    rng.counter = KNOWN[_i].counter;
+    uint64_t both[2];
+    kvf__rng_u128(&rng, both);
+    ck_assert_uint_eq(both[0], KNOWN[_i].want);
+    ck_assert_uint_eq(both[1], KNOWN[_i].high);
 }
 END_TEST
 

@@ -151,6 +151,7 @@ typedef struct kvf__rng {
 } kvf__rng;
 kvf__rng kvf__rng_make(uint64_t seed, uint64_t stream);
 uint64_t kvf__rng_u64(kvf__rng *rng);
+void kvf__rng_u128(kvf__rng *rng, uint64_t out[2]); /* one value too; out[0] is what u64 gives */
 double kvf__rng_uniform(kvf__rng *rng);             /* [0, 1) */
 double kvf__rng_normal(kvf__rng *rng);              /* mean 0, variance 1; consumes two values */
 uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n); /* [0, n), unbiased */

@@ -8,6 +8,8 @@
  *   u64(i)   key = (seed low, seed high), counter = (i low, i high, stream low, stream high), each
  *            of 32 bits; of the output words x0..x3 the value is x0 + 2^32 x1
  *
+ *   u128(i)  the same, and x2 + 2^32 x3
+ *
  *   uniform  (u64 >> 11) 2^-53
  *
  *   normal   u = 1 - uniform, v = the next uniform; sqrt(-2 ln u) cos(2 pi v) (Box, Muller 1958).
@@ -29,7 +31,8 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-static uint64_t philox(uint64_t key, uint64_t low, uint64_t high)
+/* out: x0 + 2^32 x1, x2 + 2^32 x3 */
+static void philox(uint64_t key, uint64_t low, uint64_t high, uint64_t out[2])
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
@@ -45,7 +48,8 @@ static uint64_t philox(uint64_t key, uint64_t low, uint64_t high)
         k0 += PHILOX_W0;
         k1 += PHILOX_W1;
     }
-    return (uint64_t)c1 << 32 | c0;
+    out[0] = (uint64_t)c1 << 32 | c0;
+    out[1] = (uint64_t)c3 << 32 | c2;
 }
 
 kvf__rng kvf__rng_make(uint64_t seed, uint64_t stream)
@@ -55,7 +59,14 @@ kvf__rng kvf__rng_make(uint64_t seed, uint64_t stream)
 
 uint64_t kvf__rng_u64(kvf__rng *rng)
 {
-    return philox(rng->seed, rng->counter++, rng->stream);
+    uint64_t out[2];
+    kvf__rng_u128(rng, out);
+    return out[0];
+}
+
+void kvf__rng_u128(kvf__rng *rng, uint64_t out[2])
+{
+    philox(rng->seed, rng->counter++, rng->stream, out);
 }
 
 double kvf__rng_uniform(kvf__rng *rng)

@@ -1,12 +1,12 @@
 /* Masks of dropout, drawn when they are applied (Srivastava et al., JMLR 15, 2014; "inverted": what
  * stays is scaled up while training, so that nothing is scaled at inference).
  *
- * Four elements share one 64-bit value, since drawing it costs more than using it. */
+ * Eight elements share one 128-bit value, since drawing it costs more than using it. */
 #include "dropout.h"
 
 #include <assert.h>
 
-enum { STEPS = 1 << 16, PER_VALUE = 4 };
+enum { STEPS = 1 << 16, PER_VALUE = 8 };
 
 kvf__dropout kvf__dropout_make(double p)
 {
@@ -20,9 +20,10 @@ kvf__dropout kvf__dropout_make(double p)
 static void draw(kvf__dropout dropout, kvf__rng stream, int64_t at, float factor[PER_VALUE])
 {
     stream.counter = (uint64_t)at;
-    uint64_t value = kvf__rng_u64(&stream);
+    uint64_t value[2];
+    kvf__rng_u128(&stream, value);
     for (int i = 0; i < PER_VALUE; i++)
-        factor[i] = (value >> 16 * i & (STEPS - 1)) < dropout.drop ? 0 : dropout.scale;
+        factor[i] = (value[i / 4] >> 16 * (i % 4) & (STEPS - 1)) < dropout.drop ? 0 : dropout.scale;
 }
 
 /* Elements of the mask that one value gives, from `first` on, at most n. */
@@ -35,11 +36,11 @@ static int64_t span(int64_t first, int64_t n)
 void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n)
 {
-    float factor[PER_VALUE];
+    float factor[PER_VALUE] = {0}; /* gcc does not see that draw sets all */
     for (int64_t at = 0, count; at < n; at += count, first += count) {
-        const float *by = factor + first % PER_VALUE;
         count = span(first, n - at);
         draw(dropout, stream, first / PER_VALUE, factor);
+        const float *by = factor + first % PER_VALUE;
         for (int64_t i = 0; i < count; i++)
             dst[at + i] = src[at + i] * by[i];
     }
@@ -48,11 +49,11 @@ void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, floa
 void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n)
 {
-    float factor[PER_VALUE];
+    float factor[PER_VALUE] = {0}; /* gcc does not see that draw sets all */
     for (int64_t at = 0, count; at < n; at += count, first += count) {
-        const float *by = factor + first % PER_VALUE;
         count = span(first, n - at);
         draw(dropout, stream, first / PER_VALUE, factor);
+        const float *by = factor + first % PER_VALUE;
         for (int64_t i = 0; i < count; i++)
             dst[at + i] += src[at + i] * by[i];
     }

@@ -16,8 +16,8 @@ typedef struct kvf__dropout {
 /* p in [0, 1), rounded to 65536ths. */
 kvf__dropout kvf__dropout_make(double p);
 /* dst = src * mask, or dst += src * mask: elements first .. first + n - 1 of the mask that belongs
- * to the stream (its counter is ignored). set may work in place. Element i reads bits 16 (i mod 4)
- * and up of value i / 4; this is part of what a stored seed means, and stays. */
+ * to the stream (its counter is ignored). set may work in place. Element i reads bits 16 (i mod 8)
+ * and up of the 128-bit value i / 8; this is part of what a stored seed means, and stays. */
 void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n);
 void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
