@@ -72,6 +72,8 @@ typedef struct kvf_train_options {
     int64_t schedule_steps;  /* 0: steps */
     const char *warmup;      /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
+    double prefix_dropout; /* 0: none; below 1 */
+    bool prefix_dropout_per_row;
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
     int64_t early_stop;             /* validations without a better one; 0: never */

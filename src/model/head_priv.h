@@ -54,8 +54,8 @@ struct kvf__head {
     int64_t room;
     float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
     float *logits, *dlogits;                             /* [room, width] */
-    int32_t *row;                                        /* [room] row of each labelled position */
-    const float *inner_in, *outer_in;                    /* what the layers were given */
+    int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
+    const float *inner_in, *outer_in; /* what the layers were given */
 };
 
 /* Sums losses of head->logits over the terms of a batch; sets head->dlogits to scale * gradient

@@ -237,6 +237,7 @@ static size_t lay_out(kvf__head *head, float *base, int64_t n)
     head->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
     _Static_assert(sizeof(int32_t) == sizeof(float), "row lies among floats");
     head->row = (int32_t *)(void *)take(base, &used, n, 1);
+    head->nth = (int32_t *)(void *)take(base, &used, n, 1);
     return used;
 }
 
@@ -264,6 +265,18 @@ typedef struct draw {
     int64_t step;
 } draw;
 
+/* Fills row and nth. Masks go by the number of a label, not by its token, because a row that shares
+ * its lead has fewer tokens of its own. */
+static void find_rows(kvf__head *head, const kvf__batch *batch)
+{
+    int64_t r = 0;
+    for (int64_t j = 0; j < batch->n_labels; j++) {
+        r = kvf__label_row(batch, j, r);
+        head->row[j] = (int32_t)r;
+        head->nth[j] = j && head->row[j - 1] == r ? head->nth[j - 1] + 1 : 0;
+    }
+}
+
 /* Rows of src under their masks into dst (which may be src); returns what the next layer reads. */
 static const float *mask(const kvf__head *head, const draw *by, place where, float *dst,
                          const float *src)
@@ -275,9 +288,8 @@ static const float *mask(const kvf__head *head, const draw *by, place where, flo
                                                             2 * (uint64_t)by->step + where);
 #pragma omp parallel for schedule(static) if (by->batch->n_labels * C > 1 << 13)
     for (int64_t j = 0; j < by->batch->n_labels; j++) {
-        int64_t r = head->row[j], token = by->batch->label_at[j] - by->batch->start[r];
-        kvf__dropout_set(head->dropout, kvf__dropout_row(stream, by->batch, r), token * C,
-                         dst + j * C, src + j * C, C);
+        kvf__dropout_set(head->dropout, kvf__dropout_row(stream, by->batch, head->row[j]),
+                         head->nth[j] * C, dst + j * C, src + j * C, C);
     }
     return dst;
 }
@@ -323,11 +335,9 @@ kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch
                           float *dhidden)
 {
     const draw by = {batch, step}, *draws = dhidden ? &by : NULL;
-    int64_t r = 0;
 
     KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
-    for (int64_t j = 0; j < batch->n_labels; j++)
-        head->row[j] = (int32_t)(r = kvf__label_row(batch, j, r));
+    find_rows(head, batch);
     forward(head, draws, hidden, batch->n_labels, head->logits);
     KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? scale : 0, loss_sum));
     if (dhidden) backward(head, draws, batch->n_labels, dhidden);

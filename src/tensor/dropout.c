@@ -36,26 +36,24 @@ static int64_t span(int64_t first, int64_t n)
 void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n)
 {
-    float factor[PER_VALUE] = {0}; /* gcc does not see that draw sets all */
+    float factor[PER_VALUE];
     for (int64_t at = 0, count; at < n; at += count, first += count) {
         count = span(first, n - at);
         draw(dropout, stream, first / PER_VALUE, factor);
-        const float *by = factor + first % PER_VALUE;
         for (int64_t i = 0; i < count; i++)
-            dst[at + i] = src[at + i] * by[i];
+            dst[at + i] = src[at + i] * factor[(size_t)(first + i) % PER_VALUE];
     }
 }
 
 void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n)
 {
-    float factor[PER_VALUE] = {0}; /* gcc does not see that draw sets all */
+    float factor[PER_VALUE];
     for (int64_t at = 0, count; at < n; at += count, first += count) {
         count = span(first, n - at);
         draw(dropout, stream, first / PER_VALUE, factor);
-        const float *by = factor + first % PER_VALUE;
         for (int64_t i = 0; i < count; i++)
-            dst[at + i] += src[at + i] * by[i];
+            dst[at + i] += src[at + i] * factor[(size_t)(first + i) % PER_VALUE];
     }
 }
 

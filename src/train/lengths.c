@@ -97,14 +97,16 @@ static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
 static kvf_status take_pass(kvf__trainer *t)
 {
     kvf__batch_sizes bounds = {0}, sizes = {0};
+    bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_leads, "auto")};
+                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows};
     KVF_TRY(walk_schedule(t, bound_part, &bounds));
     KVF_TRY(
         kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
     KVF_TRY(walk_schedule(t, measure_part, &sizes));
     kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     limits.recompute = t->options.recompute;
+    limits.row_dropout = by_rows;
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
     KVF_TRY(take_head_memory(t, sizes.labels));
     return walk_schedule(t, prepare_part, &sizes);

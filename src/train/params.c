@@ -71,6 +71,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     kvf__trainer_join(t);
     KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, t->id.L, t->id.G, t->id.P, t->id.D));
     KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__trainer_take_dropout(t));
     KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, &t->params));
     t->adamw.beta1 = o->beta1;
     t->adamw.beta2 = o->beta2;

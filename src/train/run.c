@@ -212,6 +212,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__adamw_done(&t->adamw);
     kvf__prefix_done(&t->prefix);
     kvf__prefix_done(&t->dprefix);
+    kvf__prefix_done(&t->masked);
     kvf__history_done(&t->history);
     kvf__free(t->best_values);
     kvf__dataset_done(&t->data);

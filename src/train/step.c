@@ -1,7 +1,7 @@
 /* One optimizer step: the only place where encoder and base meet.
  *
- *   forward    encoder -> prefix -> base -> (head ->) loss
- *   backward   loss -> (head ->) base -> dprefix -> encoder -> AdamW
+ *   forward    encoder -> prefix (-> dropout) -> base (-> head) -> loss
+ *   backward   loss (-> head) -> base (-> dropout) -> dprefix -> encoder -> AdamW
  *
  * The language model's head is part of the base; that of any other task is trained too. A step may
  * be computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
@@ -81,8 +81,10 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
         t->tokens += kvf__example_length(&t->data, examples[i]);
     lap(t, KVF__STEP_BATCH);
     if (!t->batcher.batch.n_labels) return KVF_OK;
-    kvf__input input = {
-        .batch = &t->batcher.batch, .prefix = &t->prefix, .position_start = t->id.position_start};
+    kvf__input input = {.batch = &t->batcher.batch,
+                        .prefix = t->shown,
+                        .position_start = t->id.position_start,
+                        .row_dropout = &t->row_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, scale, &part));
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
@@ -113,6 +115,7 @@ static const char *bad_gradient(const kvf__params *params)
 
 static kvf_status update(kvf__trainer *t)
 {
+    kvf__trainer_mask_gradient(t);
     KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
     kvf__trainer_join(t);
     kvf__params *params = &t->params;
@@ -146,6 +149,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     float scale = terms ? (float)(1.0 / (double)terms) : 0;
 
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
+    kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);
     for (int64_t first = 0, rows; first < n; first += rows) {

@@ -8,6 +8,7 @@
 
 #include <kvfold/train.h>
 
+#include "dropout.h"
 #include "encoder_int.h"
 #include "load_int.h"
 #include "metric_int.h"
@@ -156,6 +157,9 @@ typedef struct kvf__trainer {
     kvf__params params;          /* the encoder's, then the head's: what AdamW steps */
     float *dhidden;              /* [most labels, C]; NULL: lm */
     kvf__prefix prefix, dprefix; /* the waist, forward and backward */
+    kvf__prefix masked;          /* the prefix under the step's dropout; empty: there is none */
+    const kvf__prefix *shown;    /* what the base sees while training: prefix or masked */
+    kvf__row_dropout row_dropout;
     kvf__pass *pass;
     kvf__adamw adamw;
     kvf__schedule schedule;
@@ -202,6 +206,11 @@ void kvf__trainer_join(kvf__trainer *trainer);
 /* Makes what only steps need, by the sizes of those to come: the batcher, the pass, its primitives.
  */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
+/* Prefix dropout (prefix_dropout.c): memory; masks t->prefix as the step at hand has it; and its
+ * gradient. */
+kvf_status kvf__trainer_take_dropout(kvf__trainer *trainer);
+void kvf__trainer_mask(kvf__trainer *trainer);
+void kvf__trainer_mask_gradient(kvf__trainer *trainer);
 /* Starting values of the encoder, by --init and its kin (init.c). */
 kvf_status kvf__trainer_start_values(kvf__trainer *trainer);
 /* One optimizer step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor.

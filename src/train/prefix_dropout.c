@@ -1,0 +1,54 @@
+/* Prefix dropout: keys and values of the emitted prefix are dropped while training, between encoder
+ * and base, and their gradients on the way back.
+ *
+ * One mask for all rows of a step is the default: the prefix keeps having no batch axis, and leads
+ * stay shared. A mask for each row is drawn inside the pass (pass_row_prefix.c). Either depends on
+ * seed and step alone, so a resumed run draws what an unbroken one does, and nothing is stored. */
+#include "train_int.h"
+
+#include <string.h>
+
+#define STEP_STREAM 0x70667374 /* "pfst" */
+
+static bool has_one_mask(const kvf__trainer *t)
+{
+    return t->options.prefix_dropout > 0 && !t->options.prefix_dropout_per_row;
+}
+
+kvf_status kvf__trainer_take_dropout(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    t->shown = &t->prefix;
+    t->row_dropout = (kvf__row_dropout){.p = o->prefix_dropout_per_row ? o->prefix_dropout : 0,
+                                        .seed = o->seed};
+    if (!has_one_mask(t)) return KVF_OK;
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->masked, t->id.L, t->id.G, t->id.P, t->id.D));
+    t->shown = &t->masked;
+    return KVF_OK;
+}
+
+/* to = from under the mask of the step; both may be one. */
+static void mask(const kvf__trainer *t, kvf__prefix *to, const kvf__prefix *from)
+{
+    kvf__dropout dropout = kvf__dropout_make(t->options.prefix_dropout);
+    kvf__rng stream = kvf__rng_make(t->options.seed,
+                                    ((uint64_t)STEP_STREAM << 32) + (uint64_t)t->step);
+    int64_t n = (int64_t)kvf__prefix_count(from) / from->L;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t l = 0; l < from->L; l++)
+        kvf__dropout_set(dropout, stream, l * n, to->kv + l * n, from->kv + l * n, n);
+}
+
+void kvf__trainer_mask(kvf__trainer *t)
+{
+    t->row_dropout.step = t->step;
+    if (!has_one_mask(t)) return;
+    memcpy(t->masked.layer_mask, t->prefix.layer_mask, (size_t)t->prefix.L);
+    mask(t, &t->masked, &t->prefix);
+}
+
+void kvf__trainer_mask_gradient(kvf__trainer *t)
+{
+    if (has_one_mask(t)) mask(t, &t->dprefix, &t->dprefix);
+}
