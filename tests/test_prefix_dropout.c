@@ -1,0 +1,279 @@
+/* Prefix dropout in training runs: one mask for a step, or one for each row. Gradients go through
+ * the masks that the forward pass used, parts of a step do not change them, resumed runs are equal,
+ * and nothing is dropped where no step is taken. */
+#include <kvfold/kvfold.h>
+
+#include "toy_base.h"
+#include "train_int.h"
+
+#include <math.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], data[512], out[512], other[512];
+
+static void in_dir(char path[512], const char *name)
+{
+    snprintf(path, 512, "%s/%s", dir, name);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    dir = ck_tmpdir();
+    in_dir(base, "base");
+    in_dir(data, "train.jsonl");
+    in_dir(out, "run.h5");
+    in_dir(other, "other.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    toy_folder(base, 5, 0);
+    toy_rows(dir, "train.jsonl", 24, 0);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Loop rows: a mask for a step, a mask for each row. */
+static kvf_train_options options_for(const char *path, int by_rows)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.data = data;
+    o.out = path;
+    o.method = "direct";
+    o.init = "random";
+    o.prefix_length = 4;
+    o.steps = 6;
+    o.batch_size = 6;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.warmup = "0";
+    o.eval_every = 3;
+    o.save_every = 3;
+    o.prefix_dropout = 0.3;
+    o.prefix_dropout_per_row = by_rows;
+    return o;
+}
+
+static void open_trainer(const kvf_train_options *o, kvf__trainer *t)
+{
+    ck_assert_msg(!kvf__trainer_init(ctx, o, t), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_prepare(t), "%s", kvf_ctx_error(ctx));
+}
+
+/* The first step's loss, as often as wanted: it moves the parameters by nothing that f32 shows. */
+static double first_loss(kvf__trainer *t)
+{
+    t->step = 0;
+    kvf__sampler_rewind(&t->sampler);
+    ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
+    return t->train_loss;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(gradient_is_the_slope)
+{
+    kvf_train_options o = options_for(out, _i);
+    kvf__trainer t;
+    o.lr = 1e-30;
+    open_trainer(&o, &t);
+    first_loss(&t);
+    kvf__param *param = &kvf__encoder_params(t.encoder)->item[0];
+    int64_t dropped = 0, checked = 0;
+    float *grad = malloc((size_t)param->n * sizeof *grad);
+    memcpy(grad, param->grad, (size_t)param->n * sizeof *grad);
+    for (int64_t i = 0; i < param->n; i += 7, checked++) {
+        float saved = param->value[i], step = 2e-2f;
+        param->value[i] = saved + step;
+        double up = first_loss(&t);
+        param->value[i] = saved - step;
+        double down = first_loss(&t), slope = (up - down) / (2 * (double)step);
+        param->value[i] = saved;
+        ck_assert_msg(fabs(slope - grad[i]) <= 2e-2 * fabs(slope) + 2e-5, "%lld: %g, %g",
+                      (long long)i, grad[i], slope);
+        dropped += grad[i] == 0 && up == down;
+    }
+    if (_i) /* no element is dropped in all of six rows, or hardly any */
+        ck_assert_int_le(dropped, checked / 20 + 1);
+    else
+        ck_assert_double_eq_tol((double)dropped / (double)checked, 0.3, 0.15);
+    free(grad);
+    kvf__trainer_done(&t);
+}
+END_TEST
+
+/* A step in three parts: the same masks, so the same loss and gradient but for rounding. */
+START_TEST(parts_see_the_same_masks)
+{
+    kvf_train_options whole = options_for(out, _i), parts = options_for(other, _i);
+    kvf__trainer a, b;
+    parts.grad_accum = 3;
+    open_trainer(&whole, &a);
+    open_trainer(&parts, &b);
+    double loss = first_loss(&a);
+    ck_assert_double_eq_tol(loss, first_loss(&b), 1e-5 * loss);
+    ck_assert_double_lt(ck_rel_l2(b.dprefix.kv, a.dprefix.kv, kvf__prefix_count(&a.dprefix)), 1e-5);
+    kvf__trainer_done(&a);
+    kvf__trainer_done(&b);
+}
+END_TEST
+
+/* What the base sees is, over many steps, the prefix; the prefix itself stays whole. */
+START_TEST(mean_is_preserved)
+{
+    enum { STEPS = 2000 };
+    kvf_train_options o = options_for(out, 0);
+    kvf__trainer t;
+    open_trainer(&o, &t);
+    first_loss(&t);
+    size_t n = kvf__prefix_count(&t.prefix);
+    double *sum = calloc(n, sizeof *sum);
+    ck_assert_ptr_eq(t.shown, &t.masked);
+    for (t.step = 0; t.step < STEPS; t.step++) {
+        kvf__trainer_mask(&t);
+        for (size_t i = 0; i < n; i++)
+            sum[i] += t.shown->kv[i];
+    }
+    for (size_t i = 0; i < n; i++) /* 5 deviations of sqrt(p / (1 - p) / STEPS) */
+        ck_assert_double_eq_tol(sum[i] / STEPS, t.prefix.kv[i], 0.074 * fabsf(t.prefix.kv[i]));
+    free(sum);
+    kvf__trainer_done(&t);
+}
+END_TEST
+
+/* Rows with masks of their own see nothing in common that could be computed once. */
+START_TEST(rows_share_no_leads)
+{
+    bool any[2] = {false, false};
+    char text[2048];
+    size_t n = 0;
+    for (int i = 0; i < 12; i++)
+        n += (size_t)snprintf(
+            text + n, sizeof text - n,
+            "{\"prompt\": \"abc abc abc abc abc w%d:\", \"completion\": \" a\"}\n", i);
+    toy_write(dir, "train.jsonl", text);
+    for (int by_rows = 0; by_rows < 2; by_rows++) {
+        kvf_train_options o = options_for(out, by_rows);
+        kvf__trainer t;
+        open_trainer(&o, &t);
+        first_loss(&t);
+        const kvf__batch *b = &t.batcher.batch;
+        for (int64_t r = 0; b->parent && r < b->n_rows; r++)
+            any[by_rows] |= b->parent[r] >= 0;
+        kvf__trainer_done(&t);
+    }
+    ck_assert(any[0]);
+    ck_assert(!any[1]);
+}
+END_TEST
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+static bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+START_TEST(resume_equals_no_stop)
+{
+    kvf_train_options whole = options_for(out, _i), part = options_for(other, _i);
+    whole.schedule_steps = part.schedule_steps = 6;
+    train(&whole);
+    part.steps = 3;
+    train(&part);
+    ck_assert(!equal_files(out, other));
+
+    /* the rest of the options comes from the file */
+    kvf_train_options rest = kvf_train_defaults();
+    rest.base = base, rest.data = data, rest.out = other;
+    rest.steps = 6;
+    rest.resume = true;
+    ck_assert_int_eq(train(&rest).steps, 6);
+    ck_assert(equal_files(out, other));
+    rest.prefix_dropout = 0.4;
+    kvf_train_result result;
+    ck_assert_int_eq(kvf_train(ctx, &rest, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--prefix-dropout was another"));
+}
+END_TEST
+
+/* Validation during the run, the run's own evaluation and that of the folded prefix agree to the
+ * bit: none of them drops anything. */
+START_TEST(nothing_is_dropped_outside_steps)
+{
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_merge_options merge = {.run = out, .out = other, .checkpoint = KVF_CHECKPOINT_LAST};
+    const kvf_eval_options eval = {.data = data};
+    kvf_train_options o = options_for(out, _i);
+    kvf_merge_result merged;
+    kvf_eval_result result[2];
+    kvf_base *opened = NULL;
+    const char *const paths[] = {out, other};
+    const kvf_checkpoint checkpoints[] = {KVF_CHECKPOINT_LAST, KVF_CHECKPOINT_BEST};
+    o.valid = data;
+    double valid = train(&o).valid_loss;
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &opened), KVF_OK);
+    for (int i = 0; i < 2; i++) {
+        kvf_prefix *prefix = NULL;
+        ck_assert_msg(!kvf_prefix_open(ctx, paths[i], checkpoints[i], &prefix), "%s",
+                      kvf_ctx_error(ctx));
+        ck_assert_int_eq(kvf_eval(ctx, opened, &prefix, 1, &eval, &result[i]), KVF_OK);
+        kvf_prefix_free(prefix);
+    }
+    ck_assert_double_eq(result[0].loss, valid);
+    ck_assert_double_eq(result[1].loss, valid);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(bad_options_are_refused)
+{
+    kvf_train_options o = options_for(out, _i);
+    kvf_train_result result;
+    o.prefix_dropout = _i ? 0 : 1;
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), _i ? "--prefix-dropout-per-row needs" : "must be below 1"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prefix_dropout");
+    TCase *core = tcase_create("core"), *runs = tcase_create("runs");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(runs, setup, teardown);
+    tcase_set_timeout(core, 60);
+    tcase_set_timeout(runs, 60);
+    tcase_add_loop_test(core, gradient_is_the_slope, 0, 2);
+    tcase_add_loop_test(core, parts_see_the_same_masks, 0, 2);
+    tcase_add_test(core, mean_is_preserved);
+    tcase_add_test(core, rows_share_no_leads);
+    tcase_add_loop_test(runs, resume_equals_no_stop, 0, 2);
+    tcase_add_loop_test(runs, nothing_is_dropped_outside_steps, 0, 2);
+    tcase_add_loop_test(runs, bad_options_are_refused, 0, 2);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, runs);
+    return ck_main(suite);
+}
