@@ -7,6 +7,8 @@
 
 enum { L = 3, G = 2, P = 5, D = 8, WIDTH = 2 * L * G * D };
 
+static const kvf__head_values none;
+
 static float flat_value(int64_t i)
 {
     return (float)(i % 97) / 32.0f - 1.5f;
@@ -58,13 +60,53 @@ START_TEST(writes_what_peft_saves)
     kvf__peft peft = {0};
 
     make_tiny(&prefix, &id);
-    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix));
+    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none));
     ck_same_bytes(in_dir("out/adapter_model.safetensors"),
                   ck_source("tests/golden/peft_tiny/adapter_model.safetensors"));
     ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
     ck_tiny(&peft);
     ck_assert_str_eq(peft.base_name, IDENTITY.base_name);
     ck_assert_str_eq(peft.task_type, "CAUSAL_LM");
+    kvf__peft_done(&peft);
+    kvf__prefix_done(&prefix);
+}
+END_TEST
+
+/* Heads: names behind "base_model.", the modules that hold them in modules_to_save. */
+static const struct {
+    const char *task, *type, *weight, *modules;
+} HEADS[] = {
+    {"seq-cls", "SEQ_CLS", "classifier.out_proj.weight", "[\"classifier\",\"score\"]"},
+    {"token-cls", "TOKEN_CLS", "score.weight", "[\"classifier\",\"score\"]"},
+    {"qa", "QUESTION_ANS", "qa_outputs.weight", "[\"qa_outputs\"]"},
+    {"seq-cls", "SEQ_CLS", "bert.pooler.dense.weight", "[\"classifier\",\"score\",\"pooler\"]"},
+};
+
+START_TEST(with_head)
+{
+    kvf__prefix prefix;
+    kvf__identity id;
+    kvf__peft peft = {0};
+    kvf__params_owned params = {0};
+    kvf__head_values head;
+    kvf_json *config = NULL;
+
+    make_tiny(&prefix, &id);
+    id.task = (char *)HEADS[_i].task;
+    add_param(&params, HEADS[_i].weight, 3, 16, 0.5f);
+    add_param(&params, "z.bias", 3, 0, 1);
+    ck_ok(kvf__head_values_copy(ctx, &params.params, NULL, 0, false, &head));
+    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &head));
+    ck_ok(kvf_json_load(ctx, in_dir("out/adapter_config.json"), &config));
+    ck_json_eq(kvf_json_get(config, "modules_to_save"), HEADS[_i].modules);
+    ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
+    ck_tiny(&peft);
+    ck_assert_str_eq(peft.task_type, HEADS[_i].type);
+    ck_assert_str_eq(kvf__peft_task(peft.task_type), HEADS[_i].task);
+    ck_same_params(&peft.head.params.params, &params.params);
+    kvf_json_free(config);
+    kvf__params_owned_done(&params);
+    kvf__head_values_done(&head);
     kvf__peft_done(&peft);
     kvf__prefix_done(&prefix);
 }
@@ -80,7 +122,7 @@ START_TEST(config_is_peft_s)
 
     make_tiny(&prefix, &id);
     id.base_name = NULL;
-    ck_ok(kvf__peft_write(ctx, in_dir("out/"), false, &id, &prefix));
+    ck_ok(kvf__peft_write(ctx, in_dir("out/"), false, &id, &prefix, &none));
     ck_ok(kvf_json_load(ctx, in_dir("out/adapter_config.json"), &got));
     ck_ok(kvf_json_load(ctx, ck_source("tests/golden/peft_tiny/adapter_config.json"), &want));
     for (void *it = kvf_json_iter(want); it; it = kvf_json_next(want, it)) {
@@ -111,9 +153,10 @@ START_TEST(replaces_only_its_own_files)
     make_tiny(&prefix, &id);
     mkdir(in_dir("out"), 0777);
     write_bytes(in_dir("out/README.md"), "mine", 4);
-    ck_fails(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix), KVF_EEXIST, "out: exists");
+    ck_fails(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none), KVF_EEXIST,
+             "out: exists");
     for (int i = 0; i < 2; i++)
-        ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &id, &prefix));
+        ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &id, &prefix, &none));
     ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
     ck_tiny(&peft);
     size_t n;
@@ -135,23 +178,27 @@ START_TEST(refuses_to_write)
 
     make_tiny(&prefix, &id);
     id.position_start = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix), KVF_EUNSUPPORTED,
+    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
              "position_start is 0, but PEFT always starts tokens at P = 5");
     id.position_start = P;
     prefix.layer_mask[2] = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix), KVF_EUNSUPPORTED,
+    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
              "layer 2 has no prefix");
     prefix.layer_mask[2] = 1;
-    id.task = (char *)"seq-cls";
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix), KVF_EUNSUPPORTED, "task seq-cls");
+    id.task = (char *)"multiple-choice";
+    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
+             "PEFT has no type for task multiple-choice");
+    id.task = (char *)"qa";
+    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUSAGE, "0 parameters");
     id.task = (char *)"lm";
     prefix.P = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix), KVF_ESHAPE, "length 0");
+    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_ESHAPE, "length 0");
     prefix.P = P;
-    ck_fails(kvf__peft_write(ctx, in_dir("no/out"), false, &id, &prefix), KVF_EIO,
+    ck_fails(kvf__peft_write(ctx, in_dir("no/out"), false, &id, &prefix, &none), KVF_EIO,
              "no/out: cannot make");
     write_bytes(out, "x", 1);
-    ck_fails(kvf__peft_write(ctx, out, true, &id, &prefix), KVF_EIO, "is a file, want a folder");
+    ck_fails(kvf__peft_write(ctx, out, true, &id, &prefix, &none), KVF_EIO,
+             "is a file, want a folder");
     ck_assert_int_eq(files_in_dir(), 1);
     kvf__prefix_done(&prefix);
 }
@@ -167,7 +214,7 @@ START_TEST(allocation_failures)
     make_tiny(&prefix, &id);
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix);
+        st = kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
@@ -238,6 +285,14 @@ static const folder FOLDERS[] = {
     {"is f64, want f32, f16 or bf16", KVF_EUNSUPPORTED, .dtype = KVF__F64},
     {"tensor \"prompt_embeddings\" is missing", KVF_EFORMAT, .tensor = "embeddings"},
     {"\"base_model.score.weight\" beside", KVF_EUNSUPPORTED, .second = "base_model.score.weight"},
+    {"task_type is SEQ_CLS, but there is no head", KVF_EFORMAT,
+     .config = "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"SEQ_CLS\"" SIZES "}"},
+    {.second = "base_model.score.weight",
+     .config = "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"SEQ_CLS\"" SIZES "}"},
+    {"holds \"score.weight\" beside", KVF_EUNSUPPORTED, .second = "score.weight",
+     .config = "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"SEQ_CLS\"" SIZES "}"},
+    {"task_type is WORDS", KVF_EUNSUPPORTED,
+     .config = "{\"peft_type\":\"PREFIX_TUNING\",\"task_type\":\"WORDS\"" SIZES "}"},
     {"prompt_embeddings[0, 0] is inf, want finite values", KVF_ENUMERIC, .value = INFINITY},
 };
 
@@ -316,6 +371,7 @@ int main(void)
     tcase_add_test(core, reads_what_peft_saved);
     tcase_add_test(core, writes_what_peft_saves);
     tcase_add_test(core, config_is_peft_s);
+    tcase_add_loop_test(core, with_head, 0, sizeof HEADS / sizeof HEADS[0]);
     tcase_add_test(core, replaces_only_its_own_files);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, allocation_failures);

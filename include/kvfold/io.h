@@ -26,7 +26,8 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 typedef struct kvf_import_options {
     const char *path, *out; /* PEFT folder, or the state dict of an MLP encoder (safetensors) */
-    const char *base; /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
+    const char *base;   /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
+    const char *labels; /* "a,b,c": names of the head's outputs; NULL: LABEL_0, LABEL_1, ... */
     bool force;
 } kvf_import_options;
 
@@ -41,8 +42,8 @@ typedef struct kvf_export_options {
     bool force;
 } kvf_export_options;
 
-/* peft: what PeftModel.from_pretrained loads. safetensors: past_key_values [L, 2, 1, G, P, D] in
- * one file. */
+/* peft: what PeftModel.from_pretrained loads, with the head where the task has one. safetensors:
+ * past_key_values [L, 2, 1, G, P, D] in one file. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
 /* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *base;
+    const char *out, *base, *labels;
     bool force;
 } values;
 
@@ -15,6 +15,9 @@ static const cli_option OPTIONS[] = {
       "base model: checks the shapes and stamps its hash; needed for an encoder"},
      CLI_TEXT,
      AT(base)},
+    {{"labels", "NAME,...", "LABEL_0,LABEL_1,...", "names of the outputs of an adapter's head"},
+     CLI_TEXT,
+     AT(labels)},
     {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
@@ -25,8 +28,11 @@ static int run(cli_call *call)
     char kind[16] = "";
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (code) return code;
-    const kvf_import_options options = {
-        .path = call->operands[0], .out = v.out, .base = v.base, .force = v.force};
+    const kvf_import_options options = {.path = call->operands[0],
+                                        .out = v.out,
+                                        .base = v.base,
+                                        .labels = v.labels,
+                                        .force = v.force};
     kvf_status st = kvf_import(call->ctx, &options, kind);
     if (st) return cli_fail_status(call, st);
     if (call->common.json) {

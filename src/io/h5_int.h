@@ -109,15 +109,20 @@ const char *kvf__h5_version(char buf[32]);
 typedef struct kvf__peft {
     int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config says null */
     char *base_name, *task_type;    /* "" where null */
+    kvf__head_values head;          /* parameters without label names; empty: none */
     float *flat;                    /* [P, width] */
     int64_t width;                  /* 2 * L * G * D */
 } kvf__peft;
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);
+/* The task behind a task_type, "lm" for "", CAUSAL_LM and others that save no head; NULL:
+ * SEQ_2_SEQ_LM. And back: NULL where PEFT has no type for a task. */
+const char *kvf__peft_task(const char *task_type);
+const char *kvf__peft_task_type(const char *task);
 /* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING,
- * prefix_projection false). Refused with one line: a masked layer, position_start != P (PEFT always
- * starts at P), P = 0. */
+ * prefix_projection false), the head in modules_to_save. Refused with one line: a masked layer,
+ * position_start != P (PEFT always starts at P), P = 0, a task without a task_type. */
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                           const kvf__prefix *prefix);
+                           const kvf__prefix *prefix, const kvf__head_values *head);
 
 #endif

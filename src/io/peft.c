@@ -2,8 +2,9 @@
  * CARTRIDGE (PEFT 0.21, INTEROP section 4).
  *
  * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
- * prefix_projection changes nothing here. Strict: what would be lost on import (a trained head, a
- * second submodule) is refused. */
+ * prefix_projection changes nothing here. A trained head stands beside it under the names of the
+ * whole model, "base_model." in front. Strict: what would be lost on import (a second submodule) is
+ * refused. */
 #include "file_int.h"
 #include "h5_int.h"
 
@@ -12,7 +13,35 @@
 
 static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors",
                   PICKLE[] = "adapter_model.bin";
-static const char TENSOR[] = "prompt_embeddings";
+static const char TENSOR[] = "prompt_embeddings", HEAD[] = "base_model.";
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *type, *task;
+} TASKS[] = {
+    {"CAUSAL_LM", "lm"},
+    {"SEQ_CLS", "seq-cls"},
+    {"TOKEN_CLS", "token-cls"},
+    {"QUESTION_ANS", "qa"},
+    {"", "lm"},
+    {"FEATURE_EXTRACTION", "lm"},
+};
+enum { N_TASKS = sizeof TASKS / sizeof TASKS[0] };
+
+const char *kvf__peft_task(const char *task_type)
+{
+    for (int i = 0; i < N_TASKS; i++)
+        if (strcmp(TASKS[i].type, task_type) == 0) return TASKS[i].task;
+    return NULL;
+}
+
+const char *kvf__peft_task_type(const char *task)
+{
+    for (int i = 0; i < N_TASKS; i++)
+        if (strcmp(TASKS[i].task, task && *task ? task : "lm") == 0) return TASKS[i].type;
+    return NULL;
+}
 
 /* ---- config ---------------------------------------------------------------------------------- */
 
@@ -83,9 +112,10 @@ static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
     if (st) goto out;
     st = get_text(ctx, path, config, "task_type", &peft->task_type);
     if (st) goto out;
-    if (strcmp(peft->task_type, "SEQ_2_SEQ_LM") == 0)
+    if (!kvf__peft_task(peft->task_type))
         st = kvf__fail(ctx, KVF_EUNSUPPORTED,
-                       "%s: task_type is SEQ_2_SEQ_LM, which kvfold has no base for", path);
+                       "%s: task_type is %.60s, which kvfold has no base for", path,
+                       peft->task_type);
     else if (peft->heads && peft->token_dim % peft->heads != 0)
         st = kvf__fail(ctx, KVF_ESHAPE,
                        "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
@@ -97,18 +127,71 @@ out:
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* One tensor and nothing else: a head would be lost without a word. */
-static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table)
+/* The prefix, and a head where the task has one: anything else would be lost without a word. */
+static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table,
+                              const kvf__peft *peft)
 {
+    bool head = kvf__task_has_head(kvf__peft_task(peft->task_type));
+
     if (!kvf__table_find(table, TENSOR))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tensor \"%s\" is missing", path, TENSOR);
-    for (size_t i = 0; i < table->n; i++)
-        if (strcmp(table->items[i].name, TENSOR) != 0)
+    if (head && table->n == 1)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: task_type is %s, but there is no head (%s...)",
+                         path, peft->task_type, HEAD);
+    for (size_t i = 0; i < table->n; i++) {
+        const char *name = table->items[i].name;
+        bool known = strcmp(name, TENSOR) == 0 || (head && !strncmp(name, HEAD, sizeof HEAD - 1));
+        if (!known)
             return kvf__fail(
                 ctx, KVF_EUNSUPPORTED,
-                "%s: holds \"%s\" beside \"%s\" (a trained head), which kvfold cannot import yet",
-                path, table->items[i].name, TENSOR);
+                "%s: holds \"%s\" beside \"%s\", which task_type \"%s\" has no use for", path, name,
+                TENSOR, peft->task_type);
+    }
     return KVF_OK;
+}
+
+/* One parameter of the head; views what it names and owns its values. */
+static kvf_status take_param(kvf_ctx *ctx, const char *path, const kvf__tensor *tensor,
+                             kvf__params *params)
+{
+    const kvf__view *view = &tensor->view;
+    kvf__param *param = &params->item[params->n];
+    char text[128];
+    bool plain = view->dtype == KVF__F32 || view->dtype == KVF__F16 || view->dtype == KVF__BF16;
+
+    if (!plain || view->rank < 1 || view->rank > 4 || kvf__view_count(view) < 1 ||
+        params->n == KVF__MAX_PARAMS)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: \"%s\" is %s, want f32, f16 or bf16 of rank 1 to 4", path,
+                         tensor->name, kvf__shape_text(text, view->rank, view->dim));
+    *param = (kvf__param){.name = tensor->name + sizeof HEAD - 1,
+                          .rank = view->rank,
+                          .n = kvf__view_count(view),
+                          .lr_scale = 1};
+    memcpy(param->dim, view->dim, (size_t)view->rank * sizeof *param->dim);
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)param->n, sizeof(float), &param->value));
+    params->n++;
+    kvf__to_f32(view->dtype, view->data, param->value, param->n);
+    for (int64_t i = 0; i < param->n; i++)
+        if (!isfinite(param->value[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC, "%s: \"%s\" holds %g, want finite values", path,
+                             tensor->name, (double)param->value[i]);
+    return KVF_OK;
+}
+
+static kvf_status read_head(kvf_ctx *ctx, const char *path, const kvf__table *table,
+                            kvf__peft *peft)
+{
+    kvf__params params = {0};
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; !st && i < table->n; i++)
+        if (strcmp(table->items[i].name, TENSOR) != 0)
+            st = take_param(ctx, path, &table->items[i], &params);
+    if (!st && params.n) st = kvf__head_values_copy(ctx, &params, NULL, 0, false, &peft->head);
+    for (size_t i = 0; i < params.n; i++)
+        kvf__free(params.item[i].value);
+    return st;
 }
 
 static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *view,
@@ -146,7 +229,7 @@ static kvf_status read_tensor(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 
     st = kvf__safetensors_open(ctx, path, &weights);
     if (st) goto out;
-    st = check_names(ctx, path, &weights.table);
+    st = check_names(ctx, path, &weights.table, peft);
     if (st) goto out;
     view = kvf__table_find(&weights.table, TENSOR);
     st = check_shape(ctx, path, view, peft);
@@ -162,6 +245,7 @@ static kvf_status read_tensor(kvf_ctx *ctx, const char *path, kvf__peft *peft)
                            (double)peft->flat[i]);
     peft->P = view->dim[0];
     peft->width = view->dim[1];
+    if (!st) st = read_head(ctx, path, &weights.table, peft);
 out:
     kvf__weights_close(&weights);
     return st;
@@ -217,6 +301,7 @@ void kvf__peft_done(kvf__peft *peft)
 {
     kvf__free(peft->base_name);
     kvf__free(peft->task_type);
+    kvf__head_values_done(&peft->head);
     kvf__free(peft->flat);
     *peft = (kvf__peft){0};
 }

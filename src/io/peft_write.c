@@ -16,7 +16,7 @@
 static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors";
 
 static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
-                                   const kvf__prefix *prefix)
+                                   const kvf__prefix *prefix, const kvf__head_values *head)
 {
     if (prefix->P == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
@@ -29,11 +29,11 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
                              "%s: layer %lld has no prefix, which PEFT has no form for", dir,
                              (long long)l);
-    if (id->task && *id->task && strcmp(id->task, "lm") != 0)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: task %s needs its trained head in the adapter, which kvfold cannot export yet",
-            dir, id->task);
+    if (!kvf__peft_task_type(id->task))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
+    if (kvf__task_has_head(id->task) != (head->params.params.n > 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: task %s with %zu parameters of a head", dir,
+                         id->task ? id->task : "", head->params.params.n);
     return KVF_OK;
 }
 
@@ -43,17 +43,36 @@ static kvf_json *text_or_null(const char *text)
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
 
-static kvf_json *make_config(const kvf__identity *id, const kvf__prefix *prefix)
+/* What PEFT itself adds for a task type (INTEROP 4.4), and the pooler where the head trained one.
+ */
+static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
+{
+    const kvf__params *params = &head->params.params;
+    bool qa = id->task && strcmp(id->task, "qa") == 0, pooler = false;
+    kvf_json *list;
+
+    if (!kvf__task_has_head(id->task)) return kvf_json_new_null();
+    list = kvf_json_array();
+    kvf_json_add(list, kvf_json_new_str(qa ? "qa_outputs" : "classifier"));
+    if (!qa) kvf_json_add(list, kvf_json_new_str("score"));
+    for (size_t i = 0; i < params->n; i++)
+        pooler = pooler || strstr(params->item[i].name, ".pooler.");
+    if (pooler) kvf_json_add(list, kvf_json_new_str("pooler"));
+    return list;
+}
+
+static kvf_json *make_config(const kvf__identity *id, const kvf__prefix *prefix,
+                             const kvf__head_values *head)
 {
     kvf_json *config = kvf_json_object();
 
     kvf_json_set(config, "peft_type", kvf_json_new_str("PREFIX_TUNING"));
-    kvf_json_set(config, "task_type", kvf_json_new_str("CAUSAL_LM"));
+    kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_task_type(id->task)));
     kvf_json_set(config, "base_model_name_or_path", text_or_null(id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());
     kvf_json_set(config, "inference_mode", kvf_json_new_bool(true));
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
-    kvf_json_set(config, "modules_to_save", kvf_json_new_null());
+    kvf_json_set(config, "modules_to_save", modules_to_save(id, head));
     kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(prefix->P));
     kvf_json_set(config, "num_layers", kvf_json_new_int(prefix->L));
     kvf_json_set(config, "num_attention_heads", kvf_json_new_int(prefix->G));
@@ -65,9 +84,9 @@ static kvf_json *make_config(const kvf__identity *id, const kvf__prefix *prefix)
 }
 
 static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const kvf__identity *id,
-                               const kvf__prefix *prefix)
+                               const kvf__prefix *prefix, const kvf__head_values *head)
 {
-    kvf_json *config = make_config(id, prefix);
+    kvf_json *config = make_config(id, prefix, head);
     char *text = kvf_json_text(config, KVF_JSON_INDENT | KVF_JSON_SORTED);
     kvf_status st;
 
@@ -78,21 +97,46 @@ static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const
     return st;
 }
 
-static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix *prefix)
+/* The head's tensors behind the prefix; their names are to be freed. */
+static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tensor *tensors)
 {
+    const kvf__params *params = &head->params.params;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const kvf__param *param = &params->item[i];
+        kvf__tensor *tensor = &tensors[1 + i];
+        KVF_TRY(kvf__asprintf(ctx, &tensor->name, "base_model.%s", param->name));
+        tensor->view = (kvf__view){.data = param->value, .dtype = KVF__F32, .rank = param->rank};
+        memcpy(tensor->view.dim, param->dim, (size_t)param->rank * sizeof *param->dim);
+    }
+    return KVF_OK;
+}
+
+static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix *prefix,
+                              const kvf__head_values *head)
+{
+    size_t n = 1 + head->params.params.n;
     float *flat = NULL;
-    kvf__tensor tensor = {.name = (char *)"prompt_embeddings"};
+    kvf__tensor *tensors = NULL;
     kvf_status st;
 
     st = kvf__alloc_array(ctx, kvf__prefix_count(prefix), sizeof *flat, &flat);
     if (st) goto out;
+    st = kvf__alloc_array(ctx, n, sizeof *tensors, &tensors);
+    if (st) goto out;
     kvf__prefix_to_flat(prefix, flat);
-    tensor.view = (kvf__view){.data = flat,
-                              .dtype = KVF__F32,
-                              .rank = 2,
-                              .dim = {prefix->P, 2 * prefix->L * prefix->G * prefix->D}};
-    st = kvf__safetensors_write(ctx, path, force, &tensor, 1);
+    tensors[0].name = (char *)"prompt_embeddings";
+    tensors[0].view = (kvf__view){.data = flat,
+                                  .dtype = KVF__F32,
+                                  .rank = 2,
+                                  .dim = {prefix->P, 2 * prefix->L * prefix->G * prefix->D}};
+    st = add_head(ctx, head, tensors);
+    if (st) goto out;
+    st = kvf__safetensors_write(ctx, path, force, tensors, n);
 out:
+    for (size_t i = 1; tensors && i < n; i++)
+        kvf__free(tensors[i].name);
+    kvf__free(tensors);
     kvf__free(flat);
     return st;
 }
@@ -115,16 +159,16 @@ static kvf_status paths_of(kvf_ctx *ctx, const char *dir, paths *out)
 }
 
 static kvf_status write_both(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                             const kvf__prefix *prefix)
+                             const kvf__prefix *prefix, const kvf__head_values *head)
 {
     paths p = {0};
     kvf_status st;
 
     st = paths_of(ctx, dir, &p);
     if (st) goto out;
-    st = write_model(ctx, p.model, force, prefix);
+    st = write_model(ctx, p.model, force, prefix, head);
     if (st) goto out;
-    st = write_config(ctx, p.config, force, id, prefix);
+    st = write_config(ctx, p.config, force, id, prefix, head);
 out:
     paths_done(&p);
     return st;
@@ -144,7 +188,7 @@ static void remove_folder(const char *dir)
 }
 
 static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
-                                   const kvf__prefix *prefix)
+                                   const kvf__prefix *prefix, const kvf__head_values *head)
 {
     char *bare = NULL, *temp = NULL;
     size_t n = strlen(dir);
@@ -161,7 +205,7 @@ static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const kvf__ide
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
         goto out;
     }
-    st = write_both(ctx, temp, false, id, prefix);
+    st = write_both(ctx, temp, false, id, prefix, head);
     if (!st && rename(temp, bare) < 0)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
                        strerror(errno));
@@ -173,14 +217,14 @@ out:
 }
 
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                           const kvf__prefix *prefix)
+                           const kvf__prefix *prefix, const kvf__head_values *head)
 {
-    KVF_TRY(check_exportable(ctx, dir, id, prefix));
-    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, id, prefix);
+    KVF_TRY(check_exportable(ctx, dir, id, prefix, head));
+    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, id, prefix, head);
     if (!kvf__is_dir(dir))
         return kvf__fail(ctx, KVF_EIO, "%s: is a file, want a folder to write", dir);
     if (!force)
         return kvf__fail(ctx, KVF_EEXIST,
                          "%s: exists (use --force to replace the adapter files in it)", dir);
-    return write_both(ctx, dir, true, id, prefix);
+    return write_both(ctx, dir, true, id, prefix, head);
 }

@@ -27,7 +27,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
     kvf_prefix *prefix = NULL;
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, &prefix));
     kvf_status st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id,
-                                           &prefix->prefix)
+                                           &prefix->prefix, &prefix->head)
                          : export_safetensors(ctx, options->out, options->force, prefix);
     kvf_prefix_free(prefix);
     return st;

@@ -1,6 +1,6 @@
 /* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at
  * step 0 with zero moments. With a base the shapes are checked against it and its hash is stamped;
- * without one L, G and D must be in the adapter's config. */
+ * without one L, G and D must be in the adapter's config. A head comes with the adapter. */
 #include "encoder_int.h"
 #include "load_int.h"
 
@@ -8,7 +8,7 @@
 
 /* L, G, D and the stamps of the target: from the base, or from the adapter. */
 static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
-                        const char *method, kvf__identity *id)
+                        const char *method, const char *task, kvf__identity *id)
 {
     if (base) {
         const kvf__desc *d = kvf__model_desc(base->model);
@@ -21,7 +21,7 @@ static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_nam
     KVF_TRY(kvf__strdup(ctx, base ? kvf_base_architecture(base) : "", &id->base_architecture));
     KVF_TRY(kvf__strdup(ctx, base ? base->hash : "", &id->base_hash));
     KVF_TRY(kvf__strdup(ctx, method, &id->method));
-    KVF_TRY(kvf__strdup(ctx, "lm", &id->task));
+    KVF_TRY(kvf__strdup(ctx, task, &id->task));
     KVF_TRY(kvf__strdup(ctx, "auto", &id->chat_template));
     id->position_start = id->P;
     return KVF_OK;
@@ -56,8 +56,12 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     if (st) goto out;
     st = peft_shape(ctx, options->path, &peft, base, &file.id);
     if (st) goto out;
-    st = stamp(ctx, base, peft.base_name, "direct", &file.id);
+    st = stamp(ctx, base, peft.base_name, "direct", kvf__peft_task(peft.task_type), &file.id);
     if (st) goto out;
+    st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft.head);
+    if (st) goto out;
+    file.head = peft.head;
+    peft.head = (kvf__head_values){0};
     int64_t width = 2 * file.id.L * file.id.G * file.id.D;
     if (peft.width != width) {
         st = kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]",
@@ -123,7 +127,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
     if (st) goto out;
     st = encoder_shape(ctx, options->path, &weights.table, &run.id, &shape.M);
     if (st) goto out;
-    st = stamp(ctx, base, "", "mlp", &run.id);
+    st = stamp(ctx, base, "", "mlp", "lm", &run.id);
     if (st) goto out;
     shape = (kvf__encoder_shape){run.id.L, run.id.G, run.id.P, run.id.D, shape.M};
     st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);

@@ -77,6 +77,10 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__head *head, const char *where,
 kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out);
 
+/* Names and kind of the outputs of an imported head; names: "a,b,c", NULL: LABEL_0 and on. */
+kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,
+                            kvf__head_values *head);
+
 /* A render with what it views. */
 typedef struct kvf__renderer {
     kvf__chat chat;
