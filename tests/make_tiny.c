@@ -1,7 +1,8 @@
-/* Writes a Llama of 0.1 MB with random weights, as a Hugging Face folder: what the tests of the
- * command train and read. One token per byte, so that any text has ids; the same bytes every time.
+/* Writes a Llama or a BERT of 0.1 MB with random weights, as a Hugging Face folder: what the tests
+ * of the command train and read. One token per byte, so that any text has ids; the same bytes every
+ * time.
  *
- * Usage: make_tiny FOLDER [SEED] */
+ * Usage: make_tiny FOLDER [SEED [llama|bert]] */
 #include "file_int.h"
 
 #include <errno.h>
@@ -19,12 +20,19 @@ static const char CONFIG[] =
     "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true,\"bos_token_id\":256,"
     "\"eos_token_id\":257}\n";
 
-/* L times the nine tensors of a block, and the two around them. */
+static const char BERT_CONFIG[] =
+    "{\"model_type\":\"bert\",\"vocab_size\":258,\"hidden_size\":32,\"intermediate_size\":64,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":512,"
+    "\"type_vocab_size\":2,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
+    "\"hidden_dropout_prob\":0.1,\"initializer_range\":0.02,\"pad_token_id\":0}\n";
+
+/* L times the most tensors of a block, and those around them. */
 typedef struct model {
     kvf_ctx *ctx;
+    bool bert;
     kvf__rng rng;
     kvf__table table;
-    float *memory[L * 9 + 2];
+    float *memory[L * 16 + 7];
     size_t n;
 } model;
 
@@ -43,12 +51,14 @@ static kvf_status add(model *m, const char *name, int64_t rows, int64_t cols)
     return kvf__table_add(m->ctx, &m->table, name, view);
 }
 
+typedef struct shape {
+    const char *name;
+    int rows, cols;
+} shape;
+
 static kvf_status add_block(model *m, int layer)
 {
-    static const struct {
-        const char *name;
-        int rows, cols;
-    } ROWS[] = {
+    static const shape ROWS[] = {
         {"input_layernorm", C, 0},      {"self_attn.q_proj", H * D, C},
         {"self_attn.k_proj", G * D, C}, {"self_attn.v_proj", G * D, C},
         {"self_attn.o_proj", C, H * D}, {"post_attention_layernorm", C, 0},
@@ -64,12 +74,53 @@ static kvf_status add_block(model *m, int layer)
     return KVF_OK;
 }
 
-static kvf_status write_weights(model *m, const char *path)
+/* A linear layer with its bias, or a norm with one; biases are ones here. */
+static kvf_status add_pair(model *m, const char *name, int64_t rows, int64_t cols)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    KVF_TRY(add(m, full, rows, cols));
+    snprintf(full, sizeof full, "%s.bias", name);
+    return add(m, full, rows, 0);
+}
+
+static kvf_status add_bert(model *m)
+{
+    static const shape ROWS[] = {
+        {"attention.self.query", C, C},
+        {"attention.self.key", C, C},
+        {"attention.self.value", C, C},
+        {"attention.output.dense", C, C},
+        {"attention.output.LayerNorm", C, 0},
+        {"intermediate.dense", F, C},
+        {"output.dense", C, F},
+        {"output.LayerNorm", C, 0},
+    };
+    char name[96];
+
+    KVF_TRY(add(m, "embeddings.word_embeddings.weight", V, C));
+    KVF_TRY(add(m, "embeddings.position_embeddings.weight", POSITIONS, C));
+    KVF_TRY(add(m, "embeddings.token_type_embeddings.weight", 2, C));
+    KVF_TRY(add_pair(m, "embeddings.LayerNorm", C, 0));
+    for (int l = 0; l < L; l++)
+        for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+            snprintf(name, sizeof name, "encoder.layer.%d.%s", l, ROWS[i].name);
+            KVF_TRY(add_pair(m, name, ROWS[i].rows, ROWS[i].cols));
+        }
+    return add_pair(m, "pooler.dense", C, C);
+}
+
+static kvf_status add_llama(model *m)
 {
     KVF_TRY(add(m, "model.embed_tokens.weight", V, C));
     for (int l = 0; l < L; l++)
         KVF_TRY(add_block(m, l));
-    KVF_TRY(add(m, "model.norm.weight", C, 0));
+    return add(m, "model.norm.weight", C, 0);
+}
+
+static kvf_status write_weights(model *m, const char *path)
+{
+    KVF_TRY(m->bert ? add_bert(m) : add_llama(m));
     return kvf__safetensors_write(m->ctx, path, true, m->table.items, m->table.n);
 }
 
@@ -106,6 +157,49 @@ static kvf_json *byte_level(void)
     return part;
 }
 
+/* {"KIND":{"id":...,"type_id":...}} */
+static kvf_json *piece(const char *kind, const char *id, int type)
+{
+    kvf_json *outer = kvf_json_object(), *inner = kvf_json_object();
+    kvf_json_set(inner, "id", kvf_json_new_str(id));
+    kvf_json_set(inner, "type_id", kvf_json_new_int(type));
+    kvf_json_set(outer, kind, inner);
+    return outer;
+}
+
+static void add_special(kvf_json *specials, const char *token, int id)
+{
+    kvf_json *special = kvf_json_object(), *ids = kvf_json_array(), *tokens = kvf_json_array();
+    kvf_json_add(ids, kvf_json_new_int(id));
+    kvf_json_add(tokens, kvf_json_new_str(token));
+    kvf_json_set(special, "id", kvf_json_new_str(token));
+    kvf_json_set(special, "ids", ids);
+    kvf_json_set(special, "tokens", tokens);
+    kvf_json_set(specials, token, special);
+}
+
+/* [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. */
+static kvf_json *bert_template(void)
+{
+    kvf_json *post = kvf_json_object(), *single = kvf_json_array(), *pair = kvf_json_array(),
+             *specials = kvf_json_object();
+    for (int i = 0; i < 2; i++) {
+        kvf_json *list = i ? pair : single;
+        kvf_json_add(list, piece("SpecialToken", "[CLS]", 0));
+        kvf_json_add(list, piece("Sequence", "A", 0));
+        kvf_json_add(list, piece("SpecialToken", "[SEP]", 0));
+    }
+    kvf_json_add(pair, piece("Sequence", "B", 1));
+    kvf_json_add(pair, piece("SpecialToken", "[SEP]", 1));
+    add_special(specials, "[CLS]", BYTES);
+    add_special(specials, "[SEP]", BYTES + 1);
+    kvf_json_set(post, "type", kvf_json_new_str("TemplateProcessing"));
+    kvf_json_set(post, "single", single);
+    kvf_json_set(post, "pair", pair);
+    kvf_json_set(post, "special_tokens", specials);
+    return post;
+}
+
 static kvf_status write_tokenizer(model *m, const char *path)
 {
     kvf_json *root = kvf_json_object(), *bpe = kvf_json_object(), *vocab = kvf_json_object(),
@@ -113,10 +207,11 @@ static kvf_status write_tokenizer(model *m, const char *path)
     char token[8];
 
     kvf_json_set(root, "version", kvf_json_new_str("1.0"));
-    kvf_json_add(added, added_token(BYTES, "<s>"));
-    kvf_json_add(added, added_token(BYTES + 1, "</s>"));
+    kvf_json_add(added, added_token(BYTES, m->bert ? "[CLS]" : "<s>"));
+    kvf_json_add(added, added_token(BYTES + 1, m->bert ? "[SEP]" : "</s>"));
     kvf_json_set(root, "added_tokens", added);
     kvf_json_set(root, "pre_tokenizer", byte_level());
+    if (m->bert) kvf_json_set(root, "post_processor", bert_template());
     kvf_json_set(root, "decoder", byte_level());
     for (int byte = 0; byte < BYTES; byte++) {
         byte_token(byte, token);
@@ -136,15 +231,17 @@ static kvf_status write_tokenizer(model *m, const char *path)
 
 static kvf_status write_folder(model *m, const char *folder)
 {
-    static const char TOKENS[] = "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}\n";
+    static const char TOKENS[] = "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}\n",
+                      BERT_TOKENS[] = "{\"cls_token\":\"[CLS]\",\"sep_token\":\"[SEP]\"}\n";
+    const char *config = m->bert ? BERT_CONFIG : CONFIG, *tokens = m->bert ? BERT_TOKENS : TOKENS;
     char path[4096];
 
     if (mkdir(folder, 0777) && errno != EEXIST)
         return kvf__fail(m->ctx, KVF_EIO, "%s: %s", folder, strerror(errno));
     snprintf(path, sizeof path, "%s/config.json", folder);
-    KVF_TRY(kvf__write_file(m->ctx, path, true, CONFIG, strlen(CONFIG)));
+    KVF_TRY(kvf__write_file(m->ctx, path, true, config, strlen(config)));
     snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
-    KVF_TRY(kvf__write_file(m->ctx, path, true, TOKENS, strlen(TOKENS)));
+    KVF_TRY(kvf__write_file(m->ctx, path, true, tokens, strlen(tokens)));
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     KVF_TRY(write_tokenizer(m, path));
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
@@ -153,11 +250,12 @@ static kvf_status write_folder(model *m, const char *folder)
 
 int main(int argc, char **argv)
 {
-    model m = {.rng = kvf__rng_make(argc > 2 ? strtoull(argv[2], NULL, 10) : 1, 0)};
+    model m = {.rng = kvf__rng_make(argc > 2 ? strtoull(argv[2], NULL, 10) : 1, 0),
+               .bert = argc > 3 && !strcmp(argv[3], "bert")};
     kvf_status st = KVF_EUSAGE;
 
     if (argc < 2 || kvf_ctx_create(NULL, &m.ctx)) {
-        fprintf(stderr, "usage: make_tiny FOLDER [SEED]\n");
+        fprintf(stderr, "usage: make_tiny FOLDER [SEED [llama|bert]]\n");
         return 2;
     }
     st = write_folder(&m, argv[1]);
