@@ -67,6 +67,7 @@ typedef struct kvf_train_options {
     int64_t doc_stride;  /* qa */
     bool shuffle;
     const char *share_leads; /* auto, off */
+    const char *group_by;    /* off, lead */
     bool recompute;          /* the same bits with less memory, in more time */
     const char *schedule;    /* linear, cosine, constant */
     int64_t schedule_steps;  /* 0: steps */

@@ -21,6 +21,7 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
     kvf_train_options *o = &t->options;
     KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
                               o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
+    if (!strcmp(o->group_by, "lead")) KVF_TRY(kvf__sampler_group_by_lead(t->ctx, &t->sampler));
     t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
     o->steps = t->steps;
     if (!o->schedule_steps) o->schedule_steps = t->steps;
