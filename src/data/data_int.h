@@ -12,8 +12,9 @@
 #include "text_int.h"
 
 #define KVF__NO_LABEL (-100)
-#define KVF__NO_GOLD  (-1) /* the head reads the position, but the file did not say what is right  \
-                            */
+#define KVF__NO_GOLD                                                                               \
+    (-1) /* the head reads the position, but the file did not say what is right                    \
+          */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -200,8 +201,8 @@ int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row);
  * together: whole groups of at most `most` rows, but at least one group. */
 int64_t kvf__whole_groups(const kvf__dataset *dataset, const int64_t *rows, int64_t n,
                           int64_t most);
-/* qa: bytes [from, to) of the context under tokens first..last of a row; false if one of them is
- * not of the context (the no-answer position). */
+/* qa: bytes [from, to) of the context under tokens first..last of a row, without blanks at the
+ * ends; false if one of them is not of the context (the no-answer position). */
 bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first, int64_t last,
                         int64_t *from, int64_t *to);
 

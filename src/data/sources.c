@@ -36,6 +36,11 @@ int64_t kvf__whole_groups(const kvf__dataset *dataset, const int64_t *rows, int6
     return taken < n ? taken : n;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first, int64_t last,
                         int64_t *from, int64_t *to)
 {
@@ -45,6 +50,11 @@ bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first,
     if (first < window->at || last < first || last >= window->at + window->n) return false;
     *from = source->origins[2 * (window->first + first - window->at)];
     *to = source->origins[2 * (window->first + last - window->at) + 1];
+    while (*from < *to &&
+           is_blank(source->text[*from])) /* byte-level tokens hold the blank before */
+        ++*from;
+    while (*from < *to && is_blank(source->text[*to - 1]))
+        --*to;
     return true;
 }
 
