@@ -12,6 +12,10 @@ static void setup_gpt2(void)
 {
     toy_create(&t, toy_gpt2, KVF__F32);
 }
+static void setup_qwen3(void)
+{
+    toy_create(&t, toy_qwen3, KVF__F32);
+}
 static void teardown(void)
 {
     toy_free(&t);
@@ -485,9 +489,9 @@ int main(void)
     const struct {
         const char *name;
         SFun setup;
-    } models[] = {{"llama", setup_llama}, {"gpt2", setup_gpt2}};
+    } models[] = {{"llama", setup_llama}, {"gpt2", setup_gpt2}, {"qwen3", setup_qwen3}};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         TCase *core = tcase_create(models[i].name);
         tcase_add_checked_fixture(core, models[i].setup, teardown);
         tcase_set_timeout(core, 60);

@@ -16,6 +16,10 @@ static void setup_gpt2(void)
 {
     toy_create(&t, toy_gpt2, KVF__F32);
 }
+static void setup_qwen3(void)
+{
+    toy_create(&t, toy_qwen3, KVF__F32);
+}
 static void setup_llama_bf16(void)
 {
     toy_create(&t, toy_llama, KVF__BF16);
@@ -322,9 +326,10 @@ int main(void)
         bool bf16;
     } models[] = {{"llama", setup_llama, false},
                   {"gpt2", setup_gpt2, false},
+                  {"qwen3", setup_qwen3, false},
                   {"llama_bf16", setup_llama_bf16, true},
                   {"gpt2_bf16", setup_gpt2_bf16, true}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         if (models[i].bf16 && !kvf__cpu_has_bf16()) continue;
         TCase *core = tcase_create(models[i].name);
         tcase_add_checked_fixture(core, models[i].setup, teardown);
