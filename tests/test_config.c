@@ -53,7 +53,7 @@ static void teardown_golden(void)
     teardown();
 }
 
-#define N_CASES 16
+#define N_CASES 22
 
 static int64_t want_int(const kvf_json *want, const char *key)
 {
@@ -88,11 +88,16 @@ static void check_numbers(const kvf__desc *d, const kvf_json *want)
     ck_assert(d->norm_eps == eps);
     ck_assert_int_eq(d->tied, kvf_json_bool(kvf_json_get(want, "tied"), false));
     ck_assert_int_eq(d->qkv_bias, kvf_json_bool(kvf_json_get(want, "attention_bias"), false));
-    ck_assert_int_eq(d->out_bias, d->qkv_bias);
+    ck_assert_int_eq(d->out_bias, kvf_json_bool(kvf_json_get(want, "out_bias"), false));
     ck_assert_int_eq(d->mlp_bias, kvf_json_bool(kvf_json_get(want, "mlp_bias"), false));
     ck_assert_int_eq(d->act, act_of(kvf_json_str(kvf_json_get(want, "act"), NULL)));
     ck_close(&d->score_scale, &score, 1, 1e-7, 0);
     ck_assert_int_eq(d->score_by_layer, kvf_json_bool(kvf_json_get(want, "by_layer"), false));
+    ck_assert_int_eq(d->types, want_int(want, "types"));
+    ck_assert_int_eq(d->position_pad + 1, want_int(want, "position_pad"));
+    ck_assert_int_eq(d->post_norm, kvf_json_bool(kvf_json_get(want, "post_norm"), false));
+    ck_assert_int_eq(d->qk_norm, kvf_json_bool(kvf_json_get(want, "qk_norm"), false));
+    ck_assert_int_eq(d->causal, kvf_json_bool(kvf_json_get(want, "causal"), false));
 }
 
 static size_t read_floats(const kvf_json *array, float *out, size_t cap)
@@ -180,6 +185,20 @@ END_TEST
 #define MISTRAL                                                                                    \
     "{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
     "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":100}"
+#define BERT                                                                                       \
+    "{\"model_type\":\"bert\",\"hidden_size\":64,\"intermediate_size\":128,"                       \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100}"
+#define ROBERTA                                                                                    \
+    "{\"model_type\":\"roberta\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100}"
+#define QWEN2                                                                                      \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
+    "\"vocab_size\":100,\"sliding_window\":32}"
+#define QWEN3                                                                                      \
+    "{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
+    "\"vocab_size\":100}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* base with one key set; key NULL: as it is. */
@@ -215,6 +234,37 @@ START_TEST(absent_keys_take_the_class_defaults)
     ck_assert_int_eq(d.max_positions, 1024);
     ck_assert(d.tied && d.qkv_bias && d.out_bias && d.mlp_bias && !d.gated);
     ck_assert_int_eq(d.norm, KVF__LAYERNORM);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(QWEN3, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.D, 128);
+    ck_assert_int_eq(d.max_positions, 32768);
+    ck_assert(d.qk_norm && !d.qkv_bias && !d.out_bias && d.causal);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(BERT, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.max_positions, 512);
+    ck_assert_int_eq(d.types, 2);
+    ck_assert(d.norm_eps == 1e-12f && d.act == KVF__GELU_ERF && d.post_norm && !d.causal);
+    ck_assert_int_eq(d.position_pad, -1);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(ROBERTA, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.pad, 1);
+    ck_assert_int_eq(d.position_pad, 1);
+    ck_assert_int_eq(d.max_positions, 510);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+/* The window is a number in every file and counts only where a switch says so. */
+START_TEST(window_with_a_switch)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(QWEN2, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.sliding_window, 0);
+    ck_assert(d.qkv_bias && !d.out_bias && !d.mlp_bias && !d.qk_norm);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(QWEN2, "use_sliding_window", "true", &d), KVF_OK);
+    ck_assert_int_eq(d.sliding_window, 32);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -340,6 +390,16 @@ static const struct refusal {
     {GPT2, "add_cross_attention", "true", KVF_EUNSUPPORTED, "add_cross_attention is true"},
     {GPT2, "n_head", "5", KVF_EFORMAT, "n_embd 64 is not a multiple of n_head 5"},
     {MISTRAL, "sliding_window", "0", KVF_EFORMAT, "sliding_window is 0"},
+    {QWEN2, "use_sliding_window", "1", KVF_EFORMAT, "use_sliding_window is 1"},
+    {BERT, "position_embedding_type", "\"relative_key\"", KVF_EUNSUPPORTED,
+     "position_embedding_type is \"relative_key\", expected \"absolute\""},
+    {ROBERTA, "position_embedding_type", "\"relative_key_query\"", KVF_EUNSUPPORTED,
+     "position_embedding_type is \"relative_key_query\""},
+    {BERT, "is_decoder", "true", KVF_EUNSUPPORTED, "is_decoder is true"},
+    {BERT, "type_vocab_size", "0", KVF_EFORMAT, "type_vocab_size is 0"},
+    {BERT, "hidden_act", "\"mish\"", KVF_EUNSUPPORTED, "hidden_act is \"mish\""},
+    {ROBERTA, "pad_token_id", "null", KVF_EFORMAT, "pad_token_id is -1, expected 0 to 510"},
+    {ROBERTA, "pad_token_id", "511", KVF_EFORMAT, "pad_token_id is 511"},
 };
 #define N_REFUSALS (sizeof refusals / sizeof *refusals)
 
@@ -516,6 +576,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, absent_keys_take_the_class_defaults);
     tcase_add_test(tc, token_ids);
+    tcase_add_test(tc, window_with_a_switch);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);
     tcase_add_test(tc, precedence_of_rope_keys);

@@ -6,15 +6,17 @@ them without and with a random prefix, losses, and the gradient of the summed lo
 computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under
 torch.autocast(bfloat16). Weights are f16 so that f32 holds them exactly and bf16 rounds them, as it does real ones.
 
-Run: python make_model_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
+Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.23; the versions used are stored in the files)
 """
 import json
 import os
+import sys
 
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 P = 5
@@ -30,6 +32,8 @@ MODELS = {
     "gpt2": GPT2LMHeadModel(GPT2Config(**GPT2, n_layer=2, n_head=2)),
     "gpt2_by_layer": GPT2LMHeadModel(GPT2Config(**GPT2, n_layer=3, n_head=4, n_inner=40, scale_attn_by_inverse_layer_idx=True,
                                                 attn_implementation="eager")),
+    "qwen2": Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in LLAMA.items() if k != "head_dim"}, tie_word_embeddings=True)),
+    "qwen3": Qwen3ForCausalLM(Qwen3Config(**LLAMA, tie_word_embeddings=False)),
 }
 
 
@@ -37,7 +41,7 @@ def randomise(model, generator):
     """Weights large enough that every part of the model matters; norms off 1, biases off 0."""
     for name, value in model.named_parameters():
         noise = torch.randn(value.shape, generator=generator)
-        norm = "norm" in name or "ln_" in name
+        norm = "norm" in name.lower() or "ln_" in name
         scale = 0.2 if norm or value.dim() == 1 else 1.0 / value.shape[-1] ** 0.5
         new = noise * scale + (1.0 if norm and name.endswith("weight") else 0.0)
         value.data.copy_(new.to(torch.float16).float())
@@ -125,6 +129,8 @@ def golden(name, model, seed):
           f"autocast loss {auto_loss:.4f} gradient error {auto_error:.2e}")
 
 
-torch.set_num_threads(1)
-for seed, (name, model) in enumerate(MODELS.items(), start=20):
-    golden(name, model, seed)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for seed, (name, model) in enumerate(MODELS.items(), start=20):
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            golden(name, model, seed)

@@ -4,8 +4,8 @@
 
 --squad is the folder `metrics` of the sources of the Python package `evaluate` (its squad/compute_score.py and
 squad_v2/compute_score.py are the official SQuAD scripts, which the installed package fetches when asked). Further packages:
-scikit-learn, scipy, seqeval, sacrebleu, rouge_score. Real cases come from the shared data: WNUT17's tags, SST-2's labels, XQuAD's
-answers, E2E's references, each with predictions that are partly wrong; without that folder only the others run.
+scikit-learn, scipy, seqeval, sacrebleu, rouge_score. Real cases come from the shared data: WNUT17's tags, SST-2's labels and
+lengths, XQuAD's answers, E2E's references, each with predictions that are partly wrong; without that folder only the others run.
 
 A case that the reference refuses must be refused by kvfold too. Prints a line per metric and exits with 1 if any differs by more
 than 1e-9 (percentages: 1e-9 of a hundred)."""
@@ -269,6 +269,13 @@ def real_classes(rng, shared, n):
         yield {"gold": gold, "predicted": [g if rng.random() < 0.85 else 1 - g for g in gold], "labels": 2}
 
 
+def real_numbers(rng, shared, n):
+    lines = [line.split("\t")[0] for line in open(os.path.join(shared, "data/sst2/dev.tsv"), encoding="utf-8")]
+    for i in range(n):
+        some = rng.sample(lines, rng.choice([8, 100, 872]))
+        yield {"gold": [len(t) for t in some], "predicted": [len(t.split()) + rng.choice([0, 0, 1]) for t in some]}
+
+
 def real_answers(rng, shared, n, none):
     data = json.load(open(os.path.join(shared, "data/xquad_en/xquad.en.json"), encoding="utf-8"))["data"]
     asked = [(p["context"], qa["answers"]) for a in data for p in a["paragraphs"] for qa in p["qas"]]
@@ -310,7 +317,7 @@ def all_cases(args):
             yield "random", kind, make(rng)
     if not os.path.isdir(os.path.join(args.shared, "data")):
         return
-    real = {"classes": real_classes, "tags": real_tags, "squad": lambda *a: real_answers(*a, False), "squad2": lambda *a: real_answers(*a, True),
+    real = {"classes": real_classes, "numbers": real_numbers, "tags": real_tags, "squad": lambda *a: real_answers(*a, False), "squad2": lambda *a: real_answers(*a, True),
             "bleu": real_texts, "rouge": real_texts}
     for kind, make in real.items():
         for case in make(rng, args.shared, args.cases):
@@ -350,13 +357,15 @@ def answers(args, cases):
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
-def options():
+def options(*more):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--squad", required=True)
     parser.add_argument("--shared", default="../shared")
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=5)
+    for name, keywords in more:
+        parser.add_argument(name, **keywords)
     return parser.parse_args()
 
 
