@@ -171,6 +171,37 @@ START_TEST(hidden_states_of_causal_models)
 }
 END_TEST
 
+/* The same bits again, and no allocation once prepared. */
+START_TEST(same_bits_and_no_allocation)
+{
+    golden g;
+    kvf__prefix grad[2] = {{0}, {0}};
+    const float *hidden = NULL;
+    golden_load(&g, ENCODERS[_i], KVF__F32);
+    const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = 5};
+    float *weights = golden_values(&g, "weights", NULL);
+
+    for (int k = 0; k < 2; k++)
+        ck_assert_int_eq(
+            kvf__prefix_init(g.ctx, &grad[k], g.prefix.L, g.prefix.G, g.prefix.P, g.prefix.D),
+            KVF_OK);
+    ck_assert_int_eq(kvf__pass_prepare(g.ctx, g.pass, g.batch.n_tokens, g.batch.n_labels), KVF_OK);
+    uint64_t before = kvf_ctx_allocations(g.ctx);
+    for (int k = 0; k < 2; k++) {
+        ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_OK);
+        ck_assert_int_eq(kvf__pass_hidden(g.ctx, g.pass, &hidden), KVF_OK);
+        ck_assert_int_eq(kvf__pass_hidden_grad(g.ctx, g.pass, weights), KVF_OK);
+        ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &grad[k]), KVF_OK);
+    }
+    ck_assert_uint_eq(kvf_ctx_allocations(g.ctx), before);
+    ck_assert_mem_eq(grad[0].kv, grad[1].kv, kvf__prefix_count(&grad[0]) * sizeof(float));
+    for (int k = 0; k < 2; k++)
+        kvf__prefix_done(&grad[k]);
+    free(weights);
+    golden_unload(&g);
+}
+END_TEST
+
 /* Layers that are computed again for the backward pass give the same bits. */
 START_TEST(recomputed_gradient_is_the_same)
 {
@@ -376,6 +407,7 @@ int main(void)
     tcase_add_test(cases, bf16_is_no_worse_than_autocast);
     tcase_add_test(cases, types_and_rows);
     tcase_add_loop_test(cases, hidden_states_of_causal_models, 0, N_CAUSAL);
+    tcase_add_loop_test(cases, same_bits_and_no_allocation, 0, 2);
     tcase_add_loop_test(cases, recomputed_gradient_is_the_same, 0, 3);
     suite_add_tcase(suite, cases);
 

@@ -45,7 +45,7 @@ kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options 
 void kvf_base_free(kvf_base *base);
 
 const char *kvf_base_name(const kvf_base *base); /* last part of the path, or general.name */
-const char *kvf_base_architecture(const kvf_base *base); /* "llama", "mistral", "gpt2" */
+const char *kvf_base_architecture(const kvf_base *base); /* "llama", "gpt2", "bert", ... */
 const char *kvf_base_hash(const kvf_base *base);         /* 32 hex digits, computed at open */
 kvf_shape kvf_base_shape(const kvf_base *base);
 kvf_precision kvf_base_precision(const kvf_base *base); /* F32 or BF16 */
