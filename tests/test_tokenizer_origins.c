@@ -207,6 +207,48 @@ START_TEST(invalid_utf8)
 }
 END_TEST
 
+/* Of any bytes at all: the same ids as without origins, and origins inside the text. */
+START_TEST(random_bytes)
+{
+    static const char *const parts[] = {
+        "the",      " ",   "\xC3\xA9", "e\xCC\x81",    "\xE4\xB8\xAD", "\xF0\x9F\x99\x82",
+        "\xCC\xA7", "<T>", "<L>",      "\xEF\xBF\xBD", "\xC2\xA0",     ","};
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *golden = load_json(ctx, ck_source(FILES[_i]));
+    size_t n_cases = kvf_json_size(kvf_json_get(golden, "cases"));
+    kvf__rng rng = kvf__rng_make(5, (uint64_t)_i);
+
+    for (size_t i = 0; i < n_cases; i++) {
+        kvf__tokenizer *t = open_pipeline(ctx, golden, i);
+        for (int round = 0; round < 300; round++) {
+            kvf__buf text = {0};
+            kvf__ids ids = {0}, origins = {0}, plain = {0};
+            for (uint64_t k = 1 + kvf__rng_below(&rng, 12); k > 0; k--) {
+                const char *part = parts[kvf__rng_below(&rng, sizeof parts / sizeof *parts)];
+                ok(ctx, kvf__buf_add(ctx, &text, part, strlen(part)));
+                if (kvf__rng_below(&rng, 3) == 0)
+                    ok(ctx, kvf__buf_addc(ctx, &text, (char)kvf__rng_below(&rng, 256)));
+            }
+            ok(ctx, kvf__encode_origins(ctx, t, text.data, text.n, &ids, &origins));
+            ok(ctx, kvf__encode(ctx, t, text.data, text.n, false, &plain));
+            ck_assert(plain.n == ids.n && origins.n == 2 * ids.n);
+            for (size_t k = 0; k < ids.n; k++) {
+                int32_t from = origins.data[2 * k], to = origins.data[2 * k + 1];
+                ck_assert_int_eq(plain.data[k], ids.data[k]);
+                ck_assert(from >= 0 && from <= to && (size_t)to <= text.n);
+            }
+            kvf__buf_done(&text);
+            kvf__ids_done(&ids);
+            kvf__ids_done(&origins);
+            kvf__ids_done(&plain);
+        }
+        kvf__tokenizer_free(t);
+    }
+    kvf_json_free(golden);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tokenizer_origins");
@@ -215,6 +257,8 @@ int main(void)
 
     tcase_add_loop_test(core, joins, 0, ROWS(JOINS));
     tcase_add_test(limits, invalid_utf8);
+    tcase_set_timeout(limits, 60);
+    tcase_add_loop_test(limits, random_bytes, 0, ROWS(FILES));
     tcase_add_loop_test(golden, golden_details, 0, ROWS(FILES));
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, limits);
