@@ -1,0 +1,175 @@
+# Tasks with a head: every one is trained, resumed, merged, measured and predicted on a tiny BERT and
+# a tiny Llama; then rows and options that do not fit.
+"$MAKE_TINY" bert 1 bert || exit 1
+"$MAKE_TINY" llama 2 || exit 1
+
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>seq-cls.tsv
+    printf '{"text": "size %d", "label": %d.5}\n' $i $i >>numbers.jsonl
+    printf 'Ann\tB-PER\nwent\tO\nto\tO\nRome%d\tB-LOC\n\nI\tO\nsaw\tO\nBob\tB-PER\nLee\tI-PER\n\n' $i \
+        >>token-cls.conll
+    printf '{"text": "pick %d", "choices": ["%d", "x", "yy"], "label": %d}\n' $i $i $((i % 3)) \
+        >>multiple-choice.jsonl
+    printf '{"id": "q%d", "context": "Long ago the %d men met here and ate bread.", ' $i $i >>qa.jsonl
+    printf '"question": "Who met?", "answers": [{"text": "the %d men", "start": 9}]}\n' $i >>qa.jsonl
+    printf '{"context": "Nobody came.", "question": "Who met %d?", "answers": []}\n' $i >>qa.jsonl
+done
+
+# fit BASE TASK DATA ARGUMENTS...: a short run with validation, into run.h5 unless told otherwise
+fit() {
+    base=$1
+    shift
+    task=$1
+    shift
+    data=$1
+    shift
+    run 0 train --base "$base" --task "$task" --data "$data" --valid "$data" --method direct \
+        --prefix-length 4 --threads 2 --precision f32 --schedule constant --schedule-steps 8 \
+        --eval-every 4 --batch-size 4 --head-dropout 0.2 --max-length 64 --json "$@"
+}
+
+# measure FILE DATA ARGUMENTS...: the JSON line without its time, into measured
+measure() {
+    file=$1
+    shift
+    data=$1
+    shift
+    run 0 eval --base "$base" --prefix "$file" --data "$data" --threads 2 --precision f32 --json "$@"
+    sed 's/"seconds":[^,}]*//' out >measured
+}
+
+predict() {
+    run 0 predict --base "$base" --threads 2 --precision f32 --force "$@"
+}
+
+metric_of() {
+    case $1 in
+    seq-cls | multiple-choice) echo accuracy ;;
+    token-cls | qa) echo f1 ;;
+    esac
+}
+
+for base in bert llama; do
+    for data in seq-cls.tsv token-cls.conll qa.jsonl multiple-choice.jsonl; do
+        task=${data%.*}
+        [ $base-$task != llama-multiple-choice ] || continue # transformers has no such head
+        fit $base "$task" $data --out run.h5 --steps 8 --force
+        [ "$(value best_metric)" = "\"$(metric_of "$task")\"" ] || fail "$task: $(value best_metric)"
+        best=$(value best_value)
+
+        # resumed: the same bytes, head, moments and dropout included
+        fit $base "$task" $data --out parts.h5 --steps 4 --force
+        fit $base "$task" $data --out parts.h5 --steps 8 --resume
+        same run.h5 parts.h5
+        fit $base "$task" $data --out accum.h5 --steps 8 --force --grad-accum 3
+
+        # the folded prefix measures as the run does, and the run as its validation did
+        run 0 merge run.h5 --out prefix.h5 --force
+        measure run.h5 $data
+        cp measured run.measured
+        [ "$(value "$(metric_of "$task")")" = "$best" ] ||
+            fail "$base $task: eval $(value "$(metric_of "$task")"), best $best"
+        measure prefix.h5 $data
+        same run.measured measured
+        measure prefix.h5 $data --prefix prefix.h5 # averaged with itself: nearly the same
+        predict --prefix prefix.h5 --data $data --out "$base-$task.jsonl"
+        run 0 inspect prefix.h5
+        has out '^  head/'
+    done
+done
+[ "$(wc -l <bert-seq-cls.jsonl)" -eq 24 ] || fail 'predictions of seq-cls'
+has bert-seq-cls.jsonl '^{"text":"good film 1","label":"yes","prediction":"[a-z]*","probabilities":{"no":'
+has bert-token-cls.jsonl '^{"tokens":\["Ann","went","to","Rome1"\],"tags":\["B-PER","O","O","B-LOC"\],"pre'
+has bert-qa.jsonl '^{"id":"q1","question":"Who met?","answers":\["the 1 men"\],"prediction":".*"no_answer_'
+has bert-multiple-choice.jsonl '"choices":\["1","x","yy"\],"label":1,"prediction":[012],"probabilities":\['
+
+# CoNLL in, CoNLL out: as many lines, the words and the tags of the input in front
+fit bert token-cls token-cls.conll --out tags.h5 --steps 4 --force
+predict --prefix tags.h5 --data token-cls.conll --out tags.conll
+cut -f 1,2 tags.conll >columns
+same token-cls.conll columns
+
+# rows without labels are predicted, and not measured
+printf 'good film\nbad one\n' >new.txt
+fit bert seq-cls seq-cls.tsv --out run.h5 --steps 4 --force
+predict --prefix run.h5 --data new.txt --format tsv --no-header --columns text --out new.jsonl
+[ "$(wc -l <new.jsonl)" -eq 2 ] || fail 'two rows'
+run 1 eval --base bert --prefix run.h5 --data new.txt --format tsv --no-header --columns text
+has err 'new.txt:1: .*label'
+
+# numbers
+fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force
+[ "$(value best_metric)" = '"pearson"' ] || fail "$(value best_metric)"
+predict --prefix numbers.h5 --data numbers.jsonl --out numbers.out
+has numbers.out '^{"text":"size 1","label":1.5,"prediction":-*[0-9.e-]*}$'
+
+# early stop: after so many validations without a better one, and never again on --resume
+fit bert seq-cls seq-cls.tsv --out early.h5 --steps 8 --eval-every 1 --early-stop 2 \
+    --lr 1e-9 --head-lr 1e-9 --force
+[ "$(value stopped_early)" = true ] || fail "not stopped early: $(cat out)"
+steps=$(value steps)
+[ "$steps" -lt 8 ] || fail "$steps steps"
+fit bert seq-cls seq-cls.tsv --out early.h5 --steps 8 --eval-every 1 --early-stop 2 \
+    --lr 1e-9 --head-lr 1e-9 --resume
+[ "$(value steps)" = "$steps" ] && [ "$(value finished_before)" = true ] || fail "$(cat out)"
+
+# ---- rows that do not fit: one line with file and line number
+
+printf 'good\tyes\nfine\tmaybe\n' >bad.tsv
+run 1 eval --base bert --prefix run.h5 --data bad.tsv --columns text,label --no-header
+err_is 'kvfold: eval: bad.tsv:2: label "maybe" is not in the task'"'"'s set (no, yes)'
+printf '{"text": "a", "label": "yes"}\n{"label": "no"}\n' >bad.jsonl
+run 1 train --base bert --task seq-cls --data bad.jsonl --out x.h5
+has err '^kvfold: train: bad.jsonl:2: .*text'
+printf '{"tokens": ["a", "b"], "tags": ["O"]}\n' >bad.jsonl
+run 1 train --base bert --task token-cls --data bad.jsonl --out x.h5
+has err '^kvfold: train: bad.jsonl:1: '
+printf '{"context": "abc", "question": "?", "answers": [{"text": "xyz", "start": 0}]}\n' >bad.jsonl
+run 1 train --base bert --task qa --data bad.jsonl --out x.h5
+has err '^kvfold: train: bad.jsonl:1: answer "xyz" is not in its context'
+absent x.h5
+
+# ---- options that do not fit
+
+run 2 train --base bert --data seq-cls.tsv --task lm --out x.h5
+has err 'a bert predicts no next token'
+run 1 train --base llama --task multiple-choice --data multiple-choice.jsonl --out x.h5
+has err 'no such head for a base of type llama'
+run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --init vocab
+has err 'init vocab needs a causal base'
+run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --metric exact_match
+has err 'metric "exact_match": task seq-cls has no such metric'
+run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --early-stop 2
+has err 'early-stop needs --valid'
+run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --doc-stride 9
+has err 'doc-stride is for --task qa'
+run 2 train --base llama --data seq-cls.tsv --out x.h5 --head-lr 1
+has err 'task lm has no head of its own'
+fit bert seq-cls seq-cls.tsv --out parts.h5 --steps 4 --force
+run 2 train --base bert --task token-cls --data token-cls.conll --out parts.h5 --resume
+has err 'task was another when the run was created'
+run 2 eval --base bert --prefix run.h5 --prefix tags.h5 --data seq-cls.tsv
+has err 'prefix 2 has another task or other labels'
+run 2 predict --base bert --prefix run.h5 --data seq-cls.tsv --out p.conll
+has err 'CoNLL is for task token-cls'
+run 1 predict --base bert --prefix run.h5 --data seq-cls.tsv --out new.jsonl
+has err 'new.jsonl: exists'
+absent p.conll x.h5
+
+# ---- PEFT: out with the head and back
+
+run 0 merge run.h5 --out prefix.h5 --force
+run 0 export prefix.h5 --format peft --out adapter
+has adapter/adapter_config.json '"task_type": "SEQ_CLS"'
+run 0 import adapter --base bert --out back.h5 --labels no,yes
+base=bert
+measure prefix.h5 seq-cls.tsv
+cp measured prefix.measured
+measure back.h5 seq-cls.tsv
+same prefix.measured measured
+run 2 import adapter --base bert --out back.h5 --force --labels a,b,c
+has err 'labels names 3 labels, the head has 2 outputs'
+fit bert multiple-choice multiple-choice.jsonl --out choice.h5 --steps 2 --force
+run 1 export choice.h5 --format peft --out no_adapter
+has err 'PEFT has no type for task multiple-choice'
+absent no_adapter
