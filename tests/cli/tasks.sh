@@ -1,5 +1,6 @@
 # Tasks with a head: every one is trained, resumed, merged, measured and predicted on a tiny BERT and
 # a tiny Llama; then rows and options that do not fit.
+# shellcheck disable=SC2086,SC2129 # names of tasks and files without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
 
