@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    MIN_COMMON = 8,  /* tokens: below that leads.c shares nothing */
-    LOOK_AHEAD = 256 /* clusters tried for what is left of a step */
+    MIN_COMMON = 8,   /* tokens: below that leads.c shares nothing */
+    LOOK_AHEAD = 1024 /* clusters tried for what is left of a step */
 };
 
 typedef struct beginning {
@@ -132,10 +132,9 @@ static int64_t left_of(const kvf__clusters *c, int64_t cluster)
  */
 static int64_t choose(const kvf__clusters *c, int64_t first, int64_t room)
 {
-    for (int64_t i = first, tried = 0; i < c->n && tried < LOOK_AHEAD; i++) {
+    for (int64_t i = first; i < c->n && i < first + LOOK_AHEAD; i++) {
         int64_t left = left_of(c, c->order[i]);
         if (left && left <= room) return c->order[i];
-        tried += left > 0;
     }
     return c->order[first];
 }

@@ -68,7 +68,7 @@ static bool looks_squad(const char *text, size_t bytes)
 static bool is_tag(const char *text, size_t n)
 {
     if (n == 1) return *text == 'O';
-    return n > 2 && strchr("BIESLU", *text) && (text[1] == '-' || text[1] == '_');
+    return n > 2 && strchr("BIEMSLU", *text) && (text[1] == '-' || text[1] == '_');
 }
 
 static bool looks_conll(const char *text, size_t bytes)

@@ -36,6 +36,16 @@ static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, int6
     return kvf_json_str(text, bytes);
 }
 
+/* Bytes of a text to show in an error: at most 80 and at most `most`, whole characters. */
+static int shown(const char *text, size_t bytes, size_t most)
+{
+    size_t n = bytes < most ? bytes : most;
+    if (n > 80) n = 80;
+    while (n && n < bytes && ((unsigned char)text[n] & 0xC0) == 0x80)
+        n--;
+    return (int)n;
+}
+
 /* Bytes of the context that an answer is; without a start its first occurrence. */
 static kvf_status find_answer(kvf__loader *load, const char *where, const char *answer, size_t n,
                               int64_t start, int64_t *from)
@@ -51,12 +61,14 @@ static kvf_status find_answer(kvf__loader *load, const char *where, const char *
         !memcmp(context + *from, answer, n))
         return KVF_OK;
     if (start < 0)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.80s\" is not in its context", where,
-                         answer);
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.*s\" is not in its context", where,
+                         shown(answer, n, n), answer);
+    const char *stands = *from < 0 ? "" : context + *from;
+    size_t left = *from < 0 ? 0 : load->context_bytes - (size_t)*from;
     return kvf__fail(load->ctx, KVF_EDATA,
-                     "%s: answer \"%.80s\" is not in its context at %lld, where \"%.*s\" stands",
-                     where, answer, (long long)start, *from < 0 ? 0 : (int)(n < 80 ? n : 80),
-                     *from < 0 ? "" : context + *from);
+                     "%s: answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
+                     where, shown(answer, n, n), answer, (long long)start, shown(stands, left, n),
+                     stands);
 }
 
 static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
@@ -64,12 +76,13 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
     const kvf__field_map *map = load->options->render.map;
     const kvf_json *list = kvf__row_field(map, row, "answers");
     bool object = kvf_json_typeof(list) == KVF_JSON_OBJECT;
+    const kvf_json *texts = object ? kvf_json_get(list, "text") : list;
+    bool given = kvf_json_typeof(texts) == KVF_JSON_ARRAY;
     bool impossible = kvf_json_bool(kvf__row_field(map, row, "is_impossible"), false);
-    size_t n = kvf_json_size(object ? kvf_json_get(list, "text") : list);
+    size_t n = given && !impossible ? kvf_json_size(texts) : 0;
     const char **items = NULL;
     int64_t *spans = NULL;
-    if (impossible) n = 0; /* SQuAD 2.0 has "plausible" answers elsewhere */
-    source->answered = impossible || object || kvf_json_typeof(list) == KVF_JSON_ARRAY;
+    source->answered = given || impossible;
     if (!source->answered) {
         load->bare++;
         if (load->options->unlabeled) return KVF_OK;

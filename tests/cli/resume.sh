@@ -28,6 +28,17 @@ same straight.h5 fresh.h5
 train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 [ "$(value steps)" = 11 ] || fail "steps: $(value steps)"
 
+# rows that begin alike in the same steps: stored, and the same order on every way there
+# shellcheck disable=SC2086
+train 0 $run_options --group-by lead --out lead.h5 --steps 6
+# shellcheck disable=SC2086
+train 0 $run_options --group-by lead --out lead_parts.h5 --steps 3
+train 0 --out lead_parts.h5 --valid valid.jsonl --steps 6 --resume
+same lead.h5 lead_parts.h5
+# shellcheck disable=SC2086
+train 2 $run_options --out straight.h5 --steps 12 --resume --group-by lead
+has err '^kvfold: train: straight.h5: --group-by was another when the run was created'
+
 # refused: another option, another data file
 cp straight.h5 before.h5
 # shellcheck disable=SC2086
