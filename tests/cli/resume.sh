@@ -30,10 +30,10 @@ train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 
 # rows that begin alike in the same steps: stored, and the same order on every way there
 # shellcheck disable=SC2086
-train 0 $run_options --group-by lead --out lead.h5 --steps 6
+train 0 $run_options --group-by lead --out lead.h5 --steps 10
 # shellcheck disable=SC2086
-train 0 $run_options --group-by lead --out lead_parts.h5 --steps 3
-train 0 --out lead_parts.h5 --valid valid.jsonl --steps 6 --resume
+train 0 $run_options --group-by lead --out lead_parts.h5 --steps 5
+train 0 --out lead_parts.h5 --valid valid.jsonl --steps 10 --resume
 same lead.h5 lead_parts.h5
 # shellcheck disable=SC2086
 train 2 $run_options --out straight.h5 --steps 12 --resume --group-by lead
