@@ -1,5 +1,5 @@
 /* The probe: the logits of real rows, once under the encoder's live output and once under the
- * stored prefix. */
+ * stored prefix, by the base's own head or that of the task (which was compared bit for bit). */
 #include "merge_int.h"
 
 #include <math.h>
@@ -13,6 +13,8 @@ typedef struct probe {
     kvf__dataset set;
     kvf__batcher batcher;
     kvf__pass *pass;
+    kvf__head *head; /* NULL: lm */
+    int64_t width;   /* of its logits */
     float *logits[2];
     int64_t position_start;
 } probe;
@@ -26,7 +28,8 @@ static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
         if (length > limits.tokens) limits.tokens = limits.row_len = length;
         if (labels > limits.labels) limits.labels = labels;
     }
-    size_t count = (size_t)(limits.labels * kvf__model_desc(p->base->model)->V);
+    p->width = p->head ? kvf__head_width(p->head) : kvf__model_desc(p->base->model)->V;
+    size_t count = (size_t)(limits.labels * p->width);
     KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, 1, limits.tokens, limits.labels));
     KVF_TRY(kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass));
     KVF_TRY(kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[0]));
@@ -37,8 +40,11 @@ static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
 {
     kvf__input input = {
         .batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
+    const float *hidden = NULL;
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
-    return kvf__pass_lm_logits(p->ctx, p->pass, logits);
+    if (!p->head) return kvf__pass_lm_logits(p->ctx, p->pass, logits);
+    KVF_TRY(kvf__pass_hidden(p->ctx, p->pass, &hidden));
+    return kvf__head_logits(p->ctx, p->head, hidden, p->batcher.batch.n_labels, logits);
 }
 
 static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
@@ -48,7 +54,7 @@ static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
     if (!p->batcher.batch.n_labels) return KVF_OK;
     KVF_TRY(logits_of(p, live, p->logits[0]));
     KVF_TRY(logits_of(p, stored, p->logits[1]));
-    int64_t count = p->batcher.batch.n_labels * kvf__model_desc(p->base->model)->V;
+    int64_t count = p->batcher.batch.n_labels * p->width;
     for (int64_t i = 0; i < count; i++) {
         double diff = fabs((double)p->logits[0][i] - (double)p->logits[1][i]);
         if (!(diff <= *worst)) *worst = diff;
@@ -59,12 +65,18 @@ static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
 static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kvf_prefix *live,
                             kvf__renderer *renderer)
 {
+    const kvf__label_set labels = {live->head.n_labels, live->head.labels};
     KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
     kvf__dataset_options load = {
         .render = renderer->render,
         .max_length = kvf__longest_row(p->base, live->id.P, live->id.position_start),
         .overlong = KVF__OVERLONG_TRUNCATE,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
+        .task = live->task,
+        .causal = kvf__model_desc(p->base->model)->causal,
+        .regression = live->head.regression,
+        .label_set = labels.n ? &labels : NULL,
+        .unlabeled = live->task != KVF__TASK_LM,
     };
     kvf_status st = kvf__dataset_load(p->ctx, options->probe, &load, &p->set);
     kvf__renderer_done(renderer);
@@ -80,6 +92,7 @@ kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, con
     double worst = 0;
     kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p.base);
     if (!st) st = kvf_prefix_check(ctx, live, p.base, options->allow_other_base);
+    if (!st) st = kvf__prefix_head(ctx, p.base, live, &p.head);
     if (!st) st = load_rows(&p, options, live, &renderer);
     int64_t rows = p.set.n < PROBE_ROWS ? p.set.n : PROBE_ROWS;
     if (!st) st = take_memory(&p, live->id.P, rows);
@@ -87,6 +100,7 @@ kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, con
         st = compare_row(&p, row, &live->prefix, stored, &worst);
     if (!st) *max_abs_diff = worst;
     kvf__pass_free(p.pass);
+    kvf__head_free(p.head);
     kvf__batcher_done(&p.batcher);
     kvf__free(p.logits[0]);
     kvf__free(p.logits[1]);

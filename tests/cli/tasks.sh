@@ -65,7 +65,8 @@ for base in bert llama; do
         fit $base "$task" $data --out accum.h5 --steps 8 --force --grad-accum 3
 
         # the folded prefix measures as the run does, and the run as its validation did
-        run 0 merge run.h5 --out prefix.h5 --force
+        run 0 merge run.h5 --out prefix.h5 --force --base $base --probe $data --json
+        [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$(cat out)"
         measure run.h5 $data
         cp measured run.measured
         [ "$(value "$(metric_of "$task")")" = "$best" ] ||
@@ -112,7 +113,7 @@ steps=$(value steps)
 [ "$steps" -lt 8 ] || fail "$steps steps"
 fit bert seq-cls seq-cls.tsv --out early.h5 --steps 8 --eval-every 1 --early-stop 2 \
     --lr 1e-9 --head-lr 1e-9 --resume
-[ "$(value steps)" = "$steps" ] && [ "$(value finished_before)" = true ] || fail "$(cat out)"
+[ "$(value steps) $(value finished_before)" = "$steps true" ] || fail "$(cat out)"
 
 # ---- rows that do not fit: one line with file and line number
 
