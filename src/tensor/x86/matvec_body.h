@@ -208,8 +208,14 @@ static void put_tile(const kvf__matvec_call *call, int64_t m, int64_t first, int
 {
     for (int64_t t = 0; t < TILE && m + t < call->M; t++) {
         float *y = call->y + (m + t) * call->ldy + first;
+        const float *from = sums + t * KVF__MATVEC_ROWS;
+        if (rows == KVF__MATVEC_ROWS) {
+            __m128 v = _mm_loadu_ps(from);
+            _mm_storeu_ps(y, call->add ? _mm_add_ps(_mm_loadu_ps(y), v) : v);
+            continue;
+        }
         for (int64_t i = 0; i < rows; i++)
-            y[i] = sums[t * KVF__MATVEC_ROWS + i] + (call->add ? y[i] : 0.0f);
+            y[i] = call->add ? y[i] + from[i] : from[i];
     }
 }
 
@@ -251,6 +257,14 @@ static void take_x(const kvf__matvec_call *call, panel *p, char *to)
     }
 }
 
+/* The rows of W that come next: while a panel is used for all of x the hardware's own prefetching
+ * falls asleep. Any address is fine. */
+VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        _mm_prefetch((const char *)from + at, _MM_HINT_T0);
+}
+
 static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
 {
     const int64_t padded = kvf__matvec_padded(call->K);
@@ -269,6 +283,7 @@ static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
             unpack_row(call, row, p.bf16, w + i * size);
         for (int64_t i = rows; i < KVF__MATVEC_ROWS; i++)
             memset(w + i * size, 0, (size_t)size);
+        prefetch(row, KVF__MATVEC_ROWS * bytes);
         multiply_panel(call, &p, first, rows);
     }
 }
