@@ -1,64 +1,142 @@
 /* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020).
- * Sums run in f64 over candidates in descending order, so a draw depends on logits and generator
- * state alone. */
+ *
+ * Nothing is sorted that need not be: a cut pops the largest candidates off a heap, a draw from all
+ * goes by id. Sums run in f64 in an order that the logits alone decide, and so does a draw, besides
+ * the generator's state. */
 #include "infer_int.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+/* Of many maxima side by side, so that they do not wait for each other. */
+static float largest(const float *logits, int64_t V)
+{
+    enum { SIDE = 32 };
+    float best[SIDE], top = -INFINITY;
+    int64_t i = 0;
+    for (int s = 0; s < SIDE; s++)
+        best[s] = -INFINITY;
+    for (; i + SIDE <= V; i += SIDE)
+        for (int s = 0; s < SIDE; s++)
+            best[s] = logits[i + s] > best[s] ? logits[i + s] : best[s];
+    for (; i < V; i++)
+        top = logits[i] > top ? logits[i] : top;
+    for (int s = 0; s < SIDE; s++)
+        top = best[s] > top ? best[s] : top;
+    return top;
+}
 
 static int32_t greedy(const float *logits, int64_t V)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < V; i++)
-        if (logits[i] > logits[best] || isnan(logits[best])) best = i;
-    return (int32_t)best;
+    const float top = largest(logits, V);
+    for (int64_t i = 0; i < V; i++)
+        if (logits[i] == top) return (int32_t)i;
+    return 0;
 }
+
+/* ---- a heap of candidates, the likeliest on top ---------------------------------------------- */
 
 /* Descending logit, ascending id. */
-static int by_logit(const void *a, const void *b)
+static bool goes_before(kvf__candidate a, kvf__candidate b)
 {
-    const kvf__candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
-/* How many of the sorted candidates reach probability top_p, at least one. sum: of all their
- * weights. */
-static int64_t nucleus(const kvf__candidate *c, int64_t n, double temperature, double top_p,
-                       double sum)
+static void sift_down(kvf__candidate *heap, int64_t at, int64_t n)
 {
-    double mass = 0;
-    for (int64_t i = 0; i < n; i++) {
-        mass += exp((c[i].logit - c[0].logit) / temperature);
-        if (mass >= top_p * sum) return i + 1;
+    const kvf__candidate moved = heap[at];
+    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && goes_before(heap[child + 1], heap[child])) child++;
+        if (!goes_before(heap[child], moved)) break;
+        heap[at] = heap[child];
     }
-    return n;
+    heap[at] = moved;
+}
+
+static void make_heap(kvf__candidate *heap, int64_t n)
+{
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sift_down(heap, i, n);
+}
+
+/* Moves the top behind the n - 1 others. */
+static void pop(kvf__candidate *heap, int64_t n)
+{
+    const kvf__candidate top = heap[0];
+    heap[0] = heap[n - 1];
+    heap[n - 1] = top;
+    sift_down(heap, 0, n - 1);
+}
+
+/* ---- draws ----------------------------------------------------------------------------------- */
+
+/* Candidates with their weights exp((logit - top) / temperature). */
+typedef struct draw {
+    kvf__candidate *list;
+    int64_t n;
+    double top, temperature;
+} draw;
+
+static double weight(const draw *d, int64_t i)
+{
+    return exp(((double)d->list[i].logit - d->top) / d->temperature);
+}
+
+static double weights(const draw *d)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < d->n; i++)
+        sum += weight(d, i);
+    return sum;
+}
+
+/* One of the list, whose weights add up to sum. */
+static int32_t pick(const draw *d, double sum, kvf__rng *rng)
+{
+    double left = kvf__rng_uniform(rng) * sum;
+    for (int64_t i = 0; i < d->n; i++) {
+        left -= weight(d, i);
+        if (left < 0) return d->list[i].id;
+    }
+    return d->list[d->n - 1].id;
+}
+
+/* Leaves the k likeliest of the list, the least likely of them first. */
+static void cut_to(draw *d, int64_t k)
+{
+    make_heap(d->list, d->n);
+    for (int64_t i = 0; i < k; i++)
+        pop(d->list, d->n - i);
+    d->list += d->n - k;
+    d->n = k;
+}
+
+/* Leaves the likeliest that reach top_p of all, at least one; returns their sum. */
+static double cut_to_nucleus(draw *d, double top_p)
+{
+    const double enough = top_p * weights(d);
+    double mass = 0;
+    int64_t kept = 0;
+    make_heap(d->list, d->n);
+    while (kept < d->n && (!kept || mass < enough)) {
+        pop(d->list, d->n - kept);
+        kept++;
+        mass += weight(d, d->n - kept);
+    }
+    d->list += d->n - kept;
+    d->n = kept;
+    return mass;
 }
 
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch)
 {
     if (!(sampling->temperature > 0)) return greedy(logits, V);
-    int64_t n = 0;
+    draw d = {
+        .list = scratch, .top = (double)largest(logits, V), .temperature = sampling->temperature};
     for (int64_t i = 0; i < V; i++)
-        if (!isnan(logits[i])) scratch[n++] = (kvf__candidate){logits[i], (int32_t)i};
-    if (!n) return 0;
-    qsort(scratch, (size_t)n, sizeof *scratch, by_logit);
-    if (sampling->top_k > 0 && sampling->top_k < n) n = sampling->top_k;
-
-    double sum = 0, t = sampling->temperature;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((scratch[i].logit - scratch[0].logit) / t);
-    if (sampling->top_p < 1) {
-        n = nucleus(scratch, n, t, sampling->top_p, sum);
-        sum = 0;
-        for (int64_t i = 0; i < n; i++)
-            sum += exp((scratch[i].logit - scratch[0].logit) / t);
-    }
-    double left = kvf__rng_uniform(rng) * sum;
-    for (int64_t i = 0; i < n; i++) {
-        left -= exp((scratch[i].logit - scratch[0].logit) / t);
-        if (left < 0) return scratch[i].id;
-    }
-    return scratch[n - 1].id;
+        if (!isnan(logits[i])) scratch[d.n++] = (kvf__candidate){logits[i], (int32_t)i};
+    if (!d.n) return 0;
+    if (sampling->top_k > 0 && sampling->top_k < d.n) cut_to(&d, sampling->top_k);
+    const double sum = sampling->top_p < 1 ? cut_to_nucleus(&d, sampling->top_p) : weights(&d);
+    return pick(&d, sum, rng);
 }
