@@ -1,10 +1,14 @@
 /* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded
- * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
+ * together; a row leaves the batch when it ends. A prompt that begins like an earlier one of its
+ * group takes keys and values of what they share from there (the base is causal, so they are the
+ * same), which is why a group is prefilled in rounds. Every prompt has its own random stream, so a
  * completion does not depend on its neighbours' draws. */
 #include "infer_int.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { LEAST_SHARED = 8 }; /* fewer tokens are not worth another pass */
 
 /* One prompt on its way. */
 typedef struct row {
@@ -14,7 +18,9 @@ typedef struct row {
     kvf__buf text;   /* their text so far */
     size_t streamed; /* bytes of text given to the callback */
     kvf__rng rng;
-    int64_t limit; /* most new tokens */
+    int64_t limit;        /* most new tokens */
+    int64_t lead, shared; /* the prompt of this group it begins like, and in how many tokens; -1 */
+    int round;            /* in which it is prefilled: one after its lead */
     bool done;
 } row;
 
@@ -115,23 +121,66 @@ static kvf_status advance_all(generator *g, size_t first, int64_t n, const float
     return KVF_OK;
 }
 
-static kvf_status prefill(generator *g, size_t first, int64_t n)
+/* Tokens that two prompts begin with, less than all of b. */
+static int64_t common(const row *a, const row *b)
+{
+    int64_t n = 0, most = b->prompt_len - 1 < a->prompt_len ? b->prompt_len - 1 : a->prompt_len;
+    while (n < most && a->prompt[n] == b->prompt[n])
+        n++;
+    return n;
+}
+
+/* Finds the leads of a group; returns the number of rounds. */
+static int find_leads(row *rows, int64_t n)
+{
+    int rounds = 1;
+    for (int64_t i = 0; i < n; i++) {
+        row *r = &rows[i];
+        r->lead = -1;
+        r->shared = LEAST_SHARED - 1;
+        r->round = 0;
+        for (int64_t before = 0; before < i; before++) {
+            int64_t shared = common(&rows[before], r);
+            if (shared <= r->shared) continue;
+            r->shared = shared;
+            r->lead = before;
+            r->round = rows[before].round + 1;
+        }
+        if (r->lead < 0) r->shared = 0;
+        if (r->round >= rounds) rounds = r->round + 1;
+    }
+    return rounds;
+}
+
+static kvf_status prefill_round(generator *g, size_t first, int64_t group, int round)
 {
     const float *logits = NULL;
-    int64_t at = 0;
-    for (int64_t i = 0; i < n; i++) {
+    int64_t n = 0, at = 0;
+    for (int64_t i = 0; i < group; i++) {
         const row *r = &g->rows[first + (size_t)i];
-        g->slots[i] = (int32_t)i;
-        g->start[i] = at;
-        memcpy(g->ids + at, r->prompt, (size_t)r->prompt_len * sizeof *g->ids);
-        at += r->prompt_len;
+        if (r->round != round) continue;
+        if (r->lead >= 0) kvf__session_copy(g->session, r->lead, i, r->shared);
+        g->slots[n] = (int32_t)i;
+        g->start[n++] = at;
+        memcpy(g->ids + at, r->prompt + r->shared,
+               (size_t)(r->prompt_len - r->shared) * sizeof *g->ids);
+        at += r->prompt_len - r->shared;
     }
     g->start[n] = at;
-    g->stats.prompt_tokens += at;
     double begin = kvf__clock();
     KVF_TRY(kvf__session_feed(g->ctx, g->session, g->slots, g->start, g->ids, n, &logits));
     g->stats.prefill_seconds += kvf__clock() - begin;
     return advance_all(g, first, n, logits);
+}
+
+static kvf_status prefill(generator *g, size_t first, int64_t n)
+{
+    int rounds = find_leads(g->rows + first, n);
+    for (int64_t i = 0; i < n; i++)
+        g->stats.prompt_tokens += g->rows[first + (size_t)i].prompt_len;
+    for (int round = 0; round < rounds; round++)
+        KVF_TRY(prefill_round(g, first, n, round));
+    return KVF_OK;
 }
 
 /* One token for every row that goes on; *n = how many did. */

@@ -37,6 +37,8 @@ void kvf__session_free(kvf__session *session);
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                              const int64_t *start, const int32_t *ids, int64_t n,
                              const float **logits);
+/* Slot `to` begins with the first n tokens of slot `from`. */
+void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);
 void kvf__session_reset(kvf__session *session); /* forgets all rows */
 
 #endif

@@ -72,6 +72,11 @@ void kvf__session_free(kvf__session *session)
     kvf__free(session);
 }
 
+void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n)
+{
+    kvf__cache_copy(session->cache, from, to, n);
+}
+
 void kvf__session_reset(kvf__session *session)
 {
     for (int64_t slot = 0; slot < session->rows; slot++)

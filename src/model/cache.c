@@ -70,6 +70,20 @@ void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
     return (char *)cache->data + (size_t)((l * cache->slots + slot) * 2 + kv) * block;
 }
 
+void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
+{
+    size_t head = (size_t)(cache->capacity * cache->D) * kvf__act_size(cache->act);
+    size_t bytes = (size_t)(n * cache->D) * kvf__act_size(cache->act);
+
+    assert(from != to && n >= 0 && n <= cache->length[from]);
+    for (int64_t l = 0; l < cache->L; l++)
+        for (int kv = 0; kv < 2; kv++)
+            for (int64_t g = 0; g < cache->G; g++)
+                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * head,
+                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * head, bytes);
+    cache->length[to] = n;
+}
+
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out)
 {
     size_t size = kvf__act_size(cache->act);

@@ -146,6 +146,8 @@ kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slot
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
+/* Slot `to` begins with the first n tokens of slot `from`, and holds no others. */
+void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n);
 /* Copies keys and values of the first n tokens of a slot into out [L, 2, G, n, D], f32. */
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out);
 
