@@ -115,7 +115,9 @@ typedef struct kvf_train_result {
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
     int64_t tokens;                    /* trained on, all steps */
+    int64_t computed_tokens;           /* of this call: what trimming and shared leads left to do */
     double tokens_per_second, seconds; /* of this call */
+    double step_seconds;               /* of this call, steps alone */
     int64_t peak_rss_bytes;
     int64_t trainable_parameters;
     int64_t label_tokens, examples;

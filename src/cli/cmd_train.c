@@ -71,6 +71,8 @@ static int print_json(const cli_call *call, const kvf_train_result *r, const kvf
     }
     kvf_json_set(object, "stopped_early", kvf_json_new_bool(r->stopped_early));
     kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
+    kvf_json_set(object, "computed_tokens", kvf_json_new_int(r->computed_tokens));
+    kvf_json_set(object, "step_seconds", kvf_json_new_real(r->step_seconds));
     kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
     kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
     kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(r->peak_rss_bytes));

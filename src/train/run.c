@@ -239,6 +239,8 @@ static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_befo
         .best_step = t->best.n ? t->best_step : 0,
         .stopped_early = t->stopped_early,
         .tokens = t->tokens,
+        .computed_tokens = t->computed_tokens,
+        .step_seconds = t->step_seconds,
         .tokens_per_second = t->step_seconds > 0
                                  ? (double)(t->tokens - tokens_before) / t->step_seconds
                                  : 0,

@@ -81,6 +81,7 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
         t->tokens += kvf__example_length(&t->data, examples[i]);
     lap(t, KVF__STEP_BATCH);
     if (!t->batcher.batch.n_labels) return KVF_OK;
+    t->computed_tokens += t->batcher.sizes.tokens;
     kvf__input input = {.batch = &t->batcher.batch,
                         .prefix = t->shown,
                         .position_start = t->id.position_start,

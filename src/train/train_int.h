@@ -171,6 +171,7 @@ typedef struct kvf__trainer {
     int64_t steps;             /* in all */
     int64_t step;              /* done */
     int64_t tokens;            /* trained on */
+    int64_t computed_tokens;   /* in this process: tokens of its batches */
     bool epoch_end;            /* the last step ended an epoch */
     kvf__history history;      /* room for all steps */
     const kvf__metric *metric; /* what best is best in */
