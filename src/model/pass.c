@@ -11,7 +11,10 @@
 
 int64_t kvf__pass_padded(int64_t n)
 {
-    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : 64;
+    /* AMX has cliffs at other counts; elsewhere rows of padding cost more than new shapes do */
+    int64_t many = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
+    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : many;
+
     return (n + step - 1) / step * step;
 }
 
