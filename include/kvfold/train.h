@@ -140,6 +140,8 @@ typedef struct kvf_eval_options {
     const char *map;
     int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */
     const char *share_leads; /* auto (also NULL), off */
+    int64_t generate; /* lm: also complete every prompt, greedily, by at most so many tokens, and
+                         compare with its references (bleu, rouge_l); 0: no */
     /* qa: an answer is refused where the log odds of none against it are above; at most so many
      * tokens, of so many best starts and ends (0: 30, 20) */
     double no_answer_above;

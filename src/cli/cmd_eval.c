@@ -5,10 +5,15 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(cli_eval_values, field)
-static const cli_option OPTIONS[] = {CLI_EVAL_OPTIONS(
-    AT, "data to measure on",
-    "prefix or run file; given more than once, their probabilities are averaged; without it: the "
-    "bare base")};
+static const cli_option OPTIONS[] = {
+    CLI_EVAL_OPTIONS(AT, "data to measure on",
+                     "prefix or run file; given more than once, their probabilities are averaged; "
+                     "without it: the "
+                     "bare base"),
+    {{"generate", "N", "off",
+      "lm: also complete prompts by at most N tokens and compare with their references"},
+     CLI_COUNT,
+     AT(eval.generate)}};
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 static int print_json(const cli_call *call, const kvf_eval_result *r)

@@ -282,11 +282,10 @@ static kvf_status take_texts(generator *g, size_t n, char **texts)
     return KVF_OK;
 }
 
-/* Completions of rendered prompts. */
-static kvf_status generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                               const kvf__dataset *set, const kvf__chat *chat,
-                               const kvf_generate_options *options, char **texts,
-                               kvf_generate_stats *stats)
+kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf__dataset *set, const kvf__chat *chat,
+                             const kvf_generate_options *options, char **texts,
+                             kvf_generate_stats *stats)
 {
     generator g = {.ctx = ctx, .base = base, .options = options, .turn_end = -1};
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
@@ -345,7 +344,7 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), NULL, &renderer));
     kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
-    if (!st) st = generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
+    if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
     kvf__dataset_done(&set);
     kvf__renderer_done(&renderer);
     return st;
@@ -370,7 +369,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     };
     kvf_status st = kvf__dataset_load(ctx, path, &load, &set);
     if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *list, &list);
-    if (!st) st = generate_set(ctx, base, prefix, &set, &renderer.chat, options, list, stats);
+    if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, list, stats);
     if (!st) {
         *texts = list;
         *n = (size_t)set.n;

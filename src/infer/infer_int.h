@@ -24,6 +24,15 @@ typedef struct kvf__candidate {
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch);
 
+/* ---- prompts that are ids already ------------------------------------------------------------ */
+
+/* Completions of the rows of a data set; texts [set->n], each to be freed (kvf_texts_free). stats
+ * may be NULL. */
+kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf__dataset *set, const kvf__chat *chat,
+                             const kvf_generate_options *options, char **texts,
+                             kvf_generate_stats *stats);
+
 /* ---- session --------------------------------------------------------------------------------- */
 
 /* Room for `rows` rows of at most `capacity` tokens each, conditioned on one prefix (NULL: none).

@@ -198,6 +198,8 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     kvf__trial trial;
     double begin = kvf__clock();
     kvf_eval_result r = {0};
+    if (options->generate && (n > 1 || (n && prefixes[0]->task != KVF__TASK_LM)))
+        return kvf__fail(ctx, KVF_EUSAGE, "--generate wants one prefix, of task lm");
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, options, false, &trial));
     kvf_status st = KVF_OK;
     r.task = kvf__task_name(trial.task);
@@ -208,8 +210,10 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     r.skipped = trial.set.skipped;
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
-    r.seconds = kvf__clock() - begin;
     kvf__trial_done(&trial);
+    if (!st && options->generate)
+        st = kvf__evaluate_texts(ctx, base, n ? prefixes[0] : NULL, options, &r);
+    r.seconds = kvf__clock() - begin;
     if (!st) *result = r;
     return st;
 }

@@ -52,6 +52,11 @@ static kvf_status decide_task(kvf__trainer *t)
     KVF_TRY(kvf__task_parse(t->ctx, o->task, &t->task));
     t->metric = kvf__metric_find(t->task, o->regression,
                                  o->metric && *o->metric ? o->metric : NULL);
+    bool text = t->metric &&
+                (!strcmp(t->metric->name, "bleu") || !strcmp(t->metric->name, "rouge_l"));
+    if (text)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
+                         t->metric->name);
     if (!t->metric)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
                          o->metric, o->task);

@@ -123,6 +123,10 @@ kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
                           const kvf_eval_options *options, bool unlabeled, kvf__trial *out);
 void kvf__trial_done(kvf__trial *trial);
 
+/* lm: completes the prompts of options->data and adds what texts score to *result. */
+kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf_eval_options *options, kvf_eval_result *result);
+
 /* Limits of a pass for batches of at most these sizes. */
 kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward);
 

@@ -175,3 +175,15 @@ fit bert multiple-choice multiple-choice.jsonl --out choice.h5 --steps 2 --force
 run 1 export choice.h5 --format peft --out no_adapter
 has err 'PEFT has no type for task multiple-choice'
 absent no_adapter
+
+# ---- texts against references
+
+for i in 1 1 2; do printf '{"prompt": "after %d:", "completion": " %d"}\n' $i $((i + 1)); done >lm.jsonl
+run 0 eval --base llama --data lm.jsonl --precision f32 --generate 4 --json
+has out '"bleu":[0-9.e-]*,"rouge_l":[0-9.e-]*,'
+[ "$(value examples)" = 3 ] || fail "$(cat out)"
+run 2 eval --base bert --prefix run.h5 --data seq-cls.tsv --generate 4
+has err 'generate wants one prefix, of task lm'
+run 2 train --base llama --data lm.jsonl --metric bleu --out x.h5
+has err 'only eval --generate writes texts'
+absent x.h5

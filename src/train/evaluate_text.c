@@ -1,0 +1,96 @@
+/* Texts that a language model writes, against references: every prompt of a file is completed
+ * greedily, rows that repeat a prompt lend it their references (as E2E's test set is scored), and
+ * the text rows of the table of metrics compare. */
+#include "infer_int.h"
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The prompts of the file, each with its references as sources. */
+static kvf_status load_prompts(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                               const kvf_eval_options *options, const kvf__render *render,
+                               kvf__dataset *out)
+{
+    kvf__dataset_options load = {
+        .render = *render,
+        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0,
+                                       prefix ? prefix->id.position_start : 0),
+        .prompt_only = true,
+        .references = true,
+        .vocab = (int32_t)kvf__model_desc(base->model)->V,
+        .format = options->format,
+        .no_header = options->no_header,
+        .columns = options->columns,
+    };
+    KVF_TRY(
+        kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop", &load.overlong));
+    KVF_TRY(kvf__dataset_load(ctx, options->data, &load, out));
+    for (int64_t i = 0; i < out->n; i++)
+        if (!out->sources->group[i].n)
+            return kvf__fail(ctx, KVF_EDATA, "%s:%lld: no \"references\" and no \"completion\"",
+                             options->data, (long long)out->sources->group[i].line);
+    return KVF_OK;
+}
+
+/* The rows of the table that read texts. */
+static kvf_status score_texts(kvf_ctx *ctx, const kvf__text_rows *texts, kvf_eval_result *result)
+{
+    static const char *const NAMES[] = {"bleu", "rouge_l"};
+    const kvf__metric_input in = {.texts = *texts};
+    for (size_t i = 0; i < 2; i++) {
+        const kvf__metric *metric = kvf__metric_find(KVF__TASK_LM, false, NAMES[i]);
+        kvf_score *score = &result->scores[result->n_scores++];
+        score->name = metric->name;
+        KVF_TRY(metric->score(ctx, &in, &score->value));
+    }
+    return KVF_OK;
+}
+
+static kvf_status compare(kvf_ctx *ctx, const kvf__dataset *set, char *const *texts,
+                          kvf_eval_result *result)
+{
+    int64_t *start = NULL, total = 0;
+    const char **references = NULL;
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *start, &start);
+    for (int64_t i = 0; !st && i < set->n; i++)
+        start[i + 1] = total += set->sources->group[i].n;
+    if (!st) st = kvf__alloc_array(ctx, (size_t)total, sizeof *references, &references);
+    if (st) goto out;
+    for (int64_t i = 0; i < set->n; i++)
+        memcpy(references + start[i], set->sources->group[i].items,
+               (size_t)(start[i + 1] - start[i]) * sizeof *references);
+    const kvf__text_rows rows = {set->n, (const char *const *)texts, start, references};
+    st = score_texts(ctx, &rows, result);
+out:
+    kvf__free(start);
+    kvf__free((void *)references);
+    return st;
+}
+
+kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf_eval_options *options, kvf_eval_result *result)
+{
+    kvf__renderer renderer;
+    kvf__dataset set = {0};
+    char **texts = NULL;
+    kvf_generate_options generate = kvf_generate_defaults();
+    const char *template_name = options->chat_template;
+    if (!template_name && prefix) template_name = prefix->id.chat_template;
+    generate.max_tokens = options->generate;
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, &renderer));
+    kvf_status st = load_prompts(ctx, base, prefix, options, &renderer.render, &set);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *texts, &texts);
+    if (!st)
+        st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, &generate, texts, NULL);
+    if (!st) {
+        st = compare(ctx, &set, texts, result);
+        kvf_texts_free(texts, (size_t)set.n);
+    }
+    kvf__free(texts);
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}
