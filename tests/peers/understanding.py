@@ -281,7 +281,7 @@ class Training:
         torch.set_rng_state(state["random"])
 
     def step(self, rows, split):
-        rows = sorted(rows, key=row_length)
+        rows, split = sorted(rows, key=row_length), min(split, len(rows))
         parts = [batch_of(self.task, rows[i * len(rows) // split:(i + 1) * len(rows) // split]) for i in range(split)]
         terms, loss = sum(int((labels != NONE).sum()) for _, labels in parts), 0.0
         for inputs, labels in parts:
