@@ -51,3 +51,12 @@ err_is 'kvfold: train: .: cannot read: Is a directory'
 printf 'seed = 1\n' >short.txt
 run 2 train --recipe short.txt --out o.h5
 err_is 'kvfold: train: --base PATH is needed; try kvfold train --help'
+
+# The recipes of the project: every line is an option with a value it takes.
+n=0
+for file in "$SOURCE"/recipes/*.txt; do
+    run 2 train --recipe "$file" --out o.h5
+    err_is 'kvfold: train: --base PATH is needed; try kvfold train --help'
+    n=$((n + 1))
+done
+[ $n -ge 11 ] || fail "$n recipes"
