@@ -105,7 +105,7 @@ static bool same_head(const kvf__head_values *a, const kvf__head_values *b)
 
 /* Reads the new file and holds it against the encoder's output. */
 static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                         double expected, kvf_merge_result *result)
+                         double expected, kvf__fold_probe *probe, kvf_merge_result *result)
 {
     kvf__prefix_file back = {0};
     struct stat info;
@@ -119,8 +119,9 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
     if (!st && !same_head(&live->head, &back.head))
         st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
                        options->out);
-    if (!st && options->probe)
-        st = kvf__probe_logits(ctx, options, live, &back.prefix, &result->probe_max_abs_diff);
+    if (!st && probe)
+        st = kvf__fold_probe_compare(probe, &live->prefix, &back.prefix,
+                                     &result->probe_max_abs_diff);
     if (!st && !stat(options->out, &info)) result->bytes = info.st_size;
     kvf__prefix_file_done(&back);
     return st;
@@ -130,6 +131,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
 {
     kvf__dtype dtype = KVF__F32;
     kvf_prefix *live = NULL;
+    kvf__fold_probe *probe = NULL;
     double expected = 0;
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
     KVF_TRY(parse_dtype(ctx, options->dtype, &dtype));
@@ -141,8 +143,9 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
                        options->run);
     if (!st) st = rounding_diff(ctx, &live->prefix, dtype, &expected);
     if (!st) st = extend_lineage(ctx, live, options->run, expected);
+    if (!st && options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
     if (!st) st = write_prefix(ctx, options, live, dtype);
-    if (!st) st = verify(ctx, options, live, expected, &r);
+    if (!st) st = verify(ctx, options, live, expected, probe, &r);
     if (!st) {
         const kvf__identity *id = &live->id;
         const int64_t shape[6] = {id->L, 2, 1, id->G, id->P, id->D};
@@ -150,6 +153,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
         r.step = live->step;
         *result = r;
     }
+    kvf__fold_probe_free(probe);
     kvf_prefix_free(live);
     return st;
 }

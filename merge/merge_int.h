@@ -9,9 +9,15 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* Runs the probe's rows through the base under both prefixes; *max_abs_diff: of the logits at
- * labelled positions. */
-kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                             const kvf__prefix *stored, double *max_abs_diff);
+/* Opens base and rows of the probe, before anything is written. */
+typedef struct kvf__fold_probe kvf__fold_probe;
+kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,
+                                  const kvf_prefix *live, kvf__fold_probe **out);
+void kvf__fold_probe_free(kvf__fold_probe *probe);
+
+/* Runs the rows through the base under both prefixes; *max_abs_diff: of the logits at labelled
+ * positions. */
+kvf_status kvf__fold_probe_compare(kvf__fold_probe *probe, const kvf__prefix *live,
+                                   const kvf__prefix *stored, double *max_abs_diff);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define PROBE_ROWS 16 /* first rows of the file; each is a batch of its own */
 
-typedef struct probe {
+struct kvf__fold_probe {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf__dataset set;
@@ -16,10 +16,11 @@ typedef struct probe {
     kvf__head *head; /* NULL: lm */
     int64_t width;   /* of its logits */
     float *logits[2];
+    int64_t rows;
     int64_t position_start;
-} probe;
+};
 
-static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
+static kvf_status take_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 {
     kvf__pass_limits limits = {.rows = 1, .P = P};
     const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal};
@@ -36,7 +37,7 @@ static kvf_status take_memory(probe *p, int64_t P, int64_t rows)
     return kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[1]);
 }
 
-static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
+static kvf_status logits_of(kvf__fold_probe *p, const kvf__prefix *prefix, float *logits)
 {
     kvf__input input = {
         .batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
@@ -47,7 +48,7 @@ static kvf_status logits_of(probe *p, const kvf__prefix *prefix, float *logits)
     return kvf__head_logits(p->ctx, p->head, hidden, p->batcher.batch.n_labels, logits);
 }
 
-static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
+static kvf_status compare_row(kvf__fold_probe *p, int64_t row, const kvf__prefix *live,
                               const kvf__prefix *stored, double *worst)
 {
     kvf__batcher_fill(&p->batcher, &p->set, &row, 1);
@@ -62,8 +63,8 @@ static kvf_status compare_row(probe *p, int64_t row, const kvf__prefix *live,
     return KVF_OK;
 }
 
-static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kvf_prefix *live,
-                            kvf__renderer *renderer)
+static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options,
+                            const kvf_prefix *live, kvf__renderer *renderer)
 {
     const kvf__label_set labels = {live->head.n_labels, live->head.labels};
     KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
@@ -83,28 +84,47 @@ static kvf_status load_rows(probe *p, const kvf_merge_options *options, const kv
     return st;
 }
 
-kvf_status kvf__probe_logits(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                             const kvf__prefix *stored, double *max_abs_diff)
+kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,
+                                  const kvf_prefix *live, kvf__fold_probe **out)
 {
     static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
-    probe p = {.ctx = ctx, .position_start = live->id.position_start};
+    kvf__fold_probe *p = NULL;
     kvf__renderer renderer;
-    double worst = 0;
-    kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p.base);
-    if (!st) st = kvf_prefix_check(ctx, live, p.base, options->allow_other_base);
-    if (!st) st = kvf__prefix_head(ctx, p.base, live, &p.head);
-    if (!st) st = load_rows(&p, options, live, &renderer);
-    int64_t rows = p.set.n < PROBE_ROWS ? p.set.n : PROBE_ROWS;
-    if (!st) st = take_memory(&p, live->id.P, rows);
-    for (int64_t row = 0; !st && row < rows; row++)
-        st = compare_row(&p, row, &live->prefix, stored, &worst);
-    if (!st) *max_abs_diff = worst;
-    kvf__pass_free(p.pass);
-    kvf__head_free(p.head);
-    kvf__batcher_done(&p.batcher);
-    kvf__free(p.logits[0]);
-    kvf__free(p.logits[1]);
-    kvf__dataset_done(&p.set);
-    kvf_base_free(p.base);
+    KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
+    p->ctx = ctx;
+    p->position_start = live->id.position_start;
+    kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p->base);
+    if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
+    if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
+    if (!st) st = load_rows(p, options, live, &renderer);
+    p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
+    if (!st) st = take_memory(p, live->id.P, p->rows);
+    if (st)
+        kvf__fold_probe_free(p);
+    else
+        *out = p;
     return st;
+}
+
+kvf_status kvf__fold_probe_compare(kvf__fold_probe *p, const kvf__prefix *live,
+                                   const kvf__prefix *stored, double *max_abs_diff)
+{
+    double worst = 0;
+    for (int64_t row = 0; row < p->rows; row++)
+        KVF_TRY(compare_row(p, row, live, stored, &worst));
+    *max_abs_diff = worst;
+    return KVF_OK;
+}
+
+void kvf__fold_probe_free(kvf__fold_probe *p)
+{
+    if (!p) return;
+    kvf__pass_free(p->pass);
+    kvf__head_free(p->head);
+    kvf__batcher_done(&p->batcher);
+    kvf__free(p->logits[0]);
+    kvf__free(p->logits[1]);
+    kvf__dataset_done(&p->set);
+    kvf_base_free(p->base);
+    kvf__free(p);
 }
