@@ -236,6 +236,14 @@ void kvf__row_texts_done(kvf__row_texts *texts)
     *texts = (kvf__row_texts){0};
 }
 
+bool kvf__label_fits(const kvf_json *value, size_t bytes)
+{
+    size_t n = 0;
+    kvf_json_type type = kvf_json_typeof(value);
+    kvf_json_str(value, &n);
+    return type != KVF_JSON_ARRAY && type != KVF_JSON_OBJECT && n < bytes;
+}
+
 bool kvf__label_text(const kvf_json *value, char *out, size_t bytes)
 {
     const char *text = kvf_json_str(value, NULL);

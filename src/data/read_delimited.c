@@ -131,8 +131,11 @@ static kvf_status columns_from_text(table *t, const char *names)
         size_t n = strcspn(at, ",");
         KVF_TRY(add_column(t, at, n));
         at += n;
-        if (!*at) return KVF_OK;
+        if (!*at) break;
     }
+    for (size_t i = 0; i < t->n_columns; i++)
+        if (is_read(column_name(t, i))) return KVF_OK;
+    return kvf__fail(t->file->ctx, KVF_EUSAGE, "--columns \"%s\" names no column", names);
 }
 
 static kvf_status columns_from_record(table *t)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DOC_STRIDE = 128 };
+enum { DOC_STRIDE = 128, NO_START = -2 };
 
 /* ---- gold answers ---------------------------------------------------------------------------- */
 
@@ -32,7 +32,7 @@ static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, int6
         if (!from) from = kvf_json_get(text, "start");
         text = kvf_json_get(text, "text");
     }
-    *start = kvf_json_int(from, -1);
+    *start = kvf_json_typeof(from) <= KVF_JSON_NULL ? NO_START : kvf_json_int(from, -1);
     return kvf_json_str(text, bytes);
 }
 
@@ -51,7 +51,7 @@ static kvf_status find_answer(kvf__loader *load, const char *where, const char *
                               int64_t start, int64_t *from)
 {
     const char *context = load->context;
-    if (start < 0) {
+    if (start == NO_START) {
         const char *found = memmem(context, load->context_bytes, answer, n);
         *from = found ? found - context : -1;
     } else {
@@ -60,7 +60,7 @@ static kvf_status find_answer(kvf__loader *load, const char *where, const char *
     if (*from >= 0 && (size_t)*from + n <= load->context_bytes &&
         !memcmp(context + *from, answer, n))
         return KVF_OK;
-    if (start < 0)
+    if (start == NO_START)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.*s\" is not in its context", where,
                          shown(answer, n, n), answer);
     const char *stands = *from < 0 ? "" : context + *from;

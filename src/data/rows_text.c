@@ -79,6 +79,18 @@ static const kvf_json *label_field(kvf__loader *load, const kvf__file_row *row)
     return value;
 }
 
+/* *there false: the row has none. */
+static kvf_status label_text(kvf__loader *load, const kvf__file_row *row, char *out, size_t bytes,
+                             bool *there)
+{
+    const kvf_json *value = label_field(load, row);
+    if (!kvf__label_fits(value, bytes))
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the label is a list or %zu bytes and longer",
+                         row->where, bytes);
+    *there = kvf__label_text(value, out, bytes);
+    return KVF_OK;
+}
+
 static kvf_status read_target(kvf__loader *load, const kvf__file_row *row, const char *text,
                               kvf__source *source)
 {
@@ -93,7 +105,8 @@ static kvf_status read_label(kvf__loader *load, const kvf__file_row *row, kvf__s
 {
     char text[256];
     const kvf__label_set *given = load->names.given;
-    bool there = kvf__label_text(label_field(load, row), text, sizeof text);
+    bool there = false;
+    KVF_TRY(label_text(load, row, text, sizeof text, &there));
     if (there && load->options->unlabeled && !load->options->regression && given &&
         !strcmp(text, "-1") && kvf__label_set_find(given, text) < 0)
         there = false;
@@ -145,8 +158,9 @@ static kvf_status read_answer(kvf__loader *load, const kvf__file_row *row, size_
                               kvf__source *source)
 {
     char text[64], *end = NULL;
-    if (!kvf__label_text(label_field(load, row), text, sizeof text) ||
-        (load->options->unlabeled && !strcmp(text, "-1"))) {
+    bool there = false;
+    KVF_TRY(label_text(load, row, text, sizeof text, &there));
+    if (!there || (load->options->unlabeled && !strcmp(text, "-1"))) {
         load->bare++;
         return load->options->unlabeled ? KVF_OK : missing_label(load, row);
     }

@@ -51,7 +51,7 @@ static bool next_word(words *w, size_t i, char *made, size_t room, const char **
     const kvf_json *value = kvf_json_at(w->list, i);
     *out = kvf_json_str(value, bytes);
     if (*out || !made) return *out;
-    if (!kvf__label_text(value, made, room)) return false;
+    if (!kvf__label_fits(value, room) || !kvf__label_text(value, made, room)) return false;
     *out = made;
     *bytes = strlen(made);
     return true;

@@ -47,6 +47,13 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                                int64_t capacity, int64_t prompt_tokens, kvf__session **out)
 {
     kvf__session *session = NULL;
+    if (!kvf__model_desc(base->model)->causal)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
+                         kvf_base_architecture(base));
+    if (prefix && prefix->task != KVF__TASK_LM)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "the prefix is of task %s: its answers are those of `predict`",
+                         kvf__task_name(prefix->task));
     KVF_TRY(kvf__alloc(ctx, sizeof *session, &session));
     session->base = base;
     session->prefix = prefix;

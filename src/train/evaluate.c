@@ -79,6 +79,17 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
     return KVF_OK;
 }
 
+/* Options of qa would be taken without a word. */
+static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task task)
+{
+    const char *given = o->no_answer_above != 0 ? "no-answer-above"
+                        : o->max_answer         ? "max-answer"
+                        : o->n_best             ? "n-best"
+                                                : NULL;
+    if (!given || task == KVF__TASK_QA) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "--%s is for prefixes of task qa", given);
+}
+
 static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 {
     int64_t P = 0;
@@ -170,6 +181,7 @@ kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
     kvf__trial *trial = out;
     *trial = (kvf__trial){.loss = NAN};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
+    if (!st) st = check_rules(ctx, options, trial->task);
     if (!st) st = load_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
     if (!st)
         st = kvf__evaluator_create(

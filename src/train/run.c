@@ -129,11 +129,20 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
     return KVF_OK;
 }
 
+/* One class has nothing to learn from: mostly the wrong column was read. */
+static kvf_status check_classes(kvf__trainer *t)
+{
+    if (t->data.names.n != 1) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
+                     t->options.data, t->data.names.names[0]);
+}
+
 static kvf_status open_data(kvf__trainer *t)
 {
     KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
                                &t->renderer));
     KVF_TRY(load_set(t, t->options.data, &t->data));
+    KVF_TRY(check_classes(t));
     if (!t->options.valid) return KVF_OK;
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
     return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0,
