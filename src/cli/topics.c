@@ -78,20 +78,35 @@ static const char TASKS[] =
     "multiple-choice  the right one of several texts\n"
     "\n"
     "All but lm train a head beside the prefix, as in transformers (...For\n"
-    "SequenceClassification and so on), at --head-lr. Names of classes and tags are learnt\n"
-    "from the training data and stored; a label that is not among them is an error later.\n"
+    "SequenceClassification and so on), at --head-lr. Names of classes and tags are\n"
+    "learnt from the training data and stored; another label is an error later.\n"
     "\n"
-    "The best checkpoint is chosen by --metric, by default\n"
-    "  seq-cls accuracy (numbers: pearson), token-cls f1 of entities, qa f1,\n"
-    "  multiple-choice accuracy, lm loss\n"
+    "The best checkpoint is chosen by --metric; see `kvfold help metrics`.\n"
     "\n"
-    "  kvfold train --task seq-cls --base MODEL --data train.tsv --valid dev.tsv --out run.h5\n"
+    "  kvfold train --task seq-cls --base MODEL --data train.tsv --out run.h5\n"
     "  kvfold eval --base MODEL --prefix run.h5 --data test.tsv\n"
     "  kvfold predict --base MODEL --prefix run.h5 --data new.jsonl --out answers.jsonl\n";
 
+static const char METRICS[] =
+    "Those of a task, the one that chooses the best checkpoint first; --metric takes\n"
+    "another. Shares from 0 to 1, but qa and BLEU in percent; mcc, pearson and spearman\n"
+    "from -1 to 1.\n"
+    "\n"
+    "lm               loss, perplexity; with eval --generate also bleu and rouge_l, as\n"
+    "                 sacrebleu and rouge_score compute them\n"
+    "seq-cls          accuracy, f1 (mean over the classes), f1_micro, mcc\n"
+    "  --regression   pearson, spearman\n"
+    "token-cls        f1, precision and recall of entities as in seqeval, f1_macro,\n"
+    "                 f1_strict (IOB2 to the letter), accuracy of tags\n"
+    "qa               f1, exact_match, as SQuAD's own scripts\n"
+    "multiple-choice  accuracy\n"
+    "\n"
+    "Every task has its loss too. An entity is right if type and both ends are. eval\n"
+    "with several --prefix measures the mean of their probabilities.\n";
+
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"
-    "  tokenizer.json or vocab.json with merges.txt), or a GGUF file.\n"
+    "  tokenizer.json, vocab.json with merges.txt, or vocab.txt), or a GGUF file.\n"
     "\n"
     "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"
@@ -99,12 +114,17 @@ static const char FORMATS[] =
     "  {\"messages\": [{\"role\", \"content\"}]}    assistant turns carry loss\n"
     "  {\"input_ids\": [...], \"labels\": [...]}  labels unshifted, -100: none; also\n"
     "                                         attention_mask\n"
-    "  {\"text\"[, \"text_pair\"], \"label\"}          seq-cls\n"
-    "  {\"tokens\": [...], \"tags\": [...]}         token-cls\n"
-    "  {\"context\", \"question\", \"answers\": [{\"text\", \"start\"}]}  qa\n"
-    "  {\"text\", \"choices\": [...], \"label\": N}   multiple-choice\n"
-    "  TSV and CSV with a header or --columns; CoNLL (first column word, last column\n"
-    "  tag); SQuAD JSON; SuperGLUE JSONL. --format names one where the guess is wrong.\n"
+    "  {\"text\"[, \"text_pair\"], \"label\"}     seq-cls\n"
+    "  {\"tokens\": [...], \"tags\": [...]}      token-cls\n"
+    "  {\"context\", \"question\", \"answers\": [{\"text\", \"start\"}]}   qa; start: the\n"
+    "                                         character, from 0; [] for no answer\n"
+    "  {\"text\", \"choices\": [...], \"label\"}   multiple-choice, counted from 0\n"
+    "  TSV, CSV    named by a header or --columns, or text and label alone\n"
+    "  CoNLL       a word a line with its tag in the last column, an empty line between\n"
+    "              sentences\n"
+    "  SQuAD       1.1 and 2.0\n"
+    "  SuperGLUE   JSONL; it, GLUE, HellaSwag and SWAG are told by their field names\n"
+    "  A file's format is told by content and name; --format names it otherwise.\n"
     "  --map prompt=question,completion=answer reads foreign names. Rows longer than\n"
     "  the model allows stop the command, or are cut or left out (--overlong).\n"
     "  --chat-template says how rows are rendered; it is stored with the prefix.\n"
@@ -122,11 +142,8 @@ const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"words", WORDS},
-                  {"files", FILES},
-                  {"methods", METHODS},
-                  {"tasks", TASKS},
-                  {"formats", FORMATS}};
+    } TOPICS[] = {{"words", WORDS}, {"files", FILES},     {"methods", METHODS},
+                  {"tasks", TASKS}, {"metrics", METRICS}, {"formats", FORMATS}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;

@@ -34,12 +34,13 @@ done
 
 run 0 train --help
 has out 'virtual tokens P (default: 20)'
-has out 'rows per step (default: 8)'
+has out 'rows per step; of qa and multiple-choice questions$'
+has out '^ *(default: 8)$'
 has out 'what emits the prefix (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 
-for topic in words files methods tasks formats; do
+for topic in words files methods tasks metrics formats; do
     run 0 help $topic
     err_is
     [ -s out ] || fail "help $topic is empty"
