@@ -63,3 +63,14 @@ void kvf__arena_done(kvf__arena *arena)
     kvf__free(arena->data);
     *arena = (kvf__arena){0};
 }
+
+void *kvf__carve(kvf__carver *carver, int64_t rows, int64_t width, size_t size)
+{
+    size_t n;
+    if (!kvf__mul((size_t)rows, (size_t)width, &n) || !kvf__mul(n, size, &n) || n > SIZE_MAX / 4 ||
+        !kvf__add(carver->bytes, kvf__arena_round(n), &carver->bytes)) {
+        carver->overflow = true;
+        return NULL;
+    }
+    return carver->arena ? kvf__arena_take(carver->arena, n) : NULL;
+}

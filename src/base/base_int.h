@@ -80,6 +80,14 @@ void *kvf__arena_take(kvf__arena *arena, size_t bytes); /* asserts that it fits:
 size_t kvf__arena_round(size_t bytes);                  /* what a piece of that size uses */
 void kvf__arena_done(kvf__arena *arena);
 
+/* Lays pieces out twice with the same calls: counts while arena is NULL, carves afterwards. */
+typedef struct kvf__carver {
+    kvf__arena *arena;
+    size_t bytes;
+    bool overflow;
+} kvf__carver;
+void *kvf__carve(kvf__carver *carver, int64_t rows, int64_t width, size_t size);
+
 /* Hash map from byte strings to int64. Keys are copied. {0} is empty. */
 typedef struct kvf__map {
     struct kvf__map_slot *slots;

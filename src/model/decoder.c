@@ -104,61 +104,43 @@ static void free_layer(kvf__raw_layer *layer)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Counts while arena is NULL, carves afterwards. */
-typedef struct carver {
-    kvf__arena *arena;
-    size_t bytes;
-    bool overflow;
-} carver;
-
-static void *take(carver *carve, int64_t rows, int64_t width, size_t size)
-{
-    size_t n;
-    if (!kvf__mul((size_t)rows, (size_t)width, &n) || !kvf__mul(n, size, &n) || n > SIZE_MAX / 4 ||
-        !kvf__add(carve->bytes, kvf__arena_round(n), &carve->bytes)) {
-        carve->overflow = true;
-        return NULL;
-    }
-    return carve->arena ? kvf__arena_take(carve->arena, n) : NULL;
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-static kvf__decoder_own lay_own(const kvf__decoder *decoder, carver *carve)
+static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
 {
     const kvf__desc *d = &decoder->model->desc;
     int64_t K = larger(d->C, larger(d->F, d->H * d->D));
 
     return (kvf__decoder_own){
-        .xhat = take(carve, decoder->rows, d->C, sizeof(float)),
-        .rstd = take(carve, decoder->rows, 1, sizeof(float)),
-        .head = take(carve, d->D, 1, sizeof(float)),
-        .product = take(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
-        .attention = take(carve, 1, 1,
-                          kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
-        .segs = take(carve, decoder->rows + 1, 1, sizeof(kvf__kvseg)),
-        .rows = take(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
+        .xhat = kvf__carve(carve, decoder->rows, d->C, sizeof(float)),
+        .rstd = kvf__carve(carve, decoder->rows, 1, sizeof(float)),
+        .head = kvf__carve(carve, d->D, 1, sizeof(float)),
+        .product = kvf__carve(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
+        .attention = kvf__carve(
+            carve, 1, 1, kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
+        .segs = kvf__carve(carve, decoder->rows + 1, 1, sizeof(kvf__kvseg)),
+        .rows = kvf__carve(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
     };
 }
 
-static void lay_out(kvf__decoder *decoder, carver *carve)
+static void lay_out(kvf__decoder *decoder, kvf__carver *carve)
 {
     const kvf__desc *d = &decoder->model->desc;
     int64_t rows = decoder->rows;
 
-    decoder->x = take(carve, rows, d->C, sizeof(float));
-    decoder->qkv = take(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
-    decoder->att = take(carve, rows, d->H * d->D, sizeof(float));
-    decoder->h1 = take(carve, rows, d->F, sizeof(float));
-    if (d->gated) decoder->h2 = take(carve, rows, d->F, sizeof(float));
-    decoder->g = take(carve, rows, d->F, sizeof(float));
-    decoder->lse = take(carve, d->H, rows, sizeof(float));
-    decoder->position_rows = take(carve, rows, d->C, sizeof(float));
-    decoder->position = take(carve, rows, 1, sizeof(int64_t));
-    decoder->own = take(carve, decoder->threads, 1, sizeof *decoder->own);
+    decoder->x = kvf__carve(carve, rows, d->C, sizeof(float));
+    decoder->qkv = kvf__carve(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
+    decoder->att = kvf__carve(carve, rows, d->H * d->D, sizeof(float));
+    decoder->h1 = kvf__carve(carve, rows, d->F, sizeof(float));
+    if (d->gated) decoder->h2 = kvf__carve(carve, rows, d->F, sizeof(float));
+    decoder->g = kvf__carve(carve, rows, d->F, sizeof(float));
+    decoder->lse = kvf__carve(carve, d->H, rows, sizeof(float));
+    decoder->position_rows = kvf__carve(carve, rows, d->C, sizeof(float));
+    decoder->position = kvf__carve(carve, rows, 1, sizeof(int64_t));
+    decoder->own = kvf__carve(carve, decoder->threads, 1, sizeof *decoder->own);
     for (int t = 0; t < decoder->threads; t++) {
         kvf__decoder_own own = lay_own(decoder, carve);
         if (carve->arena) decoder->own[t] = own;
@@ -167,14 +149,14 @@ static void lay_out(kvf__decoder *decoder, carver *carve)
 
 static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decoder)
 {
-    carver carve = {0};
+    kvf__carver carve = {0};
 
     lay_out(decoder, &carve);
     if (carve.overflow)
         return kvf__fail(ctx, KVF_ENOMEM, "decoder: %lld rows are more than memory can address",
                          (long long)decoder->rows);
     KVF_TRY(kvf__arena_init(ctx, &decoder->arena, carve.bytes));
-    carve = (carver){.arena = &decoder->arena};
+    carve = (kvf__carver){.arena = &decoder->arena};
     lay_out(decoder, &carve);
     return KVF_OK;
 }

@@ -39,24 +39,6 @@ size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
 
 /* ---- the arena ------------------------------------------------------------------------------- */
 
-/* Counts while arena is NULL, carves afterwards. */
-typedef struct carver {
-    kvf__arena *arena;
-    size_t bytes;
-    bool overflow;
-} carver;
-
-static void *take(carver *carve, int64_t rows, int64_t width, size_t size)
-{
-    size_t n;
-    if (!kvf__mul((size_t)rows, (size_t)width, &n) || !kvf__mul(n, size, &n) || n > SIZE_MAX / 4 ||
-        !kvf__add(carve->bytes, kvf__arena_round(n), &carve->bytes)) {
-        carve->overflow = true;
-        return NULL;
-    }
-    return carve->arena ? kvf__arena_take(carve->arena, n) : NULL;
-}
-
 /* Sizes that the layout needs more than once. */
 typedef struct sizes {
     int64_t M, ML, R, plane, head_rows, qkv, att;
@@ -85,34 +67,35 @@ static sizes sizes_of(const kvf__pass *pass)
     return s;
 }
 
-static kvf__kept lay_kept(carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
+static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
 {
     const kvf__desc *d = &pass->model->desc;
     int64_t width = pass->limits.backward ? d->F : s->plane;
     int64_t heads = d->qk_norm ? d->H + d->G : 0;
 
     return (kvf__kept){
-        .xhat1 = take(carve, s->M, d->C, s->act),
-        .qkv = take(carve, s->M, s->qkv, s->act),
-        .att = take(carve, s->M, s->att, s->act),
-        .xhat2 = take(carve, M2, d->C, s->act),
-        .fac1 = take(carve, M2, width, s->act),
-        .fac2 = d->gated ? take(carve, M2, width, s->act) : NULL,
-        .rstd1 = take(carve, s->M, 1, sizeof(float)),
-        .rstd2 = take(carve, M2, 1, sizeof(float)),
-        .lse = take(carve, d->H, s->M, sizeof(float)),
-        .qk_xhat = heads && pass->limits.backward ? take(carve, s->M, heads * d->D, s->act) : NULL,
-        .qk_rstd = heads ? take(carve, s->M, heads, sizeof(float)) : NULL,
+        .xhat1 = kvf__carve(carve, s->M, d->C, s->act),
+        .qkv = kvf__carve(carve, s->M, s->qkv, s->act),
+        .att = kvf__carve(carve, s->M, s->att, s->act),
+        .xhat2 = kvf__carve(carve, M2, d->C, s->act),
+        .fac1 = kvf__carve(carve, M2, width, s->act),
+        .fac2 = d->gated ? kvf__carve(carve, M2, width, s->act) : NULL,
+        .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
+        .rstd2 = kvf__carve(carve, M2, 1, sizeof(float)),
+        .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
+        .qk_xhat = heads && pass->limits.backward ? kvf__carve(carve, s->M, heads * d->D, s->act)
+                                                  : NULL,
+        .qk_rstd = heads ? kvf__carve(carve, s->M, heads, sizeof(float)) : NULL,
     };
 }
 
-static void lay_layers(kvf__pass *pass, carver *carve, const sizes *s)
+static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     int64_t L = pass->model->desc.L;
     bool shared = !pass->limits.backward || pass->limits.recompute;
     kvf__kept one = {0};
 
-    pass->kept = take(carve, L, 1, sizeof(kvf__kept));
+    pass->kept = kvf__carve(carve, L, 1, sizeof(kvf__kept));
     for (int64_t l = 0; l < L; l++) {
         if (l == 0 || !shared) {
             int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
@@ -122,65 +105,65 @@ static void lay_layers(kvf__pass *pass, carver *carve, const sizes *s)
     }
 }
 
-static void lay_fwd(kvf__pass *pass, carver *carve, const sizes *s)
+static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     const kvf__desc *d = &pass->model->desc;
 
-    pass->rows = take(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
-    pass->segs = take(carve, pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
-    pass->lead = take(carve, pass->limits.rows, 1, sizeof(int32_t));
-    pass->offset = take(carve, pass->limits.rows, 1, sizeof(int64_t));
-    pass->position = take(carve, s->M, 1, sizeof(int32_t));
-    pass->scratch = take(carve, pass->threads, d->C, sizeof(float));
-    pass->x = take(carve, s->M, d->C, sizeof(float));
-    pass->x_lab = take(carve, s->ML, d->C, sizeof(float));
+    pass->rows = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
+    pass->segs = kvf__carve(carve, pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
+    pass->lead = kvf__carve(carve, pass->limits.rows, 1, sizeof(int32_t));
+    pass->offset = kvf__carve(carve, pass->limits.rows, 1, sizeof(int64_t));
+    pass->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));
+    pass->scratch = kvf__carve(carve, pass->threads, d->C, sizeof(float));
+    pass->x = kvf__carve(carve, s->M, d->C, sizeof(float));
+    pass->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
     if (d->post_norm)
-        pass->x_act = take(carve, s->R, d->C, s->act);
+        pass->x_act = kvf__carve(carve, s->R, d->C, s->act);
     else
-        pass->hidden = take(carve, s->ML, d->C, sizeof(float));
-    pass->att_lab = take(carve, s->ML, s->att, s->act);
-    pass->g = take(carve, s->R, s->plane, s->act);
-    pass->xhat_f = take(carve, s->ML, d->C, s->act);
-    pass->rstd_f = take(carve, s->ML, 1, sizeof(float));
+        pass->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    pass->att_lab = kvf__carve(carve, s->ML, s->att, s->act);
+    pass->g = kvf__carve(carve, s->R, s->plane, s->act);
+    pass->xhat_f = kvf__carve(carve, s->ML, d->C, s->act);
+    pass->rstd_f = kvf__carve(carve, s->ML, 1, sizeof(float));
     if (pass->limits.row_dropout) {
         int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
-        pass->row_kv = take(carve, rows, one, sizeof(float));
-        pass->row_dkv = take(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
-        pass->row_stream = take(carve, rows, 1, sizeof(kvf__rng));
+        pass->row_kv = kvf__carve(carve, rows, one, sizeof(float));
+        pass->row_dkv = kvf__carve(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
+        pass->row_stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
     }
-    pass->logits = take(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
-    pass->ce_max = take(carve, s->head_rows, 1, sizeof(float));
-    pass->ce_sum = take(carve, s->head_rows, 1, sizeof(float));
-    pass->ce_target = take(carve, s->head_rows, 1, sizeof(float));
-    pass->target = take(carve, s->head_rows, 1, sizeof(int32_t));
+    pass->logits = kvf__carve(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
+    pass->ce_max = kvf__carve(carve, s->head_rows, 1, sizeof(float));
+    pass->ce_sum = kvf__carve(carve, s->head_rows, 1, sizeof(float));
+    pass->ce_target = kvf__carve(carve, s->head_rows, 1, sizeof(float));
+    pass->target = kvf__carve(carve, s->head_rows, 1, sizeof(int32_t));
 }
 
-static void lay_bwd(kvf__pass *pass, carver *carve, const sizes *s)
+static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     const kvf__desc *d = &pass->model->desc;
     bool f32 = pass->model->act == KVF__F32;
 
-    pass->e = take(carve, s->head_rows, KVF__VOCAB_PLANE, s->act);
-    pass->acc = take(carve, s->head_rows, d->C, sizeof(float));
-    pass->target_row = take(carve, s->head_rows, d->C, sizeof(float));
-    pass->dx = take(carve, s->M, d->C, sizeof(float));
-    pass->dx_lab = take(carve, s->ML, d->C, sizeof(float));
-    pass->dx_act = f32 ? pass->dx : take(carve, s->M, d->C, s->act);
-    pass->dx_lab_act = f32 ? pass->dx_lab : take(carve, s->ML, d->C, s->act);
-    pass->dxhat = take(carve, s->R, d->C, s->act);
-    pass->da = take(carve, s->R, s->plane, s->act);
+    pass->e = kvf__carve(carve, s->head_rows, KVF__VOCAB_PLANE, s->act);
+    pass->acc = kvf__carve(carve, s->head_rows, d->C, sizeof(float));
+    pass->target_row = kvf__carve(carve, s->head_rows, d->C, sizeof(float));
+    pass->dx = kvf__carve(carve, s->M, d->C, sizeof(float));
+    pass->dx_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    pass->dx_act = f32 ? pass->dx : kvf__carve(carve, s->M, d->C, s->act);
+    pass->dx_lab_act = f32 ? pass->dx_lab : kvf__carve(carve, s->ML, d->C, s->act);
+    pass->dxhat = kvf__carve(carve, s->R, d->C, s->act);
+    pass->da = kvf__carve(carve, s->R, s->plane, s->act);
     if (d->gated) {
-        pass->dg = take(carve, s->R, s->plane, s->act);
-        pass->du = take(carve, s->R, s->plane, s->act);
+        pass->dg = kvf__carve(carve, s->R, s->plane, s->act);
+        pass->du = kvf__carve(carve, s->R, s->plane, s->act);
     }
-    pass->datt = take(carve, s->M, s->att, s->act);
-    pass->datt_lab = take(carve, s->ML, s->att, s->act);
-    pass->dqkv = take(carve, s->M, s->qkv, s->act);
-    pass->dlead = take(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
-    if (pass->limits.recompute) pass->entered = take(carve, d->L * s->M, d->C, sizeof(float));
+    pass->datt = kvf__carve(carve, s->M, s->att, s->act);
+    pass->datt_lab = kvf__carve(carve, s->ML, s->att, s->act);
+    pass->dqkv = kvf__carve(carve, s->M, s->qkv, s->act);
+    pass->dlead = kvf__carve(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
+    if (pass->limits.recompute) pass->entered = kvf__carve(carve, d->L * s->M, d->C, sizeof(float));
 }
 
-static void lay_out(kvf__pass *pass, carver *carve)
+static void lay_out(kvf__pass *pass, kvf__carver *carve)
 {
     sizes s = sizes_of(pass);
 
@@ -191,7 +174,7 @@ static void lay_out(kvf__pass *pass, carver *carve)
 
 static kvf_status arena_create(kvf_ctx *ctx, kvf__pass *pass)
 {
-    carver carve = {0};
+    kvf__carver carve = {0};
 
     lay_out(pass, &carve);
     if (carve.overflow)
@@ -199,7 +182,7 @@ static kvf_status arena_create(kvf_ctx *ctx, kvf__pass *pass)
                          "pass: %lld tokens and %lld labels are more than memory can address",
                          (long long)pass->limits.tokens, (long long)pass->limits.labels);
     KVF_TRY(kvf__arena_init(ctx, &pass->arena, carve.bytes));
-    carve = (carver){.arena = &pass->arena};
+    carve = (kvf__carver){.arena = &pass->arena};
     lay_out(pass, &carve);
     return KVF_OK;
 }
