@@ -40,7 +40,7 @@ def document_rows(folder):
 
 WORK = {  # name: rows, rows per step, options
     "chat, system turn": (chat_rows, 8, []),
-    "COPA, premise": (copa_rows, 16, ["--shuffle", "off"]),
+    "COPA, premise": (copa_rows, 64, ["--shuffle", "off"]),
     "questions on a document": (document_rows, 8, ["--group-by", "lead"]),
 }
 
