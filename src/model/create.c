@@ -10,6 +10,7 @@
 #include "slot.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define ROPE_ROWS_AT_CREATION 8192
 
@@ -224,6 +225,8 @@ static kvf_status build(creation *c)
 
     KVF_TRY(kvf__mm_create(c->ctx, &model->mm));
     model->kernels = kvf__kernels_get();
+    /* AMX has cliffs at other counts; elsewhere padding costs more than new shapes do */
+    model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
     cut_planes(model, c->desc->F);
     KVF_TRY(put_embedding(c));

@@ -35,6 +35,7 @@ struct kvf__model {
     bool backward;
     kvf__mm *mm; /* owned */
     const kvf__kernels *kernels;
+    int64_t row_step; /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */
     int n_planes;
     int64_t plane_width[KVF__MAX_PLANES];

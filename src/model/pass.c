@@ -9,12 +9,9 @@
 
 #include <string.h>
 
-int64_t kvf__pass_padded(int64_t n)
+int64_t kvf__pass_padded(const kvf__model *model, int64_t n)
 {
-    /* AMX has cliffs at other counts; elsewhere rows of padding cost more than new shapes do */
-    int64_t many = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
-    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : many;
-
+    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : model->row_step;
     return (n + step - 1) / step * step;
 }
 
@@ -54,8 +51,8 @@ static sizes sizes_of(const kvf__pass *pass)
 {
     const kvf__model *model = pass->model;
     const kvf__desc *d = &model->desc;
-    sizes s = {.M = kvf__pass_padded(pass->limits.tokens),
-               .ML = kvf__pass_padded(pass->limits.labels)};
+    sizes s = {.M = kvf__pass_padded(model, pass->limits.tokens),
+               .ML = kvf__pass_padded(model, pass->limits.labels)};
 
     s.R = larger(s.M, s.ML);
     s.head_rows = !model->head ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
@@ -222,7 +219,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     int64_t prefixes = limits->row_dropout ? limits->rows : 1;
     const kvf__attn_limits attn = {
         .rows = limits->rows,
-        .tokens = kvf__pass_padded(limits->tokens),
+        .tokens = kvf__pass_padded(pass->model, limits->tokens),
         .row_len = limits->row_len,
         .shared_len = limits->P + limits->cache_len + limits->lead_len,
         .grad_len = limits->backward ? prefixes * limits->P + limits->lead_tokens : 0,
@@ -337,7 +334,7 @@ static kvf_status prepare_head(kvf_ctx *ctx, kvf__pass *pass, int64_t rows)
 kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels)
 {
     const kvf__model *model = pass->model;
-    int64_t M = kvf__pass_padded(tokens), ML = kvf__pass_padded(labels);
+    int64_t M = kvf__pass_padded(model, tokens), ML = kvf__pass_padded(model, labels);
 
     if (tokens < 1 || tokens > pass->limits.tokens || labels < 0 || labels > pass->limits.labels)
         return kvf__fail(ctx, KVF_ESHAPE,

@@ -112,8 +112,8 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->prefix = input->prefix && input->prefix->P > 0 ? input->prefix : NULL;
     pass->cache = input->cache;
     pass->slot = input->slot;
-    pass->M = kvf__pass_padded(input->batch->n_tokens);
-    pass->ML = kvf__pass_padded(input->batch->n_labels);
+    pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
+    pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->planned = -1;
     return kvf__pass_take_dropout(ctx, pass, input);
 }

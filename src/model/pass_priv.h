@@ -124,8 +124,8 @@ struct kvf__pass {
     bool again;       /* a layer is being recomputed */
 };
 
-/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of 64. */
-int64_t kvf__pass_padded(int64_t n);
+/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
+int64_t kvf__pass_padded(const kvf__model *model, int64_t n);
 /* Books the time since the last call on a component. */
 void kvf__pass_lap(kvf__pass *pass, kvf__part part);
 /* Fills rows and segs for layer l and deals the attention's work. dprefix: where gradients go, or

@@ -110,7 +110,7 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
 {
     kvf__probe *probe = NULL;
     kvf__rates rates;
-    int64_t M = kvf__pass_padded(tokens), head_rows = kvf__pass_padded(labels);
+    int64_t M = kvf__pass_padded(model, tokens), head_rows = kvf__pass_padded(model, labels);
     size_t most = 3 * (size_t)model->n_planes + 3;
     kvf_status st;
 
