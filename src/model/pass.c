@@ -7,8 +7,6 @@
  * segments of one layer). */
 #include "pass_priv.h"
 
-#include <string.h>
-
 int64_t kvf__pass_padded(const kvf__model *model, int64_t n)
 {
     int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : model->row_step;
