@@ -12,20 +12,15 @@ static kvf_ctx *ctx;
 static const char *dir;
 static char base[512], data[512], valid[512], out[512], other[512];
 
-static void in_dir(char path[512], const char *name)
-{
-    snprintf(path, 512, "%s/%s", dir, name);
-}
-
 static void setup(void)
 {
     kvf_ctx_options options = {.threads = 2};
     dir = ck_tmpdir();
-    in_dir(base, "base");
-    in_dir(data, "train.jsonl");
-    in_dir(valid, "valid.jsonl");
-    in_dir(out, "run.h5");
-    in_dir(other, "other.h5");
+    toy_path(base, dir, "base");
+    toy_path(data, dir, "train.jsonl");
+    toy_path(valid, dir, "valid.jsonl");
+    toy_path(out, dir, "run.h5");
+    toy_path(other, dir, "other.h5");
     ck_assert_int_eq(mkdir(base, 0777), 0);
     toy_folder(base, 5, 0);
     toy_rows(dir, "train.jsonl", 24, 0);
@@ -36,9 +31,6 @@ static void setup(void)
 static void teardown(void)
 {
     kvf_ctx_free(ctx);
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    ck_assert_int_eq(system(command), 0);
 }
 
 static kvf_train_options options_for(const char *path)

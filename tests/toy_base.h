@@ -13,6 +13,11 @@
  * </s>. */
 static const char *const toy_letters = "abcdefghijklmnopqrstuvwxyz0123456789.,:;!?-+*/()=<>[]{}_%&";
 
+static inline void toy_path(char path[512], const char *dir, const char *name)
+{
+    snprintf(path, 512, "%s/%s", dir, name);
+}
+
 static inline void toy_write(const char *dir, const char *name, const char *text)
 {
     char path[1024];
