@@ -195,6 +195,11 @@ out:
     return st;
 }
 
+void kvf__decoder_set_head(kvf__decoder *decoder, const kvf__slot *head)
+{
+    put_matrix(head, &decoder->head);
+}
+
 void kvf__decoder_free(kvf__decoder *decoder)
 {
     if (!decoder) return;
