@@ -4,6 +4,7 @@
 #   ./setup.sh demo    build, fetch a real model, train a prefix on it, merge, measure, generate
 #   ./setup.sh test    build and run the tests
 #   ./setup.sh build   build only: the command is build/kvfold
+#   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -125,16 +126,26 @@ run_tests() {
   meson test -C build --print-errorlogs --no-suite slow
 }
 
+# kills COUNT SEED
+run_kills() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check
+  build -Dtests=enabled
+  say "killing training $1 times"
+  build/tests/crash/kill_runs build/kvfold build/tests/make_tiny "$1" "$2"
+}
+
 case "${1:-}" in
 demo) demo ;;
 test) run_tests ;;
+kills) run_kills "${2:-1000}" "${3:-2}" ;;
 build)
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES
   build
   ;;
 *)
-  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  sed -n '2,10s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
