@@ -247,7 +247,7 @@ static kvf_status run_pass(program *p)
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
     KVF_TRY(run_head(p));
     if (!p->prefix.P) return KVF_OK;
-    KVF_TRY(kvf__pass_bwd(p->ctx, p->pass, &p->dprefix));
+    KVF_TRY(kvf__pass_bwd(p->ctx, p->pass, &(kvf__grads){.prefix = &p->dprefix}));
     if (!p->encoder) return KVF_OK;
     return kvf__encoder_bwd(p->ctx, p->encoder, &p->dprefix);
 }

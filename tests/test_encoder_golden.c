@@ -34,7 +34,8 @@ static void gradient_of(golden *g, const float *dhidden, kvf__prefix *grad)
     ck_assert_int_eq(
         kvf__prefix_init(g->ctx, grad, g->prefix.L, g->prefix.G, g->prefix.P, g->prefix.D), KVF_OK);
     ck_assert_msg(!kvf__pass_hidden_grad(g->ctx, g->pass, dhidden), "%s", kvf_ctx_error(g->ctx));
-    ck_assert_msg(!kvf__pass_bwd(g->ctx, g->pass, grad), "%s", kvf_ctx_error(g->ctx));
+    ck_assert_msg(!kvf__pass_bwd(g->ctx, g->pass, &(kvf__grads){.prefix = grad}), "%s",
+                  kvf_ctx_error(g->ctx));
 }
 
 static double gradient_error(golden *g)
@@ -191,7 +192,7 @@ START_TEST(same_bits_and_no_allocation)
         ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_OK);
         ck_assert_int_eq(kvf__pass_hidden(g.ctx, g.pass, &hidden), KVF_OK);
         ck_assert_int_eq(kvf__pass_hidden_grad(g.ctx, g.pass, weights), KVF_OK);
-        ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &grad[k]), KVF_OK);
+        ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &(kvf__grads){.prefix = &grad[k]}), KVF_OK);
     }
     ck_assert_uint_eq(kvf_ctx_allocations(g.ctx), before);
     ck_assert_mem_eq(grad[0].kv, grad[1].kv, kvf__prefix_count(&grad[0]) * sizeof(float));

@@ -36,7 +36,7 @@ static double loss_and_gradients(golden *g, kvf__lm_head *head, kvf__prefix *gra
     ck_assert_msg(!kvf__lm_head_loss(g->ctx, head, &g->batch, hidden, 1, &loss, NULL, dhidden),
                   "%s", kvf_ctx_error(g->ctx));
     ck_assert(!kvf__pass_hidden_grad(g->ctx, g->pass, dhidden));
-    ck_assert(!kvf__pass_bwd(g->ctx, g->pass, grad));
+    ck_assert(!kvf__pass_bwd(g->ctx, g->pass, &(kvf__grads){.prefix = grad}));
     free(dhidden);
     return loss;
 }
@@ -143,11 +143,11 @@ START_TEST(prefix_gradient_is_the_same)
     ck_assert(
         !kvf__lm_head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, 0.25f, &loss, NULL, dhidden));
     ck_assert(!kvf__pass_hidden_grad(f.t.ctx, f.pass, dhidden));
-    ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &own));
+    ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &own}));
     const kvf__input input = {.batch = &f.batch.b, .prefix = &f.prefix, .position_start = 6};
     ck_assert(!kvf__pass_fwd(f.t.ctx, f.pass, &input));
     ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, true, 0.25f, &loss, NULL));
-    ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &base));
+    ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &base}));
     ck_assert_double_le(ck_rel_l2(own.kv, base.kv, kvf__prefix_count(&base)), 1e-5);
     kvf__prefix_done(&base);
     kvf__prefix_done(&own);

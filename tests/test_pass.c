@@ -105,7 +105,8 @@ START_TEST(batch_equals_rows)
         toy_fwd(&t, pass, &row, &prefix);
         logits_of(pass, single + first * d->V);
         ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &part, NULL), KVF_OK);
-        ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &parts), KVF_OK); /* adds */
+        ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &parts}),
+                         KVF_OK); /* adds */
         sum += part;
     }
     ck_assert_double_eq_tol(sum, loss, 1e-5 * loss);
@@ -356,7 +357,7 @@ START_TEST(gradient_adds_and_scales)
         more.kv[i] = 3;
     toy_fwd(&t, pass, &batch.b, &prefix);
     ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 0.5f, &loss, NULL), KVF_OK);
-    ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &more), KVF_OK);
+    ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &more}), KVF_OK);
     for (size_t i = 0; i < n; i++)
         if (i / layer == 1)
             ck_assert(more.kv[i] == 3);

@@ -57,7 +57,8 @@ static double gradient_error(golden *g)
         kvf__prefix_init(g->ctx, &grad, g->prefix.L, g->prefix.G, g->prefix.P, g->prefix.D),
         KVF_OK);
     loss_of(g, &g->prefix, g->prefix.P, true);
-    ck_assert_msg(!kvf__pass_bwd(g->ctx, g->pass, &grad), "%s", kvf_ctx_error(g->ctx));
+    ck_assert_msg(!kvf__pass_bwd(g->ctx, g->pass, &(kvf__grads){.prefix = &grad}), "%s",
+                  kvf_ctx_error(g->ctx));
     double error = ck_rel_l2(grad.kv, want, kvf__prefix_count(&grad));
     kvf__prefix_done(&grad);
     free(want);

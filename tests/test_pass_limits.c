@@ -133,9 +133,10 @@ START_TEST(order_of_calls_is_checked)
     check_refused(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_EUSAGE,
                   "without a forward pass");
     toy_fwd(&t, pass, &batch.b, &prefix);
-    check_refused(kvf__pass_bwd(t.ctx, pass, &prefix), KVF_EUSAGE, "without a loss gradient");
+    check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &prefix}), KVF_EUSAGE,
+                  "without a loss gradient");
     ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_OK);
-    check_refused(kvf__pass_bwd(t.ctx, pass, &wrong), KVF_ESHAPE,
+    check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &wrong}), KVF_ESHAPE,
                   "[3, 2, 2, 3, 8], the prefix is [3, 2, 2, 4, 8]");
 
     ck_assert_int_eq(kvf__pass_create(t.ctx, t.model, &forward, &only_forward), KVF_OK);
@@ -220,7 +221,8 @@ START_TEST(loss_must_be_finite)
     check_refused(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_ENUMERIC,
                   "expected a finite number");
     ck_assert(loss == -1);
-    check_refused(kvf__pass_bwd(t.ctx, pass, &prefix), KVF_EUSAGE, "without a loss gradient");
+    check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &prefix}), KVF_EUSAGE,
+                  "without a loss gradient");
     kvf__prefix_done(&prefix);
     kvf__pass_free(pass);
 }

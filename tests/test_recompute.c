@@ -103,7 +103,8 @@ static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *p
     toy_fwd(&t, pass, batch, prefix);
     ck_assert_msg(!kvf__pass_lm_loss(t.ctx, pass, true, 0.25f, &loss, token_loss), "%s",
                   kvf_ctx_error(t.ctx));
-    ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, dprefix), "%s", kvf_ctx_error(t.ctx));
+    ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = dprefix}), "%s",
+                  kvf_ctx_error(t.ctx));
     return loss;
 }
 
@@ -155,7 +156,7 @@ START_TEST(backward_twice)
 
     double before = run(pass, &batch.b, &prefix, NULL, &first);
     ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 0.25f, &loss, NULL), KVF_OK);
-    ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &second), KVF_OK);
+    ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &second}), KVF_OK);
     ck_assert(loss == before);
     ck_assert_mem_eq(first.kv, second.kv, kvf__prefix_count(&first) * sizeof(float));
     kvf__prefix_done(&prefix);

@@ -55,7 +55,7 @@ static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *p
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
     ck_assert(!kvf__pass_lm_loss(t.ctx, pass, dprefix != NULL, 1, &loss, NULL));
-    if (dprefix) ck_assert(!kvf__pass_bwd(t.ctx, pass, dprefix));
+    if (dprefix) ck_assert(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = dprefix}));
     return loss;
 }
 

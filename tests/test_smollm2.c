@@ -194,7 +194,8 @@ static double gradient_error(fixture *f, double norm_within)
     float *want = values(f, "gradient", NULL), *got = malloc((size_t)n * sizeof *got);
     double square = 0, norm = number(f, "gradient_norm", 0);
 
-    ck_assert_msg(!kvf__pass_bwd(f->ctx, f->pass, &f->gradient), "%s", kvf_ctx_error(f->ctx));
+    ck_assert_msg(!kvf__pass_bwd(f->ctx, f->pass, &(kvf__grads){.prefix = &f->gradient}), "%s",
+                  kvf_ctx_error(f->ctx));
     for (size_t i = 0; i < kvf__prefix_count(&f->gradient); i++)
         square += (double)f->gradient.kv[i] * (double)f->gradient.kv[i];
     ck_assert_double_eq_tol(square, norm * norm, 2 * norm_within * norm * norm);

@@ -241,7 +241,8 @@ static inline double toy_gradient(const toy *t, kvf__pass *pass, const kvf__batc
     memset(dprefix->kv, 0, kvf__prefix_count(dprefix) * sizeof(float));
     ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, true, scale, &loss, NULL), "%s",
                   kvf_ctx_error(t->ctx));
-    ck_assert_msg(!kvf__pass_bwd(t->ctx, pass, dprefix), "%s", kvf_ctx_error(t->ctx));
+    ck_assert_msg(!kvf__pass_bwd(t->ctx, pass, &(kvf__grads){.prefix = dprefix}), "%s",
+                  kvf_ctx_error(t->ctx));
     return loss;
 }
 

@@ -2,9 +2,11 @@
  * and token types, and the norm over their sum where the family has one.
  *
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
- * its own packed form. A row's first token stands at position_start plus the lengths of its leads
- * and of its cache (INTEROP.md 3.1). RoBERTa counts only tokens that are not padding, by their id,
- * and starts behind the padding's own row of the table (INTEROP.md 2.3). */
+ * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
+ * any other in all that follows, as with transformers' inputs_embeds. A row's first token stands at
+ * position_start plus the lengths of its leads and of its cache (INTEROP.md 3.1). RoBERTa counts
+ * only tokens that are not padding, by their id, and starts behind the padding's own row of the
+ * table (INTEROP.md 2.3). */
 #include "pass_priv.h"
 
 #include <omp.h>
@@ -32,6 +34,8 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
             (long long)r, (long long)P, (long long)(before + len), (long long)d->sliding_window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
+        if (b->ids[i] < 0 && input->vectors && kvf__virtual_token(b->ids[i]) < input->vectors->P)
+            continue;
         if (b->ids[i] < 0 || b->ids[i] >= d->V)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: token %lld has id %ld, the vocabulary ends at %lld",
@@ -49,6 +53,10 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
 
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
 {
+    if (input->vectors && input->vectors->C != pass->model->desc.C)
+        return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
+                         (long long)input->vectors->P, (long long)input->vectors->C,
+                         (long long)pass->model->desc.C);
     if (input->position_start < 0)
         return kvf__fail(ctx, KVF_ESHAPE, "position_start is %lld, expected 0 or more",
                          (long long)input->position_start);
@@ -66,14 +74,16 @@ static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t C, fl
         x[c] += scratch[c];
 }
 
-static void embed_token(const kvf__pass *pass, int64_t i, float *scratch)
+void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch)
 {
     const kvf__model *model = pass->model;
     const kvf__batch *b = pass->batch;
     int64_t C = model->desc.C;
-    float *x = pass->x + i * C;
 
-    kvf__slot_row(&model->embedding, b->ids[i], x);
+    if (b->ids[i] < 0)
+        memcpy(x, pass->vectors->x + kvf__virtual_token(b->ids[i]) * C, (size_t)C * sizeof *x);
+    else
+        kvf__slot_row(&model->embedding, b->ids[i], x);
     add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
     add_row(&model->positions, pass->position[i], x, C, scratch);
 }
@@ -89,8 +99,8 @@ static void place_row(kvf__pass *pass, int64_t r, int64_t first)
         pass->position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
 }
 
-/* The norm on embeddings has no gradient: nothing below it is trained. layer 0 keeps its own rstd
- * later where this one goes. */
+/* Layer 0 keeps its own rstd later where this one goes: who needs it again computes it again
+ * (embed_bwd.c). */
 static void norm_embeddings(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -121,7 +131,7 @@ void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
-        embed_token(pass, i, pass->scratch + omp_get_thread_num() * C);
+        kvf__embed_token(pass, i, pass->x + i * C, pass->scratch + omp_get_thread_num() * C);
     memset(pass->x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
     if (pass->model->embed_gamma) norm_embeddings(pass);
 }

@@ -12,6 +12,7 @@
 #include "kernels.h"
 #include "matmul.h"
 #include "prefix.h"
+#include "vectors.h"
 
 /* ---- description ----------------------------------------------------------------------------- */
 
@@ -211,9 +212,11 @@ typedef struct kvf__row_dropout {
 
 typedef struct kvf__input {
     const kvf__batch *batch;
-    const kvf__prefix *prefix; /* NULL or P = 0: the bare base */
-    int64_t position_start;    /* position of a row's first token (with a cache: of its first cached
-                                  token) */
+    const kvf__prefix *prefix;   /* NULL or P = 0: the bare base */
+    const kvf__vectors *vectors; /* what the batch's ids below 0 stand for (vectors.h): row p of it
+                                    in place of the token's embedding; NULL: there are none */
+    int64_t position_start;      /* position of a row's first token (with a cache: of its first
+                                    cached token) */
     kvf__cache *cache;   /* NULL, or keys and values of earlier tokens; the batch's are appended */
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
     const kvf__row_dropout *row_dropout; /* NULL: none; excludes leads and a cache */
@@ -221,7 +224,7 @@ typedef struct kvf__input {
 
 /* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last
  * layer is not computed). ESHAPE: over the limits, position past the model's, id outside the
- * vocabulary. */
+ * vocabulary or without its vector. */
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 /* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if
  * not NULL. If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss
@@ -235,9 +238,15 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
  * call. hidden_grad takes d loss / d hidden in place of lm_loss, before bwd. */
 kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden);
 kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden);
-/* After lm_loss with gradient, or hidden_grad: dprefix += d(scale * loss)/d prefix. Layers that are
- * masked stay untouched. */
-kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix);
+/* Where gradients go: what is set is added to. Without vectors (and block) the pass ends at the
+ * lowest layer's prefix. */
+typedef struct kvf__grads {
+    kvf__prefix *prefix;   /* needed where the input has one; masked layers stay untouched */
+    kvf__vectors *vectors; /* those that the batch does not name stay untouched */
+    bool block;            /* of the parameters that the model publishes */
+} kvf__grads;
+/* After lm_loss with gradient, or hidden_grad: *into += d(scale * loss)/d what it names. */
+kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);
 
 /* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */
 typedef struct kvf__timing {

@@ -1,5 +1,5 @@
 /* The backward pass: from the gradient of the labelled rows' residual stream down to the prefix of
- * every layer.
+ * every layer, or to the input of layer 0 where vectors are trained.
  *
  * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c (COMPUTE.md 6.13): down^T, act', up^T,
  * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
@@ -121,12 +121,25 @@ static int64_t lowest_prefix(const kvf__pass *pass)
     return l;
 }
 
-static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass, const kvf__prefix *d)
+static kvf_status check_vectors(kvf_ctx *ctx, const kvf__pass *pass, const kvf__vectors *d)
 {
-    const kvf__prefix *p = pass->prefix;
+    const kvf__vectors *x = pass->vectors;
+
+    if (!d || (x && x->P == d->P && x->C == d->C)) return KVF_OK;
+    return kvf__fail(
+        ctx, KVF_ESHAPE, "vectors' gradient: [%lld, %lld], the vectors are [%lld, %lld]",
+        (long long)d->P, (long long)d->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
+}
+
+static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass, const kvf__grads *into)
+{
+    const kvf__prefix *p = pass->prefix, *d = into->prefix;
 
     if (pass->state != KVF__PASS_LOSS)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
+    KVF_TRY(check_vectors(ctx, pass, into->vectors));
+    if (p && !d)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradient of its prefix has nowhere to go");
     if (p && (d->L != p->L || d->G != p->G || d->P != p->P || d->D != p->D))
         return kvf__fail(ctx, KVF_ESHAPE,
                          "prefix gradient: [%lld, 2, %lld, %lld, %lld], the prefix is [%lld, 2, "
@@ -136,22 +149,26 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass, const kvf_
     return KVF_OK;
 }
 
-kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, kvf__prefix *dprefix)
+kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
-    KVF_TRY(check_gradient(ctx, pass, dprefix));
+    KVF_TRY(check_gradient(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
     pass->mark = kvf__clock();
-    int64_t last = pass->model->desc.L - 1, lowest = lowest_prefix(pass);
+    int64_t last = pass->model->desc.L - 1, lowest = into->vectors ? -1 : lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
     KVF_TRY(block_bwd(ctx, pass, last, pass->dx_lab, pass->dx_lab_act, pass->datt_lab, pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
-        attention_bwd(pass, l, kvf__pass_has_prefix(pass, l) ? dprefix : NULL, l == lowest);
+        attention_bwd(pass, l, kvf__pass_has_prefix(pass, l) ? into->prefix : NULL, l == lowest);
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
+        if (l == 0) break;
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
+    kvf__embed_bwd(pass, into->vectors);
+    kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
+    return KVF_OK;
 }

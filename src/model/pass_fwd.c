@@ -110,6 +110,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
 
     pass->batch = input->batch;
     pass->prefix = input->prefix && input->prefix->P > 0 ? input->prefix : NULL;
+    pass->vectors = input->vectors;
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);

@@ -33,6 +33,7 @@
     X(ATTN_BWD, "attention_bwd")                                                                   \
     X(ROPE_BWD, "rope_bwd")                                                                        \
     X(QKV_BWD, "qkv_bwd")                                                                          \
+    X(EMBED_BWD, "embed_bwd")                                                                      \
     X(RECOMPUTE, "recompute")                                                                      \
     X(OTHER, "other")
 
@@ -113,6 +114,7 @@ struct kvf__pass {
     kvf__pass_state state;
     const kvf__batch *batch;
     const kvf__prefix *prefix; /* NULL if P = 0 */
+    const kvf__vectors *vectors;
     kvf__cache *cache;
     const int32_t *slot;
     int64_t M, ML; /* padded rows, padded labelled rows */
@@ -170,6 +172,11 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, 
 /* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
  * Fills position too, and x_act. */
 void kvf__embed_fwd(kvf__pass *pass, int64_t position_start);
+/* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from,
+ * token by token in the order of the batch. Uses up dx and x. */
+void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors);
+/* Sum of what stands for token i: its embedding or vector, type and position, before the norm. */
+void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
 

@@ -88,7 +88,7 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
                         .row_dropout = &t->row_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, scale, &part));
-    KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &t->dprefix));
+    KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &(kvf__grads){.prefix = &t->dprefix}));
     *loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
     return KVF_OK;

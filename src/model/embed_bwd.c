@@ -1,0 +1,85 @@
+/* The gradient of virtual tokens: what layer 0's input says of each, undone through the norm on
+ * embeddings where the family has one, summed over the tokens that show the same vector.
+ *
+ * The sum goes token by token in the order of the batch, every thread over columns of its own, so
+ * that equal batches give equal bits whatever the number of threads. The norm's input was
+ * overwritten long ago; for the few virtual tokens it is computed again, in f64. */
+#include "pass_priv.h"
+
+#include <math.h>
+#include <omp.h>
+
+enum { STRIP = 64 }; /* columns that a thread adds up at a time */
+
+static double mean_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum / (double)n;
+}
+
+/* y = gamma (x - mean) rstd + beta: from d = dy to d = dx, in place. */
+static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float *x, float *d)
+{
+    const int64_t C = desc->C;
+    const bool rms = desc->norm == KVF__RMSNORM;
+    double mean = rms ? 0 : mean_of(x, C), square = 0, sum = 0, along = 0;
+
+    for (int64_t c = 0; c < C; c++) {
+        double centred = (double)x[c] - mean;
+        square += centred * centred;
+    }
+    const double rstd = 1 / sqrt(square / (double)C + (double)desc->norm_eps);
+    for (int64_t c = 0; c < C; c++) {
+        double g = (double)d[c] * (double)gamma[c];
+        sum += rms ? 0 : g;
+        along += g * ((double)x[c] - mean) * rstd;
+    }
+    for (int64_t c = 0; c < C; c++) {
+        double g = (double)d[c] * (double)gamma[c], xhat = ((double)x[c] - mean) * rstd;
+        d[c] = (float)(rstd * (g - sum / (double)C - xhat * along / (double)C));
+    }
+}
+
+/* dx of token i, from the gradient of layer 0's input to that of the sum before the norm. */
+static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
+{
+    const kvf__model *m = pass->model;
+    const int64_t C = m->desc.C;
+    float *dx = pass->dx + i * C, *x = pass->x + i * C;
+
+    if (m->desc.post_norm) { /* what qkv read is the stream itself: its part waits in dxhat */
+        kvf__to_f32(m->act, kvf__act_row(m->act, pass->dxhat, i, C), scratch, C);
+        for (int64_t c = 0; c < C; c++)
+            dx[c] += scratch[c];
+    }
+    if (!m->embed_gamma) return;
+    kvf__embed_token(pass, i, x, scratch);
+    norm_row_bwd(&m->desc, m->embed_gamma, x, dx);
+}
+
+static void add_strip(const kvf__pass *pass, kvf__vectors *to, int64_t from, int64_t end)
+{
+    const int64_t C = to->C;
+
+    for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
+        const int32_t id = pass->batch->ids[i];
+        if (id >= 0) continue;
+        float *x = to->x + kvf__virtual_token(id) * C;
+        for (int64_t c = from; c < end; c++)
+            x[c] += pass->dx[i * C + c];
+    }
+}
+
+void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors)
+{
+    const int64_t C = pass->model->desc.C, N = pass->batch->n_tokens;
+
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < N; i++)
+        if (pass->batch->ids[i] < 0) token_bwd(pass, i, pass->scratch + omp_get_thread_num() * C);
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t c = 0; c < C; c += STRIP)
+        add_strip(pass, dvectors, c, c + STRIP < C ? c + STRIP : C);
+}
