@@ -106,6 +106,28 @@ START_TEST(prefix_round_trip)
 }
 END_TEST
 
+/* A language model's own head, and nothing else, may stand in a file of task lm. */
+START_TEST(head_of_a_language_model)
+{
+    kvf__prefix_file prefix = {0}, got = {0};
+    kvf__params_owned params = {0};
+
+    make_prefix_file(&prefix, KVF__F32);
+    set_task(&prefix.id, "lm");
+    add_param(&params, _i ? "score.weight" : "lm_head.weight", 61, 8, 0.25f);
+    ck_ok(kvf__head_values_copy(ctx, &params.params, NULL, 0, false, &prefix.head));
+    kvf_status st = kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &prefix);
+    ck_assert_int_eq(st, _i ? KVF_EUSAGE : KVF_OK);
+    if (!_i) {
+        ck_ok(kvf__prefix_file_read(ctx, in_dir("p.h5"), &got));
+        ck_same_head(&got.head, &prefix.head);
+    }
+    kvf__params_owned_done(&params);
+    kvf__prefix_file_done(&prefix);
+    kvf__prefix_file_done(&got);
+}
+END_TEST
+
 START_TEST(inspect_shows_it)
 {
     kvf_json *tree = NULL;
@@ -196,7 +218,7 @@ START_TEST(heads_that_do_not_fit)
              "task is \"token-cls\", but there is no /head");
     write_forged(in_dir("b.h5"), "lm", true, false);
     ck_fails(kvf__run_file_read(ctx, in_dir("b.h5"), false, &back), KVF_EFORMAT,
-             "task is \"lm\", but there is a /head");
+             "task is \"lm\", which has a head of lm_head.weight alone");
     write_forged(in_dir("c.h5"), "token-cls", true, true);
     ck_fails(kvf__run_file_read(ctx, in_dir("c.h5"), false, &back), KVF_ESHAPE,
              "is [8, 3], but the head's is [3, 8]");
@@ -252,6 +274,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, run_round_trip, 0, 2);
     tcase_add_loop_test(core, prefix_round_trip, 0, 2);
+    tcase_add_loop_test(core, head_of_a_language_model, 0, 2);
     tcase_add_test(core, inspect_shows_it);
 
     suite_add_tcase(suite, errors);

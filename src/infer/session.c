@@ -1,5 +1,5 @@
 /* A session: the prefix as shared segment 0, one cache slot per row, and the logits of what each
- * row ended in. */
+ * row ended in. Where the prefix brings a language-model head of its own, logits are that one's. */
 #include "infer_int.h"
 
 #include <string.h>
@@ -12,6 +12,7 @@ struct kvf__session {
     kvf__pass *pass;
     kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
+    kvf__lm_head *head; /* NULL: the base's */
     int64_t rows;
     float *logits;     /* [rows, V] */
     int32_t *label_at; /* [rows] */
@@ -36,6 +37,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity,
         KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
                                     s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS, limits.P,
                                     &s->decoder));
+    if (s->prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, s->prefix, &s->head));
+    if (s->decoder && s->head) kvf__decoder_set_head(s->decoder, kvf__lm_head_slot(s->head));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
                              sizeof(float), &s->logits));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
@@ -72,6 +75,7 @@ void kvf__session_free(kvf__session *session)
     kvf__decoder_free(session->decoder);
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
+    kvf__lm_head_free(session->head);
     kvf__free(session->logits);
     kvf__free(session->label_at);
     kvf__free(session->label_id);
@@ -88,6 +92,15 @@ void kvf__session_reset(kvf__session *session)
 {
     for (int64_t slot = 0; slot < session->rows; slot++)
         kvf__cache_truncate(session->cache, slot, 0);
+}
+
+/* After a pass over n rows. */
+static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, int64_t n)
+{
+    const float *hidden = NULL;
+    if (!session->head) return kvf__pass_lm_logits(ctx, session->pass, session->logits);
+    KVF_TRY(kvf__pass_hidden(ctx, session->pass, &hidden));
+    return kvf__lm_head_logits(ctx, session->head, hidden, n, session->logits);
 }
 
 /* One token a row, behind others. */
@@ -131,5 +144,5 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
         .slot = slots,
     };
     KVF_TRY(kvf__pass_fwd(ctx, session->pass, &input));
-    return kvf__pass_lm_logits(ctx, session->pass, session->logits);
+    return take_logits(ctx, session, n);
 }

@@ -35,15 +35,16 @@ typedef struct kvf__params_owned {
 } kvf__params_owned;
 void kvf__params_owned_done(kvf__params_owned *params);
 
-/* The head of a task, with what its outputs mean. A file of task lm has none; one of another task
- * must have it. */
+/* The head of a task, with what its outputs mean. A file of task lm has none, or lm_head.weight
+ * where that was trained; one of another task must have it. */
 typedef struct kvf__head_values {
     kvf__params_owned params; /* Hugging Face names; n = 0: no head */
     size_t n_labels;          /* 0: outputs without names (qa, multiple-choice, regression) */
     char **labels;            /* [n_labels] names by id */
     bool regression;
 } kvf__head_values;
-bool kvf__task_has_head(const char *task);
+bool kvf__task_has_head(const char *task); /* must have one */
+bool kvf__head_fits_task(const char *task, const kvf__head_values *head);
 kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *const *labels,
                                  size_t n_labels, bool regression, kvf__head_values *out);
 void kvf__head_values_done(kvf__head_values *head);

@@ -2,8 +2,9 @@
  * with the names of classes or tags in the order of their ids, and the attribute `regression`
  * (DESIGN.md section 6).
  *
- * A file of task lm has no head, one of any other task must have it: read without its head it would
- * be of no use. */
+ * A file of another task than lm must have one: read without its head it would be of no use. One of
+ * task lm has the base's, or its own where that was trained (--train-head): the matrix
+ * lm_head.weight and nothing else. */
 #include "h5_priv.h"
 
 #include <string.h>
@@ -13,6 +14,15 @@ static const char GROUP[] = "head", LABELS[] = "labels";
 bool kvf__task_has_head(const char *task)
 {
     return task && *task && strcmp(task, "lm") != 0;
+}
+
+bool kvf__head_fits_task(const char *task, const kvf__head_values *head)
+{
+    const kvf__params *params = &head->params.params;
+
+    if (kvf__task_has_head(task)) return params->n > 0;
+    return !params->n || (params->n == 1 && params->item[0].rank == 2 && !head->n_labels &&
+                          !head->regression && !strcmp(params->item[0].name, "lm_head.weight"));
 }
 
 static bool is_utf8(const char *text)
@@ -50,13 +60,12 @@ static kvf_status check_labels(kvf__h5 *h5, kvf__h5_id at, char *const *labels, 
 kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head)
 {
     kvf__h5_id group = KVF__H5_NONE;
-    bool wanted = kvf__task_has_head(task);
     kvf_status st;
 
-    if (wanted != (head->params.params.n > 0))
+    if (!kvf__head_fits_task(task, head))
         return kvf__h5_fail(h5, h5->file, KVF_EUSAGE, "task \"%s\" with %zu parameters of a head",
                             task ? task : "", head->params.params.n);
-    if (!wanted) return KVF_OK;
+    if (!head->params.params.n) return KVF_OK;
     st = kvf__run_params_write(h5, h5->file, GROUP, &head->params.params, &group);
     if (st) goto out;
     st = kvf__h5_put_bool(h5, group, "regression", head->regression);
@@ -82,13 +91,13 @@ static kvf_status read_labels(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *h
 kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out)
 {
     kvf__h5_id group = KVF__H5_NONE;
-    bool there = false, wanted = kvf__task_has_head(task);
+    bool there = false;
     kvf_status st;
 
     KVF_TRY(kvf__h5_has(h5, h5->file, GROUP, &there));
-    if (there != wanted)
-        return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "task is \"%s\", but there is %s /head",
-                            task, there ? "a" : "no");
+    if (!there && kvf__task_has_head(task))
+        return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "task is \"%s\", but there is no /head",
+                            task);
     if (!there) return KVF_OK;
     st = kvf__h5_group_open(h5, h5->file, GROUP, &group);
     if (st) goto out;
@@ -97,6 +106,10 @@ kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out)
     st = kvf__h5_get_bool(h5, group, "regression", &out->regression);
     if (st) goto out;
     st = read_labels(h5, group, out);
+    if (st) goto out;
+    if (!kvf__head_fits_task(task, out))
+        st = kvf__h5_fail(h5, group, KVF_EFORMAT,
+                          "task is \"%s\", which has a head of lm_head.weight alone", task);
 out:
     kvf__h5_release(&group);
     return st;

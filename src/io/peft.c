@@ -14,6 +14,7 @@
 static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors",
                   PICKLE[] = "adapter_model.bin";
 static const char TENSOR[] = "prompt_embeddings", HEAD[] = "base_model.";
+static const char LM_HEAD[] = "base_model.lm_head.weight";
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -127,7 +128,8 @@ out:
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The prefix, and a head where the task has one: anything else would be lost without a word. */
+/* The prefix, and a head where the task has one (a language model's may be its own): anything else
+ * would be lost without a word. */
 static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table,
                               const kvf__peft *peft)
 {
@@ -140,7 +142,8 @@ static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *
                          path, peft->task_type, HEAD);
     for (size_t i = 0; i < table->n; i++) {
         const char *name = table->items[i].name;
-        bool known = strcmp(name, TENSOR) == 0 || (head && !strncmp(name, HEAD, sizeof HEAD - 1));
+        bool known = strcmp(name, TENSOR) == 0 ||
+                     (head ? !strncmp(name, HEAD, sizeof HEAD - 1) : !strcmp(name, LM_HEAD));
         if (!known)
             return kvf__fail(
                 ctx, KVF_EUNSUPPORTED,

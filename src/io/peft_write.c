@@ -31,7 +31,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
                              (long long)l);
     if (!kvf__peft_task_type(id->task))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
-    if (kvf__task_has_head(id->task) != (head->params.params.n > 0))
+    if (!kvf__head_fits_task(id->task, head))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: task %s with %zu parameters of a head", dir,
                          id->task ? id->task : "", head->params.params.n);
     return KVF_OK;
@@ -43,16 +43,20 @@ static kvf_json *text_or_null(const char *text)
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
 
-/* What PEFT itself adds for a task type (INTEROP 4.4), and the pooler where the head trained one.
- */
+/* What PEFT itself adds for a task type (INTEROP 4.4), the pooler where the head trained one, and a
+ * language model's own head: PEFT then loads the matrix beside a tied embedding, which stays. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
 {
     const kvf__params *params = &head->params.params;
     bool qa = id->task && strcmp(id->task, "qa") == 0, pooler = false;
     kvf_json *list;
 
-    if (!kvf__task_has_head(id->task)) return kvf_json_new_null();
+    if (!params->n) return kvf_json_new_null();
     list = kvf_json_array();
+    if (!kvf__task_has_head(id->task)) {
+        kvf_json_add(list, kvf_json_new_str("lm_head"));
+        return list;
+    }
     kvf_json_add(list, kvf_json_new_str(qa ? "qa_outputs" : "classifier"));
     if (!qa) kvf_json_add(list, kvf_json_new_str("score"));
     for (size_t i = 0; i < params->n; i++)

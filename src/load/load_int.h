@@ -12,6 +12,7 @@
 #include "file_int.h"
 #include "h5_int.h"
 #include "head_task.h"
+#include "head_vocab.h"
 #include "model_int.h"
 #include "text_int.h"
 
@@ -31,7 +32,7 @@ struct kvf_prefix {
     kvf__identity id;
     kvf__prefix prefix;
     kvf__task task;              /* of id.task */
-    kvf__head_values head;       /* empty for lm */
+    kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
     kvf_json *options, *lineage; /* of the file; may be NULL */
     bool from_run;
     int64_t step; /* of the state that was used; -1 for prefix files */
@@ -69,13 +70,18 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
                                  kvf_checkpoint checkpoint, struct kvf__encoder **out,
                                  int64_t *step);
 
-/* Copies values in by name. EFORMAT, ESHAPE: the names or shapes are not the head's; `where` names
- * the source. */
-kvf_status kvf__head_load(kvf_ctx *ctx, kvf__head *head, const char *where,
+/* Copies values into a head's parameters by name. EFORMAT, ESHAPE: the names or shapes are not the
+ * head's; `where` names the source. */
+kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where,
                           const kvf__params *from);
 /* The head of a prefix on a base, dropout 0; *out stays NULL for lm. */
 kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out);
+
+/* The language-model head that came with a prefix, without a gradient; *out stays NULL where it is
+ * the base's. */
+kvf_status kvf__prefix_lm_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                               kvf__lm_head **out);
 
 /* Names and kind of the outputs of an imported head; names: "a,b,c", NULL: LABEL_0 and on. */
 kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,

@@ -11,9 +11,8 @@ static const kvf__param *find(const kvf__params *params, const char *name)
     return NULL;
 }
 
-kvf_status kvf__head_load(kvf_ctx *ctx, kvf__head *head, const char *where, const kvf__params *from)
+kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, const kvf__params *from)
 {
-    kvf__params *to = kvf__head_params(head);
     char found[128], want[128];
     for (size_t i = 0; i < to->n; i++) {
         kvf__param *p = &to->item[i];
@@ -51,9 +50,25 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
     kvf__head *head = NULL;
     if (prefix->task == KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__head_create(ctx, base->model, &options, &head));
-    kvf_status st = kvf__head_load(ctx, head, "/head", &prefix->head.params.params);
+    kvf_status st = kvf__head_load(ctx, kvf__head_params(head), "/head",
+                                   &prefix->head.params.params);
     if (st)
         kvf__head_free(head);
+    else
+        *out = head;
+    return st;
+}
+
+kvf_status kvf__prefix_lm_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                               kvf__lm_head **out)
+{
+    kvf__lm_head *head = NULL;
+    if (prefix->task != KVF__TASK_LM || !prefix->head.params.params.n) return KVF_OK;
+    KVF_TRY(kvf__lm_head_create(ctx, base->model, false, &head));
+    kvf_status st = kvf__head_load(ctx, kvf__lm_head_params(head), "/head",
+                                   &prefix->head.params.params);
+    if (st)
+        kvf__lm_head_free(head);
     else
         *out = head;
     return st;

@@ -100,10 +100,21 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 
 /* ---- losses and scores ----------------------------------------------------------------------- */
 
+/* The loss of one prefix as a language model, by its own head if it has one. */
+static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+                             const kvf_prefix *prefix, double *loss, float *token_loss)
+{
+    kvf__subject subject = {.prefix = &prefix->prefix, .position_start = prefix->id.position_start};
+    KVF_TRY(kvf__prefix_lm_head(ctx, base, prefix, &subject.lm_head));
+    kvf_status st = kvf__evaluator_run(ctx, trial->evaluator, &subject, loss, token_loss);
+    kvf__lm_head_free(subject.lm_head);
+    return st;
+}
+
 /* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
  */
-static kvf_status run_ensemble(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *const *prefixes,
-                               size_t n)
+static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+                               kvf_prefix *const *prefixes, size_t n)
 {
     size_t labels = (size_t)trial->set.n_labels;
     float *token_loss = NULL;
@@ -111,8 +122,7 @@ static kvf_status run_ensemble(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *cons
     kvf_status st = kvf__alloc_array(ctx, labels, sizeof *token_loss, &token_loss);
     if (!st) st = kvf__alloc_array(ctx, labels, sizeof *probability, &probability);
     for (size_t i = 0; !st && i < n; i++) {
-        const kvf__subject subject = {&prefixes[i]->prefix, prefixes[i]->id.position_start, NULL};
-        st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &each, token_loss);
+        st = run_one_lm(ctx, base, trial, prefixes[i], &each, token_loss);
         for (size_t t = 0; !st && t < labels; t++)
             probability[t] += exp(-(double)token_loss[t]) / (double)n;
     }
@@ -125,11 +135,12 @@ static kvf_status run_ensemble(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *cons
     return st;
 }
 
-static kvf_status run_lm(kvf_ctx *ctx, kvf__trial *trial, kvf_prefix *const *prefixes, size_t n)
+static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+                         kvf_prefix *const *prefixes, size_t n)
 {
-    kvf__subject subject = {0};
-    if (n > 1) return run_ensemble(ctx, trial, prefixes, n);
-    if (n) subject = (kvf__subject){&prefixes[0]->prefix, prefixes[0]->id.position_start, NULL};
+    const kvf__subject subject = {0};
+    if (n > 1) return run_ensemble(ctx, base, trial, prefixes, n);
+    if (n) return run_one_lm(ctx, base, trial, prefixes[0], &trial->loss, NULL);
     return kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, NULL);
 }
 
@@ -148,7 +159,8 @@ static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     size_t count = (size_t)(trial->scores.first[trial->set.n] * trial->scores.width);
     st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
     if (st) goto out;
-    const kvf__subject subject = {&prefix->prefix, prefix->id.position_start, head};
+    const kvf__subject subject = {
+        .prefix = &prefix->prefix, .position_start = prefix->id.position_start, .head = head};
     st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, logits);
     if (st) goto out;
     kvf__scores_add(&trial->scores, logits, share);
@@ -188,7 +200,7 @@ kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
             ctx, base, &trial->set, longest_prefix(prefixes, n), options->batch_tokens,
             !options->share_leads || strcmp(options->share_leads, "off"), &trial->evaluator);
     if (!st)
-        st = trial->task == KVF__TASK_LM ? run_lm(ctx, trial, prefixes, n)
+        st = trial->task == KVF__TASK_LM ? run_lm(ctx, base, trial, prefixes, n)
                                          : run_heads(ctx, base, prefixes, n, options, trial);
     if (st) kvf__trial_done(trial);
     return st;

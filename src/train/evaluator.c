@@ -169,6 +169,16 @@ static kvf_status run_head(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, boo
     return KVF_OK;
 }
 
+/* The loss of the batch as a language model's; each, may be NULL: of every label. */
+static kvf_status run_lm(kvf_ctx *ctx, kvf__evaluator *e, kvf__lm_head *head, double *loss_sum,
+                         float *each)
+{
+    const float *hidden = NULL;
+    if (!head) return kvf__pass_lm_loss(ctx, e->pass, false, 1, loss_sum, each);
+    KVF_TRY(kvf__pass_hidden(ctx, e->pass, &hidden));
+    return kvf__lm_head_loss(ctx, head, &e->batcher.batch, hidden, 1, loss_sum, each, NULL);
+}
+
 /* Without gold a loss would mean nothing. */
 static bool has_gold(const kvf__dataset *set)
 {
@@ -193,7 +203,7 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
         if (subject->head)
             KVF_TRY(run_head(ctx, e, subject->head, gold, &part, &terms, each));
         else
-            KVF_TRY(kvf__pass_lm_loss(ctx, e->pass, false, 1, &part, each ? each + before : NULL));
+            KVF_TRY(run_lm(ctx, e, subject->lm_head, &part, each ? each + before : NULL));
         sum += part;
         before += labels;
     }

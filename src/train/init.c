@@ -96,7 +96,7 @@ static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__ru
         return KVF_OK;
     for (size_t i = 0; i < stored->n_labels; i++)
         if (strcmp(stored->labels[i], t->data.names.names[i])) return KVF_OK;
-    return kvf__head_load(t->ctx, t->head, path,
+    return kvf__head_load(t->ctx, kvf__head_params(t->head), path,
                           run->best_head.params.n ? &run->best_head.params
                                                   : &stored->params.params);
 }

@@ -70,7 +70,8 @@ static bool is_better(const kvf__trainer *t)
 static kvf_status validate(kvf__trainer *t)
 {
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
-    const kvf__subject subject = {&t->prefix, t->id.position_start, t->head};
+    const kvf__subject subject = {
+        .prefix = &t->prefix, .position_start = t->id.position_start, .head = t->head};
     KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
                                  &t->valid_loss, &t->metric_value));
     t->history.valid_loss[t->step - 1] = t->valid_loss;

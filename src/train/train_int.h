@@ -37,7 +37,8 @@ bool kvf__train_option_given(const kvf_train_options *options, const char *name)
 typedef struct kvf__subject {
     const kvf__prefix *prefix; /* NULL: the bare base */
     int64_t position_start;
-    kvf__head *head; /* NULL: lm */
+    kvf__head *head;       /* NULL: lm */
+    kvf__lm_head *lm_head; /* lm: one of its own; NULL: the base's */
 } kvf__subject;
 
 /* A data set under a subject, in batches fixed by the data alone. */
