@@ -44,6 +44,8 @@ typedef struct kvf_event {
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
+#define KVF_MAX_TRAIN_OPTIONS 128 /* most rows that kvf_train_option_row() has */
+
 /* Every field has a kvf_train_option_row() with its long name, default and help. Texts are
  * borrowed. */
 typedef struct kvf_train_options {
@@ -83,8 +85,8 @@ typedef struct kvf_train_options {
     const char *map;       /* "prompt=question,completion=answer" */
     const char *precision; /* auto, f32, bf16 */
     uint64_t seed;
-    /* Bit i: row i was set by kvf_train_set, even if to its default (--resume asks). */
-    uint64_t given;
+    /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
+    bool given[KVF_MAX_TRAIN_OPTIONS];
 
     /* A signal handler sets it: finish the step, save, return ESTOPPED. NULL: never. */
     const volatile int *stop;

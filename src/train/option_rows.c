@@ -246,13 +246,13 @@ const kvf__option *kvf__option_find(const char *name)
     return NULL;
 }
 
-uint64_t kvf__option_bit(const kvf__option *row)
+void kvf__option_mark(kvf_train_options *options, const kvf__option *row)
 {
-    _Static_assert(N_ROWS <= 64, "given has 64 bits");
-    return UINT64_C(1) << (row - ROWS);
+    _Static_assert(N_ROWS <= KVF_MAX_TRAIN_OPTIONS, "every row has its place in given");
+    options->given[row - ROWS] = true;
 }
 
 bool kvf__train_option_given(const kvf_train_options *options, const char *name)
 {
-    return options->given & kvf__option_bit(kvf__option_find(name));
+    return options->given[kvf__option_find(name) - ROWS];
 }

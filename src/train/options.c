@@ -76,7 +76,7 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
     if (r->kind == KVF__FLAG) return set_flag(ctx, r, value, "true", "false", at);
     if (!value)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->public.argument);
-    options->given |= kvf__option_bit(r);
+    kvf__option_mark(options, r);
     switch (r->kind) {
     case KVF__COUNT:
         return set_count(ctx, r, value, at);

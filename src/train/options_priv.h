@@ -32,8 +32,8 @@ typedef struct kvf__option {
 const kvf__option *kvf__option_at(size_t index);
 /* NULL: no such option. */
 const kvf__option *kvf__option_find(const char *name);
-/* Bit of a row in `given`. */
-uint64_t kvf__option_bit(const kvf__option *row);
+/* Notes that a row was set: its place in `given`. */
+void kvf__option_mark(kvf_train_options *options, const kvf__option *row);
 
 static inline void *kvf__option_field(const kvf_train_options *options, const kvf__option *row)
 {
