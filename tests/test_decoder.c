@@ -234,6 +234,80 @@ START_TEST(a_masked_layer_has_no_prefix)
 }
 END_TEST
 
+/* Rows behind prefixes of unequal length, and one without, as they would be alone. */
+START_TEST(company_changes_no_bit)
+{
+    if (!open_case(_i)) return;
+    const size_t V = (size_t)kvf__model_desc(t.model)->V;
+    float *together = logits_for(ROWS), *alone = logits_for(1);
+    kvf__cache *a = filled_cache(), *b = filled_cache();
+    kvf__prefix shorter;
+    int32_t ids[ROWS];
+    toy_prefix(&t, &shorter, P - 3, 0.7);
+    rearrange(CASES[_i].how);
+    kvf__decoder *many = decoder_of(t.ctx, a), *one = decoder_of(t.ctx, b);
+    const kvf__step_row rows[ROWS] = {{&shorter, 2}, {NULL, 0}, {&prefix, P}};
+
+    for (int i = 0; i < STEPS; i++) {
+        kvf__step step = step_of(i, ROWS, ids, NULL);
+        step.row = rows;
+        step.as_one = true;
+        ck_assert_msg(!kvf__decoder_step(t.ctx, many, &step, together), "%s", kvf_ctx_error(t.ctx));
+        for (int32_t r = 0; r < ROWS; r++) {
+            const kvf__step single = {.n = 1,
+                                      .ids = ids + r,
+                                      .slot = &r,
+                                      .prefix = rows[r].prefix,
+                                      .position_start = rows[r].position_start};
+            ck_assert_int_eq(kvf__decoder_step(t.ctx, one, &single, alone), KVF_OK);
+            ck_assert(!memcmp(together + (size_t)r * V, alone, V * sizeof *alone));
+        }
+    }
+    kvf__prefix_done(&shorter);
+    kvf__free(together);
+    kvf__free(alone);
+    kvf__decoder_free(many);
+    kvf__decoder_free(one);
+    kvf__cache_free(a);
+    kvf__cache_free(b);
+    close_case();
+}
+END_TEST
+
+/* A slot with less room than the others, and one that loses its room. */
+START_TEST(a_slot_has_room_of_its_own)
+{
+    enum { ROOM = 7 };
+    open_case(0);
+    kvf__cache *a = NULL, *b = NULL;
+    float *got = logits_for(1), *want = logits_for(1);
+    int32_t id = 5;
+    ck_assert_int_eq(kvf__cache_create_empty(t.ctx, t.model, 2, CAPACITY, &a), KVF_OK);
+    ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, 2, CAPACITY, &b), KVF_OK);
+    ck_assert_int_eq(kvf__cache_reserve(t.ctx, a, 1, ROOM), KVF_OK);
+    kvf__decoder *of_a = decoder_of(t.ctx, a), *of_b = decoder_of(t.ctx, b);
+    const int32_t slot = 1, other = 0;
+    kvf__step step = {.n = 1, .ids = &id, .slot = &slot, .prefix = &prefix, .position_start = P};
+    for (int i = 0; i < ROOM; i++) {
+        ck_assert_int_eq(kvf__decoder_step(t.ctx, of_a, &step, got), KVF_OK);
+        ck_assert_int_eq(kvf__decoder_step(t.ctx, of_b, &step, want), KVF_OK);
+        ck_assert(!memcmp(got, want, (size_t)kvf__model_desc(t.model)->V * sizeof *got));
+    }
+    ck_assert_int_eq(kvf__decoder_step(t.ctx, of_a, &step, got), KVF_ESHAPE);
+    step.slot = &other;
+    ck_assert_int_eq(kvf__decoder_step(t.ctx, of_a, &step, got), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__cache_reserve(t.ctx, a, 1, 0), KVF_OK);
+    ck_assert_int_eq(kvf__cache_length(a, 1), 0);
+    kvf__free(got);
+    kvf__free(want);
+    kvf__decoder_free(of_a);
+    kvf__decoder_free(of_b);
+    kvf__cache_free(a);
+    kvf__cache_free(b);
+    close_case();
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static void refused(kvf__decoder *decoder, const kvf__step *step, const char *text)
@@ -298,6 +372,8 @@ int main(void)
     tcase_add_loop_test(parity, steps_are_those_of_a_pass, 0, N_CASES);
     tcase_add_loop_test(core, threads_change_no_bit, 0, N_CASES);
     tcase_add_test(core, a_masked_layer_has_no_prefix);
+    tcase_add_loop_test(core, company_changes_no_bit, 0, N_CASES);
+    tcase_add_test(core, a_slot_has_room_of_its_own);
     tcase_add_test(errors, misuse_is_refused);
     tcase_add_test(errors, weights_by_inputs_do_not_fit);
     suite_add_tcase(suite, core);

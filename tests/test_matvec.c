@@ -205,11 +205,40 @@ START_TEST(a_split_changes_no_bit)
 }
 END_TEST
 
+/* Each row of many, asked to be as one, against a call of that row alone. */
+static void same_alone(const kvf__matvec *level, int type, int64_t M, bool add)
+{
+    data many = make(type, M), one = make(type, M);
+    many.call.as_one = many.call.bf16 = true;
+    many.call.add = one.call.add = add;
+    level->run(&many.call);
+    one.call.M = 1;
+    for (int64_t m = 0; m < M; m++) {
+        level->run(&one.call);
+        one.call.x += one.call.ldx;
+        one.call.y += one.call.ldy;
+    }
+    ck_assert_msg(!memcmp(many.y, one.y, (size_t)(M * many.call.ldy) * sizeof(float)),
+                  "%s, %s, %d rows", level->name, kvf__dtype_name(TYPES[type].dtype), (int)M);
+    done(&many);
+    done(&one);
+}
+
+START_TEST(company_changes_no_bit)
+{
+    const kvf__matvec *level = level_of(_i);
+    for (int c = 0; level && c < N_COUNTS; c++)
+        for (int add = 0; add < 2; add++)
+            same_alone(level, _i % N_TYPES, COUNTS[c], add);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("matvec");
     TCase *core = tcase_create("core"), *parity = tcase_create("parity");
     tcase_add_loop_test(core, a_split_changes_no_bit, 0, N_TYPES);
+    tcase_add_loop_test(core, company_changes_no_bit, 0, N_LEVELS * N_TYPES);
     tcase_add_loop_test(parity, product_is_the_formula, 0, N_LEVELS * N_TYPES);
     tcase_add_loop_test(parity, weights_are_exact, 0, N_LEVELS * N_TYPES);
     suite_add_tcase(suite, core);

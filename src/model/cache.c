@@ -1,38 +1,42 @@
 /* The generation cache: keys and values of tokens that earlier passes computed, one slot per row.
  *
- * Stored as attention reads a shared segment, [G, capacity, D] per layer, slot and key/value, keys
- * after RoPE. The prefix is not in here: it stays segment 0 of every pass, so one cache layout
- * serves any prefix length. A pass appends layer by layer and counts the tokens in only when all
- * layers are done. */
+ * Stored as attention reads a shared segment, [G, room, D] per slot, layer and key/value, keys
+ * after RoPE; every slot has memory of its own, for as many tokens as its row may need. The prefix
+ * is not in here: it stays segment 0 of every pass, so one cache layout serves any prefix length. A
+ * pass appends layer by layer and counts the tokens in only when all layers are done. */
 #include "pass_priv.h"
 
 #include <assert.h>
 #include <string.h>
 
-kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
-                             kvf__cache **out)
+/* Bytes of one slot's [L, 2, G, room, D]; false on overflow. */
+static bool slot_bytes(const kvf__cache *cache, int64_t room, size_t *out)
+{
+    const int64_t dims[] = {cache->L, 2, cache->G, room, cache->D};
+    *out = kvf__act_size(cache->act);
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        if (!kvf__mul(*out, (size_t)dims[i], out)) return false;
+    return true;
+}
+
+kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
+                                   int64_t capacity, kvf__cache **out)
 {
     const kvf__desc *d = &model->desc;
     kvf__cache *cache = NULL;
-    size_t bytes = kvf__act_size(model->act);
     kvf_status st;
 
     if (slots < 1 || capacity < 1)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "cache: %lld slots of %lld tokens, expected at least 1 of 1",
                          (long long)slots, (long long)capacity);
-    const int64_t dims[] = {d->L, slots, 2, d->G, capacity, d->D};
-    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
-        if (!kvf__mul(bytes, (size_t)dims[i], &bytes))
-            return kvf__fail(ctx, KVF_ENOMEM,
-                             "cache: %lld slots of %lld tokens are more than memory can address",
-                             (long long)slots, (long long)capacity);
-
     st = kvf__alloc(ctx, sizeof *cache, &cache);
     if (st) goto out;
     *cache = (kvf__cache){
         .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
-    st = kvf__alloc(ctx, bytes, &cache->data);
+    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->data, &cache->data);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->room, &cache->room);
     if (st) goto out;
     st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->length, &cache->length);
     if (st) goto out;
@@ -44,10 +48,46 @@ out:
     return st;
 }
 
+kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
+                             kvf__cache **out)
+{
+    kvf__cache *cache = NULL;
+    KVF_TRY(kvf__cache_create_empty(ctx, model, slots, capacity, &cache));
+    for (int64_t slot = 0; slot < slots; slot++) {
+        kvf_status st = kvf__cache_reserve(ctx, cache, slot, capacity);
+        if (st) {
+            kvf__cache_free(cache);
+            return st;
+        }
+    }
+    *out = cache;
+    return KVF_OK;
+}
+
+kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t room)
+{
+    void *block = NULL;
+    size_t bytes;
+
+    assert(slot >= 0 && slot < cache->slots && room >= 0 && room <= cache->capacity);
+    if (!slot_bytes(cache, room, &bytes))
+        return kvf__fail(ctx, KVF_ENOMEM, "cache: %lld tokens are more than memory can address",
+                         (long long)room);
+    if (room) KVF_TRY(kvf__alloc(ctx, bytes, &block));
+    kvf__free(cache->data[slot]);
+    cache->data[slot] = block;
+    cache->room[slot] = room;
+    cache->length[slot] = 0;
+    return KVF_OK;
+}
+
 void kvf__cache_free(kvf__cache *cache)
 {
     if (!cache) return;
+    for (int64_t slot = 0; cache->data && slot < cache->slots; slot++)
+        kvf__free(cache->data[slot]);
     kvf__free(cache->data);
+    kvf__free(cache->room);
     kvf__free(cache->length);
     kvf__free(cache);
 }
@@ -66,21 +106,21 @@ void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
 
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
 {
-    size_t block = (size_t)(cache->G * cache->capacity * cache->D) * kvf__act_size(cache->act);
-    return (char *)cache->data + (size_t)((l * cache->slots + slot) * 2 + kv) * block;
+    size_t block = (size_t)(cache->G * cache->room[slot] * cache->D) * kvf__act_size(cache->act);
+    return (char *)cache->data[slot] + (size_t)(l * 2 + kv) * block;
 }
 
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
 {
-    size_t head = (size_t)(cache->capacity * cache->D) * kvf__act_size(cache->act);
-    size_t bytes = (size_t)(n * cache->D) * kvf__act_size(cache->act);
+    size_t size = (size_t)cache->D * kvf__act_size(cache->act), bytes = (size_t)n * size;
+    size_t behind = (size_t)cache->room[from] * size, ahead = (size_t)cache->room[to] * size;
 
-    assert(from != to && n >= 0 && n <= cache->length[from]);
+    assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->room[to]);
     for (int64_t l = 0; l < cache->L; l++)
         for (int kv = 0; kv < 2; kv++)
             for (int64_t g = 0; g < cache->G; g++)
-                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * head,
-                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * head, bytes);
+                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * ahead,
+                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * behind, bytes);
     cache->length[to] = n;
 }
 
@@ -94,7 +134,7 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *ou
             for (int64_t g = 0; g < cache->G; g++) {
                 const char *from = kvf__cache_at(cache, l, slot, kv);
                 float *to = out + ((l * 2 + kv) * cache->G + g) * n * cache->D;
-                from += (size_t)(g * cache->capacity * cache->D) * size;
+                from += (size_t)(g * cache->room[slot] * cache->D) * size;
                 kvf__to_f32(cache->act, from, to, n * cache->D);
             }
 }
@@ -114,8 +154,7 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                 char *to = (char *)kvf__cache_at(cache, l, s, kv) +
                            (size_t)(at + t - batch->start[r]) * head;
                 for (int64_t g = 0; g < cache->G; g++)
-                    memcpy(to + (size_t)(g * cache->capacity) * head, from + (size_t)g * head,
-                           head);
+                    memcpy(to + (size_t)(g * cache->room[s]) * head, from + (size_t)g * head, head);
             }
     }
 }

@@ -121,7 +121,7 @@ static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
         .product = kvf__carve(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
         .attention = kvf__carve(
             carve, 1, 1, kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
-        .segs = kvf__carve(carve, decoder->rows + 1, 1, sizeof(kvf__kvseg)),
+        .segs = kvf__carve(carve, decoder->rows, 2, sizeof(kvf__kvseg)),
         .rows = kvf__carve(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
     };
 }

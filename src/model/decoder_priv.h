@@ -30,7 +30,7 @@ typedef struct kvf__decoder_own {
     float *rstd; /* [rows] */
     float *head; /* [D] */
     void *product, *attention; /* scratch of the kernels */
-    kvf__kvseg *segs;          /* [1 + rows] */
+    kvf__kvseg *segs;          /* [2, rows] prefixes, caches */
     kvf__attn_row *rows;       /* [rows] */
 } kvf__decoder_own;
 

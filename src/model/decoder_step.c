@@ -50,6 +50,7 @@ static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_
                                    .ldy = ldy,
                                    .add = add,
                                    .bf16 = w->decoder->model->act == KVF__BF16,
+                                   .as_one = w->step->as_one,
                                    .scratch = w->own->product};
 
     if (n > 0) w->decoder->matvec->run(&call);
@@ -140,7 +141,7 @@ static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t
 
     const int kv = h >= d->H + d->G;
     const int64_t g = h - d->H - kv * d->G, slot = kvf__row_slot(w->step->slot, m);
-    const int64_t at = (g * cache->capacity + cache->length[slot]) * d->D;
+    const int64_t at = (g * cache->room[slot] + cache->length[slot]) * d->D;
     char *to = kvf__cache_at(cache, l, slot, kv);
     kvf__from_f32(cache->act, head, to + (size_t)at * kvf__act_size(cache->act), d->D);
 }
@@ -168,32 +169,43 @@ static void project(const worker *w, int64_t l)
     }
 }
 
-/* What stands before each row in layer l: the prefix, and its cache. */
+/* What stands before row m of a step. */
+static kvf__step_row before_row(const kvf__step *step, int64_t m)
+{
+    return step->row ? step->row[m] : (kvf__step_row){step->prefix, step->position_start};
+}
+
+static kvf__kvseg prefix_segment(const kvf__prefix *p, int64_t l)
+{
+    if (!p || p->P == 0 || (p->layer_mask && !p->layer_mask[l])) return (kvf__kvseg){.len = 0};
+    const int64_t half = p->G * p->P * p->D;
+    const float *kv = p->kv + l * 2 * half;
+
+    return (kvf__kvseg){.k = kv,
+                        .v = kv + half,
+                        .dtype = KVF__F32,
+                        .len = p->P,
+                        .token_stride = p->D,
+                        .head_stride = p->P * p->D};
+}
+
+/* What stands before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
-    const kvf__prefix *p = w->step->prefix;
     const kvf__cache *cache = w->decoder->cache;
-    const int64_t half = p ? p->G * p->P * p->D : 0;
-    const bool prefix = p && p->P > 0 && (!p->layer_mask || p->layer_mask[l]);
     kvf__kvseg *segs = w->own->segs;
-    const float *kv = prefix ? p->kv + l * 2 * half : NULL;
 
-    segs[0] = (kvf__kvseg){.k = kv,
-                           .v = prefix ? kv + half : NULL,
-                           .dtype = KVF__F32,
-                           .len = prefix ? p->P : 0,
-                           .token_stride = cache->D,
-                           .head_stride = prefix ? p->P * p->D : 0};
     for (int64_t m = 0; m < w->step->n; m++) {
         const int64_t slot = kvf__row_slot(w->step->slot, m);
-        segs[m + 1] = (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
-                                   .v = kvf__cache_at(cache, l, slot, 1),
-                                   .dtype = cache->act,
-                                   .len = cache->length[slot],
-                                   .token_stride = cache->D,
-                                   .head_stride = cache->capacity * cache->D};
+        segs[2 * m] = prefix_segment(before_row(w->step, m).prefix, l);
+        segs[2 * m + 1] = (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
+                                       .v = kvf__cache_at(cache, l, slot, 1),
+                                       .dtype = cache->act,
+                                       .len = cache->length[slot],
+                                       .token_stride = cache->D,
+                                       .head_stride = cache->room[slot] * cache->D};
         w->own->rows[m] = (kvf__attn_row){
-            .start = m, .len = 1, .n_segs = 2, .seg = {0, (int32_t)(m + 1)}};
+            .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
 }
 
@@ -290,28 +302,30 @@ static void work(const worker *w)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
-                            int64_t r)
+static kvf_status check_prefix(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__prefix *p)
 {
     const kvf__desc *d = &decoder->model->desc;
-    const kvf__cache *cache = decoder->cache;
-    const int64_t slot = kvf__row_slot(step->slot, r);
 
-    if (step->ids[r] < 0 || step->ids[r] >= d->V)
-        return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
-                         (long long)r, (long)step->ids[r], (long long)d->V - 1);
-    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->capacity)
-        return kvf__fail(
-            ctx, KVF_ESHAPE, "step: row %lld in slot %lld, the cache has %lld of %lld tokens",
-            (long long)r, (long long)slot, (long long)cache->slots, (long long)cache->capacity);
-    for (int64_t other = 0; other < r; other++)
-        if (kvf__row_slot(step->slot, other) == slot)
-            return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
-                             (long long)other, (long long)r, (long long)slot);
-    const int64_t position = step->position_start + cache->length[slot];
-    const int64_t P = step->prefix ? step->prefix->P : 0;
-    if (step->position_start < 0 || position >= d->max_positions ||
-        (d->sliding_window && P + cache->length[slot] + 1 > d->sliding_window))
+    if (!p || (p->L == d->L && p->G == d->G && p->D == d->D && p->P <= decoder->P)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "step: prefix [%lld, 2, %lld, %lld, %lld], expected [%lld, 2, %lld, at most "
+                     "%lld, %lld]",
+                     (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
+                     (long long)d->L, (long long)d->G, (long long)decoder->P, (long long)d->D);
+}
+
+/* Sets the row's position. */
+static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
+                                 int64_t r)
+{
+    const kvf__desc *d = &decoder->model->desc;
+    const kvf__step_row before = before_row(step, r);
+    const int64_t length = decoder->cache->length[kvf__row_slot(step->slot, r)];
+    const int64_t position = before.position_start + length,
+                  P = before.prefix ? before.prefix->P : 0;
+
+    if (before.position_start < 0 || position >= d->max_positions ||
+        (d->sliding_window && P + length + 1 > d->sliding_window))
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "step: row %lld is at position %lld behind a prefix of %lld, the model has "
@@ -322,20 +336,34 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
     return KVF_OK;
 }
 
-static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step)
+static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
+                            int64_t r)
 {
     const kvf__desc *d = &decoder->model->desc;
-    const kvf__prefix *p = step->prefix;
+    const kvf__cache *cache = decoder->cache;
+    const int64_t slot = kvf__row_slot(step->slot, r);
 
+    if (step->ids[r] < 0 || step->ids[r] >= d->V)
+        return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
+                         (long long)r, (long)step->ids[r], (long long)d->V - 1);
+    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->room[slot])
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "step: row %lld in slot %lld, the cache has %lld of at most %lld tokens",
+                         (long long)r, (long long)slot, (long long)cache->slots,
+                         (long long)cache->capacity);
+    for (int64_t other = 0; other < r; other++)
+        if (kvf__row_slot(step->slot, other) == slot)
+            return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
+                             (long long)other, (long long)r, (long long)slot);
+    KVF_TRY(check_prefix(ctx, decoder, before_row(step, r).prefix));
+    return check_position(ctx, decoder, step, r);
+}
+
+static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step)
+{
     if (step->n < 1 || step->n > decoder->rows)
         return kvf__fail(ctx, KVF_ESHAPE, "step: %lld rows, made for 1 to %lld", (long long)step->n,
                          (long long)decoder->rows);
-    if (p && (p->L != d->L || p->G != d->G || p->D != d->D || p->P > decoder->P))
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "step: prefix [%lld, 2, %lld, %lld, %lld], expected [%lld, 2, %lld, at "
-                         "most %lld, %lld]",
-                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
-                         (long long)d->L, (long long)d->G, (long long)decoder->P, (long long)d->D);
     for (int64_t r = 0; r < step->n; r++)
         KVF_TRY(check_row(ctx, decoder, step, r));
     return KVF_OK;

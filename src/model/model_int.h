@@ -139,11 +139,16 @@ bool kvf__model_has_head(const kvf__model *model);
 
 /* ---- generation cache ------------------------------------------------------------------------ */
 
-/* Keys and values of earlier tokens of several rows, in the act type: per layer and slot [2, G,
- * capacity, D]. */
+/* Keys and values of earlier tokens of several rows, in the act type: per slot and layer [2, G,
+ * room, D]. */
 typedef struct kvf__cache kvf__cache;
 kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
                              kvf__cache **out);
+/* Slots without memory yet, each to get its own for at most `capacity` tokens. */
+kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
+                                   int64_t capacity, kvf__cache **out);
+/* Gives a slot room for so many tokens, 0: none; what it held is gone. Unchanged on failure. */
+kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t room);
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
@@ -159,12 +164,19 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *ou
  * region. Activations and sums are f32; where the model computes in bf16, products of more than one
  * row may round their factors to it, as a pass does. */
 typedef struct kvf__decoder kvf__decoder;
+typedef struct kvf__step_row {
+    const kvf__prefix *prefix; /* NULL: none */
+    int64_t position_start;
+} kvf__step_row;
 typedef struct kvf__step {
     int64_t n;           /* rows */
     const int32_t *ids;  /* [n] their new tokens */
     const int32_t *slot; /* [n] their slots in the cache; NULL: row r uses slot r */
     const kvf__prefix *prefix;
-    int64_t position_start; /* of a row's first cached token */
+    int64_t position_start;   /* of a row's first cached token */
+    const kvf__step_row *row; /* [n] what stands before each row, in place of the two above; NULL:
+                                 they hold for all */
+    bool as_one; /* a row's bits are those of a step of that row alone, whatever is beside it */
 } kvf__step;
 
 /* Has this base such a form? Not where a file stores weights by inputs (GPT-2 of Hugging Face). */

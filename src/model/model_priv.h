@@ -35,7 +35,7 @@ struct kvf__model {
     bool backward;
     kvf__mm *mm; /* owned */
     const kvf__kernels *kernels;
-    int64_t row_step; /* batches of many rows are padded to a multiple of it */
+    int64_t row_step;   /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */
     int n_planes;
     int64_t plane_width[KVF__MAX_PLANES];
@@ -74,7 +74,8 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 struct kvf__cache {
     int64_t L, G, D, slots, capacity;
     kvf__dtype act;
-    void *data;      /* [L, slots, 2, G, capacity, D] */
+    void **data;     /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
+    int64_t *room;   /* [slots] tokens a slot has memory for */
     int64_t *length; /* [slots] */
 };
 

@@ -89,12 +89,12 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld cached tokens, the pass was made for at most %lld",
                 (long long)r, (long long)cache->length[slot], (long long)pass->limits.cache_len);
-        if (cache->length[slot] + len > cache->capacity)
+        if (cache->length[slot] + len > cache->room[slot])
             return kvf__fail(
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld cached and %lld new tokens, the cache holds %lld",
                 (long long)r, (long long)cache->length[slot], (long long)len,
-                (long long)cache->capacity);
+                (long long)cache->room[slot]);
     }
     return KVF_OK;
 }

@@ -186,7 +186,7 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                        const void *qkv, int64_t H);
 /* Counts the appended tokens in, once all layers have them. */
 void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot);
-/* Address of keys (kv = 0) or values (1) of a layer and slot: [G, capacity, D]. */
+/* Address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot, D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
 
 static inline size_t kvf__act_size(kvf__dtype act)

@@ -102,7 +102,7 @@ static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot
                         .dtype = cache->act,
                         .len = cache->length[slot],
                         .token_stride = cache->D,
-                        .head_stride = cache->capacity * cache->D};
+                        .head_stride = cache->room[slot] * cache->D};
 }
 
 /* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or

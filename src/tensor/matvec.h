@@ -6,6 +6,9 @@
  * activation at once; with more, four rows of the matrix are unpacked into the first cache and
  * used for all rows.
  *
+ * A call may ask for sums in the order of one row, whatever M is: a row's result is then the same
+ * bits in any company, for a little more time.
+ *
  * A call runs on the thread that makes it: whoever calls splits the rows of the matrix, and no
  * result depends on how. For many rows see matmul.h. */
 #ifndef KVF_MATVEC_H
@@ -25,6 +28,7 @@ typedef struct kvf__matvec_call {
     bool add;
     bool bf16;     /* with more than one row both sides may be rounded to bf16, where that is
                       faster; sums stay f32 */
+    bool as_one;   /* every row as if M were 1; bf16 is then of no effect */
     void *scratch; /* kvf__matvec_scratch(M, K) bytes, at a cache line */
 } kvf__matvec_call;
 

@@ -4,7 +4,8 @@
  * One row of x: each row of W is unpacked in registers and multiplied at once. More rows: four rows
  * of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of 4 x TILE sums go over
  * it, one register each; a tile's sums across lanes are made together. Every sum has its own
- * register and order, so it does not depend on what is computed beside it. */
+ * register and order, so it does not depend on what is computed beside it; the order of one row is
+ * another, which matvec_as_one.h keeps for many. */
 #ifndef MATVEC_LEVEL
 #error "matvec_body.h is included by matvec_<level>.c"
 #endif
@@ -18,6 +19,8 @@ enum { TILE = VF_LANES / KVF__MATVEC_ROWS }; /* rows of x: 4 or 2 */
 #else
 #define MATVEC_UNROLL _Pragma("GCC unroll 16")
 #endif
+
+#include "matvec_as_one.h"
 
 /* What lies behind the last whole part of a row: plain types only. */
 static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail[PART])
@@ -272,7 +275,7 @@ static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
     char *w = call->scratch;
     panel p = {.w = w};
 #if defined(__AVX512BF16__)
-    p.bf16 = call->bf16;
+    p.bf16 = call->bf16 && !call->as_one;
 #endif
     const int64_t size = padded * (p.bf16 ? 2 : 4);
     p.units = size / (VF_LANES * 4);
@@ -284,7 +287,10 @@ static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
         for (int64_t i = rows; i < KVF__MATVEC_ROWS; i++)
             memset(w + i * size, 0, (size_t)size);
         prefetch(row, KVF__MATVEC_ROWS * bytes);
-        multiply_panel(call, &p, first, rows);
+        if (call->as_one)
+            as_one_panel(call, (const float *)(const void *)w, first, rows);
+        else
+            multiply_panel(call, &p, first, rows);
     }
 }
 
