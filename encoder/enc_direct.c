@@ -25,8 +25,8 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
 
 static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed)
 {
-    (void)scheme; /* both say N(0, 0.02) here */
-    kvf__fill_normal(encoder->params.item[0].value, encoder->params.item[0].n, 0.02, seed, 0);
+    double deviation = strcmp(scheme, "ptuning-v2") ? 1 : 0.02; /* nn.Embedding; its initializer */
+    kvf__fill_normal(encoder->params.item[0].value, encoder->params.item[0].n, deviation, seed, 0);
 }
 
 static void init_zero(kvf__encoder *encoder)
