@@ -148,6 +148,15 @@ void kvf__outfile_abort(kvf__outfile *out);
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 
+/* Held by the process that keeps writing an output: EEXIST where another does, and dead ones do not
+ * count. Temporaries that killed writers of `path` left are removed. {0} is none. */
+typedef struct kvf__outlock {
+    char *path;
+    int fd;
+} kvf__outlock;
+kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out);
+void kvf__outlock_drop(kvf__outlock *lock);
+
 /* ---- clock, random numbers ------------------------------------------------------------------- */
 
 double kvf__clock(void); /* monotonic seconds */

@@ -21,8 +21,11 @@ static kvf_status folder_of(kvf_ctx *ctx, const char *path, char **out)
     return kvf__strndup(ctx, path, (size_t)(slash - path), out);
 }
 
+enum { WRITE_BITS = S_IWUSR | S_IWGRP | S_IWOTH };
+
 /* What stands at the path already: nothing, or with force a regular file. Renaming over /dev/null
- * would replace the device for every process of the machine. */
+ * would replace the device for every process of the machine. A rename asks for the folder's
+ * permission only, and root's access is never refused: so the file's own bits are asked. */
 static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
 {
     struct stat info;
@@ -34,6 +37,9 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     if (!S_ISREG(info.st_mode))
         return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file, it will not be replaced", path);
     if (!force) return kvf__fail(ctx, KVF_EEXIST, "%s: exists (use --force to replace it)", path);
+    if (!(info.st_mode & WRITE_BITS))
+        return kvf__fail(ctx, KVF_EIO, "%s: is read-only, it will not be replaced", path);
+    if (access(path, W_OK) < 0) return kvf__fail_errno(ctx, path, "write");
     return KVF_OK;
 }
 

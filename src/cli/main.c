@@ -127,7 +127,8 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     fill_standard_streams();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other, */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     const cli_command *command = argc > 1 ? cli_command_find(argv[1]) : NULL;
     return cli_finish(command, dispatch(argc, argv));
 }

@@ -157,10 +157,11 @@ static kvf_status open_output(kvf__trainer *t)
     kvf__outfile probe = {0};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     bool there = kvf__exists(o->out);
+    if (there && !o->resume && !o->force)
+        return kvf__fail(t->ctx, KVF_EEXIST,
+                         "%s: exists (--force replaces it, --resume continues it)", o->out);
+    if (!o->dry_run) KVF_TRY(kvf__outlock_take(t->ctx, o->out, &t->lock));
     if (!o->resume || !there) {
-        if (there && !o->force)
-            return kvf__fail(t->ctx, KVF_EEXIST,
-                             "%s: exists (--force replaces it, --resume continues it)", o->out);
         KVF_TRY(kvf__outfile_begin(t->ctx, o->out, o->force, &probe));
         kvf__outfile_abort(&probe);
         return KVF_OK;
@@ -235,6 +236,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__identity_done(&t->id);
     kvf_base_free(t->base);
     kvf__run_file_done(&t->resumed);
+    kvf__outlock_drop(&t->lock);
 }
 
 static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_before,

@@ -191,6 +191,7 @@ typedef struct kvf__trainer {
     double grad_norm, lr;
     double begin, step_seconds;          /* clock at the start of the loop; time spent in steps */
     double spent[KVF__STEP_PARTS], mark; /* seconds by part; clock at the end of the last one */
+    kvf__outlock lock;                   /* on options.out; none for a dry run */
     kvf__run_file resumed;               /* what --resume read; owns texts that options borrow */
     bool is_resumed;
 } kvf__trainer;

@@ -149,7 +149,7 @@ static bool same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* Files beside run.h5 whose names begin with its own: what a killed save left. */
+/* Files beside run.h5 whose names begin with its own: temporaries and locks. */
 static int count_leftovers(const char *folder)
 {
     int n = 0;
@@ -239,6 +239,7 @@ static void look_at_end(tally *t, const variant *v)
     snprintf(whole, sizeof whole, "%s/whole.h5", v->name);
     t->finished++;
     check(t, same_bytes(run, whole), v, "the run that was killed again and again differs");
+    check(t, count_leftovers(v->name) == 0, v, "a temporary or a lock is left behind");
     unlink(run);
 }
 
@@ -246,7 +247,6 @@ static void kill_once(tally *t, const char *kvfold, const variant *v, double sec
 {
     char run[64];
     snprintf(run, sizeof run, "%s/run.h5", v->name);
-    int before = count_leftovers(v->name);
     if (exists(run)) seconds *= 0.6; /* some of it is done */
     pid_t pid = start_train(kvfold, v, run);
     wait_seconds(uniform() * seconds);
@@ -258,7 +258,8 @@ static void kill_once(tally *t, const char *kvfold, const variant *v, double sec
     }
     t->kills++;
     check(t, code == 1000 + SIGKILL, v, "it ended by itself, not by the kill");
-    t->in_save += count_leftovers(v->name) > before;
+    snprintf(run, sizeof run, "%s/run.h5.tmp.%ld", v->name, (long)pid);
+    t->in_save += exists(run);
     look_at(t, kvfold, v);
 }
 
