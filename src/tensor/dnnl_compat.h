@@ -1,4 +1,4 @@
-/* What differs between the C interfaces of oneDNN 2.6 and 3.x, for dnnl_matmul.c alone.
+/* What differs between the C interfaces of oneDNN 2.6 and 3.x, for the other dnnl_ files alone.
  *
  * A memory descriptor is a struct in 2.x and a handle to be destroyed in 3.x. Both are held as a
  * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is what oneDNN's functions take in either version.
@@ -8,6 +8,12 @@
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stddef.h>
+
+/* What an LSTM layer is described by. */
+typedef struct kvf__lstm_mds {
+    dnnl_memory_desc_t src, dst;     /* [T, 1, I], [T, 1, 2 H] */
+    dnnl_memory_desc_t wx, wh, bias; /* [1, 2, I or H, 4, H], [1, 2, 4, H] */
+} kvf__lstm_mds;
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -48,6 +54,27 @@ static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
+/* One layer, forward and backward in time side by side; the states start at zero and the last are
+ * not wanted. */
+static inline dnnl_status_t kvf__lstm_fwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const kvf__lstm_mds *m)
+{
+    return dnnl_lstm_forward_primitive_desc_create(
+        pd, engine, dnnl_forward_training, dnnl_bidirectional_concat, m->src, NULL, NULL, m->wx,
+        m->wh, NULL, NULL, m->bias, m->dst, NULL, NULL, 0, NULL);
+}
+
+/* Gradients have the layouts of what they are of. */
+static inline dnnl_status_t kvf__lstm_bwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const kvf__lstm_mds *m,
+                                                    dnnl_primitive_desc_t fwd)
+{
+    return dnnl_lstm_backward_primitive_desc_create(
+        pd, engine, dnnl_backward, dnnl_bidirectional_concat, m->src, NULL, NULL, m->wx, m->wh,
+        NULL, NULL, m->bias, m->dst, NULL, NULL, m->src, NULL, NULL, m->wx, m->wh, NULL, NULL,
+        m->bias, m->dst, NULL, NULL, 0, fwd, NULL);
+}
+
 #else
 
 #define KVF__MD(md) (md)
@@ -86,6 +113,31 @@ static inline dnnl_status_t kvf__matmul_pd_create(dnnl_primitive_desc_t *pd, dnn
 static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
 {
     return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
+/* One layer, forward and backward in time side by side; the states start at zero and the last are
+ * not wanted. */
+static inline dnnl_status_t kvf__lstm_fwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const kvf__lstm_mds *m)
+{
+    dnnl_rnn_desc_t lstm;
+    dnnl_status_t st = dnnl_lstm_forward_desc_init(
+        &lstm, dnnl_forward_training, dnnl_bidirectional_concat, &m->src, NULL, NULL, &m->wx,
+        &m->wh, &m->bias, &m->dst, NULL, NULL, 0);
+    return st ? st : dnnl_primitive_desc_create(pd, &lstm, NULL, engine, NULL);
+}
+
+/* Gradients have the layouts of what they are of. */
+static inline dnnl_status_t kvf__lstm_bwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const kvf__lstm_mds *m,
+                                                    dnnl_primitive_desc_t fwd)
+{
+    dnnl_rnn_desc_t lstm;
+    dnnl_status_t st = dnnl_lstm_backward_desc_init(
+        &lstm, dnnl_backward, dnnl_bidirectional_concat, &m->src, NULL, NULL, &m->wx, &m->wh,
+        &m->bias, &m->dst, NULL, NULL, &m->src, NULL, NULL, &m->wx, &m->wh, &m->bias, &m->dst, NULL,
+        NULL, 0);
+    return st ? st : dnnl_primitive_desc_create(pd, &lstm, NULL, engine, fwd);
 }
 
 #endif

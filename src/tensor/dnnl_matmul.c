@@ -1,11 +1,12 @@
-/* Matrix products by oneDNN; see matmul.h. Besides dnnl_compat.h the only file that knows it.
+/* Matrix products by oneDNN; see matmul.h. With dnnl_lstm.c and what both
+ * include the only file that knows it.
  *
  * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then
  * prescribed for every M: it was found to depend on neither M nor the thread count (COMPUTE.md 4i).
  * A product with a given M is a primitive, kept in a table of fixed size; run only swaps the data
  * pointers of the primitive's memory objects. The scratchpad is ours and shared, because oneDNN's
  * own may not be used by two primitives at once. */
-#include "dnnl_compat.h"
+#include "dnnl_engine.h"
 #include "kernels_int.h"
 #include "matmul.h"
 
@@ -80,41 +81,19 @@ static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 
-/* Takes effect before oneDNN's first look at the CPU only; later it must at least have been obeyed.
- */
-static kvf_status cap_onednn(kvf_ctx *ctx)
-{
-    static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
-                                          dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16,
-                                          dnnl_cpu_isa_avx512_core_amx};
-    if (!KVF__HAVE_X86 || !kvf__cpu_is_capped()) return KVF_OK;
-
-    dnnl_cpu_isa_t most = caps[kvf__cpu_best()];
-    dnnl_set_max_cpu_isa(most);
-    if ((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)most)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "KVF_CPU=%s came after oneDNN's first use in this process",
-                         kvf__cpu_level());
-    return KVF_OK;
-}
-
 kvf_status kvf__mm_create(kvf_ctx *ctx, kvf__mm **out)
 {
     kvf__mm *mm = NULL;
     kvf_status st;
 
-    KVF_TRY(cap_onednn(ctx));
     KVF_TRY(kvf__alloc(ctx, sizeof *mm, &mm));
     memset(mm->bucket, 0xff, sizeof mm->bucket); /* NONE */
     st = kvf__alloc_array(ctx, MAX_SHAPES, sizeof *mm->shapes, &mm->shapes);
     if (st) goto out;
     st = kvf__alloc_array(ctx, MAX_PRIMS, sizeof *mm->prims, &mm->prims);
     if (st) goto out;
-    if (dnnl_engine_create(&mm->engine, dnnl_cpu, 0) ||
-        dnnl_stream_create(&mm->stream, mm->engine, dnnl_stream_default_flags)) {
-        st = kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");
-        goto out;
-    }
+    st = kvf__dnnl_open(ctx, &mm->engine, &mm->stream);
+    if (st) goto out;
     *out = mm;
     mm = NULL;
 out:
@@ -496,7 +475,7 @@ kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int6
                       float *C, int64_t ldc)
 {
     if (M == 0 || N == 0) return KVF_OK;
-    KVF_TRY(cap_onednn(ctx));
+    KVF_TRY(kvf__dnnl_cap(ctx));
     dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb,
                                       beta, C, ldc);
     return failed ? fail_dnnl(ctx, failed, "f32 product", M, K, N) : KVF_OK;

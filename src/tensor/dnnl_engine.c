@@ -1,0 +1,30 @@
+/* How oneDNN is opened, see dnnl_engine.h: the instruction sets it may use are capped before it
+ * first looks at the CPU. */
+#include "dnnl_engine.h"
+
+#include "kernels_int.h"
+
+kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
+{
+    static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
+                                          dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16,
+                                          dnnl_cpu_isa_avx512_core_amx};
+    if (!KVF__HAVE_X86 || !kvf__cpu_is_capped()) return KVF_OK;
+
+    dnnl_cpu_isa_t most = caps[kvf__cpu_best()];
+    dnnl_set_max_cpu_isa(most);
+    if ((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)most)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "KVF_CPU=%s came after oneDNN's first use in this process",
+                         kvf__cpu_level());
+    return KVF_OK;
+}
+
+kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream)
+{
+    KVF_TRY(kvf__dnnl_cap(ctx));
+    if (dnnl_engine_create(engine, dnnl_cpu, 0) ||
+        dnnl_stream_create(stream, *engine, dnnl_stream_default_flags))
+        return kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");
+    return KVF_OK;
+}
