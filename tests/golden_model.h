@@ -84,13 +84,12 @@ static inline kvf__desc golden_open(golden *g, const char *name)
 
 /* The model of a description and its tensors, the batch, the prefix, a pass. Takes the
  * description. */
-static inline void golden_pack(golden *g, kvf__desc *desc, const kvf__table *table, kvf__dtype act)
+static inline void golden_pack_as(golden *g, kvf__desc *desc, const kvf__table *table,
+                                  const kvf__model_options *model_options)
 {
-    const kvf__model_options model_options = {.act = act, .backward = true};
-
     ck_assert_msg(!kvf__bind(g->ctx, "golden", desc, table, &g->slots), "%s",
                   kvf_ctx_error(g->ctx));
-    ck_assert_msg(!kvf__model_create(g->ctx, desc, &g->slots, &model_options, &g->model), "%s",
+    ck_assert_msg(!kvf__model_create(g->ctx, desc, &g->slots, model_options, &g->model), "%s",
                   kvf_ctx_error(g->ctx));
     golden_batch(g);
 
@@ -109,6 +108,12 @@ static inline void golden_pack(golden *g, kvf__desc *desc, const kvf__table *tab
     ck_assert_msg(!kvf__pass_create(g->ctx, g->model, &limits, &g->pass), "%s",
                   kvf_ctx_error(g->ctx));
     kvf__desc_done(desc);
+}
+
+static inline void golden_pack(golden *g, kvf__desc *desc, const kvf__table *table, kvf__dtype act)
+{
+    const kvf__model_options model_options = {.act = act, .backward = true};
+    golden_pack_as(g, desc, table, &model_options);
 }
 
 static inline void golden_load(golden *g, const char *name, kvf__dtype act)

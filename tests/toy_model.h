@@ -119,10 +119,10 @@ static inline void toy_gpt2_weights(toy *t, const kvf__desc *d)
 }
 
 /* Two threads, so that splits of work are exercised on any machine. */
-static inline void toy_create(toy *t, const char *config, kvf__dtype act)
+static inline void toy_create_as(toy *t, const char *config,
+                                 const kvf__model_options *model_options)
 {
     const kvf_ctx_options options = {.threads = 2};
-    const kvf__model_options model_options = {.act = act, .backward = true};
     kvf_json *json = NULL;
     kvf__desc desc = {0};
 
@@ -137,10 +137,16 @@ static inline void toy_create(toy *t, const char *config, kvf__dtype act)
         toy_gpt2_weights(t, &desc);
     ck_assert_msg(!kvf__bind(t->ctx, "toy", &desc, &t->table, &t->slots), "%s",
                   kvf_ctx_error(t->ctx));
-    ck_assert_msg(!kvf__model_create(t->ctx, &desc, &t->slots, &model_options, &t->model), "%s",
+    ck_assert_msg(!kvf__model_create(t->ctx, &desc, &t->slots, model_options, &t->model), "%s",
                   kvf_ctx_error(t->ctx));
     kvf__desc_done(&desc);
     kvf_json_free(json);
+}
+
+static inline void toy_create(toy *t, const char *config, kvf__dtype act)
+{
+    const kvf__model_options model_options = {.act = act, .backward = true};
+    toy_create_as(t, config, &model_options);
 }
 
 static inline void toy_free(toy *t)

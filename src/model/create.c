@@ -229,6 +229,9 @@ static kvf_status build(creation *c)
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
     cut_planes(model, c->desc->F);
+    if (c->options->adapters.size)
+        KVF_TRY(kvf__adapters_create(c->ctx, &c->options->adapters, c->desc->L, c->desc->C,
+                                     model->backward, &model->adapters));
     KVF_TRY(put_embedding(c));
     KVF_TRY(prepare(c));
     for (int64_t layer = 0; layer < c->desc->L; layer++) {
@@ -313,6 +316,7 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->pooler_bias);
     kvf__free(model->rope_cos);
     kvf__free(model->rope_sin);
+    kvf__adapters_free(model->adapters);
     kvf__mm_free(model->mm);
     kvf__desc_done(&model->desc);
     kvf__free(model);
@@ -332,6 +336,11 @@ const float *kvf__model_pooler(const kvf__model *model, const float **bias)
 {
     *bias = model->pooler_bias;
     return model->pooler;
+}
+
+kvf__adapters *kvf__model_adapters(kvf__model *model)
+{
+    return model->adapters;
 }
 
 bool kvf__model_has_head(const kvf__model *model)

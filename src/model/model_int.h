@@ -7,6 +7,7 @@
 #ifndef KVF_MODEL_INT_H
 #define KVF_MODEL_INT_H
 
+#include "adapter.h"
 #include "attention.h"
 #include "batch.h"
 #include "kernels.h"
@@ -119,6 +120,7 @@ typedef struct kvf__model_options {
      * nobody wants to know. */
     void (*packed)(void *user);
     void *user;
+    kvf__adapter_shape adapters; /* size 0: none */
 } kvf__model_options;
 
 /* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes
@@ -134,6 +136,9 @@ void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
  * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
 const float *kvf__model_pooler(const kvf__model *model, const float **bias);
+/* The adapters that options asked for, zero at first; NULL: none. They have gradients if the model
+ * was made for backward passes. */
+kvf__adapters *kvf__model_adapters(kvf__model *model);
 /* Has the base a language-model head? Encoders have none: lm_loss, lm_logits are EUNSUPPORTED. */
 bool kvf__model_has_head(const kvf__model *model);
 

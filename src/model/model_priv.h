@@ -33,7 +33,8 @@ struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
     bool backward;
-    kvf__mm *mm; /* owned */
+    kvf__mm *mm;             /* owned */
+    kvf__adapters *adapters; /* owned; NULL: none */
     const kvf__kernels *kernels;
     int64_t row_step;   /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */

@@ -36,7 +36,7 @@ size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
 
 /* Sizes that the layout needs more than once. */
 typedef struct sizes {
-    int64_t M, ML, R, plane, head_rows, qkv, att;
+    int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
     size_t act;
 } sizes;
 
@@ -58,8 +58,20 @@ static sizes sizes_of(const kvf__pass *pass)
         s.plane = larger(s.plane, model->plane_width[p]);
     s.qkv = (d->H + 2 * d->G) * d->D;
     s.att = d->H * d->D;
+    s.adapter = model->adapters ? kvf__adapters_shape(model->adapters)->size : 0;
     s.act = kvf__act_size(model->act);
     return s;
+}
+
+static kvf__bottleneck_kept lay_adapter(kvf__carver *carve, const kvf__pass *pass, const sizes *s,
+                                        kvf__half half, int64_t M2)
+{
+    if (!kvf__pass_adapts(pass, half)) return (kvf__bottleneck_kept){0};
+    return (kvf__bottleneck_kept){
+        .in = kvf__carve(carve, M2, pass->model->desc.C, sizeof(float)),
+        .h = kvf__carve(carve, M2, s->adapter, sizeof(float)),
+        .slope = kvf__carve(carve, M2, s->adapter, sizeof(float)),
+    };
 }
 
 static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
@@ -81,6 +93,8 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
         .qk_xhat = heads && pass->limits.backward ? kvf__carve(carve, s->M, heads * d->D, s->act)
                                                   : NULL,
         .qk_rstd = heads ? kvf__carve(carve, s->M, heads, sizeof(float)) : NULL,
+        .adapt = {lay_adapter(carve, pass, s, KVF__HALF_ATTN, M2),
+                  lay_adapter(carve, pass, s, KVF__HALF_FFN, M2)},
     };
 }
 
@@ -126,6 +140,7 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         pass->row_dkv = kvf__carve(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
         pass->row_stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
     }
+    if (s->adapter) pass->adapt_part = kvf__carve(carve, s->R, d->C, sizeof(float));
     pass->logits = kvf__carve(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
     pass->ce_max = kvf__carve(carve, s->head_rows, 1, sizeof(float));
     pass->ce_sum = kvf__carve(carve, s->head_rows, 1, sizeof(float));
@@ -154,6 +169,11 @@ static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->datt = kvf__carve(carve, s->M, s->att, s->act);
     pass->datt_lab = kvf__carve(carve, s->ML, s->att, s->act);
     pass->dqkv = kvf__carve(carve, s->M, s->qkv, s->act);
+    if (s->adapter) {
+        pass->dadapt = kvf__carve(carve, s->R, d->C, sizeof(float));
+        pass->dadapt_act = f32 ? pass->dadapt : kvf__carve(carve, s->R, d->C, s->act);
+        pass->dadapt_h = kvf__carve(carve, s->R, s->adapter, sizeof(float));
+    }
     pass->dlead = kvf__carve(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
     if (pass->limits.recompute) pass->entered = kvf__carve(carve, d->L * s->M, d->C, sizeof(float));
 }
@@ -298,13 +318,14 @@ static kvf_status prepare_block(kvf_ctx *ctx, kvf__pass *pass, const kvf__layer 
 {
     kvf__mm *mm = pass->model->mm;
     kvf__dtype act = pass->model->act;
-    const use out[] = {{w->out, KVF__F32, KVF__MM_ADD},
+    const use out[] = {{w->out, KVF__F32, kvf__pass_out_flags(pass, KVF__HALF_ATTN)},
                        {pass->limits.backward ? w->out_t : NULL, act, 0}};
 
     KVF_TRY(prepare_uses(ctx, mm, out, 2, M));
     for (int p = 0; p < pass->model->n_planes; p++) {
-        const use fwd[] = {
-            {w->up[p], act, 0}, {w->gate[p], act, 0}, {w->down[p], KVF__F32, KVF__MM_ADD}};
+        const use fwd[] = {{w->up[p], act, 0},
+                           {w->gate[p], act, 0},
+                           {w->down[p], KVF__F32, kvf__pass_out_flags(pass, KVF__HALF_FFN)}};
         KVF_TRY(prepare_uses(ctx, mm, fwd, 3, M));
         if (!pass->limits.backward) continue;
         unsigned first = p ? KVF__MM_ADD : 0;

@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-/* dxhat [M, C] of one plane: x += down(act(up(xhat))). The first product of a layer sets dxhat, the
+/* dxhat [M, C] of one plane: y += down(act(up(xhat))). The first product of a layer sets dxhat, the
  * others add. */
-static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *dx_act,
+static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *dy,
                                 int64_t M)
 {
     const kvf__model *m = pass->model;
@@ -22,7 +22,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     int64_t n = M * m->plane_width[p];
     const void *fac1 = kvf__act_row(m->act, keep->fac1, m->plane_start[p], M);
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dx_act, pass->da, m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->da, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     if (!m->desc.gated) {
         m->kernels->mul(m->act, pass->da, fac1, n);
@@ -44,12 +44,16 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
                             void *datt, int64_t M)
 {
     const kvf__model *m = pass->model;
+    const void *dy;
 
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
+    KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     for (int p = 0; p < m->n_planes; p++)
-        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dx_act, M));
+        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dy, M));
+    kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dx_act, datt, m->act, 0));
+    KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
 }
@@ -69,6 +73,7 @@ static void scatter_labelled(kvf__pass *pass)
         memcpy(kvf__act_row(m->act, pass->datt, b->label_at[j], width),
                kvf__act_row(m->act, pass->datt_lab, j, width), att_bytes);
     }
+    kvf__pass_adapt_scatter(pass);
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
@@ -107,6 +112,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(
         kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->dqkv, pass->dxhat, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
+    kvf__pass_adapt_beside(pass, l, KVF__HALF_ATTN, pass->M);
     kvf__pass_before_qkv_bwd(pass, l);
     return KVF_OK;
 }
@@ -154,7 +160,8 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
     KVF_TRY(check_gradient(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
     pass->mark = kvf__clock();
-    int64_t last = pass->model->desc.L - 1, lowest = into->vectors ? -1 : lowest_prefix(pass);
+    int64_t last = pass->model->desc.L - 1;
+    int64_t lowest = into->vectors || into->block ? -1 : lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
@@ -168,7 +175,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
-    kvf__embed_bwd(pass, into->vectors);
+    if (into->vectors) kvf__embed_bwd(pass, into->vectors);
     kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
     return KVF_OK;
 }

@@ -127,8 +127,9 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__desc *d = &m->desc;
     kvf__kept *keep = &pass->kept[l];
 
-    const void *src = kvf__pass_before_qkv(pass, l);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, src, keep->qkv, m->act, 0));
+    pass->qkv_src = kvf__pass_before_qkv(pass, l);
+    KVF_TRY(
+        kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, pass->qkv_src, keep->qkv, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
     if (d->positions == KVF__POS_ROPE)
@@ -172,8 +173,9 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     else
         m->kernels->act_fwd(m->act, m->desc.act, h1, pass->g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again && !m->desc.post_norm) return KVF_OK; /* nothing behind this is kept */
-    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p], M, pass->g, x, KVF__F32, KVF__MM_ADD));
+    if (pass->again && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
+        return KVF_OK; /* nothing behind this is kept */
+    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p], pass->g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
 }
@@ -184,11 +186,13 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 {
     const kvf__model *m = pass->model;
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out, M, att, x, KVF__F32, KVF__MM_ADD));
+    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].out, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
+    KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x, M);
     for (int p = 0; p < m->n_planes; p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
+    KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
     kvf__pass_behind_ffn(pass, l, x, M);
     return KVF_OK;
 }

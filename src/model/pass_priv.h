@@ -8,6 +8,7 @@
 #ifndef KVF_PASS_PRIV_H
 #define KVF_PASS_PRIV_H
 
+#include "bottleneck.h"
 #include "dropout.h"
 #include "model_priv.h"
 
@@ -23,6 +24,7 @@
     X(OUT, "out")                                                                                  \
     X(FFN, "ffn")                                                                                  \
     X(ACT, "activation")                                                                           \
+    X(ADAPTER, "adapter")                                                                          \
     X(HEAD, "head")                                                                                \
     X(LOSS, "loss")                                                                                \
     X(HEAD_BWD, "head_bwd")                                                                        \
@@ -30,6 +32,7 @@
     X(ACT_BWD, "activation_bwd")                                                                   \
     X(NORM_BWD, "norm_bwd")                                                                        \
     X(OUT_BWD, "out_bwd")                                                                          \
+    X(ADAPTER_BWD, "adapter_bwd")                                                                  \
     X(ATTN_BWD, "attention_bwd")                                                                   \
     X(ROPE_BWD, "rope_bwd")                                                                        \
     X(QKV_BWD, "qkv_bwd")                                                                          \
@@ -59,6 +62,7 @@ typedef struct kvf__kept {
     void *qk_xhat;  /* [M, H + G, D] of the norms of queries and keys; NULL: there are none, or
                        no backward pass */
     float *qk_rstd; /* [M, H + G] */
+    kvf__bottleneck_kept adapt[KVF__HALVES]; /* last layer: labelled rows only */
 } kvf__kept;
 
 typedef enum kvf__pass_state { KVF__PASS_EMPTY, KVF__PASS_FWD, KVF__PASS_LOSS } kvf__pass_state;
@@ -88,6 +92,7 @@ struct kvf__pass {
     void *g;             /* [Rx, widest plane] output of the activation */
     void *xhat_f;        /* [Lx, C] output of the final norm */
     float *rstd_f;       /* [Lx] */
+    float *adapt_part;   /* [Rx, C] output of one product; NULL unless adapters are serial */
     float *logits;       /* [head rows, KVF__VOCAB_PLANE] */
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
@@ -106,9 +111,12 @@ struct kvf__pass {
     void *da, *dg, *du;        /* [Rx, widest plane] */
     void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
     void *dqkv;                /* [Mx, (H+2G)D] */
-    float *entered;            /* [L, Mx, C] residual stream that enters each layer; NULL unless
-                                  layers are recomputed */
-    float *dlead; /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
+    float *dadapt;    /* [Rx, C] gradient of a half's output through its adapter, or of its input */
+    void *dadapt_act; /* the same in the act type; the same memory where that is f32 */
+    float *dadapt_h;  /* [Rx, adapter size] */
+    float *entered;   /* [L, Mx, C] residual stream that enters each layer; NULL unless
+                         layers are recomputed */
+    float *dlead;     /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values */
 
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
@@ -121,9 +129,10 @@ struct kvf__pass {
     int64_t n_segs;
     int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
     kvf__dropout row_dropout;
-    bool drops_rows;  /* this batch has it */
-    int64_t computed; /* the layer that ran last: whose kept the others share */
-    bool again;       /* a layer is being recomputed */
+    bool drops_rows;     /* this batch has it */
+    const void *qkv_src; /* [M, C] what the last layer's qkv product read */
+    int64_t computed;    /* the layer that ran last: whose kept the others share */
+    bool again;          /* a layer is being recomputed */
 };
 
 /* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
@@ -168,6 +177,24 @@ void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l);
 /* A norm with weights over M rows; the arrays are for the caller to fill in. */
 kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
                                      int64_t M);
+
+/* Adapters of a layer's halves (pass_adapters.c): has this half one at all, in some layer? */
+bool kvf__pass_adapts(const kvf__pass *pass, kvf__half half);
+/* The output of one of a half's products: x [M, C] += src w. first: of those of this half and pass.
+ */
+kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half,
+                         const kvf__packed *w, const void *src, float *x, int64_t M, bool first);
+unsigned kvf__pass_out_flags(const kvf__pass *pass, kvf__half half); /* of such a product */
+/* Then x [M, C] += the half's adapter; src: what the products read. */
+kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half, float *x,
+                               const void *src, int64_t M);
+/* Undoes it: *dy [M, C] in the act type is the gradient of what the products left. What a parallel
+ * adapter says of src stays behind until `beside` adds it to dxhat; `scatter` spreads that of
+ * labelled rows over the batch. */
+kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half,
+                               const float *dx, const void *dx_act, int64_t M, const void **dy);
+void kvf__pass_adapt_scatter(kvf__pass *pass);
+void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
 
 /* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
  * Fills position too, and x_act. */

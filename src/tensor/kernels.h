@@ -19,7 +19,8 @@ typedef enum kvf__act_fn {
     KVF__GELU_ERF,
     KVF__SILU,
     KVF__RELU,
-    KVF__QUICK_GELU
+    KVF__QUICK_GELU,
+    KVF__TANH
 } kvf__act_fn;
 
 /* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE, COMPUTE.md 4d). Per

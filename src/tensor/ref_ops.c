@@ -178,6 +178,8 @@ static fn_pair apply(kvf__act_fn fn, double x)
         return gated_by_sigmoid(x, 1.702 * x, 1.702);
     case KVF__RELU:
         return (fn_pair){x < 0 ? 0 : x, x > 0};
+    case KVF__TANH:
+        return (fn_pair){tanh(x), 1 - tanh(x) * tanh(x)};
     }
     assert(!"a function of the list");
     return (fn_pair){x, 1};

@@ -209,6 +209,14 @@ VEC_INLINE fn_pair gelu_erf(vf x)
     return (fn_pair){x * phi, vf_fma(x * e, vf_set(0.3989422804f), phi)};
 }
 
+/* 1 - 2 / (e^2x + 1), held below overflow: there it is 1. */
+VEC_INLINE fn_pair hyperbolic_tangent(vf x)
+{
+    vf rest = vf_rcp(vf_exp(vf_min(vf_set(80.0f), x + x)) + vf_set(1.0f));
+    vf twice = rest + rest;
+    return (fn_pair){vf_set(1.0f) - twice, twice * (vf_set(2.0f) - twice)};
+}
+
 VEC_INLINE fn_pair apply(kvf__act_fn fn, vf x)
 {
     const vf one = vf_set(1.0f);
@@ -226,6 +234,8 @@ VEC_INLINE fn_pair apply(kvf__act_fn fn, vf x)
         return gated_by_sigmoid(x, x * vf_set(1.702f), vf_set(1.702f));
     case KVF__RELU:
         return (fn_pair){vf_max(vf_zero(), x), vf_if_negative(-x, one, vf_zero())};
+    case KVF__TANH:
+        return hyperbolic_tangent(x);
     }
     return (fn_pair){x, one};
 }
@@ -276,6 +286,9 @@ VEC_INLINE void glu_fwd_block(bool half, kvf__act_fn fn, void *g, void *u, void 
     case KVF__QUICK_GELU:                                                                          \
         half ? block(true, KVF__QUICK_GELU, __VA_ARGS__)                                           \
              : block(false, KVF__QUICK_GELU, __VA_ARGS__);                                         \
+        break;                                                                                     \
+    case KVF__TANH:                                                                                \
+        half ? block(true, KVF__TANH, __VA_ARGS__) : block(false, KVF__TANH, __VA_ARGS__);         \
         break;                                                                                     \
     }
 

@@ -1,0 +1,62 @@
+/* Adapters of Houlsby et al. 2019 (arXiv 1902.00751): beside each of a layer's two sub-layers,
+ * attention and feed-forward, a bottleneck
+ *
+ *   A(v) = up(act(down(v)))      down [m, C], up [C, m], both with bias
+ *
+ * is trained while the base is not. Where it reads and adds is the placement, f being the whole
+ * sub-layer with its output layer's bias, s what f's products read and x the residual stream:
+ *
+ *   serial    x += f(s) + A(f(s))     Houlsby's, with the skip connection inside the adapter
+ *   parallel  x += f(s) + A(s)        He et al. 2022 (arXiv 2110.04366), unscaled
+ *   attn      as serial, at attention alone
+ *
+ * all before the residual sum, thus in post-norm blocks before the norm as well. `up` and the
+ * biases start at zero, so the first output is the bare base's bit for bit. Adapters are f32 as
+ * every trained thing, whatever the activations of the base are, and the same for all rows. */
+#ifndef KVF_ADAPTER_H
+#define KVF_ADAPTER_H
+
+#include "kernels.h"
+#include "prefix.h"
+
+typedef enum kvf__half { KVF__HALF_ATTN, KVF__HALF_FFN, KVF__HALVES } kvf__half;
+
+typedef enum kvf__placement {
+    KVF__PLACE_SERIAL,
+    KVF__PLACE_PARALLEL,
+    KVF__PLACE_ATTN
+} kvf__placement;
+
+typedef struct kvf__adapter_shape {
+    int64_t size;    /* m; 0: no adapters */
+    kvf__act_fn act; /* gelu: KVF__GELU_ERF, as transformers' "gelu" */
+    kvf__placement place;
+} kvf__adapter_shape;
+
+/* By the words of the command line and of files. EUSAGE naming those that there are. */
+kvf_status kvf__adapter_act_parse(kvf_ctx *ctx, const char *name, kvf__act_fn *out);
+kvf_status kvf__adapter_place_parse(kvf_ctx *ctx, const char *name, kvf__placement *out);
+const char *kvf__adapter_act_name(kvf__act_fn act);
+const char *kvf__adapter_place_name(kvf__placement place);
+/* Adapters that a layer has: 2, or 1 for attn. */
+int64_t kvf__adapter_halves(const kvf__adapter_shape *shape);
+
+/* The adapters of a base of L layers of width C. */
+typedef struct kvf__adapters kvf__adapters;
+/* All values zero: adapters that do nothing. gradients: room for them too. EUSAGE: size < 1. */
+kvf_status kvf__adapters_create(kvf_ctx *ctx, const kvf__adapter_shape *shape, int64_t L, int64_t C,
+                                bool gradients, kvf__adapters **out);
+void kvf__adapters_free(kvf__adapters *adapters);
+const kvf__adapter_shape *kvf__adapters_shape(const kvf__adapters *adapters);
+/* down Xavier-uniform, +-sqrt(6 / (C + m)), each from a stream of its own; the rest zero. */
+void kvf__adapters_init(kvf__adapters *adapters, uint64_t seed);
+/* Parameters, 4 an adapter, in the order of layers: "3.attn.down.weight", "3.attn.down.bias",
+ * "3.attn.up.weight", "3.attn.up.bias", "3.ffn.down.weight", ... Views, as long as the adapters
+ * live. */
+size_t kvf__adapters_count(const kvf__adapters *adapters);
+kvf__param kvf__adapters_param(const kvf__adapters *adapters, size_t i);
+/* Leaves out those of layers from .. to, as if `up` and its bias were zero there. ESHAPE: no such
+ * layers. */
+kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *adapters, int64_t from, int64_t to);
+
+#endif

@@ -1,0 +1,157 @@
+/* Adapters in a pass (adapter.h): between what a half's products wrote and the residual sum.
+ *
+ * A serial adapter reads the half's output, so the products put it beside the stream, where it is
+ * kept, and it is added from there, in the order in which the products would have added: an adapter
+ * that is zero, or left out, leaves the bare base's bits. A parallel adapter reads a copy of what
+ * the half's products read. In the last layer both work on labelled rows alone, as all behind its
+ * attention does. */
+#include "bottleneck.h"
+#include "pass_priv.h"
+
+#include <omp.h>
+#include <string.h>
+
+static bool is_serial(const kvf__pass *pass, kvf__half half)
+{
+    const kvf__adapters *adapters = pass->model->adapters;
+
+    if (!adapters || half >= kvf__adapter_halves(kvf__adapters_shape(adapters))) return false;
+    return kvf__adapters_shape(adapters)->place != KVF__PLACE_PARALLEL;
+}
+
+static bool is_parallel(const kvf__pass *pass)
+{
+    const kvf__adapters *adapters = pass->model->adapters;
+
+    return adapters && kvf__adapters_shape(adapters)->place == KVF__PLACE_PARALLEL;
+}
+
+bool kvf__pass_adapts(const kvf__pass *pass, kvf__half half)
+{
+    return is_serial(pass, half) || is_parallel(pass);
+}
+
+unsigned kvf__pass_out_flags(const kvf__pass *pass, kvf__half half)
+{
+    return is_serial(pass, half) ? 0 : KVF__MM_ADD;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static void add(float *x, const float *y, int64_t n)
+{
+#pragma omp parallel for schedule(static) if (n > 1 << 14)
+    for (int64_t i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half,
+                         const kvf__packed *w, const void *src, float *x, int64_t M, bool first)
+{
+    kvf__mm *mm = pass->model->mm;
+    int64_t n = M * pass->model->desc.C;
+
+    if (!is_serial(pass, half))
+        return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half));
+    float *in = pass->kept[l].adapt[half].in, *part = first ? in : pass->adapt_part;
+    KVF_TRY(kvf__mm_run(ctx, mm, w, M, src, part, KVF__F32, kvf__pass_out_flags(pass, half)));
+    add(x, part, n);
+    if (!first) add(in, part, n);
+    return KVF_OK;
+}
+
+/* in [M, C] = what the half's products read, in the last layer's attention the labelled rows of it.
+ */
+static void copy_source(const kvf__pass *pass, int64_t l, kvf__half half, const void *src,
+                        float *in, int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__batch *b = pass->batch;
+    int64_t C = m->desc.C;
+
+    if (half == KVF__HALF_FFN || l < m->desc.L - 1) {
+        m->kernels->to_f32(m->act, in, src, M * C);
+        return;
+    }
+    for (int64_t j = 0; j < b->n_labels; j++)
+        kvf__to_f32(m->act, kvf__act_row(m->act, (void *)src, b->label_at[j], C), in + j * C, C);
+    memset(in + b->n_labels * C, 0, (size_t)((M - b->n_labels) * C) * sizeof *in);
+}
+
+kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half, float *x,
+                               const void *src, int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const kvf__bottleneck *adapter = kvf__adapters_at(m->adapters, l, half);
+    const kvf__bottleneck_kept *keep = &pass->kept[l].adapt[half];
+
+    if (!adapter) return KVF_OK;
+    if (is_parallel(pass)) copy_source(pass, l, half, src, keep->in, M);
+    KVF_TRY(kvf__bottleneck_fwd(ctx, m->kernels, adapter, keep, x, M));
+    kvf__pass_lap(pass, KVF__PART_ADAPTER);
+    return KVF_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half,
+                               const float *dx, const void *dx_act, int64_t M, const void **dy)
+{
+    const kvf__model *m = pass->model;
+    const kvf__bottleneck *adapter = kvf__adapters_at(m->adapters, l, half);
+    size_t n = (size_t)(M * m->desc.C);
+
+    *dy = dx_act;
+    if (!adapter) return KVF_OK;
+    if (is_serial(pass, half)) /* x += y + A(y) */
+        memcpy(pass->dadapt, dx, n * sizeof *dx);
+    else
+        memset(pass->dadapt, 0, n * sizeof *dx);
+    KVF_TRY(kvf__bottleneck_bwd(ctx, m->kernels, adapter, &pass->kept[l].adapt[half], pass->dadapt,
+                                dx, pass->dadapt_h, M));
+    if (is_serial(pass, half)) {
+        *dy = pass->dadapt_act;
+        if (pass->dadapt_act != (void *)pass->dadapt)
+            m->kernels->from_f32(m->act, pass->dadapt_act, pass->dadapt, (int64_t)n);
+    }
+    kvf__pass_lap(pass, KVF__PART_ADAPTER_BWD);
+    return KVF_OK;
+}
+
+/* Rows go to where their labels stand, the last first: none is written over before it has moved. */
+void kvf__pass_adapt_scatter(kvf__pass *pass)
+{
+    const kvf__batch *b = pass->batch;
+    int64_t C = pass->model->desc.C, end = pass->M;
+
+    if (!is_parallel(pass)) return;
+    for (int64_t j = b->n_labels - 1; j >= 0; j--) {
+        int64_t at = b->label_at[j];
+        memmove(pass->dadapt + at * C, pass->dadapt + j * C, (size_t)C * sizeof(float));
+        memset(pass->dadapt + (at + 1) * C, 0, (size_t)((end - at - 1) * C) * sizeof(float));
+        end = at;
+    }
+    memset(pass->dadapt, 0, (size_t)(end * C) * sizeof(float));
+}
+
+void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C;
+
+    if (!is_parallel(pass) || !kvf__adapters_at(m->adapters, l, half)) return;
+    if (m->act == KVF__F32) {
+        add(pass->dxhat, pass->dadapt, M * C);
+    } else {
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+        for (int64_t i = 0; i < M; i++) {
+            float *row = pass->scratch + omp_get_thread_num() * C;
+            void *to = kvf__act_row(m->act, pass->dxhat, i, C);
+            kvf__to_f32(m->act, to, row, C);
+            for (int64_t c = 0; c < C; c++)
+                row[c] += pass->dadapt[i * C + c];
+            kvf__from_f32(m->act, row, to, C);
+        }
+    }
+    kvf__pass_lap(pass, KVF__PART_ADAPTER_BWD);
+}
