@@ -14,14 +14,9 @@ enum { LEAST_SHARED = 8 }; /* fewer tokens are not worth another pass */
 typedef struct row {
     const int32_t *prompt;
     int64_t prompt_len;
-    kvf__ids out;    /* new tokens */
-    kvf__buf text;   /* their text so far */
-    size_t streamed; /* bytes of text given to the callback */
-    kvf__rng rng;
-    int64_t limit;        /* most new tokens */
+    kvf__answer answer;
     int64_t lead, shared; /* the prompt of this group it begins like, and in how many tokens; -1 */
     int round;            /* in which it is prefilled: one after its lead */
-    bool done;
 } row;
 
 typedef struct generator {
@@ -54,61 +49,27 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
     return KVF_OK;
 }
 
-/* Cuts the text at the earliest stop text; true if there was one. */
-static bool cut_at_stop(const kvf_generate_options *options, kvf__buf *text)
+static kvf_status stream(const generator *g, size_t index, kvf__answer *answer)
 {
-    char *first = NULL;
-    for (size_t i = 0; i < options->n_stop && text->data; i++) {
-        char *at = *options->stop[i] ? strstr(text->data, options->stop[i]) : NULL;
-        if (at && (!first || at < first)) first = at;
-    }
-    if (!first) return false;
-    *first = 0;
-    text->n = (size_t)(first - text->data);
-    return true;
-}
-
-/* Bytes of the text that later tokens cannot change: all but a trailing U+FFFD, which may be half a
- * character. */
-static size_t settled(const kvf__buf *text)
-{
-    bool half = text->n >= 3 && !memcmp(text->data + text->n - 3, "\xEF\xBF\xBD", 3);
-    return half ? text->n - 3 : text->n;
-}
-
-static kvf_status stream(generator *g, size_t index, row *r, bool last)
-{
-    size_t ready = last ? r->text.n : settled(&r->text);
-    if (!g->options->token || ready <= r->streamed) return KVF_OK;
+    size_t ready = kvf__answer_ready(answer);
+    if (!g->options->token || ready <= answer->streamed) return KVF_OK;
     char *piece = NULL;
-    KVF_TRY(kvf__strndup(g->ctx, r->text.data + r->streamed, ready - r->streamed, &piece));
+    KVF_TRY(kvf__strndup(g->ctx, answer->text.data + answer->streamed, ready - answer->streamed,
+                         &piece));
     g->options->token(g->options->token_user, index, piece);
     kvf__free(piece);
-    r->streamed = ready;
+    answer->streamed = ready;
     return KVF_OK;
-}
-
-static bool ends_row(const generator *g, int32_t token)
-{
-    return token == kvf__token_eos(g->base->tokenizer) ||
-           token == kvf__model_desc(g->base->model)->eos || token == g->turn_end;
 }
 
 /* Chooses the row's next token and decides whether it goes on. */
 static kvf_status advance(generator *g, size_t index, row *r, const float *logits)
 {
-    int32_t token = kvf__sample(&g->sampling, logits, kvf__model_desc(g->base->model)->V, &r->rng,
-                                g->scratch);
+    int32_t token = kvf__sample(&g->sampling, logits, kvf__model_desc(g->base->model)->V,
+                                &r->answer.rng, g->scratch);
     g->stats.new_tokens++;
-    if (ends_row(g, token)) {
-        r->done = true;
-        return stream(g, index, r, true);
-    }
-    KVF_TRY(kvf__ids_add(g->ctx, &r->out, token));
-    r->text.n = 0;
-    KVF_TRY(kvf__decode(g->ctx, g->base->tokenizer, r->out.data, r->out.n, true, &r->text));
-    r->done = cut_at_stop(g->options, &r->text) || (int64_t)r->out.n >= r->limit;
-    return stream(g, index, r, r->done);
+    KVF_TRY(kvf__answer_add(g->ctx, g->base, &r->answer, token));
+    return stream(g, index, &r->answer);
 }
 
 static kvf_status advance_all(generator *g, size_t first, int64_t n, const float *logits)
@@ -190,10 +151,10 @@ static kvf_status decode(generator *g, size_t first, int64_t group, int64_t *n)
     *n = 0;
     for (int64_t i = 0; i < group; i++) {
         const row *r = &g->rows[first + (size_t)i];
-        if (r->done) continue;
+        if (r->answer.finish) continue;
         g->slots[*n] = (int32_t)i;
         g->start[*n] = *n;
-        g->ids[(*n)++] = r->out.data[r->out.n - 1];
+        g->ids[(*n)++] = r->answer.out.data[r->answer.out.n - 1];
     }
     g->start[*n] = *n;
     if (!*n) return KVF_OK;
@@ -224,16 +185,20 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_pre
         row *r = &g->rows[i];
         r->prompt = set->ids + set->start[i];
         r->prompt_len = kvf__example_length(set, i);
-        r->rng = kvf__rng_make(g->options->seed, (uint64_t)i);
+        r->answer = (kvf__answer){.rng = kvf__rng_make(g->options->seed, (uint64_t)i),
+                                  .stop = g->options->stop,
+                                  .n_stop = g->options->n_stop,
+                                  .turn_end = g->turn_end};
         int64_t room = longest - r->prompt_len;
         if (room < 1)
             return kvf__fail(g->ctx, KVF_EDATA,
                              "prompt %lld has %lld tokens, at most %lld leave room for an answer",
                              (long long)i + 1, (long long)r->prompt_len, (long long)longest - 1);
-        r->limit = room < g->options->max_tokens ? room : g->options->max_tokens;
+        r->answer.limit = room < g->options->max_tokens ? room : g->options->max_tokens;
         sum = i % group ? sum + r->prompt_len : r->prompt_len;
         if (sum > *tokens) *tokens = sum;
-        if (r->prompt_len + r->limit > *capacity) *capacity = r->prompt_len + r->limit;
+        if (r->prompt_len + r->answer.limit > *capacity)
+            *capacity = r->prompt_len + r->answer.limit;
     }
     return KVF_OK;
 }
@@ -255,10 +220,8 @@ static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf_
 
 static void generator_done(generator *g, size_t n)
 {
-    for (size_t i = 0; g->rows && i < n; i++) {
-        kvf__ids_done(&g->rows[i].out);
-        kvf__buf_done(&g->rows[i].text);
-    }
+    for (size_t i = 0; g->rows && i < n; i++)
+        kvf__answer_done(&g->rows[i].answer);
     kvf__session_free(g->session);
     kvf__free(g->rows);
     kvf__free(g->scratch);
@@ -272,7 +235,7 @@ static kvf_status take_texts(generator *g, size_t n, char **texts)
     for (size_t i = 0; i < n; i++)
         texts[i] = NULL;
     for (size_t i = 0; i < n; i++) {
-        const kvf__buf *text = &g->rows[i].text;
+        const kvf__buf *text = &g->rows[i].answer.text;
         kvf_status st = kvf__strndup(g->ctx, text->n ? text->data : "", text->n, &texts[i]);
         if (st) {
             kvf_texts_free(texts, i);
@@ -287,12 +250,11 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              const kvf_generate_options *options, char **texts,
                              kvf_generate_stats *stats)
 {
-    generator g = {.ctx = ctx, .base = base, .options = options, .turn_end = -1};
+    generator g = {
+        .ctx = ctx, .base = base, .options = options, .turn_end = kvf__turn_end(base, chat)};
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
     if (group > set->n) group = set->n;
     g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};
-    if (chat->kind == KVF__CHAT_CHATML) g.turn_end = kvf__token_id(base->tokenizer, "<|im_end|>");
-    if (chat->kind == KVF__CHAT_LLAMA3) g.turn_end = kvf__token_id(base->tokenizer, "<|eot_id|>");
     kvf_status st = take_memory(&g, prefix, set, group);
     for (int64_t first = 0; !st && first < set->n; first += group)
         st = run_group(&g, (size_t)first, set->n - first < group ? set->n - first : group);

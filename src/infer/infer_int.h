@@ -24,6 +24,36 @@ typedef struct kvf__candidate {
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch);
 
+/* ---- a completion on its way ----------------------------------------------------------------- */
+
+typedef enum kvf__finish {
+    KVF__GOES_ON,
+    KVF__FINISH_STOP,   /* the model ended it, or a stop text did */
+    KVF__FINISH_LENGTH, /* no more tokens are allowed */
+    KVF__FINISH_FAILED
+} kvf__finish;
+
+typedef struct kvf__answer {
+    kvf__ids out;    /* new tokens */
+    kvf__buf text;   /* theirs so far */
+    size_t streamed; /* bytes of text that were shown; whoever shows them counts */
+    kvf__rng rng;
+    int64_t limit;           /* most new tokens */
+    const char *const *stop; /* texts that end it and are left out; views */
+    size_t n_stop;
+    int32_t turn_end; /* token that ends a chat turn, -1: none */
+    kvf__finish finish;
+} kvf__answer;
+
+/* Adds a token, or ends the answer. */
+kvf_status kvf__answer_add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token);
+/* Bytes of the text that later tokens cannot change: whole characters, and no beginning of a stop
+ * text. */
+size_t kvf__answer_ready(const kvf__answer *answer);
+void kvf__answer_done(kvf__answer *answer);
+/* Token that ends a turn of these chats, -1: none. */
+int32_t kvf__turn_end(const kvf_base *base, const kvf__chat *chat);
+
 /* ---- prompts that are ids already ------------------------------------------------------------ */
 
 /* Completions of the rows of a data set; texts [set->n], each to be freed (kvf_texts_free). stats
@@ -49,5 +79,61 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
 /* Slot `to` begins with the first n tokens of slot `from`. */
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);
 void kvf__session_reset(kvf__session *session); /* forgets all rows */
+
+/* For rows that come and go, each with its prefix and its room, whose bits no company changes: a
+ * row is fed as if it were alone. `rows` at most at a time, of `capacity` tokens at most, behind
+ * prefixes of at most P. */
+kvf_status kvf__session_create_mixed(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
+                                     int64_t P, kvf__session **out);
+/* EUSAGE with the reason if rows of a mixed session cannot stand behind this prefix. */
+kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
+/* A slot for a row: room for so many tokens, behind a prefix (NULL: none) that must live as long.
+ * A longer one than any before makes new memory for steps. */
+kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
+                             const kvf_prefix *prefix, int64_t room);
+void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
+
+/* ---- engine ---------------------------------------------------------------------------------- */
+
+/* Continuous batching: rows join and leave between steps, each with its own prefix, way of drawing,
+ * seed and stop texts; a row gets the same answer as kvf_generate gives that prompt alone, whatever
+ * else is there. */
+typedef struct kvf__engine kvf__engine;
+
+typedef struct kvf__order {
+    const kvf_prefix *prefix; /* NULL: none; must live until the row ends */
+    const int32_t *prompt;    /* [n], viewed as long */
+    int64_t n;
+    int64_t max_tokens;
+    kvf__sampling sampling;
+    uint64_t seed;
+    const char *const *stop; /* viewed as long */
+    size_t n_stop;
+    int32_t turn_end;
+    /* Called in kvf__engine_step after every new token: n more bytes of text, perhaps none, never
+     * cut inside a character. new_tokens: so far. With a finish it is the last call, and the row is
+     * gone when it returns. */
+    void (*text)(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish);
+    void *user;
+} kvf__order;
+
+typedef struct kvf__engine_stats {
+    int64_t rows, waiting; /* that have begun; that wait for their prompt's turn */
+    int64_t prompt_tokens, new_tokens, steps, step_rows; /* since the engine exists */
+    double prefill_seconds, decode_seconds;
+} kvf__engine_stats;
+
+kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
+                              kvf__engine **out);
+void kvf__engine_free(kvf__engine *engine);
+bool kvf__engine_full(const kvf__engine *engine);
+/* *row names it until it ends. EDATA: the prompt leaves no room for an answer. */
+kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
+                            int64_t *row);
+void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t row); /* text is not called */
+/* Prompts that wait, up to some hundreds of tokens of them, then one token for every row that has
+ * begun. A prompt that fails ends its row alone; a failed step ends all rows, and is returned. */
+kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine);
+kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine);
 
 #endif

@@ -1,72 +1,134 @@
-/* A session: the prefix as shared segment 0, one cache slot per row, and the logits of what each
- * row ended in. Where the prefix brings a language-model head of its own, logits are that one's. */
+/* A session: prefixes as segment 0, one cache slot per row, and the logits of what each row ended
+ * in.
+ *
+ * All rows share a prefix and are computed together, and where that prefix brings a language-model
+ * head of its own, logits are that one's. Or (mixed) each row has its own prefix, and its bits do
+ * not depend on its company: prompts take passes of their own, and steps sum every row in the order
+ * of a single one. A base that has no form for steps takes a pass per row and token then. */
 #include "infer_int.h"
 
-#include <string.h>
+#include <assert.h>
 
 enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
 
 struct kvf__session {
     kvf_base *base;
-    const kvf_prefix *prefix;
+    bool mixed;
+    kvf__step_row *before; /* [rows] what stands before each slot's tokens */
+    kvf__step_row *listed; /* [rows] the same for the rows of a step */
+    int64_t capacity, P;   /* most tokens in a row, longest prefix */
+    int64_t prompt_tokens; /* in one feed */
     kvf__pass *pass;
     kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
-    kvf__lm_head *head; /* NULL: the base's */
-    int64_t rows;
-    float *logits;     /* [rows, V] */
-    int32_t *label_at; /* [rows] */
-    int32_t *label_id; /* [rows], never read: a pass without loss */
-    int64_t *example;  /* [rows] */
+    kvf__lm_head *head;      /* NULL: the base's */
+    int64_t rows, step_rows; /* in all, in a step of the decoder */
+    float *logits;           /* [rows, V] */
+    int32_t *label_at;       /* [rows] */
+    int32_t *label_id;       /* [rows], never read: a pass without loss */
+    int64_t *example;        /* [rows] */
 };
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, int64_t capacity,
-                              int64_t prompt_tokens)
+/* The memory that depends on the longest prefix. */
+static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
 {
     kvf__pass_limits limits = {
-        .rows = s->rows,
-        .tokens = prompt_tokens > s->rows ? prompt_tokens : s->rows,
-        .row_len = capacity,
-        .labels = s->rows,
-        .P = s->prefix ? s->prefix->id.P : 0,
-        .cache_len = capacity,
+        .rows = s->mixed ? 1 : s->rows,
+        .tokens = s->prompt_tokens > s->rows ? s->prompt_tokens : s->rows,
+        .row_len = s->capacity,
+        .labels = s->mixed ? 1 : s->rows,
+        .P = s->P,
+        .cache_len = s->capacity,
     };
-    KVF_TRY(kvf__cache_create(ctx, s->base->model, s->rows, capacity, &s->cache));
+    kvf__decoder_free(s->decoder);
+    kvf__pass_free(s->pass);
+    s->decoder = NULL;
+    s->pass = NULL;
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &s->pass));
-    if (kvf__decoder_fits(s->base->model, &s->base->slots))
-        KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
-                                    s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS, limits.P,
-                                    &s->decoder));
-    if (s->prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, s->prefix, &s->head));
-    if (s->decoder && s->head) kvf__decoder_set_head(s->decoder, kvf__lm_head_slot(s->head));
+    if (!kvf__decoder_fits(s->base->model, &s->base->slots)) return KVF_OK;
+    s->step_rows = s->mixed || s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS;
+    KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache, s->step_rows, s->P,
+                                &s->decoder));
+    if (s->head) kvf__decoder_set_head(s->decoder, kvf__lm_head_slot(s->head));
+    return KVF_OK;
+}
+
+static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
+{
+    kvf_status (*make)(kvf_ctx *, const kvf__model *, int64_t, int64_t,
+                       kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
+    if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
+    KVF_TRY(make(ctx, s->base->model, s->rows, s->capacity, &s->cache));
+    KVF_TRY(make_passes(ctx, s));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
                              sizeof(float), &s->logits));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->before, &s->before));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->listed, &s->listed));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_id, &s->label_id));
     return kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->example, &s->example);
 }
 
-kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
-                               int64_t capacity, int64_t prompt_tokens, kvf__session **out)
+static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
+{
+    if (!prefix || prefix->task == KVF__TASK_LM) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "the prefix is of task %s: its answers are those of `predict`",
+                     kvf__task_name(prefix->task));
+}
+
+/* From what `made` says, for rows behind one prefix or none. */
+static kvf_status create(kvf_ctx *ctx, const kvf__session *made, const kvf_prefix *prefix,
+                         kvf__session **out)
 {
     kvf__session *session = NULL;
+    const kvf_base *base = made->base;
     if (!kvf__model_desc(base->model)->causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
-    if (prefix && prefix->task != KVF__TASK_LM)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "the prefix is of task %s: its answers are those of `predict`",
-                         kvf__task_name(prefix->task));
+    KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__alloc(ctx, sizeof *session, &session));
-    session->base = base;
-    session->prefix = prefix;
-    session->rows = rows;
-    kvf_status st = take_memory(ctx, session, capacity, prompt_tokens);
+    *session = *made;
+    kvf_status st = take_memory(ctx, session, prefix);
     if (st)
         kvf__session_free(session);
     else
         *out = session;
     return st;
+}
+
+static kvf__step_row before_of(const kvf_prefix *prefix)
+{
+    if (!prefix) return (kvf__step_row){0};
+    return (kvf__step_row){&prefix->prefix, prefix->id.position_start};
+}
+
+kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
+                               int64_t capacity, int64_t prompt_tokens, kvf__session **out)
+{
+    const kvf__session made = {.base = base,
+                               .rows = rows,
+                               .capacity = capacity,
+                               .prompt_tokens = prompt_tokens,
+                               .P = prefix ? prefix->id.P : 0};
+    kvf__session *session = NULL;
+    KVF_TRY(create(ctx, &made, prefix, &session));
+    for (int64_t slot = 0; slot < rows; slot++)
+        session->before[slot] = before_of(prefix);
+    *out = session;
+    return KVF_OK;
+}
+
+kvf_status kvf__session_create_mixed(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
+                                     int64_t P, kvf__session **out)
+{
+    const kvf__session made = {.base = base,
+                               .mixed = true,
+                               .rows = rows,
+                               .capacity = capacity,
+                               .prompt_tokens = capacity,
+                               .P = P};
+    return create(ctx, &made, NULL, out);
 }
 
 void kvf__session_free(kvf__session *session)
@@ -77,10 +139,41 @@ void kvf__session_free(kvf__session *session)
     kvf__cache_free(session->cache);
     kvf__lm_head_free(session->head);
     kvf__free(session->logits);
+    kvf__free(session->before);
+    kvf__free(session->listed);
     kvf__free(session->label_at);
     kvf__free(session->label_id);
     kvf__free(session->example);
     kvf__free(session);
+}
+
+kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
+{
+    KVF_TRY(check_prefix(ctx, prefix));
+    if (!prefix || !prefix->head.params.params.n) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "the prefix brings a language-model head of its own: rows of many prefixes "
+                     "share that of the base");
+}
+
+kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
+                             const kvf_prefix *prefix, int64_t room)
+{
+    assert(session->mixed && slot >= 0 && slot < session->rows);
+    KVF_TRY(kvf__session_fits(ctx, prefix));
+    const int64_t P = prefix ? prefix->id.P : 0;
+    if (P > session->P || !session->pass) {
+        if (P > session->P) session->P = P;
+        KVF_TRY(make_passes(ctx, session));
+    }
+    KVF_TRY(kvf__cache_reserve(ctx, session->cache, slot, room));
+    session->before[slot] = before_of(prefix);
+    return KVF_OK;
+}
+
+void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot)
+{
+    kvf__cache_reserve(ctx, session->cache, slot, 0); /* cannot fail: nothing is taken */
 }
 
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n)
@@ -94,36 +187,30 @@ void kvf__session_reset(kvf__session *session)
         kvf__cache_truncate(session->cache, slot, 0);
 }
 
-/* After a pass over n rows. */
-static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, int64_t n)
+/* After a pass over n rows: logits [n, V]. */
+static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, int64_t n, float *logits)
 {
     const float *hidden = NULL;
-    if (!session->head) return kvf__pass_lm_logits(ctx, session->pass, session->logits);
+    if (!session->head) return kvf__pass_lm_logits(ctx, session->pass, logits);
     KVF_TRY(kvf__pass_hidden(ctx, session->pass, &hidden));
-    return kvf__lm_head_logits(ctx, session->head, hidden, n, session->logits);
+    return kvf__lm_head_logits(ctx, session->head, hidden, n, logits);
 }
 
 /* One token a row, behind others. */
 static kvf_status feed_step(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                             const int32_t *ids, int64_t n)
 {
+    for (int64_t r = 0; r < n; r++)
+        session->listed[r] = session->before[slots[r]];
     const kvf__step step = {
-        .n = n,
-        .ids = ids,
-        .slot = slots,
-        .prefix = session->prefix ? &session->prefix->prefix : NULL,
-        .position_start = session->prefix ? session->prefix->id.position_start : 0,
-    };
+        .n = n, .ids = ids, .slot = slots, .row = session->listed, .as_one = session->mixed};
     return kvf__decoder_step(ctx, session->decoder, &step, session->logits);
 }
 
-kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
-                             const int64_t *start, const int32_t *ids, int64_t n,
-                             const float **logits)
+/* Rows behind the same prefix; logits [n, V]. */
+static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                            const int64_t *start, const int32_t *ids, int64_t n, float *logits)
 {
-    *logits = session->logits;
-    if (session->decoder && start[n] == n && n <= DECODE_ROWS)
-        return feed_step(ctx, session, slots, ids, n);
     for (int64_t r = 0; r < n; r++)
         session->label_at[r] = (int32_t)(start[r + 1] - 1);
     kvf__batch batch = {
@@ -138,11 +225,31 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
     };
     kvf__input input = {
         .batch = &batch,
-        .prefix = session->prefix ? &session->prefix->prefix : NULL,
-        .position_start = session->prefix ? session->prefix->id.position_start : 0,
+        .prefix = session->before[slots[0]].prefix,
+        .position_start = session->before[slots[0]].position_start,
         .cache = session->cache,
         .slot = slots,
     };
     KVF_TRY(kvf__pass_fwd(ctx, session->pass, &input));
-    return take_logits(ctx, session, n);
+    return take_logits(ctx, session, n, logits);
+}
+
+kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                             const int64_t *start, const int32_t *ids, int64_t n,
+                             const float **logits)
+{
+    const int64_t V = kvf__model_desc(session->base->model)->V;
+    *logits = session->logits;
+    if (!session->pass)
+        return kvf__fail(ctx, KVF_ENOMEM, "no memory for rows behind a prefix of %lld",
+                         (long long)session->P);
+    if (session->decoder && start[n] == n && n <= session->step_rows)
+        return feed_step(ctx, session, slots, ids, n);
+    if (!session->mixed) return feed_pass(ctx, session, slots, start, ids, n, session->logits);
+    for (int64_t r = 0; r < n; r++) {
+        const int64_t own[] = {0, start[r + 1] - start[r]};
+        KVF_TRY(
+            feed_pass(ctx, session, slots + r, own, ids + start[r], 1, session->logits + r * V));
+    }
+    return KVF_OK;
 }

@@ -1,0 +1,252 @@
+/* Continuous batching: rows join and leave between steps. A step first reads the prompts of rows
+ * that wait, a bounded number of tokens so that those that have begun do not stand still, then
+ * decodes one token for all that have begun.
+ *
+ * What a row answers depends on nothing beside it: the session feeds rows as if they were alone,
+ * and each draws from its own random stream, that of the first prompt of a `generate`. */
+#include "infer_int.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <string.h>
+
+enum { PROMPT_BUDGET = 256 }; /* tokens of prompts from which on no other is begun in a step */
+
+typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_GOES } row_state;
+
+typedef struct row {
+    row_state state;
+    int64_t turn; /* rows wait in this order */
+    kvf__order order;
+    kvf__answer answer;
+} row;
+
+struct kvf__engine {
+    kvf_base *base;
+    kvf__session *session;
+    int64_t n_rows, capacity, turns;
+    row *rows;
+    kvf__candidate *scratch; /* [threads, V] */
+    int threads;
+    int32_t *slots, *ids, *tokens; /* [rows] of a step */
+    int64_t *start;                /* [rows + 1] */
+    kvf__engine_stats stats;
+};
+
+static kvf_status take_memory(kvf_ctx *ctx, kvf__engine *e)
+{
+    size_t V = (size_t)kvf__model_desc(e->base->model)->V, rows = (size_t)e->n_rows;
+    KVF_TRY(kvf__session_create_mixed(ctx, e->base, e->n_rows, e->capacity, 0, &e->session));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->rows, &e->rows));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)e->threads * V, sizeof *e->scratch, &e->scratch));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->slots, &e->slots));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->ids, &e->ids));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->tokens, &e->tokens));
+    return kvf__alloc_array(ctx, rows + 1, sizeof *e->start, &e->start);
+}
+
+kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
+                              kvf__engine **out)
+{
+    kvf__engine *engine = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof *engine, &engine));
+    engine->base = base;
+    engine->n_rows = rows;
+    engine->capacity = capacity;
+    engine->threads = kvf_ctx_threads(ctx);
+    kvf_status st = take_memory(ctx, engine);
+    if (st)
+        kvf__engine_free(engine);
+    else
+        *out = engine;
+    return st;
+}
+
+void kvf__engine_free(kvf__engine *engine)
+{
+    if (!engine) return;
+    for (int64_t i = 0; engine->rows && i < engine->n_rows; i++)
+        kvf__answer_done(&engine->rows[i].answer);
+    kvf__session_free(engine->session);
+    kvf__free(engine->rows);
+    kvf__free(engine->scratch);
+    kvf__free(engine->slots);
+    kvf__free(engine->ids);
+    kvf__free(engine->tokens);
+    kvf__free(engine->start);
+    kvf__free(engine);
+}
+
+/* ---- coming and going ------------------------------------------------------------------------ */
+
+static int64_t free_row(const kvf__engine *e)
+{
+    for (int64_t i = 0; i < e->n_rows; i++)
+        if (e->rows[i].state == ROW_FREE) return i;
+    return -1;
+}
+
+bool kvf__engine_full(const kvf__engine *engine)
+{
+    return free_row(engine) < 0;
+}
+
+/* Most new tokens of an order. */
+static kvf_status limit_of(kvf_ctx *ctx, const kvf__engine *e, const kvf__order *order,
+                           int64_t *limit)
+{
+    const kvf_prefix *prefix = order->prefix;
+    int64_t longest = kvf__longest_row(e->base, prefix ? prefix->id.P : 0,
+                                       prefix ? prefix->id.position_start : 0);
+    if (longest > e->capacity) longest = e->capacity;
+    if (order->n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
+    if (order->n >= longest)
+        return kvf__fail(ctx, KVF_EDATA,
+                         "the prompt has %lld tokens, at most %lld leave room for an answer",
+                         (long long)order->n, (long long)longest - 1);
+    *limit = longest - order->n < order->max_tokens ? longest - order->n : order->max_tokens;
+    return KVF_OK;
+}
+
+kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
+                            int64_t *out)
+{
+    int64_t at = free_row(engine), limit = 0;
+    assert(at >= 0 && order->max_tokens > 0);
+    KVF_TRY(limit_of(ctx, engine, order, &limit));
+    KVF_TRY(kvf__session_open(ctx, engine->session, at, order->prefix, order->n + limit));
+    engine->rows[at] = (row){.state = ROW_WAITS,
+                             .turn = engine->turns++,
+                             .order = *order,
+                             .answer = {.rng = kvf__rng_make(order->seed, 0),
+                                        .limit = limit,
+                                        .stop = order->stop,
+                                        .n_stop = order->n_stop,
+                                        .turn_end = order->turn_end}};
+    *out = at;
+    return KVF_OK;
+}
+
+void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t at)
+{
+    row *r = &engine->rows[at];
+    if (r->state == ROW_FREE) return;
+    kvf__session_close(ctx, engine->session, at);
+    kvf__answer_done(&r->answer);
+    *r = (row){0};
+}
+
+/* Says what is new of a row, and lets go of it if that was all. */
+static void tell(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+{
+    row *r = &e->rows[at];
+    kvf__answer *a = &r->answer;
+    const kvf__order order = r->order;
+    const kvf__finish finish = a->finish;
+    size_t ready = finish == KVF__FINISH_FAILED ? a->streamed : kvf__answer_ready(a);
+    size_t n = ready > a->streamed ? ready - a->streamed : 0;
+    order.text(order.user, n ? a->text.data + a->streamed : "", n, (int64_t)a->out.n, finish);
+    a->streamed += n;
+    if (finish) kvf__engine_leave(ctx, e, at);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Draws a token for each of the n rows in e->slots and adds it to the row's answer. */
+static kvf_status advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *logits)
+{
+    const int64_t V = kvf__model_desc(e->base->model)->V;
+#pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (n > 1)
+    for (int64_t i = 0; i < n; i++) {
+        row *r = &e->rows[e->slots[i]];
+        e->tokens[i] = kvf__sample(&r->order.sampling, logits + i * V, V, &r->answer.rng,
+                                   e->scratch + (int64_t)omp_get_thread_num() * V);
+    }
+    e->stats.new_tokens += n;
+    for (int64_t i = 0; i < n; i++)
+        KVF_TRY(kvf__answer_add(ctx, e->base, &e->rows[e->slots[i]].answer, e->tokens[i]));
+    for (int64_t i = 0; i < n; i++)
+        tell(ctx, e, e->slots[i]);
+    return KVF_OK;
+}
+
+/* The row that has waited longest; -1: none does. */
+static int64_t next_waiting(const kvf__engine *e)
+{
+    int64_t first = -1;
+    for (int64_t i = 0; i < e->n_rows; i++)
+        if (e->rows[i].state == ROW_WAITS && (first < 0 || e->rows[i].turn < e->rows[first].turn))
+            first = i;
+    return first;
+}
+
+static kvf_status read_prompt(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+{
+    const float *logits = NULL;
+    row *r = &e->rows[at];
+    const int64_t start[] = {0, r->order.n};
+    e->slots[0] = (int32_t)at;
+    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, start, r->order.prompt, 1, &logits));
+    r->state = ROW_GOES;
+    e->stats.prompt_tokens += r->order.n;
+    return advance(ctx, e, 1, logits);
+}
+
+static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+{
+    if (e->rows[at].state == ROW_FREE) return;
+    e->rows[at].answer.finish = KVF__FINISH_FAILED;
+    tell(ctx, e, at);
+}
+
+static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
+{
+    double begin = kvf__clock();
+    int64_t at, tokens = 0;
+    while (tokens < PROMPT_BUDGET && (at = next_waiting(e)) >= 0) {
+        tokens += e->rows[at].order.n;
+        if (read_prompt(ctx, e, at)) fail_row(ctx, e, at);
+    }
+    if (tokens) e->stats.prefill_seconds += kvf__clock() - begin;
+}
+
+static kvf_status decode(kvf_ctx *ctx, kvf__engine *e)
+{
+    const float *logits = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < e->n_rows; i++) {
+        const kvf__ids *out = &e->rows[i].answer.out;
+        if (e->rows[i].state != ROW_GOES) continue;
+        e->slots[n] = (int32_t)i;
+        e->start[n] = n;
+        e->ids[n++] = out->data[out->n - 1];
+    }
+    e->start[n] = n;
+    if (!n) return KVF_OK;
+    double begin = kvf__clock();
+    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, e->start, e->ids, n, &logits));
+    e->stats.steps++;
+    e->stats.step_rows += n;
+    kvf_status st = advance(ctx, e, n, logits);
+    e->stats.decode_seconds += kvf__clock() - begin;
+    return st;
+}
+
+kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine)
+{
+    read_prompts(ctx, engine);
+    kvf_status st = decode(ctx, engine);
+    for (int64_t i = 0; st && i < engine->n_rows; i++)
+        fail_row(ctx, engine, i);
+    return st;
+}
+
+kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine)
+{
+    kvf__engine_stats stats = engine->stats;
+    for (int64_t i = 0; i < engine->n_rows; i++) {
+        stats.rows += engine->rows[i].state == ROW_GOES;
+        stats.waiting += engine->rows[i].state == ROW_WAITS;
+    }
+    return stats;
+}

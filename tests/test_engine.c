@@ -1,0 +1,254 @@
+/* Rows that come and go, each with its own prefix, way of drawing and stop texts, say what
+ * kvf_generate says of each prompt alone: the same bits through whatever company. */
+#include "infer_int.h"
+#include "toy_base.h"
+
+enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 4, N_ORDERS = 23 };
+
+static kvf_ctx *ctx;
+static kvf_base *base;
+static kvf_prefix prefixes[N_PREFIXES]; /* the first is never used: no prefix */
+
+static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    kvf__rng rng = kvf__rng_make(seed, 7);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &p->prefix, d->L, d->G, P, d->D), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(&p->prefix); i++)
+        p->prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
+    p->id.P = P;
+    p->id.position_start = P;
+    p->id.chat_template = NULL;
+    p->task = KVF__TASK_LM;
+}
+
+static bool open_base(kvf_precision precision)
+{
+    const kvf_ctx_options options = {.threads = 2};
+    const kvf_base_options how = {precision, false};
+    const char *dir = ck_tmpdir();
+    if (precision == KVF_PRECISION_BF16 && !kvf__cpu_has_bf16()) {
+        printf("skipped: this CPU has no bf16 products\n");
+        return false;
+    }
+    toy_folder(dir, 5, 0);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    ck_assert_msg(!kvf_base_open(ctx, dir, &how, &base), "%s", kvf_ctx_error(ctx));
+    for (int i = 1; i < N_PREFIXES; i++)
+        make_prefix(&prefixes[i], 3 * i * i - 2, (uint64_t)i);
+    return true;
+}
+
+static void close_base(void)
+{
+    for (int i = 1; i < N_PREFIXES; i++)
+        kvf__prefix_done(&prefixes[i].prefix);
+    kvf_base_free(base);
+    kvf_ctx_free(ctx);
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static const char *const PROMPTS[] = {"the answer is a b", "x", "nothing like it at all",
+                                      "1+1=", "a longer prompt, of some thirty letters"};
+static const char *const STOPS[] = {"q", "zz", "ab"};
+
+typedef struct client {
+    kvf__order order;
+    kvf__ids prompt;
+    const char *text; /* of the prompt */
+    kvf__buf got;
+    kvf__finish finish;
+    int64_t new_tokens, calls;
+} client;
+
+static void take(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish)
+{
+    client *c = user;
+    ck_assert_int_eq(c->finish, KVF__GOES_ON);
+    ck_assert_int_eq(kvf__buf_add(ctx, &c->got, text, n), KVF_OK);
+    c->finish = finish;
+    c->new_tokens = new_tokens;
+    c->calls++;
+}
+
+static void make_client(client *c, int i)
+{
+    const int which = i % N_PREFIXES;
+    *c = (client){.text = PROMPTS[i % 5]};
+    ck_assert_int_eq(kvf__encode(ctx, base->tokenizer, c->text, strlen(c->text), true, &c->prompt),
+                     KVF_OK);
+    c->order = (kvf__order){.prefix = which ? &prefixes[which] : NULL,
+                            .prompt = c->prompt.data,
+                            .n = (int64_t)c->prompt.n,
+                            .max_tokens = 1 + i % 7 * 3,
+                            .sampling = {i % 3 ? 0.9 : 0, i % 2 ? 0.8 : 1, i % 4},
+                            .seed = (uint64_t)i,
+                            .stop = STOPS,
+                            .n_stop = i % 4,
+                            .turn_end = -1,
+                            .text = take};
+    c->order.user = c;
+}
+
+static void check_client(client *c)
+{
+    kvf_generate_options options = kvf_generate_defaults();
+    kvf_generate_stats stats;
+    char *want = NULL;
+    options.max_tokens = c->order.max_tokens;
+    options.temperature = c->order.sampling.temperature;
+    options.top_p = c->order.sampling.top_p;
+    options.top_k = c->order.sampling.top_k;
+    options.seed = c->order.seed;
+    options.stop = c->order.stop;
+    options.n_stop = c->order.n_stop;
+    options.chat_template = "none";
+    ck_assert_msg(!kvf_generate(ctx, base, c->order.prefix, &c->text, 1, &options, &want, &stats),
+                  "%s", kvf_ctx_error(ctx));
+    ck_assert_str_eq(c->got.data ? c->got.data : "", want);
+    ck_assert_int_eq(c->finish,
+                     c->new_tokens == c->order.max_tokens && c->finish != KVF__FINISH_STOP
+                         ? KVF__FINISH_LENGTH
+                         : KVF__FINISH_STOP);
+    kvf_texts_free(&want, 1);
+}
+
+/* Joins as room comes free, so that rows begin beside others that have gone on for long. */
+START_TEST(company_changes_no_answer)
+{
+    if (!open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32)) return;
+    kvf__engine *engine = NULL;
+    client clients[N_ORDERS];
+    int joined = 0;
+    int64_t row, steps = 0;
+    ck_assert_int_eq(kvf__engine_create(ctx, base, ROOMS, CAPACITY, &engine), KVF_OK);
+    for (int i = 0; i < N_ORDERS; i++)
+        make_client(&clients[i], i);
+    for (; steps < 500; steps++) {
+        while (joined < N_ORDERS && !kvf__engine_full(engine)) {
+            ck_assert_int_eq(kvf__engine_join(ctx, engine, &clients[joined].order, &row), KVF_OK);
+            joined++;
+        }
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+        kvf__engine_stats stats = kvf__engine_stats_of(engine);
+        if (joined == N_ORDERS && stats.rows + stats.waiting == 0) break;
+    }
+    ck_assert_int_lt(steps, 500);
+    for (int i = 0; i < N_ORDERS; i++)
+        check_client(&clients[i]);
+    for (int i = 0; i < N_ORDERS; i++) {
+        kvf__ids_done(&clients[i].prompt);
+        kvf__buf_done(&clients[i].got);
+    }
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
+START_TEST(a_row_that_leaves_disturbs_nobody)
+{
+    open_base(KVF_PRECISION_F32);
+    kvf__engine *engine = NULL;
+    client stays, leaves, late;
+    int64_t row, other;
+    ck_assert_int_eq(kvf__engine_create(ctx, base, 2, CAPACITY, &engine), KVF_OK);
+    make_client(&stays, 6);
+    make_client(&leaves, 12);
+    make_client(&late, 13);
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &leaves.order, &other), KVF_OK);
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &stays.order, &row), KVF_OK);
+    ck_assert(kvf__engine_full(engine));
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    kvf__engine_leave(ctx, engine, other);
+    ck_assert_int_eq(leaves.finish, KVF__GOES_ON);
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &late.order, &other), KVF_OK);
+    while (!stays.finish || !late.finish)
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    check_client(&stays);
+    check_client(&late);
+    client *all[] = {&stays, &leaves, &late};
+    for (int i = 0; i < 3; i++) {
+        kvf__ids_done(&all[i]->prompt);
+        kvf__buf_done(&all[i]->got);
+    }
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_refused)
+{
+    open_base(KVF_PRECISION_F32);
+    kvf__engine *engine = NULL;
+    int32_t ids[CAPACITY] = {0};
+    int64_t row = -5;
+    kvf_prefix classifier = prefixes[1];
+    kvf__order order = {.prompt = ids, .n = CAPACITY, .max_tokens = 1, .text = take};
+    ck_assert_int_eq(kvf__engine_create(ctx, base, 1, CAPACITY, &engine), KVF_OK);
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "the prompt has 60 tokens, at most 59 leave room for an answer");
+    order.n = 0;
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EDATA);
+    order.n = 1;
+    classifier.task = KVF__TASK_SEQ_CLS;
+    order.prefix = &classifier;
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    ck_assert_int_eq(row, -5);
+    ck_assert(!kvf__engine_full(engine));
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
+/* ---- what can be shown ----------------------------------------------------------------------- */
+
+/* a, b, and the two bytes of "e with acute accent" as tokens of their own. */
+static const char BYTES[] =
+    "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":"
+    "\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},"
+    "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+    "\"merges\":[],\"vocab\":{\"a\":0,\"b\":1,\"\xC3\x83\":2,\"\xC2\xA9\":3}}}";
+
+START_TEST(only_what_is_settled_is_ready)
+{
+    /* tokens, bytes of text that may be shown after each; stop text: "bab" */
+    static const int32_t tokens[] = {0, 2, 3, 1, 0, 0, 1, 0, 1};
+    static const size_t ready[] = {1, 1, 3, 3, 3, 6, 6, 6, 6};
+    static const char *const stop = "bab";
+    open_base(KVF_PRECISION_F32);
+    kvf__tokenizer *own = base->tokenizer;
+    kvf__answer answer = {.limit = 100, .stop = &stop, .n_stop = 1, .turn_end = -1};
+    ck_assert_msg(
+        !kvf__tokenizer_from_json(ctx, "bytes", BYTES, strlen(BYTES), NULL, 0, &base->tokenizer),
+        "%s", kvf_ctx_error(ctx));
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        ck_assert_int_eq(kvf__answer_add(ctx, base, &answer, tokens[i]), KVF_OK);
+        ck_assert_msg(kvf__answer_ready(&answer) == ready[i], "after %zu tokens %zu bytes, not %zu",
+                      i + 1, kvf__answer_ready(&answer), ready[i]);
+    }
+    ck_assert_int_eq(answer.finish, KVF__FINISH_STOP);
+    ck_assert_str_eq(answer.text.data, "a\xC3\xA9"
+                                       "baa");
+    kvf__answer_done(&answer);
+    kvf__tokenizer_free(base->tokenizer);
+    base->tokenizer = own;
+    close_base();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_set_timeout(core, 60);
+    tcase_add_loop_test(core, company_changes_no_answer, 0, 2);
+    tcase_add_test(core, a_row_that_leaves_disturbs_nobody);
+    tcase_add_test(core, only_what_is_settled_is_ready);
+    tcase_add_test(errors, what_does_not_fit_is_refused);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
