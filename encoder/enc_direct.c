@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static void describe(kvf__encoder *encoder)
+static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    kvf__encoder_add(encoder, "embedding.weight", encoder->shape.P, encoder->width);
+    return kvf__encoder_add(ctx, encoder, "embedding.weight", encoder->shape.P, encoder->width);
 }
 
 static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
@@ -53,7 +53,6 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 
 const kvf__encoder_kind kvf__enc_direct = {
     .method = "direct",
-    .default_lr = 1e-2,
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,

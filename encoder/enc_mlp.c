@@ -15,15 +15,16 @@
 
 enum { EMBEDDING, W1, B1, W2, B2 };
 
-static void describe(kvf__encoder *encoder)
+static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     int64_t W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M, N = encoder->width;
-    kvf__encoder_add(encoder, "embedding.weight", encoder->shape.P, W);
-    kvf__encoder_add(encoder, "transform.0.weight", M, W);
-    kvf__encoder_add(encoder, "transform.0.bias", M, 0);
-    kvf__encoder_add(encoder, "transform.2.weight", N, M);
-    kvf__encoder_add(encoder, "transform.2.bias", N, 0);
+    KVF_TRY(kvf__encoder_add(ctx, encoder, "embedding.weight", encoder->shape.P, W));
+    KVF_TRY(kvf__encoder_add(ctx, encoder, "transform.0.weight", M, W));
+    KVF_TRY(kvf__encoder_add(ctx, encoder, "transform.0.bias", M, 0));
+    KVF_TRY(kvf__encoder_add(ctx, encoder, "transform.2.weight", N, M));
+    KVF_TRY(kvf__encoder_add(ctx, encoder, "transform.2.bias", N, 0));
     encoder->params.item[W2].outer = encoder->shape.P;
+    return KVF_OK;
 }
 
 static float *value(kvf__encoder *encoder, int which)
@@ -221,7 +222,6 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 
 const kvf__encoder_kind kvf__enc_mlp = {
     .method = "mlp",
-    .default_lr = 1e-2,
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,

@@ -1,5 +1,6 @@
 /* The table of encoder kinds and what they share: parameter memory, initialisation by target,
- * loading by name. A kind works on the flat view [P, 2*L*G*D] (prefix.h), which is also PEFT's. */
+ * loading by name. A kind works on a flat view [P, width]: of a prefix [P, 2*L*G*D] (prefix.h),
+ * which is also PEFT's; vectors are that already. */
 #include "encoder_priv.h"
 
 #include <assert.h>
@@ -16,26 +17,15 @@ static const kvf__encoder_kind *find_kind(const char *method)
     return NULL;
 }
 
-const char *kvf__encoder_methods(void)
+kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
+                            int64_t columns)
 {
-    return "mlp, direct";
-}
-
-double kvf__encoder_default_lr(const char *method)
-{
-    const kvf__encoder_kind *kind = find_kind(method);
-    return kind ? kind->default_lr : 0;
-}
-
-void kvf__encoder_add(kvf__encoder *encoder, const char *name, int64_t rows, int64_t columns)
-{
-    kvf__param *param = &encoder->params.item[encoder->params.n++];
-    param->name = name;
-    param->rank = columns ? 2 : 1;
-    param->dim[0] = rows;
-    param->dim[1] = columns;
-    param->n = columns ? rows * columns : rows;
-    param->lr_scale = 1;
+    const kvf__param param = {.name = name,
+                              .rank = columns ? 2 : 1,
+                              .dim = {rows, columns},
+                              .n = columns ? rows * columns : rows,
+                              .lr_scale = 1};
+    return kvf__params_add(ctx, &encoder->params, &param);
 }
 
 /* Keeps every tensor 64-byte aligned. */
@@ -74,9 +64,10 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
                                kvf__encoder **out)
 {
     const kvf__encoder_kind *kind = find_kind(method);
-    if (!kind)
+    const kvf__method *row = kvf__method_find(method);
+    if (!kind || !row)
         return kvf__fail(ctx, KVF_EUSAGE, "method \"%s\" is not known; known: %s", method,
-                         kvf__encoder_methods());
+                         KVF__METHOD_NAMES);
     if (shape->P < 1) return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
     if (kind == &kvf__enc_mlp && shape->M < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "hidden width of the encoder must be at least 1");
@@ -85,9 +76,10 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
     encoder->kind = kind;
     encoder->shape = *shape;
     if (kind != &kvf__enc_mlp) encoder->shape.M = 0;
-    encoder->width = 2 * shape->L * shape->G * shape->D;
-    kind->describe(encoder);
-    kvf_status st = take_memory(ctx, encoder);
+    encoder->method = row;
+    encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
+    kvf_status st = kind->describe(ctx, encoder);
+    if (!st) st = take_memory(ctx, encoder);
     if (st) {
         kvf__encoder_free(encoder);
         return st;
@@ -99,6 +91,7 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
 void kvf__encoder_free(kvf__encoder *encoder)
 {
     if (!encoder) return;
+    kvf__params_done(&encoder->params);
     kvf__free(encoder->values);
     kvf__free(encoder->grads);
     kvf__free(encoder->flat);
@@ -107,9 +100,9 @@ void kvf__encoder_free(kvf__encoder *encoder)
     kvf__free(encoder);
 }
 
-const char *kvf__encoder_method(const kvf__encoder *encoder)
+const kvf__method *kvf__encoder_method(const kvf__encoder *encoder)
 {
-    return encoder->kind->method;
+    return encoder->method;
 }
 
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
@@ -122,26 +115,33 @@ kvf__params *kvf__encoder_params(kvf__encoder *encoder)
     return &encoder->params;
 }
 
-static void expect_shape(const kvf__encoder *encoder, const kvf__prefix *prefix)
+/* Shapes are checked where files and options come in: another one here is our own bug. */
+static void expect_shape(const kvf__encoder *encoder, kvf__emitted e)
 {
     const kvf__encoder_shape *s = &encoder->shape;
-    bool fits = prefix->L == s->L && prefix->G == s->G && prefix->P == s->P && prefix->D == s->D;
-    assert(fits); /* our own bug: shapes are checked where files and options come in */
+    bool kv = encoder->method->port == KVF__PORT_KV;
+    assert(kv ? e.prefix && !e.vectors : e.vectors && !e.prefix);
+    bool fits = kv ? e.prefix->L == s->L && e.prefix->G == s->G && e.prefix->P == s->P &&
+                         e.prefix->D == s->D
+                   : e.vectors->P == s->P && e.vectors->C == s->C;
+    assert(fits);
     (void)fits;
 }
 
-kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__prefix *prefix)
+kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted out)
 {
-    expect_shape(encoder, prefix);
+    expect_shape(encoder, out);
+    if (out.vectors) return encoder->kind->fwd(ctx, encoder, out.vectors->x);
     KVF_TRY(encoder->kind->fwd(ctx, encoder, encoder->flat));
-    kvf__prefix_from_flat(prefix, encoder->flat);
+    kvf__prefix_from_flat(out.prefix, encoder->flat);
     return KVF_OK;
 }
 
-kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *dprefix)
+kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient)
 {
-    expect_shape(encoder, dprefix);
-    kvf__prefix_to_flat(dprefix, encoder->flat);
+    expect_shape(encoder, gradient);
+    if (gradient.vectors) return encoder->kind->bwd(ctx, encoder, gradient.vectors->x);
+    kvf__prefix_to_flat(gradient.prefix, encoder->flat);
     return encoder->kind->bwd(ctx, encoder, encoder->flat);
 }
 
@@ -186,7 +186,7 @@ static double distance(const float *want, const float *emitted, double *change, 
     return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
 }
 
-kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target,
+kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual)
 {
     expect_shape(encoder, target);
@@ -197,7 +197,10 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const k
     if (st) goto out;
     st = kvf__alloc_array(ctx, n, sizeof *change, &change);
     if (st) goto out;
-    kvf__prefix_to_flat(target, want);
+    if (target.vectors)
+        memcpy(want, target.vectors->x, n * sizeof *want);
+    else
+        kvf__prefix_to_flat(target.prefix, want);
     /* The second round mends what rounding the solved weights to f32 left over. */
     for (int round = 0; round < 2; round++) {
         st = encoder->kind->fwd(ctx, encoder, encoder->flat);

@@ -1,11 +1,14 @@
-/* Encoders: trainable parameters that emit a prefix. A kind is a row of the table in encoder.c and
- * a file enc_<kind>.c; whoever trains sees only this: parameters out, prefix out, gradient of the
- * prefix in. The encoder has no batch axis, so it costs the same for any number of rows (DESIGN.md
- * section 2). */
+/* Encoders: trainable parameters that emit what conditions the base: a prefix (port kv) or virtual
+ * token embeddings (port embed). A kind is a row of the table in encoder.c and
+ * a file enc_<kind>.c; whoever trains sees only this: parameters out, emitted value out, its
+ * gradient in. The encoder has no batch axis, so it costs the same for any number of rows
+ * (DESIGN.md section 2). */
 #ifndef KVF_ENCODER_INT_H
 #define KVF_ENCODER_INT_H
 
+#include "method.h"
 #include "prefix.h"
+#include "vectors.h"
 #include "view.h"
 
 typedef struct kvf__encoder kvf__encoder;
@@ -13,7 +16,14 @@ typedef struct kvf__encoder kvf__encoder;
 typedef struct kvf__encoder_shape {
     int64_t L, G, P, D;
     int64_t M; /* hidden width of `mlp`; ignored by `direct` */
+    int64_t C; /* width of the base; needed by port embed */
 } kvf__encoder_shape;
+
+/* What an encoder emits, or its gradient: exactly one is set, by the method's port. */
+typedef struct kvf__emitted {
+    kvf__prefix *prefix;   /* kv */
+    kvf__vectors *vectors; /* embed */
+} kvf__emitted;
 
 /* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, G*D], Linear(G*D, M), tanh, Linear(M,
  * 2*L*G*D)) or "direct" (the flat prefix [P, 2*L*G*D] itself). Parameters start at zero. EUSAGE:
@@ -21,21 +31,19 @@ typedef struct kvf__encoder_shape {
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);
 void kvf__encoder_free(kvf__encoder *encoder);
-const char *kvf__encoder_method(const kvf__encoder *encoder);
+const kvf__method *kvf__encoder_method(const kvf__encoder *encoder);
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
-/* Names of the known methods as "mlp, direct", for errors and help. */
-const char *kvf__encoder_methods(void);
-double kvf__encoder_default_lr(const char *method);
 
 /* The list of parameters; values and gradients are the encoder's own memory, valid until it is
  * freed. */
 kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 
-/* prefix (same L, G, P, D) = what the parameters emit now. bwd, after fwd: sets every gradient;
- * they hold until the next fwd. It does not add, because sums over rows and parts of a step are
- * taken in dprefix, where they are small: bwd runs once in a step. */
-kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__prefix *prefix);
-kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *dprefix);
+/* out (a prefix of the same L, G, P, D, or vectors of the same P, C) = what the parameters emit
+ * now. bwd, after fwd: sets every gradient; they hold until the next fwd. It does not add, because
+ * sums over rows and parts of a step are taken in the gradient of what was emitted, where they are
+ * small: bwd runs once in a step. */
+kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted out);
+kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient);
 
 /* scheme: "torch" (embedding N(0,1), Linear U(+-1/sqrt(fan_in)), direct N(0, 0.02)) or "ptuning-v2"
  * (all weights N(0, 0.02), biases 0). */
@@ -46,7 +54,7 @@ void kvf__encoder_init_zero(kvf__encoder *encoder);
 /* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that
  * reaches it, solved in f64. *residual = |emitted - target| / |target|, at most 1e-4 for P <=
  * min(M, G*D). Call init_random first. */
-kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__prefix *target,
+kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual);
 /* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the
  * source. */

@@ -6,9 +6,8 @@
 
 typedef struct kvf__encoder_kind {
     const char *method;
-    double default_lr;
     /* Fills encoder->params (name, dims) and scratch sizes; memory is taken by encoder.c. */
-    void (*describe)(kvf__encoder *encoder);
+    kvf_status (*describe)(kvf_ctx *ctx, kvf__encoder *encoder);
     kvf_status (*fwd)(kvf_ctx *ctx, kvf__encoder *encoder, float *flat);
     kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat);
     void (*init_random)(kvf__encoder *encoder, const char *scheme, uint64_t seed);
@@ -20,8 +19,9 @@ typedef struct kvf__encoder_kind {
 
 struct kvf__encoder {
     const kvf__encoder_kind *kind;
+    const kvf__method *method;
     kvf__encoder_shape shape;
-    int64_t width; /* 2 * L * G * D, columns of the flat view */
+    int64_t width; /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
     kvf__params params;
     float *values, *grads;   /* one block each, carved into the parameters (with outer: no grads) */
     float *flat;             /* [P, width] */
@@ -31,7 +31,8 @@ struct kvf__encoder {
 extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct;
 
 /* Appends a parameter to the list; memory is assigned later. */
-void kvf__encoder_add(kvf__encoder *encoder, const char *name, int64_t rows, int64_t columns);
+kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
+                            int64_t columns);
 void kvf__fill_normal(float *out, int64_t n, double deviation, uint64_t seed, uint64_t stream);
 void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint64_t stream);
 

@@ -127,6 +127,25 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
     return st;
 }
 
+/* What the encoder emits now; on its base where the method reads it. */
+static kvf_status open_live(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix **out)
+{
+    static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
+    kvf_prefix *live = NULL;
+    kvf_base *base = NULL;
+    bool needed = false;
+    KVF_TRY(kvf_prefix_needs_base(ctx, options->run, &needed));
+    if (needed && options->base) KVF_TRY(kvf_base_open(ctx, options->base, &EXACT, &base));
+    kvf_status st = kvf_prefix_open_on(ctx, options->run, base, options->checkpoint, &live);
+    if (!st && base) st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
+    kvf_base_free(base);
+    if (st)
+        kvf_prefix_free(live);
+    else
+        *out = live;
+    return st;
+}
+
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
     kvf__dtype dtype = KVF__F32;
@@ -136,7 +155,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
     KVF_TRY(parse_dtype(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
-    KVF_TRY(kvf_prefix_open(ctx, options->run, options->checkpoint, &live));
+    KVF_TRY(open_live(ctx, options, &live));
     kvf_status st = KVF_OK;
     if (!live->from_run)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold",

@@ -30,7 +30,8 @@ typedef struct arguments {
         *hidden, *out;
 } arguments;
 
-#define MAX_TENSORS (KVF__MAX_PARAMS + 16)
+#define MAX_PARAMS  64
+#define MAX_TENSORS (MAX_PARAMS + 16)
 
 typedef struct program {
     kvf_ctx *ctx;
@@ -42,7 +43,7 @@ typedef struct program {
     kvf__prefix prefix, dprefix; /* P = 0: none */
     int64_t position_start;
     kvf__pass *pass;
-    float *logits, *token_loss, *grads[KVF__MAX_PARAMS];
+    float *logits, *token_loss, *grads[MAX_PARAMS];
     kvf__weights outside;    /* of --hidden */
     float *hidden, *weights; /* NULL: the language-model head instead */
     int32_t *types;
@@ -107,7 +108,7 @@ static kvf_status encoder_from_table(program *p, const char *path, const kvf__ta
     const kvf__view *hidden = kvf__table_find(table, "transform.0.bias");
     if (!embedding || !hidden || embedding->rank != 2 || hidden->rank != 1)
         return kvf__fail(p->ctx, KVF_EFORMAT, "%s: want the state dict of an MLP encoder", path);
-    kvf__encoder_shape shape = {d->L, d->G, embedding->dim[0], d->D, hidden->dim[0]};
+    kvf__encoder_shape shape = {d->L, d->G, embedding->dim[0], d->D, hidden->dim[0], d->C};
     KVF_TRY(kvf__encoder_create(p->ctx, "mlp", &shape, &p->encoder));
     p->position_start = shape.P;
     return kvf__encoder_read_table(p->ctx, p->encoder, path, table);
@@ -127,8 +128,8 @@ static kvf_status encoder_from_kvfold(program *p, const char *path)
     kvf__run_file run = {0};
     int64_t step = 0;
     KVF_TRY(kvf__run_file_read(p->ctx, path, false, &run));
-    kvf_status st = kvf__encoder_from_run(p->ctx, path, &run, KVF_CHECKPOINT_LAST, &p->encoder,
-                                          &step);
+    kvf_status st = kvf__encoder_from_run(p->ctx, path, &run, p->base, KVF_CHECKPOINT_LAST,
+                                          &p->encoder, &step);
     p->position_start = run.id.position_start;
     kvf__run_file_done(&run);
     return st;
@@ -138,7 +139,7 @@ static kvf_status emit_prefix(program *p)
 {
     const kvf__encoder_shape *s = kvf__encoder_shape_of(p->encoder);
     KVF_TRY(kvf__prefix_init(p->ctx, &p->prefix, s->L, s->G, s->P, s->D));
-    return kvf__encoder_fwd(p->ctx, p->encoder, &p->prefix);
+    return kvf__encoder_fwd(p->ctx, p->encoder, (kvf__emitted){.prefix = &p->prefix});
 }
 
 static kvf_status load_prefix(program *p, const arguments *a)
@@ -249,7 +250,7 @@ static kvf_status run_pass(program *p)
     if (!p->prefix.P) return KVF_OK;
     KVF_TRY(kvf__pass_bwd(p->ctx, p->pass, &(kvf__grads){.prefix = &p->dprefix}));
     if (!p->encoder) return KVF_OK;
-    return kvf__encoder_bwd(p->ctx, p->encoder, &p->dprefix);
+    return kvf__encoder_bwd(p->ctx, p->encoder, (kvf__emitted){.prefix = &p->dprefix});
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -266,7 +267,7 @@ static kvf_status write_tensors(program *p, const char *path)
 {
     const kvf__batch *b = &p->batcher.batch;
     const kvf__prefix *x = &p->prefix;
-    char names[KVF__MAX_PARAMS][80];
+    char names[MAX_PARAMS][80];
     add(p, "ids", b->ids, KVF__I32, 1, (int64_t[]){b->n_tokens});
     add(p, "start", b->start, KVF__I64, 1, (int64_t[]){b->n_rows + 1});
     add(p, "label_at", b->label_at, KVF__I32, 1, (int64_t[]){b->n_labels});
@@ -356,7 +357,7 @@ int main(int argc, char **argv)
     kvf__free(p.hidden);
     kvf__free(p.weights);
     kvf__free(p.types);
-    for (size_t i = 0; i < KVF__MAX_PARAMS; i++)
+    for (size_t i = 0; i < MAX_PARAMS; i++)
         kvf__free(p.grads[i]);
     kvf__pass_free(p.pass);
     kvf__encoder_free(p.encoder);

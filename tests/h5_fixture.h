@@ -174,15 +174,12 @@ static inline void make_prefix_file(kvf__prefix_file *file, kvf__dtype dtype)
 static inline void add_param(kvf__params_owned *params, const char *name, int64_t rows,
                              int64_t columns, float start)
 {
-    kvf__param *p = &params->params.item[params->params.n];
-    char **owned = &params->names[params->params.n++];
+    const int64_t dim[2] = {rows, columns};
+    kvf__param *p = NULL;
+    char *owned = NULL;
 
-    ck_ok(kvf__strdup(ctx, name, owned));
-    *p = (kvf__param){.name = *owned,
-                      .rank = columns ? 2 : 1,
-                      .dim = {rows, columns},
-                      .n = rows * (columns ? columns : 1)};
-    ck_ok(kvf__alloc_array(ctx, (size_t)p->n, sizeof(float), &p->value));
+    ck_ok(kvf__strdup(ctx, name, &owned));
+    ck_ok(kvf__params_owned_add(ctx, params, owned, columns ? 2 : 1, dim, &p));
     for (int64_t i = 0; i < p->n; i++)
         p->value[i] = start + (float)(i % 1000) / 64.0f;
 }

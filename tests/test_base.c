@@ -1,6 +1,7 @@
 /* Tests of src/base: status lines, the context, the reader, fingerprints. */
 #include "base_int.h"
 #include "ck.h"
+#include "method.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -314,6 +315,24 @@ static TCase *add_case(Suite *suite, const char *name)
     return tc;
 }
 
+/* The names that errors and options list are those of the table, in its order. */
+START_TEST(methods)
+{
+    char comma[512] = "", bar[512] = "";
+    for (size_t i = 0; kvf__method_at(i); i++) {
+        const kvf__method *method = kvf__method_at(i);
+        ck_assert_ptr_eq(kvf__method_find(method->name), method);
+        ck_assert(method->default_lr > 0);
+        sprintf(comma + strlen(comma), "%s%s", i ? ", " : "", method->name);
+        sprintf(bar + strlen(bar), "%s%s", i ? "|" : "", method->name);
+    }
+    ck_assert_str_eq(KVF__METHOD_NAMES, comma);
+    ck_assert_str_eq(KVF__METHOD_CHOICES, bar);
+    ck_assert_ptr_null(kvf__method_find("lora"));
+    ck_assert_int_eq(kvf__method_find("mlp")->port, KVF__PORT_KV);
+}
+END_TEST
+
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void)
@@ -324,6 +343,7 @@ int main(void)
     TCase *errors = add_case(suite, "errors");
 
     tcase_add_test(core, status_names);
+    tcase_add_test(core, methods);
     tcase_add_test(core, error_lines);
     tcase_add_test(core, log_goes_to_the_sink);
     tcase_add_test(core, threads);

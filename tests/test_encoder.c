@@ -49,7 +49,7 @@ static void fill(float *out, size_t n, uint64_t seed)
 static double probe(kvf__encoder *encoder, kvf__prefix *prefix, const float *weights)
 {
     double sum = 0;
-    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, prefix), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = prefix}), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
         sum += (double)prefix->kv[i] * weights[i];
     return sum;
@@ -62,7 +62,7 @@ START_TEST(gradients_match_differences)
     kvf__prefix prefix = prefix_like(&SHAPE), weights = prefix_like(&SHAPE);
     fill(weights.kv, kvf__prefix_count(&weights), 3);
     probe(encoder, &prefix, weights.kv);
-    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &weights), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, (kvf__emitted){.prefix = &weights}), KVF_OK);
     kvf__params *params = kvf__encoder_params(encoder);
     float *grads[8] = {NULL}; /* they hold until the next forward */
     for (size_t i = 0; i < params->n; i++) {
@@ -114,11 +114,11 @@ START_TEST(backward_sets)
     kvf__prefix prefix = prefix_like(&SHAPE);
     fill(prefix.kv, kvf__prefix_count(&prefix), 3);
     kvf__prefix out = prefix_like(&SHAPE);
-    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &out}), KVF_OK);
     const kvf__params *params = kvf__encoder_params(encoder);
-    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, (kvf__emitted){.prefix = &prefix}), KVF_OK);
     double once = sum_of_squares(params);
-    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, (kvf__emitted){.prefix = &prefix}), KVF_OK);
     ck_assert(once > 0 && sum_of_squares(params) == once);
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&out);
@@ -158,9 +158,9 @@ static const struct {
     const char *scheme;
     double residual;
 } TARGETS[] = {
-    {"mlp", {2, 2, 3, 4, 5}, "torch", 1e-4},       {"mlp", {3, 1, 20, 32, 24}, "torch", 1e-4},
-    {"mlp", {30, 3, 20, 64, 512}, "torch", 1e-4},  {"mlp", {2, 2, 1, 4, 1}, "torch", 1e-4},
-    {"mlp", {2, 2, 3, 4, 64}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0}, "torch", 1e-6},
+    {"mlp", {2, 2, 3, 4, 5, 0}, "torch", 1e-4},       {"mlp", {3, 1, 20, 32, 24, 0}, "torch", 1e-4},
+    {"mlp", {30, 3, 20, 64, 512, 0}, "torch", 1e-4},  {"mlp", {2, 2, 1, 4, 1, 0}, "torch", 1e-4},
+    {"mlp", {2, 2, 3, 4, 64, 0}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0, 0}, "torch", 1e-6},
 };
 
 START_TEST(target_is_reached)
@@ -169,8 +169,10 @@ START_TEST(target_is_reached)
     kvf__prefix target = prefix_like(&TARGETS[_i].shape), out = prefix_like(&TARGETS[_i].shape);
     double residual = -1;
     fill(target.kv, kvf__prefix_count(&target), 11);
-    ck_assert_int_eq(kvf__encoder_init_target(ctx, encoder, &target, &residual), KVF_OK);
-    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    ck_assert_int_eq(
+        kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &target}, &residual),
+        KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &out}), KVF_OK);
     double measured = ck_rel_l2(out.kv, target.kv, kvf__prefix_count(&target));
     ck_assert_msg(measured <= TARGETS[_i].residual, "relative residual %g", measured);
     ck_assert_double_eq_tol(measured, residual, 1e-9 + 1e-3 * residual);
@@ -186,7 +188,7 @@ START_TEST(zero_emits_zeros)
     kvf__prefix out = prefix_like(&SHAPE);
     kvf__encoder_init_zero(encoder);
     fill(out.kv, kvf__prefix_count(&out), 1);
-    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &out}), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(&out); i++)
         ck_assert(out.kv[i] == 0);
     kvf__prefix_done(&out);
@@ -217,7 +219,7 @@ START_TEST(direct_starts_with_the_spread_of_its_scheme)
     const kvf__encoder_shape shape = {.L = 5, .G = 3, .P = 20, .D = 10};
     kvf__encoder *encoder = make("direct", &shape, SPREADS[_i].scheme);
     kvf__prefix out = prefix_like(&shape);
-    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, &out), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &out}), KVF_OK);
     double squares = 0, count = (double)kvf__prefix_count(&out);
     for (size_t i = 0; i < kvf__prefix_count(&out); i++)
         squares += (double)out.kv[i] * out.kv[i];
@@ -274,7 +276,7 @@ START_TEST(loading_checks_names_and_dims)
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_OK);
     ck_assert_mem_eq(kvf__encoder_params(to)->item[3].value, params.item[3].value,
                      (size_t)params.item[3].n * sizeof(float));
-    params.item[1].dim[0]++;
+    params.item[1].dim[0]++; /* the list is from's own */
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.h5: transform.0.weight is [6, 8], want [5, 8]");
     params.n = 1;

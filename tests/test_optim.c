@@ -20,9 +20,10 @@ static void teardown(void)
 
 static kvf__params one_param(float *value, float *grad, int64_t n)
 {
-    kvf__params params = {.n = 1};
-    params.item[0] = (kvf__param){
+    const kvf__param param = {
         .name = "w", .value = value, .grad = grad, .rank = 1, .dim = {n}, .n = n, .lr_scale = 1};
+    kvf__params params = {0};
+    ck_assert_int_eq(kvf__params_add(ctx, &params, &param), KVF_OK);
     return params;
 }
 
@@ -51,6 +52,7 @@ START_TEST(adamw_is_torchs)
     }
     ck_close(value, TORCH[_i].want, 4, /* rtol: a few ulp over 5 steps */ 5e-7, 1e-9);
     kvf__adamw_done(&adamw);
+    kvf__params_done(&params);
 }
 END_TEST
 
@@ -69,6 +71,8 @@ START_TEST(lr_scale_and_grad_scale_apply)
     ck_assert_float_eq(first.m.item[0].value[0], second.m.item[0].value[0]);
     kvf__adamw_done(&first);
     kvf__adamw_done(&second);
+    kvf__params_done(&x);
+    kvf__params_done(&y);
 }
 END_TEST
 
@@ -89,6 +93,7 @@ START_TEST(norm_is_exact_and_independent_of_threads)
     ck_assert_int_eq(kvf_ctx_create(&options, &single), KVF_OK);
     ck_assert(kvf__grad_norm(&params) == two);
     kvf_ctx_free(single);
+    kvf__params_done(&params);
 }
 END_TEST
 
@@ -129,6 +134,8 @@ START_TEST(unformed_gradients_are_the_same)
     ck_assert(isnan(kvf__grad_norm(&outer)));
     kvf__adamw_done(&x);
     kvf__adamw_done(&y);
+    kvf__params_done(&formed);
+    kvf__params_done(&outer);
 }
 END_TEST
 

@@ -1,6 +1,8 @@
-/* The prefix tensor against the formula of its flat form. */
+/* What passes between encoder and base: the prefix tensor against the formula of its flat form,
+ * vectors, and the list of parameters. */
 #include "ck.h"
 #include "prefix.h"
+#include "vectors.h"
 
 #include <stdlib.h>
 
@@ -71,6 +73,44 @@ START_TEST(flat_form)
 }
 END_TEST
 
+/* Copies of a list do not share its array, and one with room allocates nothing. */
+START_TEST(lists_grow)
+{
+    kvf__params list = {0}, copy = {0};
+    for (int64_t i = 0; i < 200; i++) {
+        const kvf__param param = {.name = "w", .rank = 1, .dim = {i}, .n = i};
+        ck_assert_int_eq(kvf__params_add(ctx, &list, &param), KVF_OK);
+    }
+    ck_assert_int_eq(kvf__params_append(ctx, &copy, &list), KVF_OK);
+    for (size_t i = 0; i < 200; i++)
+        ck_assert_int_eq(copy.item[i].n, (int64_t)i);
+    copy.item[7].n = -1;
+    ck_assert_int_eq(list.item[7].n, 7);
+    copy.n = 0;
+    kvf_ctx_fail_allocation(ctx, 0);
+    ck_assert_int_eq(kvf__params_append(ctx, &copy, &list), KVF_OK);
+    ck_assert_int_eq(kvf__params_append(ctx, &copy, &list), KVF_ENOMEM);
+    ck_assert_uint_eq(copy.n, 200);
+    kvf__params_done(&list);
+    kvf__params_done(&copy);
+    ck_assert_ptr_null(list.item);
+}
+END_TEST
+
+START_TEST(vectors)
+{
+    kvf__vectors x = {.P = 77};
+    ck_assert_int_eq(kvf__vectors_init(ctx, &x, INT64_MAX, 16), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__vectors_init(ctx, &x, -1, 16), KVF_ESHAPE);
+    ck_assert_int_eq(x.P, 77);
+    ck_assert_int_eq(kvf__vectors_init(ctx, &x, 3, 16), KVF_OK);
+    for (int i = 0; i < 48; i++)
+        ck_assert(x.x[i] == 0);
+    kvf__vectors_done(&x);
+    ck_assert_ptr_null(x.x);
+}
+END_TEST
+
 START_TEST(errors)
 {
     kvf__prefix prefix = {.L = 77};
@@ -91,6 +131,8 @@ int main(void)
     TCase *core = tcase_create("core"), *bad = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, flat_form, 0, N_SHAPES);
+    tcase_add_test(core, lists_grow);
+    tcase_add_test(core, vectors);
     tcase_add_checked_fixture(bad, setup, teardown);
     tcase_add_test(bad, errors);
     suite_add_tcase(suite, core);

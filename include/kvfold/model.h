@@ -63,6 +63,12 @@ typedef struct kvf_prefix kvf_prefix;
 /* A prefix file, or a run file whose encoder is run now (dropout off). */
 kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                            kvf_prefix **out);
+/* The same on its base, which some methods read to emit their prefix: runs of those are EUSAGE
+ * without it (base NULL, or kvf_prefix_open). The base is not kept. */
+kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                              kvf_checkpoint checkpoint, kvf_prefix **out);
+/* Is the file a run of such a method? */
+kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 void kvf_prefix_free(kvf_prefix *prefix);
 int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix);

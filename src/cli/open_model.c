@@ -1,5 +1,5 @@
 /* Base and prefixes as several commands open them. Prefixes first: they are small, and a wrong name
- * should not cost the loading of a base. */
+ * should not cost the loading of a base; but those of methods that read the base after it. */
 #include "cli_int.h"
 
 #include <stdlib.h>
@@ -17,16 +17,20 @@ kvf_precision cli_precision(const char *name)
     return strcmp(name, "f32") ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
 }
 
+/* Those that need the base once it is there, the others before. */
 static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *paths,
                                 cli_model *model)
 {
-    for (; model->n < paths->prefixes.n; model->n++) {
-        const char *path = paths->prefixes.at[model->n];
-        kvf_status st = kvf_prefix_open(call->ctx, path, cli_checkpoint(paths->checkpoint),
-                                        &model->prefixes[model->n]);
-        if (st) return st;
+    kvf_status st = KVF_OK;
+    model->n = paths->prefixes.n; /* those not yet open are NULL */
+    for (size_t i = 0; !st && i < model->n; i++) {
+        bool later = false;
+        st = kvf_prefix_needs_base(call->ctx, paths->prefixes.at[i], &later);
+        if (!st && later == (model->base != NULL))
+            st = kvf_prefix_open_on(call->ctx, paths->prefixes.at[i], model->base,
+                                    cli_checkpoint(paths->checkpoint), &model->prefixes[i]);
     }
-    return KVF_OK;
+    return st;
 }
 
 static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, cli_model *model)
@@ -34,6 +38,7 @@ static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, c
     const kvf_base_options options = {.precision = cli_precision(paths->precision)};
     kvf_status st = open_prefixes(call, paths, model);
     if (!st) st = kvf_base_open(call->ctx, paths->base, &options, &model->base);
+    if (!st && model->n) st = open_prefixes(call, paths, model);
     for (size_t i = 0; !st && i < model->n; i++)
         st = kvf_prefix_check(call->ctx, model->prefixes[i], model->base, paths->allow_other_base);
     return st;

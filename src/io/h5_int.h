@@ -28,11 +28,13 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
 void kvf__identity_done(kvf__identity *id);
 
 /* Owned copies of parameters, as read from a file, in the order in which they were written. grad is
- * NULL, lr_scale 1. */
+ * NULL, lr_scale 1. The list, names and values are owned. */
 typedef struct kvf__params_owned {
     kvf__params params;
-    char *names[KVF__MAX_PARAMS];
 } kvf__params_owned;
+/* Appends a parameter of this name (taken over, freed on failure too) with room for its values. */
+kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, char *name, int rank,
+                                 const int64_t *dim, kvf__param **out);
 void kvf__params_owned_done(kvf__params_owned *params);
 
 /* The head of a task, with what its outputs mean. A file of task lm has none, or lm_head.weight
@@ -96,6 +98,8 @@ kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force,
 kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer,
                               kvf__run_file *out);
 void kvf__run_file_done(kvf__run_file *file);
+/* What the file says about itself, and nothing else of it. */
+kvf_status kvf__run_file_identity(kvf_ctx *ctx, const char *path, kvf__identity *out);
 
 /* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16
  * bytes. */

@@ -170,6 +170,9 @@ kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);
 kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head);
 kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out);
 
+/* More than any model has: a hostile file is refused before its names are read. */
+enum { KVF__MOST_PARAMS = 65536 };
+
 /* The parameters of one group, all f32 of rank 1 to 4 (run_params.c). *out, to be released, is the
  * group; NULL if it is not wanted. What is read belongs to the caller on failure too: it may be
  * half read. except: a child that is no parameter, NULL if all are. */

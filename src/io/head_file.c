@@ -122,17 +122,12 @@ kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *
     kvf_status st = KVF_OK;
 
     for (size_t i = 0; !st && i < params->n; i++) {
-        kvf__param *to = &head.params.params.item[i];
-        size_t n = (size_t)params->item[i].n;
-        head.params.params.n = i + 1;
-        st = kvf__strdup(ctx, params->item[i].name, &head.params.names[i]);
-        float *values = NULL;
-        if (!st) st = kvf__alloc_array(ctx, n, sizeof *values, &values);
-        if (!st) memcpy(values, params->item[i].value, n * sizeof *values);
-        *to = params->item[i];
-        to->name = head.params.names[i];
-        to->value = values;
-        to->grad = NULL;
+        const kvf__param *from = &params->item[i];
+        kvf__param *to = NULL;
+        char *name = NULL;
+        st = kvf__strdup(ctx, from->name, &name);
+        if (!st) st = kvf__params_owned_add(ctx, &head.params, name, from->rank, from->dim, &to);
+        if (!st) memcpy(to->value, from->value, (size_t)from->n * sizeof *to->value);
     }
     if (!st && n_labels) st = kvf__alloc_array(ctx, n_labels, sizeof *head.labels, &head.labels);
     for (size_t i = 0; !st && i < n_labels; i++) {

@@ -61,9 +61,9 @@ static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bo
     size_t n = 0;
 
     KVF_TRY(kvf__h5_child_count(h5, group, &n));
-    if (n > KVF__MAX_PARAMS)
+    if (n > KVF__MOST_PARAMS)
         return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n,
-                            KVF__MAX_PARAMS);
+                            KVF__MOST_PARAMS);
     for (size_t i = 0; i < n; i++) {
         char *name = NULL;
         KVF_TRY(kvf__h5_child_name(h5, group, i, &name));

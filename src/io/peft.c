@@ -158,12 +158,11 @@ static kvf_status take_param(kvf_ctx *ctx, const char *path, const kvf__tensor *
                              kvf__params *params)
 {
     const kvf__view *view = &tensor->view;
-    kvf__param *param = &params->item[params->n];
+    kvf__param own = {0}, *param = &own;
     char text[128];
     bool plain = view->dtype == KVF__F32 || view->dtype == KVF__F16 || view->dtype == KVF__BF16;
 
-    if (!plain || view->rank < 1 || view->rank > 4 || kvf__view_count(view) < 1 ||
-        params->n == KVF__MAX_PARAMS)
+    if (!plain || view->rank < 1 || view->rank > 4 || kvf__view_count(view) < 1)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: \"%s\" is %s, want f32, f16 or bf16 of rank 1 to 4", path,
                          tensor->name, kvf__shape_text(text, view->rank, view->dim));
@@ -173,7 +172,11 @@ static kvf_status take_param(kvf_ctx *ctx, const char *path, const kvf__tensor *
                           .lr_scale = 1};
     memcpy(param->dim, view->dim, (size_t)view->rank * sizeof *param->dim);
     KVF_TRY(kvf__alloc_array(ctx, (size_t)param->n, sizeof(float), &param->value));
-    params->n++;
+    kvf_status st = kvf__params_add(ctx, params, param);
+    if (st) {
+        kvf__free(param->value);
+        return st;
+    }
     kvf__to_f32(view->dtype, view->data, param->value, param->n);
     for (int64_t i = 0; i < param->n; i++)
         if (!isfinite(param->value[i]))
@@ -194,6 +197,7 @@ static kvf_status read_head(kvf_ctx *ctx, const char *path, const kvf__table *ta
     if (!st && params.n) st = kvf__head_values_copy(ctx, &params, NULL, 0, false, &peft->head);
     for (size_t i = 0; i < params.n; i++)
         kvf__free(params.item[i].value);
+    kvf__params_done(&params);
     return st;
 }
 

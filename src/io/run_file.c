@@ -94,9 +94,9 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
     if (file->encoder.params.n == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without encoder parameters cannot be stored",
                          path);
-    if (n > KVF__MAX_PARAMS)
+    if (n > KVF__MOST_PARAMS)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: %zu parameters, want at most %d", path, n,
-                         KVF__MAX_PARAMS);
+                         KVF__MOST_PARAMS);
     if (file->m.params.n != file->v.params.n)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: %zu first and %zu second moments, want as many of both", path,
@@ -188,36 +188,29 @@ out:
     return st;
 }
 
-/* The encoder's parameters and behind them the head's: the list that the optimizer steps. */
-static kvf_status join_params(kvf__h5 *h5, const kvf__run_file *file, kvf__params *out)
-{
-    const kvf__params *encoder = &file->encoder.params, *head = &file->head.params.params;
-
-    if (encoder->n + head->n > KVF__MAX_PARAMS)
-        return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "%zu parameters, want at most %d",
-                            encoder->n + head->n, KVF__MAX_PARAMS);
-    *out = *encoder;
-    for (size_t i = 0; i < head->n; i++)
-        out->item[out->n++] = head->item[i];
-    return KVF_OK;
-}
-
+/* Moments are those of the encoder's parameters and, behind them, the head's: the list that the
+ * optimizer steps. */
 static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
 {
     kvf__h5_id group = KVF__H5_NONE;
-    kvf__params all;
+    kvf__params all = {0};
+    const kvf__params *head = &file->head.params.params;
     bool there = false;
     kvf_status st;
 
     KVF_TRY(kvf__h5_has(h5, h5->file, "optimizer", &there));
     if (!there) return KVF_OK;
-    KVF_TRY(join_params(h5, file, &all));
+    st = kvf__params_append(h5->ctx, &all, &file->encoder.params);
+    if (st) goto out;
+    st = kvf__params_append(h5->ctx, &all, head);
+    if (st) goto out;
     st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
     if (st) goto out;
-    st = read_like(h5, group, "m", &all, file->head.params.params.n ? "run" : "encoder", &file->m);
+    st = read_like(h5, group, "m", &all, head->n ? "run" : "encoder", &file->m);
     if (st) goto out;
-    st = read_like(h5, group, "v", &all, file->head.params.params.n ? "run" : "encoder", &file->v);
+    st = read_like(h5, group, "v", &all, head->n ? "run" : "encoder", &file->v);
 out:
+    kvf__params_done(&all);
     kvf__h5_release(&group);
     return st;
 }
@@ -240,20 +233,39 @@ kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimize
                               kvf__run_file *out)
 {
     kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__run_file *file = NULL; /* six lists of parameters: too big for the stack */
+    kvf__run_file file = {0};
     kvf_status st;
 
-    st = kvf__alloc(ctx, sizeof *file, &file);
-    if (st) goto out;
     st = kvf__h5_open(ctx, path, "run", &h5);
     if (st) goto out;
-    st = read_file(&h5, with_optimizer, file);
+    st = read_file(&h5, with_optimizer, &file);
     if (st) goto out;
-    *out = *file;
-    memset(file, 0, sizeof *file);
+    *out = file;
+    file = (kvf__run_file){0};
 out:
-    if (file) kvf__run_file_done(file);
-    kvf__free(file);
+    kvf__run_file_done(&file);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+kvf_status kvf__run_file_identity(kvf_ctx *ctx, const char *path, kvf__identity *out)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf__identity id = {0};
+    kvf_status st;
+
+    st = kvf__h5_open(ctx, path, "run", &h5);
+    if (st) goto out;
+    st = kvf__h5_group_open(&h5, h5.file, "encoder", &group);
+    if (st) goto out;
+    st = kvf__identity_read(&h5, group, true, &id);
+    if (st) goto out;
+    *out = id;
+    id = (kvf__identity){0};
+out:
+    kvf__identity_done(&id);
+    kvf__h5_release(&group);
     kvf__h5_close(&h5);
     return st;
 }

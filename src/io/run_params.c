@@ -40,16 +40,36 @@ out:
     return st;
 }
 
+kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, char *name, int rank,
+                                 const int64_t *dim, kvf__param **out)
+{
+    kvf__param param = {.name = name, .rank = rank, .n = 1, .lr_scale = 1};
+    kvf_status st;
+
+    for (int i = 0; i < rank; i++) {
+        param.dim[i] = dim[i];
+        param.n *= dim[i];
+    }
+    st = kvf__alloc_array(ctx, (size_t)param.n, sizeof(float), &param.value);
+    if (st) goto out;
+    st = kvf__params_add(ctx, &params->params, &param);
+    if (st) goto out;
+    *out = &params->params.item[params->params.n - 1];
+    return KVF_OK;
+out:
+    kvf__free(param.value);
+    kvf__free(name);
+    return st;
+}
+
 /* Adds the dataset `name`, which is taken over. */
 static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, char *name, kvf__params_owned *params)
 {
-    size_t index = params->params.n++; /* done() frees half-read ones */
-    kvf__param *param = &params->params.item[index];
     kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__param *param = NULL;
     char text[128];
     kvf_status st;
 
-    params->names[index] = name;
     st = kvf__h5_data_open(h5, group, name, &data);
     if (st) goto out;
     if (data.dtype != KVF__F32 || data.rank > MAX_PARAM_RANK || data.count == 0) {
@@ -58,23 +78,20 @@ static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, char *name, kvf__param
                           MAX_PARAM_RANK);
         goto out;
     }
-    st = kvf__alloc(h5->ctx, data.bytes, &param->value);
+    st = kvf__params_owned_add(h5->ctx, params, name, data.rank, data.dim, &param);
+    name = NULL;
     if (st) goto out;
     st = kvf__h5_data_read(h5, &data, param->value);
-    if (st) goto out;
-    param->name = name;
-    param->rank = data.rank;
-    memcpy(param->dim, data.dim, sizeof param->dim);
-    param->n = data.count;
-    param->lr_scale = 1.0;
 out:
+    kvf__free(name);
     kvf__h5_release(&data.id);
     return st;
 }
 
 static kvf_status bad_count(kvf__h5 *h5, kvf__h5_id group, size_t n)
 {
-    return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want 1 to %d", n, KVF__MAX_PARAMS);
+    return kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want 1 to %d", n,
+                        KVF__MOST_PARAMS);
 }
 
 kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
@@ -83,7 +100,7 @@ kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, const char *excep
     size_t n = 0;
 
     KVF_TRY(kvf__h5_child_count(h5, group, &n));
-    if (n > KVF__MAX_PARAMS) return bad_count(h5, group, n);
+    if (n > KVF__MOST_PARAMS) return bad_count(h5, group, n);
     for (size_t i = 0; i < n; i++) {
         char *name = NULL;
         KVF_TRY(kvf__h5_child_name(h5, group, i, &name));
@@ -121,7 +138,7 @@ void kvf__params_owned_done(kvf__params_owned *params)
 {
     for (size_t i = 0; i < params->params.n; i++) {
         kvf__free(params->params.item[i].value);
-        kvf__free(params->names[i]);
+        kvf__free((char *)params->params.item[i].name);
     }
-    *params = (kvf__params_owned){0};
+    kvf__params_done(&params->params);
 }

@@ -105,7 +105,7 @@ static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *opt
     if (st) return st;
     memset(run->layer_mask, 1, (size_t)run->id.L);
     st = kvf__run_file_write(ctx, options->out, options->force, run);
-    run->encoder.params.n = 0; /* the encoder's own memory */
+    run->encoder.params = (kvf__params){0}; /* the encoder's own memory */
     return st;
 }
 
@@ -129,7 +129,10 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
     if (st) goto out;
     st = stamp(ctx, base, "", "mlp", "lm", &run.id);
     if (st) goto out;
-    shape = (kvf__encoder_shape){run.id.L, run.id.G, run.id.P, run.id.D, shape.M};
+    shape.L = run.id.L;
+    shape.G = run.id.G;
+    shape.P = run.id.P;
+    shape.D = run.id.D;
     st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
     if (st) goto out;
     st = kvf__encoder_read_table(ctx, encoder, options->path, &weights.table);

@@ -28,9 +28,11 @@ struct kvf_base {
     float *random; /* what the weights of a random base view; NULL: they are in a file */
 };
 
+/* What conditions a base: a prefix, or vectors at its input. */
 struct kvf_prefix {
     kvf__identity id;
-    kvf__prefix prefix;
+    kvf__prefix prefix;          /* P = 0: none */
+    kvf__vectors vectors;        /* P = 0: none */
     kvf__task task;              /* of id.task */
     kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
     kvf_json *options, *lineage; /* of the file; may be NULL */
@@ -65,10 +67,11 @@ kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__w
 
 struct kvf__encoder; /* infer sees this header, and not the encoder */
 
-/* The encoder of a run with the values of a checkpoint; *step: of that state. */
+/* The encoder of a run with the values of a checkpoint; *step: of that state. base may be NULL
+ * where the method does not read it (EUSAGE otherwise). */
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
-                                 kvf_checkpoint checkpoint, struct kvf__encoder **out,
-                                 int64_t *step);
+                                 const kvf_base *base, kvf_checkpoint checkpoint,
+                                 struct kvf__encoder **out, int64_t *step);
 
 /* Copies values into a head's parameters by name. EFORMAT, ESHAPE: the names or shapes are not the
  * head's; `where` names the source. */

@@ -38,13 +38,38 @@ static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file
     return KVF_OK;
 }
 
+/* A method that reads the base cannot emit without it, nor beside one of another shape. */
+static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+                             const kvf_base *base)
+{
+    const kvf__method *method = kvf__method_find(run->id.method);
+    if (!method || !method->reads_base) return KVF_OK;
+    if (!base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: method %s reads the base it was trained on: name it with --base",
+                         path, method->name);
+    const kvf__desc *d = kvf__model_desc(base->model);
+    if (run->id.L == d->L && run->id.G == d->G && run->id.D == d->D) return KVF_OK;
+    return kvf__fail(ctx, KVF_EMISMATCH,
+                     "%s: the run is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
+                     path, (long long)run->id.L, (long long)run->id.G, (long long)run->id.D,
+                     (long long)d->L, (long long)d->G, (long long)d->D);
+}
+
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
-                                 kvf_checkpoint checkpoint, kvf__encoder **out, int64_t *step)
+                                 const kvf_base *base, kvf_checkpoint checkpoint,
+                                 kvf__encoder **out, int64_t *step)
 {
     const kvf__params *values = NULL;
     int64_t at = 0;
     KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &at));
-    kvf__encoder_shape shape = {run->id.L, run->id.G, run->id.P, run->id.D, hidden_width(values)};
+    KVF_TRY(check_base(ctx, path, run, base));
+    kvf__encoder_shape shape = {.L = run->id.L,
+                                .G = run->id.G,
+                                .P = run->id.P,
+                                .D = run->id.D,
+                                .M = hidden_width(values),
+                                .C = base ? kvf__model_desc(base->model)->C : 0};
     kvf__encoder *encoder = NULL;
     kvf_status st = kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
     if (st) return kvf__fail_prefix(ctx, st, "%s", path);
@@ -68,8 +93,22 @@ static kvf_status take_head(kvf_ctx *ctx, const kvf__run_file *run, kvf_checkpoi
                                  last->labels, last->n_labels, last->regression, &prefix->head);
 }
 
-static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
-                                kvf_prefix *prefix)
+/* What the encoder emits now, by its port. */
+static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer_mask,
+                       kvf_prefix *prefix)
+{
+    const kvf__encoder_shape *s = kvf__encoder_shape_of(encoder);
+    if (kvf__encoder_method(encoder)->port == KVF__PORT_EMBED) {
+        KVF_TRY(kvf__vectors_init(ctx, &prefix->vectors, s->P, s->C));
+        return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &prefix->vectors});
+    }
+    KVF_TRY(kvf__prefix_init(ctx, &prefix->prefix, s->L, s->G, s->P, s->D));
+    memcpy(prefix->prefix.layer_mask, layer_mask, (size_t)s->L);
+    return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix});
+}
+
+static kvf_status from_run_file(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                                kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
     kvf__run_file run = {0};
     kvf__encoder *encoder = NULL;
@@ -77,12 +116,9 @@ static kvf_status from_run_file(kvf_ctx *ctx, const char *path, kvf_checkpoint c
 
     st = kvf__run_file_read(ctx, path, false, &run);
     if (st) goto out;
-    st = kvf__encoder_from_run(ctx, path, &run, checkpoint, &encoder, &prefix->step);
+    st = kvf__encoder_from_run(ctx, path, &run, base, checkpoint, &encoder, &prefix->step);
     if (st) goto out;
-    st = kvf__prefix_init(ctx, &prefix->prefix, run.id.L, run.id.G, run.id.P, run.id.D);
-    if (st) goto out;
-    memcpy(prefix->prefix.layer_mask, run.layer_mask, (size_t)run.id.L);
-    st = kvf__encoder_fwd(ctx, encoder, &prefix->prefix);
+    st = emit(ctx, encoder, run.layer_mask, prefix);
     if (st) goto out;
     st = kvf__identity_copy(ctx, &run.id, &prefix->id);
     if (st) goto out;
@@ -98,8 +134,28 @@ out:
     return st;
 }
 
+kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
+{
+    char kind[16];
+    kvf__identity id = {0};
+    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    *out = false;
+    if (strcmp(kind, "run")) return KVF_OK;
+    KVF_TRY(kvf__run_file_identity(ctx, path, &id));
+    const kvf__method *method = kvf__method_find(id.method);
+    *out = method && method->reads_base;
+    kvf__identity_done(&id);
+    return KVF_OK;
+}
+
 kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                            kvf_prefix **out)
+{
+    return kvf_prefix_open_on(ctx, path, NULL, checkpoint, out);
+}
+
+kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                              kvf_checkpoint checkpoint, kvf_prefix **out)
 {
     char kind[16];
     kvf_prefix *prefix = NULL;
@@ -109,11 +165,11 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
     if (!strcmp(kind, "prefix"))
         st = from_prefix_file(ctx, path, prefix);
     else if (!strcmp(kind, "run"))
-        st = from_run_file(ctx, path, checkpoint, prefix);
+        st = from_run_file(ctx, path, base, checkpoint, prefix);
     else
         st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix or run file", path, kind);
-    if (!st && *prefix->id.task) st = kvf__task_parse(ctx, prefix->id.task, &prefix->task);
-    if (st == KVF_EUSAGE) /* the word stands in the file, not on the command line */
+    if (!st && *prefix->id.task && kvf__task_parse(ctx, prefix->id.task, &prefix->task))
+        /* the word stands in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     if (st)
         kvf_prefix_free(prefix);
@@ -127,6 +183,7 @@ void kvf_prefix_free(kvf_prefix *prefix)
     if (!prefix) return;
     kvf__identity_done(&prefix->id);
     kvf__prefix_done(&prefix->prefix);
+    kvf__vectors_done(&prefix->vectors);
     kvf__head_values_done(&prefix->head);
     kvf_json_free(prefix->options);
     kvf_json_free(prefix->lineage);

@@ -80,27 +80,28 @@ static kvf_status set_dropout(kvf_ctx *ctx, kvf__head *head, double p)
     return KVF_OK;
 }
 
-static void add_param(kvf__head *head, const char *layer, const char *what, int64_t rows,
-                      int64_t columns)
+static kvf_status add_param(kvf_ctx *ctx, kvf__head *head, const char *layer, const char *what,
+                            int64_t rows, int64_t columns)
 {
     char *name = head->name[head->params.n];
     snprintf(name, sizeof head->name[0], "%s.%s", layer, what);
-    head->params.item[head->params.n++] = (kvf__param){.name = name,
-                                                       .rank = columns ? 2 : 1,
-                                                       .dim = {rows, columns},
-                                                       .n = rows * (columns ? columns : 1),
-                                                       .lr_scale = 1};
+    const kvf__param param = {.name = name,
+                              .rank = columns ? 2 : 1,
+                              .dim = {rows, columns},
+                              .n = rows * (columns ? columns : 1),
+                              .lr_scale = 1};
+    return kvf__params_add(ctx, &head->params, &param);
 }
 
-static void describe(kvf__head *head, bool train_inner)
+static kvf_status describe(kvf_ctx *ctx, kvf__head *head, bool train_inner)
 {
     const kvf__head_kind *kind = head->kind;
     if (train_inner) {
-        add_param(head, kind->inner, "weight", head->C, head->C);
-        add_param(head, kind->inner, "bias", head->C, 0);
+        KVF_TRY(add_param(ctx, head, kind->inner, "weight", head->C, head->C));
+        KVF_TRY(add_param(ctx, head, kind->inner, "bias", head->C, 0));
     }
-    add_param(head, kind->outer, "weight", head->width, head->C);
-    if (kind->outer_bias) add_param(head, kind->outer, "bias", head->width, 0);
+    KVF_TRY(add_param(ctx, head, kind->outer, "weight", head->width, head->C));
+    return kind->outer_bias ? add_param(ctx, head, kind->outer, "bias", head->width, 0) : KVF_OK;
 }
 
 /* A layer over the next parameters of the list. */
@@ -129,7 +130,7 @@ static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *bas
     bool frozen = head->kind->pooler && base->pooler;
     size_t count = 0, at = 0;
 
-    describe(head, head->kind->inner && !frozen);
+    KVF_TRY(describe(ctx, head, head->kind->inner && !frozen));
     for (size_t i = 0; i < head->params.n; i++)
         count += (size_t)head->params.item[i].n;
     KVF_TRY(kvf__alloc_array(ctx, count, sizeof(float), &head->values));
@@ -199,6 +200,7 @@ kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__he
 void kvf__head_free(kvf__head *head)
 {
     if (!head) return;
+    kvf__params_done(&head->params);
     kvf__free(head->values);
     kvf__free(head->grads);
     kvf__free(head->scratch);

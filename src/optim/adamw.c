@@ -19,8 +19,10 @@ kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *p
     float *memory = NULL;
     KVF_TRY(kvf__alloc_array(ctx, 2 * total, sizeof *memory, &memory));
     adamw->memory = memory;
-    adamw->m = adamw->v = *params;
+    adamw->m = adamw->v = (kvf__params){0};
     adamw->t = 0;
+    KVF_TRY(kvf__params_append(ctx, &adamw->m, params));
+    KVF_TRY(kvf__params_append(ctx, &adamw->v, params));
     float *at = memory;
     for (size_t i = 0; i < params->n; i++) {
         adamw->m.item[i].value = at;
@@ -33,6 +35,8 @@ kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *p
 
 void kvf__adamw_done(kvf__adamw *adamw)
 {
+    kvf__params_done(&adamw->m);
+    kvf__params_done(&adamw->v);
     kvf__free(adamw->memory);
     adamw->memory = NULL;
 }

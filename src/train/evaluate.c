@@ -104,7 +104,7 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
                              const kvf_prefix *prefix, double *loss, float *token_loss)
 {
-    kvf__subject subject = {.prefix = &prefix->prefix, .position_start = prefix->id.position_start};
+    kvf__subject subject = kvf__subject_of(prefix, NULL);
     KVF_TRY(kvf__prefix_lm_head(ctx, base, prefix, &subject.lm_head));
     kvf_status st = kvf__evaluator_run(ctx, trial->evaluator, &subject, loss, token_loss);
     kvf__lm_head_free(subject.lm_head);
@@ -159,8 +159,7 @@ static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     size_t count = (size_t)(trial->scores.first[trial->set.n] * trial->scores.width);
     st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
     if (st) goto out;
-    const kvf__subject subject = {
-        .prefix = &prefix->prefix, .position_start = prefix->id.position_start, .head = head};
+    const kvf__subject subject = kvf__subject_of(prefix, head);
     st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, logits);
     if (st) goto out;
     kvf__scores_add(&trial->scores, logits, share);

@@ -113,6 +113,16 @@ void kvf__evaluator_free(kvf__evaluator *evaluator)
     kvf__free(evaluator);
 }
 
+kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head)
+{
+    kvf__subject subject = {.head = head};
+    if (!prefix) return subject;
+    if (prefix->prefix.P) subject.prefix = &prefix->prefix;
+    if (prefix->vectors.P) subject.vectors = &prefix->vectors;
+    subject.position_start = prefix->id.position_start;
+    return subject;
+}
+
 /* ---- one batch ------------------------------------------------------------------------------- */
 
 /* Outputs of a batch to the places of their rows: the batch may hold rows in another order, with
@@ -198,6 +208,7 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
         kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
         kvf__input input = {.batch = &e->batcher.batch,
                             .prefix = subject->prefix,
+                            .vectors = subject->vectors,
                             .position_start = subject->position_start};
         KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
         if (subject->head)

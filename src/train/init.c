@@ -77,7 +77,7 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__prefix *target)
 static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefix *target)
 {
     kvf_prefix *file = NULL;
-    KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
+    KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
     if (!st && file->id.P != t->id.P)
         st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
@@ -113,7 +113,8 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
     if (strcmp(kind, "run")) return KVF_OK;
     kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
     if (!st && !strcmp(run.id.method, t->options.method)) {
-        st = kvf__encoder_from_run(t->ctx, path, &run, KVF_CHECKPOINT_DEFAULT, &source, &step);
+        st = kvf__encoder_from_run(t->ctx, path, &run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
+                                   &step);
         if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
         if (!st) st = head_from_run(t, path, &run);
         *done = true;
@@ -138,7 +139,9 @@ static kvf_status reach_target(kvf__trainer *t, const char *file)
     double residual = 0;
     KVF_TRY(kvf__prefix_init(t->ctx, &target, t->id.L, t->id.G, t->id.P, t->id.D));
     kvf_status st = file ? target_from_file(t, file, &target) : target_from_base(t, &target);
-    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, &target, &residual);
+    if (!st)
+        st = kvf__encoder_init_target(t->ctx, t->encoder, (kvf__emitted){.prefix = &target},
+                                      &residual);
     if (!st)
         kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init,
                           residual);

@@ -25,12 +25,19 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
     t->options.event(t->options.event_user, &event);
 }
 
-static double prefix_norm(const kvf__prefix *prefix)
+static double norm(const float *x, size_t n)
 {
     double sum = 0;
-    for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
-        sum += (double)prefix->kv[i] * (double)prefix->kv[i];
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
     return sqrt(sum);
+}
+
+/* Of what the encoder emitted. */
+static double emitted_norm(kvf__emitted e)
+{
+    if (e.prefix) return norm(e.prefix->kv, kvf__prefix_count(e.prefix));
+    return e.vectors ? norm(e.vectors->x, (size_t)(e.vectors->P * e.vectors->C)) : 0;
 }
 
 /* The row of the step just done; its prefix is the one the step ran with. */
@@ -44,7 +51,7 @@ static void record(kvf__trainer *t)
     h->valid_loss[i] = NAN;
     h->lr[i] = t->lr;
     h->grad_norm[i] = t->grad_norm;
-    h->prefix_norm[i] = prefix_norm(&t->prefix);
+    h->prefix_norm[i] = emitted_norm(t->emitted);
 }
 
 static void keep_best(kvf__trainer *t)
@@ -69,9 +76,8 @@ static bool is_better(const kvf__trainer *t)
 
 static kvf_status validate(kvf__trainer *t)
 {
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
-    const kvf__subject subject = {
-        .prefix = &t->prefix, .position_start = t->id.position_start, .head = t->head};
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    const kvf__subject subject = kvf__trainer_subject(t);
     KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
                                  &t->valid_loss, &t->metric_value));
     t->history.valid_loss[t->step - 1] = t->valid_loss;

@@ -1,5 +1,6 @@
 /* The rows of train's options, and their defaults. Adding an option is a field of
  * kvf_train_options, a row here, its default and its use. */
+#include "method.h"
 #include "options_priv.h"
 
 #include <string.h>
@@ -35,7 +36,10 @@ static const kvf__option ROWS[] = {
      KVF__CHOICE,
      AT(task),
      KVF__LATER},
-    {{"method", "mlp|direct", "mlp", "what emits the prefix"}, KVF__CHOICE, AT(method), 0},
+    {{"method", KVF__METHOD_CHOICES, "mlp", "what is trained: see help methods"},
+     KVF__CHOICE,
+     AT(method),
+     0},
     {{"prefix-length", "N", "20", "virtual tokens P"}, KVF__COUNT, AT(prefix_length), 0},
     {{"encoder-hidden", "N", "512", "hidden width M of the mlp encoder"},
      KVF__COUNT,

@@ -169,6 +169,6 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!(o->head_dropout < 1)) return kvf__fail(ctx, KVF_EUSAGE, "--head-dropout must be below 1");
     if (!(o->beta1 < 1) || !(o->beta2 < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");
-    if (!(o->lr > 0)) o->lr = kvf__encoder_default_lr(o->method);
+    if (!(o->lr > 0)) o->lr = kvf__method_find(o->method)->default_lr;
     return KVF_OK;
 }

@@ -4,14 +4,45 @@
 
 #include <string.h>
 
-void kvf__trainer_join(kvf__trainer *t)
+kvf_status kvf__trainer_join(kvf__trainer *t)
 {
-    const kvf__params *encoder = kvf__encoder_params(t->encoder);
-    t->params = *encoder;
-    if (!t->head) return;
-    const kvf__params *head = kvf__head_params(t->head);
-    for (size_t i = 0; i < head->n; i++)
-        t->params.item[t->params.n++] = head->item[i];
+    t->params.n = 0;
+    KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__encoder_params(t->encoder)));
+    return t->head ? kvf__params_append(t->ctx, &t->params, kvf__head_params(t->head)) : KVF_OK;
+}
+
+kvf__subject kvf__trainer_subject(const kvf__trainer *t)
+{
+    return (kvf__subject){.prefix = t->emitted.prefix,
+                          .vectors = t->emitted.vectors,
+                          .position_start = t->id.position_start,
+                          .head = t->head};
+}
+
+/* The encoder, and what it emits by the port of its method. */
+static kvf_status take_encoder(kvf__trainer *t)
+{
+    const kvf__encoder_shape shape = {.L = t->id.L,
+                                      .G = t->id.G,
+                                      .P = t->id.P,
+                                      .D = t->id.D,
+                                      .M = t->options.encoder_hidden,
+                                      .C = kvf__model_desc(t->base->model)->C};
+    KVF_TRY(kvf__encoder_create(t->ctx, t->options.method, &shape, &t->encoder));
+    KVF_TRY(kvf__alloc(t->ctx, (size_t)shape.L, &t->layer_mask));
+    memset(t->layer_mask, 1, (size_t)shape.L);
+    if (t->method->port == KVF__PORT_EMBED) {
+        KVF_TRY(kvf__vectors_init(t->ctx, &t->vectors, shape.P, shape.C));
+        KVF_TRY(kvf__vectors_init(t->ctx, &t->dvectors, shape.P, shape.C));
+        t->emitted.vectors = &t->vectors;
+        t->gradient.vectors = &t->dvectors;
+        return KVF_OK;
+    }
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, shape.L, shape.G, shape.P, shape.D));
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, shape.L, shape.G, shape.P, shape.D));
+    t->emitted.prefix = &t->prefix;
+    t->gradient.prefix = &t->dprefix;
+    return KVF_OK;
 }
 
 static kvf_status take_head(kvf__trainer *t)
@@ -39,7 +70,7 @@ static kvf_status take_best(kvf__trainer *t)
     for (size_t i = 0; i < params->n; i++)
         total += (size_t)params->item[i].n;
     KVF_TRY(kvf__alloc_array(t->ctx, total, sizeof(float), &t->best_values));
-    t->best = *params;
+    KVF_TRY(kvf__params_append(t->ctx, &t->best, params));
     float *at = t->best_values;
     for (size_t i = 0; i < t->best.n; i++) {
         t->best.item[i].value = at;
@@ -65,12 +96,10 @@ static kvf_status take_history(kvf__trainer *t)
 kvf_status kvf__trainer_parameters(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    kvf__encoder_shape shape = {t->id.L, t->id.G, t->id.P, t->id.D, o->encoder_hidden};
-    KVF_TRY(kvf__encoder_create(t->ctx, o->method, &shape, &t->encoder));
+    t->method = kvf__method_find(o->method);
+    KVF_TRY(take_encoder(t));
     KVF_TRY(take_head(t));
-    kvf__trainer_join(t);
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, t->id.L, t->id.G, t->id.P, t->id.D));
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__trainer_join(t));
     KVF_TRY(kvf__trainer_take_dropout(t));
     KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, &t->params));
     t->adamw.beta1 = o->beta1;

@@ -18,7 +18,10 @@ static bool has_one_mask(const kvf__trainer *t)
 kvf_status kvf__trainer_take_dropout(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    t->shown = &t->prefix;
+    t->shown = t->emitted.prefix;
+    if (o->prefix_dropout > 0 && !t->shown)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-dropout: method %s trains no prefix",
+                         t->method->name);
     t->row_dropout = (kvf__row_dropout){.p = o->prefix_dropout_per_row ? o->prefix_dropout : 0,
                                         .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;

@@ -224,10 +224,15 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
     kvf__free(t->dhidden);
+    kvf__free(t->layer_mask);
     kvf__adamw_done(&t->adamw);
+    kvf__params_done(&t->params);
+    kvf__params_done(&t->best);
     kvf__prefix_done(&t->prefix);
     kvf__prefix_done(&t->dprefix);
     kvf__prefix_done(&t->masked);
+    kvf__vectors_done(&t->vectors);
+    kvf__vectors_done(&t->dvectors);
     kvf__history_done(&t->history);
     kvf__free(t->best_values);
     kvf__dataset_done(&t->data);

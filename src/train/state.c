@@ -45,22 +45,21 @@ static kvf_json *lineage_of(const kvf__trainer *t)
     return lineage;
 }
 
-/* The head's part of a list that begins with the encoder's parameters. */
+/* Views of a list that begins with the encoder's parameters: those, and the head's. */
 static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *encoder,
                   kvf__params *head)
 {
     size_t n = kvf__encoder_params(t->encoder)->n;
-    *encoder = *all;
-    if (all->n > n) encoder->n = n;
-    for (head->n = 0; n + head->n < all->n; head->n++)
-        head->item[head->n] = all->item[n + head->n];
+    if (n > all->n) n = all->n;
+    *encoder = (kvf__params){.n = n, .item = all->item};
+    *head = (kvf__params){.n = all->n - n, .item = n < all->n ? all->item + n : NULL};
 }
 
 /* The file's view of the trainer; nothing but the three JSON objects is owned by it. */
 static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
 {
     run->id = t->id;
-    run->layer_mask = t->prefix.layer_mask;
+    run->layer_mask = t->layer_mask;
     split(t, &t->params, &run->encoder.params, &run->head.params.params);
     run->head.labels = t->data.names.names;
     run->head.n_labels = t->data.names.n;

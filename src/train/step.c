@@ -3,6 +3,8 @@
  *   forward    encoder -> prefix (-> dropout) -> base (-> head) -> loss
  *   backward   loss (-> head) -> base (-> dropout) -> dprefix -> encoder -> AdamW
  *
+ * or, by the method's port, with vectors at the input in place of the prefix.
+ *
  * The language model's head is part of the base; that of any other task is trained too. A step may
  * be computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
  * encoder runs once each way, and the loss is weighted by its terms over the whole step (label
@@ -71,7 +73,8 @@ static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
     return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
 }
 
-/* Forward and backward of some rows; adds to dprefix, the head's gradients and *loss_sum. */
+/* Forward and backward of some rows; adds to the gradient of what was emitted, the head's and
+ * *loss_sum. */
 static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale,
                            double *loss_sum)
 {
@@ -84,11 +87,13 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
     t->computed_tokens += t->batcher.sizes.tokens;
     kvf__input input = {.batch = &t->batcher.batch,
                         .prefix = t->shown,
+                        .vectors = t->emitted.vectors,
                         .position_start = t->id.position_start,
                         .row_dropout = &t->row_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, scale, &part));
-    KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &(kvf__grads){.prefix = &t->dprefix}));
+    const kvf__grads grads = {.prefix = t->gradient.prefix, .vectors = t->gradient.vectors};
+    KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &grads));
     *loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
     return KVF_OK;
@@ -117,8 +122,8 @@ static const char *bad_gradient(const kvf__params *params)
 static kvf_status update(kvf__trainer *t)
 {
     kvf__trainer_mask_gradient(t);
-    KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, &t->dprefix));
-    kvf__trainer_join(t);
+    KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, t->gradient));
+    KVF_TRY(kvf__trainer_join(t));
     kvf__params *params = &t->params;
     lap(t, KVF__STEP_ENCODER_BWD);
     t->grad_norm = kvf__grad_norm(params);
@@ -133,7 +138,10 @@ static kvf_status update(kvf__trainer *t)
 
 static void clear_gradients(kvf__trainer *t)
 {
-    memset(t->dprefix.kv, 0, kvf__prefix_count(&t->dprefix) * sizeof(float));
+    const kvf__emitted *d = &t->gradient;
+    if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
+    if (d->vectors)
+        memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
     if (!t->head) return;
     kvf__params *params = kvf__head_params(t->head);
     for (size_t i = 0; i < params->n; i++)
@@ -149,7 +157,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     int64_t terms = count_terms(t, examples, n);
     float scale = terms ? (float)(1.0 / (double)terms) : 0;
 
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, &t->prefix));
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);

@@ -11,6 +11,7 @@
 #include "dropout.h"
 #include "encoder_int.h"
 #include "load_int.h"
+#include "method.h"
 #include "metric_int.h"
 #include "optim_int.h"
 
@@ -35,11 +36,14 @@ bool kvf__train_option_given(const kvf_train_options *options, const char *name)
 
 /* What is measured on a base. */
 typedef struct kvf__subject {
-    const kvf__prefix *prefix; /* NULL: the bare base */
+    const kvf__prefix *prefix;   /* NULL: none; neither it nor vectors: the bare base */
+    const kvf__vectors *vectors; /* NULL: none */
     int64_t position_start;
     kvf__head *head;       /* NULL: lm */
     kvf__lm_head *lm_head; /* lm: one of its own; NULL: the base's */
 } kvf__subject;
+/* prefix NULL: the bare base. */
+kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);
 
 /* A data set under a subject, in batches fixed by the data alone. */
 typedef struct kvf__evaluator kvf__evaluator;
@@ -157,13 +161,17 @@ typedef struct kvf__trainer {
     kvf__evaluator *evaluator; /* NULL: none */
 
     kvf__task task;
-    kvf__encoder *encoder;
-    kvf__head *head;             /* NULL: lm */
-    kvf__params params;          /* the encoder's, then the head's: what AdamW steps */
-    float *dhidden;              /* [most labels, C]; NULL: lm */
-    kvf__prefix prefix, dprefix; /* the waist, forward and backward */
-    kvf__prefix masked;          /* the prefix under the step's dropout; empty: there is none */
-    const kvf__prefix *shown;    /* what the base sees while training: prefix or masked */
+    const kvf__method *method;
+    kvf__encoder *encoder;          /* NULL: port block */
+    kvf__head *head;                /* NULL: lm */
+    kvf__params params;             /* the encoder's, then the head's: what AdamW steps; owned */
+    float *dhidden;                 /* [most labels, C]; NULL: lm */
+    kvf__prefix prefix, dprefix;    /* port kv: the waist, forward and backward */
+    kvf__vectors vectors, dvectors; /* port embed: the same */
+    kvf__emitted emitted, gradient; /* those of the port */
+    uint8_t *layer_mask;            /* [L] 0: this layer has no prefix */
+    kvf__prefix masked;             /* the prefix under the step's dropout; empty: there is none */
+    const kvf__prefix *shown; /* what the base sees while training: prefix or masked; or NULL */
     kvf__row_dropout row_dropout;
     kvf__pass *pass;
     kvf__adamw adamw;
@@ -181,7 +189,7 @@ typedef struct kvf__trainer {
     kvf__history history;      /* room for all steps */
     const kvf__metric *metric; /* what best is best in */
     float *best_values;        /* copies of the parameters at best_step */
-    kvf__params best;          /* n = 0 until a validation ran */
+    kvf__params best;          /* n = 0 until a validation ran; owned */
     int64_t best_step;
     int64_t stale; /* validations since the best one */
     bool stopped_early;
@@ -208,8 +216,11 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
 kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 /* params.c: the encoder, the head and all that is as large as they are. */
 kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
-/* Lists encoder and head anew: the encoder's gradients move with each backward pass. */
-void kvf__trainer_join(kvf__trainer *trainer);
+/* Lists encoder and head anew: the encoder's gradients move with each backward pass. Allocates the
+ * first time only. */
+kvf_status kvf__trainer_join(kvf__trainer *trainer);
+/* What a validation measures: the emitted value and the head. */
+kvf__subject kvf__trainer_subject(const kvf__trainer *trainer);
 /* Makes what only steps need, by the sizes of those to come: the batcher, the pass, its primitives.
  */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);

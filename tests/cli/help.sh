@@ -36,7 +36,7 @@ run 0 train --help
 has out 'virtual tokens P (default: 20)'
 has out 'rows per step; of qa and multiple-choice questions$'
 has out '^ *(default: 8)$'
-has out 'what emits the prefix (default: mlp)'
+has out 'what is trained: see help methods (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 

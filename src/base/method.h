@@ -1,0 +1,39 @@
+/* What is trained: a method is a row of the list below (DESIGN.md section 5). The word of --method
+ * and of the files.
+ *
+ * A method has a port, where what it trains enters the base: `kv` emits a prefix, `embed` vectors
+ * in place of token embeddings, `block` trains parameters that the model itself publishes. Whoever
+ * needs to know more than the port asks the row, or the encoder. */
+#ifndef KVF_METHOD_H
+#define KVF_METHOD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__port;
+
+/* name, port, default --lr, kind of the file it folds to, whether emitting reads the base */
+#define KVF__METHOD_LIST(X)                                                                        \
+    X("mlp", KV, 1e-2, "prefix", false)                                                            \
+    X("direct", KV, 1e-2, "prefix", false)
+
+typedef struct kvf__method {
+    const char *name;
+    kvf__port port;
+    double default_lr;
+    const char *folds_to; /* "prefix", "embeddings", "adapter" or "base" */
+    bool reads_base;      /* folding or using one of its runs needs the base */
+} kvf__method;
+
+/* NULL: not known. */
+const kvf__method *kvf__method_find(const char *name);
+/* By index; NULL past the last. */
+const kvf__method *kvf__method_at(size_t index);
+
+/* All names, as string constants: "mlp, direct" for errors and "mlp|direct" for option tables. */
+#define KVF__METHOD_COMMA(name, port, lr, folds_to, reads_base) ", " name
+#define KVF__METHOD_BAR(name, port, lr, folds_to, reads_base)   "|" name
+#define KVF__METHOD_NAMES                                       (&("" KVF__METHOD_LIST(KVF__METHOD_COMMA))[2])
+#define KVF__METHOD_CHOICES                                     (&("" KVF__METHOD_LIST(KVF__METHOD_BAR))[1])
+
+#endif

@@ -1,0 +1,55 @@
+/* The list of trainable tensors, see param.h. */
+#include "param.h"
+
+#include <string.h>
+
+void kvf__param_grad(const kvf__param *param, float *out)
+{
+    if (!param->outer) {
+        memcpy(out, param->grad, (size_t)param->n * sizeof *out);
+        return;
+    }
+    int64_t rows = param->dim[0], columns = param->dim[1];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            double sum = 0;
+            for (int64_t p = 0; p < param->outer; p++)
+                sum += (double)param->left[p * rows + r] * (double)param->right[p * columns + c];
+            out[r * columns + c] = (float)sum;
+        }
+}
+
+static kvf_status take_room(kvf_ctx *ctx, kvf__params *params, size_t more)
+{
+    size_t want = params->n + more, room = params->room ? params->room : 8;
+
+    if (want <= params->room) return KVF_OK;
+    while (room < want)
+        room *= 2;
+    KVF_TRY(kvf__grow(ctx, &params->item, params->n * sizeof *params->item,
+                      room * sizeof *params->item));
+    params->room = room;
+    return KVF_OK;
+}
+
+kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param)
+{
+    KVF_TRY(take_room(ctx, params, 1));
+    params->item[params->n++] = *param;
+    return KVF_OK;
+}
+
+kvf_status kvf__params_append(kvf_ctx *ctx, kvf__params *params, const kvf__params *more)
+{
+    KVF_TRY(take_room(ctx, params, more->n));
+    for (size_t i = 0; i < more->n; i++)
+        params->item[params->n++] = more->item[i];
+    return KVF_OK;
+}
+
+void kvf__params_done(kvf__params *params)
+{
+    kvf__free(params->item);
+    *params = (kvf__params){0};
+}

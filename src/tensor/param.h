@@ -1,0 +1,35 @@
+/* A flat list of trainable tensors: encoder, head and (port `block`) the model publish one each;
+ * optimizer, io and the gradient check loop over it. Whoever made a list owns it: the array always,
+ * and what its items point to where it says so. */
+#ifndef KVF_PARAMS_H
+#define KVF_PARAMS_H
+
+#include "base_int.h"
+
+/* Values and gradients are viewed. */
+typedef struct kvf__param {
+    const char *name;    /* PEFT's name, e.g. "transform.2.weight" */
+    float *value, *grad; /* grad may be NULL where only values are read or written */
+    int rank;
+    int64_t dim[4];
+    int64_t n;
+    double lr_scale; /* this tensor steps with lr * lr_scale */
+    /* The gradient of a large matrix [dim 0, dim 1] may stay unformed (wide.h): outer > 0, grad
+     * NULL, and the gradient is left^T right with left [outer, dim 0], right [outer, dim 1]. */
+    int64_t outer;
+    const float *left, *right;
+} kvf__param;
+
+/* The gradient of a parameter, formed if need be: out [n]. */
+void kvf__param_grad(const kvf__param *param, float *out);
+
+/* {0} is empty. A list with room for what is added allocates nothing. */
+typedef struct kvf__params {
+    size_t n, room;
+    kvf__param *item;
+} kvf__params;
+kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param);
+kvf_status kvf__params_append(kvf_ctx *ctx, kvf__params *params, const kvf__params *more);
+void kvf__params_done(kvf__params *params); /* the array alone */
+
+#endif
