@@ -41,7 +41,8 @@ typedef enum kvf__role {
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
     KVF__W_POOLER, /* dense layer on the first token's state, for heads */
-    KVF__W_POOLER_BIAS
+    KVF__W_POOLER_BIAS,
+    KVF__W_ROLES /* how many there are */
 } kvf__role;
 
 /* When a weight exists, and how it lies in the file. */
@@ -129,6 +130,7 @@ bool kvf__name_format(char out[KVF__NAME_BYTES], const char *prefix, const char 
                       int64_t layer);
 /* True if name is pattern with any number for '#'. */
 bool kvf__name_matches(const char *name, const char *pattern);
+bool kvf__role_is_norm(kvf__role role);
 bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
 bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight);
 /* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed

@@ -14,15 +14,16 @@
 
 #define ROPE_ROWS_AT_CREATION 8192
 
-/* What is needed only while creating. */
-typedef struct creation {
+/* What is needed only while weights are packed: once, or again whenever trained ones have changed,
+ * and then kept in between. */
+typedef struct kvf__creation {
     kvf_ctx *ctx;
     kvf__model *model;
     const kvf__desc *desc;
     const kvf__slots *slots;
     kvf__packer packer;
     float *gamma, *beta; /* [C] of the norm at hand */
-    const kvf__model_options *options;
+    kvf__model_options options;
 } creation;
 
 static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer)
@@ -69,11 +70,20 @@ static kvf_status prepare(creation *c)
     return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
 }
 
+/* Do norms go into what follows them? */
+static bool folds(const creation *c)
+{
+    return !c->desc->post_norm && !c->model->unfolded;
+}
+
 /* A weight that is not packed, as f32; NULL if the file has none of this role. */
 static kvf_status read_plain(creation *c, kvf__role role, int64_t layer, float **out)
 {
     const kvf__slot *slot = slot_of(c, role, layer);
-    return slot ? kvf__slot_f32(c->ctx, slot, out) : KVF_OK;
+    if (!slot) return KVF_OK;
+    if (!*out) return kvf__slot_f32(c->ctx, slot, out);
+    kvf__slot_read(slot, *out);
+    return KVF_OK;
 }
 
 /* One row per head: H times that of queries, G times that of keys. */
@@ -82,7 +92,8 @@ static kvf_status read_head_norms(creation *c, int64_t layer, float **out)
     const kvf__desc *d = c->desc;
     const kvf__slot *q = slot_of(c, KVF__W_Q_NORM, layer), *k = slot_of(c, KVF__W_K_NORM, layer);
 
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)((d->H + d->G) * d->D), sizeof(float), out));
+    if (!*out)
+        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)((d->H + d->G) * d->D), sizeof(float), out));
     for (int64_t h = 0; h < d->H + d->G; h++)
         kvf__slot_row(h < d->H ? q : k, 0, *out + h * d->D);
     return KVF_OK;
@@ -94,7 +105,7 @@ static kvf_status read_norms(creation *c, int64_t layer)
     kvf__layer *to = &c->model->layers[layer];
 
     if (c->desc->qk_norm) KVF_TRY(read_head_norms(c, layer, &to->head_gamma));
-    if (!c->desc->post_norm) return KVF_OK;
+    if (folds(c)) return KVF_OK;
     KVF_TRY(read_plain(c, KVF__W_NORM1, layer, &to->gamma1));
     KVF_TRY(read_plain(c, KVF__W_NORM1_BETA, layer, &to->beta1));
     KVF_TRY(read_plain(c, KVF__W_NORM2, layer, &to->gamma2));
@@ -134,7 +145,7 @@ static kvf_status pack_attention(creation *c, int64_t layer)
                             .bias = {slot_of(c, KVF__W_Q_BIAS, layer),
                                      slot_of(c, KVF__W_K_BIAS, layer),
                                      slot_of(c, KVF__W_V_BIAS, layer)}};
-    if (!d->post_norm) put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
+    if (folds(c)) put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
     const kvf__piece all = {.n = fused, .n_padded = fused, .k = d->C, .with_bias = true};
     KVF_TRY(kvf__pack_piece(&c->packer, &qkv, &all, &to->qkv, &to->qkv_t));
 
@@ -150,7 +161,7 @@ static kvf_status pack_ffn(creation *c, int64_t layer)
     kvf__linear down = one_part(c, KVF__W_DOWN, KVF__W_DOWN_BIAS, layer);
     kvf__linear gate = {0};
 
-    if (!d->post_norm) put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
+    if (folds(c)) put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
     if (d->gated) {
         gate = one_part(c, KVF__W_GATE, KVF__W_GATE_BIAS, layer);
         gate.gamma = up.gamma;
@@ -178,12 +189,13 @@ static kvf_status pack_head(creation *c)
     int64_t n = (d->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
 
     if (!kvf__weight_by_role(d, KVF__W_HEAD)) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head, &model->head));
+    if (!model->head)
+        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head, &model->head));
     model->n_vocab_planes = n;
-    if (model->backward)
+    if (model->backward && !model->head_t)
         KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head_t, &model->head_t));
 
-    put_norm(c, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &head);
+    if (folds(c)) put_norm(c, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &head);
     for (int64_t i = 0; i < n; i++) {
         int64_t start = i * KVF__VOCAB_PLANE, left = d->V - start;
         const kvf__piece plane = {.n0 = start,
@@ -196,7 +208,18 @@ static kvf_status pack_head(creation *c)
     return KVF_OK;
 }
 
-/* What stays in the file, the vectors outside the layers, and the tables. */
+/* The vectors outside the layers. */
+static kvf_status read_outer(creation *c)
+{
+    kvf__model *model = c->model;
+
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed_gamma));
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed_beta));
+    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->final_gamma));
+    return read_plain(c, KVF__W_FINAL_BETA, 0, &model->final_beta);
+}
+
+/* What stays in the file, the pooler, and the tables. */
 static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
@@ -208,15 +231,30 @@ static kvf_status put_embedding(creation *c)
     model->head_slot = head ? *head : model->embedding;
     if (positions) model->positions = *positions;
     if (types) model->types = *types;
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed_gamma));
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed_beta));
-    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->final_gamma));
-    KVF_TRY(read_plain(c, KVF__W_FINAL_BETA, 0, &model->final_beta));
     KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
     KVF_TRY(read_plain(c, KVF__W_POOLER_BIAS, 0, &model->pooler_bias));
     int64_t rows = model->desc.max_positions;
     return kvf__rope_tables(c->ctx, model,
                             rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
+}
+
+static kvf_status read_all_norms(creation *c)
+{
+    for (int64_t layer = 0; layer < c->desc->L; layer++)
+        KVF_TRY(read_norms(c, layer));
+    return read_outer(c);
+}
+
+static kvf_status pack_all(creation *c)
+{
+    for (int64_t layer = 0; layer < c->desc->L; layer++) {
+        KVF_TRY(pack_attention(c, layer));
+        KVF_TRY(pack_ffn(c, layer));
+        if (c->options.packed) c->options.packed(c->options.user);
+    }
+    KVF_TRY(pack_head(c));
+    if (c->options.packed) c->options.packed(c->options.user);
+    return KVF_OK;
 }
 
 static kvf_status build(creation *c)
@@ -229,28 +267,55 @@ static kvf_status build(creation *c)
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
     cut_planes(model, c->desc->F);
-    if (c->options->adapters.size)
-        KVF_TRY(kvf__adapters_create(c->ctx, &c->options->adapters, c->desc->L, c->desc->C,
+    if (c->options.adapters.size)
+        KVF_TRY(kvf__adapters_create(c->ctx, &c->options.adapters, c->desc->L, c->desc->C,
                                      model->backward, &model->adapters));
     KVF_TRY(put_embedding(c));
     KVF_TRY(prepare(c));
-    for (int64_t layer = 0; layer < c->desc->L; layer++) {
-        KVF_TRY(read_norms(c, layer));
-        KVF_TRY(pack_attention(c, layer));
-        KVF_TRY(pack_ffn(c, layer));
-        if (c->options->packed) c->options->packed(c->options->user);
-    }
-    KVF_TRY(pack_head(c));
-    if (c->options->packed) c->options->packed(c->options->user);
+    KVF_TRY(read_all_norms(c));
+    KVF_TRY(pack_all(c));
     model->packed_bytes = c->packer.packed_bytes;
+    return KVF_OK;
+}
+
+static void creation_free(creation *c)
+{
+    if (!c) return;
+    kvf__packer_done(&c->packer);
+    kvf__free(c->gamma);
+    kvf__free(c->beta);
+    kvf__free(c);
+}
+
+/* Packing needs its workspace again only where packed weights change, the rest of it wherever norms
+ * do. */
+static void creation_rest(creation *c)
+{
+    if (c->options.train.what == KVF__TRAIN_EVERYTHING) return;
+    kvf__packer_done(&c->packer);
+    if (c->options.train.what != KVF__TRAIN_NOTHING) return;
+    c->model->again = NULL;
+    creation_free(c);
+}
+
+static kvf_status take_masters(creation *c, const kvf__slots *slots)
+{
+    const kvf__train *train = &c->options.train;
+
+    c->slots = slots;
+    c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
+    if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
+    KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, &c->model->masters));
+    c->slots = kvf__masters_slots(c->model->masters);
+    c->model->trains_weights = train->what == KVF__TRAIN_EVERYTHING;
     return KVF_OK;
 }
 
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out)
 {
-    creation c = {.ctx = ctx, .desc = desc, .slots = slots, .options = options};
     kvf__model *model = NULL;
+    creation *c = NULL;
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *model, &model);
@@ -258,22 +323,36 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     model->desc = *desc; /* borrowed until success */
     model->act = options->act;
     model->backward = options->backward;
-    c.model = model;
-    st = build(&c);
+    st = kvf__alloc(ctx, sizeof *c, &c);
+    if (st) goto out;
+    *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
+    model->again = c;
+    st = take_masters(c, slots);
+    if (st) goto out;
+    st = build(c);
     if (st) goto out;
 
+    creation_rest(c);
     /* A file may hold a head that the config denies; see bind.c. */
     model->desc.tied = model->head_slot.view.data == model->embedding.view.data;
     *desc = (kvf__desc){0};
     *out = model;
     model = NULL;
 out:
-    kvf__packer_done(&c.packer);
-    kvf__free(c.gamma);
-    kvf__free(c.beta);
     if (model) model->desc.inv_freq = model->desc.rope_divisors = NULL; /* still the caller's */
     kvf__model_free(model);
     return st;
+}
+
+kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
+{
+    creation *c = model->again;
+
+    if (!c) return KVF_OK;
+    c->ctx = c->packer.ctx = ctx;
+    c->options.packed = NULL;
+    KVF_TRY(read_all_norms(c));
+    return c->options.train.what == KVF__TRAIN_EVERYTHING ? pack_all(c) : KVF_OK;
 }
 
 static void free_layer(kvf__layer *layer)
@@ -317,9 +396,16 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->rope_cos);
     kvf__free(model->rope_sin);
     kvf__adapters_free(model->adapters);
+    creation_free(model->again);
+    kvf__masters_free(model->masters);
     kvf__mm_free(model->mm);
     kvf__desc_done(&model->desc);
     kvf__free(model);
+}
+
+kvf__params *kvf__model_params(kvf__model *model)
+{
+    return model->masters ? kvf__masters_params(model->masters) : &model->none;
 }
 
 const kvf__desc *kvf__model_desc(const kvf__model *model)

@@ -8,8 +8,10 @@
  *   dxhat = (sum_v exp(logit_v - m) head[v]) / s - head[target]
  *
  * The sum over v accumulates plane by plane in f32 and is rescaled by the kernel whenever m moves;
- * the target's row comes unpacked from the file, times the final norm's gamma, which the packed
- * head has folded in. */
+ * the target's row comes unpacked from the file, times the final norm's gamma where the packed
+ * head has that folded in. A head that is trained goes by a second time, once m and s are final,
+ * for the gradient of its own weights. */
+#include "arch.h"
 #include "pass_priv.h"
 
 #include <math.h>
@@ -37,9 +39,9 @@ static int64_t plane_valid(const kvf__model *m, int64_t p)
 static kvf_status plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
 {
     const kvf__model *m = pass->model;
-    const void *xhat = kvf__act_row(m->act, pass->xhat_f, c->first, m->desc.C);
+    const void *x = kvf__act_row(m->act, pass->in_f, c->first, m->desc.C);
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, xhat, pass->logits, KVF__F32, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, x, pass->logits, KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
@@ -94,39 +96,75 @@ static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum
     }
 }
 
-/* Turns acc into dxhat [rows, C] of this chunk, in the act type; rows of padding become zero. */
+/* Turns acc into the gradient of what the head reads, [rows, C] of this chunk: dxhat in the act
+ * type, or with post-norm dx_lab, because that is the stream. Rows of padding become zero. */
 static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
+    const float *gamma = m->unfolded ? NULL : m->final_gamma;
+    float *out = m->desc.post_norm ? pass->dx_lab + c->first * C : pass->target_row;
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
-        float *row = pass->target_row + j * C;
+        float *row = out + j * C;
         const float *acc = pass->acc + j * C;
         float part = 1.0f / pass->ce_sum[j];
 
         kvf__slot_row(&m->head_slot, pass->batch->label_id[c->first + j], row);
         for (int64_t i = 0; i < C; i++)
-            row[i] = scale * (acc[i] * part - row[i] * m->final_gamma[i]);
+            row[i] = scale * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }
-    memset(pass->target_row + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
-    m->kernels->from_f32(m->act, kvf__act_row(m->act, pass->dxhat, c->first, C), pass->target_row,
-                         c->rows * C);
+    memset(out + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
+    void *copy = m->desc.post_norm ? pass->dx_lab_act : pass->dxhat;
+    if (copy != (void *)pass->dx_lab)
+        m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, c->first, C), out, c->rows * C);
     kvf__pass_lap(pass, KVF__PART_LOSS);
+}
+
+/* The logits of a plane to scale * (softmax - the label). */
+static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scale)
+{
+    int64_t valid = plane_valid(pass->model, p);
+
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < c->real; j++) {
+        float *row = pass->logits + j * KVF__VOCAB_PLANE;
+        float part = scale / pass->ce_sum[j];
+        int64_t label = pass->batch->label_id[c->first + j] - p * KVF__VOCAB_PLANE;
+        for (int64_t v = 0; v < valid; v++)
+            row[v] = part * expf(row[v] - pass->ce_max[j]);
+        if (label >= 0 && label < valid) row[label] -= scale;
+    }
+}
+
+static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, float scale)
+{
+    if (!pass->model->trains_weights) return KVF_OK;
+    for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+        KVF_TRY(plane_logits(ctx, pass, c, p));
+        plane_dlogits(pass, c, p, scale);
+        KVF_TRY(kvf__head_grad(ctx, pass, p, c->first, c->real));
+    }
+    kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
+    return KVF_OK;
 }
 
 /* Through the final norm: dx_lab, and its copy in the act type. */
 static void final_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    const kvf__desc *d = &m->desc;
-    void *copy = pass->dx_lab_act == (void *)pass->dx_lab ? NULL : pass->dx_lab_act;
+    const kvf__ahead norm = {.gamma = m->unfolded ? m->final_gamma : NULL,
+                             .role = KVF__W_FINAL,
+                             .role_beta = KVF__W_FINAL_BETA,
+                             .xhat = pass->xhat_f,
+                             .rstd = pass->rstd_f,
+                             .real = pass->batch->n_labels,
+                             .M = pass->ML};
 
-    memset(pass->dx_lab, 0, (size_t)(pass->ML * d->C) * sizeof(float));
-    m->kernels->norm_bwd(m->act, pass->dx_lab, copy, pass->dxhat, pass->xhat_f, pass->rstd_f,
-                         pass->ML, d->C, d->norm == KVF__RMSNORM);
-    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+    if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
+    memset(pass->dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
+    kvf__pass_ahead_bwd(pass, &norm, pass->dx_lab, pass->dx_lab_act);
 }
 
 static kvf_status check_head(kvf_ctx *ctx, const kvf__pass *pass)
@@ -172,7 +210,9 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
         for (int64_t p = 0; p < pass->model->n_vocab_planes; p++)
             KVF_TRY(chunk_plane(ctx, pass, &c, p, gradient));
         chunk_losses(pass, &c, &sum, token_loss);
-        if (gradient) chunk_gradient(pass, &c, scale);
+        if (!gradient) continue;
+        chunk_gradient(pass, &c, scale);
+        KVF_TRY(chunk_weights(ctx, pass, &c, scale));
     }
     if (!isfinite(sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",

@@ -1,9 +1,9 @@
 /* The frozen transformer: a description read from a config, weights bound by name and packed for
  * oneDNN, and one pass forward and backward in which the prefix is key segment 0 of every layer.
  *
- * Only activations and the prefix have gradients; weights are const and packed, so no weight
- * gradient can be written. A pass allocates nothing: kvf__pass_create sizes one arena from its
- * limits. */
+ * Weights are const and packed, so no weight gradient can be written, unless the model was made to
+ * be trained itself: then it also has its weights in f32, which the optimizer steps. A pass
+ * allocates nothing: kvf__pass_create sizes one arena from its limits. */
 #ifndef KVF_MODEL_INT_H
 #define KVF_MODEL_INT_H
 
@@ -113,6 +113,18 @@ kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots
                            char hex[33]);
 
 typedef struct kvf__model kvf__model;
+/* What of a model is trained: port `block`. Adapters come with all norms. */
+typedef enum kvf__train_what {
+    KVF__TRAIN_NOTHING,
+    KVF__TRAIN_ADAPTERS,
+    KVF__TRAIN_EVERYTHING
+} kvf__train_what;
+typedef struct kvf__train {
+    kvf__train_what what;
+    bool unfolded; /* norms keep their own weights even if nothing is trained: the bare base that a
+                      trained form is compared with; implied by the others */
+} kvf__train;
+
 typedef struct kvf__model_options {
     kvf__dtype act; /* F32 or BF16 */
     bool backward;  /* pack the transposed weights too */
@@ -121,13 +133,21 @@ typedef struct kvf__model_options {
     void (*packed)(void *user);
     void *user;
     kvf__adapter_shape adapters; /* size 0: none */
+    kvf__train train;
 } kvf__model_options;
 
-/* Packs the weights (norms folded in). desc is taken over (and emptied) on success; the bytes
- * behind slots must outlive the model: the token embedding is read from them row by row. */
+/* Packs the weights (norms folded in, unless train says otherwise). desc is taken over (and
+ * emptied) on success; the bytes behind slots must outlive the model: the token embedding is read
+ * from them row by row. */
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out);
 void kvf__model_free(kvf__model *model);
+/* What options.train asked for, by Hugging Face's names: f32 values and gradients, the model's own
+ * memory. kvf__pass_bwd adds to the gradients. Empty if nothing is trained. */
+kvf__params *kvf__model_params(kvf__model *model);
+/* To be called whenever values have changed, before the next pass: packs what products read anew.
+ */
+kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
 kvf__dtype kvf__model_act(const kvf__model *model);
 size_t kvf__model_packed_bytes(const kvf__model *model);

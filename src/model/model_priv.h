@@ -3,9 +3,10 @@
  * In pre-norm blocks norm weights are folded: gamma into the rows of the following weight, beta
  * into its bias, so a norm's output is xhat alone, forward and backward (norms and weights are
  * frozen). In post-norm blocks the output is the residual stream itself, so there they are kept
- * (COMPUTE.md 6.6). The feed-forward width is cut into planes of at most KVF__PLANE columns,
- * the vocabulary into planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that
- * (COMPUTE.md 4d, 4k); products over planes add up with KVF__MM_ADD. */
+ * (COMPUTE.md 6.6), as they are everywhere in the unfolded form, which training needs (masters.c).
+ * The feed-forward width is cut into planes of at most KVF__PLANE columns, the vocabulary into
+ * planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that (COMPUTE.md 4d, 4k);
+ * products over planes add up with KVF__MM_ADD. */
 #ifndef KVF_MODEL_PRIV_H
 #define KVF_MODEL_PRIV_H
 
@@ -33,8 +34,13 @@ struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
     bool backward;
-    kvf__mm *mm;             /* owned */
-    kvf__adapters *adapters; /* owned; NULL: none */
+    bool unfolded;                /* norms apply their weights themselves, wherever they stand */
+    struct kvf__masters *masters; /* of what is trained; NULL: nothing is */
+    kvf__params none;             /* the empty list of what is trained */
+    bool trains_weights;          /* not norms alone */
+    struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
+    kvf__adapters *adapters;      /* owned; NULL: none */
+    kvf__mm *mm;                  /* owned */
     const kvf__kernels *kernels;
     int64_t row_step;   /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */
@@ -61,11 +67,23 @@ struct kvf__model {
     size_t packed_bytes;
 };
 
+/* Trained weights (masters.c): f32 values in the shape of Hugging Face with their gradients, and
+ * the slots that view them in place of the file's. */
+typedef struct kvf__masters kvf__masters;
+kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                               const kvf__train *train, kvf__masters **out);
+void kvf__masters_free(kvf__masters *masters);
+const kvf__slots *kvf__masters_slots(const kvf__masters *masters);
+/* The gradient of a weight (arch.h's kvf__role); NULL: it is not trained, or there is none. */
+float *kvf__masters_grad(const kvf__masters *masters, int role, int64_t layer);
+kvf__params *kvf__masters_params(kvf__masters *masters);
+
 /* Row i of a slot in f32, row order and type undone: out [columns]. */
 void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
 /* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
  * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
+void kvf__slot_read(const kvf__slot *slot, float *out); /* the same into memory that is there */
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
 
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as

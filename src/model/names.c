@@ -38,6 +38,25 @@ bool kvf__name_matches(const char *name, const char *pattern)
     return !*name;
 }
 
+bool kvf__role_is_norm(kvf__role role)
+{
+    switch (role) {
+    case KVF__W_EMBED_NORM:
+    case KVF__W_EMBED_NORM_BETA:
+    case KVF__W_NORM1:
+    case KVF__W_NORM1_BETA:
+    case KVF__W_Q_NORM:
+    case KVF__W_K_NORM:
+    case KVF__W_NORM2:
+    case KVF__W_NORM2_BETA:
+    case KVF__W_FINAL:
+    case KVF__W_FINAL_BETA:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool kvf__weight_in_layer(const kvf__weight *weight)
 {
     return strchr(weight->hf, '#') != NULL;

@@ -145,6 +145,17 @@ static bool has_bias(const kvf__linear *linear, const kvf__piece *piece)
     return false;
 }
 
+/* The matrix as weights [K, N]. */
+static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N, const float *bias,
+                      kvf__packed **to)
+{
+    if (*to) return kvf__repack(packer->ctx, packer->mm, packer->matrix, transposed, bias, *to);
+    KVF_TRY(kvf__pack(packer->ctx, packer->mm, packer->act, packer->matrix, transposed, K, N, bias,
+                      to));
+    packer->packed_bytes += kvf__packed_bytes(*to);
+    return KVF_OK;
+}
+
 kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
                            kvf__packed **fwd, kvf__packed **bwd)
 {
@@ -164,12 +175,6 @@ kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const
         load_rows_of_outputs(packer, linear, piece);
         fold_rows_of_outputs(packer, linear, n, k);
     }
-    KVF_TRY(kvf__pack(packer->ctx, packer->mm, packer->act, packer->matrix, !by_input, k, n, bias,
-                      fwd));
-    packer->packed_bytes += kvf__packed_bytes(*fwd);
-    if (!packer->backward) return KVF_OK;
-    KVF_TRY(
-        kvf__pack(packer->ctx, packer->mm, packer->act, packer->matrix, by_input, n, k, NULL, bwd));
-    packer->packed_bytes += kvf__packed_bytes(*bwd);
-    return KVF_OK;
+    KVF_TRY(put(packer, !by_input, k, n, bias, fwd));
+    return packer->backward ? put(packer, by_input, n, k, NULL, bwd) : KVF_OK;
 }

@@ -40,7 +40,8 @@ typedef struct kvf__piece {
     bool with_bias;
 } kvf__piece;
 
-/* Folds the norm, packs forward and, if the packer wants it, the transposed weights. */
+/* Folds the norm, packs forward and, if the packer wants it, the transposed weights. What is packed
+ * already takes the new values. */
 kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
                            kvf__packed **fwd, kvf__packed **bwd);
 

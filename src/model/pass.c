@@ -37,6 +37,8 @@ size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
 /* Sizes that the layout needs more than once. */
 typedef struct sizes {
     int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
+    bool weights; /* are trained in this pass */
+    bool whole;   /* norms stand whole in front of halves */
     size_t act;
 } sizes;
 
@@ -60,6 +62,8 @@ static sizes sizes_of(const kvf__pass *pass)
     s.att = d->H * d->D;
     s.adapter = model->adapters ? kvf__adapters_shape(model->adapters)->size : 0;
     s.act = kvf__act_size(model->act);
+    s.weights = model->trains_weights && pass->limits.backward;
+    s.whole = model->unfolded && !d->post_norm;
     return s;
 }
 
@@ -80,7 +84,11 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     int64_t width = pass->limits.backward ? d->F : s->plane;
     int64_t heads = d->qk_norm ? d->H + d->G : 0;
 
+    bool own = s->weights;
     return (kvf__kept){
+        .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->normed,
+        .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->normed,
+        .g = own ? kvf__carve(carve, M2, d->F, s->act) : NULL,
         .xhat1 = kvf__carve(carve, s->M, d->C, s->act),
         .qkv = kvf__carve(carve, s->M, s->qkv, s->act),
         .att = kvf__carve(carve, s->M, s->att, s->act),
@@ -130,9 +138,13 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         pass->x_act = kvf__carve(carve, s->R, d->C, s->act);
     else
         pass->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    bool f32 = pass->model->act == KVF__F32;
+    if (s->whole && !s->weights) pass->normed = kvf__carve(carve, s->R, d->C, s->act);
+    if (s->whole && !f32) pass->normed_f = kvf__carve(carve, s->R, d->C, sizeof(float));
     pass->att_lab = kvf__carve(carve, s->ML, s->att, s->act);
     pass->g = kvf__carve(carve, s->R, s->plane, s->act);
     pass->xhat_f = kvf__carve(carve, s->ML, d->C, s->act);
+    pass->in_f = s->whole || d->post_norm ? kvf__carve(carve, s->ML, d->C, s->act) : pass->xhat_f;
     pass->rstd_f = kvf__carve(carve, s->ML, 1, sizeof(float));
     if (pass->limits.row_dropout) {
         int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
@@ -175,6 +187,15 @@ static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         pass->dadapt_h = kvf__carve(carve, s->R, s->adapter, sizeof(float));
     }
     pass->dlead = kvf__carve(carve, pass->limits.lead_tokens, s->qkv, sizeof(float));
+    if (s->weights && !f32) {
+        int64_t widest = larger(larger(s->qkv, s->plane), larger(s->att, d->C));
+        pass->wide_x = kvf__carve(carve, s->R, widest, sizeof(float));
+        pass->wide_dy = kvf__carve(carve, s->R, widest, sizeof(float));
+    }
+    if (pass->model->masters && pass->model->embed_gamma) {
+        pass->embed_xhat = kvf__carve(carve, s->M, d->C, s->act);
+        pass->embed_rstd = kvf__carve(carve, s->M, 1, sizeof(float));
+    }
     if (pass->limits.recompute) pass->entered = kvf__carve(carve, d->L * s->M, d->C, sizeof(float));
 }
 

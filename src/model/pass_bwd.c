@@ -12,8 +12,8 @@
 
 /* dxhat [M, C] of one plane: y += down(act(up(xhat))). The first product of a layer sets dxhat, the
  * others add. */
-static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *dy,
-                                int64_t M)
+static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const float *dx,
+                                const void *dy, int64_t M)
 {
     const kvf__model *m = pass->model;
     const kvf__layer *w = &m->layers[l];
@@ -22,6 +22,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     int64_t n = M * m->plane_width[p];
     const void *fac1 = kvf__act_row(m->act, keep->fac1, m->plane_start[p], M);
 
+    KVF_TRY(kvf__down_grad(ctx, pass, l, p, dx));
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->da, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     if (!m->desc.gated) {
@@ -36,7 +37,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
         KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->du, pass->dxhat, m->act, KVF__MM_ADD));
     }
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
-    return KVF_OK;
+    return kvf__up_grad(ctx, pass, l, p);
 }
 
 /* Back to the output of attention: datt [M, HD]. */
@@ -49,10 +50,11 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     for (int p = 0; p < m->n_planes; p++)
-        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dy, M));
+        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dx, dy, M));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
+    KVF_TRY(kvf__out_grad(ctx, pass, l, dx));
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
@@ -112,6 +114,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(
         kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->dqkv, pass->dxhat, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
+    KVF_TRY(kvf__qkv_grad(ctx, pass, l));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_ATTN, pass->M);
     kvf__pass_before_qkv_bwd(pass, l);
     return KVF_OK;

@@ -168,14 +168,15 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, src, h1, m->act, 0));
     if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
+    void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->g;
     if (h2)
-        m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, pass->g, n);
+        m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, g, n);
     else
-        m->kernels->act_fwd(m->act, m->desc.act, h1, pass->g, n);
+        m->kernels->act_fwd(m->act, m->desc.act, h1, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
     if (pass->again && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing behind this is kept */
-    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p], pass->g, x, M, p == 0));
+    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p], g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
 }
@@ -235,10 +236,10 @@ static void final_norm_fwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
 
-    if (!pass->batch->n_labels || d->post_norm) return;
-    m->kernels->norm_fwd(m->act, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML, d->C,
-                         d->norm == KVF__RMSNORM, d->norm_eps);
-    kvf__pass_lap(pass, KVF__PART_NORM);
+    if (!pass->batch->n_labels) return;
+    if (d->post_norm && m->head)
+        memcpy(pass->in_f, pass->x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
+    if (!d->post_norm) kvf__pass_final_norm(pass);
 }
 
 /* ---- recomputation --------------------------------------------------------------------------- */

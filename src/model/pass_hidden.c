@@ -5,6 +5,7 @@
  * language-model head, which has them folded in; from the f32 stream, so that a head sees f32
  * whatever the act type. In post-norm models the stream of the labelled rows is the hidden state
  * already. */
+#include "arch.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -36,6 +37,8 @@ static void final_norm_bwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, NULL, pass->ML);
 
+    kvf__norm_grad(pass, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, pass->dx_lab, NULL, pass->xhat_f,
+                   pass->batch->n_labels);
     norm.xhat = pass->xhat_f;
     norm.rstd = pass->rstd_f;
     norm.dx = pass->dx_lab;

@@ -3,11 +3,16 @@
  *   pre-norm    x += out(attention(qkv(norm1(x))))      x += down(act(up(norm2(x))))
  *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
  *
- * A pre-norm has its weights folded into what follows and hands on xhat alone; a post-norm's output
- * is the residual stream itself, so its weights are applied (COMPUTE.md 6.6), and a copy of the
- * stream in the act type, x_act, is what the products read: they add to the stream while they do.
+ * A pre-norm has its weights folded into what follows and hands on xhat alone, unless the model is
+ * unfolded: then it applies them, because they are trained. A post-norm's output is the residual
+ * stream itself, so its weights are applied (COMPUTE.md 6.6), and a copy of the stream in the act
+ * type, x_act, is what the products read: they add to the stream while they do.
  * Queries and keys have norms of their own in some families, per head, before rope. */
+#include "arch.h"
 #include "pass_priv.h"
+
+#include <omp.h>
+#include <string.h>
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
@@ -44,11 +49,37 @@ static void whole_fwd(kvf__pass *pass, kvf__whole_norm norm, float *x, void *xha
     kvf__pass_lap(pass, KVF__PART_NORM);
 }
 
+/* The stream stays; its norm goes to `to`, act [M, C]. */
+static void ahead_fwd(kvf__pass *pass, kvf__whole_norm norm, const float *x, void *to, void *xhat,
+                      float *rstd)
+{
+    bool f32 = pass->model->act == KVF__F32;
+
+    norm.x = x;
+    norm.y = f32 ? to : pass->normed_f;
+    norm.y_act = f32 ? NULL : to;
+    norm.xhat = xhat;
+    norm.rstd = rstd;
+    pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+}
+
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
+    const kvf__model *m = pass->model;
+    const kvf__layer *w = &m->layers[l];
     const kvf__kept *keep = &pass->kept[l];
 
-    if (pass->model->desc.post_norm) return pass->x_act;
+    if (m->desc.post_norm) {
+        if (keep->in1)
+            memcpy(keep->in1, pass->x_act, (size_t)(pass->M * m->desc.C) * kvf__act_size(m->act));
+        return pass->x_act;
+    }
+    if (m->unfolded) {
+        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, pass->M), pass->x,
+                  keep->in1, keep->xhat1, keep->rstd1);
+        return keep->in1;
+    }
     folded_fwd(pass, keep->xhat1, keep->rstd1, pass->x, pass->M);
     return keep->xhat1;
 }
@@ -58,13 +89,32 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M
     const kvf__layer *w = &pass->model->layers[l];
     const kvf__kept *keep = &pass->kept[l];
 
+    if (!pass->model->desc.post_norm && pass->model->unfolded) {
+        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma2, w->beta2, M), x, keep->in2,
+                  keep->xhat2, keep->rstd2);
+        return keep->in2;
+    }
     if (!pass->model->desc.post_norm) {
         folded_fwd(pass, keep->xhat2, keep->rstd2, x, M);
         return keep->xhat2;
     }
     whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, M), x, keep->xhat1,
               keep->rstd1);
+    if (keep->in2)
+        memcpy(keep->in2, pass->x_act,
+               (size_t)(M * pass->model->desc.C) * kvf__act_size(pass->model->act));
     return pass->x_act;
+}
+
+void kvf__pass_final_norm(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+
+    if (m->unfolded)
+        ahead_fwd(pass, kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta, pass->ML),
+                  pass->x_lab, pass->in_f, pass->xhat_f, pass->rstd_f);
+    else
+        folded_fwd(pass, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML);
 }
 
 void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
@@ -91,6 +141,33 @@ static void folded_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xha
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
+/* d act [M, C] *= gamma, columns. */
+static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, int64_t M)
+{
+    kvf__dtype act = pass->model->act;
+    int64_t C = pass->model->desc.C;
+
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < M; i++) {
+        void *row = kvf__act_row(act, d, i, C);
+        float *wide = pass->scratch + omp_get_thread_num() * C;
+        kvf__to_f32(act, row, wide, C);
+        for (int64_t c = 0; c < C; c++)
+            wide[c] *= gamma[c];
+        kvf__from_f32(act, wide, row, C);
+    }
+}
+
+void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__ahead *norm, float *dx, void *dx_act)
+{
+    if (norm->gamma) {
+        kvf__norm_grad(pass, norm->role, norm->role_beta, norm->layer, NULL, pass->dxhat,
+                       norm->xhat, norm->real);
+        scale_columns(pass, pass->dxhat, norm->gamma, norm->M);
+    }
+    folded_bwd(pass, dx, dx_act, norm->xhat, norm->rstd, norm->M);
+}
+
 /* norm: with gamma, xhat, rstd and plus. */
 static void whole_bwd(kvf__pass *pass, kvf__whole_norm norm, float *dx, void *dx_act)
 {
@@ -110,21 +187,28 @@ void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     norm.xhat = keep->xhat2;
     norm.rstd = keep->rstd2;
     norm.plus = last ? NULL : pass->dxhat;
+    kvf__norm_grad(pass, KVF__W_NORM2, KVF__W_NORM2_BETA, l, dx, norm.plus, keep->xhat2,
+                   kvf__pass_real(pass, l));
     whole_bwd(pass, norm, dx, dx_act);
 }
 
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M)
 {
+    const kvf__layer *w = &pass->model->layers[l];
     const kvf__kept *keep = &pass->kept[l];
 
     if (!pass->model->desc.post_norm) {
-        folded_bwd(pass, dx, dx_act, keep->xhat2, keep->rstd2, M);
+        const kvf__ahead ahead = {w->gamma2,   KVF__W_NORM2, KVF__W_NORM2_BETA,       l,
+                                  keep->xhat2, keep->rstd2,  kvf__pass_real(pass, l), M};
+        kvf__pass_ahead_bwd(pass, &ahead, dx, dx_act);
         return;
     }
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma1, NULL, M);
     norm.xhat = keep->xhat1;
     norm.rstd = keep->rstd1;
     norm.plus = pass->dxhat;
+    kvf__norm_grad(pass, KVF__W_NORM1, KVF__W_NORM1_BETA, l, dx, pass->dxhat, keep->xhat1,
+                   kvf__pass_real(pass, l));
     whole_bwd(pass, norm, dx, dx_act);
 }
 
@@ -132,8 +216,11 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 {
     const kvf__kept *keep = &pass->kept[l];
 
-    if (!pass->model->desc.post_norm)
-        folded_bwd(pass, pass->dx, pass->dx_act, keep->xhat1, keep->rstd1, pass->M);
+    if (pass->model->desc.post_norm) return;
+    const kvf__ahead ahead = {
+        pass->model->layers[l].gamma1, KVF__W_NORM1, KVF__W_NORM1_BETA, l, keep->xhat1, keep->rstd1,
+        pass->batch->n_tokens,         pass->M};
+    kvf__pass_ahead_bwd(pass, &ahead, pass->dx, pass->dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -167,6 +254,7 @@ void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l)
     kvf__head_norm norm = head_norm(pass, l);
 
     if (!pass->model->desc.qk_norm) return;
+    kvf__head_norm_grad(pass, l);
     norm.x = pass->dqkv;
     pass->model->kernels->head_norm_bwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);

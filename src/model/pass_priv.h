@@ -37,6 +37,7 @@
     X(ROPE_BWD, "rope_bwd")                                                                        \
     X(QKV_BWD, "qkv_bwd")                                                                          \
     X(EMBED_BWD, "embed_bwd")                                                                      \
+    X(WEIGHT_GRAD, "weight_grad")                                                                  \
     X(RECOMPUTE, "recompute")                                                                      \
     X(OTHER, "other")
 
@@ -50,12 +51,16 @@ typedef enum kvf__part {
 /* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
  * layers share one set. */
 typedef struct kvf__kept {
-    void *xhat1; /* [M, C] input of qkv; post-norm: of norm 1's weights, labelled rows only in
-                    the last layer */
-    void *qkv;   /* [M, (H+2G)D], q and k rotated */
-    void *att;   /* [M, HD] output of attention */
-    void *xhat2; /* [M, C] input of the feed-forward part (post-norm: of norm 2's weights); last
-                    layer: labelled rows only */
+    void *xhat1;     /* [M, C] input of qkv; post-norm or unfolded: of norm 1's weights (post-norm:
+                        labelled rows only in the last layer) */
+    void *qkv;       /* [M, (H+2G)D], q and k rotated */
+    void *att;       /* [M, HD] output of attention */
+    void *xhat2;     /* [M, C] input of the feed-forward part (post-norm or unfolded: of norm 2's
+                        weights); last layer: labelled rows only */
+    void *in1, *in2; /* [M, C] what the products of the halves read where that is not xhat; one
+                        array for all layers unless weights are trained. Post-norm: in1 only then */
+    void *g;         /* planes [M, width] back to back, input of down; NULL unless weights are
+                        trained */
     void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
     float *rstd1, *rstd2; /* [M] */
     float *lse;           /* [H, M] */
@@ -87,10 +92,13 @@ struct kvf__pass {
     float *x, *x_lab;    /* [Mx, C], [Lx, C] residual stream; of labelled rows */
     void *x_act;         /* [Rx, C] copy of the stream that products read; NULL unless
                             post-norm */
+    void *normed;        /* [Rx, C] in1 and in2 of all layers; NULL: they have their own, or none */
+    float *normed_f;     /* [Rx, C] the same before rounding; NULL in f32, or folded */
     float *hidden;       /* [Lx, C] final states; NULL if post-norm: x_lab is that */
     void *att_lab;       /* [Lx, HD] */
     void *g;             /* [Rx, widest plane] output of the activation */
-    void *xhat_f;        /* [Lx, C] output of the final norm */
+    void *xhat_f;        /* [Lx, C] output of the final norm, without its weights */
+    void *in_f;          /* [Lx, C] what the language-model head reads; xhat_f where folded */
     float *rstd_f;       /* [Lx] */
     float *adapt_part;   /* [Rx, C] output of one product; NULL unless adapters are serial */
     float *logits;       /* [head rows, KVF__VOCAB_PLANE] */
@@ -111,6 +119,10 @@ struct kvf__pass {
     void *da, *dg, *du;        /* [Rx, widest plane] */
     void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
     void *dqkv;                /* [Mx, (H+2G)D] */
+    float *wide_x, *wide_dy;   /* [Rx, widest product] f32 factors of a weight's gradient; NULL in
+                                  f32, or where no weights are trained */
+    void *embed_xhat;          /* [Mx, C] of the norm on embeddings; NULL unless it is trained */
+    float *embed_rstd;         /* [Mx] */
     float *dadapt;    /* [Rx, C] gradient of a half's output through its adapter, or of its input */
     void *dadapt_act; /* the same in the act type; the same memory where that is f32 */
     float *dadapt_h;  /* [Rx, adapter size] */
@@ -165,9 +177,20 @@ bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
 const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
 void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
+void kvf__pass_final_norm(kvf__pass *pass); /* x_lab to in_f */
 /* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
  * behind_ffn_bwd of the layer below, where it meets dx, if post-norm. */
+typedef struct kvf__ahead {
+    const float *gamma; /* NULL: folded */
+    int role, role_beta;
+    int64_t layer;
+    const void *xhat;
+    const float *rstd;
+    int64_t real, M; /* rows that count, rows with padding */
+} kvf__ahead;
+/* A norm in front of what left its gradient in dxhat: dx [M, C] += that through the norm. */
+void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__ahead *norm, float *dx, void *dx_act);
 void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
@@ -195,6 +218,22 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
                                const float *dx, const void *dx_act, int64_t M, const void **dy);
 void kvf__pass_adapt_scatter(kvf__pass *pass);
 void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
+
+/* Gradients of trained weights (pass_grads.c); each does nothing where its weight is not trained.
+ * M: rows that count. Norms: dy is the sum of dx and plus, of which one may be NULL. */
+void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const float *dx,
+                    const void *plus, const void *xhat, int64_t M);
+void kvf__head_norm_grad(const kvf__pass *pass, int64_t l);
+/* Weights (pass_weights.c). Those of a layer, where the backward pass has what they need at hand:
+ * dx is the gradient of what the half added to the stream. Plane p of down: dx; of up and gate: da
+ * or du and dg. */
+kvf_status kvf__down_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const float *dx);
+kvf_status kvf__up_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p);
+kvf_status kvf__out_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *dx);
+kvf_status kvf__qkv_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
+/* Of the language-model head: plane p of the vocabulary, whose gradient on labelled rows first ..
+ * first + rows - 1 stands in logits. */
+kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t first, int64_t rows);
 
 /* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
  * Fills position too, and x_act. */
@@ -225,6 +264,12 @@ static inline size_t kvf__act_size(kvf__dtype act)
 static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_t width)
 {
     return (char *)base + (size_t)(row * width) * kvf__act_size(act);
+}
+
+/* Rows of layer l's second half that are not padding. */
+static inline int64_t kvf__pass_real(const kvf__pass *pass, int64_t l)
+{
+    return l == pass->model->desc.L - 1 ? pass->batch->n_labels : pass->batch->n_tokens;
 }
 
 static inline int64_t kvf__row_slot(const int32_t *slot, int64_t row)

@@ -80,6 +80,15 @@ void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_
     memcpy(out, scratch + (from - first * block), (size_t)n * sizeof *out);
 }
 
+void kvf__slot_read(const kvf__slot *slot, float *out)
+{
+    int64_t rows = kvf__slot_rows(slot), columns = kvf__slot_columns(slot);
+
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+        kvf__slot_row(slot, row, out + row * columns);
+}
+
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
 {
     int64_t rows = kvf__slot_rows(slot), columns = kvf__slot_columns(slot);
@@ -90,9 +99,7 @@ kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
         return kvf__fail(ctx, KVF_ENOMEM, "%s: %lld x %lld", slot->name, (long long)rows,
                          (long long)columns);
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *values, &values));
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; row++)
-        kvf__slot_row(slot, row, values + row * columns);
+    kvf__slot_read(slot, values);
     *out = values;
     return KVF_OK;
 }

@@ -291,6 +291,16 @@ out:
     return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, K, N) : st;
 }
 
+kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
+                       const float *bias, kvf__packed *packed)
+{
+    assert(!bias == !packed->bias_data);
+    if (bias) memcpy(packed->bias_data, bias, (size_t)packed->N * sizeof *bias);
+    dnnl_status_t failed = reorder(mm, w, transposed, &mm->shapes[packed->shape], packed->weights);
+    return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
+                  : KVF_OK;
+}
+
 void kvf__packed_free(kvf__packed *packed)
 {
     if (!packed) return;

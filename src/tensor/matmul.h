@@ -21,6 +21,9 @@ void kvf__mm_free(kvf__mm *mm);
 typedef struct kvf__packed kvf__packed;
 kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, bool transposed,
                      int64_t K, int64_t N, const float *bias, kvf__packed **out);
+/* Other values for a packed weight of the same shape, with a bias exactly if it has one. */
+kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
+                       const float *bias, kvf__packed *packed);
 void kvf__packed_free(kvf__packed *packed);
 size_t kvf__packed_bytes(const kvf__packed *packed);
 

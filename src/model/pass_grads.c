@@ -1,0 +1,105 @@
+/* Gradients of trained weights, from what a pass kept and what its backward pass finds on its way.
+ *
+ * They add to the masters' gradients (masters.c). Sums over tokens go in the order of the batch,
+ * every thread over columns of its own, so that equal batches give equal bits whatever the number
+ * of threads. Rows of padding are left out. */
+#include "arch.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+enum { STRIP = 64 }; /* columns that a thread adds up at a time */
+
+static int64_t strip_width(int64_t from, int64_t n)
+{
+    return n - from < STRIP ? n - from : STRIP;
+}
+
+/* n elements from `at` on of an array of the act type. */
+static void read_act(const kvf__pass *pass, const void *from, int64_t at, int64_t n, float *out)
+{
+    kvf__dtype act = pass->model->act;
+    kvf__to_f32(act, (const char *)from + (size_t)at * kvf__act_size(act), out, n);
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+/* y = gamma xhat + beta: columns c .. of the two gradients. */
+typedef struct norm_sums {
+    double gamma[STRIP], beta[STRIP];
+} norm_sums;
+
+static void norm_row(const kvf__pass *pass, norm_sums *sums, const float *dx, const void *plus,
+                     const void *xhat, int64_t at, int64_t n)
+{
+    float dy[STRIP] = {0}, more[STRIP], x[STRIP];
+
+    if (dx) memcpy(dy, dx + at, (size_t)n * sizeof *dy);
+    if (plus) {
+        read_act(pass, plus, at, n, more);
+        for (int64_t c = 0; c < n; c++)
+            dy[c] += more[c];
+    }
+    read_act(pass, xhat, at, n, x);
+    for (int64_t c = 0; c < n; c++) {
+        sums->gamma[c] += (double)dy[c] * (double)x[c];
+        sums->beta[c] += (double)dy[c];
+    }
+}
+
+void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const float *dx,
+                    const void *plus, const void *xhat, int64_t M)
+{
+    float *dgamma = kvf__masters_grad(pass->model->masters, gamma, l);
+    float *dbeta = kvf__masters_grad(pass->model->masters, beta, l);
+    int64_t C = pass->model->desc.C;
+
+    if (!dgamma) return;
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t from = 0; from < C; from += STRIP) {
+        int64_t n = strip_width(from, C);
+        norm_sums sums = {0};
+        for (int64_t i = 0; i < M; i++)
+            norm_row(pass, &sums, dx, plus, xhat, i * C + from, n);
+        for (int64_t c = 0; c < n; c++)
+            dgamma[from + c] += (float)sums.gamma[c];
+        for (int64_t c = 0; dbeta && c < n; c++)
+            dbeta[from + c] += (float)sums.beta[c];
+    }
+}
+
+/* Of one head: out [D] += sum over rows of dqkv * xhat. */
+static void head_sums(const kvf__pass *pass, int64_t l, int64_t head, double *out)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t heads = d->H + d->G, width = (d->H + 2 * d->G) * d->D;
+    float dy[STRIP], x[STRIP];
+
+    for (int64_t i = 0; i < pass->batch->n_tokens; i++)
+        for (int64_t from = 0; from < d->D; from += STRIP) {
+            int64_t n = strip_width(from, d->D);
+            read_act(pass, pass->dqkv, i * width + head * d->D + from, n, dy);
+            read_act(pass, pass->kept[l].qk_xhat, (i * heads + head) * d->D + from, n, x);
+            for (int64_t c = 0; c < n; c++)
+                out[from + c] += (double)dy[c] * (double)x[c];
+        }
+}
+
+/* All heads of queries share one gamma [D], all heads of keys another. */
+void kvf__head_norm_grad(const kvf__pass *pass, int64_t l)
+{
+    enum { MOST_D = 1024 }; /* as desc_check has it */
+    const kvf__desc *d = &pass->model->desc;
+    float *const grads[] = {kvf__masters_grad(pass->model->masters, KVF__W_Q_NORM, l),
+                            kvf__masters_grad(pass->model->masters, KVF__W_K_NORM, l)};
+    const int64_t first[] = {0, d->H, d->H + d->G};
+
+    for (int i = 0; i < 2; i++) {
+        double sums[MOST_D] = {0};
+        if (!grads[i]) continue;
+        for (int64_t head = first[i]; head < first[i + 1]; head++)
+            head_sums(pass, l, head, sums);
+        for (int64_t c = 0; c < d->D; c++)
+            grads[i][c] += (float)sums[c];
+    }
+}
