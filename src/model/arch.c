@@ -1,8 +1,9 @@
 /* The table of architectures: numbers, names and habits of each model family, as data.
  *
  * Key names, defaults and tensor names are those of transformers' configuration and state dict
- * (INTEROP 2.1 to 2.8); GGUF names those of llama.cpp's converter (INTEROP 5.3). Mistral's and
- * Qwen's weights are Llama's, but for q_norm and k_norm; RoBERTa's are BERT's. */
+ * (INTEROP 2.1 to 2.8; openai-gpt as modeling_openai.py); GGUF names those of llama.cpp's converter
+ * (INTEROP 5.3). Mistral's and Qwen's weights are Llama's, but for q_norm and k_norm; RoBERTa's are
+ * BERT's. */
 #include "arch.h"
 
 #include <string.h>
@@ -60,6 +61,27 @@ static const kvf__weight gpt2_weights[] = {
     {KVF__W_FINAL, "ln_f.weight", "output_norm.weight", "C", 0},
     {KVF__W_FINAL_BETA, "ln_f.bias", "output_norm.bias", "C", 0},
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
+/* The first GPT: norms behind the sums, none at the end. Hugging Face's head is tied and has no
+ * bias; lm_head_bias is a key of ours, for bases made here. */
+static const kvf__weight openai_gpt_weights[] = {
+    {KVF__W_TOKENS, "tokens_embed.weight", NULL, "V C", 0},
+    {KVF__W_POSITIONS, "positions_embed.weight", NULL, "X C", 0},
+    {KVF__W_QKV, "h.#.attn.c_attn.weight", NULL, "C SD", KVF__W_CONV1D},
+    {KVF__W_QKV_BIAS, "h.#.attn.c_attn.bias", NULL, "SD", 0},
+    {KVF__W_OUT, "h.#.attn.c_proj.weight", NULL, "HD C", KVF__W_CONV1D},
+    {KVF__W_OUT_BIAS, "h.#.attn.c_proj.bias", NULL, "C", 0},
+    {KVF__W_NORM1, "h.#.ln_1.weight", NULL, "C", 0},
+    {KVF__W_NORM1_BETA, "h.#.ln_1.bias", NULL, "C", 0},
+    {KVF__W_UP, "h.#.mlp.c_fc.weight", NULL, "C F", KVF__W_CONV1D},
+    {KVF__W_UP_BIAS, "h.#.mlp.c_fc.bias", NULL, "F", 0},
+    {KVF__W_DOWN, "h.#.mlp.c_proj.weight", NULL, "F C", KVF__W_CONV1D},
+    {KVF__W_DOWN_BIAS, "h.#.mlp.c_proj.bias", NULL, "C", 0},
+    {KVF__W_NORM2, "h.#.ln_2.weight", NULL, "C", 0},
+    {KVF__W_NORM2_BETA, "h.#.ln_2.bias", NULL, "C", 0},
+    {KVF__W_HEAD, "lm_head.weight", NULL, "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+    {KVF__W_HEAD_BIAS, "lm_head.bias", NULL, "V", KVF__W_IF_HEAD_BIAS | KVF__W_OUTSIDE},
 };
 
 /* Read from Hugging Face files only: llama.cpp's converter drops the pooler (INTEROP 5.3). */
@@ -166,6 +188,21 @@ static const kvf__config_keys gpt2_keys = {
     .act = "activation_function",
 };
 
+static const kvf__config_keys openai_gpt_keys = {
+    .width = {{"n_embd", "hidden_size"}, 0},
+    .layers = {{"n_layer", "num_hidden_layers"}, 0},
+    .heads = {{"n_head", "num_attention_heads"}, 0},
+    .kv_heads = {{NULL}, KVF__DERIVED},
+    .head_dim = {{NULL}, KVF__DERIVED},
+    .ffn = {{"n_inner"}, KVF__DERIVED},
+    .vocab = {{"vocab_size"}, 0},
+    .positions = {{"n_positions", "max_position_embeddings", "n_ctx"}, 512},
+    .eps = "layer_norm_epsilon",
+    .eps_otherwise = 1e-5,
+    .act = "afn",
+    .head_bias = "lm_head_bias",
+};
+
 static const kvf__config_keys qwen2_keys = {
     .width = {{"hidden_size"}, 0},
     .layers = {{"num_hidden_layers"}, 0},
@@ -267,6 +304,27 @@ static const kvf__arch archs[] = {
         .out_bias = true,
         .mlp_bias = true,
         .score_flags = true,
+    },
+    {
+        .name = "openai-gpt",
+        .class_stem = "OpenAIGPT",
+        .prefix = "transformer.",
+        .keys = &openai_gpt_keys,
+        .weights = openai_gpt_weights,
+        .n_weights = COUNT(openai_gpt_weights),
+        .buffers = gpt2_buffers,
+        .norm = KVF__LAYERNORM,
+        .positions = KVF__POS_LEARNED,
+        .act = KVF__GELU_TANH,
+        .act_name = "gelu_new",
+        .gelu_is_new = true,
+        .causal = true,
+        .tied = true,
+        .post_norm = true,
+        .qkv_bias = true,
+        .out_bias = true,
+        .mlp_bias = true,
+        .starts_at_0 = true,
     },
     {
         .name = "qwen2",

@@ -40,6 +40,7 @@ typedef enum kvf__role {
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
+    KVF__W_HEAD_BIAS,
     KVF__W_POOLER, /* dense layer on the first token's state, for heads */
     KVF__W_POOLER_BIAS,
     KVF__W_ROLES /* how many there are */
@@ -49,14 +50,15 @@ typedef enum kvf__role {
 #define KVF__W_CONV1D 0x001u /* Hugging Face stores it [in, out] */
 #define KVF__W_PERMUTED_H                                                                          \
     0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted in H heads */
-#define KVF__W_PERMUTED_G 0x004u /* ... in G heads */
-#define KVF__W_IF_QKV     0x008u /* only with desc.qkv_bias */
-#define KVF__W_IF_OUT     0x010u /* only with desc.out_bias */
-#define KVF__W_IF_MLP     0x020u /* only with desc.mlp_bias */
-#define KVF__W_IF_QK_NORM 0x040u /* only with desc.qk_norm */
-#define KVF__W_IF_UNTIED  0x080u /* only where the head has its own matrix */
-#define KVF__W_OUTSIDE    0x100u /* its name never carries the base-model prefix */
-#define KVF__W_OPTIONAL   0x200u /* a file may come without it */
+#define KVF__W_PERMUTED_G   0x004u /* ... in G heads */
+#define KVF__W_IF_QKV       0x008u /* only with desc.qkv_bias */
+#define KVF__W_IF_OUT       0x010u /* only with desc.out_bias */
+#define KVF__W_IF_MLP       0x020u /* only with desc.mlp_bias */
+#define KVF__W_IF_QK_NORM   0x040u /* only with desc.qk_norm */
+#define KVF__W_IF_UNTIED    0x080u /* only where the head has its own matrix */
+#define KVF__W_OUTSIDE      0x100u /* its name never carries the base-model prefix */
+#define KVF__W_OPTIONAL     0x200u /* a file may come without it */
+#define KVF__W_IF_HEAD_BIAS 0x400u /* only with desc.head_bias */
 
 /* hf, gguf: name patterns, '#' stands for the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
@@ -84,6 +86,7 @@ typedef struct kvf__config_keys {
     double eps_otherwise;
     const char *act;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
+    const char *head_bias;                 /* NULL: there is none */
     const char *sliding_window;            /* NULL: this family has none */
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
     int64_t sliding_window_otherwise;
@@ -105,6 +108,7 @@ typedef struct kvf__arch {
     kvf__position_kind positions;
     kvf__act_fn act; /* where the config does not say */
     const char *act_name;
+    bool gelu_is_new;         /* "gelu" means what others call gelu_new */
     bool gated, causal, tied; /* tied: where the config does not say */
     bool post_norm;           /* norms stand behind the residual sums, not before the halves */
     bool qk_norm;             /* a norm on every head's queries and keys */
@@ -113,6 +117,7 @@ typedef struct kvf__arch {
     bool pad_positions; /* tokens with the id `pad` stand at the table's row of that number, others
                            are counted from the row behind it on (RoBERTa) */
     int32_t pad;        /* with pad_positions: where the config does not say */
+    bool starts_at_0;   /* behind a prefix positions start at 0 unless a run says otherwise */
     bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
 } kvf__arch;
 

@@ -181,6 +181,7 @@ static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
     for (size_t i = 0; name && i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(rows[i].name, name)) continue;
         desc->act = rows[i].fn;
+        if (desc->arch->gelu_is_new && !strcmp(name, "gelu")) desc->act = KVF__GELU_TANH;
         return KVF_OK;
     }
     return kvf__config_bad(c, KVF_EUNSUPPORTED, key, value,
@@ -197,6 +198,7 @@ static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
         KVF_TRY(get_switch(c, keys->attention_bias, false, &desc->qkv_bias));
         desc->out_bias = desc->qkv_bias;
     }
+    if (keys->head_bias) KVF_TRY(get_switch(c, keys->head_bias, false, &desc->head_bias));
     if (keys->mlp_bias) KVF_TRY(get_switch(c, keys->mlp_bias, false, &desc->mlp_bias));
     if (desc->arch->score_flags) {
         KVF_TRY(get_switch(c, "scale_attn_weights", true, &scale));

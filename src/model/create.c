@@ -185,7 +185,8 @@ static kvf_status pack_head(creation *c)
 {
     kvf__model *model = c->model;
     const kvf__desc *d = c->desc;
-    kvf__linear head = {.n_parts = 1, .weight = {&model->head_slot}};
+    kvf__linear head = {
+        .n_parts = 1, .weight = {&model->head_slot}, .bias = {slot_of(c, KVF__W_HEAD_BIAS, 0)}};
     int64_t n = (d->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
 
     if (!kvf__weight_by_role(d, KVF__W_HEAD)) return KVF_OK;
@@ -201,7 +202,8 @@ static kvf_status pack_head(creation *c)
         const kvf__piece plane = {.n0 = start,
                                   .n = left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE,
                                   .n_padded = KVF__VOCAB_PLANE,
-                                  .k = d->C};
+                                  .k = d->C,
+                                  .with_bias = true};
         KVF_TRY(kvf__pack_piece(&c->packer, &head, &plane, &model->head[i],
                                 model->backward ? &model->head_t[i] : NULL));
     }

@@ -23,6 +23,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->qkv_bias = arch->qkv_bias;
     desc->out_bias = arch->out_bias;
     desc->mlp_bias = arch->mlp_bias;
+    desc->starts_at_0 = arch->starts_at_0;
     desc->positions = arch->positions;
     desc->rope_scale = 1;
     desc->position_pad = -1;

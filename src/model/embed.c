@@ -114,7 +114,9 @@ static void norm_embeddings(kvf__pass *pass)
                                   .x = pass->x,
                                   .y = pass->x,
                                   .y_act = pass->x_act,
-                                  .rstd = pass->kept[0].rstd1};
+                                  .xhat = pass->embed_xhat,
+                                  .rstd = pass->embed_rstd ? pass->embed_rstd
+                                                           : pass->kept[0].rstd1};
 
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
@@ -133,5 +135,8 @@ void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
     for (int64_t i = 0; i < N; i++)
         kvf__embed_token(pass, i, pass->x + i * C, pass->scratch + omp_get_thread_num() * C);
     memset(pass->x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
-    if (pass->model->embed_gamma) norm_embeddings(pass);
+    if (pass->model->embed_gamma)
+        norm_embeddings(pass);
+    else if (pass->x_act)
+        pass->model->kernels->from_f32(pass->model->act, pass->x_act, pass->x, pass->M * C);
 }

@@ -1,9 +1,11 @@
-/* The gradient of virtual tokens: what layer 0's input says of each, undone through the norm on
- * embeddings where the family has one, summed over the tokens that show the same vector.
+/* The gradient of virtual tokens, and of embeddings where they are trained: what layer 0's input
+ * says of each token, undone through the norm on embeddings where the family has one, summed over
+ * the tokens that show the same vector or row.
  *
  * The sum goes token by token in the order of the batch, every thread over columns of its own, so
  * that equal batches give equal bits whatever the number of threads. The norm's input was
- * overwritten long ago; for the few virtual tokens it is computed again, in f64. */
+ * overwritten long ago; it is computed again, in f64. */
+#include "arch.h"
 #include "pass_priv.h"
 
 #include <math.h>
@@ -72,14 +74,50 @@ static void add_strip(const kvf__pass *pass, kvf__vectors *to, int64_t from, int
     }
 }
 
-void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors)
-{
-    const int64_t C = pass->model->desc.C, N = pass->batch->n_tokens;
+/* The tables that a token's sum is made of; NULL: not trained. */
+typedef struct tables {
+    float *tokens, *positions, *types;
+} tables;
 
+static void add_row(float *table, int64_t row, const float *dx, int64_t n)
+{
+    for (int64_t c = 0; table && c < n; c++)
+        table[row + c] += dx[c];
+}
+
+static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, int64_t n)
+{
+    const kvf__batch *b = pass->batch;
+    const int64_t C = pass->model->desc.C;
+
+    for (int64_t i = 0; i < b->n_tokens; i++) {
+        const float *dx = pass->dx + i * C + from;
+        if (b->ids[i] >= 0) add_row(to->tokens, b->ids[i] * C + from, dx, n);
+        add_row(to->positions, pass->position[i] * C + from, dx, n);
+        add_row(to->types, (b->types ? b->types[i] : 0) * C + from, dx, n);
+    }
+}
+
+void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors, bool block)
+{
+    const kvf__model *m = pass->model;
+    const int64_t C = m->desc.C, N = pass->batch->n_tokens;
+    const tables to = {kvf__masters_grad(m->masters, KVF__W_TOKENS, 0),
+                       kvf__masters_grad(m->masters, KVF__W_POSITIONS, 0),
+                       kvf__masters_grad(m->masters, KVF__W_TYPES, 0)};
+    bool rows = block && to.tokens;
+
+    if (block && m->embed_gamma)
+        kvf__norm_grad(pass, KVF__W_EMBED_NORM, KVF__W_EMBED_NORM_BETA, 0, pass->dx,
+                       m->desc.post_norm ? pass->dxhat : NULL, pass->embed_xhat, N);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
-        if (pass->batch->ids[i] < 0) token_bwd(pass, i, pass->scratch + omp_get_thread_num() * C);
+        if (rows || pass->batch->ids[i] < 0)
+            token_bwd(pass, i, pass->scratch + omp_get_thread_num() * C);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
-    for (int64_t c = 0; c < C; c += STRIP)
-        add_strip(pass, dvectors, c, c + STRIP < C ? c + STRIP : C);
+    for (int64_t c = 0; c < C; c += STRIP) {
+        int64_t end = c + STRIP < C ? c + STRIP : C;
+        if (dvectors) add_strip(pass, dvectors, c, end);
+        if (rows) add_tables(pass, &to, c, end - c);
+    }
 }

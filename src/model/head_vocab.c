@@ -77,6 +77,10 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          model->desc.arch_name);
+    if (model->desc.head_bias)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "the head of this %s has a bias, which --train-head does not know",
+                         model->desc.arch_name);
     KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
     head->kernels = model->kernels;
     head->V = model->desc.V;

@@ -85,7 +85,9 @@ static kvf_status take(visit *v, size_t i)
     slot->view.data = param.value;
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
-    if (m->params.n == KVF__MAX_PARAMS) return KVF_ENOMEM;
+    if (m->params.n == KVF__MAX_PARAMS)
+        return kvf__fail(v->ctx, KVF_EUNSUPPORTED, "more than %d weights to train",
+                         KVF__MAX_PARAMS);
     m->params.item[m->params.n++] = param;
     return KVF_OK;
 }
@@ -157,7 +159,7 @@ const kvf__slots *kvf__masters_slots(const kvf__masters *masters)
 
 float *kvf__masters_grad(const kvf__masters *masters, int role, int64_t layer)
 {
-    return masters && role < KVF__W_ROLES ? masters->grad[role * masters->L + layer] : NULL;
+    return masters ? masters->grad[role * masters->L + layer] : NULL;
 }
 
 kvf__params *kvf__masters_params(kvf__masters *masters)

@@ -52,7 +52,8 @@ typedef struct kvf__desc {
     float norm_eps;
     kvf__act_fn act;
     bool gated, causal, tied;
-    bool qkv_bias, out_bias, mlp_bias;
+    bool qkv_bias, out_bias, mlp_bias, head_bias;
+    bool starts_at_0; /* behind a prefix positions start at 0, not at P, unless a run says so */
     kvf__position_kind positions;
     int32_t position_pad; /* RoBERTa: tokens with this id stand at this row of the table, the others
                              are counted from the row behind it on; -1: position and row are one */

@@ -68,6 +68,7 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
     if ((weight->flags & KVF__W_IF_OUT) && !desc->out_bias) return false;
     if ((weight->flags & KVF__W_IF_MLP) && !desc->mlp_bias) return false;
     if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->qk_norm) return false;
+    if ((weight->flags & KVF__W_IF_HEAD_BIAS) && !desc->head_bias) return false;
     if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
     return true;
 }

@@ -178,7 +178,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
-    if (into->vectors) kvf__embed_bwd(pass, into->vectors);
+    kvf__embed_bwd(pass, into->vectors, into->block);
     kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
     return KVF_OK;
 }

@@ -238,9 +238,10 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t firs
 /* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
  * Fills position too, and x_act. */
 void kvf__embed_fwd(kvf__pass *pass, int64_t position_start);
-/* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from,
- * token by token in the order of the batch. Uses up dx and x. */
-void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors);
+/* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from
+ * (NULL: not wanted) and, with block, to what is trained of the embeddings, token by token in the
+ * order of the batch. Uses up dx and x. */
+void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors, bool block);
 /* Sum of what stands for token i: its embedding or vector, type and position, before the norm. */
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */

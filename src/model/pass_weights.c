@@ -186,7 +186,7 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t firs
     int64_t C = m->desc.C, start = p * KVF__VOCAB_PLANE, left = m->desc.V - start;
     const dense head = {.weight = kvf__masters_grad(m->masters, KVF__W_HEAD, 0) ? KVF__W_HEAD
                                                                                 : KVF__W_TOKENS,
-                        .bias = KVF__W_ROLES,
+                        .bias = KVF__W_HEAD_BIAS,
                         .M = rows,
                         .x = kvf__act_row(m->act, pass->in_f, first, C),
                         .in = C,

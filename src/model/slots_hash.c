@@ -42,6 +42,7 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->post_norm || d->types || d->position_pad >= 0)
         KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
                                 d->post_norm, (long long)d->types, (int)d->position_pad));
+    if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
     if (d->qk_norm) KVF_TRY(kvf__buf_printf(ctx, text, "qk_norm 1\n"));
     if (d->positions != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
