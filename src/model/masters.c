@@ -85,11 +85,7 @@ static kvf_status take(visit *v, size_t i)
     slot->view.data = param.value;
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
-    if (m->params.n == KVF__MAX_PARAMS)
-        return kvf__fail(v->ctx, KVF_EUNSUPPORTED, "more than %d weights to train",
-                         KVF__MAX_PARAMS);
-    m->params.item[m->params.n++] = param;
-    return KVF_OK;
+    return kvf__params_add(v->ctx, &m->params, &param);
 }
 
 static void index_grads(const visit *v)
@@ -146,6 +142,7 @@ void kvf__masters_free(kvf__masters *masters)
 {
     if (!masters) return;
     kvf__slots_done(&masters->slots);
+    kvf__params_done(&masters->params);
     kvf__free(masters->values);
     kvf__free(masters->grads);
     kvf__free(masters->grad);
