@@ -23,6 +23,10 @@ static beginning beginning_of(const kvf__dataset *dataset, int64_t group)
     int64_t row = dataset->group ? dataset->group[group] : group;
     int64_t at = dataset->start[row], shift = dataset->task == KVF__TASK_LM, n = shift;
     int64_t length = dataset->start[row + 1] - at;
+    while (length > 0 && dataset->ids[at] < 0) { /* virtual tokens: all rows have the same */
+        at++;
+        length--;
+    }
     while (n < length && dataset->labels && dataset->labels[at + n] == KVF__NO_LABEL)
         n++;
     return (beginning){.ids = dataset->ids + at, .n = n - shift, .group = group};

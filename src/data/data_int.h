@@ -8,6 +8,7 @@
 #define KVF_DATA_INT_H
 
 #include "batch.h"
+#include "row_template.h"
 #include "task.h"
 #include "text_int.h"
 
@@ -43,6 +44,7 @@ typedef struct kvf__render {
     bool wrap_prompts;         /* the template was named: prompt and completion are one user and one
                                   assistant turn */
     const kvf__field_map *map; /* may be NULL */
+    const kvf__row_template *pattern; /* virtual tokens and what else stands in rows; NULL: none */
 } kvf__render;
 
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion
@@ -50,7 +52,10 @@ typedef struct kvf__render {
  * {"text"}: all but the first token; {"messages"}: assistant turns;
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.
- */
+ *
+ * Virtual tokens of render->pattern come as ids -1 - p, never labelled, and before a lead of them
+ * nothing changes: the first token behind it is not predicted either, so that a prefix can take
+ * their place. */
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels);
 /* The same for a bare prompt. */
@@ -154,7 +159,7 @@ typedef struct kvf__dataset {
 
 typedef struct kvf__dataset_options {
     kvf__render render; /* tokenizer and field map for every task, chat templates for lm only */
-    int64_t max_length; /* tokens of a row */
+    int64_t max_length; /* tokens of a row, virtual ones not counted */
     kvf__overlong overlong;
     bool prompt_only; /* lm, for generation */
     int32_t vocab;    /* ids must lie below (rows that give ids themselves) */

@@ -77,6 +77,14 @@ void kvf__row_texts_done(kvf__row_texts *texts);
 bool kvf__label_text(const kvf_json *value, char *out, size_t bytes);
 bool kvf__label_fits(const kvf_json *value, size_t bytes); /* no list, and not too long */
 
+/* ---- pieces of templates (rows.c) ------------------------------------------------------------ */
+
+/* Ids of virtual tokens first .. first + n - 1. */
+kvf_status kvf__add_virtual(kvf_ctx *ctx, int64_t first, int64_t n, kvf__ids *ids);
+/* A text as it stands in a row: with a blank before it or without. */
+kvf_status kvf__encode_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool blank,
+                             const char *text, size_t bytes, kvf__ids *ids);
+
 /* ---- rows of fields to rows of ids ----------------------------------------------------------- */
 
 /* Names met so far, in the order met; learning sorts them when the file is read. */
@@ -105,7 +113,8 @@ typedef struct kvf__row_info {
 typedef struct kvf__loader {
     kvf_ctx *ctx;
     const char *path;
-    const kvf__dataset_options *options;
+    const kvf__dataset_options *options; /* own, with room for virtual tokens too */
+    kvf__dataset_options own;
     kvf__ids ids, labels, types; /* types stays empty for lm */
     kvf__row_info *rows;
     kvf__source *groups;
@@ -140,7 +149,9 @@ int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
  * (truncate) or, if not, to leave the group out (skip). */
 kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens, int64_t room,
                                 bool *cut);
-/* Special tokens and separator around one text or two. */
+/* Virtual tokens before every row. */
+int64_t kvf__loader_lead(const kvf__loader *load);
+/* These, special tokens and separator around one text or two. */
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair);
 /* Appends load->a and, if pair, load->b as one row's ids and types, with labels -100; *a_at, *b_at:
  * where the texts begin within the row. */

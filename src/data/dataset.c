@@ -56,7 +56,9 @@ static kvf_status hash_text(kvf_ctx *ctx, const void *text, size_t n, char hex[3
 static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                               kvf__loader *load)
 {
-    *load = (kvf__loader){.ctx = ctx, .path = path, .options = options, .tail = -1};
+    *load = (kvf__loader){.ctx = ctx, .path = path, .options = &load->own, .tail = -1};
+    load->own = *options;
+    if (options->render.pattern) load->own.max_length += options->render.pattern->P;
     load->keeps = options->task != KVF__TASK_LM || options->references;
     if (options->task == KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__loader_plan_joins(load));

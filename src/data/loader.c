@@ -74,9 +74,14 @@ kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t to
     return KVF_OK;
 }
 
+int64_t kvf__loader_lead(const kvf__loader *load)
+{
+    return load->options->render.pattern ? load->options->render.pattern->lead : 0;
+}
+
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair)
 {
-    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) +
+    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) + kvf__loader_lead(load) +
            (pair ? (int64_t)load->separator.n : 0);
 }
 
@@ -84,6 +89,9 @@ kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t
 {
     kvf_ctx *ctx = load->ctx;
     size_t from = load->ids.n, a = 0, b = 0, own = load->a.n;
+    KVF_TRY(kvf__add_virtual(ctx, 0, kvf__loader_lead(load), &load->ids));
+    while (load->types.n < load->ids.n)
+        KVF_TRY(kvf__ids_add(ctx, &load->types, 0));
     if (pair) KVF_TRY(kvf__ids_append(ctx, &load->a, load->separator.data, load->separator.n));
     kvf_status st = kvf__join(ctx, load->options->render.tokenizer, &load->a,
                               pair ? &load->b : NULL, &load->ids, &load->types, &a, &b);
@@ -144,5 +152,6 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load)
 
 int64_t kvf__loader_read_at(const kvf__loader *load)
 {
-    return load->options->causal ? (int64_t)load->ids.n - 1 : kvf__loader_row_start(load);
+    return load->options->causal ? (int64_t)load->ids.n - 1
+                                 : kvf__loader_row_start(load) + kvf__loader_lead(load);
 }

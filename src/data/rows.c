@@ -57,6 +57,15 @@ static kvf_status add_eos(kvf_ctx *ctx, const kvf__render *render, kvf__ids *ids
     return kvf__ids_add(ctx, labels, eos);
 }
 
+/* Virtual tokens from `first` on; they carry no loss. */
+static kvf_status add_virtual(kvf_ctx *ctx, int64_t first, int64_t n, kvf__ids *ids,
+                              kvf__ids *labels)
+{
+    size_t from = ids->n;
+    KVF_TRY(kvf__add_virtual(ctx, first, n, ids));
+    return label_new(ctx, ids, labels, from, false);
+}
+
 /* kvf__chat_encode says per id whether it carries loss; labels want the id or -100. */
 static kvf_status add_messages(kvf_ctx *ctx, const kvf__render *render,
                                const kvf__message *messages, size_t n, bool open, kvf__ids *ids,
@@ -70,6 +79,62 @@ static kvf_status add_messages(kvf_ctx *ctx, const kvf__render *render,
         st = kvf__ids_add(ctx, labels, loss.data[i - from] ? ids->data[i] : KVF__NO_LABEL);
     kvf__ids_done(&loss);
     return st;
+}
+
+/* ---- templates ------------------------------------------------------------------------------- */
+
+kvf_status kvf__add_virtual(kvf_ctx *ctx, int64_t first, int64_t n, kvf__ids *ids)
+{
+    for (int64_t p = first; p < first + n; p++)
+        KVF_TRY(kvf__ids_add(ctx, ids, (int32_t)(-1 - p)));
+    return KVF_OK;
+}
+
+kvf_status kvf__encode_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool blank,
+                             const char *text, size_t bytes, kvf__ids *ids)
+{
+    kvf__buf spaced = {0};
+    if (!blank) return kvf__encode(ctx, tokenizer, text, bytes, false, ids);
+    kvf_status st = kvf__buf_addc(ctx, &spaced, ' ');
+    if (!st) st = kvf__buf_add(ctx, &spaced, text, bytes);
+    if (!st) st = kvf__encode(ctx, tokenizer, spaced.data, spaced.n, false, ids);
+    kvf__buf_done(&spaced);
+    return st;
+}
+
+static kvf_status add_piece(kvf_ctx *ctx, const kvf__render *render, const kvf__piece *piece,
+                            const char *text, size_t bytes, bool loss, kvf__ids *ids,
+                            kvf__ids *labels)
+{
+    size_t from = ids->n;
+    if (piece->kind == KVF__PIECE_VIRTUAL)
+        return add_virtual(ctx, piece->first, piece->n, ids, labels);
+    if (piece->kind == KVF__PIECE_MASK)
+        KVF_TRY(kvf__ids_add(ctx, ids, kvf__token_mask(render->tokenizer)));
+    else
+        KVF_TRY(kvf__encode_piece(ctx, render->tokenizer, piece->blank, text, bytes, ids));
+    return label_new(ctx, ids, labels, from, loss);
+}
+
+/* prompt: what stands for {prompt} or {text}, or NULL: the row's fields do. */
+static kvf_status add_pieces(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                             const kvf_json *row, const char *prompt, bool prompt_only,
+                             kvf__ids *ids, kvf__ids *labels)
+{
+    const kvf__row_template *pattern = render->pattern;
+    KVF_TRY(add_bos(ctx, render, ids, labels));
+    for (size_t i = 0; i < pattern->n; i++) {
+        const kvf__piece *piece = &pattern->pieces[i];
+        bool field = piece->kind == KVF__PIECE_FIELD;
+        bool loss = field && strcmp(piece->text, "prompt") && !prompt_only;
+        const char *text = field ? prompt : piece->text;
+        size_t bytes = text ? strlen(text) : 0;
+        if (field && prompt_only && !strcmp(piece->text, "completion")) return KVF_OK;
+        if (field && !text)
+            KVF_TRY(text_field(ctx, render, where, row, piece->text, &text, &bytes));
+        KVF_TRY(add_piece(ctx, render, piece, text, bytes, loss, ids, labels));
+    }
+    return prompt_only ? KVF_OK : add_eos(ctx, render, ids, labels);
 }
 
 /* ---- kinds of rows --------------------------------------------------------------------------- */
@@ -175,11 +240,12 @@ static kvf_status row_ids(kvf_ctx *ctx, const kvf__render *render, const char *w
     return KVF_OK;
 }
 
-kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
-                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+/* A row behind the virtual tokens that lead it. */
+static kvf_status own_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                          const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
-    if (kvf_json_typeof(row) != KVF_JSON_OBJECT)
-        return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", where);
+    if (render->pattern && render->pattern->n)
+        return add_pieces(ctx, render, where, row, NULL, prompt_only, ids, labels);
     if (field(render, row, "input_ids"))
         return row_ids(ctx, render, where, row, prompt_only, ids, labels);
     if (field(render, row, "messages"))
@@ -193,9 +259,33 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
         "%s: none of the fields prompt, text, messages, input_ids (name others with --map)", where);
 }
 
+kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+{
+    int64_t lead = render->pattern ? render->pattern->lead : 0;
+    if (kvf_json_typeof(row) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", where);
+    KVF_TRY(add_virtual(ctx, 0, lead, ids, labels));
+    size_t from = labels->n;
+    KVF_TRY(own_row(ctx, render, where, row, prompt_only, ids, labels));
+    if (lead && labels->n > from) labels->data[from] = KVF__NO_LABEL;
+    return KVF_OK;
+}
+
+static kvf_status prompt_pieces(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
+                                kvf__ids *ids)
+{
+    kvf__ids labels = {0};
+    kvf_status st = add_pieces(ctx, render, "", NULL, prompt, true, ids, &labels);
+    kvf__ids_done(&labels);
+    return st;
+}
+
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
                               kvf__ids *ids)
 {
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    if (render->pattern && render->pattern->n) return prompt_pieces(ctx, render, prompt, ids);
     if (render->wrap_prompts) {
         kvf__message turn = {"user", prompt};
         return kvf__chat_encode(ctx, render->tokenizer, render->chat, &turn, 1, true, ids, NULL);

@@ -8,8 +8,11 @@
 static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
 {
     int32_t vocab = load->options->vocab;
-    for (size_t i = from; i < load->ids.n; i++) {
+    const kvf__row_template *pattern = load->options->render.pattern;
+    bool placed = pattern && pattern->n; /* no row brings ids of its own then */
+    for (size_t i = from + (size_t)kvf__loader_lead(load); i < load->ids.n; i++) {
         int32_t id = load->ids.data[i], label = load->labels.data[i];
+        if (id < 0 && placed) continue;
         if (id < 0 || id >= vocab)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
                              where, (int)id, (int)vocab);

@@ -45,18 +45,98 @@ static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf_
     return kvf__encode(load->ctx, load->options->render.tokenizer, text, bytes, false, out);
 }
 
-/* One row of load->a and load->b with one label. */
+/* One row of load->a and load->b with one label, where the head reads or, if not below 0, at token
+ * `read` of load->a. */
+static kvf_status put_row(kvf__loader *load, const char *where, bool pair, int64_t read,
+                          int32_t label, float value)
+{
+    int64_t a_at = 0, b_at = 0;
+    KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
+    if ((int64_t)load->ids.n == kvf__loader_row_start(load) + kvf__loader_lead(load))
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
+    int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
+    load->labels.data[at] = label;
+    return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
+}
+
 static kvf_status add_row(kvf__loader *load, const char *where, bool pair, int32_t label,
                           float value, bool *fits)
 {
-    int64_t a_at = 0, b_at = 0;
     KVF_TRY(fit(load, where, pair, fits));
-    if (!*fits) return KVF_OK;
-    KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
-    if ((int64_t)load->ids.n == kvf__loader_row_start(load))
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
-    load->labels.data[kvf__loader_read_at(load)] = label;
-    return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
+    return *fits ? put_row(load, where, pair, -1, label, value) : KVF_OK;
+}
+
+/* ---- templates ------------------------------------------------------------------------------- */
+
+/* The tokens of a piece behind load->b; of fields those that room[field] leaves. */
+static kvf_status add_piece(kvf__loader *load, const kvf__piece *piece, const kvf__row_texts *texts,
+                            const int64_t room[2])
+{
+    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
+    const bool second = piece->kind == KVF__PIECE_FIELD && !strcmp(piece->text, "text_pair");
+    const kvf__buf *field = second ? &texts->b : &texts->a;
+    size_t from = load->b.n;
+    switch (piece->kind) {
+    case KVF__PIECE_VIRTUAL:
+        return kvf__add_virtual(load->ctx, piece->first, piece->n, &load->b);
+    case KVF__PIECE_MASK:
+        return kvf__ids_add(load->ctx, &load->b, kvf__token_mask(tokenizer));
+    case KVF__PIECE_LITERAL:
+        return kvf__encode_piece(load->ctx, tokenizer, piece->blank, piece->text,
+                                 strlen(piece->text), &load->b);
+    case KVF__PIECE_FIELD:
+        break;
+    }
+    if (!field->data) return KVF_OK; /* a row without a second text */
+    KVF_TRY(kvf__encode_piece(load->ctx, tokenizer, piece->blank, field->data, field->n, &load->b));
+    if ((int64_t)(load->b.n - from) > room[second]) load->b.n = from + (size_t)room[second];
+    return KVF_OK;
+}
+
+/* All pieces into load->b; length [2] of the fields, *read: where [MASK] is, or -1. */
+static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts, const int64_t room[2],
+                             int64_t length[2], int64_t *read)
+{
+    const kvf__row_template *pattern = load->options->render.pattern;
+    load->b.n = 0;
+    length[0] = length[1] = 0;
+    *read = -1;
+    for (size_t i = 0; i < pattern->n; i++) {
+        const kvf__piece *piece = &pattern->pieces[i];
+        size_t from = load->b.n;
+        if ((int)i == pattern->mask) *read = (int64_t)from;
+        KVF_TRY(add_piece(load, piece, texts, room));
+        if (piece->kind == KVF__PIECE_FIELD)
+            length[!strcmp(piece->text, "text_pair")] = (int64_t)(load->b.n - from);
+    }
+    return KVF_OK;
+}
+
+/* One row by the template; what is too long is taken from the fields, the longer first. */
+static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__row_texts *texts,
+                              int32_t label, float value, bool *fits)
+{
+    int64_t most = load->options->max_length - kvf__loader_cost(load, false), read = -1;
+    int64_t room[2] = {INT64_MAX, INT64_MAX}, length[2];
+    kvf_status st = lay_pieces(load, texts, room, length, &read);
+    int64_t all = (int64_t)load->b.n, rest = all - length[0] - length[1];
+    *fits = true;
+    if (!st && all > most) {
+        KVF_TRY(kvf__loader_overlong(load, where, all + load->options->max_length - most,
+                                     load->options->max_length, fits));
+        if (!*fits) return KVF_OK;
+        if (rest >= most)
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
+                             (long long)load->options->max_length);
+        memcpy(room, length, sizeof room);
+        share_room(most - rest, &room[0], &room[1]);
+        load->truncated++;
+        st = lay_pieces(load, texts, room, length, &read);
+    }
+    if (st) return st;
+    load->a.n = 0;
+    KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data, load->b.n));
+    return put_row(load, where, false, read, label, value);
 }
 
 /* ---- seq-cls --------------------------------------------------------------------------------- */
@@ -123,16 +203,26 @@ static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char 
     return text->data ? kvf__pool_text(load->ctx, &load->pool, text->data, text->n, out) : KVF_OK;
 }
 
+/* One text or two without a template. */
+static kvf_status add_plain(kvf__loader *load, const char *where, const kvf__row_texts *texts,
+                            int32_t label, float value, bool *fits)
+{
+    bool pair = texts->b.data;
+    KVF_TRY(encode(load, texts->a.data, texts->a.n, &load->a));
+    if (pair) KVF_TRY(encode(load, texts->b.data, texts->b.n, &load->b));
+    return add_row(load, where, pair, label, value, fits);
+}
+
 static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
                             const kvf__row_texts *texts)
 {
+    const kvf__row_template *pattern = load->options->render.pattern;
     kvf__source source = {.gold = -1, .value = NAN};
-    bool pair = texts->b.data, fits = true;
+    bool fits = true;
     KVF_TRY(read_label(load, row, &source));
-    KVF_TRY(encode(load, texts->a.data, texts->a.n, &load->a));
-    if (pair) KVF_TRY(encode(load, texts->b.data, texts->b.n, &load->b));
     int32_t label = load->options->regression ? 0 : source.gold;
-    KVF_TRY(add_row(load, row->where, pair, label, source.value, &fits));
+    KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
+                                                              source.value, &fits));
     if (!fits) {
         kvf__loader_drop_group(load);
         return KVF_OK;
