@@ -55,19 +55,22 @@ void cli_help_program(void)
 {
     const cli_command *command;
     const char *name;
+    size_t column = 12; /* of the summaries */
+    for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++)
+        if (strlen(command->name) + 4 > column) column = strlen(command->name) + 4;
     printf("usage: kvfold COMMAND [options]\n\n"
            "Trains key/value prefixes for frozen pretrained transformers, folds the\n"
            "trained encoder into a static prefix, and uses it.\n\ncommands:\n");
     for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++) {
-        printf("  %-10s", command->name);
-        print_wrapped(command->summary, 12, 12);
+        printf("  %-*s", (int)column - 2, command->name);
+        print_wrapped(command->summary, column, column);
     }
     char topics[160] = "This text, the options of a command, or a topic:";
     for (size_t i = 0; cli_topic(i, &name); i++)
         snprintf(topics + strlen(topics), sizeof topics - strlen(topics), "%s %s", i ? "," : "",
                  name);
-    printf("  %-10s", "help");
-    print_wrapped(topics, 12, 12);
+    printf("  %-*s", (int)column - 2, "help");
+    print_wrapped(topics, column, column);
     printf("\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
            "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
            "exit status: 0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or\n"

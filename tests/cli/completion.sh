@@ -1,0 +1,42 @@
+# The completions know every command, every option, and what may stand behind it.
+for shell in bash zsh fish; do
+    run 0 completion $shell
+    err_is
+    mv out completion.$shell
+done
+for command in train merge inspect eval generate import export bench completion; do
+    "$KVFOLD" $command --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' >options.txt
+    [ -s options.txt ] || fail "no options in $command --help"
+    while read -r option; do
+        grep -q -e "from $command' -l $option " completion.fish || fail "fish: $command --$option"
+        sed -n "/^        $command)/,/;;/p" completion.zsh | grep -q -e "'--$option\[" ||
+            fail "zsh: $command --$option"
+    done <options.txt
+done
+
+# bash is there: asked what it would offer
+offers() {
+    expected=$1
+    shift
+    found=$(bash -c '. ./completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _kvfold
+                     printf "%s " "${COMPREPLY[@]}"' bash "$@")
+    [ "$found" = "$expected " ] || fail "bash: $*: offers \"$found\", want \"$expected \""
+}
+touch run.h5
+if command -v bash >/dev/null; then
+    offers train kvfold tra
+    offers '--prefix-length' kvfold train --prefix-l
+    offers 'f32 f16 bf16' kvfold merge run.h5 --dtype ''
+    offers 'f16' kvfold merge run.h5 --dtype f1
+    offers 'run.h5' kvfold merge run
+    offers 'run.h5' kvfold eval --prefix run
+    offers '' kvfold train --prefix-length ''
+    offers 'bash' kvfold completion ba
+fi
+if command -v zsh >/dev/null; then zsh -n completion.zsh || fail 'zsh does not read it'; fi
+if command -v fish >/dev/null; then fish -n completion.fish || fail 'fish does not read it'; fi
+
+run 2 completion tcsh
+out_is
+err_is 'kvfold: completion: shell "tcsh": want bash, zsh or fish; try kvfold completion --help'
+run 2 completion
