@@ -19,7 +19,11 @@
  *
  * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
  * the tokens they have in common and is computed once: a lead. Such a row's first token stands
- * behind all tokens of its parents, and sees them. */
+ * behind all tokens of its parents, and sees them.
+ *
+ * The prefix leads every row, unless infix_at says that it stands inside: a row with infix_at[r] >=
+ * 0 has so many tokens before it (those of its leads, or of its cache), its own tokens stand behind
+ * it, P positions further on, and see it; a row with -1 ends before it and does not see it. */
 typedef struct kvf__batch {
     int64_t n_rows, n_tokens, n_labels;
     const int64_t *start;    /* [R + 1], start[0] = 0 */
@@ -29,6 +33,7 @@ typedef struct kvf__batch {
     const int64_t *example;  /* [R]; -1 for leads */
     const int32_t *parent;   /* [R], -1: none; NULL: no row has one */
     const int32_t *types;    /* [N] token types (segments A, B); NULL: all 0 */
+    const int32_t *infix_at; /* [R]; NULL: the prefix leads */
     const float *values;     /* [R] targets of a regression; NULL: there are none */
     const int32_t *spans; /* [R, 2] first and last token of the answer, counted from start[r] (leads
                              not counted), -1: not given; NULL: none */

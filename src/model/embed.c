@@ -4,7 +4,8 @@
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
  * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
  * any other in all that follows, as with transformers' inputs_embeds. A row's first token stands at
- * position_start plus the lengths of its leads and of its cache (INTEROP.md 3.1). RoBERTa counts
+ * position_start plus the lengths of its leads and of its cache (INTEROP.md 3.1), and P more where
+ * the prefix stands before it inside the row. RoBERTa counts
  * only tokens that are not padding, by their id, and starts behind the padding's own row of the
  * table (INTEROP.md 2.3). */
 #include "pass_priv.h"
@@ -20,7 +21,8 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     int64_t P = input->prefix ? input->prefix->P : 0;
     int64_t cached = input->cache ? kvf__cache_length(input->cache, kvf__row_slot(input->slot, r))
                                   : 0;
-    int64_t before = cached + pass->offset[r], last = input->position_start + before + len - 1;
+    int64_t before = cached + pass->offset[r], shift = kvf__infix_shift(b, input->prefix, r);
+    int64_t last = input->position_start + before + shift + len - 1;
 
     if (last >= d->max_positions)
         return kvf__fail(
@@ -127,7 +129,7 @@ void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
     int64_t C = pass->model->desc.C, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
-        int64_t first = position_start + pass->offset[r];
+        int64_t first = position_start + pass->offset[r] + kvf__infix_shift(b, pass->prefix, r);
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
         place_row(pass, r, first);
     }

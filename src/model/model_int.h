@@ -163,6 +163,11 @@ kvf__adapters *kvf__model_adapters(kvf__model *model);
 /* Has the base a language-model head? Encoders have none: lm_loss, lm_logits are EUNSUPPORTED. */
 bool kvf__model_has_head(const kvf__model *model);
 
+/* to (may be from) = from with its keys rotated as if its first virtual token stood at position
+ * `first`; back: with that rotation undone. On bases without rope a copy. */
+kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
+                                  const kvf__prefix *from, int64_t first, bool back);
+
 /* ---- generation cache ------------------------------------------------------------------------ */
 
 /* Keys and values of earlier tokens of several rows, in the act type: per slot and layer [2, G,
@@ -229,6 +234,7 @@ typedef struct kvf__pass_limits {
     int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
     int64_t lead_tokens;                   /* tokens in all leads of one batch */
     bool row_dropout;                      /* inputs may ask for it */
+    bool infix; /* batches may have infix_at; needed where positions are rope's */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
@@ -250,7 +256,9 @@ typedef struct kvf__row_dropout {
 
 typedef struct kvf__input {
     const kvf__batch *batch;
-    const kvf__prefix *prefix;   /* NULL or P = 0: the bare base */
+    const kvf__prefix *prefix; /* NULL or P = 0: the bare base. With batch->infix_at on a base with
+                                  rope its keys are not rotated yet: each row turns them to where
+                                  the prefix stands in it */
     const kvf__vectors *vectors; /* what the batch's ids below 0 stand for (vectors.h): row p of it
                                     in place of the token's embedding; NULL: there are none */
     int64_t position_start;      /* position of a row's first token (with a cache: of its first

@@ -146,7 +146,7 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->xhat_f = kvf__carve(carve, s->ML, d->C, s->act);
     pass->in_f = s->whole || d->post_norm ? kvf__carve(carve, s->ML, d->C, s->act) : pass->xhat_f;
     pass->rstd_f = kvf__carve(carve, s->ML, 1, sizeof(float));
-    if (pass->limits.row_dropout) {
+    if (pass->limits.row_dropout || pass->limits.infix) {
         int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
         pass->row_kv = kvf__carve(carve, rows, one, sizeof(float));
         pass->row_dkv = kvf__carve(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
@@ -255,7 +255,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
     const kvf__pass_limits *limits = &pass->limits;
-    int64_t prefixes = limits->row_dropout ? limits->rows : 1;
+    int64_t prefixes = limits->row_dropout || limits->infix ? limits->rows : 1;
     const kvf__attn_limits attn = {
         .rows = limits->rows,
         .tokens = kvf__pass_padded(pass->model, limits->tokens),

@@ -93,6 +93,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool
     attn.shared_only = prefix_only;
     m->kernels->attn_bwd(&attn);
     kvf__pass_collect_rows(pass, l, dprefix);
+    kvf__pass_collect_turned(pass, l, dprefix);
     if (!prefix_only) kvf__pass_collect_leads(pass);
     memset(kvf__act_row(m->act, pass->dqkv, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));

@@ -116,6 +116,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->planned = -1;
+    KVF_TRY(kvf__pass_take_infix(ctx, pass, input));
     return kvf__pass_take_dropout(ctx, pass, input);
 }
 

@@ -141,10 +141,12 @@ struct kvf__pass {
     int64_t n_segs;
     int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
     kvf__dropout row_dropout;
-    bool drops_rows;     /* this batch has it */
-    const void *qkv_src; /* [M, C] what the last layer's qkv product read */
-    int64_t computed;    /* the layer that ran last: whose kept the others share */
-    bool again;          /* a layer is being recomputed */
+    bool drops_rows;        /* this batch has it */
+    bool turns_rows;        /* this batch has a prefix inside its rows, which rope turns for each */
+    int64_t position_start; /* of the input */
+    const void *qkv_src;    /* [M, C] what the last layer's qkv product read */
+    int64_t computed;       /* the layer that ran last: whose kept the others share */
+    bool again;             /* a layer is being recomputed */
 };
 
 /* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
@@ -158,6 +160,16 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool d
 struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
 /* Adds what the rows behind leads left in dlead to the leads' own rows of dqkv. */
 void kvf__pass_collect_leads(kvf__pass *pass);
+/* Does row r see the prefix? */
+bool kvf__pass_row_sees(const kvf__pass *pass, int64_t r);
+/* The prefix inside rows (pass_infix.c): takes it from the input; fills row_kv for layer l (and
+ * zeroes row_dkv); adds the rows' gradients to dprefix. */
+kvf_status kvf__pass_take_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+void kvf__pass_turn_rows(kvf__pass *pass, int64_t l, bool gradient);
+void kvf__pass_collect_turned(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
+/* Positions by which the prefix inside row r moves its tokens. */
+int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int64_t r);
+
 /* Dropout by rows (pass_row_prefix.c): takes it from the input; fills row_kv for layer l (and
  * zeroes row_dkv); the prefix segment of row r, given that of all; adds the rows' gradients to
  * dprefix. */

@@ -1,6 +1,8 @@
 /* Attention's view of a batch: which key segments stand before each row. The prefix first, shared
  * by all; then the leads a row begins with (rows of this batch, whose keys and values lie in qkv),
- * or the keys and values a cache holds from earlier passes. */
+ * or the keys and values a cache holds from earlier passes. Where the prefix stands inside rows
+ * (infix_at), what is before it are rows of their own, leads or cached ones, that do not see it:
+ * the order of a row's segments does not matter, only which it has. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -81,18 +83,21 @@ static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__pref
                         .dv = dkv ? dkv + half : NULL};
 }
 
-/* What stands before the rows' own tokens in layer l: the prefix, or a masked copy for each row. */
+/* What stands before the rows' own tokens in layer l: the prefix, or a masked or turned copy for
+ * each row that sees it. */
 static void prefix_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
     const kvf__kvseg all = prefix_segment(pass->prefix, l, dprefix);
 
-    if (!pass->drops_rows) {
+    if (!pass->drops_rows && !pass->turns_rows) {
         pass->segs[pass->n_segs++] = all;
         return;
     }
-    kvf__pass_mask_rows(pass, l, dprefix != NULL);
+    if (pass->drops_rows) kvf__pass_mask_rows(pass, l, dprefix != NULL);
+    if (pass->turns_rows) kvf__pass_turn_rows(pass, l, dprefix != NULL);
     for (int64_t r = 0; r < pass->batch->n_rows; r++)
-        pass->segs[pass->n_segs++] = kvf__pass_row_segment(pass, all, r);
+        if (kvf__pass_row_sees(pass, r))
+            pass->segs[pass->n_segs++] = kvf__pass_row_segment(pass, all, r);
 }
 
 static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
@@ -154,7 +159,8 @@ static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead)
 {
     const kvf__batch *b = pass->batch;
-    bool prefix = kvf__pass_has_prefix(pass, l);
+    bool prefix = kvf__pass_has_prefix(pass, l), own = pass->drops_rows || pass->turns_rows;
+    int32_t next = 0; /* segment of the next row's own prefix */
 
     pass->n_segs = 0;
     if (prefix) prefix_segments(pass, l, dprefix);
@@ -164,7 +170,7 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool d
         int64_t slot = kvf__row_slot(pass->slot, r);
 
         *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
-        if (prefix) row->seg[row->n_segs++] = pass->drops_rows ? (int32_t)r : 0;
+        if (prefix && kvf__pass_row_sees(pass, r)) row->seg[row->n_segs++] = own ? next++ : 0;
         add_leads(pass, r, row);
         if (!pass->cache || !pass->cache->length[slot]) continue;
         row->seg[row->n_segs++] = (int32_t)pass->n_segs;

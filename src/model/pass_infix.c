@@ -1,0 +1,151 @@
+/* The prefix inside rows: [x][prefix][y], the infix of Li & Liang 2021, section 7.4. x is a row of
+ * its own before y's, a lead or a cached one, without a prefix segment; y's row has it among its
+ * segments. So attention needs nothing new.
+ *
+ * On a base with rope the keys that the prefix brings are not rotated: where it stands differs from
+ * row to row. Each row that sees it gets a copy of a layer's prefix, turned to its place, when that
+ * layer's turn comes, as with dropout by rows; gradients are turned back (the transpose of a
+ * rotation) and added in row order. Learned positions do not touch keys, so there all rows share
+ * the prefix as it is. */
+#include "attention.h"
+#include "pass_priv.h"
+
+#include <string.h>
+
+bool kvf__pass_row_sees(const kvf__pass *pass, int64_t r)
+{
+    return !pass->batch->infix_at || pass->batch->infix_at[r] >= 0;
+}
+
+int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int64_t r)
+{
+    return prefix && batch->infix_at && batch->infix_at[r] >= 0 ? prefix->P : 0;
+}
+
+/* Tokens before a row's own. */
+static int64_t tokens_before(const kvf__pass *pass, const kvf__input *input, int64_t r)
+{
+    if (!input->cache) return pass->offset[r];
+    return kvf__cache_length(input->cache, kvf__row_slot(input->slot, r));
+}
+
+static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input, int64_t r)
+{
+    int64_t at = input->batch->infix_at[r], before = tokens_before(pass, input, r);
+
+    if (at == -1 || (at >= 0 && (input->cache ? at <= before : at == before))) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "batch row %lld: the prefix stands behind %lld tokens, the row behind %lld",
+                     (long long)r, (long long)at, (long long)before);
+}
+
+kvf_status kvf__pass_take_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__batch *b = input->batch;
+
+    pass->turns_rows = false;
+    pass->position_start = input->position_start;
+    if (!b->infix_at) return KVF_OK;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        KVF_TRY(check_row(ctx, pass, input, r));
+    pass->turns_rows = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
+    if (!pass->turns_rows) return KVF_OK;
+    if (!pass->limits.infix)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without a prefix inside rows");
+    if (input->row_dropout && input->row_dropout->p > 0)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: a prefix inside rows excludes dropout by rows");
+    return KVF_OK;
+}
+
+/* ---- copies of row_kv, [R, 2, G, P, D] ------------------------------------------------------- */
+
+/* to += a key turned by a row of the tables, half-split pairs (i, i + D/2); back: by its transpose.
+ */
+static void add_turned(float *to, const float *from, const float *c, const float *s, int64_t D,
+                       bool back)
+{
+    int64_t half = D / 2;
+
+    for (int64_t i = 0; i < half; i++) {
+        const float a = from[i], b = from[i + half], sine = back ? -s[i] : s[i];
+        to[i] += a * c[i] - b * sine;
+        to[i + half] += b * c[i] + a * sine;
+    }
+}
+
+/* Keys [G, P, D], each by its place when the first stands at `first`. */
+static void turn_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
+                      const float *from, bool back)
+{
+    int64_t half = p->D / 2;
+
+    for (int64_t g = 0; g < p->G; g++)
+        for (int64_t i = 0; i < p->P; i++) {
+            int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
+            add_turned(to + at, from + at, m->rope_cos + row, m->rope_sin + row, p->D, back);
+        }
+}
+
+static int64_t first_position(const kvf__pass *pass, int64_t r)
+{
+    return pass->position_start + pass->batch->infix_at[r];
+}
+
+void kvf__pass_turn_rows(kvf__pass *pass, int64_t l, bool gradient)
+{
+    const kvf__prefix *p = pass->prefix;
+    int64_t half = p->G * p->P * p->D;
+    const float *kv = p->kv + 2 * l * half;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < pass->batch->n_rows; r++) {
+        float *row = pass->row_kv + 2 * r * half;
+        if (!kvf__pass_row_sees(pass, r)) continue;
+        memset(row, 0, (size_t)half * sizeof *row);
+        turn_keys(pass->model, p, first_position(pass, r), row, kv, false);
+        memcpy(row + half, kv + half, (size_t)half * sizeof *row);
+        if (gradient) memset(pass->row_dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
+    }
+}
+
+void kvf__pass_collect_turned(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+{
+    if (!pass->turns_rows || !dprefix) return;
+    int64_t half = dprefix->G * dprefix->P * dprefix->D;
+    float *dk = dprefix->kv + 2 * l * half, *dv = dk + half;
+
+    for (int64_t r = 0; r < pass->batch->n_rows; r++) {
+        const float *row = pass->row_dkv + 2 * r * half;
+        if (!kvf__pass_row_sees(pass, r)) continue;
+        turn_keys(pass->model, dprefix, first_position(pass, r), dk, row, true);
+        for (int64_t i = 0; i < half; i++)
+            dv[i] += row[half + i];
+    }
+}
+
+/* ---- whole prefixes -------------------------------------------------------------------------- */
+
+kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
+                                  const kvf__prefix *from, int64_t first, bool back)
+{
+    int64_t half = from->G * from->P * from->D;
+    size_t count = kvf__prefix_count(from);
+    const float scale = model->desc.rope_scale;
+
+    if (from != to) memcpy(to->layer_mask, from->layer_mask, (size_t)from->L);
+    if (from != to) memcpy(to->kv, from->kv, count * sizeof *to->kv);
+    if (model->desc.positions != KVF__POS_ROPE || !from->P) return KVF_OK;
+    KVF_TRY(kvf__rope_tables(ctx, model, first + from->P));
+    float *keys = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)half, sizeof *keys, &keys));
+    for (int64_t l = 0; l < from->L; l++) {
+        float *k = to->kv + 2 * l * half;
+        memcpy(keys, k, (size_t)half * sizeof *keys);
+        memset(k, 0, (size_t)half * sizeof *k);
+        turn_keys(model, from, first, k, keys, back);
+        for (int64_t i = 0; back && i < half; i++)
+            k[i] /= scale * scale; /* yarn's factor is on both tables */
+    }
+    kvf__free(keys);
+    return KVF_OK;
+}
