@@ -378,9 +378,11 @@ int main(void)
 {
     Suite *suite = suite_create("infix");
     TCase *cases = tcase_create("golden");
+    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, loss_and_gradient_are_those_of_torch, 0, N_MODELS);
     suite_add_tcase(suite, cases);
     cases = tcase_create("core");
+    tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, NULL, teardown);
     tcase_add_loop_test(cases, equals_a_prefix_behind_x, 0, 2 * N_CONFIGS);
     tcase_add_loop_test(cases, x_does_not_see_it, 0, N_CONFIGS);
@@ -389,6 +391,7 @@ int main(void)
     tcase_add_loop_test(cases, turning_back_undoes_it, 0, 2);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");
+    tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, NULL, teardown);
     tcase_add_test(cases, what_it_refuses);
     suite_add_tcase(suite, cases);

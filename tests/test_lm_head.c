@@ -237,17 +237,21 @@ int main(void)
 {
     Suite *suite = suite_create("lm_head");
     TCase *cases = tcase_create("golden");
+    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, gradient_is_that_of_torch, 0, N_MODELS);
     suite_add_tcase(suite, cases);
     cases = tcase_create("parity");
+    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, copy_equals_the_packed_head, 0, N_TOYS);
     tcase_add_loop_test(cases, prefix_gradient_is_the_same, 0, N_TOYS);
     suite_add_tcase(suite, cases);
     cases = tcase_create("grad");
+    tcase_set_timeout(cases, 60);
     tcase_add_test(cases, gradient_matches_differences);
     tcase_add_test(cases, gradients_are_added);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");
+    tcase_set_timeout(cases, 60);
     tcase_add_test(cases, what_it_refuses);
     suite_add_tcase(suite, cases);
     return ck_main(suite);

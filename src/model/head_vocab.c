@@ -60,8 +60,7 @@ static void describe(kvf__lm_head *head)
                                .dim = {head->V, head->C},
                                .n = head->V * head->C,
                                .lr_scale = 1};
-    head->params.n = 1;
-    head->params.item[0] = head->param;
+    head->params = (kvf__params){.n = 1, .room = 1, .item = &head->param};
     head->slot = (kvf__slot){
         .name = KVF__LM_HEAD_NAME,
         .view = {.data = head->weight, .dtype = KVF__F32, .rank = 2, .dim = {head->V, head->C}}};
