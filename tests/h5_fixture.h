@@ -195,20 +195,21 @@ static inline void make_params(kvf__params_owned *params, float start)
 
 static inline void make_history(kvf__history *history, int64_t n)
 {
-    double **const reals[] = {&history->train_loss, &history->valid_loss, &history->lr,
-                              &history->grad_norm, &history->prefix_norm};
+    double **const reals[] = {&history->train_loss, &history->valid_loss,  &history->lr,
+                              &history->grad_norm,  &history->prefix_norm, &history->valid_metric};
 
     *history = (kvf__history){.n = n};
     ck_ok(kvf__alloc_array(ctx, (size_t)n, 8, &history->step));
     ck_ok(kvf__alloc_array(ctx, (size_t)n, 8, &history->tokens));
-    for (int r = 0; r < 5; r++)
+    for (int r = 0; r < 6; r++)
         ck_ok(kvf__alloc_array(ctx, (size_t)n, 8, reals[r]));
     for (int64_t i = 0; i < n; i++) {
         history->step[i] = i + 1;
         history->tokens[i] = 100 * (i + 1);
-        for (int r = 0; r < 5; r++)
+        for (int r = 0; r < 6; r++)
             (*reals[r])[i] = 4.0 - 0.25 * (double)i + r;
         history->valid_loss[i] = i == 1 ? 2.5 : NAN;
+        history->valid_metric[i] = i == 1 ? 0.5 : NAN;
     }
 }
 

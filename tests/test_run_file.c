@@ -31,6 +31,7 @@ static void ck_same_history(const kvf__history *got, const kvf__history *want)
     ck_assert_int_eq(memcmp(got->tokens, want->tokens, bytes), 0);
     ck_assert_int_eq(memcmp(got->train_loss, want->train_loss, bytes), 0);
     ck_assert_int_eq(memcmp(got->valid_loss, want->valid_loss, bytes), 0);
+    ck_assert_int_eq(memcmp(got->valid_metric, want->valid_metric, bytes), 0);
     ck_assert_int_eq(memcmp(got->lr, want->lr, bytes), 0);
     ck_assert_int_eq(memcmp(got->grad_norm, want->grad_norm, bytes), 0);
     ck_assert_int_eq(memcmp(got->prefix_norm, want->prefix_norm, bytes), 0);
@@ -341,6 +342,20 @@ START_TEST(wrong_content)
 }
 END_TEST
 
+/* /history without valid_metric, as the first files were written. */
+START_TEST(older_history_has_no_metric)
+{
+    write_crafted(in_dir("r.h5"), &(craft){.dtype = KVF__F32});
+    ck_ok(kvf__run_file_read(ctx, in_dir("r.h5"), true, &back));
+    ck_assert_int_eq(back.history.n, 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert(back.history.valid_loss[i] == 0);
+        ck_assert(isnan(back.history.valid_metric[i]));
+    }
+    kvf__run_file_done(&back);
+}
+END_TEST
+
 START_TEST(another_kind)
 {
     kvf__prefix_file prefix;
@@ -369,6 +384,7 @@ int main(void)
     tcase_add_test(core, without_optimizer);
     tcase_add_loop_test(core, equal_content_equal_bytes, 0, 2);
     tcase_add_test(core, layout_is_as_documented);
+    tcase_add_test(core, older_history_has_no_metric);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, allocation_failures);
     tcase_add_test(limits, full_disk);

@@ -3,6 +3,7 @@
  */
 #include <kvfold/kvfold.h>
 
+#include "h5_int.h"
 #include "toy_base.h"
 
 #include <signal.h>
@@ -186,6 +187,27 @@ START_TEST(a_stop_request_saves_and_resumes)
 }
 END_TEST
 
+/* The last validation's metric stands beside its loss, and nothing where no validation ran. */
+START_TEST(history_keeps_the_metric)
+{
+    setup(_i);
+    kvf_train_options o = options_for(out);
+    kvf__run_file file;
+    o.metric = row->metric;
+    o.eval_every = 2;
+    train(&o);
+    ck_assert_int_eq(kvf__run_file_read(ctx, out, true, &file), KVF_OK);
+    const kvf__history *h = &file.history;
+    ck_assert_int_gt(h->n, 2);
+    for (int64_t i = 0; i < h->n; i++)
+        ck_assert(isnan(h->valid_metric[i]) == isnan(h->valid_loss[i]));
+    ck_assert_int_eq(h->step[file.best_step - 1], file.best_step);
+    ck_assert_double_eq(h->valid_metric[file.best_step - 1], file.best_value);
+    kvf__run_file_done(&file);
+    teardown();
+}
+END_TEST
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 static void eval(kvf_base *model, kvf_prefix *const *prefixes, size_t n, int64_t batch_tokens,
@@ -245,6 +267,7 @@ int main(void)
     tcase_add_loop_test(core, parts_weigh_as_the_whole, 0, n);
     tcase_add_loop_test(core, a_step_allocates_nothing_after_the_first, 0, n);
     tcase_add_loop_test(core, a_stop_request_saves_and_resumes, 0, n);
+    tcase_add_loop_test(core, history_keeps_the_metric, 0, n);
     tcase_add_loop_test(core, runs_prefixes_and_ensembles_agree, 0, n);
     return ck_main(suite);
 }

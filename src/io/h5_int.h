@@ -68,11 +68,12 @@ void kvf__prefix_file_done(kvf__prefix_file *file);
 
 /* ---- run file -------------------------------------------------------------------------------- */
 
-/* One row per finished step; NaN where a step had no validation. Arrays of n. */
+/* One row per finished step; NaN where a step had no validation. Arrays of n. valid_metric: of what
+ * /best is best in; files from before it was kept read as NaN. */
 typedef struct kvf__history {
     int64_t n;
     int64_t *step, *tokens;
-    double *train_loss, *valid_loss, *lr, *grad_norm, *prefix_norm;
+    double *train_loss, *valid_loss, *valid_metric, *lr, *grad_norm, *prefix_norm;
 } kvf__history;
 void kvf__history_done(kvf__history *history);
 

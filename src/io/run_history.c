@@ -3,9 +3,10 @@
  * report's business. */
 #include "h5_priv.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { SERIES = 7 };
+enum { SERIES = 8 };
 
 /* One dataset of /history. */
 typedef struct series {
@@ -21,6 +22,7 @@ static void list_series(const kvf__history *h, series out[SERIES])
         {"tokens", "tokens", KVF__I64, h->tokens},
         {"train_loss", "nats per token", KVF__F64, h->train_loss},
         {"valid_loss", "nats per token", KVF__F64, h->valid_loss},
+        {"valid_metric", NULL, KVF__F64, h->valid_metric},
         {"lr", NULL, KVF__F64, h->lr},
         {"grad_norm", "L2 norm", KVF__F64, h->grad_norm},
         {"prefix_norm", "L2 norm", KVF__F64, h->prefix_norm},
@@ -84,11 +86,23 @@ out:
     return st;
 }
 
+/* Files of before 0.1.0's release have no such dataset. */
+static kvf_status read_metric(kvf__h5 *h5, kvf__h5_id group, const series *s, kvf__history *h)
+{
+    bool there = false;
+    KVF_TRY(kvf__h5_has(h5, group, s->name, &there));
+    if (there) return read_series(h5, group, s, false, &h->n, &h->valid_metric);
+    KVF_TRY(kvf__alloc_array(h5->ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
+    for (int64_t i = 0; i < h->n; i++)
+        h->valid_metric[i] = NAN;
+    return KVF_OK;
+}
+
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
 {
     kvf__history h = {0};
-    void *const targets[SERIES] = {&h.step, &h.tokens,    &h.train_loss, &h.valid_loss,
-                                   &h.lr,   &h.grad_norm, &h.prefix_norm};
+    void *const targets[SERIES] = {&h.step,         &h.tokens, &h.train_loss, &h.valid_loss,
+                                   &h.valid_metric, &h.lr,     &h.grad_norm,  &h.prefix_norm};
     kvf__h5_id group = KVF__H5_NONE;
     series all[SERIES];
     kvf_status st;
@@ -96,7 +110,9 @@ kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
     list_series(&h, all);
     st = kvf__h5_group_open(h5, h5->file, "history", &group);
     for (int i = 0; i < SERIES && !st; i++)
-        st = read_series(h5, group, &all[i], i == 0, &h.n, targets[i]);
+        st = targets[i] == &h.valid_metric
+                 ? read_metric(h5, group, &all[i], &h)
+                 : read_series(h5, group, &all[i], i == 0, &h.n, targets[i]);
     if (st) goto out;
     *out = h;
     h = (kvf__history){0};
@@ -112,6 +128,7 @@ void kvf__history_done(kvf__history *history)
     kvf__free(history->tokens);
     kvf__free(history->train_loss);
     kvf__free(history->valid_loss);
+    kvf__free(history->valid_metric);
     kvf__free(history->lr);
     kvf__free(history->grad_norm);
     kvf__free(history->prefix_norm);

@@ -48,7 +48,7 @@ static void record(kvf__trainer *t)
     h->step[i] = t->step;
     h->tokens[i] = t->tokens;
     h->train_loss[i] = t->train_loss;
-    h->valid_loss[i] = NAN;
+    h->valid_loss[i] = h->valid_metric[i] = NAN;
     h->lr[i] = t->lr;
     h->grad_norm[i] = t->grad_norm;
     h->prefix_norm[i] = emitted_norm(t->emitted);
@@ -81,6 +81,7 @@ static kvf_status validate(kvf__trainer *t)
     KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
                                  &t->valid_loss, &t->metric_value));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
+    t->history.valid_metric[t->step - 1] = t->metric_value;
     t->best_loss = fmin(t->best_loss, t->valid_loss);
     bool best = is_better(t);
     if (best) keep_best(t);

@@ -88,6 +88,7 @@ static kvf_status take_history(kvf__trainer *t)
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->tokens, &h->tokens));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->train_loss, &h->train_loss));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_loss, &h->valid_loss));
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_metric, &h->valid_metric));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->lr, &h->lr));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->grad_norm, &h->grad_norm));
     return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);

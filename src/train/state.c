@@ -133,6 +133,7 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
     memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
     memcpy(to->train_loss, from->train_loss, n * sizeof *to->train_loss);
     memcpy(to->valid_loss, from->valid_loss, n * sizeof *to->valid_loss);
+    memcpy(to->valid_metric, from->valid_metric, n * sizeof *to->valid_metric);
     memcpy(to->lr, from->lr, n * sizeof *to->lr);
     memcpy(to->grad_norm, from->grad_norm, n * sizeof *to->grad_norm);
     memcpy(to->prefix_norm, from->prefix_norm, n * sizeof *to->prefix_norm);
