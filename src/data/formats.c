@@ -59,9 +59,24 @@ static bool opens_object(const char *text, size_t bytes)
     return n < bytes && text[n] == '{';
 }
 
+/* "data": [] */
+static bool has_empty_data(const char *text, size_t bytes)
+{
+    const char *at = memmem(text, bytes, "\"data\"", 6), *end = text + bytes;
+    if (!at) return false;
+    at += 6;
+    for (const char *want = ":[]"; *want; want++, at++) {
+        while (at < end && (kvf__blank(at, 1) || *at == '\n'))
+            at++;
+        if (at == end || *at != *want) return false;
+    }
+    return true;
+}
+
 static bool looks_squad(const char *text, size_t bytes)
 {
-    return opens_object(text, bytes) && memmem(text, bytes, "\"paragraphs\"", 12);
+    return opens_object(text, bytes) &&
+           (memmem(text, bytes, "\"paragraphs\"", 12) || has_empty_data(text, bytes));
 }
 
 /* "O" or a letter of a tagging scheme and a type: B-PER. */
