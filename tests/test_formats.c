@@ -124,6 +124,8 @@ static const sample GOOD[] = {
      "3 {\"id\":\"x\",\"question\":\"q\"} in \"c1\"\n4 {\"question\":\"r\",\"id\":\"y\"} in "
      "\"c1\"\n",
      {LM}},
+    {"a", "{\"version\": \"2.0\",\n \"data\" : [ ]}", "", {LM}},
+    {"a", "{\"data\": [1]}\n", "1 {\"data\":[1]}\n", {LM}},
     {"a.csv", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM}}, /* content rules */
     {"a.txt", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM, .format = "superglue"}},
     {"a.txt", "{,label\n", "", {SEQ, .format = "csv"}}, /* a header and no row */
