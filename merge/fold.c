@@ -155,6 +155,8 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
     KVF_TRY(parse_dtype(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     KVF_TRY(open_live(ctx, options, &live));
     kvf_status st = KVF_OK;
     if (!live->from_run)

@@ -275,6 +275,28 @@ START_TEST(refused_targets)
 END_TEST
 
 /* Root may write anywhere, so the test steps down for the attempt. */
+/* By its own name, a link's, another way there; not for other files, or ones that are not there. */
+START_TEST(inputs_are_not_replaced)
+{
+    char *link_name = NULL, *other = NULL;
+    put_file(path, "x", 1);
+    ck_assert_int_eq(kvf__path_join(ctx, dir, "link", &link_name), KVF_OK);
+    ck_assert_int_eq(kvf__path_join(ctx, dir, "other", &other), KVF_OK);
+    ck_assert_int_eq(symlink("out", link_name), 0);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, path), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, link_name), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "it will not be replaced"));
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, other, path), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
+    put_file(other, "x", 1);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
+    kvf__free(link_name);
+    kvf__free(other);
+}
+END_TEST
+
 START_TEST(unwritable_folder)
 {
     kvf__outfile out = {0};
@@ -429,6 +451,7 @@ int main(void)
     tcase_add_test(errors, existing_needs_force);
     tcase_add_test(errors, file_appears_before_commit);
     tcase_add_test(errors, refused_targets);
+    tcase_add_test(errors, inputs_are_not_replaced);
     tcase_add_test(errors, unwritable_folder);
     tcase_add_test(errors, name_too_long);
     tcase_add_test(errors, disk_runs_full);

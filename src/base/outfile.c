@@ -43,6 +43,15 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     return KVF_OK;
 }
 
+kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input)
+{
+    struct stat a, b;
+
+    if (!out || !input || stat(out, &a) < 0 || stat(input, &b) < 0) return KVF_OK;
+    if (a.st_dev != b.st_dev || a.st_ino != b.st_ino || S_ISDIR(a.st_mode)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s: is read by this command, it will not be replaced", out);
+}
+
 /* A file of that name can only be our own leftover: the name carries our process id. */
 static int open_temp(const char *temp)
 {

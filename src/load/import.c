@@ -151,6 +151,8 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     kvf__file_kind found = KVF__FILE_UNKNOWN;
     kvf_base *base = NULL;
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     if (found != KVF__FILE_PEFT_DIR && found != KVF__FILE_SAFETENSORS)
         return kvf__fail(
             ctx, KVF_EFORMAT,

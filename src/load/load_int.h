@@ -36,6 +36,7 @@ struct kvf_prefix {
     kvf__task task;              /* of id.task */
     kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
     kvf_json *options, *lineage; /* of the file; may be NULL */
+    char *path;
     bool from_run;
     int64_t step; /* of the state that was used; -1 for prefix files */
 };

@@ -168,6 +168,7 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
         st = from_run_file(ctx, path, base, checkpoint, prefix);
     else
         st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix or run file", path, kind);
+    if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->id.task && kvf__task_parse(ctx, prefix->id.task, &prefix->task))
         /* the word stands in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
@@ -187,6 +188,7 @@ void kvf_prefix_free(kvf_prefix *prefix)
     kvf__head_values_done(&prefix->head);
     kvf_json_free(prefix->options);
     kvf_json_free(prefix->lineage);
+    kvf__free(prefix->path);
     kvf__free(prefix);
 }
 

@@ -167,9 +167,14 @@ static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, 
 }
 
 /* Before the work: a wrong output should not cost it. */
-static kvf_status check_output(kvf_ctx *ctx, const kvf_predict_options *options)
+static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
+                               size_t n, const kvf_predict_options *options)
 {
     kvf__outfile probe = {0};
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->eval.data));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, base->path));
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(kvf__check_not_input(ctx, options->out, prefixes[i]->path));
     KVF_TRY(kvf__outfile_begin(ctx, options->out, options->force, &probe));
     kvf__outfile_abort(&probe);
     return KVF_OK;
@@ -187,7 +192,7 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
                          "task lm has no head: `generate` continues texts, predict needs a prefix "
                          "of another task");
     KVF_TRY(pick_format(ctx, options, &conll));
-    KVF_TRY(check_output(ctx, options));
+    KVF_TRY(check_output(ctx, base, prefixes, n, options));
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, &options->eval, true, &trial));
     writer w = {ctx, &trial, &out};
     kvf_status st = conll ? write_conll(&w) : write_jsonl(&w);

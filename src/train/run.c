@@ -155,7 +155,11 @@ static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     kvf__outfile probe = {0};
+    const char *const inputs[] = {o->base,    o->data,         o->valid,
+                                  o->init_kv, o->init_encoder, o->init_from};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        KVF_TRY(kvf__check_not_input(t->ctx, o->out, inputs[i]));
     bool there = kvf__exists(o->out);
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,
