@@ -137,7 +137,7 @@ typedef struct kvf_eval_options {
     bool no_header;
     int64_t max_length;   /* 0: that of training for tasks with a head, else the model's positions
                              less   the prefix */
-    const char *overlong; /* stop, truncate, skip; NULL: stop */
+    const char *overlong; /* stop, truncate, skip; NULL: that of training, else stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */

@@ -22,13 +22,14 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SIGNAL = 128 };
 /* ---- options --------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {
-    CLI_TEXT,   /* const char * */
-    CLI_TEXTS,  /* cli_texts, one entry each time it is given */
-    CLI_CHOICE, /* const char *, one of the row's "a|b|c" */
-    CLI_FLAG,   /* bool */
-    CLI_COUNT,  /* int64_t, 0 to 2^31 - 1 */
-    CLI_SEED,   /* uint64_t, 0 to 2^63 - 1 */
-    CLI_REAL    /* double, finite */
+    CLI_TEXT,     /* const char * */
+    CLI_TEXTS,    /* cli_texts, one entry each time it is given */
+    CLI_CHOICE,   /* const char *, one of the row's "a|b|c" */
+    CLI_FLAG,     /* bool */
+    CLI_COUNT,    /* int64_t, 0 to 2^31 - 1 */
+    CLI_POSITIVE, /* the same from 1: 0 is what is not given */
+    CLI_SEED,     /* uint64_t, 0 to 2^63 - 1 */
+    CLI_REAL      /* double, finite */
 } cli_kind;
 
 typedef struct cli_texts {
@@ -208,7 +209,8 @@ typedef struct cli_eval_values {
         {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
          CLI_COUNT,                                                                                \
          at(eval.max_length)},                                                                     \
-        {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"},                \
+        {{"overlong", "stop|truncate|skip", "that of training, or stop",                           \
+          "what to do with longer rows"},                                                          \
          CLI_CHOICE,                                                                               \
          at(eval.overlong)},                                                                       \
         {{"no-answer-above", "X", "0",                                                             \
@@ -216,10 +218,10 @@ typedef struct cli_eval_values {
          CLI_REAL,                                                                                 \
          at(eval.no_answer_above)},                                                                \
         {{"max-answer", "N", "30", "qa: longest answer in tokens"},                                \
-         CLI_COUNT,                                                                                \
+         CLI_POSITIVE,                                                                             \
          at(eval.max_answer)},                                                                     \
-        {{"n-best", "N", "20", "qa: best starts and ends that are paired"},                        \
-         CLI_COUNT,                                                                                \
+        {{"n-best", "N", "20", "qa: best starts and ends that are paired, at most 64"},            \
+         CLI_POSITIVE,                                                                             \
          at(eval.n_best)},                                                                         \
         {{"chat-template", "auto|none|chatml|llama3|mistral", "the prefix's",                      \
           "how rows are rendered"},                                                                \

@@ -175,11 +175,12 @@ static int set_number(const cli_call *call, const cli_given *given, cli_kind kin
         *(double *)at = real;
         return CLI_OK;
     }
-    bool seed = kind == CLI_SEED;
-    if (!read_whole(given->value, seed ? INT64_MAX : INT32_MAX, &whole))
+    bool seed = kind == CLI_SEED, positive = kind == CLI_POSITIVE;
+    if (!read_whole(given->value, seed ? INT64_MAX : INT32_MAX, &whole) || (positive && !whole))
         return bad_value(call, given,
-                         seed ? "a whole number from 0 to 9223372036854775807"
-                              : "a whole number from 0 to 2147483647");
+                         seed       ? "a whole number from 0 to 9223372036854775807"
+                         : positive ? "a whole number from 1 to 2147483647"
+                                    : "a whole number from 0 to 2147483647");
     if (seed)
         *(uint64_t *)at = whole;
     else

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_BEST = 64, N_BEST = 20, MAX_TOKENS = 30 };
+enum { N_BEST = 20, MAX_TOKENS = 30 };
 
 /* A position of a window: the token within its row, and its log probability as start or end. */
 typedef struct place {
@@ -20,7 +20,7 @@ typedef struct place {
 typedef struct found {
     int64_t row, first, last; /* row -1: none yet */
     double score, none;
-    double scores[MOST_BEST]; /* of the best pairs of all windows, descending */
+    double scores[KVF__MOST_BEST]; /* of the best pairs of all windows, descending */
     int64_t n_scores;
 } found;
 
@@ -75,7 +75,7 @@ static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_r
                           found *f)
 {
     const kvf__dataset *set = s->set;
-    place starts[MOST_BEST + 1], ends[MOST_BEST + 1];
+    place starts[KVF__MOST_BEST + 1], ends[KVF__MOST_BEST + 1];
     int64_t n_starts = 0, n_ends = 0, label = s->first[row];
     for (int64_t t = 0; t < kvf__example_length(set, row); t++) {
         if (set->labels[set->start[row] + t] == KVF__NO_LABEL) continue;
@@ -152,7 +152,6 @@ kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *
     kvf__answer_rules rules = *given;
     kvf__buf texts = {0};
     if (rules.n_best < 1) rules.n_best = N_BEST;
-    if (rules.n_best > MOST_BEST) rules.n_best = MOST_BEST;
     if (rules.max_tokens < 1) rules.max_tokens = MAX_TOKENS;
     KVF_TRY(take_memory(ctx, a));
     kvf_status st = KVF_OK;

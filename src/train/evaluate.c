@@ -23,32 +23,43 @@ static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64
     return asked && asked < longest ? asked : longest;
 }
 
-static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                            const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
+kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                          const kvf_eval_options *options, kvf__renderer *renderer,
+                          kvf__dataset_options *out)
 {
-    const char *template_name = options->chat_template;
-    kvf__label_set labels = {0};
-    if (!template_name && prefix) template_name = prefix->id.chat_template;
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, &trial->renderer));
+    const char *template_name = options->chat_template, *overlong = options->overlong;
     kvf__dataset_options load = {
-        .render = trial->renderer.render,
         .max_length = longest_row(base, prefix, options->max_length),
         .vocab = (int32_t)kvf__model_desc(base->model)->V,
         .format = options->format,
         .no_header = options->no_header,
         .columns = options->columns,
-        .task = trial->task,
-        .causal = kvf__model_desc(base->model)->causal,
-        .unlabeled = unlabeled,
     };
+    if (!template_name && prefix) template_name = prefix->id.chat_template;
+    if (!overlong && prefix)
+        overlong = kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL);
+    KVF_TRY(kvf__overlong_parse(ctx, overlong ? overlong : "stop", &load.overlong));
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, renderer));
+    load.render = renderer->render;
+    *out = load;
+    return KVF_OK;
+}
+
+static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                            const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
+{
+    kvf__label_set labels = {0};
+    kvf__dataset_options load;
+    KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &trial->renderer, &load));
+    load.task = trial->task;
+    load.causal = kvf__model_desc(base->model)->causal;
+    load.unlabeled = unlabeled;
     if (prefix) {
         labels = (kvf__label_set){prefix->head.n_labels, prefix->head.labels};
         load.regression = prefix->head.regression;
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
     }
-    KVF_TRY(
-        kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop", &load.overlong));
     return kvf__dataset_load(ctx, options->data, &load, &trial->set);
 }
 
@@ -86,8 +97,12 @@ static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task
                         : o->max_answer         ? "max-answer"
                         : o->n_best             ? "n-best"
                                                 : NULL;
-    if (!given || task == KVF__TASK_QA) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "--%s is for prefixes of task qa", given);
+    if (given && task != KVF__TASK_QA)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for prefixes of task qa", given);
+    if (o->n_best > KVF__MOST_BEST)
+        return kvf__fail(ctx, KVF_EUSAGE, "--n-best %lld: want at most %d", (long long)o->n_best,
+                         KVF__MOST_BEST);
+    return KVF_OK;
 }
 
 static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)

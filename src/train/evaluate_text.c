@@ -8,23 +8,14 @@
 #include <string.h>
 
 /* The prompts of the file, each with its references as sources. */
-static kvf_status load_prompts(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
-                               const kvf_eval_options *options, const kvf__render *render,
+static kvf_status load_prompts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf_eval_options *options, kvf__renderer *renderer,
                                kvf__dataset *out)
 {
-    kvf__dataset_options load = {
-        .render = *render,
-        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0,
-                                       prefix ? prefix->id.position_start : 0),
-        .prompt_only = true,
-        .references = true,
-        .vocab = (int32_t)kvf__model_desc(base->model)->V,
-        .format = options->format,
-        .no_header = options->no_header,
-        .columns = options->columns,
-    };
-    KVF_TRY(
-        kvf__overlong_parse(ctx, options->overlong ? options->overlong : "stop", &load.overlong));
+    kvf__dataset_options load;
+    KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, renderer, &load));
+    load.prompt_only = true;
+    load.references = true;
     KVF_TRY(kvf__dataset_load(ctx, options->data, &load, out));
     for (int64_t i = 0; i < out->n; i++)
         if (!out->sources->group[i].n)
@@ -73,15 +64,12 @@ out:
 kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                const kvf_eval_options *options, kvf_eval_result *result)
 {
-    kvf__renderer renderer;
+    kvf__renderer renderer = {0};
     kvf__dataset set = {0};
     char **texts = NULL;
     kvf_generate_options generate = kvf_generate_defaults();
-    const char *template_name = options->chat_template;
-    if (!template_name && prefix) template_name = prefix->id.chat_template;
     generate.max_tokens = options->generate;
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, &renderer));
-    kvf_status st = load_prompts(ctx, base, prefix, options, &renderer.render, &set);
+    kvf_status st = load_prompts(ctx, base, prefix, options, &renderer, &set);
     if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *texts, &texts);
     if (!st)
         st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, &generate, texts, NULL);

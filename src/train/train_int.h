@@ -76,6 +76,7 @@ void kvf__scores_add(kvf__scores *scores, const float *logits, double share);
 double kvf__scores_loss(const kvf__scores *scores);
 
 /* How answers are found in scores: qa. */
+enum { KVF__MOST_BEST = 64 }; /* n_best */
 typedef struct kvf__answer_rules {
     bool no_answer;         /* a question may have none */
     double no_answer_above; /* none, if its log odds against the best span are above */
@@ -127,6 +128,12 @@ typedef struct kvf__trial {
 kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                           const kvf_eval_options *options, bool unlabeled, kvf__trial *out);
 void kvf__trial_done(kvf__trial *trial);
+
+/* How rows are rendered and cut: as the options say, where they are silent as in training. Renders
+ * through *renderer ({0} or what init left, freed by the caller), which must not move. */
+kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                          const kvf_eval_options *options, kvf__renderer *renderer,
+                          kvf__dataset_options *out);
 
 /* lm: completes the prompts of options->data and adds what texts score to *result. */
 kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,

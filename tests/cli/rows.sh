@@ -93,6 +93,10 @@ run 1 merge run.h5 --out x.h5 --base bert --probe lm.jsonl
 has err 'lm.jsonl:1: found the fields prompt, completion'
 run 2 eval --base bert --prefix run.h5 --data two.tsv --n-best 4
 has err '^kvfold: eval: --n-best is for prefixes of task qa;'
+for n in 0 65; do
+    run 2 eval --base bert --prefix qa.h5 --data qa.jsonl --n-best $n
+    has err "^kvfold: eval: .*--n-best .*$n"
+done
 run 2 eval --base bert --data two.tsv
 has err 'a bert predicts no next token'
 run 2 generate --base bert --prefix run.h5 --prompt x
@@ -100,3 +104,36 @@ has err '^kvfold: generate: bert: a bert predicts no next token;'
 run 2 generate --base llama --prefix causal.h5 --prompt x
 has err '^kvfold: generate: the prefix is of task seq-cls: its answers are those of `predict`;'
 absent x.h5 y.jsonl
+
+# ---- files that the command reads
+
+cp two.tsv before.tsv
+ln two.tsv link.tsv
+run 2 predict --base bert --prefix run.h5 --data two.tsv --out link.tsv --force
+err_is 'kvfold: predict: link.tsv: is read by this command, it will not be replaced; try kvfold predict --help'
+run 2 train --base bert --task seq-cls --data two.tsv --out link.tsv $options --force
+has err '^kvfold: train: link.tsv: is read by this command'
+run 2 predict --base bert --prefix run.h5 --data two.tsv --out run.h5 --force
+has err '^kvfold: predict: run.h5: is read by this command'
+run 2 merge run.h5 --out ./run.h5 --force
+has err '^kvfold: merge: ./run.h5: is read by this command'
+same before.tsv two.tsv
+same before.h5 run.h5
+
+# ---- rows that training cut are cut by eval too
+
+{
+    cat two.tsv
+    printf 'a b c d e f g h i j k l m n o p q r s t u v w x y z\tyes\n'
+} >long.tsv
+run 1 train --base bert --task seq-cls --data long.tsv --out cut.h5 $options --max-length 12
+has err 'long.tsv:.*at most 12 fit'
+run 0 train --base bert --task seq-cls --data long.tsv --out cut.h5 $options --max-length 12 \
+    --overlong skip
+run 0 eval --base bert --prefix cut.h5 --data long.tsv --json
+has out '"skipped":1'
+run 0 merge cut.h5 --out cut-prefix.h5
+run 0 eval --base bert --prefix cut-prefix.h5 --data long.tsv --json
+has out '"skipped":1'
+run 1 eval --base bert --prefix cut.h5 --data long.tsv --overlong stop
+has err 'long.tsv:.*at most 12 fit'
