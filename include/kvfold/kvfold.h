@@ -9,6 +9,7 @@
 #include <kvfold/json.h>
 #include <kvfold/merge.h>
 #include <kvfold/model.h>
+#include <kvfold/serve.h>
 #include <kvfold/train.h>
 
 #endif

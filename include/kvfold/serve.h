@@ -1,0 +1,71 @@
+/* A local HTTP server in the manner of OpenAI's API: one base in memory, many prefixes on it, each
+ * a model by its name.
+ *
+ *     const kvf_serve_prefix prefixes[] = {{"devil", "prefix.h5"}};
+ *     kvf_serve_options options = kvf_serve_defaults();
+ *     options.prefixes = prefixes;
+ *     options.n_prefixes = 1;
+ *     if (kvf_serve(ctx, base, &options, NULL)) fprintf(stderr, "%s\n", kvf_ctx_error(ctx));
+ *
+ *     POST /v1/completions, /v1/chat/completions    "model" names a prefix, or the base
+ *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
+ *
+ * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
+ * answered does not depend on what is computed beside it: it is what kvf_generate says of that
+ * prompt alone, bit for bit. A prefix file that is replaced (by rename) is read again: requests
+ * that have begun end with the old one. */
+#ifndef KVFOLD_SERVE_H
+#define KVFOLD_SERVE_H
+
+#include <kvfold/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kvf_serve_prefix {
+    const char *name; /* letters, digits and ._:/-; at most 64, not the base's */
+    const char *path; /* prefix or run file */
+} kvf_serve_prefix;
+
+typedef struct kvf_serve_options {
+    const kvf_serve_prefix *prefixes; /* [n_prefixes]; texts are borrowed, here and below */
+    size_t n_prefixes;
+    const char *base_name;     /* of the base as a model; NULL: kvf_base_name */
+    kvf_checkpoint checkpoint; /* of run files */
+    bool allow_other_base;
+    const char *chat_template; /* NULL: the prefix's own, else the base's for chats alone */
+    const char *host;          /* address to listen on, IPv4 or IPv6 in numbers */
+    int64_t port;              /* 0: a free one */
+    const char *token_file;    /* its first line must come as "Authorization: Bearer"; NULL: none */
+    int64_t max_body;          /* bytes of a request */
+    int64_t max_rows;          /* requests computed together; further ones wait */
+    int64_t max_queue;         /* that wait; further ones are refused with 503 */
+    int64_t max_tokens;        /* most a request may ask for */
+    int64_t max_context;       /* most tokens in a row, prompt and answer; 0: the model's */
+    int64_t timeout;           /* seconds in which a request must have arrived */
+    /* A signal handler sets it: running and waiting requests are answered, further ones are not.
+     * NULL: never. */
+    const volatile int *stop;
+    /* Called once connections are accepted. May be NULL. */
+    void (*listening)(void *user, int port);
+    void *user;
+} kvf_serve_options;
+/* 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting, 1024 tokens, 4096 in a row, 30 seconds. */
+kvf_serve_options kvf_serve_defaults(void);
+
+typedef struct kvf_serve_totals {
+    int64_t requests, prompt_tokens, new_tokens, reloads;
+    double seconds;
+} kvf_serve_totals;
+
+/* Serves until *stop is set: ESTOPPED then. Computes in the calling thread; HTTP has one of its
+ * own. totals may be NULL. EUSAGE, EMISMATCH and what kvf_prefix_open gives: nothing was served;
+ * EIO: the address cannot be listened on; EUNSUPPORTED: built without libmicrohttpd. */
+kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                     kvf_serve_totals *totals);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

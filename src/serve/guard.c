@@ -1,0 +1,124 @@
+/* Who may stay connected, and who may ask: deadlines for requests to arrive, and the token.
+ *
+ * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; so connections
+ * are watched here by when their request began. They are shut down and not closed, which leaves the
+ * descriptor to its owner. */
+#include <ctype.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "serve_int.h"
+
+typedef struct kvf__guest guest;
+
+kvf_status kvf__guard_init(kvf_ctx *ctx, size_t places, kvf__guard *out)
+{
+    kvf__guard guard = {.n = places};
+    KVF_TRY(kvf__alloc_array(ctx, places, sizeof *guard.guests, &guard.guests));
+    for (size_t i = 0; i < places; i++)
+        guard.guests[i].fd = -1;
+    pthread_mutex_init(&guard.lock, NULL);
+    *out = guard;
+    return KVF_OK;
+}
+
+void kvf__guard_done(kvf__guard *guard)
+{
+    if (!guard->guests) return;
+    pthread_mutex_destroy(&guard->lock);
+    kvf__free(guard->guests);
+    *guard = (kvf__guard){0};
+}
+
+static void evict(kvf__guard *guard, guest *late)
+{
+    shutdown(late->fd, SHUT_RDWR);
+    late->since = 0; /* once is enough */
+    guard->evicted++;
+}
+
+/* The one that is longest without a whole request; NULL: all are being served. */
+static guest *most_silent(const kvf__guard *guard)
+{
+    guest *found = NULL;
+    for (size_t i = 0; i < guard->n; i++) {
+        guest *g = &guard->guests[i];
+        if (g->fd >= 0 && g->since > 0 && (!found || g->since < found->since)) found = g;
+    }
+    return found;
+}
+
+guest *kvf__guard_enter(kvf__guard *guard, int fd)
+{
+    guest *place = NULL;
+    pthread_mutex_lock(&guard->lock);
+    for (size_t i = 0; i < guard->n && !place; i++)
+        if (guard->guests[i].fd < 0) place = &guard->guests[i];
+    if (place) {
+        *place = (guest){fd, kvf__clock()};
+        guard->used++;
+    }
+    /* a quarter stays free, so that an eviction has time to take effect */
+    if (guard->used > guard->n - guard->n / 4) {
+        guest *silent = most_silent(guard);
+        if (silent && silent != place) evict(guard, silent);
+    }
+    pthread_mutex_unlock(&guard->lock);
+    return place;
+}
+
+void kvf__guard_leave(kvf__guard *guard, guest *g)
+{
+    if (!g) return;
+    pthread_mutex_lock(&guard->lock);
+    g->fd = -1;
+    guard->used--;
+    pthread_mutex_unlock(&guard->lock);
+}
+
+void kvf__guard_serve(kvf__guard *guard, guest *g, bool served)
+{
+    if (!g) return;
+    pthread_mutex_lock(&guard->lock);
+    g->since = served ? 0 : kvf__clock();
+    pthread_mutex_unlock(&guard->lock);
+}
+
+void kvf__guard_sweep(kvf__guard *guard, double seconds)
+{
+    const double now = kvf__clock();
+    pthread_mutex_lock(&guard->lock);
+    for (size_t i = 0; i < guard->n; i++) {
+        guest *g = &guard->guests[i];
+        if (g->fd >= 0 && g->since > 0 && now - g->since > seconds) evict(guard, g);
+    }
+    pthread_mutex_unlock(&guard->lock);
+}
+
+/* ---- token ----------------------------------------------------------------------------------- */
+
+bool kvf__token_equal(const char *given, const char *token)
+{
+    const size_t n = strlen(given), want = strlen(token);
+    volatile unsigned different = n != want;
+    for (size_t i = 0; i < n; i++)
+        different |= (unsigned char)given[i] ^ (unsigned char)token[want ? i % want : 0];
+    return !different;
+}
+
+kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out)
+{
+    enum { LIMIT = 4096 };
+    kvf__buf text = {0};
+    KVF_TRY(kvf__read_file(ctx, path, LIMIT, &text));
+    const char *from = text.data ? text.data : "";
+    while (isspace((unsigned char)*from))
+        from++;
+    size_t n = strcspn(from, "\r\n");
+    while (n && isspace((unsigned char)from[n - 1]))
+        n--;
+    kvf_status st = n ? kvf__strndup(ctx, from, n, out)
+                      : kvf__fail(ctx, KVF_EFORMAT, "%s: holds no token", path);
+    kvf__buf_done(&text);
+    return st;
+}

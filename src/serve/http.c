@@ -1,0 +1,499 @@
+/* libmicrohttpd: one thread that waits for all connections (epoll), reads requests whole, and lets
+ * a connection sleep while its job is computed; the computing thread wakes it.
+ *
+ * Only here are its headers included. A refusal that is known before the body came is held back
+ * until the body was read, where that is short: who is cut off while sending would not read it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve_int.h"
+
+enum { MOST_CONNECTIONS = 1000, SPARE_FILES = 64, DISCARD_BYTES = 16 << 20, STREAM_BLOCK = 4096 };
+
+struct kvf__http {
+    kvf_ctx *ctx; /* this thread's */
+    struct MHD_Daemon *daemon;
+    kvf__guard guard;
+    int quiet_socket; /* taken back from the daemon, -1: it has it */
+};
+
+/* One request on its way. */
+typedef struct call {
+    kvf__server *server;
+    struct MHD_Connection *connection;
+    const struct route *route;
+    const char *url;
+    kvf__buf body;
+    size_t discarded;
+    kvf__problem problem; /* status 0: none so far */
+    kvf__job *job;
+} call;
+
+typedef struct route {
+    const char *method, *path;
+    bool open;    /* needs no token */
+    bool subpath; /* what follows path is an argument */
+    enum MHD_Result (*answer)(call *c);
+} route;
+
+/* ---- responses ------------------------------------------------------------------------------- */
+
+static enum MHD_Result queue_response(call *c, unsigned status, struct MHD_Response *response,
+                                      const char *type)
+{
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status == 401)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (status == 405 && c->route)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, c->route->method);
+    if (status == 503) MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    enum MHD_Result result = MHD_queue_response(c->connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* Sends a buffer and empties it; st: of filling it. */
+static enum MHD_Result send_buffer(call *c, unsigned status, const char *type, kvf_status st,
+                                   kvf__buf *body)
+{
+    enum MHD_Result result = MHD_NO; /* closes the connection */
+    if (!st)
+        result = queue_response(
+            c, status, MHD_create_response_from_buffer(body->n, body->data, MHD_RESPMEM_MUST_COPY),
+            type);
+    kvf__buf_done(body);
+    return result;
+}
+
+static enum MHD_Result send_problem(call *c)
+{
+    kvf__buf body = {0};
+    kvf_status st = kvf__reply_problem(&c->problem, &body);
+    pthread_mutex_lock(&c->server->lock);
+    c->server->figures.refused += c->problem.status < 500;
+    c->server->figures.failed += c->problem.status >= 500;
+    pthread_mutex_unlock(&c->server->lock);
+    return send_buffer(c, c->problem.status, "application/json", st, &body);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* Under the lock. */
+static void sleep_on(call *c)
+{
+    c->job->sleeper = c->connection;
+    MHD_suspend_connection(c->connection);
+}
+
+void kvf__http_wake(kvf__job *job)
+{
+    if (job->sleeper) MHD_resume_connection(job->sleeper);
+    job->sleeper = NULL;
+}
+
+static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
+{
+    call *c = user;
+    kvf__job *job = c->job;
+    ssize_t n = 0;
+    (void)at;
+    pthread_mutex_lock(&c->server->lock);
+    size_t left = job->out.n - job->sent;
+    if (left) {
+        n = (ssize_t)(left < room ? left : room);
+        memcpy(to, job->out.data + job->sent, (size_t)n);
+        job->sent += (size_t)n;
+    } else if (job->state == KVF__JOB_DONE) {
+        n = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        sleep_on(c);
+    }
+    pthread_mutex_unlock(&c->server->lock);
+    return n;
+}
+
+/* The connection is awake: there is something to say, or it sleeps on. */
+static enum MHD_Result answer_job(call *c)
+{
+    kvf__job *job = c->job;
+    enum MHD_Result result = MHD_YES;
+    pthread_mutex_lock(&c->server->lock);
+    const kvf__job_state state = job->state;
+    const unsigned status = job->status;
+    if (state == KVF__JOB_WAITS) sleep_on(c);
+    pthread_mutex_unlock(&c->server->lock);
+    if (state == KVF__JOB_WAITS) return MHD_YES;
+    if (status == 200 && job->request.stream)
+        result = queue_response(
+            c, status,
+            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, c, NULL),
+            "text/event-stream");
+    else /* nobody adds to it any more */
+        result = queue_response(
+            c, status,
+            MHD_create_response_from_buffer(job->out.n, job->out.data, MHD_RESPMEM_MUST_COPY),
+            "application/json");
+    return result;
+}
+
+static enum MHD_Result ask(call *c, bool chat)
+{
+    kvf__server *server = c->server;
+    kvf__job *job = NULL;
+    if (kvf__alloc(NULL, sizeof *job, &job)) return MHD_NO;
+    const char *body = c->body.data ? c->body.data : "";
+    bool taken = kvf__request_parse(server->http->ctx, body, c->body.n, chat,
+                                    server->options.max_tokens, &job->request, &c->problem);
+    kvf__buf_done(&c->body);
+    if (taken) taken = kvf__job_submit(server, job, &c->problem);
+    if (!taken) {
+        kvf__request_done(&job->request);
+        kvf__free(job);
+        return send_problem(c);
+    }
+    c->job = job;
+    return answer_job(c);
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer_completions(call *c)
+{
+    return ask(c, false);
+}
+
+static enum MHD_Result answer_chat(call *c)
+{
+    return ask(c, true);
+}
+
+static enum MHD_Result answer_models(call *c)
+{
+    const kvf__shelf *shelf = &c->server->shelf;
+    kvf__buf body = {0};
+    kvf_status st = kvf__reply_models(shelf->names, shelf->n, true, c->server->created, &body);
+    return send_buffer(c, 200, "application/json", st, &body);
+}
+
+static enum MHD_Result answer_model(call *c)
+{
+    const kvf__shelf *shelf = &c->server->shelf;
+    const char *name = c->url + strlen(c->route->path);
+    int64_t at = kvf__shelf_find(shelf, name);
+    kvf__buf body = {0};
+    if (at < 0) {
+        kvf__problem_set(&c->problem, 404, "model", "the model \"%.80s\" does not exist", name);
+        c->problem.code = "model_not_found";
+        return send_problem(c);
+    }
+    kvf_status st = kvf__reply_models(shelf->names + at, 1, false, c->server->created, &body);
+    return send_buffer(c, 200, "application/json", st, &body);
+}
+
+static enum MHD_Result answer_health(call *c)
+{
+    kvf__buf body = {0};
+    pthread_mutex_lock(&c->server->lock);
+    bool closing = c->server->closing;
+    pthread_mutex_unlock(&c->server->lock);
+    kvf_status st = kvf__buf_printf(NULL, &body, "{\"status\":\"%s\"}\n",
+                                    closing ? "stopping" : "ok");
+    return send_buffer(c, closing ? 503 : 200, "application/json", st, &body);
+}
+
+static enum MHD_Result answer_metrics(call *c)
+{
+    kvf__guard *guard = &c->server->http->guard;
+    kvf__buf body = {0};
+    pthread_mutex_lock(&c->server->lock);
+    kvf__figures figures = c->server->figures;
+    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_lock(&guard->lock);
+    figures.connections = (int64_t)guard->used;
+    figures.evicted = guard->evicted;
+    pthread_mutex_unlock(&guard->lock);
+    kvf_status st = kvf__figures_print(&figures, &body);
+    return send_buffer(c, 200, "text/plain; version=0.0.4", st, &body);
+}
+
+static const route ROUTES[] = {
+    {"POST", "/v1/completions", false, false, answer_completions},
+    {"POST", "/v1/chat/completions", false, false, answer_chat},
+    {"GET", "/v1/models", false, false, answer_models},
+    {"GET", "/v1/models/", false, true, answer_model},
+    {"GET", "/metrics", false, false, answer_metrics},
+    {"GET", "/health", true, false, answer_health},
+};
+
+static const route *find_route(const char *url)
+{
+    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++)
+        if (ROUTES[i].subpath ? !strncmp(ROUTES[i].path, url, strlen(ROUTES[i].path))
+                              : !strcmp(ROUTES[i].path, url))
+            return &ROUTES[i];
+    return NULL;
+}
+
+/* ---- reading a request ----------------------------------------------------------------------- */
+
+static const char *header(const call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
+}
+
+static bool has_token(const call *c)
+{
+    static const char scheme[] = "Bearer ";
+    const char *given = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!c->server->token) return true;
+    if (!given || strncasecmp(given, scheme, strlen(scheme))) return false;
+    return kvf__token_equal(given + strlen(scheme), c->server->token);
+}
+
+/* Pages of a browser may send other types to any address without asking; this one they may not. */
+static bool is_json(const call *c)
+{
+    static const char json[] = "application/json";
+    const char *type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE);
+    if (!type || strncasecmp(type, json, strlen(json))) return false;
+    return strchr("; ", type[strlen(json)]) != NULL;
+}
+
+static long long content_length(const call *c)
+{
+    const char *text = header(c, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* What the head of a request says against it. */
+static void check_head(call *c, const char *method)
+{
+    const bool post = c->route && !strcmp(c->route->method, "POST");
+    if (!c->route)
+        kvf__problem_set(&c->problem, 404, NULL, "there is no %.80s here", c->url);
+    else if (!c->route->open && !has_token(c))
+        kvf__problem_set(&c->problem, 401, NULL, "the token is missing or wrong");
+    else if (strcmp(c->route->method, method) && (post || strcmp(method, "HEAD")))
+        kvf__problem_set(&c->problem, 405, NULL, "%s wants %s", c->route->path, c->route->method);
+    else if (post && !is_json(c))
+        kvf__problem_set(&c->problem, 415, NULL, "want Content-Type: application/json");
+    else if (content_length(c) > c->server->options.max_body)
+        kvf__problem_set(&c->problem, 413, NULL, "the body has %lld bytes, at most %lld are read",
+                         content_length(c), (long long)c->server->options.max_body);
+}
+
+static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *connection,
+                                  const char *url, const char *method, void **mine)
+{
+    call *c = NULL;
+    if (kvf__alloc(NULL, sizeof *c, &c)) return MHD_NO;
+    *c = (call){.server = server, .connection = connection, .url = url, .route = find_route(url)};
+    *mine = c;
+    check_head(c, method);
+    bool at_once = header(c, MHD_HTTP_HEADER_EXPECT) || content_length(c) > DISCARD_BYTES;
+    return c->problem.status && at_once ? send_problem(c) : MHD_YES;
+}
+
+/* A piece of the body. MHD_NO: it has no end. */
+static enum MHD_Result take_piece(call *c, const char *data, size_t n)
+{
+    const size_t most = (size_t)c->server->options.max_body;
+    if (!c->problem.status && n > most - c->body.n)
+        kvf__problem_set(&c->problem, 413, NULL, "the body has more than %zu bytes", most);
+    if (!c->problem.status && kvf__buf_add(NULL, &c->body, data, n))
+        kvf__problem_set(&c->problem, 500, NULL, "out of memory");
+    if (!c->problem.status) return MHD_YES;
+    kvf__buf_done(&c->body);
+    c->discarded += n;
+    return c->discarded > DISCARD_BYTES ? MHD_NO : MHD_YES;
+}
+
+static struct kvf__guest *guest_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *data, size_t *n,
+                              void **mine)
+{
+    kvf__server *server = user;
+    call *c = *mine;
+    (void)version;
+    if (!c) return begin_call(server, connection, url, method, mine);
+    if (c->job) return answer_job(c);
+    if (*n) {
+        const size_t bytes = *n;
+        *n = 0;
+        return take_piece(c, data, bytes);
+    }
+    kvf__guard_serve(&server->http->guard, guest_of(connection), true);
+    c->url = url;
+    return c->problem.status ? send_problem(c) : c->route->answer(c);
+}
+
+static void end_call(void *user, struct MHD_Connection *connection, void **mine,
+                     enum MHD_RequestTerminationCode why)
+{
+    kvf__server *server = user;
+    call *c = *mine;
+    (void)why;
+    kvf__guard_serve(&server->http->guard, guest_of(connection), false);
+    if (!c) return;
+    if (c->job) {
+        pthread_mutex_lock(&server->lock);
+        c->job->gone = c->job->state != KVF__JOB_DONE;
+        c->job->sleeper = NULL;
+        server->pending--;
+        kvf__job_drop(c->job);
+        pthread_mutex_unlock(&server->lock);
+    }
+    kvf__buf_done(&c->body);
+    kvf__free(c);
+    *mine = NULL;
+}
+
+static void note_connection(void *user, struct MHD_Connection *connection, void **context,
+                            enum MHD_ConnectionNotificationCode what)
+{
+    kvf__server *server = user;
+    kvf__guard *guard = &server->http->guard;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        kvf__guard_leave(guard, *context);
+        return;
+    }
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *context = info ? kvf__guard_enter(guard, info->connect_fd) : NULL;
+}
+
+/* ---- start and stop -------------------------------------------------------------------------- */
+
+static kvf_status fail_listen(kvf_ctx *ctx, const kvf_serve_options *o, const char *why)
+{
+    return kvf__fail(ctx, KVF_EIO, "cannot listen on %s, port %lld: %s", o->host,
+                     (long long)o->port, why);
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *four = (const void *)address;
+    const struct sockaddr_in6 *six = (const void *)address;
+    if (address->sa_family == AF_INET) return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+static int bound_socket(const struct addrinfo *where)
+{
+    const int on = 1;
+    int fd = socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (!bind(fd, where->ai_addr, where->ai_addrlen) && !listen(fd, SOMAXCONN)) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *out, int *port)
+{
+    const kvf_serve_options *o = &server->options;
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *where = NULL;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } bound;
+    socklen_t n = sizeof bound;
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)o->port);
+    if (getaddrinfo(strcmp(o->host, "localhost") ? o->host : "127.0.0.1", number, &hints, &where))
+        return kvf__fail(ctx, KVF_EUSAGE, "host \"%s\": want an address in numbers", o->host);
+    if (!is_loopback(where->ai_addr) && !server->token)
+        kvf__log(ctx, KVF_LOG_WARN, "%s can be reached from elsewhere, and no token is asked for",
+                 o->host);
+    int fd = bound_socket(where);
+    freeaddrinfo(where);
+    if (fd < 0) return fail_listen(ctx, o, strerror(errno));
+    if (getsockname(fd, &bound.any, &n)) {
+        close(fd);
+        return fail_listen(ctx, o, strerror(errno));
+    }
+    *port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
+    *out = fd;
+    return KVF_OK;
+}
+
+static unsigned connection_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur > MOST_CONNECTIONS + SPARE_FILES)
+        return MOST_CONNECTIONS;
+    return files.rlim_cur > 2 * SPARE_FILES ? (unsigned)files.rlim_cur - SPARE_FILES : SPARE_FILES;
+}
+
+static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
+{
+    struct kvf__http *http = server->http;
+    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
+    const unsigned most = connection_limit();
+    int fd = -1;
+    KVF_TRY(kvf_ctx_create(&quiet, &http->ctx));
+    KVF_TRY(kvf__guard_init(ctx, most + 1, &http->guard));
+    KVF_TRY(open_socket(ctx, server, &fd, port));
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
+        handle, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, most,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)server->options.timeout,
+        MHD_OPTION_NOTIFY_COMPLETED, end_call, server, MHD_OPTION_NOTIFY_CONNECTION,
+        note_connection, server, MHD_OPTION_END);
+    if (http->daemon) return KVF_OK;
+    close(fd);
+    return fail_listen(ctx, &server->options, "libmicrohttpd does not start");
+}
+
+kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port)
+{
+    struct kvf__http *http = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof *http, &http));
+    http->quiet_socket = -1;
+    server->http = http;
+    return start(ctx, server, port);
+}
+
+void kvf__http_refuse_more(kvf__server *server)
+{
+    struct kvf__http *http = server->http;
+    http->quiet_socket = MHD_quiesce_daemon(http->daemon);
+    if (http->quiet_socket >= 0) close(http->quiet_socket);
+}
+
+void kvf__http_sweep(kvf__server *server)
+{
+    kvf__guard_sweep(&server->http->guard, (double)server->options.timeout);
+}
+
+void kvf__http_stop(kvf__server *server)
+{
+    struct kvf__http *http = server->http;
+    if (!http) return;
+    if (http->daemon) MHD_stop_daemon(http->daemon);
+    kvf__guard_done(&http->guard);
+    kvf_ctx_free(http->ctx);
+    kvf__free(http);
+    server->http = NULL;
+}

@@ -1,0 +1,95 @@
+/* What the server counts, and its text for Prometheus (exposition format 0.0.4). */
+#include "serve_int.h"
+
+static const double SECONDS[KVF__BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                             0.5,   1,    2.5,   5,    10,  30};
+static const double ROWS[KVF__BUCKETS] = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128};
+
+void kvf__histogram_add(kvf__histogram *histogram, double value, bool seconds)
+{
+    const double *bounds = seconds ? SECONDS : ROWS;
+    int i = 0;
+    while (i < KVF__BUCKETS && value > bounds[i])
+        i++;
+    histogram->count[i]++;
+    histogram->sum += value;
+}
+
+static kvf_status head(kvf__buf *out, const char *name, const char *type, const char *help)
+{
+    return kvf__buf_printf(NULL, out, "# HELP kvfold_%s %s\n# TYPE kvfold_%s %s\n", name, help,
+                           name, type);
+}
+
+static kvf_status number(kvf__buf *out, const char *name, const char *type, const char *help,
+                         double value)
+{
+    KVF_TRY(head(out, name, type, help));
+    return kvf__buf_printf(NULL, out, "kvfold_%s %.17g\n", name, value);
+}
+
+static kvf_status histogram(kvf__buf *out, const char *name, const char *help,
+                            const kvf__histogram *h, bool seconds)
+{
+    const double *bounds = seconds ? SECONDS : ROWS;
+    int64_t sum = 0;
+    KVF_TRY(head(out, name, "histogram", help));
+    for (int i = 0; i < KVF__BUCKETS; i++) {
+        sum += h->count[i];
+        KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_%s_bucket{le=\"%g\"} %lld\n", name, bounds[i],
+                                (long long)sum));
+    }
+    sum += h->count[KVF__BUCKETS];
+    return kvf__buf_printf(NULL, out,
+                           "kvfold_%s_bucket{le=\"+Inf\"} %lld\nkvfold_%s_sum %.17g\n"
+                           "kvfold_%s_count %lld\n",
+                           name, (long long)sum, name, h->sum, name, (long long)sum);
+}
+
+static kvf_status requests(const kvf__figures *f, kvf__buf *out)
+{
+    const struct {
+        const char *result;
+        int64_t n;
+    } rows[] = {{"answered", f->answered},
+                {"refused", f->refused},
+                {"failed", f->failed},
+                {"gone", f->gone}};
+    KVF_TRY(head(out, "requests_total", "counter", "Requests by what became of them."));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_requests_total{result=\"%s\"} %lld\n",
+                                rows[i].result, (long long)rows[i].n));
+    return KVF_OK;
+}
+
+kvf_status kvf__figures_print(const kvf__figures *f, kvf__buf *out)
+{
+    const kvf__engine_stats *e = &f->engine;
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } rows[] = {
+        {"connections", "gauge", "Open connections.", (double)f->connections},
+        {"late_connections_total", "counter", "Connections closed because no whole request came.",
+         (double)f->evicted},
+        {"queue_length", "gauge", "Requests that wait for a row.", (double)f->queued},
+        {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting)},
+        {"rows_limit", "gauge", "Most requests computed together.", (double)f->max_rows},
+        {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens},
+        {"generated_tokens_total", "counter", "Tokens generated.", (double)e->new_tokens},
+        {"steps_total", "counter", "Steps of one token for every row.", (double)e->steps},
+        {"prefill_seconds_total", "counter", "Time in reading prompts.", e->prefill_seconds},
+        {"decode_seconds_total", "counter", "Time in steps.", e->decode_seconds},
+        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)f->reloads},
+        {"prefix_reload_failures_total", "counter", "Replaced prefix files that were refused.",
+         (double)f->failed_reloads},
+    };
+    KVF_TRY(requests(f, out));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KVF_TRY(number(out, rows[i].name, rows[i].type, rows[i].help, rows[i].value));
+    KVF_TRY(histogram(out, "queue_seconds", "From arrival to a row.", &f->waited, true));
+    KVF_TRY(histogram(out, "first_token_seconds", "From arrival to the first token.",
+                      &f->first_token, true));
+    KVF_TRY(histogram(out, "request_seconds", "From arrival to the last token.", &f->whole, true));
+    return histogram(out, "batch_rows", "Rows of a step.", &f->batch, false);
+}

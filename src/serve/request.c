@@ -1,0 +1,342 @@
+/* The body of a request: bytes -> what is asked for, checked. No HTTP in here, so that anything can
+ * be thrown at it.
+ *
+ * Fields are rows of a table. One that is not there is refused by name, and so is one that asks for
+ * what the server does not do (several choices, log-probabilities, tools): a client must not think
+ * that it was heard. Form: OpenAI's API reference, completions and chat completions. */
+#include "serve_int.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { MOST_STOPS = 16, MOST_STOP_BYTES = 256, MOST_MESSAGES = 4096, DEFAULT_TOKENS = 16 };
+
+bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
+{
+    va_list args;
+    *out = (kvf__problem){.status = status};
+    if (param) snprintf(out->param, sizeof out->param, "%s", param);
+    va_start(args, fmt);
+    vsnprintf(out->message, sizeof out->message, fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* What the fields of one body are read into. */
+typedef struct reading {
+    kvf_ctx *ctx;
+    kvf__request *to;
+    kvf__problem *problem;
+    int64_t max_tokens;
+} reading;
+
+typedef struct field {
+    const char *name;
+    int kinds; /* of requests that have it */
+    bool (*read)(const reading *r, const struct field *field, const kvf_json *value);
+    const char *neutral; /* read_neutral: the values that change nothing, as JSON, by '|' */
+} field;
+enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
+
+static bool refuse(const reading *r, const field *f, const char *want)
+{
+    return kvf__problem_set(r->problem, 400, f->name, "%s: want %s", f->name, want);
+}
+
+static bool no_memory(const reading *r)
+{
+    return kvf__problem_set(r->problem, 500, NULL, "out of memory");
+}
+
+/* A text without NUL, NULL if it is none. */
+static const char *text_of(const kvf_json *value)
+{
+    size_t bytes = 0;
+    const char *text = kvf_json_str(value, &bytes);
+    return text && strlen(text) == bytes ? text : NULL;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static bool read_model(const reading *r, const field *f, const kvf_json *value)
+{
+    r->to->model = text_of(value);
+    return r->to->model ? true : refuse(r, f, "the name of a model");
+}
+
+static bool read_ids(const reading *r, const field *f, const kvf_json *list)
+{
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        int64_t id = kvf_json_int(kvf_json_at(list, i), -1);
+        if (id < 0 || id > INT32_MAX) return refuse(r, f, "a text, or an array of token ids");
+        if (kvf__ids_add(NULL, &r->to->ids, (int32_t)id)) return no_memory(r);
+    }
+    return true;
+}
+
+static bool read_prompt(const reading *r, const field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) == KVF_JSON_ARRAY && kvf_json_size(value) > 0) {
+        const kvf_json *first = kvf_json_at(value, 0);
+        if (kvf_json_typeof(first) == KVF_JSON_INT) return read_ids(r, f, value);
+        if (kvf_json_size(value) > 1)
+            return refuse(r, f, "one prompt: send a request for each of several");
+        if (kvf_json_typeof(first) == KVF_JSON_ARRAY && kvf_json_size(first) > 0)
+            return read_ids(r, f, first);
+        value = first;
+    }
+    r->to->prompt = text_of(value);
+    return r->to->prompt ? true : refuse(r, f, "a text without NUL, or an array of token ids");
+}
+
+static bool read_max_tokens(const reading *r, const field *f, const kvf_json *value)
+{
+    int64_t n = kvf_json_int(value, -1);
+    if (n < 1 || n > r->max_tokens)
+        return kvf__problem_set(r->problem, 400, f->name, "%s: want a whole number from 1 to %lld",
+                                f->name, (long long)r->max_tokens);
+    r->to->max_tokens = n;
+    return true;
+}
+
+static bool is_number(const kvf_json *value)
+{
+    kvf_json_type type = kvf_json_typeof(value);
+    return type == KVF_JSON_INT || type == KVF_JSON_REAL;
+}
+
+static bool read_temperature(const reading *r, const field *f, const kvf_json *value)
+{
+    double x = kvf_json_real(value, -1);
+    if (!is_number(value) || !(x >= 0 && x <= 2)) return refuse(r, f, "a number from 0 to 2");
+    r->to->sampling.temperature = x;
+    return true;
+}
+
+static bool read_top_p(const reading *r, const field *f, const kvf_json *value)
+{
+    double x = kvf_json_real(value, -1);
+    if (!is_number(value) || !(x > 0 && x <= 1))
+        return refuse(r, f, "a number above 0 and at most 1");
+    r->to->sampling.top_p = x;
+    return true;
+}
+
+static bool read_top_k(const reading *r, const field *f, const kvf_json *value)
+{
+    int64_t k = kvf_json_int(value, -1);
+    if (k < 0 || k > INT32_MAX) return refuse(r, f, "a whole number from 0 on; 0: all");
+    r->to->sampling.top_k = k;
+    return true;
+}
+
+static bool read_seed(const reading *r, const field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) != KVF_JSON_INT) return refuse(r, f, "a whole number");
+    r->to->seed = (uint64_t)kvf_json_int(value, 0);
+    r->to->seeded = true;
+    return true;
+}
+
+static bool read_stop(const reading *r, const field *f, const kvf_json *value)
+{
+    bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
+    size_t n = list ? kvf_json_size(value) : 1;
+    if (n > MOST_STOPS) return refuse(r, f, "at most 16 texts");
+    if (kvf__alloc_array(NULL, n, sizeof *r->to->stop, &r->to->stop)) return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = text_of(list ? kvf_json_at(value, i) : value);
+        if (!text || !*text || strlen(text) > MOST_STOP_BYTES)
+            return refuse(r, f, "a text of 1 to 256 bytes, or an array of such");
+        r->to->stop[r->to->n_stop++] = text;
+    }
+    return true;
+}
+
+static bool read_stream(const reading *r, const field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) != KVF_JSON_BOOL) return refuse(r, f, "true or false");
+    r->to->stream = kvf_json_bool(value, false);
+    return true;
+}
+
+static bool read_stream_options(const reading *r, const field *f, const kvf_json *value)
+{
+    const kvf_json *usage = kvf_json_get(value, "include_usage");
+    size_t known = usage != NULL;
+    if (kvf_json_typeof(value) != KVF_JSON_OBJECT || kvf_json_size(value) > known ||
+        (usage && kvf_json_typeof(usage) != KVF_JSON_BOOL))
+        return refuse(r, f, "{\"include_usage\": true or false}");
+    r->to->usage = kvf_json_bool(usage, false);
+    return true;
+}
+
+/* Fields for what the server does not do. */
+static bool read_neutral(const reading *r, const field *f, const kvf_json *value)
+{
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
+    bool neutral = false;
+    for (const char *at = f->neutral; text && at && !neutral; at = strchr(at, '|')) {
+        at += *at == '|';
+        size_t n = strcspn(at, "|");
+        neutral = strlen(text) == n && !memcmp(at, text, n);
+    }
+    kvf_json_text_free(text);
+    if (neutral) return true;
+    return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, leave it out", f->name);
+}
+
+/* What says nothing about the answer. */
+static bool read_nothing(const reading *r, const field *f, const kvf_json *value)
+{
+    (void)r;
+    (void)f;
+    (void)value;
+    return true;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static bool bad_message(const reading *r, size_t i, const char *what)
+{
+    return kvf__problem_set(r->problem, 400, "messages", "messages[%zu]: %s", i, what);
+}
+
+/* [{"type": "text", "text": ...}, ...] */
+static bool read_parts(const reading *r, size_t i, const kvf_json *parts)
+{
+    kvf__buf *to = &r->to->contents[i];
+    for (size_t k = 0; k < kvf_json_size(parts); k++) {
+        const kvf_json *part = kvf_json_at(parts, k);
+        const char *type = text_of(kvf_json_get(part, "type"));
+        const char *text = text_of(kvf_json_get(part, "text"));
+        if (!type || strcmp(type, "text") || !text)
+            return bad_message(r, i, "content: want a text, or parts of type text");
+        if (kvf__buf_add(NULL, to, text, strlen(text))) return no_memory(r);
+    }
+    if (kvf__buf_add(NULL, to, "", 0)) return no_memory(r);
+    r->to->messages[i].content = to->data ? to->data : "";
+    return true;
+}
+
+static bool read_message(const reading *r, size_t i, kvf_json *message)
+{
+    kvf__message *to = &r->to->messages[i];
+    const kvf_json *content = kvf_json_get(message, "content");
+    if (kvf_json_typeof(message) != KVF_JSON_OBJECT) return bad_message(r, i, "want an object");
+    for (void *it = kvf_json_iter(message); it; it = kvf_json_next(message, it)) {
+        const char *key = kvf_json_iter_key(it);
+        bool known = !strcmp(key, "role") || !strcmp(key, "content");
+        if (!known && kvf_json_typeof(kvf_json_iter_value(it)) != KVF_JSON_NULL)
+            return bad_message(r, i, "only role and content are supported");
+    }
+    to->role = text_of(kvf_json_get(message, "role"));
+    if (!to->role) return bad_message(r, i, "role: want a text");
+    if (kvf_json_typeof(content) == KVF_JSON_ARRAY) return read_parts(r, i, content);
+    to->content = text_of(content);
+    return to->content
+               ? true
+               : bad_message(r, i, "content: want a text without NUL, or parts of type text");
+}
+
+static bool read_messages(const reading *r, const field *f, const kvf_json *value)
+{
+    size_t n = kvf_json_size(value);
+    if (kvf_json_typeof(value) != KVF_JSON_ARRAY || !n || n > MOST_MESSAGES)
+        return refuse(r, f, "an array of 1 to 4096 messages");
+    if (kvf__alloc_array(NULL, n, sizeof *r->to->messages, &r->to->messages)) return no_memory(r);
+    if (kvf__alloc_array(NULL, n, sizeof *r->to->contents, &r->to->contents)) return no_memory(r);
+    r->to->n_messages = n;
+    for (size_t i = 0; i < n; i++)
+        if (!read_message(r, i, kvf_json_at(value, i))) return false;
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const field FIELDS[] = {
+    {"model", BOTH, read_model, NULL},
+    {"prompt", COMPLETIONS, read_prompt, NULL},
+    {"messages", CHAT, read_messages, NULL},
+    {"max_tokens", BOTH, read_max_tokens, NULL},
+    {"max_completion_tokens", CHAT, read_max_tokens, NULL},
+    {"temperature", BOTH, read_temperature, NULL},
+    {"top_p", BOTH, read_top_p, NULL},
+    {"top_k", BOTH, read_top_k, NULL},
+    {"seed", BOTH, read_seed, NULL},
+    {"stop", BOTH, read_stop, NULL},
+    {"stream", BOTH, read_stream, NULL},
+    {"stream_options", BOTH, read_stream_options, NULL},
+    {"n", BOTH, read_neutral, "1"},
+    {"best_of", COMPLETIONS, read_neutral, "1"},
+    {"echo", COMPLETIONS, read_neutral, "false"},
+    {"suffix", COMPLETIONS, read_neutral, "\"\""},
+    {"logprobs", BOTH, read_neutral, "false|0"},
+    {"top_logprobs", CHAT, read_neutral, "0"},
+    {"logit_bias", BOTH, read_neutral, "{}"},
+    {"presence_penalty", BOTH, read_neutral, "0|0.0"},
+    {"frequency_penalty", BOTH, read_neutral, "0|0.0"},
+    {"tools", CHAT, read_neutral, "[]"},
+    {"tool_choice", CHAT, read_neutral, "\"none\"|\"auto\""},
+    {"parallel_tool_calls", CHAT, read_neutral, "true|false"},
+    {"response_format", CHAT, read_neutral, "{\"type\":\"text\"}"},
+    {"user", BOTH, read_nothing, NULL},
+    {"metadata", CHAT, read_nothing, NULL},
+    {"store", CHAT, read_neutral, "false"},
+};
+enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
+
+static bool read_field(const reading *r, const char *name, const kvf_json *value)
+{
+    const int kind = r->to->chat ? CHAT : COMPLETIONS;
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        if (strcmp(FIELDS[i].name, name) || !(FIELDS[i].kinds & kind)) continue;
+        if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* as if it were not there */
+        return FIELDS[i].read(r, &FIELDS[i], value);
+    }
+    return kvf__problem_set(r->problem, 400, name, "\"%.32s\" is no field of such a request", name);
+}
+
+static bool read_fields(const reading *r)
+{
+    kvf_json *root = r->to->root;
+    if (kvf_json_typeof(root) != KVF_JSON_OBJECT)
+        return kvf__problem_set(r->problem, 400, NULL, "the body is not a JSON object");
+    for (void *it = kvf_json_iter(root); it; it = kvf_json_next(root, it))
+        if (!read_field(r, kvf_json_iter_key(it), kvf_json_iter_value(it))) return false;
+    if (!r->to->model) return kvf__problem_set(r->problem, 400, "model", "model is missing");
+    if (r->to->chat && !r->to->messages)
+        return kvf__problem_set(r->problem, 400, "messages", "messages are missing");
+    if (!r->to->chat && !r->to->prompt && !r->to->ids.n)
+        return kvf__problem_set(r->problem, 400, "prompt", "prompt is missing");
+    return true;
+}
+
+bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
+                        kvf__request *out, kvf__problem *problem)
+{
+    kvf__request request = {.chat = chat, .sampling = {.temperature = 1, .top_p = 1}};
+    const reading r = {ctx, &request, problem, max_tokens};
+    request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
+    if (kvf_json_parse(ctx, "body", body, bytes, &request.root))
+        return kvf__problem_set(problem, 400, NULL, "%s", kvf_ctx_error(ctx));
+    if (!read_fields(&r)) {
+        kvf__request_done(&request);
+        return false;
+    }
+    *out = request;
+    return true;
+}
+
+void kvf__request_done(kvf__request *request)
+{
+    for (size_t i = 0; request->contents && i < request->n_messages; i++)
+        kvf__buf_done(&request->contents[i]);
+    kvf__free(request->contents);
+    kvf__free(request->messages);
+    kvf__ids_done(&request->ids);
+    kvf__free(request->stop);
+    kvf_json_free(request->root);
+    *request = (kvf__request){0};
+}

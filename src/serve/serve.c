@@ -1,0 +1,84 @@
+/* The server from options to end: what it holds, in the order in which it comes and goes. */
+#include <time.h>
+
+#include "serve_int.h"
+
+enum { DEFAULT_CONTEXT = 4096 };
+
+kvf_serve_options kvf_serve_defaults(void)
+{
+    return (kvf_serve_options){.host = "127.0.0.1",
+                               .port = 8080,
+                               .max_body = 1 << 20,
+                               .max_rows = 16,
+                               .max_queue = 256,
+                               .max_tokens = 1024,
+                               .max_context = DEFAULT_CONTEXT,
+                               .timeout = 30};
+}
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_serve_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+    } rows[] = {{"port", o->port, 0, 65535},
+                {"max-body", o->max_body, 1, INT32_MAX},
+                {"max-rows", o->max_rows, 1, 1024},
+                {"max-queue", o->max_queue, 0, INT32_MAX},
+                {"max-tokens", o->max_tokens, 1, INT32_MAX},
+                {"max-context", o->max_context, 0, INT32_MAX},
+                {"timeout", o->timeout, 1, 86400}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
+            return kvf__fail(ctx, KVF_EUSAGE, "%s %lld: want %lld to %lld", rows[i].name,
+                             (long long)rows[i].value, (long long)rows[i].least,
+                             (long long)rows[i].most);
+    return KVF_OK;
+}
+
+static kvf_status open_engine(kvf_ctx *ctx, kvf__server *server)
+{
+    const kvf__desc *d = kvf__model_desc(server->base->model);
+    int64_t most = server->options.max_context;
+    if (!most || most > d->max_positions) most = d->max_positions;
+    return kvf__engine_create(ctx, server->base, server->options.max_rows, most, &server->engine);
+}
+
+static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
+{
+    int port = 0;
+    const char *token_file = server->options.token_file;
+    KVF_TRY(check_options(ctx, &server->options));
+    if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
+    KVF_TRY(open_engine(ctx, server));
+    KVF_TRY(kvf__shelf_init(ctx, server->base, &server->options, &server->shelf));
+    KVF_TRY(kvf__http_start(ctx, server, &port));
+    if (server->options.listening) server->options.listening(server->options.user, port);
+    KVF_TRY(kvf__work(server));
+    return kvf__fail(ctx, KVF_ESTOPPED, "stopped on request");
+}
+
+kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                     kvf_serve_totals *totals)
+{
+    const double begin = kvf__clock();
+    kvf__server server = {.ctx = ctx, .base = base, .options = *options, .created = time(NULL)};
+    server.figures.max_rows = options->max_rows;
+    pthread_mutex_init(&server.lock, NULL);
+    pthread_cond_init(&server.arrival, NULL);
+    kvf_status st = serve(ctx, &server);
+    kvf__http_stop(&server);
+    if (totals)
+        *totals = (kvf_serve_totals){.requests = server.figures.answered,
+                                     .prompt_tokens = server.figures.engine.prompt_tokens,
+                                     .new_tokens = server.figures.engine.new_tokens,
+                                     .reloads = server.shelf.reloads,
+                                     .seconds = kvf__clock() - begin};
+    kvf__engine_free(server.engine);
+    kvf__shelf_done(&server.shelf);
+    kvf__free(server.token);
+    pthread_cond_destroy(&server.arrival);
+    pthread_mutex_destroy(&server.lock);
+    return st;
+}

@@ -1,0 +1,221 @@
+/* Inside the server. Two threads: the one that called kvf_serve computes (work.c), one of
+ * libmicrohttpd's reads and writes (http.c). They share jobs, under one lock; prefixes (shelf.c)
+ * and the engine are the computing thread's alone.
+ *
+ * A request goes bytes -> kvf__request (request.c, no HTTP in it) -> job -> row of the engine ->
+ * bytes of the answer (reply.c). */
+#ifndef KVF_SERVE_INT_H
+#define KVF_SERVE_INT_H
+
+#include <kvfold/serve.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "infer_int.h"
+
+/* ---- requests (request.c) -------------------------------------------------------------------- */
+
+/* Why a request is refused, in the words of OpenAI's error objects. */
+typedef struct kvf__problem {
+    unsigned status;  /* of HTTP */
+    const char *code; /* "model_not_found"; NULL: none */
+    char param[40];   /* field of the request, "": none */
+    char message[256];
+} kvf__problem;
+/* Fills it in; returns false, for `return kvf__problem_set(...)`. */
+bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
+    KVF__PRINTF(4, 5);
+
+/* A body, checked. Texts are views into root. */
+typedef struct kvf__request {
+    bool chat, stream, usage; /* usage: a chunk with the counts ends the stream */
+    kvf_json *root;
+    const char *model;
+    const char *prompt;     /* completions: a text, */
+    kvf__ids ids;           /* or ids */
+    kvf__message *messages; /* chat: [n_messages] */
+    size_t n_messages;
+    kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
+    int64_t max_tokens;
+    kvf__sampling sampling;
+    uint64_t seed;
+    bool seeded;
+    const char **stop; /* [n_stop] */
+    size_t n_stop;
+} kvf__request;
+
+/* From the bytes of a body; false with the problem. max_tokens: most that may be asked for, and
+ * what a chat gets that asks for none. The request is empty or whole. */
+bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
+                        kvf__request *out, kvf__problem *problem);
+void kvf__request_done(kvf__request *request);
+
+/* ---- replies (reply.c): appended to a buffer ------------------------------------------------- */
+
+typedef struct kvf__reply {
+    bool chat;
+    int64_t id, created; /* number of the request; seconds since 1970 */
+    const char *model;
+    int64_t prompt_tokens, new_tokens;
+} kvf__reply;
+kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__buf *text, kvf__finish finish,
+                            kvf__buf *out);
+/* Events of a stream: its beginning (chats say the role), more text, the end. */
+kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__buf *out);
+kvf_status kvf__reply_text(const kvf__reply *reply, const char *text, size_t n, kvf__buf *out);
+kvf_status kvf__reply_end(const kvf__reply *reply, kvf__finish finish, bool usage, kvf__buf *out);
+kvf_status kvf__reply_problem(const kvf__problem *problem, kvf__buf *out);
+/* The same as an event. */
+kvf_status kvf__reply_broken(const kvf__problem *problem, kvf__buf *out);
+/* Models by name: a list, or (n = 1, not as_list) one. */
+kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
+                             kvf__buf *out);
+
+/* ---- prefixes by name (shelf.c) -------------------------------------------------------------- */
+
+/* A prefix as a file had it, with how its prompts are rendered; lives until no row uses it. */
+typedef struct kvf__held {
+    kvf_prefix *prefix; /* NULL: the bare base */
+    kvf__renderer renderer;
+    int32_t turn_end;
+    int64_t uses;
+} kvf__held;
+void kvf__held_release(kvf__held *held);
+
+typedef struct kvf__shelf {
+    const kvf_serve_options *options;
+    const kvf_base *base;
+    const char **names; /* [n]: the prefixes in their order, the base last */
+    size_t n;
+    kvf__held **held;  /* [n] */
+    struct stat *seen; /* [n] of files, as last tried */
+    int64_t reloads, failed_reloads;
+    double looked; /* clock of the last look at the files */
+} kvf__shelf;
+kvf_status kvf__shelf_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                           kvf__shelf *out);
+void kvf__shelf_done(kvf__shelf *shelf);
+/* Reads files again that were replaced; looks at most every half second. A file that cannot be
+ * used is warned about, and the prefix stays. */
+void kvf__shelf_refresh(kvf_ctx *ctx, kvf__shelf *shelf);
+/* Index of a name, -1: there is none. Any thread. */
+int64_t kvf__shelf_find(const kvf__shelf *shelf, const char *name);
+
+/* ---- figures (prometheus.c) ------------------------------------------------------------------ */
+
+enum { KVF__BUCKETS = 12 };
+typedef struct kvf__histogram {
+    int64_t count[KVF__BUCKETS + 1];
+    double sum;
+} kvf__histogram;
+typedef struct kvf__figures {
+    int64_t answered, failed, refused, gone; /* requests: 200; 5xx; 4xx; left by the client */
+    int64_t connections, evicted;            /* open; closed for being late with their request */
+    int64_t queued;
+    int64_t reloads, failed_reloads;
+    kvf__engine_stats engine;
+    int64_t max_rows;
+    kvf__histogram waited, first_token, whole; /* seconds from arrival */
+    kvf__histogram batch;                      /* rows of a step */
+} kvf__figures;
+void kvf__histogram_add(kvf__histogram *histogram, double value, bool seconds);
+kvf_status kvf__figures_print(const kvf__figures *figures, kvf__buf *out);
+
+/* ---- jobs (work.c) --------------------------------------------------------------------------- */
+
+typedef enum kvf__job_state {
+    KVF__JOB_WAITS,
+    KVF__JOB_RUNS, /* a stream may be sent */
+    KVF__JOB_DONE  /* out is whole, status final */
+} kvf__job_state;
+
+typedef struct kvf__job {
+    struct kvf__job *next;
+    struct kvf__server *server;
+    kvf__request request;
+    int64_t model; /* index in the shelf */
+    kvf__reply reply;
+    double arrived;
+
+    /* the computing thread's */
+    kvf__held *held;
+    kvf__ids prompt;
+    kvf__buf text;
+    int64_t row;
+    bool first; /* token is still to come */
+
+    /* under the server's lock */
+    kvf__job_state state;
+    unsigned status;
+    kvf__buf out;
+    size_t sent;
+    bool gone;     /* nobody waits any more */
+    int owners;    /* threads that may look at it */
+    void *sleeper; /* the connection that sleeps until there is more; NULL: awake */
+} kvf__job;
+
+typedef struct kvf__server {
+    kvf_ctx *ctx;
+    kvf_base *base;
+    kvf_serve_options options;
+    kvf__shelf shelf;
+    kvf__engine *engine;
+    char *token; /* NULL: none is asked for */
+    int64_t created;
+
+    pthread_mutex_t lock;
+    pthread_cond_t arrival;
+    kvf__job *first, *last; /* that wait */
+    kvf__job *running;      /* list by next; the computing thread's alone */
+    int64_t pending;        /* jobs that are not answered to the last byte */
+    int64_t ids;
+    bool closing;
+    kvf__figures figures;
+    struct kvf__http *http;
+} kvf__server;
+
+/* Takes the job over, or says why not. Called by the HTTP thread. */
+bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem);
+/* One of its threads has done with it; under the lock. */
+void kvf__job_drop(kvf__job *job);
+/* The computing thread's loop, until all is answered after *stop. */
+kvf_status kvf__work(kvf__server *server);
+
+/* ---- HTTP (http.c) --------------------------------------------------------------------------- */
+
+kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port);
+/* Wakes the connection that sleeps on a job; under the lock. */
+void kvf__http_wake(kvf__job *job);
+void kvf__http_refuse_more(kvf__server *server); /* no further connections */
+/* Closes connections whose request does not come. */
+void kvf__http_sweep(kvf__server *server);
+void kvf__http_stop(kvf__server *server); /* NULL is fine */
+
+/* ---- connections that have sent no whole request (guard.c) ----------------------------------- */
+
+/* Who has been connected since when without a whole request. Nobody keeps a place by saying
+ * nothing: late ones are shut, and when places run out, the one that is longest silent. */
+typedef struct kvf__guard {
+    pthread_mutex_t lock;
+    struct kvf__guest {
+        int fd;       /* -1: the place is free */
+        double since; /* clock; 0: it is being served */
+    } * guests;
+    size_t n, used;
+    int64_t evicted;
+} kvf__guard;
+kvf_status kvf__guard_init(kvf_ctx *ctx, size_t places, kvf__guard *out);
+void kvf__guard_done(kvf__guard *guard);
+/* A new connection; its place, NULL: there is none even so. */
+struct kvf__guest *kvf__guard_enter(kvf__guard *guard, int fd);
+void kvf__guard_leave(kvf__guard *guard, struct kvf__guest *guest); /* before fd is closed */
+/* Its request is whole; or answered, and the next one may come. */
+void kvf__guard_serve(kvf__guard *guard, struct kvf__guest *guest, bool served);
+void kvf__guard_sweep(kvf__guard *guard, double seconds);
+
+/* Equal in a time that depends on the length of `given` alone. */
+bool kvf__token_equal(const char *given, const char *token);
+/* The first line of a file, without white space around it. EFORMAT: it is empty. */
+kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out);
+
+#endif

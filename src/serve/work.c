@@ -1,0 +1,363 @@
+/* The computing thread: takes requests as they come, puts them in rows of the engine, and hands
+ * their text to the connections that wait for it.
+ *
+ * A job has two owners, this thread and that of HTTP; whoever is last frees it. Everything between
+ * them is under the server's lock, which no computation holds. */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "serve_int.h"
+
+enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
+static const double SWEEP_SECONDS = 0.25, FLUSH_SECONDS = 10;
+
+void kvf__job_drop(kvf__job *job)
+{
+    if (--job->owners > 0) return;
+    kvf__request_done(&job->request);
+    kvf__ids_done(&job->prompt);
+    kvf__buf_done(&job->text);
+    kvf__buf_done(&job->out);
+    kvf__free(job);
+}
+
+/* Draws of a request without a seed begin anywhere. */
+static uint64_t any_seed(void)
+{
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
+    return seed >> 1;
+}
+
+bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    bool taken = false;
+    job->model = kvf__shelf_find(&server->shelf, job->request.model);
+    if (job->model < 0) {
+        kvf__problem_set(problem, 404, "model", "the model \"%.80s\" does not exist",
+                         job->request.model);
+        problem->code = "model_not_found";
+        return false;
+    }
+    if (!job->request.seeded) job->request.seed = any_seed();
+    job->server = server;
+    job->arrived = kvf__clock();
+    job->first = true;
+    pthread_mutex_lock(&server->lock);
+    if (server->closing) {
+        kvf__problem_set(problem, 503, NULL, "the server is shutting down");
+    } else if (server->figures.queued >= server->options.max_queue) {
+        kvf__problem_set(problem, 503, NULL, "%lld requests wait already: try again later",
+                         (long long)server->figures.queued);
+        problem->code = "overloaded";
+    } else {
+        job->reply = (kvf__reply){.chat = job->request.chat,
+                                  .id = ++server->ids,
+                                  .created = (int64_t)time(NULL),
+                                  .model = server->shelf.names[job->model]};
+        job->owners = 2;
+        if (server->last) server->last->next = job;
+        if (!server->last) server->first = job;
+        server->last = job;
+        server->figures.queued++;
+        server->pending++;
+        pthread_cond_signal(&server->arrival);
+        taken = true;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return taken;
+}
+
+/* ---- ends of a job --------------------------------------------------------------------------- */
+
+/* Under the lock: nothing more will come. */
+static void finish(kvf__job *job, unsigned status)
+{
+    kvf__server *server = job->server;
+    if (job->state == KVF__JOB_WAITS) job->status = status;
+    job->state = KVF__JOB_DONE;
+    if (status == 200) {
+        server->figures.answered++;
+        kvf__histogram_add(&server->figures.whole, kvf__clock() - job->arrived, true);
+    }
+    server->figures.refused += status >= 400 && status < 500;
+    server->figures.failed += status >= 500;
+    kvf__http_wake(job);
+}
+
+/* Under the lock. */
+static void finish_problem(kvf__job *job, unsigned status, const char *line)
+{
+    kvf__problem problem;
+    kvf__problem_set(&problem, status, NULL, "%s", line);
+    if (job->state == KVF__JOB_RUNS)
+        kvf__reply_broken(&problem, &job->out); /* out of memory: the stream ends without */
+    else
+        kvf__reply_problem(&problem, &job->out);
+    finish(job, status);
+}
+
+/* The job is no longer this thread's. */
+static void let_go(kvf__job *job)
+{
+    kvf__server *server = job->server;
+    for (kvf__job **at = &server->running; *at; at = &(*at)->next)
+        if (*at == job) {
+            *at = job->next;
+            break;
+        }
+    kvf__held_release(job->held);
+    pthread_mutex_lock(&server->lock);
+    kvf__job_drop(job);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static kvf_status add_stream(kvf__job *job, const char *text, size_t n, kvf__finish end)
+{
+    KVF_TRY(kvf__reply_text(&job->reply, text, n, &job->out));
+    if (!end) return KVF_OK;
+    return kvf__reply_end(&job->reply, end, job->request.usage, &job->out);
+}
+
+static kvf_status add_whole(kvf__job *job, const char *text, size_t n, kvf__finish end)
+{
+    KVF_TRY(kvf__buf_add(NULL, &job->text, text, n));
+    if (!end) return KVF_OK;
+    return kvf__reply_whole(&job->reply, &job->text, end, &job->out);
+}
+
+/* Called by the engine, at the end of which the row is gone. */
+static void take_text(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish end)
+{
+    kvf__job *job = user;
+    kvf__server *server = job->server;
+    kvf_status st = KVF_OK;
+    pthread_mutex_lock(&server->lock);
+    if (job->first)
+        kvf__histogram_add(&server->figures.first_token, kvf__clock() - job->arrived, true);
+    job->first = false;
+    job->reply.new_tokens = new_tokens;
+    if (end == KVF__FINISH_FAILED)
+        finish_problem(job, 500, kvf_ctx_error(server->ctx));
+    else if (job->request.stream)
+        st = add_stream(job, text, n, end);
+    else
+        st = add_whole(job, text, n, end);
+    if (st)
+        finish_problem(job, 500, "out of memory");
+    else if (end && end != KVF__FINISH_FAILED)
+        finish(job, 200);
+    else if (job->request.stream && n)
+        kvf__http_wake(job);
+    pthread_mutex_unlock(&server->lock);
+    if (end) let_go(job);
+}
+
+/* ---- beginnings ------------------------------------------------------------------------------ */
+
+static kvf_status check_ids(kvf_ctx *ctx, const kvf__server *server, const kvf__ids *ids)
+{
+    const int64_t V = kvf__model_desc(server->base->model)->V;
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->data[i] >= V)
+            return kvf__fail(ctx, KVF_EDATA, "prompt: id %ld is outside the vocabulary of %lld",
+                             (long)ids->data[i], (long long)V);
+    return KVF_OK;
+}
+
+/* The ids that the row begins with, as generate makes them. */
+static kvf_status render(kvf_ctx *ctx, kvf__job *job)
+{
+    const kvf__request *request = &job->request;
+    const kvf__render *how = &job->held->renderer.render;
+    if (request->chat)
+        return kvf__chat_encode(ctx, how->tokenizer, how->chat, request->messages,
+                                request->n_messages, true, &job->prompt, NULL);
+    if (request->prompt) return kvf__render_prompt(ctx, how, request->prompt, &job->prompt);
+    KVF_TRY(check_ids(ctx, job->server, &request->ids));
+    return kvf__ids_append(ctx, &job->prompt, request->ids.data, request->ids.n);
+}
+
+static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
+{
+    const kvf__request *request = &job->request;
+    KVF_TRY(render(ctx, job));
+    const kvf__order order = {.prefix = job->held->prefix,
+                              .prompt = job->prompt.data,
+                              .n = (int64_t)job->prompt.n,
+                              .max_tokens = request->max_tokens,
+                              .sampling = request->sampling,
+                              .seed = request->seed,
+                              .stop = request->stop,
+                              .n_stop = request->n_stop,
+                              .turn_end = job->held->turn_end,
+                              .text = take_text,
+                              .user = job};
+    job->reply.prompt_tokens = order.n;
+    return kvf__engine_join(ctx, server->engine, &order, &job->row);
+}
+
+/* Statuses that the request caused. */
+static unsigned http_status(kvf_status st)
+{
+    return st == KVF_EDATA || st == KVF_EUSAGE || st == KVF_EUNSUPPORTED ? 400 : 500;
+}
+
+static void begin(kvf__server *server, kvf__job *job)
+{
+    kvf_ctx *ctx = server->ctx;
+    job->held = server->shelf.held[job->model];
+    job->held->uses++;
+    job->next = server->running;
+    server->running = job;
+    kvf_status st = join(ctx, server, job);
+    pthread_mutex_lock(&server->lock);
+    kvf__histogram_add(&server->figures.waited, kvf__clock() - job->arrived, true);
+    if (st) {
+        finish_problem(job, http_status(st), kvf_ctx_error(ctx));
+    } else if (job->request.stream) {
+        job->state = KVF__JOB_RUNS;
+        job->status = 200;
+        kvf__reply_begin(&job->reply, &job->out);
+        kvf__http_wake(job);
+    }
+    pthread_mutex_unlock(&server->lock);
+    if (st) let_go(job);
+}
+
+static kvf__job *next_job(kvf__server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    kvf__job *job = server->first;
+    if (job) {
+        server->first = job->next;
+        if (!server->first) server->last = NULL;
+        job->next = NULL;
+        server->figures.queued--;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return job;
+}
+
+static bool is_gone(kvf__server *server, const kvf__job *job)
+{
+    pthread_mutex_lock(&server->lock);
+    bool gone = job->gone;
+    server->figures.gone += gone;
+    pthread_mutex_unlock(&server->lock);
+    return gone;
+}
+
+static void begin_all(kvf__server *server)
+{
+    kvf__job *job;
+    while (!kvf__engine_full(server->engine) && (job = next_job(server)) != NULL)
+        if (is_gone(server, job))
+            let_go(job);
+        else
+            begin(server, job);
+}
+
+/* Rows whose clients went away. */
+static void leave_gone(kvf__server *server)
+{
+    for (kvf__job *job = server->running, *next; job; job = next) {
+        next = job->next;
+        if (!is_gone(server, job)) continue;
+        kvf__engine_leave(server->ctx, server->engine, job->row);
+        let_go(job);
+    }
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static void publish(kvf__server *server)
+{
+    kvf__engine_stats stats = kvf__engine_stats_of(server->engine);
+    pthread_mutex_lock(&server->lock);
+    kvf__figures *f = &server->figures;
+    if (stats.steps > f->engine.steps)
+        kvf__histogram_add(&f->batch, (double)(stats.step_rows - f->engine.step_rows), false);
+    f->engine = stats;
+    f->reloads = server->shelf.reloads;
+    f->failed_reloads = server->shelf.failed_reloads;
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void wait_for_arrival(kvf__server *server)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += IDLE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&server->lock);
+    if (!server->first) pthread_cond_timedwait(&server->arrival, &server->lock, &until);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* Those that wait, after a failure that ends the server. */
+static void refuse_waiting(kvf__server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->closing = true;
+    pthread_mutex_unlock(&server->lock);
+    for (kvf__job *job; (job = next_job(server)) != NULL;) {
+        pthread_mutex_lock(&server->lock);
+        finish_problem(job, 503, "the server is shutting down");
+        pthread_mutex_unlock(&server->lock);
+        let_go(job);
+    }
+}
+
+/* Everything was computed: the last bytes get some time to leave. */
+static void flush(kvf__server *server)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    const double until = kvf__clock() + FLUSH_SECONDS;
+    for (bool left = true; left && kvf__clock() < until;) {
+        pthread_mutex_lock(&server->lock);
+        left = server->pending > 0;
+        pthread_mutex_unlock(&server->lock);
+        if (left) nanosleep(&nap, NULL);
+    }
+}
+
+/* True once nothing is left to do after a stop. */
+static bool stops(kvf__server *server)
+{
+    if (!server->options.stop || !*server->options.stop) return false;
+    pthread_mutex_lock(&server->lock);
+    bool first = !server->closing, idle = !server->first;
+    server->closing = true;
+    pthread_mutex_unlock(&server->lock);
+    if (first) kvf__http_refuse_more(server);
+    return !first && idle && !server->running;
+}
+
+kvf_status kvf__work(kvf__server *server)
+{
+    kvf_status st = KVF_OK;
+    double swept = 0;
+    while (!st && !stops(server)) {
+        kvf__shelf_refresh(server->ctx, &server->shelf);
+        if (kvf__clock() - swept > SWEEP_SECONDS) {
+            kvf__http_sweep(server);
+            swept = kvf__clock();
+        }
+        leave_gone(server);
+        begin_all(server);
+        if (server->running)
+            st = kvf__engine_step(server->ctx, server->engine);
+        else
+            wait_for_arrival(server);
+        publish(server);
+    }
+    if (st) refuse_waiting(server);
+    flush(server);
+    return st;
+}

@@ -1,0 +1,201 @@
+/* A server on the toy base in a thread of its own, with prefix files in a folder, and a client that
+ * speaks HTTP by plain sockets, so that a test can also speak it badly. */
+#ifndef SERVE_FX_H
+#define SERVE_FX_H
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve_int.h"
+#include "toy_base.h"
+
+enum { N_FILES = 3 };
+
+typedef struct served {
+    char dir[512], path[N_FILES][600];
+    kvf_serve_prefix prefixes[N_FILES];
+    kvf_serve_options options;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    volatile int stop;
+    int port; /* 0: not yet */
+    bool ended;
+    kvf_status status;
+    char line[256];
+    kvf_serve_totals totals;
+} served;
+
+static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
+{
+    const kvf_ctx_options threads = {.threads = 2};
+    const kvf_base_options how = {KVF_PRECISION_F32, false};
+    ck_assert_int_eq(kvf_ctx_create(&threads, ctx), KVF_OK);
+    ck_assert_msg(!kvf_base_open(*ctx, dir, &how, base), "%s", kvf_ctx_error(*ctx));
+}
+
+/* A prefix file of P random tokens for the toy base, put in its place by rename. */
+static inline void put_prefix(const char *dir, const char *path, int64_t P, uint64_t seed)
+{
+    kvf_ctx *ctx = NULL;
+    kvf_base *base = NULL;
+    open_toy(dir, &ctx, &base);
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__identity id = {.base_name = (char *)"toy",
+                              .base_architecture = (char *)"llama",
+                              .base_hash = base->hash,
+                              .method = (char *)"direct",
+                              .task = (char *)"lm",
+                              .chat_template = (char *)"none",
+                              .position_start = P,
+                              .L = d->L,
+                              .G = d->G,
+                              .P = P,
+                              .D = d->D};
+    kvf__prefix_file file = {.dtype = KVF__F32, .id = id};
+    kvf__rng rng = kvf__rng_make(seed, 7);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &file.prefix, d->L, d->G, P, d->D), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
+        file.prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
+    ck_assert_msg(!kvf__prefix_file_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
+    kvf__prefix_done(&file.prefix);
+    kvf_base_free(base);
+    kvf_ctx_free(ctx);
+}
+
+static inline void note_port(void *user, int port)
+{
+    served *s = user;
+    pthread_mutex_lock(&s->lock);
+    s->port = port;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static inline void *run_server(void *user)
+{
+    served *s = user;
+    kvf_ctx *ctx = NULL;
+    kvf_base *base = NULL;
+    open_toy(s->dir, &ctx, &base);
+    kvf_status st = kvf_serve(ctx, base, &s->options, &s->totals);
+    pthread_mutex_lock(&s->lock);
+    s->status = st;
+    s->ended = true;
+    snprintf(s->line, sizeof s->line, "%s", kvf_ctx_error(ctx));
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    kvf_base_free(base);
+    kvf_ctx_free(ctx);
+    return NULL;
+}
+
+/* Files and options; s->options may be changed before serve_start. */
+static inline void serve_prepare(served *s)
+{
+    static const char *const names[N_FILES] = {"one", "two", "three"};
+    memset(s, 0, sizeof *s);
+    snprintf(s->dir, sizeof s->dir, "%s", ck_tmpdir());
+    toy_folder(s->dir, 5, 0);
+    for (int i = 0; i < N_FILES; i++) {
+        snprintf(s->path[i], sizeof s->path[i], "%s/%s.h5", s->dir, names[i]);
+        put_prefix(s->dir, s->path[i], 2 + 5 * i, (uint64_t)i);
+        s->prefixes[i] = (kvf_serve_prefix){names[i], s->path[i]};
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->options = kvf_serve_defaults();
+    s->options.prefixes = s->prefixes;
+    s->options.n_prefixes = N_FILES;
+    s->options.base_name = "bare";
+    s->options.port = 0;
+    s->options.stop = &s->stop;
+    s->options.listening = note_port;
+    s->options.user = s;
+}
+
+static inline void serve_start(served *s)
+{
+    ck_assert_int_eq(pthread_create(&s->thread, NULL, run_server, s), 0);
+    pthread_mutex_lock(&s->lock);
+    while (!s->port && !s->ended)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static inline void serve_end(served *s)
+{
+    s->stop = 15;
+    ck_assert_int_eq(pthread_join(s->thread, NULL), 0);
+}
+
+/* ---- a client -------------------------------------------------------------------------------- */
+
+static inline int dial(const served *s)
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)s->port),
+                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct timeval patience = {.tv_sec = 20};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_ge(fd, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static inline void say(int fd, const char *text)
+{
+    ck_assert_int_eq(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+/* A request with Connection: close; extra: further header lines. */
+static inline void ask(int fd, const char *method, const char *url, const char *extra,
+                       const char *body)
+{
+    char head[512];
+    snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s", method, url,
+             extra ? extra : "");
+    say(fd, head);
+    if (body) {
+        snprintf(head, sizeof head, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                 strlen(body));
+        say(fd, head);
+    }
+    say(fd, "\r\n");
+    if (body) say(fd, body);
+}
+
+/* Everything up to the end of the connection; the status. */
+static inline int hear(int fd, char *text, size_t room)
+{
+    size_t n = 0;
+    ssize_t got;
+    while (n + 1 < room && (got = recv(fd, text + n, room - 1 - n, 0)) > 0)
+        n += (size_t)got;
+    text[n] = 0;
+    close(fd);
+    return n > 12 && !strncmp(text, "HTTP/1.1 ", 9) ? atoi(text + 9) : 0;
+}
+
+static inline int fetch(const served *s, const char *method, const char *url, const char *extra,
+                        const char *body, char *text, size_t room)
+{
+    int fd = dial(s);
+    ask(fd, method, url, extra, body);
+    return hear(fd, text, room);
+}
+
+/* The first "key":"text" behind a place; escapes do not occur in the toy's texts. */
+static inline void member(const char *text, const char *key, char *out, size_t room)
+{
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "\"%s\":\"", key);
+    const char *at = strstr(text, pattern);
+    ck_assert_msg(at != NULL, "no %s in %s", key, text);
+    at += strlen(pattern);
+    snprintf(out, room, "%.*s", (int)strcspn(at, "\""), at);
+}
+
+#endif

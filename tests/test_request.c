@@ -1,0 +1,191 @@
+/* Bodies of requests: what they ask for, why they are refused, and that no bytes do harm. */
+#include "ck.h"
+#include "serve_int.h"
+
+enum { MOST = 100 };
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static bool parse(const char *body, bool chat, kvf__request *out, kvf__problem *problem)
+{
+    return kvf__request_parse(ctx, body, strlen(body), chat, MOST, out, problem);
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(what_is_asked_is_read)
+{
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":\"Hi\",\"max_tokens\":7,\"temperature\":0.5,"
+                    "\"top_p\":0.9,\"top_k\":3,\"seed\":-2,\"stop\":[\"a\",\"bc\"],\"stream\":true,"
+                    "\"stream_options\":{\"include_usage\":true},\"n\":1,\"echo\":false,"
+                    "\"logprobs\":null,\"user\":\"u\",\"frequency_penalty\":0.0}",
+                    false, &r, &p));
+    ck_assert_str_eq(r.model, "m");
+    ck_assert_str_eq(r.prompt, "Hi");
+    ck_assert_int_eq(r.max_tokens, 7);
+    ck_assert(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.9 && r.sampling.top_k == 3);
+    ck_assert(r.seeded && r.seed == (uint64_t)-2);
+    ck_assert(r.stream && r.usage && !r.chat);
+    ck_assert_uint_eq(r.n_stop, 2);
+    ck_assert_str_eq(r.stop[1], "bc");
+    kvf__request_done(&r);
+}
+END_TEST
+
+START_TEST(defaults_are_the_api_s)
+{
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":[1,2,60]}", false, &r, &p));
+    ck_assert_int_eq(r.max_tokens, 16);
+    ck_assert(r.sampling.temperature == 1 && r.sampling.top_p == 1 && !r.sampling.top_k);
+    ck_assert(!r.seeded && !r.stream && !r.prompt);
+    ck_assert_uint_eq(r.ids.n, 3);
+    ck_assert_int_eq(r.ids.data[2], 60);
+    kvf__request_done(&r);
+    ck_assert(parse("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
+                    "{\"role\":\"assistant\",\"content\":\"y\",\"refusal\":null},"
+                    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+                    "{\"type\":\"text\",\"text\":\"b\"}]}]}",
+                    true, &r, &p));
+    ck_assert_int_eq(r.max_tokens, MOST);
+    ck_assert_uint_eq(r.n_messages, 3);
+    ck_assert_str_eq(r.messages[1].role, "assistant");
+    ck_assert_str_eq(r.messages[2].content, "ab");
+    kvf__request_done(&r);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+#define P "{\"model\":\"m\",\"prompt\":\"x\","
+static const struct {
+    bool chat;
+    const char *body, *param, *text;
+} BAD[] = {
+    {false, "", "", "body"},
+    {false, "{\"model\":\"m\",\"prompt\":\"x\"", "", "body"},
+    {false, P "\"prompt\":\"y\"}", "", "duplicate"},
+    {false, "[]", "", "not a JSON object"},
+    {false, "{\"prompt\":\"x\"}", "model", "missing"},
+    {false, "{\"model\":\"m\"}", "prompt", "missing"},
+    {false, "{\"model\":\"m\",\"prompt\":\"a\\u0000b\"}", "prompt", "without NUL"},
+    {false, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
+    {false, "{\"model\":\"m\",\"prompt\":[1,-1]}", "prompt", "token ids"},
+    {false, "{\"model\":\"m\",\"prompt\":[]}", "prompt", "want a text"},
+    {false, P "\"max_tokens\":0}", "max_tokens", "from 1 to 100"},
+    {false, P "\"max_tokens\":101}", "max_tokens", "from 1 to 100"},
+    {false, P "\"max_tokens\":1.5}", "max_tokens", "whole"},
+    {false, P "\"temperature\":-1}", "temperature", "from 0 to 2"},
+    {false, P "\"temperature\":\"1\"}", "temperature", "number"},
+    {false, P "\"top_p\":0}", "top_p", "above 0"},
+    {false, P "\"top_k\":-1}", "top_k", "from 0"},
+    {false, P "\"stop\":\"\"}", "stop", "1 to 256"},
+    {false, P "\"stop\":[1]}", "stop", "1 to 256"},
+    {false, P "\"stream\":1}", "stream", "true or false"},
+    {false, P "\"stream_options\":{\"x\":1}}", "stream_options", "include_usage"},
+    {false, P "\"n\":2}", "n", "not supported"},
+    {false, P "\"echo\":true}", "echo", "not supported"},
+    {false, P "\"logit_bias\":{\"1\":1}}", "logit_bias", "not supported"},
+    {false, P "\"messages\":[]}", "messages", "no field"},
+    {false, P "\"tokens\":3}", "tokens", "no field"},
+    {true, "{\"model\":\"m\"}", "messages", "missing"},
+    {true, "{\"model\":\"m\",\"messages\":[]}", "messages", "1 to 4096"},
+    {true, "{\"model\":\"m\",\"messages\":[1]}", "messages", "messages[0]: want an object"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}", "messages", "content"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"content\":\"x\"}]}", "messages", "role"},
+    {true,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+     "messages", "parts of type text"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"name\":\"n\"}]}",
+     "messages", "only role and content"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{}]}",
+     "tools", "not supported"},
+};
+
+START_TEST(what_cannot_be_done_is_refused)
+{
+    kvf__request r = {0};
+    kvf__problem p = {0};
+    ck_assert_msg(!parse(BAD[_i].body, BAD[_i].chat, &r, &p), "%s is taken", BAD[_i].body);
+    ck_assert_int_eq(p.status, 400);
+    ck_assert_str_eq(p.param, BAD[_i].param);
+    ck_assert_msg(strstr(p.message, BAD[_i].text) != NULL, "%s: %s", BAD[_i].body, p.message);
+    ck_assert_ptr_null(r.root);
+}
+END_TEST
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+static const char SEED[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+    "\"text\":\"\\u00e9\"}]}],\"stop\":[\"a\",\"b\"],\"stream\":true,\"temperature\":0.5,"
+    "\"stream_options\":{\"include_usage\":false}}";
+
+static void take_any(const char *body, size_t n)
+{
+    for (int chat = 0; chat < 2; chat++) {
+        kvf__request r;
+        kvf__problem p = {0};
+        if (kvf__request_parse(ctx, body, n, chat, MOST, &r, &p))
+            kvf__request_done(&r);
+        else
+            ck_assert(p.status >= 400 && *p.message);
+    }
+}
+
+START_TEST(every_beginning_and_every_changed_byte)
+{
+    char body[sizeof SEED];
+    const size_t n = sizeof SEED - 1;
+    for (size_t i = 0; i <= n; i++)
+        take_any(SEED, i);
+    for (size_t i = 0; i < n; i++)
+        for (int how = 0; how < 4; how++) {
+            static const char others[] = {0, '"', '[', (char)0xff};
+            memcpy(body, SEED, sizeof SEED);
+            body[i] = others[how];
+            take_any(body, n);
+        }
+}
+END_TEST
+
+START_TEST(tokens_are_compared_whole)
+{
+    ck_assert(kvf__token_equal("secret", "secret"));
+    ck_assert(!kvf__token_equal("", "secret"));
+    ck_assert(!kvf__token_equal("secre", "secret"));
+    ck_assert(!kvf__token_equal("secretsecret", "secret"));
+    ck_assert(!kvf__token_equal("secreT", "secret"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("request");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors"),
+          *limits = tcase_create("limits");
+    TCase *const all[] = {core, errors, limits};
+    for (int i = 0; i < 3; i++)
+        tcase_add_checked_fixture(all[i], setup, teardown);
+    tcase_add_test(core, what_is_asked_is_read);
+    tcase_add_test(core, defaults_are_the_api_s);
+    tcase_add_loop_test(errors, what_cannot_be_done_is_refused, 0, sizeof BAD / sizeof BAD[0]);
+    tcase_add_test(limits, every_beginning_and_every_changed_byte);
+    tcase_add_test(limits, tokens_are_compared_whole);
+    for (int i = 0; i < 3; i++)
+        suite_add_tcase(suite, all[i]);
+    return ck_main(suite);
+}
