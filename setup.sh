@@ -4,6 +4,7 @@
 #   ./setup.sh demo    build, fetch a real model, train a prefix on it, merge, measure, generate
 #   ./setup.sh test    build and run the tests
 #   ./setup.sh build   build only: the command is build/kvfold
+#   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
@@ -135,9 +136,44 @@ run_kills() {
   build/tests/crash/kill_runs build/kvfold build/tests/make_tiny "$1" "$2"
 }
 
+# run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
+# than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
+run_fuzz() {
+  options="" targets=""
+  for word; do
+    case $word in
+    -*) options="$options $word" ;;
+    *) targets="$targets $word" ;;
+    esac
+  done
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check clang libclang-rt-dev libomp-dev
+  [ -e build-fuzz/build.ninja ] ||
+    CC=clang meson setup build-fuzz -Dfuzz=true -Dtests=enabled -Db_sanitize=address,undefined -Db_lundef=false \
+      -Dbuildtype=debug -Doptimization=1 -Ddebug=false -Dc_args=-fsanitize=fuzzer-no-link >/dev/null
+  for target in ${targets:-$(ls tests/fuzz/corpus)}; do
+    ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/compile.log || { tail -n 20 build-fuzz/compile.log >&2; exit 1; }
+    mkdir -p "build-fuzz/found/$target"
+    length=512
+    case $target in h5) length=40000 ;; gguf | tokenizer | config) length=4096 ;; esac
+    say "fuzzing $target"
+    # shellcheck disable=SC2086
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
+      -malloc_limit_mb=64 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/found/$target- \
+      ${options:--runs=10000000} "build-fuzz/found/$target" "tests/fuzz/corpus/$target" 2>&1 |
+      tee "build-fuzz/$target.log" | grep -E 'number_of_executed|average_exec|peak_rss|ERROR|SUMMARY' || true
+    grep -q 'ERROR' "build-fuzz/$target.log" && exit 1
+  done
+  return 0
+}
+
 case "${1:-}" in
 demo) demo ;;
 test) run_tests ;;
+fuzz)
+  shift
+  run_fuzz "$@"
+  ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 build)
   # shellcheck disable=SC2086
@@ -145,7 +181,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,10s/^# \{0,1\}//p' "$0"
+  sed -n '2,11s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

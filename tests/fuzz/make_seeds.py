@@ -1,0 +1,118 @@
+"""Writes the seeds of the text formats into corpus/: small files of every kind that the readers accept.
+
+Seeds of binary formats lie in corpus/ and tests/golden as other programs made them. Usage: python make_seeds.py"""
+import json, os, struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "..", "golden")
+
+
+def put(target, name, data):
+    folder = os.path.join(HERE, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+
+
+def lines(rows):
+    return "\n".join(json.dumps(row) for row in rows) + "\n"
+
+
+# The first byte of a data file chooses task (0 lm, 1 seq-cls, 2 token-cls, 3 qa, 4 choice, 6 regression) and reading.
+CHAT, HEADERLESS, UNLABELED = b"\x40", b"\x20", b"\x80"
+QA = {"context": "the cat. a b, 11", "question": "a cat", "answers": [{"text": "cat", "start": 4}], "id": "q1"}
+SQUAD = {"version": "2.0", "data": [{"title": "t", "paragraphs": [{"context": "the cat. a b, 11", "qas": [
+    {"id": "1", "question": "a", "answers": [{"text": "cat", "answer_start": 4}], "is_impossible": False},
+    {"id": "2", "question": "b", "answers": [], "is_impossible": True}]}]}]}
+MESSAGES = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+ROWS = {
+    "jsonl": {
+        "prompt": (b"\x00", lines([{"prompt": "a", "completion": "b"}, {"prompt": "the", "completion": "cat",
+                                                                       "references": ["a", "b"]}])),
+        "text": (b"\x00", lines([{"text": "the cat"}])),
+        "messages": (CHAT, lines([MESSAGES])),
+        "ids": (b"\x00", lines([{"input_ids": [1, 2, 3], "labels": [-100, 2, 3], "attention_mask": [1, 1, 0]}])),
+        "classes": (b"\x01", lines([{"text": "a", "label": "x"}, {"text": "b", "text_pair": "c", "label": 1}])),
+        "numbers": (b"\x06", lines([{"text": "a", "label": 1.5}, {"text": "b", "label": -2}])),
+        "tags": (b"\x02", lines([{"tokens": ["the", "cat"], "tags": ["O", "B-X"]}])),
+        "qa": (b"\x03", lines([QA, dict(QA, answers=[])])),
+        "choice": (b"\x04", lines([{"text": "a", "choices": ["b", "c"], "label": 1}])),
+        "unlabeled": (b"\x81", lines([{"text": "a"}])),
+    },
+    "csv": {
+        "header": (b"\x01", 'text,text_pair,label\na,"b, ""c""",x\nthe,cat,y\n'),
+        "prompt": (b"\x00", "prompt,completion\na,b\n"),
+        "bare": (HEADERLESS, "the cat\na\n"),
+        "columns": (b"\xa1", "a,x\nb,y\n"),
+    },
+    "tsv": {
+        "glue": (b"\x01", "sentence\tlabel\nthe cat\t1\na b\t0\n"),
+        "prompt": (b"\x00", "prompt\tcompletion\r\na\tb\r\n"),
+        "stsb": (b"\x06", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t2.5\n"),
+    },
+    "conll": {
+        "tags": (b"\x02", "-DOCSTART- -X- O\n\nthe B-X\ncat I-X\n. O\n\na O\n"),
+        "tabs": (b"\x02", "# c\nthe\tDT\tO\ncat\tNN\tB-Y\n"),
+        "unlabeled": (b"\x82", "the\ncat\n\na\n"),
+    },
+    "squad": {"two": (b"\x03", json.dumps(SQUAD)), "cut": (b"\x13", json.dumps(SQUAD, indent=1))},
+    "superglue": {
+        "boolq": (b"\x01", lines([{"question": "a", "passage": "b", "idx": 0, "label": True}])),
+        "cb": (b"\x01", lines([{"premise": "a", "hypothesis": "b", "label": "neutral", "idx": 3}])),
+        "copa": (b"\x04", lines([{"premise": "a", "choice1": "b", "choice2": "c", "question": "cause", "label": 0}])),
+        "swag": (b"\x04", lines([{"ctx": "a", "endings": ["b", "c", "the", "cat"], "label": "2"}])),
+    },
+}
+for target, seeds in ROWS.items():
+    for name, (choice, text) in seeds.items():
+        put(target, name, choice + text.encode())
+
+put("json", "values", '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude42"], "b": {"c": 123456789012345678901234567890}}')
+put("json", "deep", "[" * 40 + "]" * 40)
+put("json", "scalar", '"text"')
+
+for case in json.load(open(os.path.join(GOLDEN, "configs.json")))["cases"][::4]:
+    for key in ("v4", "v5"):
+        if key in case:
+            put("config", "%s_%s" % (case["name"].replace("/", "_"), key), json.dumps(case[key], separators=(",", ":")))
+
+header = {"__metadata__": {"format": "pt"}, "b": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+          "a": {"dtype": "BF16", "shape": [0, 3], "data_offsets": [16, 16]},
+          "c": {"dtype": "U8", "shape": [], "data_offsets": [16, 17]}}
+text = json.dumps(header).encode()
+put("safetensors", "three", struct.pack("<Q", len(text)) + text + bytes(17))
+put("safetensors", "empty", struct.pack("<Q", 6) + b"{}\r \t\n")
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+VOCAB = {chr(c): i for i, c in enumerate(range(33, 127))}
+VOCAB.update({"\u0120": 94, "he": 95, "ll": 96, "hell": 97, "\u0120w": 98})
+BPE = {"type": "BPE", "vocab": VOCAB, "merges": ["h e", "l l", "he ll", "\u0120 w"]}
+S, SEP = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
+ADDED = [{"id": 99, "content": "<s>", "single_word": False, "lstrip": True, "rstrip": False, "normalized": False,
+          "special": True}]
+TEMPLATE = {"type": "TemplateProcessing", "single": [S, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [S, {"Sequence": {"id": "A", "type_id": 0}}, SEP],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [99], "tokens": ["<s>"]}}}
+CONFIG = {"add_bos_token": True, "bos_token": "<s>", "eos_token": {"content": "<s>"}, "chat_template":
+          "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
+          "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"}
+bpe = {"version": "1.0", "added_tokens": ADDED, "normalizer": {"type": "NFC"},
+       "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+           {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|\\s+(?!\\S)"}, "behavior": "Isolated", "invert": False},
+           {"type": "Digits", "individual_digits": True}, BYTES]},
+       "post_processor": TEMPLATE, "decoder": BYTES, "model": BPE}
+wordpiece = {"version": "1.0", "added_tokens": [], "normalizer": {
+    "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "post_processor": {"type": "BertProcessing", "sep": ["[S]", 1], "cls": ["[C]", 0]},
+    "model": {"type": "WordPiece", "unk_token": "[U]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9,
+              "vocab": {"[C]": 0, "[S]": 1, "[U]": 2, "hell": 3, "##o": 4, "a": 5, "!": 6}}}
+spm = {"version": "1.0", "added_tokens": ADDED, "normalizer": {"type": "Sequence", "normalizers": [
+    {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+    "post_processor": TEMPLATE, "decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "model": {"type": "BPE", "unk_token": "<u>", "fuse_unk": True, "byte_fallback": True, "merges": [["\u2581", "H"]],
+              "vocab": {"<u>": 0, "\u2581": 1, "H": 2, "\u2581H": 3, "<0x0A>": 4, "e": 5, "<s>": 99}}}
+for name, made in (("bpe", bpe), ("wordpiece", wordpiece), ("spm", spm)):
+    put("tokenizer", name, json.dumps(made, separators=(",", ":")) + "\x1e" + json.dumps(CONFIG) + "\x1eHello  a\u00e9")
