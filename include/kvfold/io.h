@@ -25,15 +25,34 @@ extern "C" {
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 typedef struct kvf_import_options {
-    const char *path, *out; /* PEFT folder, or the state dict of an MLP encoder (safetensors) */
+    const char *path, *out; /* PEFT folder, the state dict of an MLP encoder (safetensors), or the
+                               Hugging Face folder of a base */
     const char *base;   /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
     const char *labels; /* "a,b,c": names of the head's outputs; NULL: LABEL_0, LABEL_1, ... */
     bool force;
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
- * at step 0 with zero moments. kind, at least 16 bytes, gets "prefix" or "run". */
+ * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash. kind, at
+ * least 16 bytes, gets "prefix", "run" or "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
+
+typedef struct kvf_new_base_options {
+    const char *config;    /* config.json of any architecture that kvf_base_open knows */
+    const char *tokenizer; /* tokenizer.json, or the folder of a tokenizer's files */
+    const char *out;
+    uint64_t seed;
+    bool force;
+} kvf_new_base_options;
+typedef struct kvf_new_base_result {
+    const char *architecture; /* static text */
+    int64_t parameters;
+} kvf_new_base_result;
+
+/* A base file with random weights, to be trained with --method full: N(0, initializer_range of the
+ * config, or 0.02), biases 0, norms 1. */
+kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
+                        kvf_new_base_result *result);
 
 typedef struct kvf_export_options {
     const char *path, *out; /* run or prefix file; folder to make */

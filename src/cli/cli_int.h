@@ -68,7 +68,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
-    cli_import, cli_export, cli_serve, cli_bench, cli_completion;
+    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -185,7 +185,7 @@ typedef struct cli_eval_values {
 } cli_eval_values;
 #define CLI_FORMATS "auto|jsonl|tsv|csv|conll|squad|superglue"
 #define CLI_EVAL_OPTIONS(at, data_help, prefix_help)                                               \
-    {{"base", "PATH", "", "base model: Hugging Face folder or GGUF file"},                         \
+    {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},                   \
      CLI_TEXT,                                                                                     \
      at(paths.base)},                                                                              \
         {{"data", "FILE", "", data_help}, CLI_TEXT, at(eval.data)},                                \

@@ -17,7 +17,7 @@ static const cli_option OPTIONS[] = {
       "random weights in the shape of a known model, or of a config.json"},
      CLI_TEXT,
      AT(bench.shape)},
-    {{"base", "PATH", "", "a base model instead: Hugging Face folder or GGUF file"},
+    {{"base", "PATH", "", "a base model instead: Hugging Face folder, GGUF or base file"},
      CLI_TEXT,
      AT(bench.base)},
     {{"batch", "N", "8", "rows per step"}, CLI_COUNT, AT(bench.batch)},

@@ -16,7 +16,7 @@ typedef struct values {
 
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
-    {{"base", "PATH", "", "base model: Hugging Face folder or GGUF file"},
+    {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},
      CLI_TEXT,
      AT(paths.base)},
     {{"prefix", "FILE", "", "prefix or run file; without it: the bare base"},

@@ -2,6 +2,7 @@
 #include "cli_int.h"
 
 #include <stddef.h>
+#include <string.h>
 
 typedef struct values {
     const char *out, *base, *labels;
@@ -10,7 +11,7 @@ typedef struct values {
 
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
-    {{"out", "FILE.h5", "", "prefix or run file to write"}, CLI_TEXT, AT(out)},
+    {{"out", "FILE.h5", "", "prefix, run or base file to write"}, CLI_TEXT, AT(out)},
     {{"base", "PATH", "",
       "base model: checks the shapes and stamps its hash; needed for an encoder"},
      CLI_TEXT,
@@ -42,14 +43,17 @@ static int run(cli_call *call)
         return cli_print_json(call, object);
     }
     printf("%s: %s file\n", v.out, kind);
-    if (!v.base) printf("made without --base: use needs --allow-other-base\n");
+    if (!v.base && strcmp(kind, "base"))
+        printf("made without --base: use needs --allow-other-base\n");
     return CLI_OK;
 }
 
 const cli_command cli_import = {
     .name = "import",
     .synopsis = "PATH --out FILE.h5 [options]",
-    .summary = "Makes a prefix file of a PEFT folder, or a run file of an encoder's weights.",
+    .summary =
+        "Makes a prefix file of a PEFT folder, a run file of an encoder's weights, or a base "
+        "file of a Hugging Face folder.",
     .required = "out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

@@ -2,7 +2,7 @@
 #include "cli_int.h"
 
 static const char WORDS[] =
-    "base      the frozen pretrained transformer: a Hugging Face folder or a GGUF file\n"
+    "base      the frozen pretrained transformer: a Hugging Face folder, GGUF or base file\n"
     "prefix    the tensor [L, 2, G, P, D] (2: key, value) that attention sees in front\n"
     "          of the tokens; the same for every row of a batch\n"
     "encoder   trainable parameters that emit a prefix (reparameterization)\n"
@@ -40,8 +40,13 @@ static const char FILES[] =
     "  /head                       as in the run\n"
     "  /options, /lineage          of the run it comes from\n"
     "\n"
-    "Both carry kvfold_kind, kvfold_format, base_name, base_architecture and base_hash\n"
-    "at the root. A file is refused with another base than its own, unless\n"
+    "base file, HDF5, written by import and new-base:\n"
+    "  /weights/PARAMETER          by Hugging Face's names, mapped where they lie\n"
+    "  /config, /tokenizer         config.json and the tokenizer's files, as texts\n"
+    "\n"
+    "All carry kvfold_kind and kvfold_format, runs and prefixes also base_name,\n"
+    "base_architecture and base_hash, at the root. A file is refused with another base than its "
+    "own, unless\n"
     "--allow-other-base is given. h5ls, h5dump, h5py and HDFView read them:\n"
     "  h5dump -d /prefix/past_key_values prefix.h5\n"
     "\n"
@@ -107,7 +112,8 @@ static const char METRICS[] =
 
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"
-    "  tokenizer.json, vocab.json with merges.txt, or vocab.txt), or a GGUF file.\n"
+    "  tokenizer.json, vocab.json with merges.txt, or vocab.txt), a GGUF file, or a\n"
+    "  base file.\n"
     "\n"
     "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"
@@ -132,7 +138,7 @@ static const char FORMATS[] =
     "\n"
     "import: a PEFT folder of kind PREFIX_TUNING or CARTRIDGE becomes a prefix file; a\n"
     "  safetensors file with embedding.weight and transform.{0,2}.{weight,bias} a run\n"
-    "  file at step 0.\n"
+    "  file at step 0; the Hugging Face folder of a base a base file.\n"
     "\n"
     "export: --format peft makes a folder that PeftModel.from_pretrained loads,\n"
     "  --format safetensors one file with past_key_values [L, 2, 1, G, P, D].\n"

@@ -229,6 +229,19 @@ out:
     return st;
 }
 
+kvf_status kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data, size_t *at)
+{
+    bool plain = !data->chunked && !data->shuffle && !data->deflate && !data->fletcher32;
+    haddr_t place = plain ? H5Dget_offset(data->id) : HADDR_UNDEF;
+
+    if (place == HADDR_UNDEF || data->stored != data->bytes || data->bytes > h5->file_bytes ||
+        place > h5->file_bytes - data->bytes)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                            "not stored in one piece inside the file, without filters");
+    *at = (size_t)place;
+    return KVF_OK;
+}
+
 kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values)
 {
     hid_t type;

@@ -59,7 +59,8 @@ static hid_t make_creation(const kvf__h5_spec *spec, size_t bytes)
     hsize_t chunk[KVF__MAX_RANK];
 
     H5Pset_obj_track_times(creation, false);
-    if (!spec->chunk && bytes < SMALL_BYTES) return creation;
+    if (spec->contiguous) H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
+    if (spec->contiguous || (!spec->chunk && bytes < SMALL_BYTES)) return creation;
 
     for (int i = 0; i < spec->rank; i++)
         chunk[i] = (hsize_t)(spec->chunk ? spec->chunk[i] : spec->dim[i]);

@@ -9,6 +9,7 @@
 #ifndef KVF_H5_INT_H
 #define KVF_H5_INT_H
 
+#include "file_int.h"
 #include "prefix.h"
 #include "view.h"
 
@@ -101,6 +102,29 @@ kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimize
 void kvf__run_file_done(kvf__run_file *file);
 /* What the file says about itself, and nothing else of it. */
 kvf_status kvf__run_file_identity(kvf_ctx *ctx, const char *path, kvf__identity *out);
+
+/* ---- base file ------------------------------------------------------------------------------- */
+
+typedef struct kvf__base_text {
+    char *name, *text; /* "tokenizer.json" */
+} kvf__base_text;
+typedef struct kvf__base_file {
+    char *config;          /* config.json */
+    kvf__base_text *texts; /* [n_texts] files of the tokenizer */
+    size_t n_texts;
+    const kvf__tensor *tensors; /* [n] writing only; viewed */
+    size_t n;
+} kvf__base_file;
+bool kvf__base_file_takes(const kvf__view *view); /* a tensor of a type it can hold */
+kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                const kvf__base_file *file);
+/* weights: views of the mapped file; NULL: only the texts are wanted. */
+kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, kvf__weights *weights,
+                               kvf__base_file *file);
+/* Copies a text in. */
+kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *name,
+                              const char *text, size_t n);
+void kvf__base_file_done(kvf__base_file *file); /* config and texts */
 
 /* "run", "prefix", ...: kvfold_kind of an HDF5 file, checked for format 1; out holds at least 16
  * bytes. */

@@ -118,6 +118,7 @@ typedef struct kvf__h5_spec {
     const int64_t *chunk; /* NULL: chosen by size, small ones contiguous; chunked ones get shuffle,
                              Fletcher32 */
     const char *const *labels; /* [rank], or NULL */
+    bool contiguous;           /* in one piece whatever its size, without filters */
 } kvf__h5_spec;
 /* values: in the spec's dtype. *out, to be released, may be asked for to add attributes; NULL if
  * not wanted. */
@@ -140,6 +141,8 @@ typedef struct kvf__h5_data {
 kvf_status kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_data *out);
 /* data->bytes bytes, in the dataset's own dtype. */
 kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values);
+/* Where in the file they lie, in one piece, as they are in memory; EFORMAT if they do not. */
+kvf_status kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data, size_t *at);
 /* The label of one dimension, to be freed; NULL where there is none. */
 kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, char **out);
 

@@ -109,6 +109,7 @@ static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
     kvf_json_set(root, "format_version", kvf_json_new_int(1)); /* kvf__h5_kind took no other */
     if (strcmp(kind, "prefix") == 0) return kvf__inspect_prefix(ctx, path, root);
     if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
+    if (strcmp(kind, "base") == 0) return kvf__inspect_base(ctx, path, root);
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: a file of kind %s, this version describes run and prefix", path, kind);
 }

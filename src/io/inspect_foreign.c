@@ -1,5 +1,6 @@
-/* Files of other ecosystems described: their tensors, and what they say about themselves as
- * metadata. Tensors are listed, not read: a base of gigabytes is described as fast as a small one.
+/* Files of other ecosystems, and bases of ours, described: their tensors, and what they say about
+ * themselves as metadata. Tensors are listed, not read: a base of gigabytes is described as fast as
+ * a small one.
  */
 #include "inspect_int.h"
 
@@ -72,6 +73,31 @@ kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root)
 {
     KVF_TRY(add_config(ctx, dir, "config.json", "attributes", root));
     return inspect_with(ctx, dir, root, kvf__safetensors_open_dir);
+}
+
+/* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
+kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    kvf__weights weights = {0};
+    kvf__base_file file = {0};
+    kvf_json *config = NULL, *texts = kvf_json_array();
+    kvf_status st;
+
+    st = kvf__base_file_open(ctx, path, &weights, &file);
+    if (st) goto out;
+    st = kvf_json_parse(ctx, path, file.config, strlen(file.config), &config);
+    if (st) goto out;
+    kvf__set_taken(root, "attributes", &config);
+    for (size_t i = 0; i < file.n_texts; i++)
+        kvf_json_add(texts, kvf_json_new_str(file.texts[i].name));
+    kvf__set_taken(root, "tokenizer", &texts);
+    describe_weights(&weights, root);
+out:
+    kvf_json_free(config);
+    kvf_json_free(texts);
+    kvf__base_file_done(&file);
+    kvf__weights_close(&weights);
+    return st;
 }
 
 static kvf_status open_adapter(kvf_ctx *ctx, const char *dir, kvf__weights *out)

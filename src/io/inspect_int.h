@@ -9,6 +9,7 @@
 
 kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);

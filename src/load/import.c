@@ -153,10 +153,16 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    if (found == KVF__FILE_HF_DIR) {
+        KVF_TRY(kvf__base_import(ctx, options->path, options->out, options->force));
+        strcpy(kind, "base");
+        return KVF_OK;
+    }
     if (found != KVF__FILE_PEFT_DIR && found != KVF__FILE_SAFETENSORS)
         return kvf__fail(
             ctx, KVF_EFORMAT,
-            "%s: want a PEFT folder (adapter_config.json) or a safetensors file of an encoder",
+            "%s: want a PEFT folder (adapter_config.json), a safetensors file of an encoder or a "
+            "Hugging Face folder of a base (config.json)",
             options->path);
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
     bool peft = found == KVF__FILE_PEFT_DIR;

@@ -62,6 +62,13 @@ kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options);
 
+/* config.json and the tokenizer's files of a Hugging Face folder or a base file. */
+kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
+kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                               kvf__tokenizer **out);
+/* A Hugging Face folder as a base file. */
+kvf_status kvf__base_import(kvf_ctx *ctx, const char *dir, const char *out, bool force);
+
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
                                     kvf__tokenizer **out);

@@ -1,6 +1,6 @@
-/* Opens a base: a Hugging Face folder or a GGUF file becomes a table of views, a description, bound
- * weights, a tokenizer and the packed model. The file stays mapped: embeddings are read from it row
- * by row. */
+/* Opens a base: a Hugging Face folder, a GGUF file or a base file of ours becomes a table of views,
+ * a description, bound weights, a tokenizer and the packed model. The file stays mapped: embeddings
+ * are read from it row by row. */
 #include "load_int.h"
 
 #include <stdlib.h>
@@ -50,15 +50,59 @@ static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
                          : name_of(ctx, base->path, &base->name);
 }
 
+kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                               kvf__tokenizer **out)
+{
+    kvf__text_file *texts = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, file->n_texts, sizeof *texts, &texts));
+    for (size_t i = 0; i < file->n_texts; i++)
+        texts[i] = (kvf__text_file){file->texts[i].name, file->texts[i].text};
+    kvf_status st = kvf__tokenizer_from_texts(ctx, where, texts, file->n_texts, out);
+    kvf__free(texts);
+    return st;
+}
+
+/* The name of the file without its ending. */
+static kvf_status name_of_file(kvf_ctx *ctx, const char *path, char **out)
+{
+    KVF_TRY(name_of(ctx, path, out));
+    size_t n = strlen(*out);
+    if (n > 3 && !strcmp(*out + n - 3, ".h5")) (*out)[n - 3] = 0;
+    return KVF_OK;
+}
+
+static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
+{
+    kvf__base_file file = {0};
+    kvf_json *config = NULL;
+    kvf_status st;
+
+    st = kvf__base_file_open(ctx, base->path, &base->weights, &file);
+    if (st) goto out;
+    st = kvf_json_parse(ctx, base->path, file.config, strlen(file.config), &config);
+    if (st) goto out;
+    st = kvf__desc_from_hf(ctx, base->path, config, desc);
+    if (st) goto out;
+    st = kvf__base_tokenizer(ctx, base->path, &file, &base->tokenizer);
+    if (st) goto out;
+    st = name_of_file(ctx, base->path, &base->name);
+out:
+    kvf_json_free(config);
+    kvf__base_file_done(&file);
+    return st;
+}
+
 static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     KVF_TRY(kvf__file_kind_of(ctx, base->path, &kind));
     if (kind == KVF__FILE_HF_DIR) return load_hf(ctx, base, desc);
     if (kind == KVF__FILE_GGUF) return load_gguf(ctx, base, desc);
+    if (kind == KVF__FILE_HDF5) return load_h5(ctx, base, desc);
     return kvf__fail(ctx, KVF_EFORMAT,
                      "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
-                     "tokenizer.json) or a GGUF file",
+                     "tokenizer.json), a GGUF file or a kvfold base file",
                      base->path);
 }
 

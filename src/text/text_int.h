@@ -16,6 +16,14 @@ typedef struct kvf__tokenizer kvf__tokenizer;
  * where written, rule over the post-processor; add_prefix_space, do_lower_case, strip_accents and
  * tokenize_chinese_chars over the tokenizer.json's own. Its truncation and padding are ignored. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
+/* The same from texts in memory; `where` stands for the folder in errors. */
+typedef struct kvf__text_file {
+    const char *name, *text;
+} kvf__text_file;
+kvf_status kvf__tokenizer_from_texts(kvf_ctx *ctx, const char *where, const kvf__text_file *files,
+                                     size_t n, kvf__tokenizer **out);
+/* The files that either looks for, by index; NULL past the last. */
+const char *kvf__tokenizer_file(size_t index);
 
 /* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */
 kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,

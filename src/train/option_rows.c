@@ -8,7 +8,7 @@
 #define AT(field) offsetof(kvf_train_options, field)
 
 static const kvf__option ROWS[] = {
-    {{"base", "PATH", "", "base model: Hugging Face folder or GGUF file"},
+    {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},
      KVF__TEXT,
      AT(base),
      KVF__LOCAL},
