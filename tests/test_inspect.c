@@ -221,10 +221,11 @@ START_TEST(refuses)
     kvf__h5_close(&h5);
     ck_fails(kvf_inspect(ctx, in_dir("cake.h5"), &tree), KVF_EUNSUPPORTED,
              "kvfold_kind is \"cake\"");
-    ck_ok(kvf__h5_create(ctx, in_dir("base.h5"), false, "base", &h5));
+    ck_ok(kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings", &h5));
     ck_ok(kvf__h5_commit(&h5));
     kvf__h5_close(&h5);
-    ck_fails(kvf_inspect(ctx, in_dir("base.h5"), &tree), KVF_EUNSUPPORTED, "a file of kind base");
+    ck_fails(kvf_inspect(ctx, in_dir("words.h5"), &tree), KVF_EUNSUPPORTED,
+             "a file of kind embeddings");
     ck_assert_ptr_null(tree);
 }
 END_TEST

@@ -111,7 +111,8 @@ static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
     if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
     if (strcmp(kind, "base") == 0) return kvf__inspect_base(ctx, path, root);
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: a file of kind %s, this version describes run and prefix", path, kind);
+                     "%s: a file of kind %s, this version describes run, prefix and base", path,
+                     kind);
 }
 
 static kvf_status inspect_foreign(kvf_ctx *ctx, const char *path, const char *kind,

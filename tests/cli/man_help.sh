@@ -1,6 +1,6 @@
 # The manual and --help name the same commands, options, arguments and plain defaults.
 man=$SOURCE/src/cli/kvfold.1
-commands=$("$KVFOLD" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z]*\) .*/\1/p')
+commands=$("$KVFOLD" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.
 from_help() {
