@@ -131,6 +131,8 @@ int cli_print_json(const cli_call *call, kvf_json *object);
 int cli_finish(const cli_command *command, int code);
 /* "1.5 MiB". */
 const char *cli_bytes_text(int64_t bytes, char buf[32]);
+/* "828 examples with 43362 label tokens": what has labels differs by task; most have one each. */
+const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, char buf[64]);
 /* "[30, 2, 1, 3, 20, 64]" of an array of integers. */
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
 

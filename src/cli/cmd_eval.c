@@ -36,8 +36,8 @@ static void print_text(const kvf_eval_result *r)
     if (!isnan(r->perplexity)) printf("loss %.6f, perplexity %.4f\n", r->loss, r->perplexity);
     for (size_t i = 0; i < r->n_scores; i++)
         printf("%-14s %.6f\n", r->scores[i].name, r->scores[i].value);
-    printf("%lld label tokens in %lld examples", (long long)r->label_tokens,
-           (long long)r->examples);
+    char counts[64];
+    printf("%s", cli_counts_text(r->task, r->examples, r->label_tokens, counts));
     if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
     printf(", %.1f s\n", r->seconds);
 }

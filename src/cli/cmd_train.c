@@ -97,7 +97,7 @@ static void print_losses(const kvf_train_result *r)
 
 static void print_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
 {
-    char memory[32];
+    char memory[32], counts[64];
     if (o->dry_run && !r->finished_before)
         printf("%s: dry run, nothing written: %lld steps to do\n", o->out,
                (long long)(planned - r->steps));
@@ -108,9 +108,10 @@ static void print_text(const kvf_train_result *r, const kvf_train_options *o, in
                (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
                (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(r);
-    printf("%lld examples with %lld label tokens, %lld trainable parameters, %s, peak memory %s\n",
-           (long long)r->examples, (long long)r->label_tokens, (long long)r->trainable_parameters,
-           r->precision, cli_bytes_text(r->peak_rss_bytes, memory));
+    printf("%s, %lld trainable parameters, %s, peak memory %s\n",
+           cli_counts_text(o->task, r->examples, r->label_tokens, counts),
+           (long long)r->trainable_parameters, r->precision,
+           cli_bytes_text(r->peak_rss_bytes, memory));
 }
 
 static int report(const cli_call *call, const kvf_train_options *options,

@@ -85,6 +85,16 @@ const char *cli_bytes_text(int64_t bytes, char buf[32])
     return buf;
 }
 
+const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, char buf[64])
+{
+    const char *what = !strcmp(task, "lm")          ? "label tokens"
+                       : !strcmp(task, "token-cls") ? "labelled words"
+                                                    : NULL;
+    int n = snprintf(buf, 64, "%lld examples", (long long)examples);
+    if (what) snprintf(buf + n, (size_t)(64 - n), " with %lld %s", (long long)labels, what);
+    return buf;
+}
+
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size)
 {
     size_t used = 0;

@@ -87,15 +87,30 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefi
     return st;
 }
 
-/* The head too, where it says the same of the same labels. */
+/* Whether the run's head says the same of the same labels. */
+static bool same_question(const kvf__trainer *t, const kvf__run_file *run)
+{
+    const kvf__head_values *stored = &run->head;
+    if (strcmp(run->id.task, t->id.task) || stored->n_labels != t->data.names.n ||
+        stored->regression != t->data.regression)
+        return false;
+    for (size_t i = 0; i < stored->n_labels; i++)
+        if (strcmp(stored->labels[i], t->data.names.names[i])) return false;
+    return true;
+}
+
+/* The head too, where it fits; a note says what is taken. */
 static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
 {
     const kvf__head_values *stored = &run->head;
-    if (!t->head || strcmp(run->id.task, t->id.task) || stored->n_labels != t->data.names.n ||
-        stored->regression != t->data.regression)
+    if (!t->head || !same_question(t, run)) {
+        kvf__trainer_note(t, "start: %s, its encoder%s", path,
+                          !t->head                            ? ""
+                          : !strcmp(run->id.task, t->id.task) ? "; the head is new: other labels"
+                                                              : "; the head is new: another task");
         return KVF_OK;
-    for (size_t i = 0; i < stored->n_labels; i++)
-        if (strcmp(stored->labels[i], t->data.names.names[i])) return KVF_OK;
+    }
+    kvf__trainer_note(t, "start: %s, its encoder and head", path);
     return kvf__head_load(t->ctx, kvf__head_params(t->head), path,
                           run->best_head.params.n ? &run->best_head.params
                                                   : &stored->params.params);

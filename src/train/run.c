@@ -292,9 +292,9 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     } else if (!finished) {
         st = kvf__trainer_prepare(&t);
         if (!st)
-            kvf__trainer_note(
-                &t, "dry run: %lld examples, %lld label tokens, %lld steps, nothing written",
-                (long long)t.data.n, (long long)t.data.n_labels, (long long)t.steps);
+            kvf__trainer_note(&t,
+                              "dry run: %lld examples, %lld labels, %lld steps, nothing written",
+                              (long long)t.data.n, (long long)t.data.n_labels, (long long)t.steps);
     }
     if (!st || st == KVF_ESTOPPED) {
         fill_result(&t, begin, tokens_before, result);

@@ -99,6 +99,19 @@ predict --prefix run.h5 --data new.txt --format tsv --no-header --columns text -
 run 1 eval --base bert --prefix run.h5 --data new.txt --format tsv --no-header --columns text
 has err 'new.txt:1: .*label'
 
+# what is counted, and what a run of another task gives
+run 0 eval --base bert --prefix run.h5 --data seq-cls.tsv
+has out '^24 examples, '
+run 0 eval --base bert --prefix tags.h5 --data token-cls.conll
+has out '^24 examples with 96 labelled words, '
+sed 's/no$/maybe/' seq-cls.tsv >multiple.tsv
+fit bert seq-cls seq-cls.tsv --out from.h5 --steps 1 --force --init-from run.h5
+has out 'start: run.h5, its encoder and head"'
+fit bert seq-cls multiple.tsv --out from.h5 --steps 1 --force --init-from run.h5
+has out 'start: run.h5, its encoder; the head is new: other labels"'
+fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from run.h5
+has out 'start: run.h5, its encoder; the head is new: another task"'
+
 # numbers
 fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force
 [ "$(value best_metric)" = '"pearson"' ] || fail "$(value best_metric)"
