@@ -14,8 +14,8 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__p
 
 /* name, port, default --lr, kind of the file it folds to, whether emitting reads the base */
 #define KVF__METHOD_LIST(X)                                                                        \
-    X("mlp", KV, 1e-2, "prefix", false)                                                            \
-    X("direct", KV, 1e-2, "prefix", false)
+    X("mlp", KV, 3e-2, "prefix", false)                                                            \
+    X("direct", KV, 3e-2, "prefix", false)
 
 typedef struct kvf__method {
     const char *name;

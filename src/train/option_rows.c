@@ -65,7 +65,7 @@ static const kvf__option ROWS[] = {
      KVF__TEXT,
      AT(init_from),
      KVF__LOCAL},
-    {{"lr", "X", "by method", "learning rate; mlp and direct 0.01"}, KVF__REAL, AT(lr), 0},
+    {{"lr", "X", "by method", "learning rate; mlp and direct 0.03"}, KVF__REAL, AT(lr), 0},
     {{"head-lr", "X", "0.01", "learning rate of the head, in its own units"},
      KVF__REAL,
      AT(head_lr),
