@@ -196,7 +196,7 @@ static const struct {
     {"bert", KVF__TASK_TOKEN_CLS, 3, false, 10},  {"bert", KVF__TASK_QA, 0, false, 3},
     {"bert", KVF__TASK_CHOICE, 0, false, 2},      {"roberta", KVF__TASK_SEQ_CLS, 3, false, 4},
     {"roberta", KVF__TASK_CHOICE, 0, false, 2},   {"llama", KVF__TASK_SEQ_CLS, 3, false, 4},
-    {"qwen3", KVF__TASK_TOKEN_CLS, 3, false, 10},
+    {"qwen3", KVF__TASK_TOKEN_CLS, 3, false, 10}, {"gpt2", KVF__TASK_CHOICE, 0, false, 2},
 };
 enum { N_HEADS = sizeof HEADS / sizeof HEADS[0] };
 
@@ -461,8 +461,7 @@ static const struct {
     kvf__head_options options;
     kvf_status want;
 } BAD[] = {
-    {"gpt2", {.task = KVF__TASK_CHOICE}, KVF_EUNSUPPORTED},
-    {"llama", {.task = KVF__TASK_CHOICE}, KVF_EUNSUPPORTED},
+    {"mpt", {.task = KVF__TASK_CHOICE}, KVF_EUNSUPPORTED},
     {"bert", {.task = KVF__TASK_LM}, KVF_EUNSUPPORTED},
     {"mpt", {.task = KVF__TASK_QA}, KVF_EUNSUPPORTED},
     {"bert", {.task = KVF__TASK_SEQ_CLS, .labels = 0}, KVF_EUSAGE},

@@ -43,11 +43,18 @@ static void write_answer(FILE *file, int i)
             i, i % 2 ? "ann" : "bob", i % 2 ? "ann" : "bob", i < 10 ? 9 : 10);
 }
 
+static void write_choices(FILE *file, int i)
+{
+    fprintf(file, "{\"text\": \"w%d\", \"choices\": [\"%s\", \"%s\"], \"label\": %d}\n", i,
+            i % 2 ? "abc" : "xyz", i % 2 ? "xyz" : "abc", i % 2);
+}
+
 static const struct task TASKS[] = {
     {"seq-cls", "accuracy", write_class},
     {"seq-cls", "pearson", write_number},
     {"token-cls", "f1", write_words},
     {"qa", "f1", write_answer},
+    {"multiple-choice", "accuracy", write_choices},
 };
 
 static void setup(int task)

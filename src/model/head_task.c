@@ -31,6 +31,8 @@ static const kvf__head_kind KINDS[] = {
     {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", true, false, "classifier", true,
      KVF__RATE_HIDDEN},
     {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NULL, false, false, "score", false, KVF__RATE_NONE},
+    /* transformers has none: the head of seq-cls with one output, a score for each choice */
+    {GPT2 LLAMA, KVF__TASK_CHOICE, NULL, false, false, "score", false, KVF__RATE_NONE},
     {LLAMA, KVF__TASK_TOKEN_CLS, NULL, false, false, "score", true, KVF__RATE_CLASSIFIER},
 };
 
