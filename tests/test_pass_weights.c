@@ -20,9 +20,9 @@ static void load(golden *g, const char *name, kvf__dtype act, kvf__train train)
 }
 
 /* The summed loss; of encoders the weighted sum of hidden states. */
-static double loss_of(golden *g, bool gradient)
+static double loss_under(golden *g, bool gradient, const kvf__row_dropout *dropout)
 {
-    const kvf__input input = {.batch = &g->batch};
+    const kvf__input input = {.batch = &g->batch, .base_dropout = dropout};
     double loss = 0;
 
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
@@ -42,6 +42,11 @@ static double loss_of(golden *g, bool gradient)
                       kvf_ctx_error(g->ctx));
     free(weights);
     return loss;
+}
+
+static double loss_of(golden *g, bool gradient)
+{
+    return loss_under(g, gradient, NULL);
 }
 
 static double backward(golden *g)
@@ -220,23 +225,127 @@ START_TEST(recomputed_gradients)
 }
 END_TEST
 
-/* A step against the gradient takes the loss down by about its length, once the products know. */
-START_TEST(refresh_packs_new_values)
+static double step_down(golden *g, double rate)
 {
-    golden g;
-    double square = 0, rate = 1e-4;
-    load(&g, MODELS[_i], KVF__F32, EVERYTHING);
-    double before = backward(&g);
-    kvf__params *params = kvf__model_params(g.model);
+    double square = 0;
+    kvf__params *params = kvf__model_params(g->model);
     for (size_t i = 0; i < params->n; i++)
         for (int64_t j = 0; j < params->item[i].n; j++) {
             double d = (double)params->item[i].grad[j];
             params->item[i].value[j] -= (float)(rate * d);
             square += d * d;
         }
-    ck_assert_int_eq(kvf__model_refresh(g.ctx, g.model), KVF_OK);
+    ck_assert_int_eq(kvf__model_refresh(g->ctx, g->model), KVF_OK);
+    return square;
+}
+
+/* A step against the gradient takes the loss down by about its length, once the products know. */
+START_TEST(refresh_packs_new_values)
+{
+    golden g;
+    double rate = 1e-4;
+    load(&g, MODELS[_i], KVF__F32, EVERYTHING);
+    double before = backward(&g);
+    double square = step_down(&g, rate);
     double gained = before - loss_of(&g, false);
     ck_assert_double_eq_tol(gained, rate * square, 0.1 * rate * square);
+    golden_unload(&g);
+}
+END_TEST
+
+/* ---- dropout of the base --------------------------------------------------------------------- */
+
+static void make_pass(golden *g, bool recompute)
+{
+    const kvf__pass_limits limits = {.rows = GOLDEN_ROWS,
+                                     .tokens = g->batch.n_tokens,
+                                     .row_len = 64,
+                                     .labels = g->batch.n_labels,
+                                     .backward = true,
+                                     .recompute = recompute,
+                                     .base_dropout = true};
+    kvf__pass_free(g->pass);
+    g->pass = NULL;
+    ck_assert_int_eq(kvf__pass_create(g->ctx, g->model, &limits, &g->pass), KVF_OK);
+}
+
+/* The gradient under a mask is that of the loss under the same mask, kept or computed again. */
+START_TEST(dropped_gradients)
+{
+    const kvf__row_dropout dropout = {.p = 0.3, .seed = 5, .step = 2};
+    const kvf__row_dropout later = {.p = 0.3, .seed = 5, .step = 3};
+    golden g;
+    size_t n;
+    double rate = 1e-4;
+    load(&g, MODELS[_i], KVF__F32, EVERYTHING);
+    double plain = loss_of(&g, false);
+    make_pass(&g, true);
+    double before = loss_under(&g, true, &dropout);
+    ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &(kvf__grads){.block = true}), KVF_OK);
+    float *again = all_gradients(&g, &n);
+    make_pass(&g, false);
+    clear_gradients(&g);
+    ck_assert_double_eq(loss_under(&g, true, &dropout), before);
+    ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &(kvf__grads){.block = true}), KVF_OK);
+    float *kept = all_gradients(&g, &n);
+    ck_assert_mem_eq(again, kept, n * sizeof *kept);
+
+    ck_assert_double_gt(fabs(before - plain), 1e-3);
+    ck_assert_double_gt(fabs(before - loss_under(&g, false, &later)), 1e-3);
+    ck_assert_double_eq(loss_under(&g, false, NULL), plain);
+    double square = step_down(&g, rate);
+    ck_assert_double_eq_tol(before - loss_under(&g, false, &dropout), rate * square,
+                            0.1 * rate * square);
+    free(again);
+    free(kept);
+    golden_unload(&g);
+}
+END_TEST
+
+/* A row draws the same masks whatever stands beside it. */
+START_TEST(rows_drop_alone)
+{
+    const kvf__row_dropout dropout = {.p = 0.3, .seed = 5, .step = 2};
+    const int64_t examples[] = {4, 8, 15};
+    golden g;
+    load(&g, "grad_gpt2", KVF__F32, UNFOLDED);
+    make_pass(&g, false);
+    g.batch.example = examples;
+    double together = loss_under(&g, false, &dropout), alone = 0;
+    const kvf__batch all = g.batch;
+    for (int64_t r = 0, j = 0; r < all.n_rows; r++) {
+        int64_t start[2] = {0, all.start[r + 1] - all.start[r]};
+        int32_t at[64], n = 0;
+        int64_t first = j;
+        for (; j < all.n_labels && all.label_at[j] < all.start[r + 1]; j++)
+            at[n++] = (int32_t)(all.label_at[j] - all.start[r]);
+        g.batch = (kvf__batch){.n_rows = 1,
+                               .n_tokens = start[1],
+                               .start = start,
+                               .ids = all.ids + all.start[r],
+                               .n_labels = n,
+                               .label_at = at,
+                               .label_id = all.label_id + first,
+                               .example = &examples[r]};
+        alone += loss_under(&g, false, &dropout);
+    }
+    g.batch = all;
+    ck_assert_double_eq_tol(together, alone, 1e-5 * together);
+    golden_unload(&g);
+}
+END_TEST
+
+START_TEST(dropout_refused)
+{
+    const kvf__row_dropout dropout = {.p = 0.3}, whole = {.p = 1};
+    golden g;
+    load(&g, "grad_gpt2", KVF__F32, UNFOLDED);
+    kvf__input input = {.batch = &g.batch, .base_dropout = &dropout};
+    ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_EUSAGE);
+    make_pass(&g, false);
+    ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_OK);
+    input.base_dropout = &whole;
+    ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_EUSAGE);
     golden_unload(&g);
 }
 END_TEST
@@ -253,5 +362,8 @@ int main(void)
     tcase_add_loop_test(core, norms_alone, 0, N_MODELS);
     tcase_add_loop_test(core, recomputed_gradients, 0, N_MODELS);
     tcase_add_loop_test(core, refresh_packs_new_values, 0, N_MODELS);
+    tcase_add_loop_test(core, dropped_gradients, 0, N_MODELS);
+    tcase_add_test(core, rows_drop_alone);
+    tcase_add_test(core, dropout_refused);
     return ck_main(suite);
 }

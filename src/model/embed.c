@@ -137,8 +137,8 @@ void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
     for (int64_t i = 0; i < N; i++)
         kvf__embed_token(pass, i, pass->x + i * C, pass->scratch + omp_get_thread_num() * C);
     memset(pass->x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
-    if (pass->model->embed_gamma)
-        norm_embeddings(pass);
-    else if (pass->x_act)
+    if (pass->model->embed_gamma) norm_embeddings(pass);
+    kvf__pass_drop_embedding(pass, pass->x);
+    if (pass->x_act && (pass->drops || !pass->model->embed_gamma))
         pass->model->kernels->from_f32(pass->model->act, pass->x_act, pass->x, pass->M * C);
 }

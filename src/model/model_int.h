@@ -234,6 +234,7 @@ typedef struct kvf__pass_limits {
     int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
     int64_t lead_tokens;                   /* tokens in all leads of one batch */
     bool row_dropout;                      /* inputs may ask for it */
+    bool base_dropout;                     /* the same */
     bool infix; /* batches may have infix_at; needed where positions are rope's */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
@@ -245,9 +246,9 @@ void kvf__pass_free(kvf__pass *pass);
 /* Builds every primitive a batch of this size needs, so that running one allocates nothing. */
 kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels);
 
-/* Dropout of the prefix drawn anew for every row, for training: element (layer, kv, g, p, d) of
- * what a row sees is masked by (seed, step, row), where a row counts by its example, so that it
- * draws the same in any batch. */
+/* Dropout drawn anew for every row, for training, by (seed, step, row), where a row counts by its
+ * example, so that it draws the same in any batch. Of the prefix: on element (layer, kv, g, p, d)
+ * of what the row sees. Of the base: on embeddings and on what each half of a block adds. */
 typedef struct kvf__row_dropout {
     double p; /* [0, 1) */
     uint64_t seed;
@@ -265,7 +266,8 @@ typedef struct kvf__input {
                                     cached token) */
     kvf__cache *cache;   /* NULL, or keys and values of earlier tokens; the batch's are appended */
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
-    const kvf__row_dropout *row_dropout; /* NULL: none; excludes leads and a cache */
+    const kvf__row_dropout *row_dropout;  /* NULL: none; excludes leads and a cache */
+    const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
 } kvf__input;
 
 /* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last

@@ -153,6 +153,11 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         pass->row_stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
     }
     if (s->adapter) pass->adapt_part = kvf__carve(carve, s->R, d->C, sizeof(float));
+    if (pass->limits.base_dropout) {
+        pass->drop_stream = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__rng));
+        pass->drop_row = kvf__carve(carve, s->M, 1, sizeof(int32_t));
+        pass->half = kvf__carve(carve, s->R, d->C, sizeof(float));
+    }
     pass->logits = kvf__carve(carve, s->head_rows, KVF__VOCAB_PLANE, sizeof(float));
     pass->ce_max = kvf__carve(carve, s->head_rows, 1, sizeof(float));
     pass->ce_sum = kvf__carve(carve, s->head_rows, 1, sizeof(float));
@@ -181,6 +186,10 @@ static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->datt = kvf__carve(carve, s->M, s->att, s->act);
     pass->datt_lab = kvf__carve(carve, s->ML, s->att, s->act);
     pass->dqkv = kvf__carve(carve, s->M, s->qkv, s->act);
+    if (pass->limits.base_dropout) {
+        pass->dhalf = kvf__carve(carve, s->R, d->C, sizeof(float));
+        pass->dhalf_act = f32 ? pass->dhalf : kvf__carve(carve, s->R, d->C, s->act);
+    }
     if (s->adapter) {
         pass->dadapt = kvf__carve(carve, s->R, d->C, sizeof(float));
         pass->dadapt_act = f32 ? pass->dadapt : kvf__carve(carve, s->R, d->C, s->act);

@@ -51,6 +51,8 @@ kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half hal
     kvf__mm *mm = pass->model->mm;
     int64_t n = M * pass->model->desc.C;
 
+    if (pass->drops)
+        return kvf__mm_run(ctx, mm, w, M, src, pass->half, KVF__F32, first ? 0 : KVF__MM_ADD);
     if (!is_serial(pass, half))
         return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half));
     float *in = pass->kept[l].adapt[half].in, *part = first ? in : pass->adapt_part;

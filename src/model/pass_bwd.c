@@ -49,12 +49,14 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
 
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
+    const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
     for (int p = 0; p < m->n_planes; p++)
-        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dx, dy, M));
+        KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
-    KVF_TRY(kvf__out_grad(ctx, pass, l, dx));
+    dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
+    KVF_TRY(kvf__out_grad(ctx, pass, l, dhalf));
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
@@ -179,6 +181,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
+    kvf__pass_drop_embedding_bwd(pass);
     kvf__embed_bwd(pass, into->vectors, into->block);
     kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
     return KVF_OK;

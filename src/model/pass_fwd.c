@@ -117,6 +117,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->planned = -1;
     KVF_TRY(kvf__pass_take_infix(ctx, pass, input));
+    KVF_TRY(kvf__pass_take_base_dropout(ctx, pass, input));
     return kvf__pass_take_dropout(ctx, pass, input);
 }
 
@@ -190,10 +191,12 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].out, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
+    kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x, M);
     for (int p = 0; p < m->n_planes; p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
+    kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
     kvf__pass_behind_ffn(pass, l, x, M);
     return KVF_OK;

@@ -105,10 +105,15 @@ struct kvf__pass {
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
 
-    float *row_kv;        /* [limits.rows, 2, G, P, D] a layer's prefix as each row sees it; NULL
-                             unless rows have dropout of their own */
-    float *row_dkv;       /* its gradient, backward only */
-    kvf__rng *row_stream; /* [limits.rows] where each row's masks are drawn from */
+    float *row_kv;         /* [limits.rows, 2, G, P, D] a layer's prefix as each row sees it; NULL
+                              unless rows have dropout of their own */
+    float *row_dkv;        /* its gradient, backward only */
+    kvf__rng *row_stream;  /* [limits.rows] where each row's masks are drawn from */
+    kvf__rng *drop_stream; /* the same for dropout of the base; NULL: there is none */
+    int32_t *drop_row;     /* [Mx] row of each token */
+    float *half;           /* [Rx, C] what a half adds, before its mask */
+    float *dhalf;          /* [Rx, C] its gradient; backward only */
+    void *dhalf_act;       /* the same in the act type; the same memory where that is f32 */
 
     /* the same, backward only */
     void *e;                   /* [head rows, KVF__VOCAB_PLANE] */
@@ -141,7 +146,9 @@ struct kvf__pass {
     int64_t n_segs;
     int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
     kvf__dropout row_dropout;
-    bool drops_rows;        /* this batch has it */
+    bool drops_rows; /* this batch has it */
+    kvf__dropout drop;
+    bool drops;             /* this batch has dropout of the base */
     bool turns_rows;        /* this batch has a prefix inside its rows, which rope turns for each */
     int64_t position_start; /* of the input */
     const void *qkv_src;    /* [M, C] what the last layer's qkv product read */
@@ -212,6 +219,16 @@ void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l);
 /* A norm with weights over M rows; the arrays are for the caller to fill in. */
 kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
                                      int64_t M);
+
+/* Dropout of the base (pass_dropout.c): takes it from the input; x += half under its mask; the
+ * gradient of what a half added, f32 and (*dy) in the act type, given that of the stream, which it
+ * is without dropout; x [tokens, C] under the mask of embeddings, and back on dx and dxhat. */
+kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+void kvf__pass_drop_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x);
+const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, const float *dx,
+                                int64_t M, const void **dy);
+void kvf__pass_drop_embedding(kvf__pass *pass, float *x);
+void kvf__pass_drop_embedding_bwd(kvf__pass *pass);
 
 /* Adapters of a layer's halves (pass_adapters.c): has this half one at all, in some layer? */
 bool kvf__pass_adapts(const kvf__pass *pass, kvf__half half);

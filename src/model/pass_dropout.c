@@ -1,0 +1,124 @@
+/* Dropout of the base itself: on embeddings and on what each half adds to the stream, where GPT and
+ * BERT have theirs (embd_pdrop, resid_pdrop, hidden_dropout_prob). Probabilities of attention are
+ * left whole: they never exist as a matrix here.
+ *
+ * Masks are drawn by (seed, step, example, place, token, column) when they are applied (dropout.h),
+ * so that a row draws the same in any batch, and a layer that is computed again draws it again. A
+ * place is the embedding, or a half of a layer. */
+#include "pass_priv.h"
+
+#include <omp.h>
+#include <string.h>
+
+#define BASE_STREAM 0x62617365 /* "base" */
+
+enum { MAX_ROW = 1 << 24 }; /* tokens of a row, of which every place numbers as many */
+
+kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__row_dropout *by = input->base_dropout;
+    const kvf__batch *b = input->batch;
+
+    pass->drops = false;
+    if (!by || !(by->p > 0)) return KVF_OK;
+    if (!pass->limits.base_dropout)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without dropout of the base");
+    if (by->p >= 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout %g, expected 0 to below 1", by->p);
+    if (input->cache || b->parent || pass->model->adapters)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: dropout of the base excludes leads, a cache and adapters");
+    kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)BASE_STREAM << 32) + (uint64_t)by->step);
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        pass->drop_stream[r] = kvf__dropout_row(stream, b, r);
+        for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
+            pass->drop_row[i] = (int32_t)r;
+    }
+    pass->drop = kvf__dropout_make(by->p);
+    pass->drops = pass->drop.drop > 0;
+    return KVF_OK;
+}
+
+/* The token behind row i of what layer l's second half computes on. */
+static int64_t token_of(const kvf__pass *pass, bool labelled, int64_t i)
+{
+    return labelled ? pass->batch->label_at[i] : i;
+}
+
+/* First element of a token's part of the mask at a place. */
+static int64_t mask_at(const kvf__pass *pass, int64_t place, int64_t token)
+{
+    int64_t in_row = token - pass->batch->start[pass->drop_row[token]];
+    return (place * MAX_ROW + in_row) * pass->model->desc.C;
+}
+
+static int64_t place_of(int64_t l, kvf__half half)
+{
+    return 1 + 2 * l + (half == KVF__HALF_FFN);
+}
+
+/* dst rows = src rows under their masks, or += . */
+static void mask_rows(const kvf__pass *pass, int64_t place, bool labelled, float *dst,
+                      const float *src, int64_t rows, bool add)
+{
+    int64_t C = pass->model->desc.C;
+
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t token = token_of(pass, labelled, i), first = mask_at(pass, place, token);
+        kvf__rng stream = pass->drop_stream[pass->drop_row[token]];
+        if (add)
+            kvf__dropout_add(pass->drop, stream, first, dst + i * C, src + i * C, C);
+        else
+            kvf__dropout_set(pass->drop, stream, first, dst + i * C, src + i * C, C);
+    }
+}
+
+void kvf__pass_drop_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x)
+{
+    if (!pass->drops) return;
+    bool labelled = l == pass->model->desc.L - 1;
+    mask_rows(pass, place_of(l, half), labelled, x, pass->half, kvf__pass_real(pass, l), true);
+    kvf__pass_lap(pass, KVF__PART_OTHER);
+}
+
+const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, const float *dx,
+                                int64_t M, const void **dy)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C, real = kvf__pass_real(pass, l);
+
+    if (!pass->drops) return dx;
+    mask_rows(pass, place_of(l, half), l == m->desc.L - 1, pass->dhalf, dx, real, false);
+    memset(pass->dhalf + real * C, 0, (size_t)((M - real) * C) * sizeof(float));
+    if (pass->dhalf_act != (void *)pass->dhalf)
+        m->kernels->from_f32(m->act, pass->dhalf_act, pass->dhalf, M * C);
+    *dy = pass->dhalf_act;
+    kvf__pass_lap(pass, KVF__PART_OTHER);
+    return pass->dhalf;
+}
+
+void kvf__pass_drop_embedding(kvf__pass *pass, float *x)
+{
+    if (pass->drops) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
+}
+
+/* What qkv says of the stream of post-norm blocks waits in the act type. */
+void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C;
+
+    if (!pass->drops) return;
+    mask_rows(pass, 0, false, pass->dx, pass->dx, pass->batch->n_tokens, false);
+    if (!m->desc.post_norm) return;
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
+        float *row = pass->scratch + omp_get_thread_num() * C;
+        void *d = kvf__act_row(m->act, pass->dxhat, i, C);
+        kvf__to_f32(m->act, d, row, C);
+        kvf__dropout_set(pass->drop, pass->drop_stream[pass->drop_row[i]], mask_at(pass, 0, i), row,
+                         row, C);
+        kvf__from_f32(m->act, row, d, C);
+    }
+}
