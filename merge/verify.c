@@ -19,17 +19,20 @@ struct kvf__fold_probe {
     float *logits[2];
     int64_t rows;
     int64_t position_start;
+    bool infix;
 };
 
 static kvf_status take_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 {
-    kvf__pass_limits limits = {.rows = 1, .P = P};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal};
+    kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal,
+                                    .infix = p->infix};
     for (int64_t i = 0; i < rows; i++) {
         int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
         if (length > limits.tokens) limits.tokens = limits.row_len = length;
         if (labels > limits.labels) limits.labels = labels;
     }
+    if (p->infix) limits.lead_len = limits.lead_tokens = limits.tokens;
     p->width = p->head ? kvf__head_width(p->head) : kvf__model_desc(p->base->model)->V;
     size_t count = (size_t)(limits.labels * p->width);
     KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, 1, limits.tokens, limits.labels));
@@ -73,7 +76,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
     KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
     kvf__dataset_options load = {
         .render = renderer->render,
-        .max_length = kvf__longest_row(p->base, live->id.P, live->id.position_start),
+        .max_length = kvf__longest_row_with(p->base, live),
         .overlong = KVF__OVERLONG_TRUNCATE,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,
@@ -96,6 +99,7 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
     p->ctx = ctx;
     p->position_start = live->id.position_start;
+    p->infix = live->id.infix;
     kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p->base);
     if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);

@@ -56,7 +56,8 @@ typedef struct kvf_train_options {
     int64_t prefix_length, encoder_hidden;
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
     double lr;                    /* 0: the method's default */
-    double head_lr, head_dropout; /* head_dropout < 0: the config's */
+    bool train_head;              /* lm: the base's head is trained too */
+    double head_lr, head_dropout; /* 0: by task; < 0: the config's */
     const char *lr_units;         /* prefix, parameter */
     int64_t steps, epochs;        /* steps 0: epochs decide */
     int64_t batch_size, batch_tokens, grad_accum;
@@ -81,6 +82,7 @@ typedef struct kvf_train_options {
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
     int64_t early_stop;             /* validations without a better one; 0: never */
     const char *position_start;     /* "P" or "0" */
+    bool infix;                     /* lm: the prefix stands inside rows */
     const char *chat_template;
     const char *map;       /* "prompt=question,completion=answer" */
     const char *precision; /* auto, f32, bf16 */

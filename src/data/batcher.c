@@ -9,14 +9,16 @@
 kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules,
                              int64_t examples, int64_t tokens, int64_t labels)
 {
-    kvf__batcher b = {.rules = rules,
-                      .most = {.rows = 2 * examples, .tokens = tokens, .labels = labels}};
+    kvf__batcher b = {
+        .rules = rules,
+        .most = {.rows = (rules.infix ? 3 : 2) * examples, .tokens = tokens, .labels = labels}};
     size_t rows =
-        (size_t)b.most
-            .rows; /* every lead has at least two rows below it: never more leads than examples */
+        (size_t)b.most.rows; /* every lead has at least two rows below it: never more leads than
+                                examples; and with infix each example one of its own */
     kvf_status st = kvf__alloc_array(ctx, rows + 1, sizeof *b.start, &b.start);
     if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.example, &b.example);
     if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.parent, &b.parent);
+    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.infix_at, &b.infix_at);
     if (!st) st = kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows);
     if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.ids, &b.ids);
     if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.types, &b.types);
@@ -36,6 +38,7 @@ void kvf__batcher_done(kvf__batcher *batcher)
     kvf__free(batcher->start);
     kvf__free(batcher->example);
     kvf__free(batcher->parent);
+    kvf__free(batcher->infix_at);
     kvf__free(batcher->rows);
     kvf__free(batcher->ids);
     kvf__free(batcher->types);
@@ -65,6 +68,8 @@ void kvf__batcher_clear(kvf__batcher *batcher)
         .types = batcher->batch.types,
         .values = batcher->batch.values,
         .spans = batcher->batch.spans,
+        .parent = batcher->rules.infix ? batcher->parent : NULL,
+        .infix_at = batcher->rules.infix ? batcher->infix_at : NULL,
     };
     batcher->sizes = (kvf__batch_sizes){0};
     batcher->start[0] = 0;
@@ -79,6 +84,7 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
     assert(b->n_rows < batcher->most.rows && b->n_tokens + n <= batcher->most.tokens);
     memcpy(batcher->ids + b->n_tokens, row->ids + from, (size_t)n * sizeof *batcher->ids);
     batcher->parent[b->n_rows] = parent;
+    batcher->infix_at[b->n_rows] = -1;
     batcher->example[b->n_rows] = -1;
     batcher->values[b->n_rows] = 0;
     batcher->spans[2 * b->n_rows] = batcher->spans[2 * b->n_rows + 1] = -1;
@@ -94,9 +100,15 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
                            int32_t parent)
 {
     kvf__batch *b = &batcher->batch;
+    if (batcher->rules.infix && from < row->shareable) {
+        parent = kvf__batcher_add(batcher, row, from, row->shareable, parent);
+        batcher->sizes.lead_tokens += row->shareable - from;
+        from = row->shareable;
+    }
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
     int32_t index = kvf__batcher_add(batcher, row, from, row->n, parent);
     batcher->example[index] = row->example;
+    batcher->infix_at[index] = (int32_t)from;
     batcher->values[index] = row->value;
     for (int side = 0; side < 2 && row->span[side] >= 0;
          side++) /* never in a lead: it is labelled */

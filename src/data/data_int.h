@@ -217,6 +217,8 @@ bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first,
  * computed, and (share) tokens with which several rows begin are computed once, as leads. */
 typedef struct kvf__batch_rules {
     bool causal, share;
+    bool infix; /* the prefix stands before the first position that predicts a label: what is before
+                   it becomes a lead of its row, and the batch has infix_at; causal lm only */
 } kvf__batch_rules;
 
 /* Sizes of batches, or their maxima over several. */
@@ -233,7 +235,7 @@ typedef struct kvf__batcher {
     kvf__batch_sizes sizes; /* of the batch */
     kvf__batch_rules rules;
     int64_t *start, *example;
-    int32_t *ids, *label_at, *label_id, *parent, *types, *spans;
+    int32_t *ids, *label_at, *label_id, *parent, *types, *spans, *infix_at;
     float *values;
     struct kvf__batch_row *rows; /* [most rows] the examples while they are packed */
     kvf__batch_sizes most;

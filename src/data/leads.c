@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 
-#define MAX_LEVELS 3 /* with the prefix, as many shared segments as a row of attention may have */
-#define MIN_SAVED  8 /* tokens a lead must save: below that, the extra row costs more */
+#define MAX_LEVELS                                                                                 \
+    3 /* with the prefix, as many shared segments as a row of attention may have; one              \
+         of them is the row's own with infix */
+#define MIN_SAVED 8 /* tokens a lead must save: below that, the extra row costs more */
 
 static int64_t common(const kvf__batch_row *a, const kvf__batch_row *b)
 {
@@ -75,7 +77,8 @@ static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool gro
         } else {
             place below = at;
             below.probe = agree;
-            if (at.level < MAX_LEVELS && (agree - at.from) * (next - first - 1) >= MIN_SAVED) {
+            int levels = MAX_LEVELS - batcher->rules.infix;
+            if (at.level < levels && (agree - at.from) * (next - first - 1) >= MIN_SAVED) {
                 below.parent = kvf__batcher_add(batcher, &rows[first], at.from, agree, at.parent);
                 below.from = agree;
                 below.level++;

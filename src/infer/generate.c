@@ -25,6 +25,7 @@ typedef struct generator {
     const kvf_generate_options *options;
     kvf__sampling sampling;
     kvf__session *session;
+    bool infix; /* the prefix stands inside rows */
     kvf__candidate *scratch;
     row *rows;
     int32_t *slots, *ids;
@@ -82,17 +83,19 @@ static kvf_status advance_all(generator *g, size_t first, int64_t n, const float
     return KVF_OK;
 }
 
-/* Tokens that two prompts begin with, less than all of b. */
-static int64_t common(const row *a, const row *b)
+/* Tokens that two prompts begin with, less than all of b; with an infix less than all of a too,
+ * whose last token sees it. */
+static int64_t common(const row *a, const row *b, bool infix)
 {
-    int64_t n = 0, most = b->prompt_len - 1 < a->prompt_len ? b->prompt_len - 1 : a->prompt_len;
+    int64_t n = 0, of_a = a->prompt_len - infix;
+    int64_t most = b->prompt_len - 1 < of_a ? b->prompt_len - 1 : of_a;
     while (n < most && a->prompt[n] == b->prompt[n])
         n++;
     return n;
 }
 
 /* Finds the leads of a group; returns the number of rounds. */
-static int find_leads(row *rows, int64_t n)
+static int find_leads(row *rows, int64_t n, bool infix)
 {
     int rounds = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -101,7 +104,7 @@ static int find_leads(row *rows, int64_t n)
         r->shared = LEAST_SHARED - 1;
         r->round = 0;
         for (int64_t before = 0; before < i; before++) {
-            int64_t shared = common(&rows[before], r);
+            int64_t shared = common(&rows[before], r, infix);
             if (shared <= r->shared) continue;
             r->shared = shared;
             r->lead = before;
@@ -136,7 +139,7 @@ static kvf_status prefill_round(generator *g, size_t first, int64_t group, int r
 
 static kvf_status prefill(generator *g, size_t first, int64_t n)
 {
-    int rounds = find_leads(g->rows + first, n);
+    int rounds = find_leads(g->rows + first, n, g->infix);
     for (int64_t i = 0; i < n; i++)
         g->stats.prompt_tokens += g->rows[first + (size_t)i].prompt_len;
     for (int round = 0; round < rounds; round++)
@@ -178,8 +181,7 @@ static kvf_status run_group(generator *g, size_t first, int64_t n)
 static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix,
                             int64_t group, int64_t *tokens, int64_t *capacity)
 {
-    int64_t longest = kvf__longest_row(g->base, prefix ? prefix->id.P : 0,
-                                       prefix ? prefix->id.position_start : 0);
+    int64_t longest = kvf__longest_row_with(g->base, prefix);
     *tokens = *capacity = 0;
     for (int64_t i = 0, sum = 0; i < set->n; i++) {
         row *r = &g->rows[i];
@@ -254,6 +256,7 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
         .ctx = ctx, .base = base, .options = options, .turn_end = kvf__turn_end(base, chat)};
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
     if (group > set->n) group = set->n;
+    g.infix = prefix && prefix->id.infix;
     g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};
     kvf_status st = take_memory(&g, prefix, set, group);
     for (int64_t first = 0; !st && first < set->n; first += group)
@@ -323,8 +326,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), map, &renderer));
     kvf__dataset_options load = {
         .render = renderer.render,
-        .max_length = kvf__longest_row(base, prefix ? prefix->id.P : 0,
-                                       prefix ? prefix->id.position_start : 0),
+        .max_length = kvf__longest_row_with(base, prefix),
         .overlong = KVF__OVERLONG_STOP,
         .prompt_only = true,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,

@@ -8,8 +8,19 @@
 #include "infer_int.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
+
+/* A prefix that stands inside rows, before the last token of each prompt; at NULL: it leads them.
+ */
+typedef struct kvf__infix_rows {
+    int32_t *at;     /* [rows] cached tokens before it, by slot; -1: the prompt is still to come */
+    int32_t *listed; /* [rows] the same for the rows of a feed */
+    kvf__prefix *turned;  /* [rows] by slot: the prefix with its keys turned to its place */
+    int32_t *slots, *ids; /* [rows], [prompt tokens] of a part of a feed */
+    int64_t *start;       /* [rows + 1] */
+} kvf__infix_rows;
 
 struct kvf__session {
     kvf_base *base;
@@ -22,6 +33,7 @@ struct kvf__session {
     kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
     kvf__lm_head *head;      /* NULL: the base's */
+    kvf__infix_rows infix;   /* where the prefix stands inside rows */
     int64_t rows, step_rows; /* in all, in a step of the decoder */
     float *logits;           /* [rows, V] */
     int32_t *label_at;       /* [rows] */
@@ -39,6 +51,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
         .labels = s->mixed ? 1 : s->rows,
         .P = s->P,
         .cache_len = s->capacity,
+        .infix = s->infix.at != NULL,
     };
     kvf__decoder_free(s->decoder);
     kvf__pass_free(s->pass);
@@ -53,11 +66,41 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
     return KVF_OK;
 }
 
+static kvf_status take_infix(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
+{
+    const kvf__prefix *p = &prefix->prefix;
+    kvf__infix_rows *infix = &s->infix;
+    size_t rows = (size_t)s->rows, tokens = (size_t)s->prompt_tokens;
+
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *infix->at, &infix->at));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *infix->listed, &infix->listed));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *infix->slots, &infix->slots));
+    KVF_TRY(kvf__alloc_array(ctx, tokens > rows ? tokens : rows, sizeof *infix->ids, &infix->ids));
+    KVF_TRY(kvf__alloc_array(ctx, rows + 1, sizeof *infix->start, &infix->start));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *infix->turned, &infix->turned));
+    for (size_t r = 0; r < rows; r++)
+        KVF_TRY(kvf__prefix_init(ctx, &infix->turned[r], p->L, p->G, p->P, p->D));
+    return KVF_OK;
+}
+
+static void infix_done(kvf__infix_rows *infix, int64_t rows)
+{
+    for (int64_t r = 0; infix->turned && r < rows; r++)
+        kvf__prefix_done(&infix->turned[r]);
+    kvf__free(infix->turned);
+    kvf__free(infix->at);
+    kvf__free(infix->listed);
+    kvf__free(infix->slots);
+    kvf__free(infix->ids);
+    kvf__free(infix->start);
+}
+
 static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
 {
     kvf_status (*make)(kvf_ctx *, const kvf__model *, int64_t, int64_t,
                        kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
     if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
+    if (prefix && prefix->id.infix) KVF_TRY(take_infix(ctx, s, prefix));
     KVF_TRY(make(ctx, s->base->model, s->rows, s->capacity, &s->cache));
     KVF_TRY(make_passes(ctx, s));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(s->rows * kvf__model_desc(s->base->model)->V),
@@ -115,6 +158,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
     KVF_TRY(create(ctx, &made, prefix, &session));
     for (int64_t slot = 0; slot < rows; slot++)
         session->before[slot] = before_of(prefix);
+    kvf__session_reset(session);
     *out = session;
     return KVF_OK;
 }
@@ -138,6 +182,7 @@ void kvf__session_free(kvf__session *session)
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
     kvf__lm_head_free(session->head);
+    infix_done(&session->infix, session->rows);
     kvf__free(session->logits);
     kvf__free(session->before);
     kvf__free(session->listed);
@@ -150,6 +195,10 @@ void kvf__session_free(kvf__session *session)
 kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 {
     KVF_TRY(check_prefix(ctx, prefix));
+    if (prefix && prefix->id.infix)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "the prefix stands inside rows (placement infix): rows of many prefixes "
+                         "begin with theirs");
     if (!prefix || !prefix->head.params.params.n) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
                      "the prefix brings a language-model head of its own: rows of many prefixes "
@@ -183,8 +232,10 @@ void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t 
 
 void kvf__session_reset(kvf__session *session)
 {
-    for (int64_t slot = 0; slot < session->rows; slot++)
+    for (int64_t slot = 0; slot < session->rows; slot++) {
         kvf__cache_truncate(session->cache, slot, 0);
+        if (session->infix.at) session->infix.at[slot] = -1;
+    }
 }
 
 /* After a pass over n rows: logits [n, V]. */
@@ -196,21 +247,31 @@ static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, int64_t n, fl
     return kvf__lm_head_logits(ctx, session->head, hidden, n, logits);
 }
 
+/* What a slot's tokens behind its infix see: it turned to its place, and positions P further on. */
+static kvf__step_row behind_infix(const kvf__session *session, int64_t slot)
+{
+    return (kvf__step_row){&session->infix.turned[slot], session->P};
+}
+
 /* One token a row, behind others. */
 static kvf_status feed_step(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                             const int32_t *ids, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
-        session->listed[r] = session->before[slots[r]];
+        session->listed[r] = session->infix.at ? behind_infix(session, slots[r])
+                                               : session->before[slots[r]];
     const kvf__step step = {
         .n = n, .ids = ids, .slot = slots, .row = session->listed, .as_one = session->mixed};
     return kvf__decoder_step(ctx, session->decoder, &step, session->logits);
 }
 
-/* Rows behind the same prefix; logits [n, V]. */
+/* Rows behind the same prefix, or around it; logits [n, V]. */
 static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                             const int64_t *start, const int32_t *ids, int64_t n, float *logits)
 {
+    const int32_t *infix_at = session->infix.at ? session->infix.listed : NULL;
+    for (int64_t r = 0; infix_at && r < n; r++)
+        session->infix.listed[r] = session->infix.at[slots[r]];
     for (int64_t r = 0; r < n; r++)
         session->label_at[r] = (int32_t)(start[r + 1] - 1);
     kvf__batch batch = {
@@ -222,6 +283,7 @@ static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *
         .label_at = session->label_at,
         .label_id = session->label_id,
         .example = session->example,
+        .infix_at = infix_at,
     };
     kvf__input input = {
         .batch = &batch,
@@ -234,6 +296,55 @@ static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *
     return take_logits(ctx, session, n, logits);
 }
 
+/* All but the last token of prompts: what stands before the infix and does not see it. */
+static kvf_status feed_before_infix(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                                    const int64_t *start, const int32_t *ids, int64_t n)
+{
+    kvf__infix_rows *infix = &session->infix;
+    int64_t rows = 0;
+
+    for (int64_t r = 0; r < n; r++) {
+        int64_t len = start[r + 1] - start[r] - 1;
+        if (infix->at[slots[r]] >= 0 || len < 1) continue;
+        memcpy(infix->ids + infix->start[rows], ids + start[r], (size_t)len * sizeof *ids);
+        infix->slots[rows] = slots[r];
+        infix->start[rows + 1] = infix->start[rows] + len;
+        rows++;
+    }
+    if (!rows) return KVF_OK;
+    return feed_pass(ctx, session, infix->slots, infix->start, infix->ids, rows, session->logits);
+}
+
+/* The infix takes its place behind what is cached of a prompt. */
+static kvf_status place_infix(kvf_ctx *ctx, kvf__session *session, int64_t slot)
+{
+    kvf__infix_rows *infix = &session->infix;
+
+    if (infix->at[slot] >= 0) return KVF_OK;
+    infix->at[slot] = (int32_t)kvf__cache_length(session->cache, slot);
+    return kvf__model_turn_prefix(ctx, session->base->model, &infix->turned[slot],
+                                  session->before[slot].prefix, infix->at[slot], false);
+}
+
+/* A prompt in two parts; what follows it, as it is. */
+static kvf_status feed_infix(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
+                             const int64_t *start, const int32_t *ids, int64_t n)
+{
+    kvf__infix_rows *infix = &session->infix;
+
+    KVF_TRY(feed_before_infix(ctx, session, slots, start, ids, n));
+    for (int64_t r = 0; r < n; r++) {
+        int64_t from = infix->at[slots[r]] < 0 ? start[r + 1] - 1 : start[r];
+        memcpy(infix->ids + infix->start[r], ids + from,
+               (size_t)(start[r + 1] - from) * sizeof *ids);
+        infix->start[r + 1] = infix->start[r] + start[r + 1] - from;
+        KVF_TRY(place_infix(ctx, session, slots[r]));
+    }
+    if (session->decoder && infix->start[n] == n && n <= session->step_rows)
+        return feed_step(ctx, session, slots, infix->ids, n);
+    return feed_pass(ctx, session, slots, infix->start, infix->ids, n, session->logits);
+}
+
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                              const int64_t *start, const int32_t *ids, int64_t n,
                              const float **logits)
@@ -243,6 +354,7 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t 
     if (!session->pass)
         return kvf__fail(ctx, KVF_ENOMEM, "no memory for rows behind a prefix of %lld",
                          (long long)session->P);
+    if (session->infix.at) return feed_infix(ctx, session, slots, start, ids, n);
     if (session->decoder && start[n] == n && n <= session->step_rows)
         return feed_step(ctx, session, slots, ids, n);
     if (!session->mixed) return feed_pass(ctx, session, slots, start, ids, n, session->logits);

@@ -23,6 +23,8 @@ typedef struct kvf__identity {
     char *task;              /* "lm" */
     char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
     int64_t position_start;
+    bool infix;    /* placement "infix": the prefix stands inside rows, see batch.h */
+    bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
     int64_t L, G, P, D;
 } kvf__identity;
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);

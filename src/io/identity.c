@@ -9,6 +9,10 @@
 
 enum { HASH_DIGITS = 32, MAX_LAYERS = 65535 };
 
+/* Only a prefix that stands inside rows says so. */
+static const char PLACEMENT[] = "placement", INFIX[] = "infix";
+static const char KEY_SPACE[] = "key_space", PRE_ROPE[] = "pre-rope";
+
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out)
 {
     kvf__identity id = *from;
@@ -71,6 +75,8 @@ kvf_status kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, cons
     KVF_TRY(kvf__h5_put_text(h5, at, "task", text_of(id->task)));
     KVF_TRY(kvf__h5_put_text(h5, at, "chat_template", text_of(id->chat_template)));
     KVF_TRY(kvf__h5_put_i64(h5, at, "position_start", id->position_start));
+    if (id->infix) KVF_TRY(kvf__h5_put_text(h5, at, PLACEMENT, INFIX));
+    if (id->raw_keys) KVF_TRY(kvf__h5_put_text(h5, at, KEY_SPACE, PRE_ROPE));
     for (int i = 0; i < 4 && with_shape; i++)
         KVF_TRY(kvf__h5_put_i64(h5, at, names[i], dims[i]));
     return KVF_OK;
@@ -88,6 +94,32 @@ static kvf_status read_shape(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
                                 names[i], (long long)*dims[i]);
     }
     return KVF_OK;
+}
+
+/* *is = the attribute is there and is `word`; any other word is refused. */
+static kvf_status read_word(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *word,
+                            bool *is)
+{
+    char *found = NULL;
+    kvf_status st = KVF_OK;
+
+    KVF_TRY(kvf__h5_has_attr(h5, at, name, is));
+    if (!*is) return KVF_OK;
+    KVF_TRY(kvf__h5_get_text(h5, at, name, &found));
+    if (strcmp(found, word) != 0)
+        st = kvf__h5_fail(h5, at, KVF_EFORMAT, "%s is \"%s\", want \"%s\" or none", name, found,
+                          word);
+    kvf__free(found);
+    return st;
+}
+
+static kvf_status read_placement(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
+{
+    KVF_TRY(read_word(h5, at, PLACEMENT, INFIX, &id->infix));
+    KVF_TRY(read_word(h5, at, KEY_SPACE, PRE_ROPE, &id->raw_keys));
+    if (id->infix || !id->raw_keys) return KVF_OK;
+    return kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"%s\" without placement \"%s\"",
+                        PRE_ROPE, INFIX);
 }
 
 kvf_status kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, bool with_shape, kvf__identity *out)
@@ -114,6 +146,7 @@ kvf_status kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, bool with_shape, kvf__
     if (id.position_start < 0 || id.position_start > INT32_MAX)
         st = kvf__h5_fail(h5, at, KVF_EFORMAT, "position_start is %lld, want 0 to 2^31 - 1",
                           (long long)id.position_start);
+    if (!st) st = read_placement(h5, at, &id);
     if (!st && with_shape) st = read_shape(h5, at, &id);
     if (st) goto out;
     *out = id;

@@ -88,6 +88,8 @@ kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uin
     kvf_json_set(attributes, "task", kvf_json_new_str(id->task));
     kvf_json_set(attributes, "chat_template", kvf_json_new_str(id->chat_template));
     kvf_json_set(attributes, "position_start", kvf_json_new_int(id->position_start));
+    if (id->infix) kvf_json_set(attributes, "placement", kvf_json_new_str("infix"));
+    if (id->raw_keys) kvf_json_set(attributes, "key_space", kvf_json_new_str("pre-rope"));
     kvf_json_set(attributes, "L", kvf_json_new_int(id->L));
     kvf_json_set(attributes, "G", kvf_json_new_int(id->G));
     kvf_json_set(attributes, "P", kvf_json_new_int(id->P));

@@ -20,6 +20,11 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
 {
     if (prefix->P == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
+    if (id->infix)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: the prefix stands inside rows (placement infix), which PEFT has no "
+                         "form for",
+                         dir);
     if (id->position_start != prefix->P)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: position_start is %lld, but PEFT always starts tokens at P = %lld",

@@ -8,6 +8,11 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
                                      const kvf_prefix *prefix)
 {
     const kvf__identity *id = &prefix->id;
+    if (id->raw_keys)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
+                         "they are no past_key_values",
+                         out);
     kvf__tensor tensor = {
         .name = "past_key_values",
         .view = {.data = prefix->prefix.kv,

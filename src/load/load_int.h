@@ -113,5 +113,7 @@ void kvf__renderer_done(kvf__renderer *renderer);
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
+/* Behind a prefix, or around it (NULL: none). */
+int64_t kvf__longest_row_with(const kvf_base *base, const kvf_prefix *prefix);
 
 #endif

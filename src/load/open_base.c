@@ -217,3 +217,10 @@ int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start
     if (d->sliding_window && d->sliding_window - P < longest) longest = d->sliding_window - P;
     return longest;
 }
+
+int64_t kvf__longest_row_with(const kvf_base *base, const kvf_prefix *prefix)
+{
+    if (!prefix) return kvf__longest_row(base, 0, 0);
+    const kvf__identity *id = &prefix->id;
+    return kvf__longest_row(base, id->P, id->position_start + (id->infix ? id->P : 0));
+}

@@ -127,7 +127,8 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     const kvf__desc *d = &pass->model->desc;
 
     pass->rows = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
-    pass->segs = kvf__carve(carve, pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
+    int64_t segs = pass->limits.infix ? 2 : 1; /* of a row: its own prefix, and its cache */
+    pass->segs = kvf__carve(carve, segs * pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
     pass->lead = kvf__carve(carve, pass->limits.rows, 1, sizeof(int32_t));
     pass->offset = kvf__carve(carve, pass->limits.rows, 1, sizeof(int64_t));
     pass->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));

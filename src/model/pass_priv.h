@@ -84,7 +84,7 @@ struct kvf__pass {
      */
     kvf__kept *kept;     /* [L] */
     kvf__attn_row *rows; /* [limits.rows] */
-    kvf__kvseg *segs;    /* [1 + limits.rows] */
+    kvf__kvseg *segs;    /* [1 + limits.rows]; with infix twice the rows */
     int32_t *lead;       /* [limits.rows] segment of a row that is a lead, else -1 */
     int64_t *offset;     /* [limits.rows] tokens of the leads before a row */
     int32_t *position;   /* [Mx] */

@@ -16,8 +16,7 @@ static int64_t trained_with(const kvf_prefix *prefix, const char *option)
 
 static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64_t asked)
 {
-    int64_t longest = kvf__longest_row(base, prefix ? prefix->id.P : 0,
-                                       prefix ? prefix->id.position_start : 0);
+    int64_t longest = kvf__longest_row_with(base, prefix);
     if (!asked && prefix && prefix->task != KVF__TASK_LM)
         asked = trained_with(prefix, "max-length");
     return asked && asked < longest ? asked : longest;
@@ -60,7 +59,9 @@ static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pref
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
     }
-    return kvf__dataset_load(ctx, options->data, &load, &trial->set);
+    KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &trial->set));
+    return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &trial->set)
+                                      : KVF_OK;
 }
 
 /* ---- prefixes -------------------------------------------------------------------------------- */
@@ -82,6 +83,12 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
             !same_labels(&prefixes[i]->head, &prefixes[0]->head))
             return kvf__fail(ctx, KVF_EUSAGE,
                              "prefix %zu has another task or other labels than the first", i + 1);
+    for (size_t i = 1; i < n; i++)
+        if (prefixes[i]->id.infix != prefixes[0]->id.infix)
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "prefix %zu stands %s rows, the first %s them: they see other batches",
+                             i + 1, prefixes[i]->id.infix ? "inside" : "before",
+                             prefixes[i]->id.infix ? "before" : "inside");
     trial->task = n ? prefixes[0]->task : KVF__TASK_LM;
     if (trial->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
         return kvf__fail(ctx, KVF_EUSAGE,
@@ -206,13 +213,15 @@ kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
 {
     kvf__trial *trial = out;
     *trial = (kvf__trial){.loss = NAN};
+    const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
+                                        .batch_tokens = options->batch_tokens,
+                                        .share_leads = !options->share_leads ||
+                                                       strcmp(options->share_leads, "off"),
+                                        .infix = n && prefixes[0]->id.infix};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
     if (!st) st = check_rules(ctx, options, trial->task);
     if (!st) st = load_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
-    if (!st)
-        st = kvf__evaluator_create(
-            ctx, base, &trial->set, longest_prefix(prefixes, n), options->batch_tokens,
-            !options->share_leads || strcmp(options->share_leads, "off"), &trial->evaluator);
+    if (!st) st = kvf__evaluator_create(ctx, base, &trial->set, &how, &trial->evaluator);
     if (!st)
         st = trial->task == KVF__TASK_LM ? run_lm(ctx, base, trial, prefixes, n)
                                          : run_heads(ctx, base, prefixes, n, options, trial);

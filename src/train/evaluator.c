@@ -54,11 +54,13 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
 }
 
 /* Upper bounds for the batcher, then the sizes its batches really have. */
-static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf__batch_sizes *sizes)
+static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e,
+                               const kvf__evaluator_options *options, kvf__batch_sizes *sizes)
 {
     kvf__batch_sizes bounds = {0};
     const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
-                                    .share = share};
+                                    .share = options->share_leads,
+                                    .infix = options->infix};
     for (int64_t first = 0; first < e->dataset->n;) {
         kvf__batch_sizes batch = {0};
         batch.rows = batch_rows(e, first, &batch.tokens, &batch.labels);
@@ -76,23 +78,23 @@ static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e, bool share, kvf_
 }
 
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
-                                 int64_t P, int64_t batch_tokens, bool share_leads,
-                                 kvf__evaluator **out)
+                                 const kvf__evaluator_options *options, kvf__evaluator **out)
 {
     kvf__evaluator *e = NULL;
     kvf__batch_sizes sizes = {0};
     KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
     e->base = base;
     e->dataset = dataset;
-    e->batch_tokens = batch_tokens > 0 ? batch_tokens : 2048;
+    e->batch_tokens = options->batch_tokens > 0 ? options->batch_tokens : 2048;
     kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *e->order, &e->order);
     if (!st) st = kvf__alloc_array(ctx, (size_t)dataset->n + 1, sizeof *e->first, &e->first);
     for (int64_t i = 0; !st && i < dataset->n; i++) {
         e->order[i] = i;
         e->first[i + 1] = e->first[i] + kvf__example_labels(dataset, i);
     }
-    if (!st) st = take_batcher(ctx, e, share_leads, &sizes);
-    const kvf__pass_limits limits = kvf__limits_for(&sizes, P, false);
+    if (!st) st = take_batcher(ctx, e, options, &sizes);
+    kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, false);
+    limits.infix = options->infix;
     e->most_labels = sizes.labels;
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
     if (st)

@@ -70,8 +70,18 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__prefix *target)
     else
         vocab_ids(t, ids);
     if (!st) st = capture(t, ids, target);
+    if (!st && t->id.raw_keys)
+        st = kvf__model_turn_prefix(t->ctx, t->base->model, target, target, 0, true);
     kvf__free(ids);
     return st;
+}
+
+/* Keys that stand before rows are rotated, those inside are not. */
+static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
+{
+    if (from->infix == t->id.infix) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
+                     from->infix ? "inside" : "before", from->infix ? "before" : "inside");
 }
 
 static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefix *target)
@@ -79,6 +89,7 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefi
     kvf_prefix *file = NULL;
     KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
+    if (!st) st = same_placement(t, path, &file->id);
     if (!st && file->id.P != t->id.P)
         st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
                        (long long)file->id.P, (long long)t->id.P);
@@ -99,10 +110,24 @@ static bool same_question(const kvf__trainer *t, const kvf__run_file *run)
     return true;
 }
 
+/* A prefix that was trained with a head of its own says little without it. */
+static kvf_status own_head_from_run(kvf__trainer *t, const char *path, const kvf__params *stored)
+{
+    if (stored->n && !t->lm_head)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: has a language-model head of its own: want --train-head too", path);
+    kvf__trainer_note(t, "start: %s, its encoder%s", path, stored->n ? " and head" : "");
+    return stored->n ? kvf__head_load(t->ctx, kvf__lm_head_params(t->lm_head), path, stored)
+                     : KVF_OK;
+}
+
 /* The head too, where it fits; a note says what is taken. */
 static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
 {
-    const kvf__head_values *stored = &run->head;
+    const kvf__params *values = run->best_head.params.n ? &run->best_head.params
+                                                        : &run->head.params.params;
+    if (t->task == KVF__TASK_LM && !strcmp(run->id.task, t->id.task))
+        return own_head_from_run(t, path, values);
     if (!t->head || !same_question(t, run)) {
         kvf__trainer_note(t, "start: %s, its encoder%s", path,
                           !t->head                            ? ""
@@ -111,9 +136,7 @@ static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__ru
         return KVF_OK;
     }
     kvf__trainer_note(t, "start: %s, its encoder and head", path);
-    return kvf__head_load(t->ctx, kvf__head_params(t->head), path,
-                          run->best_head.params.n ? &run->best_head.params
-                                                  : &stored->params.params);
+    return kvf__head_load(t->ctx, kvf__head_params(t->head), path, values);
 }
 
 /* --init-from a run of the same method copies its parameters; any other kvfold file serves as a
@@ -127,6 +150,7 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
     KVF_TRY(kvf__h5_kind(t->ctx, path, kind));
     if (strcmp(kind, "run")) return KVF_OK;
     kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
+    if (!st) st = same_placement(t, path, &run.id);
     if (!st && !strcmp(run.id.method, t->options.method)) {
         st = kvf__encoder_from_run(t->ctx, path, &run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
                                    &step);

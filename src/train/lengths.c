@@ -90,8 +90,8 @@ static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t
 static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
 {
     int64_t C = kvf__model_desc(t->base->model)->C;
-    if (!t->head) return KVF_OK;
-    KVF_TRY(kvf__head_prepare(t->ctx, t->head, labels));
+    if (!kvf__trainer_head_params(t)) return KVF_OK;
+    if (t->head) KVF_TRY(kvf__head_prepare(t->ctx, t->head, labels));
     return kvf__alloc_array(t->ctx, (size_t)(labels * C), sizeof *t->dhidden, &t->dhidden);
 }
 
@@ -100,7 +100,8 @@ static kvf_status take_pass(kvf__trainer *t)
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows};
+                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows,
+                                    .infix = t->id.infix};
     KVF_TRY(walk_schedule(t, bound_part, &bounds));
     KVF_TRY(
         kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
@@ -108,6 +109,7 @@ static kvf_status take_pass(kvf__trainer *t)
     kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     limits.recompute = t->options.recompute;
     limits.row_dropout = by_rows;
+    limits.infix = t->id.infix;
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
     KVF_TRY(take_head_memory(t, sizes.labels));
     return walk_schedule(t, prepare_part, &sizes);

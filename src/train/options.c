@@ -143,8 +143,12 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --task %s", OF_ONE[i].option,
                              OF_ONE[i].task);
     for (size_t i = 0; i < 2; i++)
-        if (kvf__train_option_given(o, OF_HEADS[i]) && !strcmp(o->task, "lm"))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task lm has no head of its own", OF_HEADS[i]);
+        if (kvf__train_option_given(o, OF_HEADS[i]) && !strcmp(o->task, "lm") &&
+            !(i == 0 && o->train_head))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task lm has no head of its own%s", OF_HEADS[i],
+                             i ? "" : " (--train-head gives it one)");
+    if (o->train_head && strcmp(o->task, "lm"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
     if (o->early_stop && !o->valid) return kvf__fail(ctx, KVF_EUSAGE, "--early-stop needs --valid");
     return KVF_OK;
 }
@@ -161,6 +165,8 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (o->grad_accum < 1) return kvf__fail(ctx, KVF_EUSAGE, "--grad-accum must be at least 1");
     if (!o->steps && !o->epochs)
         return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
+    if (!kvf__train_option_given(o, "head-lr") && o->head_lr == 0)
+        o->head_lr = o->train_head ? 1e-4 : 1e-2; /* measured on SmolLM2; a fresh layer */
     if (!(o->head_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--head-lr must be above 0");
     if (!(o->prefix_dropout >= 0 && o->prefix_dropout < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-dropout must be below 1");

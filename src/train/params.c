@@ -8,7 +8,8 @@ kvf_status kvf__trainer_join(kvf__trainer *t)
 {
     t->params.n = 0;
     KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__encoder_params(t->encoder)));
-    return t->head ? kvf__params_append(t->ctx, &t->params, kvf__head_params(t->head)) : KVF_OK;
+    const kvf__params *head = kvf__trainer_head_params(t);
+    return head ? kvf__params_append(t->ctx, &t->params, head) : KVF_OK;
 }
 
 kvf__subject kvf__trainer_subject(const kvf__trainer *t)
@@ -16,7 +17,8 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
     return (kvf__subject){.prefix = t->emitted.prefix,
                           .vectors = t->emitted.vectors,
                           .position_start = t->id.position_start,
-                          .head = t->head};
+                          .head = t->head,
+                          .lm_head = t->lm_head};
 }
 
 /* The encoder, and what it emits by the port of its method. */
@@ -55,7 +57,7 @@ static kvf_status take_head(kvf__trainer *t)
         .dropout = o->head_dropout,
         .seed = o->seed,
     };
-    if (t->task == KVF__TASK_LM) return KVF_OK;
+    if (t->task == KVF__TASK_LM) return kvf__trainer_take_own_head(t);
     KVF_TRY(kvf__head_create(t->ctx, t->base->model, &options, &t->head));
     kvf__params *params = kvf__head_params(t->head);
     for (size_t i = 0; i < params->n; i++)

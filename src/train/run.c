@@ -76,6 +76,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->D = d->D;
     id->P = t->options.prefix_length;
     id->position_start = strcmp(t->options.position_start, "P") ? 0 : id->P;
+    KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
     KVF_TRY(kvf__strdup(t->ctx, t->base->name, &id->base_name));
     KVF_TRY(kvf__strdup(t->ctx, d->arch_name, &id->base_architecture));
     KVF_TRY(kvf__strdup(t->ctx, t->base->hash, &id->base_hash));
@@ -99,7 +100,8 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
 {
     kvf__label_set stored;
     const kvf_train_options *o = &t->options;
-    int64_t longest = kvf__longest_row(t->base, t->id.P, t->id.position_start);
+    int64_t longest = kvf__longest_row(t->base, t->id.P,
+                                       t->id.position_start + (t->id.infix ? t->id.P : 0));
     if (longest < 2)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
                          (long long)t->id.P);
@@ -126,7 +128,7 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
         kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
                           (long long)out->skipped, (long long)out->truncated,
                           (long long)load.max_length);
-    return KVF_OK;
+    return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
 }
 
 /* One class has nothing to learn from: mostly the wrong column was read. */
@@ -145,8 +147,9 @@ static kvf_status open_data(kvf__trainer *t)
     KVF_TRY(check_classes(t));
     if (!t->options.valid) return KVF_OK;
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
-    return kvf__evaluator_create(t->ctx, t->base, &t->valid, t->id.P, 0,
-                                 !strcmp(t->options.share_leads, "auto"), &t->evaluator);
+    const kvf__evaluator_options how = {
+        .P = t->id.P, .share_leads = !strcmp(t->options.share_leads, "auto"), .infix = t->id.infix};
+    return kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &t->evaluator);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -227,6 +230,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__evaluator_free(t->evaluator);
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
+    kvf__lm_head_free(t->lm_head);
     kvf__free(t->dhidden);
     kvf__free(t->layer_mask);
     kvf__adamw_done(&t->adamw);

@@ -5,7 +5,8 @@
  *
  * or, by the method's port, with vectors at the input in place of the prefix.
  *
- * The language model's head is part of the base; that of any other task is trained too. A step may
+ * The language model's head is part of the base, unless --train-head; that of any other task is
+ * trained too. A step may
  * be computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
  * encoder runs once each way, and the loss is weighted by its terms over the whole step (label
  * tokens, rows, words or questions), so the parts do not change what is computed. */
@@ -66,10 +67,16 @@ static int64_t count_terms(kvf__trainer *t, const int64_t *examples, int64_t n)
 static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
 {
     const float *hidden = NULL;
-    if (!t->head) return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
+    const kvf__batch *batch = &t->batcher.batch;
+    if (!t->head && !t->lm_head)
+        return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
     KVF_TRY(kvf__pass_hidden(t->ctx, t->pass, &hidden));
-    KVF_TRY(kvf__head_loss(t->ctx, t->head, &t->batcher.batch, hidden, t->step, scale, loss_sum,
-                           t->dhidden));
+    if (t->lm_head)
+        KVF_TRY(kvf__lm_head_loss(t->ctx, t->lm_head, batch, hidden, scale, loss_sum, NULL,
+                                  t->dhidden));
+    else
+        KVF_TRY(
+            kvf__head_loss(t->ctx, t->head, batch, hidden, t->step, scale, loss_sum, t->dhidden));
     return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
 }
 
@@ -142,9 +149,8 @@ static void clear_gradients(kvf__trainer *t)
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
-    if (!t->head) return;
-    kvf__params *params = kvf__head_params(t->head);
-    for (size_t i = 0; i < params->n; i++)
+    const kvf__params *params = kvf__trainer_head_params(t);
+    for (size_t i = 0; params && i < params->n; i++)
         memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
 }
 

@@ -47,9 +47,14 @@ kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);
 
 /* A data set under a subject, in batches fixed by the data alone. */
 typedef struct kvf__evaluator kvf__evaluator;
+typedef struct kvf__evaluator_options {
+    int64_t P;            /* of the longest prefix */
+    int64_t batch_tokens; /* most in a batch; 0: 2048 */
+    bool share_leads;
+    bool infix; /* prefixes stand inside rows */
+} kvf__evaluator_options;
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
-                                 int64_t P, int64_t batch_tokens, bool share_leads,
-                                 kvf__evaluator **out);
+                                 const kvf__evaluator_options *options, kvf__evaluator **out);
 void kvf__evaluator_free(kvf__evaluator *evaluator);
 /* *loss: mean over the terms of the task's loss (lm: label tokens), in nats; NaN where rows lack
  * their gold. each, may be NULL: for lm the loss of each label [n_labels], in the batches' order,
@@ -139,6 +144,12 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
 kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                const kvf_eval_options *options, kvf_eval_result *result);
 
+/* --infix (infix.c): each row must have a prompt for the prefix to stand behind. EDATA. */
+kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set);
+/* Which runs may have it, and what their files say then. EUSAGE. */
+kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, const kvf_base *base,
+                               kvf__identity *id);
+
 /* Limits of a pass for batches of at most these sizes. */
 kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward);
 
@@ -171,8 +182,9 @@ typedef struct kvf__trainer {
     const kvf__method *method;
     kvf__encoder *encoder;          /* NULL: port block */
     kvf__head *head;                /* NULL: lm */
+    kvf__lm_head *lm_head;          /* --train-head; NULL: none, or another task's */
     kvf__params params;             /* the encoder's, then the head's: what AdamW steps; owned */
-    float *dhidden;                 /* [most labels, C]; NULL: lm */
+    float *dhidden;                 /* [most labels, C]; NULL: lm with the base's head */
     kvf__prefix prefix, dprefix;    /* port kv: the waist, forward and backward */
     kvf__vectors vectors, dvectors; /* port embed: the same */
     kvf__emitted emitted, gradient; /* those of the port */
@@ -223,6 +235,10 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
 kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 /* params.c: the encoder, the head and all that is as large as they are. */
 kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
+/* own_head.c: --train-head; and the parameters of the run's head of either kind, NULL if it has
+ * none. */
+kvf_status kvf__trainer_take_own_head(kvf__trainer *trainer);
+kvf__params *kvf__trainer_head_params(const kvf__trainer *trainer);
 /* Lists encoder and head anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
 kvf_status kvf__trainer_join(kvf__trainer *trainer);

@@ -1,0 +1,54 @@
+/* --infix: rows are [x][prefix][y], the ablation of Li & Liang 2021, section 7.4.
+ *
+ * x is what stands before the first position that predicts a label: the prompt but for its last
+ * token. That one stands behind the prefix, as the separator does in their code, because the first
+ * token of the completion is predicted from it and a prefix of keys and values has no output of its
+ * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
+#include "train_int.h"
+
+#include <string.h>
+
+kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set)
+{
+    for (int64_t r = 0; r < set->n; r++) {
+        const int32_t *labels = set->labels + set->start[r];
+        int64_t n = kvf__example_length(set, r), first = 1;
+        while (first < n && labels[first] == KVF__NO_LABEL)
+            first++;
+        if (first < n && first < 2)
+            return kvf__fail(ctx, KVF_EDATA,
+                             "%s: row %lld has no prompt: a prefix inside rows (--infix) stands "
+                             "behind one",
+                             path, (long long)r + 1);
+    }
+    return KVF_OK;
+}
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_train_options *o, const kvf_base *base)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+    if (strcmp(o->task, "lm") || !kvf__model_desc(base->model)->causal)
+        return kvf__fail(ctx, KVF_EUSAGE, "--infix is for --task lm on causal bases");
+    if (!method || method->port != KVF__PORT_KV || method->reads_base)
+        return kvf__fail(ctx, KVF_EUSAGE, "--infix: method %s emits no keys to place in rows",
+                         o->method);
+    if (o->prefix_dropout_per_row)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--infix and --prefix-dropout-per-row exclude each other");
+    if (kvf__train_option_given(o, "position-start"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--position-start is for a prefix before rows: with --infix they begin at "
+                         "0");
+    return KVF_OK;
+}
+
+kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, const kvf_base *base,
+                               kvf__identity *id)
+{
+    if (!options->infix) return KVF_OK;
+    KVF_TRY(check_options(ctx, options, base));
+    id->infix = true;
+    id->raw_keys = kvf__model_desc(base->model)->positions == KVF__POS_ROPE;
+    id->position_start = 0;
+    return KVF_OK;
+}
