@@ -32,9 +32,10 @@ static void bench(const kvf__matvec *level, kvf__matvec_call *call, int rounds)
         double took = kvf__clock() - start;
         if (took < best) best = took;
     }
-    printf("%-12s %-5s %2d rows%s %8.2f ms %6.1f GB/s %7.1f GFLOP/s\n", level->name,
-           kvf__dtype_name(call->dtype), (int)call->M, call->bf16 ? " bf16" : "     ", best * 1e3,
-           bytes / best * 1e-9, 2e-9 * weights * (double)call->M / best);
+    printf("%-12s %-5s %2d rows%s%s %8.2f ms %6.1f GB/s %7.1f GFLOP/s\n", level->name,
+           kvf__dtype_name(call->dtype), (int)call->M, call->bf16 ? " bf16" : "     ",
+           call->as_one ? " as one" : "       ", best * 1e3, bytes / best * 1e-9,
+           2e-9 * weights * (double)call->M / best);
 }
 
 int main(int argc, char **argv)
@@ -61,6 +62,9 @@ int main(int argc, char **argv)
                 call.M = ROWS[r];
                 call.bf16 = l == 2 && call.M > 1;
                 bench(level, &call, rounds);
+                call.as_one = call.M > 1;
+                if (call.as_one) bench(level, &call, rounds);
+                call.as_one = false;
             }
     }
     free((void *)call.w);

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Load on `kvfold serve`: many clients at once over many prefixes, answers compared with `kvfold generate`.
+
+Starts the server itself, on a free port. Standard library only.
+
+  load.py --kvfold build/kvfold --base MODEL            64 clients, 32 prefixes, 4 requests each; every answer checked
+  load.py --kvfold build/kvfold --base MODEL --measure  tokens a second with 1, 16 and 64 clients, nothing checked
+
+Prefixes are made by `train --method direct --steps 1`, of unequal length, and kept in --work.
+"""
+import argparse
+import http.client
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+WORDS = ["Internet", "Meeting", "Software", "Dictionary", "Politics", "Garden", "Winter", "Patience"]
+
+
+def run(args, *rest):
+    done = subprocess.run([args.kvfold, *rest], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"load: {' '.join(rest)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def make_prefixes(args):
+    data = os.path.join(args.work, "rows.jsonl")
+    with open(data, "w") as out:
+        for i, word in enumerate(WORDS):
+            out.write(json.dumps({"prompt": f"{word}, noun:", "completion": f" a thing numbered {i}."}) + "\n")
+    paths = {}
+    for i in range(args.prefixes):
+        name, path = f"p{i}", os.path.join(args.work, f"p{i}.h5")
+        if not os.path.exists(path):
+            start = os.path.join(args.work, "run.h5")
+            run(args, "train", "--base", args.base, "--data", data, "--out", start, "--method", "direct", "--force",
+                "--prefix-length", str(1 + i * 7 % 23), "--steps", "1", "--batch-size", "1", "--lr", "0.3",
+                "--seed", str(i), "--quiet")
+            run(args, "merge", start, "--out", path, "--quiet")
+        paths[name] = path
+    return paths
+
+
+class Server:
+    def __init__(self, args, prefixes):
+        command = [args.kvfold, "serve", "--base", args.base, "--base-name", "bare", "--port", "0", "--precision", args.precision,
+                   "--max-rows", str(args.rows)]
+        for name, path in prefixes.items():
+            command += ["--prefix", f"{name}={path}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        found = re.match(r"listening on http://([\d.]+):(\d+)", line)
+        if not found:
+            sys.exit("load: the server does not start")
+        self.host, self.port = found[1], int(found[2])
+
+    def get(self, path):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+class Client(threading.Thread):
+    """Takes bodies off a queue until it is empty, over one connection."""
+
+    def __init__(self, server, work, answers):
+        super().__init__()
+        self.server, self.work, self.answers = server, work, answers
+
+    def run(self):
+        connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=600)
+        while True:
+            try:
+                key, body = self.work.get_nowait()
+            except queue.Empty:
+                return
+            begin = time.monotonic()
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read().decode()
+            self.answers.append((key, response.status, text, time.monotonic() - begin))
+
+
+def storm(server, clients, bodies):
+    work, answers = queue.Queue(), []
+    for item in bodies:
+        work.put(item)
+    threads = [Client(server, work, answers) for _ in range(clients)]
+    begin = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.monotonic() - begin
+    bad = [a for a in answers if a[1] != 200]
+    if bad or len(answers) != len(bodies):
+        sys.exit(f"load: {len(bad)} of {len(bodies)} requests failed, the first: {bad[:1]}")
+    return answers, seconds
+
+
+def body_of(args, model, prompt, seed, temperature):
+    return {"model": model, "prompt": prompt, "max_tokens": args.tokens, "temperature": temperature, "seed": seed}
+
+
+def check(args, prefixes, answers, bodies):
+    """Every answer beside generate's for the same prompt, prefix and seed."""
+    asked, wrong, said = dict(bodies), 0, {}
+    for key, _, text, _ in answers:
+        body, choice = asked[key], json.loads(text)["choices"][0]
+        same = (body["model"], body["prompt"], body["seed"], body["temperature"])
+        if same not in said:
+            said[same] = json.loads(run(args, "generate", "--base", args.base, *(
+                ["--prefix", prefixes[body["model"]]] if body["model"] in prefixes else []), "--prompt", body["prompt"],
+                "--seed", str(body["seed"]), "--temperature", str(body["temperature"]), "--max-tokens",
+                str(args.tokens), "--precision", args.precision, "--json", "--quiet"))["text"]
+        if said[same] != choice["text"]:
+            wrong += 1
+            print(f"load: {same}: {choice['text']!r}, generate says {said[same]!r}")
+    print(f"{len(answers)} answers, {len(said)} different ones, {wrong} not as generate's")
+    return wrong
+
+
+def loaded(args, prefixes):
+    names = [*prefixes, "bare"]
+    bodies = []
+    for i in range(args.clients * args.requests):
+        seed = i % 2 * (i + 1)
+        bodies.append((i, body_of(args, names[i % len(names)], f"{WORDS[i // len(names) % len(WORDS)]}, noun:", seed,
+                                  0.8 if seed else 0)))
+    server = Server(args, prefixes)
+    answers, seconds = storm(server, args.clients, bodies)
+    figures = server.get("/metrics")
+    code = server.stop()
+    tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
+    times = sorted(a[3] for a in answers)
+    steps = re.search(r"kvfold_batch_rows_sum (\S+)\nkvfold_batch_rows_count (\S+)", figures)
+    print(f"{args.clients} clients, {len(prefixes)} prefixes: {len(answers)} requests in {seconds:.1f} s, "
+          f"{tokens / seconds:.0f} tokens/s, {float(steps[1]) / float(steps[2]):.1f} rows a step, median "
+          f"{times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s, exit status {code}")
+    return check(args, prefixes, answers, bodies) + (code != 143)
+
+
+def measured(args, prefixes):
+    names = list(prefixes) or ["bare"]
+    server = Server(args, prefixes)
+    for clients in (1, 16, 64):
+        bodies = [(i, body_of(args, names[i % len(names)], f"{WORDS[i % len(WORDS)]}, noun:", i, 0.8))
+                  for i in range(clients * args.requests)]
+        answers, seconds = storm(server, clients, bodies)
+        tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
+        print(f"{clients} clients: {tokens} tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s", flush=True)
+    server.stop()
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvfold", required=True)
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--work", default=None)
+    parser.add_argument("--prefixes", type=int, default=32)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=4, help="of each client")
+    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--precision", default="f32", help="of server and generate alike (f32)")
+    parser.add_argument("--measure", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        args.work = args.work or folder
+        os.makedirs(args.work, exist_ok=True)
+        prefixes = make_prefixes(args)
+        wrong = measured(args, prefixes) if args.measure else loaded(args, prefixes)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
