@@ -69,6 +69,21 @@ kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
 void kvf__prefix_file_done(kvf__prefix_file *file);
 
+/* ---- adapter file ---------------------------------------------------------------------------- */
+
+typedef struct kvf__adapter_file {
+    kvf__identity id;             /* P = 0 */
+    int64_t size;                 /* of the bottleneck */
+    char *activation, *placement; /* words of --adapter-activation and --adapter-placement */
+    kvf__params_owned params;     /* adapters, then the norms trained with them */
+    kvf__head_values head;
+    kvf_json *options, *lineage; /* as of a prefix file */
+} kvf__adapter_file;
+kvf_status kvf__adapter_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                   const kvf__adapter_file *file);
+kvf_status kvf__adapter_file_read(kvf_ctx *ctx, const char *path, kvf__adapter_file *out);
+void kvf__adapter_file_done(kvf__adapter_file *file);
+
 /* ---- run file -------------------------------------------------------------------------------- */
 
 /* One row per finished step; NaN where a step had no validation. Arrays of n. valid_metric: of what

@@ -79,7 +79,7 @@ kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uin
     char *version = NULL;
 
     kvf_json_set(root, "attributes", attributes);
-    for (int64_t l = 0; l < id->L; l++)
+    for (int64_t l = 0; mask && l < id->L; l++)
         kvf_json_add(layers, kvf_json_new_int(mask[l]));
     kvf_json_set(attributes, "base_name", kvf_json_new_str(id->base_name));
     kvf_json_set(attributes, "base_architecture", kvf_json_new_str(id->base_architecture));
@@ -94,7 +94,10 @@ kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uin
     kvf_json_set(attributes, "G", kvf_json_new_int(id->G));
     kvf_json_set(attributes, "P", kvf_json_new_int(id->P));
     kvf_json_set(attributes, "D", kvf_json_new_int(id->D));
-    kvf_json_set(attributes, "layer_mask", layers);
+    if (mask)
+        kvf_json_set(attributes, "layer_mask", layers);
+    else
+        kvf_json_free(layers);
     KVF_TRY(kvf__h5_get_text(h5, h5->file, "kvfold_version", &version));
     kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
     kvf__free(version);
@@ -112,8 +115,10 @@ static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
     if (strcmp(kind, "prefix") == 0) return kvf__inspect_prefix(ctx, path, root);
     if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
     if (strcmp(kind, "base") == 0) return kvf__inspect_base(ctx, path, root);
+    if (strcmp(kind, "adapter") == 0) return kvf__inspect_adapter(ctx, path, root);
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: a file of kind %s, this version describes run, prefix and base", path,
+                     "%s: a file of kind %s, this version describes run, prefix, adapter and base",
+                     path,
                      kind);
 }
 

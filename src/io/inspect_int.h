@@ -8,6 +8,7 @@
 #include "h5_priv.h"
 
 kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_adapter(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root);
@@ -27,7 +28,7 @@ kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, cons
  * filters}. */
 kvf_status kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data,
                               kvf_json **out);
-/* attributes {}: what the file says of itself and its base. */
+/* attributes {}: what the file says of itself and its base. mask NULL: it has none. */
 kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
                                  kvf_json *root);
 kvf_json *kvf__int_array(const int64_t *values, int n);

@@ -1,0 +1,130 @@
+/* The adapter file: what a run of bottleneck adapters folds to (DESIGN.md section 6).
+ *
+ *   /adapter/<layer>.<attn|ffn>.<down|up>.<weight|bias>    down.weight [m, C], up.weight [C, m]
+ *   /adapter/<Hugging Face name>                           the norms that were trained with them
+ *
+ * all f32, with attributes size (m), activation and placement beside those that every file has of
+ * its training on /adapter; /head, /options and /lineage as in a prefix file. There is nothing to
+ * emit, so the values are the run's own, bit for bit. */
+#include "h5_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char GROUP[] = "adapter";
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__params *params)
+{
+    for (size_t i = 0; i < params->n; i++)
+        for (int64_t j = 0; j < params->item[i].n; j++)
+            if (!isfinite(params->item[i].value[j]))
+                return kvf__fail(ctx, KVF_ENUMERIC,
+                                 "%s: /%s/%s: element %lld is %g, want finite values", path, GROUP,
+                                 params->item[i].name, (long long)j,
+                                 (double)params->item[i].value[j]);
+    return KVF_OK;
+}
+
+static kvf_status write_shape(kvf__h5 *h5, kvf__h5_id group, const kvf__adapter_file *file)
+{
+    KVF_TRY(kvf__identity_write(h5, group, true, &file->id));
+    KVF_TRY(kvf__h5_put_i64(h5, group, "size", file->size));
+    KVF_TRY(kvf__h5_put_text(h5, group, "activation", file->activation));
+    return kvf__h5_put_text(h5, group, "placement", file->placement);
+}
+
+static kvf_status write_file(kvf__h5 *h5, const kvf__adapter_file *file)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__run_params_write(h5, h5->file, GROUP, &file->params.params, &group);
+    if (st) goto out;
+    st = write_shape(h5, group, file);
+    if (st) goto out;
+    st = kvf__head_write(h5, file->id.task, &file->head);
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "options", file->options);
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__adapter_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                   const kvf__adapter_file *file)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf_status st;
+
+    st = check_values(ctx, path, &file->params.params);
+    if (st) goto out;
+    st = kvf__h5_create(ctx, path, force, GROUP, &h5);
+    if (st) goto out;
+    st = write_file(&h5, file);
+    if (st) goto out;
+    st = kvf__h5_commit(&h5);
+out:
+    kvf__h5_close(&h5);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static kvf_status read_shape(kvf__h5 *h5, kvf__h5_id group, kvf__adapter_file *file)
+{
+    KVF_TRY(kvf__identity_read(h5, group, true, &file->id));
+    KVF_TRY(kvf__h5_get_i64(h5, group, "size", &file->size));
+    if (file->size < 1 || file->size > INT32_MAX)
+        return kvf__h5_fail(h5, group, KVF_EFORMAT, "size is %lld, want 1 to 2^31 - 1",
+                            (long long)file->size);
+    KVF_TRY(kvf__h5_get_text(h5, group, "activation", &file->activation));
+    return kvf__h5_get_text(h5, group, "placement", &file->placement);
+}
+
+static kvf_status read_file(kvf__h5 *h5, kvf__h5_id group, kvf__adapter_file *file)
+{
+    KVF_TRY(read_shape(h5, group, file));
+    KVF_TRY(kvf__run_params_read(h5, group, NULL, &file->params));
+    KVF_TRY(check_values(h5->ctx, h5->path, &file->params.params));
+    KVF_TRY(kvf__head_read(h5, file->id.task, &file->head));
+    KVF_TRY(kvf__attrs_read(h5, h5->file, "options", &file->options));
+    return kvf__attrs_read(h5, h5->file, "lineage", &file->lineage);
+}
+
+kvf_status kvf__adapter_file_read(kvf_ctx *ctx, const char *path, kvf__adapter_file *out)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf__adapter_file file = {0};
+    kvf_status st;
+
+    st = kvf__h5_open(ctx, path, GROUP, &h5);
+    if (st) goto out;
+    st = kvf__h5_group_open(&h5, h5.file, GROUP, &group);
+    if (st) goto out;
+    st = read_file(&h5, group, &file);
+    if (st) goto out;
+    *out = file;
+    file = (kvf__adapter_file){0};
+out:
+    kvf__adapter_file_done(&file);
+    kvf__h5_release(&group);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+void kvf__adapter_file_done(kvf__adapter_file *file)
+{
+    kvf__identity_done(&file->id);
+    kvf__free(file->activation);
+    kvf__free(file->placement);
+    kvf__params_owned_done(&file->params);
+    kvf__head_values_done(&file->head);
+    kvf_json_free(file->options);
+    kvf_json_free(file->lineage);
+    *file = (kvf__adapter_file){0};
+}
