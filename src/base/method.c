@@ -22,3 +22,9 @@ const kvf__method *kvf__method_find(const char *name)
         if (!strcmp(METHODS[i].name, name)) return &METHODS[i];
     return NULL;
 }
+
+bool kvf__method_has_length(const char *name)
+{
+    const kvf__method *method = name ? kvf__method_find(name) : NULL;
+    return !method || method->port != KVF__PORT_BLOCK;
+}

@@ -15,7 +15,8 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__p
 /* name, port, default --lr, kind of the file it folds to, whether emitting reads the base */
 #define KVF__METHOD_LIST(X)                                                                        \
     X("mlp", KV, 3e-2, "prefix", false)                                                            \
-    X("direct", KV, 3e-2, "prefix", false)
+    X("direct", KV, 3e-2, "prefix", false)                                                         \
+    X("adapter", BLOCK, 1e-3, "adapter", false)
 
 typedef struct kvf__method {
     const char *name;
@@ -25,6 +26,8 @@ typedef struct kvf__method {
     bool reads_base;      /* folding or using one of its runs needs the base */
 } kvf__method;
 
+/* Has it virtual tokens, a length P? Those of port block have none: P = 0. */
+bool kvf__method_has_length(const char *name);
 /* NULL: not known. */
 const kvf__method *kvf__method_find(const char *name);
 /* By index; NULL past the last. */

@@ -20,10 +20,9 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__params
     for (size_t i = 0; i < params->n; i++)
         for (int64_t j = 0; j < params->item[i].n; j++)
             if (!isfinite(params->item[i].value[j]))
-                return kvf__fail(ctx, KVF_ENUMERIC,
-                                 "%s: /%s/%s: element %lld is %g, want finite values", path, GROUP,
-                                 params->item[i].name, (long long)j,
-                                 (double)params->item[i].value[j]);
+                return kvf__fail(
+                    ctx, KVF_ENUMERIC, "%s: /%s/%s: element %lld is %g, want finite values", path,
+                    GROUP, params->item[i].name, (long long)j, (double)params->item[i].value[j]);
     return KVF_OK;
 }
 

@@ -4,6 +4,7 @@
  * tokens start stand on the object they belong to: the dataset of a prefix, the group of an
  * encoder. */
 #include "h5_priv.h"
+#include "method.h"
 
 #include <string.h>
 
@@ -88,10 +89,12 @@ static kvf_status read_shape(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
     int64_t *const dims[] = {&id->L, &id->G, &id->P, &id->D};
 
     for (int i = 0; i < 4; i++) {
+        int least = dims[i] != &id->P || kvf__method_has_length(id->method);
         KVF_TRY(kvf__h5_get_i64(h5, at, names[i], dims[i]));
-        if (*dims[i] < 1 || *dims[i] > INT32_MAX)
-            return kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is %lld, want 1 to 2^31 - 1",
-                                names[i], (long long)*dims[i]);
+        if (*dims[i] < least || *dims[i] > INT32_MAX)
+            return kvf__h5_fail(h5, at, KVF_EFORMAT,
+                                "attribute \"%s\" is %lld, want %d to 2^31 - 1", names[i],
+                                (long long)*dims[i], least);
     }
     return KVF_OK;
 }

@@ -11,6 +11,7 @@
  * Equal content gives equal bytes: no clock, no file name, and order of creation fixed by the order
  * below. */
 #include "h5_priv.h"
+#include "method.h"
 
 #include <string.h>
 
@@ -87,7 +88,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
     const kvf__identity *id = &file->id;
     size_t n = file->encoder.params.n + file->head.params.params.n;
 
-    if (id->L < 1 || id->G < 1 || id->P < 1 || id->D < 1)
+    if (id->L < 1 || id->G < 1 || id->P < kvf__method_has_length(id->method) || id->D < 1)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a run has L %lld, G %lld, P %lld, D %lld, want none below 1", path,
                          (long long)id->L, (long long)id->G, (long long)id->P, (long long)id->D);
