@@ -20,7 +20,10 @@ static const int64_t LENGTHS[] = {17, 1, 40, 9, 0};
 
 static kvf__adapters *make(int row, kvf__dtype act)
 {
-    const kvf__model_options options = {.act = act, .backward = true, .adapters = CASES[row].shape};
+    const kvf__model_options options = {
+        .act = act,
+        .backward = true,
+        .train = {.what = KVF__TRAIN_ADAPTERS, .adapters = CASES[row].shape}};
     toy_create_as(&t, *CASES[row].config, &options);
     kvf__adapters_init(kvf__model_adapters(t.model), 7);
     return kvf__model_adapters(t.model);
@@ -125,7 +128,8 @@ START_TEST(first_loss_is_the_bare_base)
     kvf__pass_free(pass);
     toy_free(&t);
 
-    const kvf__model_options bare = {.act = KVF__F32, .backward = true};
+    const kvf__model_options bare = {
+        .act = KVF__F32, .backward = true, .train = {.unfolded = true}};
     toy_create_as(&t, *CASES[_i].config, &bare);
     pass = toy_pass(&t);
     ck_assert(toy_loss(&t, pass, &batch.b, NULL) == first);
@@ -338,7 +342,7 @@ START_TEST(bf16_is_near)
         toy_free(&t);
     }
     double error = ck_rel_l2(rounded, exact, n);
-    ck_assert_msg(error > 1e-5 && error < 0.03, "%s: %.3g", CASES[_i].name, error);
+    ck_assert_msg(error > 1e-5 && error < 0.1, "%s: %.3g", CASES[_i].name, error);
     free(exact);
     free(rounded);
 }
@@ -409,6 +413,7 @@ int main(void)
     TCase *core = tcase_create("core"), *limits = tcase_create("limits");
     TCase *errors = tcase_create("errors"), *grad = tcase_create("grad");
 
+    tcase_set_timeout(core, 60);
     tcase_set_timeout(limits, 60);
     tcase_set_timeout(grad, 60);
     tcase_add_loop_test(core, parameters, 0, N_CASES);

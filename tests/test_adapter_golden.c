@@ -41,12 +41,10 @@ static kvf__weights open_golden(golden *g, const char *name)
     return weights;
 }
 
-static float *want_of(const kvf__weights *weights, const char *name, const char *what, size_t *n)
+static float *want_of(const kvf__weights *weights, const char *name, size_t *n)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s.%s", name, what);
-    const kvf__view *view = kvf__table_find(&weights->table, full);
-    ck_assert_msg(view != NULL, "no tensor %s", full);
+    const kvf__view *view = kvf__table_find(&weights->table, name);
+    ck_assert_msg(view != NULL, "no tensor %s", name);
     float *copy = malloc(kvf__view_bytes(view));
     ck_assert_ptr_nonnull(copy);
     memcpy(copy, view->data, kvf__view_bytes(view));
@@ -56,7 +54,10 @@ static float *want_of(const kvf__weights *weights, const char *name, const char 
 
 static void load(golden *g, int model, int row, kvf__dtype act)
 {
-    const kvf__model_options options = {.act = act, .backward = true, .adapters = CASES[row].shape};
+    const kvf__model_options options = {
+        .act = act,
+        .backward = true,
+        .train = {.what = KVF__TRAIN_ADAPTERS, .adapters = CASES[row].shape}};
     kvf__desc desc = golden_open(g, MODELS[model]);
 
     golden_pack_as(g, &desc, &g->weights.table, &options);
@@ -106,6 +107,27 @@ static double gradient_error(golden *g, const float *want, size_t n)
     return error;
 }
 
+/* The norms that are trained beside them; torch's names of encoders have no prefix. */
+static void check_norms(golden *g, const kvf__weights *weights, const char *name)
+{
+    kvf__params *params = kvf__model_params(g->model);
+    size_t first = kvf__adapters_count(kvf__model_adapters(g->model)), n;
+
+    ck_assert_uint_gt(params->n, first);
+    for (size_t i = first; i < params->n; i++) {
+        const kvf__param *p = &params->item[i];
+        char what[128];
+        snprintf(what, sizeof what, "%s.norm.%s", name, p->name);
+        if (!kvf__table_find(&weights->table, what))
+            snprintf(what, sizeof what, "%s.norm.%s", name, strchr(p->name, '.') + 1);
+        float *want = want_of(weights, what, &n);
+        ck_assert_int_eq((int64_t)n, p->n);
+        double error = ck_rel_l2(p->grad, want, n);
+        ck_assert_msg(error <= 1e-5, "%s: gradient error %.3g", what, error);
+        free(want);
+    }
+}
+
 /* Both computations are f32 in different order: the bars of test_pass_golden.c. */
 START_TEST(loss_and_gradients_match)
 {
@@ -113,17 +135,18 @@ START_TEST(loss_and_gradients_match)
     golden g;
     size_t n, one;
 
-    if (model < 2 && CASES[row].shape.place == KVF__PLACE_PARALLEL) return; /* norms are folded */
-
     load(&g, model, row, KVF__F32);
     kvf__weights weights = open_golden(&g, MODELS[model]);
-    float *want = want_of(&weights, CASES[row].name, "grad", &n);
-    float *loss = want_of(&weights, CASES[row].name, "loss", &one);
+    char grad_name[32], loss_name[32];
+    snprintf(grad_name, sizeof grad_name, "%s.grad", CASES[row].name);
+    snprintf(loss_name, sizeof loss_name, "%s.loss", CASES[row].name);
+    float *want = want_of(&weights, grad_name, &n), *loss = want_of(&weights, loss_name, &one);
 
     ck_assert_double_eq_tol(step(&g, model < 2), (double)loss[0], 1e-5 * fabs((double)loss[0]));
     double error = gradient_error(&g, want, n);
     ck_assert_msg(error <= 1e-5, "%s, %s: gradient error %.3g", MODELS[model], CASES[row].name,
                   error);
+    check_norms(&g, &weights, CASES[row].name);
     free(want);
     free(loss);
     kvf__weights_close(&weights);

@@ -269,9 +269,6 @@ static kvf_status build(creation *c)
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
     cut_planes(model, c->desc->F);
-    if (c->options.adapters.size)
-        KVF_TRY(kvf__adapters_create(c->ctx, &c->options.adapters, c->desc->L, c->desc->C,
-                                     model->backward, &model->adapters));
     KVF_TRY(put_embedding(c));
     KVF_TRY(prepare(c));
     KVF_TRY(read_all_norms(c));
@@ -300,7 +297,22 @@ static void creation_rest(creation *c)
     creation_free(c);
 }
 
-static kvf_status take_masters(creation *c, const kvf__slots *slots)
+static kvf_status take_adapters(creation *c)
+{
+    const kvf__adapter_shape *shape = &c->options.train.adapters;
+    kvf__model *model = c->model;
+
+    if (!shape->size) return KVF_OK;
+    KVF_TRY(kvf__adapters_create(c->ctx, shape, c->desc->L, c->desc->C, model->backward,
+                                 &model->adapters));
+    for (size_t i = 0; i < kvf__adapters_count(model->adapters); i++) {
+        const kvf__param param = kvf__adapters_param(model->adapters, i);
+        KVF_TRY(kvf__params_add(c->ctx, &model->trained, &param));
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_trained(creation *c, const kvf__slots *slots)
 {
     const kvf__train *train = &c->options.train;
 
@@ -310,7 +322,8 @@ static kvf_status take_masters(creation *c, const kvf__slots *slots)
     KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, &c->model->masters));
     c->slots = kvf__masters_slots(c->model->masters);
     c->model->trains_weights = train->what == KVF__TRAIN_EVERYTHING;
-    return KVF_OK;
+    if (train->what == KVF__TRAIN_ADAPTERS) KVF_TRY(take_adapters(c));
+    return kvf__params_append(c->ctx, &c->model->trained, kvf__masters_params(c->model->masters));
 }
 
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
@@ -329,7 +342,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
     *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
     model->again = c;
-    st = take_masters(c, slots);
+    st = take_trained(c, slots);
     if (st) goto out;
     st = build(c);
     if (st) goto out;
@@ -400,6 +413,7 @@ void kvf__model_free(kvf__model *model)
     kvf__adapters_free(model->adapters);
     creation_free(model->again);
     kvf__masters_free(model->masters);
+    kvf__params_done(&model->trained);
     kvf__mm_free(model->mm);
     kvf__desc_done(&model->desc);
     kvf__free(model);
@@ -407,7 +421,7 @@ void kvf__model_free(kvf__model *model)
 
 kvf__params *kvf__model_params(kvf__model *model)
 {
-    return model->masters ? kvf__masters_params(model->masters) : &model->none;
+    return &model->trained;
 }
 
 const kvf__desc *kvf__model_desc(const kvf__model *model)

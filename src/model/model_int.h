@@ -124,6 +124,7 @@ typedef struct kvf__train {
     kvf__train_what what;
     bool unfolded; /* norms keep their own weights even if nothing is trained: the bare base that a
                       trained form is compared with; implied by the others */
+    kvf__adapter_shape adapters; /* with TRAIN_ADAPTERS; size 0: none, the norms alone */
 } kvf__train;
 
 typedef struct kvf__model_options {
@@ -133,7 +134,6 @@ typedef struct kvf__model_options {
      * nobody wants to know. */
     void (*packed)(void *user);
     void *user;
-    kvf__adapter_shape adapters; /* size 0: none */
     kvf__train train;
 } kvf__model_options;
 
@@ -143,8 +143,8 @@ typedef struct kvf__model_options {
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out);
 void kvf__model_free(kvf__model *model);
-/* What options.train asked for, by Hugging Face's names: f32 values and gradients, the model's own
- * memory. kvf__pass_bwd adds to the gradients. Empty if nothing is trained. */
+/* What options.train asked for: adapters by their own names, then weights by Hugging Face's; f32
+ * values and gradients, the model's own memory. kvf__pass_bwd adds to the gradients. Empty if nothing is trained. */
 kvf__params *kvf__model_params(kvf__model *model);
 /* To be called whenever values have changed, before the next pass: packs what products read anew.
  */

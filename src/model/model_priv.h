@@ -36,7 +36,7 @@ struct kvf__model {
     bool backward;
     bool unfolded;                /* norms apply their weights themselves, wherever they stand */
     struct kvf__masters *masters; /* of what is trained; NULL: nothing is */
-    kvf__params none;             /* the empty list of what is trained */
+    kvf__params trained;          /* the list of what is trained: adapters, then masters */
     bool trains_weights;          /* not norms alone */
     struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
     kvf__adapters *adapters;      /* owned; NULL: none */
