@@ -90,7 +90,7 @@ static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options,
 }
 
 /* The head is stored in f32 and must come back bit for bit. */
-static bool same_head(const kvf__head_values *a, const kvf__head_values *b)
+bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
 {
     const kvf__params *x = &a->params.params, *y = &b->params.params;
     if (x->n != y->n || a->n_labels != b->n_labels || a->regression != b->regression) return false;
@@ -116,7 +116,7 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
         st = kvf__fail(ctx, KVF_EINTERNAL,
                        "%s: reads back %g away from the encoder's output, expected %g",
                        options->out, result->max_abs_diff, expected);
-    if (!st && !same_head(&live->head, &back.head))
+    if (!st && !kvf__same_head(&live->head, &back.head))
         st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
                        options->out);
     if (!st && probe)
@@ -146,6 +146,18 @@ static kvf_status open_live(kvf_ctx *ctx, const kvf_merge_options *options, kvf_
     return st;
 }
 
+static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                             kvf_merge_result *result)
+{
+    kvf_merge_result r = {.probe_max_abs_diff = NAN, .step = live->step};
+    struct stat info;
+    KVF_TRY(extend_lineage(ctx, live, options->run, 0));
+    KVF_TRY(kvf__fold_block(ctx, options, live, &r));
+    if (!stat(options->out, &info)) r.bytes = info.st_size;
+    *result = r;
+    return KVF_OK;
+}
+
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
     kvf__dtype dtype = KVF__F32;
@@ -162,6 +174,11 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     if (!live->from_run)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold",
                        options->run);
+    if (!st && kvf_prefix_changes_base(live)) {
+        st = fold_block(ctx, options, live, result);
+        kvf_prefix_free(live);
+        return st;
+    }
     if (!st) st = rounding_diff(ctx, &live->prefix, dtype, &expected);
     if (!st) st = extend_lineage(ctx, live, options->run, expected);
     if (!st && options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
@@ -171,6 +188,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
         const kvf__identity *id = &live->id;
         const int64_t shape[6] = {id->L, 2, 1, id->G, id->P, id->D};
         memcpy(r.shape, shape, sizeof shape);
+        r.rank = 6;
         r.step = live->step;
         *result = r;
     }

@@ -23,7 +23,8 @@ typedef struct kvf_merge_options {
 } kvf_merge_options;
 
 typedef struct kvf_merge_result {
-    int64_t shape[6];    /* [L, 2, 1, G, P, D] */
+    int64_t shape[6];    /* [L, 2, 1, G, P, D]; of adapters [L, halves, size, C] */
+    int rank;            /* dimensions of shape */
     int64_t bytes;       /* size of the file */
     double max_abs_diff; /* encoder's output against the values read back from the new file; 0 for
                             f32 */

@@ -42,6 +42,16 @@ typedef struct kvf_shape {
  * it: EUNSUPPORTED. */
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                          kvf_base **out);
+/* The same for a prefix of a method that changes the base itself (adapter), whose values it then
+ * carries; the prefix must outlive it. With any other, or NULL, it is kvf_base_open. */
+typedef struct kvf_prefix kvf_prefix;
+kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf_prefix *prefix, kvf_base **out);
+/* Does it change the base, so that the base must be opened for it? */
+bool kvf_prefix_changes_base(const kvf_prefix *prefix);
+/* Leaves out the adapters of layers "A-B" (or "A"). EUSAGE: the base carries none, or the text is
+ * no range; ESHAPE: no such layers. */
+kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers);
 void kvf_base_free(kvf_base *base);
 
 const char *kvf_base_name(const kvf_base *base); /* last part of the path, or general.name */
@@ -58,9 +68,7 @@ typedef enum kvf_checkpoint {
     KVF_CHECKPOINT_LAST
 } kvf_checkpoint;
 
-typedef struct kvf_prefix kvf_prefix;
-
-/* A prefix file, or a run file whose encoder is run now (dropout off). */
+/* A prefix file, an adapter file, or a run file whose encoder is run now (dropout off). */
 kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                            kvf_prefix **out);
 /* The same on its base, which some methods read to emit their prefix: runs of those are EUSAGE
@@ -75,7 +83,8 @@ int64_t kvf_prefix_position_start(const kvf_prefix *prefix);
 const char *kvf_prefix_base_hash(const kvf_prefix *prefix); /* "" if unknown */
 
 /* EMISMATCH unless architecture, L, G, D and hash are the base's; allow_other_base lets the hash
- * differ, never the shape. */
+ * differ, never the shape. EUSAGE: it changes the base, and the base was not opened for it; or the
+ * base was opened for another. */
 kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base);
 

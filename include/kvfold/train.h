@@ -78,6 +78,9 @@ typedef struct kvf_train_options {
     double weight_decay, beta1, beta2, eps, clip;
     double prefix_dropout; /* 0: none; below 1 */
     bool prefix_dropout_per_row;
+    int64_t adapter_size;           /* width of the bottleneck, for method adapter */
+    const char *adapter_activation; /* gelu, relu, tanh */
+    const char *adapter_placement;  /* serial, parallel, attn */
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
     int64_t early_stop;             /* validations without a better one; 0: never */

@@ -173,6 +173,7 @@ typedef struct cli_model {
 
 typedef struct cli_model_paths {
     const char *base, *precision, *checkpoint;
+    const char *drop_layers; /* adapters that are left out, NULL: none */
     cli_texts prefixes;
     bool allow_other_base;
 } cli_model_paths;
@@ -199,6 +200,9 @@ typedef struct cli_eval_values {
           "accept a prefix made for another base of the same shape"},                              \
          CLI_FLAG,                                                                                 \
          at(paths.allow_other_base)},                                                              \
+        {{"drop-layers", "A-B", "", "leave out the adapters of these layers, from 0 on"},          \
+         CLI_TEXT,                                                                                 \
+         at(paths.drop_layers)},                                                                   \
         {{"format", CLI_FORMATS, "auto", "of the data file; auto: by name and content"},           \
          CLI_CHOICE,                                                                               \
          at(eval.format)},                                                                         \

@@ -31,7 +31,7 @@ enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 static int print_json(const cli_call *call, const kvf_merge_result *r, const char *out)
 {
     kvf_json *object = kvf_json_object(), *shape = kvf_json_array();
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < r->rank; i++)
         kvf_json_add(shape, kvf_json_new_int(r->shape[i]));
     kvf_json_set(object, "out", kvf_json_new_str(out));
     kvf_json_set(object, "shape", shape);
@@ -46,7 +46,7 @@ static void print_text(const kvf_merge_result *r, const values *v)
 {
     char shape[160], size[32];
     printf("%s: %s %s, %s, from step %lld\n", v->out,
-           cli_shape_text(r->shape, 6, shape, sizeof shape), v->dtype,
+           cli_shape_text(r->shape, r->rank, shape, sizeof shape), v->dtype,
            cli_bytes_text(r->bytes, size), (long long)r->step);
     printf("largest difference from the encoder's output: %g\n", r->max_abs_diff);
     if (!isnan(r->probe_max_abs_diff))

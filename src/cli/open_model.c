@@ -33,14 +33,26 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *pat
     return st;
 }
 
+/* The first that changes the base; kvf_prefix_check refuses company. */
+static const kvf_prefix *changing(const cli_model *model)
+{
+    for (size_t i = 0; i < model->n; i++)
+        if (model->prefixes[i] && kvf_prefix_changes_base(model->prefixes[i]))
+            return model->prefixes[i];
+    return NULL;
+}
+
 static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, cli_model *model)
 {
     const kvf_base_options options = {.precision = cli_precision(paths->precision)};
     kvf_status st = open_prefixes(call, paths, model);
-    if (!st) st = kvf_base_open(call->ctx, paths->base, &options, &model->base);
+    if (!st)
+        st = kvf_base_open_for(call->ctx, paths->base, &options, changing(model), &model->base);
     if (!st && model->n) st = open_prefixes(call, paths, model);
     for (size_t i = 0; !st && i < model->n; i++)
         st = kvf_prefix_check(call->ctx, model->prefixes[i], model->base, paths->allow_other_base);
+    if (!st && paths->drop_layers)
+        st = kvf_base_drop_layers(call->ctx, model->base, paths->drop_layers);
     return st;
 }
 

@@ -143,7 +143,7 @@ static kvf_status create(kvf_ctx *ctx, const kvf__session *made, const kvf_prefi
 static kvf__step_row before_of(const kvf_prefix *prefix)
 {
     if (!prefix) return (kvf__step_row){0};
-    return (kvf__step_row){&prefix->prefix, prefix->id.position_start};
+    return (kvf__step_row){prefix->prefix.P ? &prefix->prefix : NULL, prefix->id.position_start};
 }
 
 kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,

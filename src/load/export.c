@@ -31,6 +31,15 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
                          options->format);
     kvf_prefix *prefix = NULL;
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, &prefix));
+    if (kvf_prefix_changes_base(prefix)) {
+        kvf_status refused = kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: method %s is no prefix: neither PEFT nor past key values "
+            "have a form for it",
+            options->path, prefix->id.method);
+        kvf_prefix_free(prefix);
+        return refused;
+    }
     kvf_status st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id,
                                            &prefix->prefix, &prefix->head)
                          : export_safetensors(ctx, options->out, options->force, prefix);

@@ -26,6 +26,7 @@ struct kvf_base {
     kvf__model *model;
     kvf_precision precision;
     float *random; /* what the weights of a random base view; NULL: they are in a file */
+    const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
 };
 
 /* What conditions a base: a prefix, or vectors at its input. */
@@ -33,6 +34,8 @@ struct kvf_prefix {
     kvf__identity id;
     kvf__prefix prefix;          /* P = 0: none */
     kvf__vectors vectors;        /* P = 0: none */
+    kvf__params_owned block;     /* n = 0: none; else values for what the model publishes, and */
+    kvf__train form;             /* the form of the model that publishes it */
     kvf__task task;              /* of id.task */
     kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
     kvf_json *options, *lineage; /* of the file; may be NULL */
@@ -68,6 +71,22 @@ kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_
                                kvf__tokenizer **out);
 /* A Hugging Face folder as a base file. */
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *dir, const char *out, bool force);
+
+/* kvf_base_open in a form to be trained. */
+kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out);
+/* Into a new prefix: the values of an adapter file; of a run of port block, which are taken over.
+ */
+kvf_status kvf__block_from_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix);
+kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *run, bool best,
+                               kvf_prefix *prefix);
+/* Values for all that the model publishes, by name; EMISMATCH, ESHAPE if they are not. `where`
+ * names the source. */
+kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
+                           kvf__model *model);
+/* kvf_prefix_check but for what the base carries. */
+kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base);
 
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,

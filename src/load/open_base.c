@@ -129,10 +129,11 @@ static void forget_file(void *base)
     kvf__weights_forget(&((kvf_base *)base)->weights);
 }
 
-kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
-                          const kvf_base_options *options)
+static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options pack = {.backward = options->backward, .packed = forget_file, .user = base};
+    if (form) pack.train = *form;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random) KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, base->hash));
     forget_file(base); /* the hash has read it all */
@@ -141,8 +142,14 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     return kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
 }
 
-kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
-                         kvf_base **out)
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options)
+{
+    return pack_as(ctx, base, where, desc, options, NULL);
+}
+
+kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out)
 {
     static const kvf_base_options DEFAULTS = {KVF_PRECISION_AUTO, false};
     if (!options) options = &DEFAULTS;
@@ -160,7 +167,7 @@ kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options 
     st = check_vocab(ctx, base, &desc);
     if (st) goto out;
     complete_tokenizer(base->tokenizer, &desc);
-    st = kvf__base_pack(ctx, base, path, &desc, options);
+    st = pack_as(ctx, base, path, &desc, options, form);
     if (st) goto out;
 
     *out = base;
@@ -169,6 +176,12 @@ out:
     kvf__desc_done(&desc);
     kvf_base_free(base);
     return st;
+}
+
+kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                         kvf_base **out)
+{
+    return kvf__base_open_as(ctx, path, options, NULL, out);
 }
 
 void kvf_base_free(kvf_base *base)

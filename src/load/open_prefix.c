@@ -107,18 +107,41 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix});
 }
 
+static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+                                 const kvf_base *base, kvf_checkpoint checkpoint,
+                                 kvf_prefix *prefix)
+{
+    kvf__encoder *encoder = NULL;
+    KVF_TRY(kvf__encoder_from_run(ctx, path, run, base, checkpoint, &encoder, &prefix->step));
+    kvf_status st = emit(ctx, encoder, run->layer_mask, prefix);
+    kvf__encoder_free(encoder);
+    return st;
+}
+
+static bool is_block(const kvf__run_file *run)
+{
+    const kvf__method *method = kvf__method_find(run->id.method);
+    return method && method->port == KVF__PORT_BLOCK;
+}
+
+static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__run_file *run,
+                               kvf_checkpoint checkpoint, kvf_prefix *prefix)
+{
+    const kvf__params *values = NULL;
+    KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &prefix->step));
+    return kvf__block_from_run(ctx, path, run, values == &run->best.params, prefix);
+}
+
 static kvf_status from_run_file(kvf_ctx *ctx, const char *path, const kvf_base *base,
                                 kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
     kvf__run_file run = {0};
-    kvf__encoder *encoder = NULL;
     kvf_status st;
 
     st = kvf__run_file_read(ctx, path, false, &run);
     if (st) goto out;
-    st = kvf__encoder_from_run(ctx, path, &run, base, checkpoint, &encoder, &prefix->step);
-    if (st) goto out;
-    st = emit(ctx, encoder, run.layer_mask, prefix);
+    st = is_block(&run) ? block_values(ctx, path, &run, checkpoint, prefix)
+                        : emitted_values(ctx, path, &run, base, checkpoint, prefix);
     if (st) goto out;
     st = kvf__identity_copy(ctx, &run.id, &prefix->id);
     if (st) goto out;
@@ -129,7 +152,6 @@ static kvf_status from_run_file(kvf_ctx *ctx, const char *path, const kvf_base *
     prefix->lineage = run.lineage;
     run.options = run.lineage = NULL;
 out:
-    kvf__encoder_free(encoder);
     kvf__run_file_done(&run);
     return st;
 }
@@ -164,10 +186,13 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
     kvf_status st;
     if (!strcmp(kind, "prefix"))
         st = from_prefix_file(ctx, path, prefix);
+    else if (!strcmp(kind, "adapter"))
+        st = kvf__block_from_file(ctx, path, prefix);
     else if (!strcmp(kind, "run"))
         st = from_run_file(ctx, path, base, checkpoint, prefix);
     else
-        st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix or run file", path, kind);
+        st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix, adapter or run file",
+                       path, kind);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->id.task && kvf__task_parse(ctx, prefix->id.task, &prefix->task))
         /* the word stands in the file, not on the command line */
@@ -185,6 +210,7 @@ void kvf_prefix_free(kvf_prefix *prefix)
     kvf__identity_done(&prefix->id);
     kvf__prefix_done(&prefix->prefix);
     kvf__vectors_done(&prefix->vectors);
+    kvf__params_owned_done(&prefix->block);
     kvf__head_values_done(&prefix->head);
     kvf_json_free(prefix->options);
     kvf_json_free(prefix->lineage);
@@ -207,7 +233,7 @@ const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
     return prefix->id.base_hash;
 }
 
-kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);

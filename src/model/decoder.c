@@ -20,7 +20,7 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
     const kvf__desc *d = &model->desc;
 
     if (!d->causal || d->post_norm || d->types || d->position_pad >= 0) return false;
-    if (model->adapters) return false;
+    if (model->unfolded) return false; /* its weights may be others than the file has */
     for (size_t i = 0; i < slots->n; i++)
         if (slots->items[i].conv1d && slots->items[i].view.rank > 1) return false;
     return true;

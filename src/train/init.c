@@ -188,10 +188,27 @@ static kvf_status reach_target(kvf__trainer *t, const char *file)
     return st;
 }
 
+/* Port block starts from the base as it is; adapters at nothing. --init-from: from where others
+ * came, in the same shape. */
+static kvf_status block_values(kvf__trainer *t)
+{
+    kvf__adapters *adapters = kvf__model_adapters(t->base->model);
+    kvf_prefix *file = NULL;
+    if (adapters) kvf__adapters_init(adapters, t->options.seed);
+    if (!t->options.init_from) return KVF_OK;
+    KVF_TRY(kvf_prefix_open(t->ctx, t->options.init_from, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = kvf__prefix_fits(t->ctx, file, t->base, t->options.allow_other_base);
+    if (!st)
+        st = kvf__block_load(t->ctx, t->options.init_from, &file->block.params, t->base->model);
+    kvf_prefix_free(file);
+    return st;
+}
+
 kvf_status kvf__trainer_start_values(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     bool done = false;
+    if (!t->encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
     KVF_TRY(kvf__encoder_init_random(t->ctx, t->encoder, o->init_scheme, o->seed));
     if (o->init_from) {

@@ -76,7 +76,7 @@ static bool is_better(const kvf__trainer *t)
 
 static kvf_status validate(kvf__trainer *t)
 {
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     const kvf__subject subject = kvf__trainer_subject(t);
     KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
                                  &t->valid_loss, &t->metric_value));

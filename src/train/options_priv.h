@@ -35,6 +35,9 @@ const kvf__option *kvf__option_find(const char *name);
 /* Notes that a row was set: its place in `given`. */
 void kvf__option_mark(kvf_train_options *options, const kvf__option *row);
 
+/* Refuses options that the method cannot honour. EUSAGE. */
+kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options *options);
+
 static inline void *kvf__option_field(const kvf_train_options *options, const kvf__option *row)
 {
     return (char *)options + row->offset;

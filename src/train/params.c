@@ -4,10 +4,26 @@
 
 #include <string.h>
 
+kvf__params *kvf__trainer_published(const kvf__trainer *t)
+{
+    return t->encoder ? kvf__encoder_params(t->encoder) : kvf__model_params(t->base->model);
+}
+
+kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
+{
+    const kvf_train_options *o = &t->options;
+    *out = (kvf__train){0};
+    if (t->method->port != KVF__PORT_BLOCK) return KVF_OK;
+    out->what = KVF__TRAIN_ADAPTERS;
+    out->adapters.size = o->adapter_size;
+    KVF_TRY(kvf__adapter_act_parse(t->ctx, o->adapter_activation, &out->adapters.act));
+    return kvf__adapter_place_parse(t->ctx, o->adapter_placement, &out->adapters.place);
+}
+
 kvf_status kvf__trainer_join(kvf__trainer *t)
 {
     t->params.n = 0;
-    KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__encoder_params(t->encoder)));
+    KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__trainer_published(t)));
     const kvf__params *head = kvf__trainer_head_params(t);
     return head ? kvf__params_append(t->ctx, &t->params, head) : KVF_OK;
 }
@@ -21,7 +37,7 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
                           .lm_head = t->lm_head};
 }
 
-/* The encoder, and what it emits by the port of its method. */
+/* The encoder, and what it emits by the port of its method; none for port block. */
 static kvf_status take_encoder(kvf__trainer *t)
 {
     const kvf__encoder_shape shape = {.L = t->id.L,
@@ -30,9 +46,10 @@ static kvf_status take_encoder(kvf__trainer *t)
                                       .D = t->id.D,
                                       .M = t->options.encoder_hidden,
                                       .C = kvf__model_desc(t->base->model)->C};
-    KVF_TRY(kvf__encoder_create(t->ctx, t->options.method, &shape, &t->encoder));
     KVF_TRY(kvf__alloc(t->ctx, (size_t)shape.L, &t->layer_mask));
     memset(t->layer_mask, 1, (size_t)shape.L);
+    if (t->method->port == KVF__PORT_BLOCK) return KVF_OK;
+    KVF_TRY(kvf__encoder_create(t->ctx, t->options.method, &shape, &t->encoder));
     if (t->method->port == KVF__PORT_EMBED) {
         KVF_TRY(kvf__vectors_init(t->ctx, &t->vectors, shape.P, shape.C));
         KVF_TRY(kvf__vectors_init(t->ctx, &t->dvectors, shape.P, shape.C));
@@ -99,7 +116,6 @@ static kvf_status take_history(kvf__trainer *t)
 kvf_status kvf__trainer_parameters(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    t->method = kvf__method_find(o->method);
     KVF_TRY(take_encoder(t));
     KVF_TRY(take_head(t));
     KVF_TRY(kvf__trainer_join(t));
@@ -116,5 +132,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     else
         KVF_TRY(kvf__trainer_start_values(t));
     if (!t->is_resumed) t->best.n = 0;
-    return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
+    if (t->encoder) return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
+    t->lr_k = 1; /* every parameter steps with the one rate */
+    return kvf__model_refresh(t->ctx, t->base->model);
 }

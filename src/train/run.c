@@ -27,8 +27,10 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 static kvf_status open_base(kvf__trainer *t)
 {
     kvf_base_options options = {.backward = true};
+    kvf__train form;
+    KVF_TRY(kvf__trainer_form(t, &form));
     KVF_TRY(kvf__precision_parse(t->ctx, t->options.precision, &options.precision));
-    KVF_TRY(kvf_base_open(t->ctx, t->options.base, &options, &t->base));
+    KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
     t->options.precision = kvf__precision_name(t->base->precision);
     return KVF_OK;
 }
@@ -38,7 +40,9 @@ static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     bool words = !strcmp(o->init, "vocab") || !strcmp(o->init, "text");
-    if (!words || kvf__model_desc(t->base->model)->causal) return KVF_OK;
+    if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
+    if (!words || t->method->port == KVF__PORT_BLOCK || kvf__model_desc(t->base->model)->causal)
+        return KVF_OK;
     if (kvf__train_option_given(o, "init"))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s needs a causal base, %s is not", o->init,
                          kvf_base_architecture(t->base));
@@ -74,7 +78,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->L = d->L;
     id->G = d->G;
     id->D = d->D;
-    id->P = t->options.prefix_length;
+    id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     id->position_start = strcmp(t->options.position_start, "P") ? 0 : id->P;
     KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
     KVF_TRY(kvf__strdup(t->ctx, t->base->name, &id->base_name));
@@ -186,6 +190,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
     if (!st) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
+    if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = open_base(t);
     if (!st) st = decide_task(t);
     if (!st) st = decide_start(t);
@@ -212,6 +217,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     *data = (kvf__dataset){0};
     t->options.precision = kvf__precision_name(t->base->precision);
     kvf_status st = kvf__train_options_check(ctx, &t->options);
+    if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = decide_task(t);
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);

@@ -49,7 +49,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
 static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *encoder,
                   kvf__params *head)
 {
-    size_t n = kvf__encoder_params(t->encoder)->n;
+    size_t n = kvf__trainer_published(t)->n;
     if (n > all->n) n = all->n;
     *encoder = (kvf__params){.n = n, .item = all->item};
     *head = (kvf__params){.n = all->n - n, .item = n < all->n ? all->item + n : NULL};

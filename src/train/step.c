@@ -3,7 +3,8 @@
  *   forward    encoder -> prefix (-> dropout) -> base (-> head) -> loss
  *   backward   loss (-> head) -> base (-> dropout) -> dprefix -> encoder -> AdamW
  *
- * or, by the method's port, with vectors at the input in place of the prefix.
+ * or, by the method's port, with vectors at the input in place of the prefix, or (block) without an
+ * encoder: what the base itself publishes is stepped.
  *
  * The language model's head is part of the base, unless --train-head; that of any other task is
  * trained too. A step may
@@ -99,7 +100,9 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
                         .row_dropout = &t->row_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, scale, &part));
-    const kvf__grads grads = {.prefix = t->gradient.prefix, .vectors = t->gradient.vectors};
+    const kvf__grads grads = {.prefix = t->gradient.prefix,
+                              .vectors = t->gradient.vectors,
+                              .block = t->method->port == KVF__PORT_BLOCK};
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &grads));
     *loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
@@ -129,7 +132,7 @@ static const char *bad_gradient(const kvf__params *params)
 static kvf_status update(kvf__trainer *t)
 {
     kvf__trainer_mask_gradient(t);
-    KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, t->gradient));
+    if (t->encoder) KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, t->gradient));
     KVF_TRY(kvf__trainer_join(t));
     kvf__params *params = &t->params;
     lap(t, KVF__STEP_ENCODER_BWD);
@@ -139,8 +142,15 @@ static kvf_status update(kvf__trainer *t)
                          (long long)t->step + 1, bad_gradient(params));
     lap(t, KVF__STEP_CLIP);
     kvf__adamw_step(&t->adamw, params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
+    if (!t->encoder) KVF_TRY(kvf__model_refresh(t->ctx, t->base->model));
     lap(t, KVF__STEP_ADAMW);
     return KVF_OK;
+}
+
+static void clear_list(const kvf__params *params)
+{
+    for (size_t i = 0; i < params->n; i++)
+        memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
 }
 
 static void clear_gradients(kvf__trainer *t)
@@ -149,9 +159,9 @@ static void clear_gradients(kvf__trainer *t)
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
-    const kvf__params *params = kvf__trainer_head_params(t);
-    for (size_t i = 0; params && i < params->n; i++)
-        memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
+    const kvf__params *head = kvf__trainer_head_params(t);
+    if (!t->encoder) clear_list(kvf__model_params(t->base->model));
+    if (head) clear_list(head);
 }
 
 kvf_status kvf__trainer_step(kvf__trainer *t)
@@ -163,7 +173,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     int64_t terms = count_terms(t, examples, n);
     float scale = terms ? (float)(1.0 / (double)terms) : 0;
 
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);

@@ -239,6 +239,10 @@ kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
  * none. */
 kvf_status kvf__trainer_take_own_head(kvf__trainer *trainer);
 kvf__params *kvf__trainer_head_params(const kvf__trainer *trainer);
+/* The list that the method trains: the encoder's, or what the model publishes (port block). */
+kvf__params *kvf__trainer_published(const kvf__trainer *trainer);
+/* What of the base's own a method trains. EUSAGE. */
+kvf_status kvf__trainer_form(const kvf__trainer *trainer, kvf__train *out);
 /* Lists encoder and head anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
 kvf_status kvf__trainer_join(kvf__trainer *trainer);

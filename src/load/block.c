@@ -1,0 +1,160 @@
+/* What changes the base itself (methods of port block): read from an adapter file or a run, and put
+ * on a base.
+ *
+ * A model with adapters has a form of its own, with norms that are not folded away, so the base is
+ * opened for what it will carry, and carries that alone: no other prefix can share it. */
+#include "load_int.h"
+#include "method.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from files ------------------------------------------------------------------------------ */
+
+static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, const char *activation,
+                               const char *placement, kvf__train *out)
+{
+    kvf__train form = {.what = KVF__TRAIN_ADAPTERS, .adapters.size = size};
+    kvf_status st = kvf__adapter_act_parse(ctx, activation, &form.adapters.act);
+
+    if (!st) st = kvf__adapter_place_parse(ctx, placement, &form.adapters.place);
+    if (st) return kvf__fail_prefix(ctx, KVF_EFORMAT, "%s", path);
+    *out = form;
+    return KVF_OK;
+}
+
+kvf_status kvf__block_from_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+{
+    kvf__adapter_file file = {0};
+    kvf_status st;
+
+    st = kvf__adapter_file_read(ctx, path, &file);
+    if (st) goto out;
+    st = adapter_form(ctx, path, file.size, file.activation, file.placement, &prefix->form);
+    if (st) goto out;
+    prefix->id = file.id;
+    prefix->block = file.params;
+    prefix->head = file.head;
+    prefix->options = file.options;
+    prefix->lineage = file.lineage;
+    prefix->step = -1;
+    file.id = (kvf__identity){0};
+    file.params = (kvf__params_owned){0};
+    file.head = (kvf__head_values){0};
+    file.options = file.lineage = NULL;
+out:
+    kvf__adapter_file_done(&file);
+    return st;
+}
+
+static const char *text_of(const kvf_json *options, const char *name)
+{
+    const char *text = kvf_json_str(kvf_json_get(options, name), NULL);
+    return text ? text : "";
+}
+
+kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *run, bool best,
+                               kvf_prefix *prefix)
+{
+    const kvf__method *method = kvf__method_find(run->id.method);
+    const kvf_json *options = run->options;
+    kvf__params_owned *from = best ? &run->best : &run->encoder;
+
+    if (strcmp(method->folds_to, "adapter"))
+        prefix->form = (kvf__train){.what = KVF__TRAIN_EVERYTHING};
+    else
+        KVF_TRY(adapter_form(ctx, path, kvf_json_int(kvf_json_get(options, "adapter-size"), 0),
+                             text_of(options, "adapter-activation"),
+                             text_of(options, "adapter-placement"), &prefix->form));
+    prefix->block = *from;
+    *from = (kvf__params_owned){0};
+    return KVF_OK;
+}
+
+/* ---- onto a base ----------------------------------------------------------------------------- */
+
+static kvf_status load_one(kvf_ctx *ctx, const char *where, const kvf__params *values,
+                           kvf__param *to)
+{
+    char found[128], expected[128];
+
+    for (size_t i = 0; i < values->n; i++) {
+        const kvf__param *from = &values->item[i];
+        if (strcmp(from->name, to->name)) continue;
+        if (from->rank != to->rank ||
+            memcmp(from->dim, to->dim, (size_t)to->rank * sizeof *to->dim))
+            return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, the base wants %s", where, to->name,
+                             kvf__shape_text(found, from->rank, from->dim),
+                             kvf__shape_text(expected, to->rank, to->dim));
+        memcpy(to->value, from->value, (size_t)to->n * sizeof *to->value);
+        return KVF_OK;
+    }
+    return kvf__fail(ctx, KVF_EMISMATCH, "%s: has no %s, which the base wants", where, to->name);
+}
+
+kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
+                           kvf__model *model)
+{
+    kvf__params *to = kvf__model_params(model);
+
+    if (to->n != values->n)
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu parameters, the base wants %zu", where,
+                         values->n, to->n);
+    for (size_t i = 0; i < to->n; i++)
+        KVF_TRY(load_one(ctx, where, values, &to->item[i]));
+    return kvf__model_refresh(ctx, model);
+}
+
+bool kvf_prefix_changes_base(const kvf_prefix *prefix)
+{
+    return prefix->block.params.n > 0;
+}
+
+kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf_prefix *prefix, kvf_base **out)
+{
+    kvf_base *base = NULL;
+    kvf_status st;
+
+    if (!prefix || !kvf_prefix_changes_base(prefix)) return kvf_base_open(ctx, path, options, out);
+    st = kvf__base_open_as(ctx, path, options, &prefix->form, &base);
+    if (st) goto out;
+    st = kvf__block_load(ctx, path, &prefix->block.params, base->model);
+    if (st) goto out;
+    base->carries = prefix;
+    *out = base;
+    base = NULL;
+out:
+    kvf_base_free(base);
+    return st;
+}
+
+kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base)
+{
+    if (base->carries && base->carries != prefix)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: carries the values of method %s, which no other prefix can share",
+                         base->path, base->carries->id.method);
+    KVF_TRY(kvf__prefix_fits(ctx, prefix, base, allow_other_base));
+    if (!kvf_prefix_changes_base(prefix) || base->carries) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which is not open for that",
+                     base->path, prefix->id.method);
+}
+
+kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers)
+{
+    kvf__adapters *adapters = kvf__model_adapters(base->model);
+    long long from = -1, to = -1;
+    int end = 0;
+
+    if (!adapters)
+        return kvf__fail(ctx, KVF_EUSAGE, "no adapters to leave out: %s carries none", base->path);
+    if (sscanf(layers, "%lld-%lld%n", &from, &to, &end) != 2) {
+        end = 0;
+        if (sscanf(layers, "%lld%n", &from, &end) == 1) to = from;
+    }
+    if (!end || layers[end] || from < 0 || to < from)
+        return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": want layers as A-B or A", layers);
+    return kvf__adapters_drop(ctx, adapters, from, to);
+}

@@ -1,0 +1,39 @@
+/* Which options are for which methods: an option that was given and that the method cannot honour
+ * is refused, never ignored. A row says the ports whose methods know the option, or the one method.
+ */
+#include "method.h"
+#include "options_priv.h"
+
+#include <string.h>
+
+enum { KV = 1 << KVF__PORT_KV, EMBED = 1 << KVF__PORT_EMBED };
+
+static const struct {
+    const char *option;
+    unsigned ports; /* 0: method decides */
+    const char *method;
+} RULES[] = {
+    {"prefix-length", KV | EMBED, NULL},  {"encoder-hidden", KV | EMBED, NULL},
+    {"init", KV | EMBED, NULL},           {"init-text", KV | EMBED, NULL},
+    {"init-kv", KV | EMBED, NULL},        {"init-scheme", KV | EMBED, NULL},
+    {"init-encoder", KV | EMBED, NULL},   {"lr-units", KV | EMBED, NULL},
+    {"prefix-dropout", KV | EMBED, NULL}, /* embed is refused with the reason, prefix_dropout.c */
+    {"position-start", KV | EMBED, NULL}, {"adapter-size", 0, "adapter"},
+    {"adapter-activation", 0, "adapter"}, {"adapter-placement", 0, "adapter"},
+};
+
+kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+
+    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
+        bool known = RULES[i].ports ? (RULES[i].ports >> method->port & 1) != 0
+                                    : !strcmp(RULES[i].method, o->method);
+        if (!known && kvf__train_option_given(o, RULES[i].option))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", RULES[i].option,
+                             method->name);
+    }
+    if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
+    return KVF_OK;
+}
