@@ -118,6 +118,7 @@ static kvf_status read_word(kvf__h5 *h5, kvf__h5_id at, const char *name, const 
 
 static kvf_status read_placement(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
 {
+    if (!kvf__method_has_length(id->method)) return KVF_OK; /* of adapters it says another thing */
     KVF_TRY(read_word(h5, at, PLACEMENT, INFIX, &id->infix));
     KVF_TRY(read_word(h5, at, KEY_SPACE, PRE_ROPE, &id->raw_keys));
     if (id->infix || !id->raw_keys) return KVF_OK;
