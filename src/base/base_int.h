@@ -160,6 +160,16 @@ typedef struct kvf__outlock {
 kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out);
 void kvf__outlock_drop(kvf__outlock *lock);
 
+/* Has ctx's check_program, if it has one, read the file on trial; OK where it passed now or before.
+ */
+kvf_status kvf__screen(kvf_ctx *ctx, const char *path);
+/* Whether it passed before and is still the same; then *bytes is its size. */
+bool kvf__was_screened(const kvf_ctx *ctx, const char *path, size_t *bytes);
+void kvf__screen_passed(kvf_ctx *ctx, const char *path); /* this process wrote it itself */
+/* This process is the trial: values too large to be read twice may be left out. */
+void kvf__screening_begin(kvf_ctx *ctx);
+bool kvf__is_screening(const kvf_ctx *ctx);
+
 /* ---- clock, random numbers ------------------------------------------------------------------- */
 
 double kvf__clock(void); /* monotonic seconds */

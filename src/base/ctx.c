@@ -51,6 +51,13 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     if (!ctx) return KVF_ENOMEM;
 
     ctx->threads = options->threads ? options->threads : kvf__usable_cores();
+    if (options->check_program) {
+        ctx->check_program = strdup(options->check_program);
+        if (!ctx->check_program) {
+            free(ctx);
+            return KVF_ENOMEM;
+        }
+    }
     if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
@@ -62,6 +69,7 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
 
 void kvf_ctx_free(kvf_ctx *ctx)
 {
+    if (ctx) free(ctx->check_program);
     free(ctx);
 }
 

@@ -6,12 +6,23 @@
 
 enum { KVF__LINE_BYTES = 2048 };
 
+/* A file that passed its trial. */
+typedef struct kvf__seen_file {
+    uint64_t device, inode;
+    int64_t bytes, seconds, nanoseconds;
+} kvf__seen_file;
+enum { KVF__SEEN_FILES = 8 };
+
 struct kvf_ctx {
     int threads;
     kvf_log_fn log;
     void *log_user;
     uint64_t allocations;
     int64_t fail_in; /* allocations until one fails; -1: none will */
+    char *check_program; /* owned; NULL: files are not tried */
+    bool is_screening;       /* this process is the one that tries them */
+    kvf__seen_file seen[KVF__SEEN_FILES];
+    size_t n_seen;
     char error[KVF__LINE_BYTES];
 };
 

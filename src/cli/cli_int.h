@@ -160,6 +160,8 @@ void cli_progress_clear(cli_progress *progress);
 void cli_log(void *call, kvf_log_level level, const char *line);
 
 /* From now on SIGINT and SIGTERM set the flag, and a second one ends the program. */
+/* The hidden --check-hdf5 FILE: reads it on trial and prints what came of it. */
+int cli_check_hdf5(const char *path);
 const volatile int *cli_stop_install(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
 

@@ -60,8 +60,10 @@ static void wait_passively(char **argv)
 
 static int run_with_context(cli_call *call)
 {
-    const kvf_ctx_options options = {
-        .threads = (int)call->common.threads, .log = cli_log, .log_user = call};
+    const kvf_ctx_options options = {.threads = (int)call->common.threads,
+                                     .log = cli_log,
+                                     .log_user = call,
+                                     .check_program = "/proc/self/exe"};
     kvf_status st = kvf_ctx_create(&options, &call->ctx);
     if (st == KVF_EUSAGE) return cli_misuse(call->command, "%s", call->log);
     if (st) return cli_fail(call->command, "%s", kvf_status_text(st));
@@ -119,6 +121,7 @@ static int dispatch(int argc, char **argv)
     const cli_command *command = cli_command_find(word);
     if (command) return run_command(command, argc, argv);
     if (!strcmp(word, "--version")) return print_version();
+    if (!strcmp(word, "--check-hdf5") && argc == 3) return cli_check_hdf5(argv[2]);
     if (!strcmp(word, "help")) return help(argc, argv);
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(2, argv);
     return cli_misuse(NULL, "%s \"%s\" is not known", *word == '-' ? "option" : "command", word);

@@ -191,7 +191,9 @@ kvf_status kvf__h5_commit(kvf__h5 *h5)
 {
     if (close_file(h5) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
     KVF_TRY(kvf__h5_seal(h5->ctx, h5->out.temp, h5->path));
-    return kvf__outfile_commit(h5->ctx, &h5->out);
+    KVF_TRY(kvf__outfile_commit(h5->ctx, &h5->out));
+    kvf__screen_passed(h5->ctx, h5->path);
+    return KVF_OK;
 }
 
 static kvf_status check_heading(kvf__h5 *h5, const char *want)
@@ -235,7 +237,7 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
     kvf_status st;
 
     hush(&h5);
-    st = kvf__h5_check_bytes(ctx, path, &h5.file_bytes);
+    st = kvf__h5_screen(ctx, path, &h5.file_bytes);
     if (st) goto out;
     access = make_access(false, false);
     h5.file = H5Fopen(path, H5F_ACC_RDONLY, access);

@@ -248,6 +248,7 @@ kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values
     herr_t read;
 
     if (data->count == 0) return KVF_OK;
+    if (kvf__h5_skips(h5, data)) return KVF_OK;
     type = kvf__h5_type(data->dtype);
     read = H5Dread(data->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
     if (read < 0) {

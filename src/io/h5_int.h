@@ -147,10 +147,6 @@ void kvf__base_file_done(kvf__base_file *file); /* config and texts */
  * bytes. */
 kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16]);
 
-/* Reads a kvfold file of any kind as the commands do, describes it, and keeps nothing: its status is
- * that of the first reader that refuses. */
-kvf_status kvf__h5_rehearse(kvf_ctx *ctx, const char *path);
-
 /* HDF5's version as "1.10.8". */
 const char *kvf__h5_version(char buf[32]);
 

@@ -14,6 +14,7 @@ typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which sta
 #define KVF__H5_NONE ((kvf__h5_id)-1)
 
 /* One open file. KVF__H5_NOTHING is "nothing". */
+struct kvf__h5_data;
 typedef struct kvf__h5 {
     kvf_ctx *ctx;
     const char *path; /* viewed, named in every error line */
@@ -43,6 +44,11 @@ void kvf__h5_close(kvf__h5 *h5);
 
 /* Superblock version 2 or 3, as many bytes as it says, and the seal if there is one. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_bytes);
+/* The same, and then on trial in another process where the context has one (h5_screen.c): both only
+ * once for a file that stays as it is. */
+kvf_status kvf__h5_screen(kvf_ctx *ctx, const char *path, size_t *file_bytes);
+/* Whether the values of a dataset are left out: large ones, on trial. */
+bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
 /* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
 /* The same for `count` references that lie at `at`: the elements of a list of texts. */

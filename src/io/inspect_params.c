@@ -13,6 +13,7 @@ static kvf_status norm_of(kvf__h5 *h5, const kvf__h5_data *data, double *out)
     double squares = 0;
     kvf_status st;
 
+    if (kvf__h5_skips(h5, data)) return KVF_OK;
     st = kvf__alloc(h5->ctx, data->bytes, &values);
     if (st) goto out;
     st = kvf__h5_data_read(h5, data, values);

@@ -1,0 +1,157 @@
+/* A file read on trial by another process, so that a crash of the library that parses it harms
+ * nothing (INTEROP 9.4).
+ *
+ * The process is a fresh program, never a bare fork, which OpenMP would not survive. It is called
+ * as `PROGRAM --check-hdf5 PATH` and answers with one line on standard output: "ok", or the number
+ * of a status and the line of the error. Anything else is a crash. A file that passed, or that this
+ * context wrote itself, is not tried again as long as it is the same inode, size and time. */
+#include "ctx_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static bool identity_of(const char *path, kvf__seen_file *out)
+{
+    struct stat info;
+    if (stat(path, &info) < 0) return false;
+    *out = (kvf__seen_file){(uint64_t)info.st_dev, (uint64_t)info.st_ino, info.st_size,
+                            info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    return true;
+}
+
+static bool is_same(const kvf__seen_file *a, const kvf__seen_file *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+           a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
+}
+
+static bool was_seen(const kvf_ctx *ctx, const kvf__seen_file *file)
+{
+    for (size_t i = 0; i < KVF__SEEN_FILES; i++)
+        if (is_same(&ctx->seen[i], file)) return true;
+    return false;
+}
+
+/* The oldest is forgotten. */
+static void remember(kvf_ctx *ctx, const kvf__seen_file *file)
+{
+    ctx->seen[ctx->n_seen++ % KVF__SEEN_FILES] = *file;
+}
+
+bool kvf__was_screened(const kvf_ctx *ctx, const char *path, size_t *bytes)
+{
+    kvf__seen_file file;
+    if (!ctx || !identity_of(path, &file) || !was_seen(ctx, &file)) return false;
+    *bytes = (size_t)file.bytes;
+    return true;
+}
+
+void kvf__screen_passed(kvf_ctx *ctx, const char *path)
+{
+    kvf__seen_file file;
+    if (ctx && ctx->check_program && identity_of(path, &file)) remember(ctx, &file);
+}
+
+/* Standard error is shut: what a dying library says there is nobody's line. */
+static int spawn(const char *program, const char *path, int output, pid_t *pid)
+{
+    char *const argv[] = {(char *)program, (char *)"--check-hdf5", (char *)path, NULL};
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+
+    if (error) return error;
+    error = posix_spawn_file_actions_adddup2(&actions, output, 1);
+    if (!error) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (!error) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (!error) error = posix_spawn(pid, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* Until the end, for the writer must not meet a closed pipe; what is too long is dropped. */
+static void read_answer(int fd, char answer[KVF__LINE_BYTES])
+{
+    char rest[512];
+    size_t n = 0;
+    for (;;) {
+        bool full = n == KVF__LINE_BYTES - 1;
+        ssize_t got = full ? read(fd, rest, sizeof rest)
+                           : read(fd, answer + n, KVF__LINE_BYTES - 1 - n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        if (!full) n += (size_t)got;
+    }
+    answer[n] = '\0';
+    if (n && answer[n - 1] == '\n') answer[n - 1] = '\0';
+}
+
+static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int ended)
+{
+    char *line = NULL;
+    long status = strtol(answer, &line, 10);
+
+    if (!strcmp(answer, "ok")) return KVF_OK;
+    if (status > KVF_OK && status <= KVF_EINTERNAL && line && *line == ' ')
+        return kvf__fail(ctx, (kvf_status)status, "%s", line + 1);
+    if (WIFSIGNALED(ended))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: damaged: HDF5 fails on it (%s, in a process of its own)", path,
+                         strsignal(WTERMSIG(ended)));
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: damaged: HDF5 fails on it (exit status %d, in a process of its own)",
+                     path, WEXITSTATUS(ended));
+}
+
+static kvf_status ask(kvf_ctx *ctx, const char *path)
+{
+    char answer[KVF__LINE_BYTES];
+    int ends[2], ended = 0, error;
+    pid_t pid = 0;
+
+    if (pipe2(ends, O_CLOEXEC) < 0) return kvf__fail_errno(ctx, path, "check");
+    error = spawn(ctx->check_program, path, ends[1], &pid);
+    close(ends[1]);
+    if (!error) {
+        read_answer(ends[0], answer);
+        while (waitpid(pid, &ended, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(ends[0]);
+    if (error)
+        return kvf__fail(ctx, KVF_EIO, "%s: cannot check it: %s: %s", path, ctx->check_program,
+                         strerror(error));
+    return judge(ctx, path, answer, ended);
+}
+
+kvf_status kvf__screen(kvf_ctx *ctx, const char *path)
+{
+    kvf__seen_file before, after;
+
+    if (!ctx || !identity_of(path, &before) || was_seen(ctx, &before))
+        return KVF_OK; /* what is not there is for the reader to say */
+    if (!ctx->check_program && !ctx->is_screening) return KVF_OK;
+    if (ctx->check_program) KVF_TRY(ask(ctx, path));
+    if (!identity_of(path, &after) || !is_same(&before, &after))
+        return kvf__fail(ctx, KVF_EIO, "%s: changed while it was checked", path);
+    remember(ctx, &before);
+    return KVF_OK;
+}
+
+bool kvf__is_screening(const kvf_ctx *ctx)
+{
+    return ctx && ctx->is_screening;
+}
+
+void kvf__screening_begin(kvf_ctx *ctx)
+{
+    memset(ctx->seen, 0, sizeof ctx->seen);
+    ctx->is_screening = true;
+}

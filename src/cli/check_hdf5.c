@@ -1,0 +1,61 @@
+/* kvfold --check-hdf5 FILE: how the command reads a file on trial, in a process of its own, before
+ * it does so itself (src/base/screen.c). Not meant for people, so no help mentions it.
+ *
+ * Little is left to a process that goes wrong: it dumps no core, writes no file, and ends after a
+ * minute of work or where it wants more memory than any of our files can need. */
+#include "cli_int.h"
+
+#include <kvfold/io.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#endif
+
+enum { MOST_SECONDS = 60 };
+#define LEAST_ADDRESSES ((rlim_t)1 << 32)
+
+static void limit(__rlimit_resource_t what, rlim_t most)
+{
+    struct rlimit limits;
+    if (getrlimit(what, &limits)) return;
+    if (limits.rlim_max < most) most = limits.rlim_max;
+    limits = (struct rlimit){most, most};
+    setrlimit(what, &limits);
+}
+
+static void limit_all(const char *path)
+{
+    struct stat info;
+    rlim_t bytes = stat(path, &info) ? 0 : (rlim_t)info.st_size;
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_FSIZE, 0);
+    limit(RLIMIT_CPU, MOST_SECONDS);
+#ifndef SANITIZED
+    limit(RLIMIT_AS, LEAST_ADDRESSES + 4 * bytes);
+#else
+    (void)bytes;
+#endif
+}
+
+int cli_check_hdf5(const char *path)
+{
+    const kvf_ctx_options options = {.threads = 1};
+    kvf_ctx *ctx = NULL;
+
+    limit_all(path);
+    if (kvf_ctx_create(&options, &ctx)) return CLI_FAILED;
+    kvf_status st = kvf_check_file(ctx, path);
+    if (st)
+        printf("%d %s\n", (int)st, kvf_ctx_error(ctx));
+    else
+        puts("ok");
+    kvf_ctx_free(ctx);
+    return CLI_OK;
+}

@@ -1,0 +1,62 @@
+/* A kvfold file read whole and forgotten: everything that any command will ask HDF5 for, asked once
+ * where a crash of HDF5 harms nothing (INTEROP 9.4). */
+#include "h5_priv.h"
+
+#include <kvfold/io.h>
+#include <string.h>
+
+/* On trial the values of larger datasets are not read: their index is walked and each chunk found
+ * to be whole all the same, and what is left to go wrong is Fletcher32, shuffle and zlib. */
+enum { MOST_TRIED = 1 << 20 };
+
+bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
+{
+    return kvf__is_screening(h5->ctx) && data->bytes > MOST_TRIED;
+}
+
+kvf_status kvf__h5_screen(kvf_ctx *ctx, const char *path, size_t *file_bytes)
+{
+    if (kvf__was_screened(ctx, path, file_bytes)) return KVF_OK;
+    KVF_TRY(kvf__h5_check_bytes(ctx, path, file_bytes));
+    return kvf__screen(ctx, path);
+}
+
+/* Moments are described below, like all others, and only the trainer reads their values. */
+static kvf_status try_run(kvf_ctx *ctx, const char *path)
+{
+    kvf__run_file *file = NULL; /* too big for the stack */
+    KVF_TRY(kvf__alloc(ctx, sizeof *file, &file));
+    kvf_status st = kvf__run_file_read(ctx, path, false, file);
+    if (!st) kvf__run_file_done(file);
+    kvf__free(file);
+    return st;
+}
+
+static kvf_status try_prefix(kvf_ctx *ctx, const char *path)
+{
+    kvf__prefix_file file = {0};
+    KVF_TRY(kvf__prefix_file_read(ctx, path, &file));
+    kvf__prefix_file_done(&file);
+    return KVF_OK;
+}
+
+static const struct reader {
+    const char *kind;
+    kvf_status (*read)(kvf_ctx *ctx, const char *path);
+} READERS[] = {
+    {"run", try_run},
+    {"prefix", try_prefix},
+};
+
+kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)
+{
+    char kind[16];
+    kvf_json *description = NULL;
+    kvf__screening_begin(ctx);
+    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    for (size_t i = 0; i < sizeof READERS / sizeof READERS[0]; i++)
+        if (!strcmp(kind, READERS[i].kind)) KVF_TRY(READERS[i].read(ctx, path));
+    kvf_status st = kvf_inspect(ctx, path, &description);
+    if (!st) kvf_json_free(description);
+    return st == KVF_EUNSUPPORTED ? KVF_OK : st; /* a kind that is read, but not described */
+}

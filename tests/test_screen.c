@@ -1,0 +1,109 @@
+/* Files read on trial by another program: what its answers, and its death, become here. */
+#include "base_int.h"
+#include "ck.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char program[512], subject[512];
+static kvf_ctx *ctx;
+
+static void put_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 1, .check_program = program};
+    snprintf(program, sizeof program, "%s/program", ck_tmpdir());
+    snprintf(subject, sizeof subject, "%s/file.h5", ck_tmpdir());
+    put_file(subject, "a file");
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+    unlink(program);
+    unlink(subject);
+}
+
+static void write_program(const char *body)
+{
+    char text[1024];
+    unlink(program);
+    snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --check-hdf5 ] || exit 9\n%s\n", body);
+    put_file(program, text);
+    ck_assert_int_eq(chmod(program, 0755), 0);
+}
+
+static const struct {
+    const char *body;
+    kvf_status status;
+    const char *says;
+} ANSWERS[] = {
+    {"echo ok", KVF_OK, NULL},
+    {"[ -e \"$2\" ] && echo ok", KVF_OK, NULL},
+    {"echo '4 a line'", KVF_EFORMAT, "a line"},
+    {"echo '7 another: line'", KVF_EUNSUPPORTED, "another: line"},
+    {"kill -SEGV $$", KVF_EFORMAT, "file.h5: damaged: HDF5 fails on it (Segmentation fault"},
+    {"echo ok; echo more", KVF_EFORMAT, "exit status 0"},
+    {"echo '0 fine'", KVF_EFORMAT, "exit status 0"},
+    {"echo '99 what'", KVF_EFORMAT, "exit status 0"},
+    {"exit 3", KVF_EFORMAT, "exit status 3"},
+    {"yes 4 | head -c 100000; exit 1", KVF_EFORMAT, "exit status 1"},
+    {"echo x >>\"$2\"; echo ok", KVF_EIO, "changed while it was checked"},
+};
+
+START_TEST(core_answers)
+{
+    write_program(ANSWERS[_i].body);
+    ck_assert_int_eq(kvf__screen(ctx, subject), ANSWERS[_i].status);
+    if (ANSWERS[_i].says)
+        ck_assert_msg(strstr(kvf_ctx_error(ctx), ANSWERS[_i].says) != NULL, "%s",
+                      kvf_ctx_error(ctx));
+}
+END_TEST
+
+START_TEST(core_once)
+{
+    write_program("echo ok");
+    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK);
+    write_program("exit 1");
+    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK); /* not tried again */
+    put_file(subject, "another file");
+    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_EFORMAT);
+    kvf__screen_passed(ctx, subject);
+    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK);
+}
+END_TEST
+
+START_TEST(limits_none_or_missing)
+{
+    kvf_ctx *plain = NULL;
+    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_EIO); /* there is no program */
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "No such file or directory"));
+    ck_assert_int_eq(kvf__screen(ctx, "no such file"), KVF_OK);
+    ck_assert_int_eq(kvf_ctx_create(NULL, &plain), KVF_OK);
+    ck_assert_int_eq(kvf__screen(plain, subject), KVF_OK);
+    kvf_ctx_free(plain);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("screen");
+    TCase *tcase = tcase_create("all");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, core_answers, 0, sizeof ANSWERS / sizeof ANSWERS[0]);
+    tcase_add_test(tcase, core_once);
+    tcase_add_test(tcase, limits_none_or_missing);
+    suite_add_tcase(suite, tcase);
+    return ck_main(suite);
+}
