@@ -1,5 +1,6 @@
-/* direct: the flat prefix [P, 2*L*G*D] is itself the parameter (P-tuning v2 without
- * reparameterization; PEFT's prefix_projection=False). Its name is PEFT's: embedding.weight. */
+/* What is emitted is itself the parameter, under PEFT's name embedding.weight. direct: the flat
+ * prefix [P, 2*L*G*D] (P-tuning v2 without reparameterization; PEFT's prefix_projection=False).
+ * prompt: the vectors [P, C] (prompt tuning, Lester et al. 2021; PEFT's PromptEmbedding). */
 #include "encoder_priv.h"
 
 #include <string.h>
@@ -53,6 +54,17 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 
 const kvf__encoder_kind kvf__enc_direct = {
     .method = "direct",
+    .describe = describe,
+    .fwd = fwd,
+    .bwd = bwd,
+    .init_random = init_random,
+    .init_zero = init_zero,
+    .shift = shift,
+    .lr_units = lr_units,
+};
+
+const kvf__encoder_kind kvf__enc_prompt = {
+    .method = "prompt",
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,

@@ -37,14 +37,6 @@ static float *grad(kvf__encoder *encoder, int which)
     return encoder->params.item[which].grad;
 }
 
-static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
-{
-    memcpy(sums, rows, (size_t)n * sizeof *sums);
-    for (int64_t p = 1; p < P; p++)
-        for (int64_t i = 0; i < n; i++)
-            sums[i] += rows[p * n + i];
-}
-
 /* h of the current parameters, into encoder->hidden. */
 static void hidden_fwd(kvf__encoder *encoder)
 {
@@ -76,7 +68,7 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
     /* flat = h W2^T + b2 */
     encoder->params.item[W2].left = dflat;
     encoder->params.item[W2].right = h;
-    column_sums(grad(encoder, B2), dflat, P, N);
+    kvf__column_sums(grad(encoder, B2), dflat, P, N);
     wide->bwd(da, dflat, value(encoder, W2), P, N, M);
 
     /* h = tanh(a) */
@@ -86,7 +78,7 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
     /* a = E W1^T + b1 */
     KVF_TRY(kvf__sgemm(ctx, true, false, M, W, P, da, M, value(encoder, EMBEDDING), W, 0,
                        grad(encoder, W1), W));
-    column_sums(grad(encoder, B1), da, P, M);
+    kvf__column_sums(grad(encoder, B1), da, P, M);
     wide->bwd(grad(encoder, EMBEDDING), da, value(encoder, W1), P, M, W);
     return KVF_OK;
 }
@@ -124,81 +116,11 @@ static void init_zero(kvf__encoder *encoder)
     memset(value(encoder, B2), 0, (size_t)encoder->params.item[B2].n * sizeof(float));
 }
 
-/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h
- * that depend on each other, P > M + 1) is lifted by a ridge far below f32 resolution, which leaves
- * the least-squares solution. */
-static void cholesky(double *gram, int64_t P)
-{
-    double trace = 0;
-    for (int64_t i = 0; i < P; i++)
-        trace += gram[i * P + i];
-    for (int64_t j = 0; j < P; j++) {
-        for (int64_t i = j; i < P; i++) {
-            double sum = gram[i * P + j];
-            for (int64_t t = 0; t < j; t++)
-                sum -= gram[i * P + t] * gram[j * P + t];
-            if (i == j) sum = sqrt(fmax(sum, 1e-12 * trace));
-            gram[i * P + j] = i == j ? sum : sum / gram[j * P + j];
-        }
-    }
-}
-
-/* x = (L L^T)^-1 x */
-static void cholesky_solve(const double *factor, double *x, int64_t P)
-{
-    for (int64_t i = 0; i < P; i++) {
-        for (int64_t t = 0; t < i; t++)
-            x[i] -= factor[i * P + t] * x[t];
-        x[i] /= factor[i * P + i];
-    }
-    for (int64_t i = P - 1; i >= 0; i--) {
-        for (int64_t t = i + 1; t < P; t++)
-            x[i] -= factor[t * P + i] * x[t];
-        x[i] /= factor[i * P + i];
-    }
-}
-
-/* Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
- * A^T (A A^T)^-1 change[:, n]. */
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
 {
-    int64_t P = encoder->shape.P, M = encoder->shape.M, N = encoder->width;
-    const float *h = encoder->hidden; /* left by the fwd that measured the change */
-    double *gram = NULL, *x = NULL;
-    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * P), sizeof *gram, &gram);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)(P * N), sizeof *x, &x);
-    if (st) goto out;
-    for (int64_t i = 0; i < P; i++)
-        for (int64_t j = 0; j <= i; j++) {
-            double sum = 1;
-            for (int64_t t = 0; t < M; t++)
-                sum += (double)h[i * M + t] * (double)h[j * M + t];
-            gram[i * P + j] = gram[j * P + i] = sum;
-        }
-    cholesky(gram, P);
-#pragma omp parallel for schedule(static)
-    for (int64_t n = 0; n < N; n++) {
-        double *column = x + n * P;
-        for (int64_t p = 0; p < P; p++)
-            column[p] = change[p * N + n];
-        cholesky_solve(gram, column, P);
-        float *w = value(encoder, W2) + n * M;
-        double b = value(encoder, B2)[n];
-        for (int64_t t = 0; t < M; t++) {
-            double sum = w[t];
-            for (int64_t p = 0; p < P; p++)
-                sum += (double)h[p * M + t] * column[p];
-            w[t] = (float)sum;
-        }
-        for (int64_t p = 0; p < P; p++)
-            b += column[p];
-        value(encoder, B2)[n] = (float)b;
-    }
-out:
-    kvf__free(gram);
-    kvf__free(x);
-    return st;
+    return kvf__last_layer_shift(ctx, value(encoder, W2), value(encoder, B2),
+                                 encoder->hidden, /* left by the fwd that measured the change */
+                                 change, encoder->shape.P, encoder->shape.M, encoder->width);
 }
 
 static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
@@ -222,6 +144,7 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 
 const kvf__encoder_kind kvf__enc_mlp = {
     .method = "mlp",
+    .hidden = true,
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,

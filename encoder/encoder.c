@@ -7,13 +7,16 @@
 #include <math.h>
 #include <string.h>
 
-static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp, &kvf__enc_direct};
+static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp, &kvf__enc_direct, &kvf__enc_prompt,
+                                                 &kvf__enc_ptuning_lstm, &kvf__enc_ptuning_mlp};
 #define N_KINDS (sizeof KINDS / sizeof KINDS[0])
 
-static const kvf__encoder_kind *find_kind(const char *method)
+static const kvf__encoder_kind *find_kind(const char *method, const char *form)
 {
     for (size_t i = 0; i < N_KINDS; i++)
-        if (!strcmp(KINDS[i]->method, method)) return KINDS[i];
+        if (!strcmp(KINDS[i]->method, method) &&
+            (!form || (KINDS[i]->form && !strcmp(KINDS[i]->form, form))))
+            return KINDS[i];
     return NULL;
 }
 
@@ -63,19 +66,20 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out)
 {
-    const kvf__encoder_kind *kind = find_kind(method);
+    const kvf__encoder_kind *kind = find_kind(method, shape->form);
     const kvf__method *row = kvf__method_find(method);
     if (!kind || !row)
         return kvf__fail(ctx, KVF_EUSAGE, "method \"%s\" is not known; known: %s", method,
                          KVF__METHOD_NAMES);
     if (shape->P < 1) return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
-    if (kind == &kvf__enc_mlp && shape->M < 1)
+    if (kind->hidden && shape->M < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "hidden width of the encoder must be at least 1");
     kvf__encoder *encoder = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *encoder, &encoder));
     encoder->kind = kind;
     encoder->shape = *shape;
-    if (kind != &kvf__enc_mlp) encoder->shape.M = 0;
+    if (!kind->hidden) encoder->shape.M = 0;
+    encoder->shape.form = kind->form;
     encoder->method = row;
     encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
     kvf_status st = kind->describe(ctx, encoder);
@@ -91,6 +95,7 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
 void kvf__encoder_free(kvf__encoder *encoder)
 {
     if (!encoder) return;
+    if (encoder->kind->done) encoder->kind->done(encoder);
     kvf__params_done(&encoder->params);
     kvf__free(encoder->values);
     kvf__free(encoder->grads);
@@ -290,7 +295,10 @@ kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char
 {
     for (size_t i = 0; i < encoder->params.n; i++)
         encoder->params.item[i].lr_scale = 1;
-    if (!strcmp(units, "parameter")) return KVF_OK;
+    if (!strcmp(units, "parameter")) {
+        *k = 1;
+        return KVF_OK;
+    }
     if (strcmp(units, "prefix"))
         return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter",
                          units);

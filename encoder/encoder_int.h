@@ -15,8 +15,9 @@ typedef struct kvf__encoder kvf__encoder;
 
 typedef struct kvf__encoder_shape {
     int64_t L, G, P, D;
-    int64_t M; /* hidden width of `mlp`; ignored by `direct` */
-    int64_t C; /* width of the base; needed by port embed */
+    int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
+    int64_t C;        /* width of the base; needed by port embed */
+    const char *form; /* of `p-tuning`: "lstm" or "mlp"; NULL: the first */
 } kvf__encoder_shape;
 
 /* What an encoder emits, or its gradient: exactly one is set, by the method's port. */

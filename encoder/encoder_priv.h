@@ -6,8 +6,12 @@
 
 typedef struct kvf__encoder_kind {
     const char *method;
+    const char *form; /* a method's forms are kinds of their own, the first is the usual one; NULL:
+                         it has but one */
+    bool hidden;      /* has a hidden width M */
     /* Fills encoder->params (name, dims) and scratch sizes; memory is taken by encoder.c. */
     kvf_status (*describe)(kvf_ctx *ctx, kvf__encoder *encoder);
+    void (*done)(kvf__encoder *encoder); /* NULL: the kind has nothing of its own */
     kvf_status (*fwd)(kvf_ctx *ctx, kvf__encoder *encoder, float *flat);
     kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat);
     void (*init_random)(kvf__encoder *encoder, const char *scheme, uint64_t seed);
@@ -26,13 +30,20 @@ struct kvf__encoder {
     float *values, *grads;   /* one block each, carved into the parameters (with outer: no grads) */
     float *flat;             /* [P, width] */
     float *hidden, *dhidden; /* mlp: [P, M] after tanh, and its gradient */
+    void *own;               /* of the kind; released by kind->done */
 };
 
-extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct;
+extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct, kvf__enc_prompt,
+    kvf__enc_ptuning_lstm, kvf__enc_ptuning_mlp;
 
 /* Appends a parameter to the list; memory is assigned later. */
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
                             int64_t columns);
+/* sums [n] = of rows [P, n]. */
+void kvf__column_sums(float *sums, const float *rows, int64_t P, int64_t n);
+/* w [N, M] and b [N] so that h w^T + b grows by change [P, N]: the minimum-norm change of both. */
+kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
+                                 const double *change, int64_t P, int64_t M, int64_t N);
 void kvf__fill_normal(float *out, int64_t n, double deviation, uint64_t seed, uint64_t stream);
 void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint64_t stream);
 

@@ -73,10 +73,10 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
                             const kvf_prefix *live, kvf__renderer *renderer)
 {
     const kvf__label_set labels = {live->head.n_labels, live->head.labels};
-    KVF_TRY(kvf__renderer_init(p->ctx, p->base, live->id.chat_template, NULL, renderer));
+    KVF_TRY(kvf__renderer_for(p->ctx, p->base, live, NULL, NULL, renderer));
     kvf__dataset_options load = {
         .render = renderer->render,
-        .max_length = kvf__longest_row_with(p->base, live),
+        .max_length = kvf__text_room(p->base, live),
         .overlong = KVF__OVERLONG_TRUNCATE,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,

@@ -158,9 +158,12 @@ static const struct {
     const char *scheme;
     double residual;
 } TARGETS[] = {
-    {"mlp", {2, 2, 3, 4, 5, 0}, "torch", 1e-4},       {"mlp", {3, 1, 20, 32, 24, 0}, "torch", 1e-4},
-    {"mlp", {30, 3, 20, 64, 512, 0}, "torch", 1e-4},  {"mlp", {2, 2, 1, 4, 1, 0}, "torch", 1e-4},
-    {"mlp", {2, 2, 3, 4, 64, 0}, "ptuning-v2", 1e-2}, {"direct", {2, 2, 3, 4, 0, 0}, "torch", 1e-6},
+    {"mlp", {2, 2, 3, 4, 5, 0, NULL}, "torch", 1e-4},
+    {"mlp", {3, 1, 20, 32, 24, 0, NULL}, "torch", 1e-4},
+    {"mlp", {30, 3, 20, 64, 512, 0, NULL}, "torch", 1e-4},
+    {"mlp", {2, 2, 1, 4, 1, 0, NULL}, "torch", 1e-4},
+    {"mlp", {2, 2, 3, 4, 64, 0, NULL}, "ptuning-v2", 1e-2},
+    {"direct", {2, 2, 3, 4, 0, 0, NULL}, "torch", 1e-6},
 };
 
 START_TEST(target_is_reached)
@@ -258,7 +261,8 @@ START_TEST(bad_requests_are_refused)
     none.P = 0;
     narrow.M = 0;
     ck_assert_int_eq(kvf__encoder_create(ctx, "lstm", &SHAPE, &encoder), KVF_EUSAGE);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "method \"lstm\" is not known; known: mlp, direct");
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), "method \"lstm\" is not known; known: mlp, direct"));
     ck_assert_int_eq(kvf__encoder_create(ctx, "mlp", &none, &encoder), KVF_EUSAGE);
     ck_assert_int_eq(kvf__encoder_create(ctx, "mlp", &narrow, &encoder), KVF_EUSAGE);
     ck_assert_ptr_null(encoder);

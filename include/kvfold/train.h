@@ -51,9 +51,11 @@ typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
-    const char *method; /* mlp, direct */
+    const char *method; /* mlp, direct, prompt, p-tuning */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
+    const char *p_encoder;  /* lstm, mlp: of p-tuning */
+    const char *p_template; /* NULL or "": virtual tokens lead the row */
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
     double lr;                    /* 0: the method's default */
     bool train_head;              /* lm: the base's head is trained too */

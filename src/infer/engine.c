@@ -96,8 +96,7 @@ static kvf_status limit_of(kvf_ctx *ctx, const kvf__engine *e, const kvf__order 
                            int64_t *limit)
 {
     const kvf_prefix *prefix = order->prefix;
-    int64_t longest = kvf__longest_row(e->base, prefix ? prefix->id.P : 0,
-                                       prefix ? prefix->id.position_start : 0);
+    int64_t longest = kvf__row_room(e->base, prefix);
     if (longest > e->capacity) longest = e->capacity;
     if (order->n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
     if (order->n >= longest)

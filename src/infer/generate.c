@@ -181,7 +181,7 @@ static kvf_status run_group(generator *g, size_t first, int64_t n)
 static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix,
                             int64_t group, int64_t *tokens, int64_t *capacity)
 {
-    int64_t longest = kvf__longest_row_with(g->base, prefix);
+    int64_t longest = kvf__row_room(g->base, prefix);
     *tokens = *capacity = 0;
     for (int64_t i = 0, sum = 0; i < set->n; i++) {
         row *r = &g->rows[i];
@@ -267,13 +267,6 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     return st;
 }
 
-/* Template of --chat-template, else the one the prefix was trained with. */
-static const char *template_name(const kvf_prefix *prefix, const kvf_generate_options *options)
-{
-    if (options->chat_template) return options->chat_template;
-    return prefix ? prefix->id.chat_template : NULL;
-}
-
 /* The prompts as a data set whose rows are prompts. */
 static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
                                  const char *const *prompts, size_t n, kvf__dataset *out)
@@ -307,7 +300,7 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     kvf__dataset set = {0};
     if (!n) return KVF_OK;
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), NULL, &renderer));
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
     kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
     if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
     kvf__dataset_done(&set);
@@ -323,10 +316,10 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     kvf__dataset set = {0};
     char **list = NULL;
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name(prefix, options), map, &renderer));
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, map, &renderer));
     kvf__dataset_options load = {
         .render = renderer.render,
-        .max_length = kvf__longest_row_with(base, prefix),
+        .max_length = kvf__text_room(base, prefix),
         .overlong = KVF__OVERLONG_STOP,
         .prompt_only = true,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,

@@ -25,10 +25,11 @@ typedef struct kvf__infix_rows {
 struct kvf__session {
     kvf_base *base;
     bool mixed;
-    kvf__step_row *before; /* [rows] what stands before each slot's tokens */
-    kvf__step_row *listed; /* [rows] the same for the rows of a step */
-    int64_t capacity, P;   /* most tokens in a row, longest prefix */
-    int64_t prompt_tokens; /* in one feed */
+    const kvf__vectors *vectors; /* what ids below 0 stand for; NULL: there are none */
+    kvf__step_row *before;       /* [rows] what stands before each slot's tokens */
+    kvf__step_row *listed;       /* [rows] the same for the rows of a step */
+    int64_t capacity, P;         /* most tokens in a row, longest prefix */
+    int64_t prompt_tokens;       /* in one feed */
     kvf__pass *pass;
     kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
     kvf__cache *cache;
@@ -153,7 +154,8 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                                .rows = rows,
                                .capacity = capacity,
                                .prompt_tokens = prompt_tokens,
-                               .P = prefix ? prefix->id.P : 0};
+                               .vectors = prefix && prefix->vectors.P ? &prefix->vectors : NULL,
+                               .P = prefix ? prefix->prefix.P : 0};
     kvf__session *session = NULL;
     KVF_TRY(create(ctx, &made, prefix, &session));
     for (int64_t slot = 0; slot < rows; slot++)
@@ -199,6 +201,10 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "the prefix stands inside rows (placement infix): rows of many prefixes "
                          "begin with theirs");
+    if (prefix && prefix->vectors.P)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "virtual tokens at the input stand in the rows of one file only: `merge` "
+                         "makes a prefix of them where they lead");
     if (!prefix || !prefix->head.params.params.n) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
                      "the prefix brings a language-model head of its own: rows of many prefixes "
@@ -288,6 +294,7 @@ static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *
     kvf__input input = {
         .batch = &batch,
         .prefix = session->before[slots[0]].prefix,
+        .vectors = session->vectors,
         .position_start = session->before[slots[0]].position_start,
         .cache = session->cache,
         .slot = slots,

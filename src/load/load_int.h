@@ -34,6 +34,7 @@ struct kvf_prefix {
     kvf__identity id;
     kvf__prefix prefix;          /* P = 0: none */
     kvf__vectors vectors;        /* P = 0: none */
+    char *pattern;               /* --p-template, NULL: there is none */
     kvf__params_owned block;     /* n = 0: none; else values for what the model publishes, and */
     kvf__train form;             /* the form of the model that publishes it */
     kvf__task task;              /* of id.task */
@@ -121,18 +122,27 @@ kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, c
 typedef struct kvf__renderer {
     kvf__chat chat;
     kvf__field_map map;
+    kvf__row_template pattern; /* of render, where that has one */
     kvf__render render;
 } kvf__renderer;
 /* template_name as of --chat-template (NULL: auto); map_text as of --map. The address of *out must
  * not change afterwards. */
 kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name,
                               const char *map_text, kvf__renderer *out);
+/* Rows get virtual tokens: where the text of --p-template says, or (NULL, "") P of them in front.
+ * EUSAGE also for [MASK] on a base without one. */
+kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text,
+                                 int64_t P);
+/* As `prefix` (NULL: none) was trained; template_name NULL: as that says. */
+kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                             const char *template_name, const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);
 
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
-/* Behind a prefix, or around it (NULL: none). */
-int64_t kvf__longest_row_with(const kvf_base *base, const kvf_prefix *prefix);
+/* Behind a prefix (NULL: none): ids of a row in all, and those that are not virtual tokens. */
+int64_t kvf__row_room(const kvf_base *base, const kvf_prefix *prefix);
+int64_t kvf__text_room(const kvf_base *base, const kvf_prefix *prefix);
 
 #endif

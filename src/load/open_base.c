@@ -231,9 +231,14 @@ int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start
     return longest;
 }
 
-int64_t kvf__longest_row_with(const kvf_base *base, const kvf_prefix *prefix)
+int64_t kvf__row_room(const kvf_base *base, const kvf_prefix *prefix)
 {
     if (!prefix) return kvf__longest_row(base, 0, 0);
-    const kvf__identity *id = &prefix->id;
-    return kvf__longest_row(base, id->P, id->position_start + (id->infix ? id->P : 0));
+    const int64_t P = prefix->prefix.P, start = prefix->id.position_start;
+    return kvf__longest_row(base, P, start + (prefix->id.infix ? P : 0));
+}
+
+int64_t kvf__text_room(const kvf_base *base, const kvf_prefix *prefix)
+{
+    return kvf__row_room(base, prefix) - (prefix ? prefix->vectors.P : 0);
 }

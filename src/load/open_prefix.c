@@ -5,6 +5,16 @@
 
 #include <string.h>
 
+/* The template that its rows had, if any. Of a prefix: one that names no virtual tokens; else the
+ * prefix stands for them. */
+static kvf_status take_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix *prefix)
+{
+    const char *text = kvf_json_str(kvf_json_get(options, "p-template"), NULL);
+    bool has_virtual = text && (strstr(text, "{p}") || strstr(text, "{p:"));
+    if (!text || !*text || (has_virtual && !prefix->vectors.P)) return KVF_OK;
+    return kvf__strdup(ctx, text, &prefix->pattern);
+}
+
 static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
 {
     kvf__prefix_file file = {0};
@@ -14,16 +24,37 @@ static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *p
     prefix->head = file.head;
     prefix->options = file.options;
     prefix->lineage = file.lineage;
-    prefix->step = -1;
-    return KVF_OK; /* everything of the file was taken over */
+    prefix->step = -1; /* everything of the file was taken over */
+    return take_pattern(ctx, prefix->options, prefix);
 }
 
-/* Hidden width of the encoder a parameter list belongs to; 0 if it has none. */
-static int64_t hidden_width(const kvf__params *params)
+/* Which parameter tells the hidden width of an encoder, and of which form it is then. */
+static const struct {
+    const char *name, *form;
+    int dim;
+} WIDTHS[] = {{"transform.0.weight", NULL, 0},
+              {"lstm_head.weight_hh_l0", "lstm", 1},
+              {"mlp_head.0.weight", "mlp", 0}};
+
+static const kvf__param *find(const kvf__params *params, const char *name)
 {
     for (size_t i = 0; i < params->n; i++)
-        if (!strcmp(params->item[i].name, "transform.0.weight")) return params->item[i].dim[0];
-    return 0;
+        if (!strcmp(params->item[i].name, name)) return &params->item[i];
+    return NULL;
+}
+
+/* M, form and C as a parameter list has them; 0 and NULL where it has none. */
+static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
+{
+    const kvf__param *embedding = find(params, "embedding.weight");
+    if (embedding && embedding->rank == 2) shape->C = embedding->dim[1];
+    for (size_t i = 0; i < sizeof WIDTHS / sizeof WIDTHS[0]; i++) {
+        const kvf__param *param = find(params, WIDTHS[i].name);
+        if (!param || param->rank != 2) continue;
+        shape->M = param->dim[WIDTHS[i].dim];
+        shape->form = WIDTHS[i].form;
+        return;
+    }
 }
 
 static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
@@ -64,13 +95,10 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
     int64_t at = 0;
     KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &at));
     KVF_TRY(check_base(ctx, path, run, base));
-    kvf__encoder_shape shape = {.L = run->id.L,
-                                .G = run->id.G,
-                                .P = run->id.P,
-                                .D = run->id.D,
-                                .M = hidden_width(values),
-                                .C = base ? kvf__model_desc(base->model)->C : 0};
+    kvf__encoder_shape shape = {.L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D};
     kvf__encoder *encoder = NULL;
+    read_widths(values, &shape);
+    if (base) shape.C = kvf__model_desc(base->model)->C;
     kvf_status st = kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
     if (st) return kvf__fail_prefix(ctx, st, "%s", path);
     st = kvf__encoder_load(ctx, encoder, path, values);
@@ -147,6 +175,8 @@ static kvf_status from_run_file(kvf_ctx *ctx, const char *path, const kvf_base *
     if (st) goto out;
     st = take_head(ctx, &run, checkpoint, prefix);
     if (st) goto out;
+    st = take_pattern(ctx, run.options, prefix);
+    if (st) goto out;
     prefix->from_run = true;
     prefix->options = run.options;
     prefix->lineage = run.lineage;
@@ -211,6 +241,7 @@ void kvf_prefix_free(kvf_prefix *prefix)
     kvf__prefix_done(&prefix->prefix);
     kvf__vectors_done(&prefix->vectors);
     kvf__params_owned_done(&prefix->block);
+    kvf__free(prefix->pattern);
     kvf__head_values_done(&prefix->head);
     kvf_json_free(prefix->options);
     kvf_json_free(prefix->lineage);
@@ -244,6 +275,10 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
             "%s: the prefix is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
             base->path, (long long)id->L, (long long)id->G, (long long)id->D, (long long)d->L,
             (long long)d->G, (long long)d->D);
+    if (prefix->vectors.P && prefix->vectors.C != d->C)
+        return kvf__fail(ctx, KVF_EMISMATCH,
+                         "%s: the virtual tokens are %lld wide, the base's embeddings %lld",
+                         base->path, (long long)prefix->vectors.C, (long long)d->C);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
         return kvf__fail(

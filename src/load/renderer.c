@@ -26,8 +26,41 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
     return KVF_OK;
 }
 
+kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P)
+{
+    kvf__row_template pattern;
+    KVF_TRY(kvf__row_template_init(ctx, text, P, &pattern));
+    bool masked = pattern.mask >= 0, wraps = renderer->render.wrap_prompts && pattern.n;
+    if (!wraps && (!masked || kvf__token_mask(renderer->render.tokenizer) >= 0)) {
+        renderer->pattern = pattern;
+        renderer->render.pattern = &renderer->pattern;
+        return KVF_OK;
+    }
+    kvf__row_template_done(&pattern);
+    if (wraps)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--p-template says what rows hold: no --chat-template beside it");
+    return kvf__fail(ctx, KVF_EUSAGE, "--p-template \"%s\": the base has no mask token", text);
+}
+
+kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                             const char *template_name, const char *map_text, kvf__renderer *out)
+{
+    if (!template_name && prefix) template_name = prefix->id.chat_template;
+    KVF_TRY(kvf__renderer_init(ctx, base, template_name, map_text, out));
+    if (!prefix || (!prefix->pattern && !prefix->vectors.P)) return KVF_OK;
+    kvf_status st = kvf__renderer_pattern(ctx, out, prefix->pattern, prefix->vectors.P);
+    if (!st && out->pattern.P != prefix->vectors.P)
+        st = kvf__fail(ctx, KVF_EFORMAT,
+                       "the template \"%s\" has %lld virtual tokens, the file %lld",
+                       prefix->pattern, (long long)out->pattern.P, (long long)prefix->vectors.P);
+    if (st) kvf__renderer_done(out);
+    return st;
+}
+
 void kvf__renderer_done(kvf__renderer *renderer)
 {
+    kvf__row_template_done(&renderer->pattern);
     kvf__chat_done(&renderer->chat);
     kvf__field_map_done(&renderer->map);
 }

@@ -33,7 +33,7 @@ void kvf__lstm_free(kvf__lstm *lstm); /* NULL is fine */
  * reads. */
 kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *lstm, float *y, const float *x,
                          const kvf__lstm_weights w[2]);
-/* After fwd: sets (does not add to) dx [T, I] and the gradients, given dy [T, 2 H]. */
+/* Once after each fwd: sets (does not add to) dx [T, I] and the gradients, given dy [T, 2 H]. */
 kvf_status kvf__lstm_bwd(kvf_ctx *ctx, kvf__lstm *lstm, float *dx, const kvf__lstm_grads g[2],
                          const float *dy);
 

@@ -16,7 +16,7 @@ static int64_t trained_with(const kvf_prefix *prefix, const char *option)
 
 static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64_t asked)
 {
-    int64_t longest = kvf__longest_row_with(base, prefix);
+    int64_t longest = kvf__text_room(base, prefix);
     if (!asked && prefix && prefix->task != KVF__TASK_LM)
         asked = trained_with(prefix, "max-length");
     return asked && asked < longest ? asked : longest;
@@ -26,7 +26,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
                           const kvf_eval_options *options, kvf__renderer *renderer,
                           kvf__dataset_options *out)
 {
-    const char *template_name = options->chat_template, *overlong = options->overlong;
+    const char *overlong = options->overlong;
     kvf__dataset_options load = {
         .max_length = longest_row(base, prefix, options->max_length),
         .vocab = (int32_t)kvf__model_desc(base->model)->V,
@@ -34,11 +34,10 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .no_header = options->no_header,
         .columns = options->columns,
     };
-    if (!template_name && prefix) template_name = prefix->id.chat_template;
     if (!overlong && prefix)
         overlong = kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL);
     KVF_TRY(kvf__overlong_parse(ctx, overlong ? overlong : "stop", &load.overlong));
-    KVF_TRY(kvf__renderer_init(ctx, base, template_name, options->map, renderer));
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
     *out = load;
     return KVF_OK;
@@ -74,6 +73,13 @@ static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
     return true;
 }
 
+/* Are rows the same ids under both? */
+static bool same_rows(const kvf_prefix *a, const kvf_prefix *b)
+{
+    const char *x = a->pattern ? a->pattern : "", *y = b->pattern ? b->pattern : "";
+    return a->vectors.P == b->vectors.P && !strcmp(x, y);
+}
+
 /* Only what answers the same question can be averaged. */
 static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
                                  size_t n, kvf__trial *trial)
@@ -89,6 +95,12 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              "prefix %zu stands %s rows, the first %s them: they see other batches",
                              i + 1, prefixes[i]->id.infix ? "inside" : "before",
                              prefixes[i]->id.infix ? "before" : "inside");
+    for (size_t i = 1; i < n; i++)
+        if (!same_rows(prefixes[i], prefixes[0]))
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "prefix %zu has its virtual tokens elsewhere in the rows than the "
+                             "first: fold both to prefixes",
+                             i + 1);
     trial->task = n ? prefixes[0]->task : KVF__TASK_LM;
     if (trial->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
         return kvf__fail(ctx, KVF_EUSAGE,

@@ -1,6 +1,7 @@
 /* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base
- * computes for P real tokens: a prefix that already lies where the base's own K/V lie. `mlp`
- * reaches such a target exactly, by solving its last layer. */
+ * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
+ * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
+ * by solving that layer. */
 #include "train_int.h"
 
 #include <string.h>
@@ -36,6 +37,7 @@ static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
 {
     kvf__render plain = t->renderer.render;
     plain.wrap_prompts = false;
+    plain.pattern = NULL;
     kvf__ids found = {0};
     kvf_status st = kvf__render_prompt(t->ctx, &plain, t->options.init_text, &found);
     if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
@@ -60,7 +62,7 @@ static void vocab_ids(kvf__trainer *t, int32_t *ids)
     }
 }
 
-static kvf_status target_from_base(kvf__trainer *t, kvf__prefix *target)
+static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
 {
     int32_t *ids = NULL;
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->id.P, sizeof *ids, &ids));
@@ -69,9 +71,11 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__prefix *target)
         st = text_ids(t, ids);
     else
         vocab_ids(t, ids);
-    if (!st) st = capture(t, ids, target);
+    if (!st && target.prefix) st = capture(t, ids, target.prefix);
     if (!st && t->id.raw_keys)
-        st = kvf__model_turn_prefix(t->ctx, t->base->model, target, target, 0, true);
+        st = kvf__model_turn_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0, true);
+    if (!st && target.vectors)
+        kvf__model_embedding(t->base->model, ids, t->id.P, target.vectors->x);
     kvf__free(ids);
     return st;
 }
@@ -84,16 +88,33 @@ static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__i
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");
 }
 
-static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__prefix *target)
+static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefix *file,
+                              kvf__emitted target)
+{
+    bool vectors = file->vectors.P > 0;
+    if (vectors != (target.vectors != NULL))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: holds %s, which method %s does not start from",
+                         path, vectors ? "virtual tokens at the input" : "keys and values",
+                         t->options.method);
+    if (file->id.P != t->id.P)
+        return kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
+                         (long long)file->id.P, (long long)t->id.P);
+    if (vectors)
+        memcpy(target.vectors->x, file->vectors.x,
+               (size_t)(file->vectors.P * file->vectors.C) * sizeof(float));
+    else
+        memcpy(target.prefix->kv, file->prefix.kv,
+               kvf__prefix_count(target.prefix) * sizeof(float));
+    return KVF_OK;
+}
+
+static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__emitted target)
 {
     kvf_prefix *file = NULL;
     KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
     if (!st) st = same_placement(t, path, &file->id);
-    if (!st && file->id.P != t->id.P)
-        st = kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
-                       (long long)file->id.P, (long long)t->id.P);
-    if (!st) memcpy(target->kv, file->prefix.kv, kvf__prefix_count(target) * sizeof(float));
+    if (!st) st = copy_target(t, path, file, target);
     kvf_prefix_free(file);
     return st;
 }
@@ -174,17 +195,25 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
 
 static kvf_status reach_target(kvf__trainer *t, const char *file)
 {
-    kvf__prefix target = {0};
+    kvf__prefix prefix = {0};
+    kvf__vectors vectors = {0};
+    kvf__emitted target = {0};
     double residual = 0;
-    KVF_TRY(kvf__prefix_init(t->ctx, &target, t->id.L, t->id.G, t->id.P, t->id.D));
-    kvf_status st = file ? target_from_file(t, file, &target) : target_from_base(t, &target);
-    if (!st)
-        st = kvf__encoder_init_target(t->ctx, t->encoder, (kvf__emitted){.prefix = &target},
-                                      &residual);
+    kvf_status st;
+    if (t->emitted.vectors) {
+        target.vectors = &vectors;
+        st = kvf__vectors_init(t->ctx, &vectors, t->vectors.P, t->vectors.C);
+    } else {
+        target.prefix = &prefix;
+        st = kvf__prefix_init(t->ctx, &prefix, t->id.L, t->id.G, t->id.P, t->id.D);
+    }
+    if (!st) st = file ? target_from_file(t, file, target) : target_from_base(t, target);
+    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, target, &residual);
     if (!st)
         kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init,
                           residual);
-    kvf__prefix_done(&target);
+    kvf__prefix_done(&prefix);
+    kvf__vectors_done(&vectors);
     return st;
 }
 

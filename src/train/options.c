@@ -153,9 +153,44 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
+/* What concerns keys and values means nothing to virtual tokens at the input. */
+static kvf_status check_embed(kvf_ctx *ctx, kvf_train_options *o)
+{
+    static const char *const OF_KV[] = {"prefix-dropout", "prefix-dropout-per-row",
+                                        "position-start", "init-kv", "infix"};
+    for (size_t i = 0; i < sizeof OF_KV / sizeof OF_KV[0]; i++)
+        if (kvf__train_option_given(o, OF_KV[i]))
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "--%s: method %s has virtual tokens at the input, not keys and values",
+                             OF_KV[i], o->method);
+    if (!strcmp(o->init, "kv"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--init kv: method %s does not start from keys and values", o->method);
+    if (kvf__train_option_given(o, "lr-units") && strcmp(o->lr_units, "parameter"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--lr-units %s: method %s has one rate for all",
+                         o->lr_units, o->method);
+    if (kvf__train_option_given(o, "encoder-hidden") && !strcmp(o->method, "prompt"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--encoder-hidden: method prompt has no hidden width");
+    o->position_start = "0"; /* the rows' own tokens stand behind the virtual ones */
+    o->lr_units = "parameter";
+    return KVF_OK;
+}
+
+static kvf_status check_port(kvf_ctx *ctx, kvf_train_options *o)
+{
+    bool embed = kvf__method_find(o->method)->port == KVF__PORT_EMBED;
+    if (kvf__train_option_given(o, "p-encoder") && strcmp(o->method, "p-tuning"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--p-encoder is for --method p-tuning");
+    if (o->p_template && *o->p_template && strcmp(o->task, "lm") && strcmp(o->task, "seq-cls"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--p-template is for --task lm and seq-cls, not %s",
+                         o->task);
+    return embed ? check_embed(ctx, o) : KVF_OK;
+}
+
 kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
 {
     KVF_TRY(check_choices(ctx, o));
+    KVF_TRY(check_port(ctx, o));
     KVF_TRY(check_init(ctx, o));
     KVF_TRY(check_task(ctx, o));
     KVF_TRY(kvf__train_options_check_method(ctx, o));

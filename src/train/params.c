@@ -40,12 +40,14 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
 /* The encoder, and what it emits by the port of its method; none for port block. */
 static kvf_status take_encoder(kvf__trainer *t)
 {
-    const kvf__encoder_shape shape = {.L = t->id.L,
-                                      .G = t->id.G,
-                                      .P = t->id.P,
-                                      .D = t->id.D,
-                                      .M = t->options.encoder_hidden,
-                                      .C = kvf__model_desc(t->base->model)->C};
+    const kvf__encoder_shape shape = {
+        .L = t->id.L,
+        .G = t->id.G,
+        .P = t->id.P,
+        .D = t->id.D,
+        .M = t->options.encoder_hidden,
+        .C = kvf__model_desc(t->base->model)->C,
+        .form = strcmp(t->options.method, "p-tuning") ? NULL : t->options.p_encoder};
     KVF_TRY(kvf__alloc(t->ctx, (size_t)shape.L, &t->layer_mask));
     memset(t->layer_mask, 1, (size_t)shape.L);
     if (t->method->port == KVF__PORT_BLOCK) return KVF_OK;

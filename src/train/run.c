@@ -35,13 +35,41 @@ static kvf_status open_base(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* Starting from real words needs a base that reads in one direction. */
+static bool at_input(const kvf__trainer *t)
+{
+    return t->method->port == KVF__PORT_EMBED;
+}
+
+/* A template says how many virtual tokens there are. */
+static kvf_status decide_template(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    kvf__row_template pattern;
+    if (!o->p_template || !*o->p_template) return KVF_OK;
+    KVF_TRY(kvf__row_template_init(t->ctx, o->p_template, 0, &pattern));
+    int64_t P = pattern.P;
+    kvf__row_template_done(&pattern);
+    if (!at_input(t))
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--p-template is for methods with virtual tokens at the input: prompt, "
+                         "p-tuning");
+    if (!P)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--p-template \"%s\": no {p} in it", o->p_template);
+    if (kvf__train_option_given(o, "prefix-length") && o->prefix_length != P)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--p-template has %lld virtual tokens, --prefix-length is %lld",
+                         (long long)P, (long long)o->prefix_length);
+    o->prefix_length = P;
+    return KVF_OK;
+}
+
+/* Starting from the keys and values of real words needs a base that reads in one direction. */
 static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     bool words = !strcmp(o->init, "vocab") || !strcmp(o->init, "text");
     if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
-    if (!words || t->method->port == KVF__PORT_BLOCK || kvf__model_desc(t->base->model)->causal)
+    if (!words || t->method->port != KVF__PORT_KV || kvf__model_desc(t->base->model)->causal)
         return KVF_OK;
     if (kvf__train_option_given(o, "init"))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s needs a causal base, %s is not", o->init,
@@ -104,8 +132,9 @@ static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
 {
     kvf__label_set stored;
     const kvf_train_options *o = &t->options;
-    int64_t longest = kvf__longest_row(t->base, t->id.P,
-                                       t->id.position_start + (t->id.infix ? t->id.P : 0));
+    int64_t inside = at_input(t) ? t->id.P : 0; /* virtual tokens in the row, not before it */
+    int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
+    int64_t longest = kvf__longest_row(t->base, t->id.P - inside, start) - inside;
     if (longest < 2)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
                          (long long)t->id.P);
@@ -147,12 +176,15 @@ static kvf_status open_data(kvf__trainer *t)
 {
     KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
                                &t->renderer));
+    if (at_input(t))
+        KVF_TRY(kvf__renderer_pattern(t->ctx, &t->renderer, t->options.p_template, t->id.P));
     KVF_TRY(load_set(t, t->options.data, &t->data));
     KVF_TRY(check_classes(t));
     if (!t->options.valid) return KVF_OK;
     KVF_TRY(load_set(t, t->options.valid, &t->valid));
-    const kvf__evaluator_options how = {
-        .P = t->id.P, .share_leads = !strcmp(t->options.share_leads, "auto"), .infix = t->id.infix};
+    const kvf__evaluator_options how = {.P = at_input(t) ? 0 : t->id.P,
+                                        .share_leads = !strcmp(t->options.share_leads, "auto"),
+                                        .infix = t->id.infix};
     return kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &t->evaluator);
 }
 
@@ -193,6 +225,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = open_base(t);
     if (!st) st = decide_task(t);
+    if (!st) st = decide_template(t);
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
@@ -219,6 +252,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     kvf_status st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = decide_task(t);
+    if (!st) st = decide_template(t);
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = kvf__trainer_lengths(t);

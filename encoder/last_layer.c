@@ -1,0 +1,89 @@
+/* What encoders that end in a linear layer share: reaching a target by moving that layer alone, as
+ * little as it takes (DESIGN.md section 5), and the gradient of a bias.
+ *
+ * Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
+ * A^T (A A^T)^-1 change[:, n], solved in f64. */
+#include "encoder_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+void kvf__column_sums(float *sums, const float *rows, int64_t P, int64_t n)
+{
+    memcpy(sums, rows, (size_t)n * sizeof *sums);
+    for (int64_t p = 1; p < P; p++)
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += rows[p * n + i];
+}
+
+/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h
+ * that depend on each other, P > M + 1) is lifted by a ridge far below f32 resolution, which leaves
+ * the least-squares solution. */
+static void cholesky(double *gram, int64_t P)
+{
+    double trace = 0;
+    for (int64_t i = 0; i < P; i++)
+        trace += gram[i * P + i];
+    for (int64_t j = 0; j < P; j++) {
+        for (int64_t i = j; i < P; i++) {
+            double sum = gram[i * P + j];
+            for (int64_t t = 0; t < j; t++)
+                sum -= gram[i * P + t] * gram[j * P + t];
+            if (i == j) sum = sqrt(fmax(sum, 1e-12 * trace));
+            gram[i * P + j] = i == j ? sum : sum / gram[j * P + j];
+        }
+    }
+}
+
+/* x = (L L^T)^-1 x */
+static void cholesky_solve(const double *factor, double *x, int64_t P)
+{
+    for (int64_t i = 0; i < P; i++) {
+        for (int64_t t = 0; t < i; t++)
+            x[i] -= factor[i * P + t] * x[t];
+        x[i] /= factor[i * P + i];
+    }
+    for (int64_t i = P - 1; i >= 0; i--) {
+        for (int64_t t = i + 1; t < P; t++)
+            x[i] -= factor[t * P + i] * x[t];
+        x[i] /= factor[i * P + i];
+    }
+}
+
+kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
+                                 const double *change, int64_t P, int64_t M, int64_t N)
+{
+    double *gram = NULL, *x = NULL;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * P), sizeof *gram, &gram);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)(P * N), sizeof *x, &x);
+    if (st) goto out;
+    for (int64_t i = 0; i < P; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 1;
+            for (int64_t t = 0; t < M; t++)
+                sum += (double)h[i * M + t] * (double)h[j * M + t];
+            gram[i * P + j] = gram[j * P + i] = sum;
+        }
+    cholesky(gram, P);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++) {
+        double *column = x + n * P, bias = b[n];
+        for (int64_t p = 0; p < P; p++)
+            column[p] = change[p * N + n];
+        cholesky_solve(gram, column, P);
+        for (int64_t t = 0; t < M; t++) {
+            double sum = w[n * M + t];
+            for (int64_t p = 0; p < P; p++)
+                sum += (double)h[p * M + t] * column[p];
+            w[n * M + t] = (float)sum;
+        }
+        for (int64_t p = 0; p < P; p++)
+            bias += column[p];
+        b[n] = (float)bias;
+    }
+out:
+    kvf__free(gram);
+    kvf__free(x);
+    return st;
+}
