@@ -133,12 +133,27 @@ static uint64_t texts_from(const heap *h, size_t at)
     return kvf__read_u64(&r);
 }
 
+/* Is there a type of variable length (class 9, elements of 16 bytes) before a dataspace that ends
+ * at `end`, as in an attribute of texts? Plain data has its sizes behind a dataspace too, and one
+ * of them may be the heap's address. */
+static bool is_of_texts(const heap *h, size_t end)
+{
+    enum { LONGEST_TYPE = 96 };
+    for (size_t back = 8; back <= LONGEST_TYPE && back <= end; back++) {
+        const uint8_t *type = h->data + end - back;
+        if ((type[0] & 15) == 9 && !memcmp(type + 4, "\20\0\0\0", 4)) return true;
+    }
+    return false;
+}
+
 /* Whether the address at `at` is that of an attribute's text, and not a number that happens to be
  * the same. */
 static bool is_reference(const heap *h, size_t at)
 {
-    for (size_t i = 0; i < MAX_TEXTS && at - 4 >= REFERENCE * i; i++)
-        if (texts_from(h, at - 4 - REFERENCE * i) > i) return true;
+    for (size_t i = 0; i < MAX_TEXTS && at - 4 >= REFERENCE * i; i++) {
+        const size_t end = at - 4 - REFERENCE * i;
+        if (texts_from(h, end) > i && is_of_texts(h, end)) return true;
+    }
     return false;
 }
 
