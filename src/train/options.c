@@ -156,13 +156,16 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
 /* What concerns keys and values means nothing to virtual tokens at the input. */
 static kvf_status check_embed(kvf_ctx *ctx, kvf_train_options *o)
 {
-    static const char *const OF_KV[] = {"prefix-dropout", "prefix-dropout-per-row",
-                                        "position-start", "init-kv", "infix"};
+    static const char *const OF_KV[] = {"prefix-dropout", "position-start", "init-kv"};
     for (size_t i = 0; i < sizeof OF_KV / sizeof OF_KV[0]; i++)
         if (kvf__train_option_given(o, OF_KV[i]))
             return kvf__fail(ctx, KVF_EUSAGE,
                              "--%s: method %s has virtual tokens at the input, not keys and values",
                              OF_KV[i], o->method);
+    if (o->infix || o->prefix_dropout_per_row)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--%s: method %s has virtual tokens at the input, not keys and values",
+                         o->infix ? "infix" : "prefix-dropout-per-row", o->method);
     if (!strcmp(o->init, "kv"))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--init kv: method %s does not start from keys and values", o->method);
