@@ -78,7 +78,9 @@ typedef struct kvf_train_options {
     int64_t schedule_steps;  /* 0: steps */
     const char *warmup;      /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
-    double prefix_dropout; /* 0: none; below 1 */
+    int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
+    double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
+    double prefix_dropout;  /* 0: none; below 1 */
     bool prefix_dropout_per_row;
     int64_t adapter_size;           /* width of the bottleneck, for method adapter */
     const char *adapter_activation; /* gelu, relu, tanh */

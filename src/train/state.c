@@ -22,6 +22,7 @@ static kvf_json *state_of(const kvf__trainer *t)
     kvf_json_set(state, "adamw_t", kvf_json_new_int(t->adamw.t));
     kvf_json_set(state, "epoch", kvf_json_new_int(t->sampler.epoch));
     kvf_json_set(state, "position_in_epoch", kvf_json_new_int(t->sampler.at));
+    if (t->skipped) kvf_json_set(state, "skipped_steps", kvf_json_new_int(t->skipped));
     kvf_json_set(state, "stale_validations", kvf_json_new_int(t->stale));
     kvf_json_set(state, "lr_k", kvf_json_new_real(t->lr_k));
     kvf_json_set(state, "schedule_length", kvf_json_new_int(t->schedule.length));
@@ -196,6 +197,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     if (t->step < 0 || !(t->lr_k > 0 || !t->step))
         return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
                          t->options.out);
+    t->skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
     KVF_TRY(copy_both(t, "", &run->encoder.params, &run->head.params.params, &t->params));
     if (run->m.params.n) {

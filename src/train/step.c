@@ -13,7 +13,6 @@
  * tokens, rows, words or questions), so the parts do not change what is computed. */
 #include "train_int.h"
 
-#include <math.h>
 #include <string.h>
 
 static void lap(kvf__trainer *t, kvf__step_part part)
@@ -109,39 +108,21 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
     return KVF_OK;
 }
 
-static bool all_finite(const float *values, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i])) return false;
-    return true;
-}
-
-/* The first parameter whose gradient is not finite. */
-static const char *bad_gradient(const kvf__params *params)
-{
-    for (size_t i = 0; i < params->n; i++) {
-        const kvf__param *param = &params->item[i];
-        bool fine = param->outer ? all_finite(param->left, param->outer * param->dim[0]) &&
-                                       all_finite(param->right, param->outer * param->dim[1])
-                                 : all_finite(param->grad, param->n);
-        if (!fine) return param->name;
-    }
-    return "?";
-}
-
-static kvf_status update(kvf__trainer *t)
+/* From the waist back to every gradient, and their norm. */
+static kvf_status finish_gradients(kvf__trainer *t)
 {
     kvf__trainer_mask_gradient(t);
     if (t->encoder) KVF_TRY(kvf__encoder_bwd(t->ctx, t->encoder, t->gradient));
     KVF_TRY(kvf__trainer_join(t));
-    kvf__params *params = &t->params;
     lap(t, KVF__STEP_ENCODER_BWD);
-    t->grad_norm = kvf__grad_norm(params);
-    if (!isfinite(t->grad_norm))
-        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: the gradient of %s is not finite",
-                         (long long)t->step + 1, bad_gradient(params));
+    t->grad_norm = kvf__grad_norm(&t->params);
     lap(t, KVF__STEP_CLIP);
-    kvf__adamw_step(&t->adamw, params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
+    return kvf__trainer_check_gradient(t);
+}
+
+static kvf_status update(kvf__trainer *t)
+{
+    kvf__adamw_step(&t->adamw, &t->params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
     if (!t->encoder) KVF_TRY(kvf__model_refresh(t->ctx, t->base->model));
     lap(t, KVF__STEP_ADAMW);
     return KVF_OK;
@@ -168,6 +149,8 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
 {
     int64_t n = 0;
     double loss_sum = 0;
+    bool take = true;
+    kvf_status st = KVF_OK;
     t->mark = kvf__clock();
     const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
     int64_t terms = count_terms(t, examples, n);
@@ -177,14 +160,15 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);
-    for (int64_t first = 0, rows; first < n; first += rows) {
+    for (int64_t first = 0, rows; first < n && !st; first += rows) {
         rows = part_rows(t, examples, n, first);
-        kvf_status st = run_part(t, examples + first, rows, scale, &loss_sum);
-        if (st) return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
+        st = run_part(t, examples + first, rows, scale, &loss_sum);
     }
     t->train_loss = terms ? loss_sum / (double)terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
-    KVF_TRY(update(t));
+    if (!st) st = finish_gradients(t);
+    KVF_TRY(kvf__trainer_guard(t, st, &take));
+    if (take) KVF_TRY(update(t));
     t->step++;
     return KVF_OK;
 }

@@ -210,7 +210,8 @@ typedef struct kvf__trainer {
     float *best_values;        /* copies of the parameters at best_step */
     kvf__params best;          /* n = 0 until a validation ran; owned */
     int64_t best_step;
-    int64_t stale; /* validations since the best one */
+    int64_t skipped; /* steps left out because they were not finite */
+    int64_t stale;   /* validations since the best one */
     bool stopped_early;
     double best_value, valid_loss, train_loss;
     double best_loss;    /* lowest valid_loss */
@@ -261,6 +262,10 @@ kvf_status kvf__trainer_start_values(kvf__trainer *trainer);
 /* One optimizer step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor.
  */
 kvf_status kvf__trainer_step(kvf__trainer *trainer);
+/* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at hand,
+ * computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it out. */
+kvf_status kvf__trainer_check_gradient(kvf__trainer *trainer);
+kvf_status kvf__trainer_guard(kvf__trainer *trainer, kvf_status st, bool *take);
 /* Seconds by component since the trainer was prepared: the pass's, then those of the step around
  * it. Returns how many there are. */
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);

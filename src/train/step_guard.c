@@ -1,0 +1,123 @@
+/* Steps that are not taken: their numbers are not finite, or their loss is far above what came
+ * before. Weights and moments stay as they are; the step counts, and its row of the history shows
+ * what was met, so that a resumed run decides alike.
+ *
+ * --skip-nonfinite N leaves out so many of the first kind, and stops at the next; the file saved
+ * last is whole either way. --spike-guard X: a loss above X times the mean of the last 32 steps',
+ * once there are 8. Spikes count in that mean: after a few of them the guard gives way, for then
+ * they are no spikes any more. */
+#include "train_int.h"
+
+#include <math.h>
+
+enum { WINDOW = 32, LEAST = 8, PIECE = 4096 };
+
+static bool all_finite(const float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i])) return false;
+    return true;
+}
+
+/* The first parameter of which a value or, if asked for, its gradient is not finite; NULL: none. */
+static const char *bad_parameter(const kvf__params *params, bool gradient)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const kvf__param *p = &params->item[i];
+        bool fine;
+        if (gradient && p->outer)
+            fine = all_finite(p->left, p->outer * p->dim[0]) &&
+                   all_finite(p->right, p->outer * p->dim[1]);
+        else
+            fine = all_finite(gradient ? p->grad : p->value, p->n);
+        if (!fine) return p->name;
+    }
+    return NULL;
+}
+
+/* Pieces are whole blocks of every quantised type. */
+static bool is_finite_tensor(const kvf__view *view)
+{
+    float piece[PIECE];
+    int64_t n = kvf__view_count(view), block = kvf__dtype_block(view->dtype);
+    size_t bytes = kvf__dtype_block_bytes(view->dtype);
+    if (!kvf__dtype_is_float(view->dtype)) return true;
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t m = n - at < PIECE ? n - at : PIECE;
+        const char *from = (const char *)view->data + (size_t)(at / block) * bytes;
+        kvf__to_f32(view->dtype, from, piece, m);
+        if (!all_finite(piece, m)) return false;
+    }
+    return true;
+}
+
+static const char *bad_base_tensor(const kvf__trainer *t)
+{
+    const kvf__table *table = &t->base->weights.table;
+    for (size_t i = 0; i < table->n; i++)
+        if (!is_finite_tensor(&table->items[i].view)) return table->items[i].name;
+    return NULL;
+}
+
+/* Replaces the line by one that names where the numbers went wrong, as far up as that can be seen.
+ */
+static kvf_status blame(kvf__trainer *t)
+{
+    long long step = (long long)t->step + 1;
+    const char *name = bad_parameter(&t->params, false);
+    if (name)
+        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: %s holds numbers that are not finite",
+                         step, name);
+    name = bad_base_tensor(t);
+    if (name)
+        return kvf__fail(t->ctx, KVF_ENUMERIC,
+                         "step %lld: the base's %s holds numbers that are not finite", step, name);
+    return kvf__fail_prefix(t->ctx, KVF_ENUMERIC, "step %lld", step);
+}
+
+kvf_status kvf__trainer_check_gradient(kvf__trainer *t)
+{
+    if (isfinite(t->grad_norm)) return KVF_OK;
+    const char *name = bad_parameter(&t->params, true);
+    return kvf__fail(t->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
+}
+
+/* Of the finite losses among the last WINDOW steps; NaN if they are too few. */
+static double mean_loss(const kvf__trainer *t)
+{
+    double sum = 0;
+    int n = 0;
+    for (int64_t i = t->step - 1; i >= 0 && i >= t->step - WINDOW; i--) {
+        if (!isfinite(t->history.train_loss[i])) continue;
+        sum += t->history.train_loss[i];
+        n++;
+    }
+    return n < LEAST ? NAN : sum / n;
+}
+
+static bool is_spike(kvf__trainer *t)
+{
+    double mean = mean_loss(t), most = t->options.spike_guard * mean;
+    if (!(t->options.spike_guard > 0) || isnan(mean) || t->train_loss <= most) return false;
+    kvf__trainer_note(t, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
+                      (long long)t->step + 1, t->train_loss, t->options.spike_guard, mean);
+    return true;
+}
+
+kvf_status kvf__trainer_guard(kvf__trainer *t, kvf_status st, bool *take)
+{
+    *take = !st;
+    if (!st) {
+        *take = !is_spike(t);
+        return KVF_OK;
+    }
+    if (st != KVF_ENUMERIC)
+        return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
+    st = blame(t);
+    if (t->skipped >= t->options.skip_nonfinite) return st;
+    t->skipped++;
+    t->train_loss = t->grad_norm = NAN;
+    kvf__trainer_note(t, "%s: left out, %lld of at most %lld", kvf_ctx_error(t->ctx),
+                      (long long)t->skipped, (long long)t->options.skip_nonfinite);
+    return KVF_OK;
+}

@@ -1,0 +1,60 @@
+# Numbers that are not finite, in the base, in the run, in the data: the run stops with step and
+# tensor named, and what was saved stays; --skip-nonfinite and --spike-guard leave steps out.
+make_inputs
+exploding='--lr 1e38 --lr-units parameter --schedule constant --warmup 0 --clip 0 --save-every 1'
+
+# not_finite LINE: standard error is this one line.
+not_finite() {
+    err_is "kvfold: train: $1"
+    absent ./*.tmp.* ./*.lock
+}
+
+# a weight of the base: the last four bytes of the file are of the last tensor
+cp -r model broken
+bytes=$(wc -c <broken/model.safetensors)
+printf '\000\000\300\177' |
+    dd of=broken/model.safetensors bs=1 seek=$((bytes - 4)) conv=notrunc 2>/dev/null
+run 1 train --base broken --data train.jsonl --out none.h5 --prefix-length 4 --init random --quiet
+not_finite "step 1: the base's model.norm.weight holds numbers that are not finite"
+absent none.h5
+
+# the run's own: the file of the last good step stays
+# shellcheck disable=SC2086
+train 1 $exploding --method direct --out run.h5 --steps 5 --quiet
+not_finite 'step 2: embedding.weight holds numbers that are not finite'
+run 0 inspect run.h5 --json
+has out '"state":{"step":1,'
+
+# two steps are left out, the third is not
+# shellcheck disable=SC2086
+train 1 $exploding --method direct --out skip.h5 --steps 5 --skip-nonfinite 2 --quiet
+not_finite 'step 4: embedding.weight holds numbers that are not finite'
+has out '^step 2: .*: left out, 1 of at most 2$'
+has out '^step 3: .*: left out, 2 of at most 2$'
+run 0 inspect skip.h5 --json
+has out '"state":{"step":3,.*"skipped_steps":2'
+
+# in data: JSON has no such numbers, CSV must not bring them either
+"$MAKE_TINY" classes 3 bert || exit 1
+printf '{"text":"a b","label":1e999}\n{"text":"c","label":1}\n' >big.jsonl
+printf 'text,label\na b,nan\nc,1\n' >nan.csv
+printf 'text,label\na b,inf\nc,1\n' >inf.csv
+for file in big.jsonl nan.csv inf.csv; do
+    run 1 train --base classes --data $file --task seq-cls --regression on --out none.h5 --quiet
+    has err "^kvfold: train: $file:"
+    absent none.h5
+done
+
+# spikes: those above the mean are left out, and a run in two parts decides as one
+guarded='--spike-guard 1 --batch-size 1 --schedule constant --warmup 0'
+# shellcheck disable=SC2086
+train 0 $guarded --out whole.h5 --steps 16 --quiet
+has out '^step [0-9]*: loss [0-9.]* is above 1 times the mean [0-9.]*: left out$'
+# shellcheck disable=SC2086
+train 0 $guarded --out parts.h5 --steps 11 --schedule-steps 16 --quiet
+train 0 --out parts.h5 --steps 16 --resume --quiet
+run 0 inspect whole.h5 --json
+sed 's/.*"history"//' out >one
+run 0 inspect parts.h5 --json
+sed 's/.*"history"//' out >two
+same one two
