@@ -152,7 +152,9 @@ static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf
     kvf_merge_result r = {.probe_max_abs_diff = NAN, .step = live->step};
     struct stat info;
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
-    KVF_TRY(kvf__fold_block(ctx, options, live, &r));
+    bool whole = live->form.what == KVF__TRAIN_EVERYTHING;
+    KVF_TRY(whole ? kvf__fold_base(ctx, options, live, &r)
+                  : kvf__fold_block(ctx, options, live, &r));
     if (!stat(options->out, &info)) r.bytes = info.st_size;
     *result = r;
     return KVF_OK;

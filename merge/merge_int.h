@@ -14,6 +14,9 @@ bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
 /* Writes the adapter file of a run of port block and reads it back (fold_block.c). */
 kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                            kvf_merge_result *result);
+/* The same for a run of method full: a base file (fold_base.c). */
+kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                          kvf_merge_result *result);
 
 /* Opens base and rows of the probe, before anything is written. */
 typedef struct kvf__fold_probe kvf__fold_probe;

@@ -18,7 +18,8 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__p
     X("direct", KV, 3e-2, "prefix", false)                                                         \
     X("prompt", EMBED, 0.3, "embeddings", false)                                                   \
     X("p-tuning", EMBED, 1e-3, "embeddings", false)                                                \
-    X("adapter", BLOCK, 1e-3, "adapter", false)
+    X("adapter", BLOCK, 1e-3, "adapter", false)                                                    \
+    X("full", BLOCK, 2e-5, "base", false)
 
 typedef struct kvf__method {
     const char *name;

@@ -70,6 +70,9 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
 kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
                                kvf__tokenizer **out);
+/* A base file of the base's weights, where `values` has no others for them, by name. */
+kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
+                                 const char *out, bool force);
 /* A Hugging Face folder as a base file. */
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *dir, const char *out, bool force);
 

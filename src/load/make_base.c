@@ -143,6 +143,51 @@ out:
     return st;
 }
 
+/* ---- trained weights ------------------------------------------------------------------------- */
+
+static kvf__view value_view(const kvf__param *param)
+{
+    kvf__view view = {.data = param->value, .dtype = KVF__F32, .rank = param->rank};
+    memcpy(view.dim, param->dim, (size_t)param->rank * sizeof *param->dim);
+    return view;
+}
+
+/* Weights that the model has, by the names of their slots: copies of tied ones would be stale. */
+kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
+                                 const char *out, bool force)
+{
+    kvf__base_file file = {0};
+    kvf__tensor *tensors = NULL;
+    size_t used = 0;
+    kvf_status st;
+
+    st = kvf__base_texts(ctx, base->path, &file);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, base->slots.n, sizeof *tensors, &tensors);
+    if (st) goto out;
+    for (size_t i = 0; i < base->slots.n; i++) {
+        kvf__slot *slot = &base->slots.items[i];
+        tensors[i] = (kvf__tensor){.name = slot->name, .view = slot->view};
+        for (size_t j = 0; j < values->n; j++)
+            if (!strcmp(values->item[j].name, slot->name)) {
+                tensors[i].view = value_view(&values->item[j]);
+                used++;
+            }
+    }
+    if (used != values->n) {
+        st = kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu of the %zu weights that were trained",
+                       base->path, used, values->n);
+        goto out;
+    }
+    file.tensors = tensors;
+    file.n = base->slots.n;
+    st = kvf__base_file_write(ctx, out, force, &file);
+out:
+    kvf__free(tensors);
+    kvf__base_file_done(&file);
+    return st;
+}
+
 /* ---- random weights -------------------------------------------------------------------------- */
 
 typedef struct growing {

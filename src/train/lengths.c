@@ -100,7 +100,8 @@ static kvf_status take_pass(kvf__trainer *t)
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows,
+                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows &&
+                                             !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
     KVF_TRY(walk_schedule(t, bound_part, &bounds));
     KVF_TRY(
@@ -110,6 +111,7 @@ static kvf_status take_pass(kvf__trainer *t)
     limits.recompute = t->options.recompute;
     limits.row_dropout = by_rows;
     limits.infix = t->id.infix;
+    limits.base_dropout = t->options.base_dropout > 0;
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
     KVF_TRY(take_head_memory(t, sizes.labels));
     return walk_schedule(t, prepare_part, &sizes);

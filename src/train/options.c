@@ -211,6 +211,8 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-dropout must be below 1");
     if (o->prefix_dropout_per_row && !(o->prefix_dropout > 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-dropout-per-row needs --prefix-dropout");
+    if (!(o->base_dropout >= 0 && o->base_dropout < 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout must be below 1");
     if (!(o->head_dropout < 1)) return kvf__fail(ctx, KVF_EUSAGE, "--head-dropout must be below 1");
     if (!(o->beta1 < 1) || !(o->beta2 < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");

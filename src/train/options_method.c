@@ -33,6 +33,8 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", RULES[i].option,
                              method->name);
     }
+    if (!strcmp(o->method, "adapter") && o->base_dropout > 0)
+        return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not for method adapter");
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
     return KVF_OK;

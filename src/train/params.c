@@ -14,6 +14,10 @@ kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
     const kvf_train_options *o = &t->options;
     *out = (kvf__train){0};
     if (t->method->port != KVF__PORT_BLOCK) return KVF_OK;
+    if (!strcmp(t->method->folds_to, "base")) {
+        out->what = KVF__TRAIN_EVERYTHING;
+        return KVF_OK;
+    }
     out->what = KVF__TRAIN_ADAPTERS;
     out->adapters.size = o->adapter_size;
     KVF_TRY(kvf__adapter_act_parse(t->ctx, o->adapter_activation, &out->adapters.act));

@@ -24,6 +24,7 @@ kvf_status kvf__trainer_take_dropout(kvf__trainer *t)
                          t->method->name);
     t->row_dropout = (kvf__row_dropout){.p = o->prefix_dropout_per_row ? o->prefix_dropout : 0,
                                         .seed = o->seed};
+    t->base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;
     KVF_TRY(kvf__prefix_init(t->ctx, &t->masked, t->id.L, t->id.G, t->id.P, t->id.D));
     t->shown = &t->masked;
@@ -45,7 +46,7 @@ static void mask(const kvf__trainer *t, kvf__prefix *to, const kvf__prefix *from
 
 void kvf__trainer_mask(kvf__trainer *t)
 {
-    t->row_dropout.step = t->step;
+    t->row_dropout.step = t->base_dropout.step = t->step;
     if (!has_one_mask(t)) return;
     memcpy(t->masked.layer_mask, t->prefix.layer_mask, (size_t)t->prefix.L);
     mask(t, &t->masked, &t->prefix);

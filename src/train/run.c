@@ -107,6 +107,8 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->G = d->G;
     id->D = d->D;
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
+    if (d->starts_at_0 && !t->is_resumed && !kvf__train_option_given(&t->options, "position-start"))
+        t->options.position_start = "0";
     id->position_start = strcmp(t->options.position_start, "P") ? 0 : id->P;
     KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
     KVF_TRY(kvf__strdup(t->ctx, t->base->name, &id->base_name));

@@ -96,7 +96,8 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
                         .prefix = t->shown,
                         .vectors = t->emitted.vectors,
                         .position_start = t->id.position_start,
-                        .row_dropout = &t->row_dropout};
+                        .row_dropout = &t->row_dropout,
+                        .base_dropout = &t->base_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, scale, &part));
     const kvf__grads grads = {.prefix = t->gradient.prefix,

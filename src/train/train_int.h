@@ -191,7 +191,7 @@ typedef struct kvf__trainer {
     uint8_t *layer_mask;            /* [L] 0: this layer has no prefix */
     kvf__prefix masked;             /* the prefix under the step's dropout; empty: there is none */
     const kvf__prefix *shown; /* what the base sees while training: prefix or masked; or NULL */
-    kvf__row_dropout row_dropout;
+    kvf__row_dropout row_dropout, base_dropout;
     kvf__pass *pass;
     kvf__adamw adamw;
     kvf__schedule schedule;

@@ -1,0 +1,223 @@
+/* Method full: every weight of a base is trained, from a folder or from scratch; a run resumes to
+ * the bit, folds to a base file, and that is a base like any other. */
+#include <kvfold/kvfold.h>
+
+#include "toy_base.h"
+
+#include <math.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], data[512], valid[512], out[512], other[512], folded[512];
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    dir = ck_tmpdir();
+    toy_path(base, dir, "base");
+    toy_path(data, dir, "train.jsonl");
+    toy_path(valid, dir, "valid.jsonl");
+    toy_path(out, dir, "run.h5");
+    toy_path(other, dir, "other.h5");
+    toy_path(folded, dir, "folded.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    toy_folder(base, 5, 0);
+    toy_rows(dir, "train.jsonl", 24, 0);
+    toy_rows(dir, "valid.jsonl", 6, 30);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static kvf_train_options options_for(const char *path)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.data = data;
+    o.valid = valid;
+    o.out = path;
+    o.method = "full";
+    o.steps = 8;
+    o.batch_size = 5;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.schedule_steps = 8;
+    o.eval_every = 4;
+    o.save_every = 4;
+    o.lr = 3e-3;
+    return o;
+}
+
+static kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+static void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
+{
+    kvf_train_result result;
+    kvf_status st = kvf_train(ctx, o, &result);
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part), "%s: \"%s\"", kvf_status_name(st),
+                  kvf_ctx_error(ctx));
+}
+
+/* Loss of the held-out rows under a run or prefix file, NULL: of the bare base. */
+static double loss_of(const char *base_path, const char *file)
+{
+    const kvf_base_options f32 = {KVF_PRECISION_F32, false};
+    const kvf_eval_options options = {.data = valid};
+    kvf_eval_result result = {0};
+    kvf_prefix *prefix = NULL;
+    kvf_base *opened = NULL;
+
+    if (file)
+        ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_LAST, &prefix), "%s",
+                      kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_base_open_for(ctx, base_path, &f32, prefix, &opened), "%s",
+                  kvf_ctx_error(ctx));
+    if (prefix)
+        ck_assert_msg(!kvf_prefix_check(ctx, prefix, opened, false), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_eval(ctx, opened, &prefix, prefix != NULL, &options, &result), "%s",
+                  kvf_ctx_error(ctx));
+    kvf_base_free(opened);
+    kvf_prefix_free(prefix);
+    return result.loss;
+}
+
+static bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+static kvf_status merge(const char *run, const char *path, const char *base_path)
+{
+    const kvf_merge_options options = {
+        .run = run, .out = path, .base = base_path, .checkpoint = KVF_CHECKPOINT_LAST};
+    kvf_merge_result result;
+    kvf_status st = kvf_merge(ctx, &options, &result);
+    if (!st) {
+        ck_assert_double_eq(result.max_abs_diff, 0);
+        ck_assert_int_eq(result.rank, 1);
+        ck_assert_int_gt(result.shape[0], 10000);
+    }
+    return st;
+}
+
+START_TEST(learns_and_folds_to_a_base)
+{
+    kvf_train_options o = options_for(out);
+    kvf_train_result result = train(&o);
+    double bare = loss_of(base, NULL), live = loss_of(base, out);
+
+    ck_assert_double_lt(live, bare - 0.1);
+    ck_assert_double_eq_tol(live, result.valid_loss, 1e-6);
+    ck_assert_int_gt(result.trainable_parameters, 10000);
+    ck_assert_msg(!merge(out, folded, base), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq_tol(loss_of(folded, NULL), live, 1e-5 * live);
+
+    /* and a prefix on it is trained as on any other */
+    kvf_train_options p = options_for(other);
+    p.base = folded;
+    p.method = "direct";
+    p.prefix_length = 3;
+    p.steps = p.schedule_steps = p.eval_every = 60;
+    p.lr = 0.03;
+    train(&p);
+    ck_assert_double_lt(loss_of(folded, other), live);
+}
+END_TEST
+
+/* The first loss is that of the bare base in the same form, to the bit; equal runs are equal files.
+ */
+START_TEST(equal_runs)
+{
+    kvf_train_options o = options_for(out);
+    train(&o);
+    o.out = other;
+    train(&o);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+START_TEST(resume_is_no_stop)
+{
+    kvf_train_options o = options_for(out);
+    o.base_dropout = _i ? 0.2 : 0;
+    train(&o);
+    o.out = other;
+    o.steps = 4;
+    train(&o);
+    o.steps = 8;
+    o.resume = true;
+    train(&o);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+START_TEST(head_of_a_task)
+{
+    char rows[512];
+    toy_write(dir, "cls.jsonl",
+              "{\"text\": \"a b c\", \"label\": \"x\"}\n{\"text\": \"d e f\", \"label\": \"y\"}\n"
+              "{\"text\": \"b c a\", \"label\": \"x\"}\n{\"text\": \"e f d\", \"label\": \"y\"}\n");
+    toy_path(rows, dir, "cls.jsonl");
+    kvf_train_options o = options_for(out);
+    o.data = o.valid = rows;
+    o.task = "seq-cls";
+    o.steps = 30;
+    o.eval_every = 30;
+    kvf_train_result result = train(&o);
+    ck_assert_double_lt(result.valid_loss, 0.3);
+    ck_assert_int_eq(merge(out, folded, base), KVF_EUNSUPPORTED);
+}
+END_TEST
+
+START_TEST(refused)
+{
+    kvf_train_options o = options_for(out);
+    ck_assert_int_eq(kvf_train_set(ctx, &o, "prefix-length", "5"), KVF_OK);
+    expect_failure(&o, KVF_EUSAGE, "--prefix-length: not for method full");
+    o = options_for(out);
+    o.base_dropout = 1;
+    expect_failure(&o, KVF_EUSAGE, "--base-dropout must be below 1");
+    o = options_for(out);
+    train(&o);
+    ck_assert_int_eq(merge(out, folded, NULL), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name that with --base"));
+    char wrong[512];
+    toy_path(wrong, dir, "wrong");
+    ck_assert_int_eq(mkdir(wrong, 0777), 0);
+    toy_folder(wrong, 6, 0);
+    ck_assert_int_eq(merge(out, folded, wrong), KVF_EMISMATCH);
+    ck_assert(!kvf__exists(folded));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("full");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_set_timeout(core, 90);
+    tcase_set_timeout(errors, 90);
+    tcase_add_test(core, learns_and_folds_to_a_base);
+    tcase_add_test(core, equal_runs);
+    tcase_add_loop_test(core, resume_is_no_stop, 0, 2);
+    tcase_add_test(core, head_of_a_task);
+    tcase_add_test(errors, refused);
+    return ck_main(suite);
+}
