@@ -20,7 +20,7 @@ static const cli_option OPTIONS[] = {
       "data file on which logits through encoder and file are compared; needs --base"},
      CLI_TEXT,
      AT(probe)},
-    {{"base", "PATH", "", "base model, for --probe"}, CLI_TEXT, AT(base)},
+    {{"base", "PATH", "", "base model, for --probe; of method full"}, CLI_TEXT, AT(base)},
     {{"allow-other-base", NULL, "", "accept a base whose hash differs"},
      CLI_FLAG,
      AT(allow_other_base)},

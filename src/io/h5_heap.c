@@ -117,37 +117,20 @@ static bool bytes_are(const heap *h, size_t end, size_t back, const char *want)
     return end >= back && memcmp(h->data + end - back, want, 4) == 0;
 }
 
-/* Does the datatype that ends before `end` mean variable-length elements: class 9, 16 bytes each?
- * Numbers of other types may look like a reference with its dataspace: 8 as an i64 is half of 2048.
- */
-static bool is_text_type(const heap *h, size_t end)
-{
-    enum { NEAREST = 16, FARTHEST = 64 };
-
-    for (size_t back = NEAREST; back <= FARTHEST && back <= end; back++) {
-        kvf__reader r = reader_at(h, end - back + 4);
-        if ((h->data[end - back] & 0x0f) == 9 && kvf__read_u32(&r) == REFERENCE) return true;
-    }
-    return false;
-}
-
 /* How many texts follow from `at` on, by the dataspace that ends there (version 2): one, or a list
- * of n, with or without its greatest length. 0: no dataspace of texts. */
+ * of n, with or without its greatest length. 0: no dataspace. */
 static uint64_t texts_from(const heap *h, size_t at)
 {
-    static const struct {
-        const char *start;
-        size_t bytes, count; /* of it; where in it the length of a list stands */
-    } SPACES[] = {{"\2\0\0\0", 4, 0}, {"\2\1\0\1", 12, 4}, {"\2\1\1\1", 20, 4}};
+    kvf__reader r;
 
-    for (size_t i = 0; i < sizeof SPACES / sizeof SPACES[0]; i++) {
-        if (!bytes_are(h, at, SPACES[i].bytes, SPACES[i].start)) continue;
-        size_t start = at - SPACES[i].bytes;
-        kvf__reader r = reader_at(h, start + SPACES[i].count);
-        if (!is_text_type(h, start)) return 0;
-        return SPACES[i].count ? kvf__read_u64(&r) : 1;
-    }
-    return 0;
+    if (bytes_are(h, at, 4, "\2\0\0\0")) return 1;
+    if (bytes_are(h, at, 12, "\2\1\0\1"))
+        r = reader_at(h, at - 8);
+    else if (bytes_are(h, at, 20, "\2\1\1\1"))
+        r = reader_at(h, at - 16);
+    else
+        return 0;
+    return kvf__read_u64(&r);
 }
 
 /* Is there a type of variable length (class 9, elements of 16 bytes) before a dataspace that ends

@@ -35,6 +35,12 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     }
     if (!strcmp(o->method, "adapter") && o->base_dropout > 0)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not for method adapter");
+    if (o->infix && method->port == KVF__PORT_BLOCK)
+        return kvf__fail(ctx, KVF_EUSAGE, "--infix: not for method %s", method->name);
+    if (o->train_head && !strcmp(o->method, "full"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--train-head: method full trains it anyway");
+    if (o->infix && o->base_dropout > 0)
+        return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not with --infix");
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
     return KVF_OK;
