@@ -94,9 +94,10 @@ START_TEST(refused)
     ck_fails(kvf__adapter_file_write(ctx, path, false, &file), KVF_EEXIST, "exists");
     file.size = 3;
     kvf__free(file.id.method);
-    ck_ok(kvf__strdup(ctx, "mlp", &file.id.method)); /* has a length */
+    ck_ok(kvf__strdup(ctx, "mlp", &file.id.method)); /* another placement */
     ck_ok(kvf__adapter_file_write(ctx, path, true, &file));
-    ck_fails(kvf__adapter_file_read(ctx, path, &back), KVF_EFORMAT, "attribute \"P\" is 0, want 1");
+    ck_fails(kvf__adapter_file_read(ctx, path, &back), KVF_EFORMAT,
+             "placement is \"serial\", want \"infix\"");
     kvf__adapter_file_done(&file);
 }
 END_TEST
