@@ -30,9 +30,11 @@ static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed
     kvf__fill_normal(encoder->params.item[0].value, encoder->params.item[0].n, deviation, seed, 0);
 }
 
-static void init_zero(kvf__encoder *encoder)
+static kvf_status init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
 {
+    (void)ctx;
     memset(encoder->params.item[0].value, 0, (size_t)encoder->params.item[0].n * sizeof(float));
+    return KVF_OK;
 }
 
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)

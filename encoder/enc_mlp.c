@@ -110,10 +110,12 @@ static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed
     kvf__fill_uniform(value(encoder, B2), encoder->params.item[B2].n, second, seed, B2);
 }
 
-static void init_zero(kvf__encoder *encoder)
+static kvf_status init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
 {
+    (void)ctx;
     memset(value(encoder, W2), 0, (size_t)encoder->params.item[W2].n * sizeof(float));
     memset(value(encoder, B2), 0, (size_t)encoder->params.item[B2].n * sizeof(float));
+    return KVF_OK;
 }
 
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)

@@ -271,11 +271,13 @@ static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed
     }
 }
 
-static void init_zero(kvf__encoder *encoder)
+static kvf_status init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
 {
+    (void)ctx;
     kvf__param *w = item(encoder, last_of(encoder)->weight);
     memset(w[0].value, 0, (size_t)w[0].n * sizeof(float));
     memset(w[1].value, 0, (size_t)w[1].n * sizeof(float));
+    return KVF_OK;
 }
 
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)

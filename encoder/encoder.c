@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp, &kvf__enc_direct, &kvf__enc_prompt,
+static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp,          &kvf__enc_direct,
+                                                 &kvf__enc_projected,    &kvf__enc_prompt,
                                                  &kvf__enc_ptuning_lstm, &kvf__enc_ptuning_mlp};
 #define N_KINDS (sizeof KINDS / sizeof KINDS[0])
 
@@ -18,6 +19,24 @@ static const kvf__encoder_kind *find_kind(const char *method, const char *form)
             (!form || (KINDS[i]->form && !strcmp(KINDS[i]->form, form))))
             return KINDS[i];
     return NULL;
+}
+
+bool kvf__encoder_needs_projections(const char *method)
+{
+    const kvf__encoder_kind *kind = find_kind(method, NULL);
+    return kind && kind->needs_projections;
+}
+
+const char *kvf__encoder_default_init(const char *method)
+{
+    const kvf__encoder_kind *kind = find_kind(method, NULL);
+    return kind ? kind->default_init : NULL;
+}
+
+bool kvf__encoder_takes_words(const char *method)
+{
+    const kvf__encoder_kind *kind = find_kind(method, NULL);
+    return kind && kind->init_words;
 }
 
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
@@ -63,8 +82,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
     return kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->dhidden);
 }
 
-kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
-                               kvf__encoder **out)
+static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
+                        kvf__encoder *encoder)
 {
     const kvf__encoder_kind *kind = find_kind(method, shape->form);
     const kvf__method *row = kvf__method_find(method);
@@ -74,34 +93,49 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
     if (shape->P < 1) return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
     if (kind->hidden && shape->M < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "hidden width of the encoder must be at least 1");
-    kvf__encoder *encoder = NULL;
-    KVF_TRY(kvf__alloc(ctx, sizeof *encoder, &encoder));
     encoder->kind = kind;
     encoder->shape = *shape;
+    encoder->shape.projections = NULL;
     if (!kind->hidden) encoder->shape.M = 0;
     encoder->shape.form = kind->form;
     encoder->method = row;
     encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
-    kvf_status st = kind->describe(ctx, encoder);
-    if (!st) st = take_memory(ctx, encoder);
-    if (st) {
-        kvf__encoder_free(encoder);
-        return st;
+    KVF_TRY(kind->describe(ctx, encoder));
+    return take_memory(ctx, encoder);
+}
+
+kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
+                               kvf__encoder **out)
+{
+    kvf__encoder *encoder = NULL;
+    kvf_status st = kvf__alloc(ctx, sizeof *encoder, &encoder);
+    if (st && shape->projections) kvf__kv_projections_done(shape->projections);
+    if (st) return st;
+    if (shape->projections) {
+        encoder->projections = *shape->projections;
+        *shape->projections = (kvf__kv_projections){0};
     }
-    *out = encoder;
-    return KVF_OK;
+    st = build(ctx, method, shape, encoder);
+    if (st)
+        kvf__encoder_free(encoder);
+    else
+        *out = encoder;
+    return st;
 }
 
 void kvf__encoder_free(kvf__encoder *encoder)
 {
     if (!encoder) return;
-    if (encoder->kind->done) encoder->kind->done(encoder);
+    if (encoder->kind && encoder->kind->done) encoder->kind->done(encoder);
     kvf__params_done(&encoder->params);
     kvf__free(encoder->values);
     kvf__free(encoder->grads);
     kvf__free(encoder->flat);
     kvf__free(encoder->hidden);
     kvf__free(encoder->dhidden);
+    kvf__kv_projections_done(&encoder->projections);
+    kvf__free(encoder->names);
+    kvf__free(encoder->work);
     kvf__free(encoder);
 }
 
@@ -139,6 +173,7 @@ kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted ou
     if (out.vectors) return encoder->kind->fwd(ctx, encoder, out.vectors->x);
     KVF_TRY(encoder->kind->fwd(ctx, encoder, encoder->flat));
     kvf__prefix_from_flat(out.prefix, encoder->flat);
+    kvf__prefix_clear_masked(out.prefix);
     return KVF_OK;
 }
 
@@ -174,9 +209,14 @@ kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const c
     return KVF_OK;
 }
 
-void kvf__encoder_init_zero(kvf__encoder *encoder)
+kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    encoder->kind->init_zero(encoder);
+    return encoder->kind->init_zero(ctx, encoder);
+}
+
+void kvf__encoder_init_words(kvf__encoder *encoder, const float *embeddings)
+{
+    encoder->kind->init_words(encoder, embeddings);
 }
 
 /* change = want - emitted, in f64; returns |change| / |want|. */
@@ -195,6 +235,9 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
                                     double *residual)
 {
     expect_shape(encoder, target);
+    if (!encoder->kind->shift)
+        return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
+                         encoder->kind->method);
     size_t n = (size_t)(encoder->shape.P * encoder->width);
     float *want = NULL;
     double *change = NULL;

@@ -6,6 +6,7 @@
 #ifndef KVF_ENCODER_INT_H
 #define KVF_ENCODER_INT_H
 
+#include "kv_projection.h"
 #include "method.h"
 #include "prefix.h"
 #include "vectors.h"
@@ -18,6 +19,9 @@ typedef struct kvf__encoder_shape {
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* of `p-tuning`: "lstm" or "mlp"; NULL: the first */
+    /* Of the base, L layers and P positions, where kvf__encoder_needs_projections: taken over (and
+     * emptied) by create, whatever its outcome. */
+    kvf__kv_projections *projections;
 } kvf__encoder_shape;
 
 /* What an encoder emits, or its gradient: exactly one is set, by the method's port. */
@@ -27,10 +31,12 @@ typedef struct kvf__emitted {
 } kvf__emitted;
 
 /* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, G*D], Linear(G*D, M), tanh, Linear(M,
- * 2*L*G*D)) or "direct" (the flat prefix [P, 2*L*G*D] itself). Parameters start at zero. EUSAGE:
+ * 2*L*G*D)), "direct" (the flat prefix [P, 2*L*G*D] itself) or "projected" ([P, C] for each layer,
+ * through its frozen projections). Parameters start at zero. EUSAGE:
  * unknown method, P < 1, M < 1. */
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);
+bool kvf__encoder_needs_projections(const char *method);
 void kvf__encoder_free(kvf__encoder *encoder);
 const kvf__method *kvf__encoder_method(const kvf__encoder *encoder);
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
@@ -40,9 +46,9 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
 kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 
 /* out (a prefix of the same L, G, P, D, or vectors of the same P, C) = what the parameters emit
- * now. bwd, after fwd: sets every gradient; they hold until the next fwd. It does not add, because
- * sums over rows and parts of a step are taken in the gradient of what was emitted, where they are
- * small: bwd runs once in a step. */
+ * now, zeros in layers that its mask leaves out. bwd, after fwd: sets every gradient; they hold
+ * until the next fwd. It does not add, because sums over rows and parts of a step are taken in the
+ * gradient of what was emitted, where they are small: bwd runs once in a step. */
 kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted out);
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient);
 
@@ -50,11 +56,19 @@ kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gr
  * (all weights N(0, 0.02), biases 0). */
 kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
                                     uint64_t seed);
-/* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. */
-void kvf__encoder_init_zero(kvf__encoder *encoder);
+/* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. EUSAGE where a base's biases
+ * forbid it. */
+kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
+/* Does the method start from the embeddings of real words, not from what they leave in the layers?
+ */
+bool kvf__encoder_takes_words(const char *method);
+/* What --init is where it is not given; NULL: no wish of its own. */
+const char *kvf__encoder_default_init(const char *method);
+/* embeddings: [P, C]. Of such a method only. */
+void kvf__encoder_init_words(kvf__encoder *encoder, const float *embeddings);
 /* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that
  * reaches it, solved in f64. *residual = |emitted - target| / |target|, at most 1e-4 for P <=
- * min(M, G*D). Call init_random first. */
+ * min(M, G*D). Call init_random first. EUSAGE: the method cannot reach any given value. */
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual);
 /* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the
@@ -68,9 +82,9 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
                                    const kvf__table *table);
 
 /* Sets lr_scale of every parameter. "parameter": 1 for all. "prefix": one Adam step moves the
- * emitted keys and values about as far as it moves a direct prefix: last weight 1/k (k: mean over
- * virtual tokens of the L1 norm of the hidden row, *k in/out: used if > 0, else measured now and
- * returned), last bias 1/2, first layer and embedding 1/100. */
+ * emitted keys and values about as far as it moves a direct prefix: of `mlp`: last weight 1/k (k:
+ * mean over virtual tokens of the L1 norm of the hidden row, *k in/out: used if > 0, else measured
+ * now and returned), last bias 1/2, first layer and embedding 1/100. */
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k);
 
 #endif

@@ -9,14 +9,18 @@ typedef struct kvf__encoder_kind {
     const char *form; /* a method's forms are kinds of their own, the first is the usual one; NULL:
                          it has but one */
     bool hidden;      /* has a hidden width M */
+    bool needs_projections;   /* of the base, in shape.projections */
+    const char *default_init; /* NULL: that of --init */
     /* Fills encoder->params (name, dims) and scratch sizes; memory is taken by encoder.c. */
     kvf_status (*describe)(kvf_ctx *ctx, kvf__encoder *encoder);
     void (*done)(kvf__encoder *encoder); /* NULL: the kind has nothing of its own */
     kvf_status (*fwd)(kvf_ctx *ctx, kvf__encoder *encoder, float *flat);
     kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat);
     void (*init_random)(kvf__encoder *encoder, const char *scheme, uint64_t seed);
-    void (*init_zero)(kvf__encoder *encoder);
-    /* Moves the parameters so that fwd emits flat += change. */
+    kvf_status (*init_zero)(kvf_ctx *ctx, kvf__encoder *encoder);
+    /* Starts from the embeddings [P, C] of real words; NULL: cannot. */
+    void (*init_words)(kvf__encoder *encoder, const float *embeddings);
+    /* Moves the parameters so that fwd emits flat += change; NULL: cannot. */
     kvf_status (*shift)(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
     kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k);
 } kvf__encoder_kind;
@@ -31,9 +35,12 @@ struct kvf__encoder {
     float *flat;             /* [P, width] */
     float *hidden, *dhidden; /* mlp: [P, M] after tanh, and its gradient */
     void *own;               /* of the kind; released by kind->done */
+    kvf__kv_projections projections; /* projected; owned */
+    char *names;                     /* of parameters, where they are not constants */
+    float *work;                     /* projected: scratch of a projection */
 };
 
-extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct, kvf__enc_prompt,
+extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct, kvf__enc_projected, kvf__enc_prompt,
     kvf__enc_ptuning_lstm, kvf__enc_ptuning_mlp;
 
 /* Appends a parameter to the list; memory is assigned later. */

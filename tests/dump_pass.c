@@ -108,7 +108,8 @@ static kvf_status encoder_from_table(program *p, const char *path, const kvf__ta
     const kvf__view *hidden = kvf__table_find(table, "transform.0.bias");
     if (!embedding || !hidden || embedding->rank != 2 || hidden->rank != 1)
         return kvf__fail(p->ctx, KVF_EFORMAT, "%s: want the state dict of an MLP encoder", path);
-    kvf__encoder_shape shape = {d->L, d->G, embedding->dim[0], d->D, hidden->dim[0], d->C, NULL};
+    kvf__encoder_shape shape = {
+        .L = d->L, .G = d->G, .P = embedding->dim[0], .D = d->D, .M = hidden->dim[0]};
     KVF_TRY(kvf__encoder_create(p->ctx, "mlp", &shape, &p->encoder));
     p->position_start = shape.P;
     return kvf__encoder_read_table(p->ctx, p->encoder, path, table);

@@ -158,12 +158,12 @@ static const struct {
     const char *scheme;
     double residual;
 } TARGETS[] = {
-    {"mlp", {2, 2, 3, 4, 5, 0, NULL}, "torch", 1e-4},
-    {"mlp", {3, 1, 20, 32, 24, 0, NULL}, "torch", 1e-4},
-    {"mlp", {30, 3, 20, 64, 512, 0, NULL}, "torch", 1e-4},
-    {"mlp", {2, 2, 1, 4, 1, 0, NULL}, "torch", 1e-4},
-    {"mlp", {2, 2, 3, 4, 64, 0, NULL}, "ptuning-v2", 1e-2},
-    {"direct", {2, 2, 3, 4, 0, 0, NULL}, "torch", 1e-6},
+    {"mlp", {.L = 2, .G = 2, .P = 3, .D = 4, .M = 5}, "torch", 1e-4},
+    {"mlp", {.L = 3, .G = 1, .P = 20, .D = 32, .M = 24}, "torch", 1e-4},
+    {"mlp", {.L = 30, .G = 3, .P = 20, .D = 64, .M = 512}, "torch", 1e-4},
+    {"mlp", {.L = 2, .G = 2, .P = 1, .D = 4, .M = 1}, "torch", 1e-4},
+    {"mlp", {.L = 2, .G = 2, .P = 3, .D = 4, .M = 64}, "ptuning-v2", 1e-2},
+    {"direct", {.L = 2, .G = 2, .P = 3, .D = 4, .M = 0}, "torch", 1e-6},
 };
 
 START_TEST(target_is_reached)
@@ -189,7 +189,7 @@ START_TEST(zero_emits_zeros)
 {
     kvf__encoder *encoder = make(METHODS[_i], &SHAPE, "torch");
     kvf__prefix out = prefix_like(&SHAPE);
-    kvf__encoder_init_zero(encoder);
+    ck_assert_int_eq(kvf__encoder_init_zero(ctx, encoder), KVF_OK);
     fill(out.kv, kvf__prefix_count(&out), 1);
     ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &out}), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(&out); i++)

@@ -130,7 +130,7 @@ START_TEST(targets_are_reached)
     ck_assert_double_le(residual, 1e-5);
     ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &emitted}), KVF_OK);
     ck_close(emitted.x, target.x, P * C, 0, 1e-5);
-    kvf__encoder_init_zero(encoder);
+    ck_assert_int_eq(kvf__encoder_init_zero(ctx, encoder), KVF_OK);
     ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &emitted}), KVF_OK);
     for (int64_t i = 0; i < P * C; i++)
         ck_assert(emitted.x[i] == 0);

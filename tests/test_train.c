@@ -82,7 +82,7 @@ static bool equal_files(const char *a, const char *b)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-static const char *const METHODS[] = {"mlp", "direct"};
+static const char *const METHODS[] = {"mlp", "direct", "projected"};
 
 START_TEST(training_learns)
 {
@@ -125,9 +125,8 @@ static const struct {
     const char *method, *schedule, *shuffle;
     int64_t batch_tokens;
 } RESUMES[] = {
-    {3, "mlp", "constant", "on", 0},
-    {3, "direct", "constant", "on", 0},
-    {3, "mlp", "linear", "off", 0},
+    {3, "mlp", "constant", "on", 0},       {3, "direct", "constant", "on", 0},
+    {3, "projected", "constant", "on", 0}, {3, "mlp", "linear", "off", 0},
     {3, "mlp", "cosine", "on", 40},
 };
 
@@ -242,7 +241,7 @@ static double loss_of(const char *file)
     kvf_base *model = NULL;
     kvf_prefix *prefix = NULL;
     ck_assert_msg(!kvf_base_open(ctx, base, &exact, &model), "%s", kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), "%s",
+    ck_assert_msg(!kvf_prefix_open_on(ctx, file, model, KVF_CHECKPOINT_DEFAULT, &prefix), "%s",
                   kvf_ctx_error(ctx));
     ck_assert_msg(!kvf_prefix_check(ctx, prefix, model, false), "%s", kvf_ctx_error(ctx));
     ck_assert_msg(!kvf_eval(ctx, model, &prefix, 1, &eval, &result), "%s", kvf_ctx_error(ctx));
@@ -562,14 +561,14 @@ int main(void)
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_set_timeout(core, 60);
     tcase_set_timeout(errors, 60);
-    tcase_add_loop_test(core, training_learns, 0, 2);
+    tcase_add_loop_test(core, training_learns, 0, 3);
     tcase_add_test(core, equal_runs_give_equal_bytes);
     tcase_add_loop_test(core, resume_equals_no_stop, 0, (int)(sizeof RESUMES / sizeof RESUMES[0]));
     tcase_add_test(core, resume_needs_no_options_again);
     tcase_add_test(core, a_stop_request_saves_and_resumes);
     tcase_add_test(core, a_step_allocates_nothing_after_the_first);
     tcase_add_test(core, accumulation_is_weighted_by_tokens);
-    tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 2);
+    tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 3);
     tcase_add_test(core, merge_rounds_to_smaller_types);
     tcase_add_test(core, starting_values_are_met);
     tcase_add_test(core, every_init_starts);

@@ -16,6 +16,7 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__p
 #define KVF__METHOD_LIST(X)                                                                        \
     X("mlp", KV, 3e-2, "prefix", false)                                                            \
     X("direct", KV, 3e-2, "prefix", false)                                                         \
+    X("projected", KV, 3e-2, "prefix", true)                                                       \
     X("prompt", EMBED, 0.3, "embeddings", false)                                                   \
     X("p-tuning", EMBED, 1e-3, "embeddings", false)                                                \
     X("adapter", BLOCK, 1e-3, "adapter", false)                                                    \

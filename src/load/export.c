@@ -30,6 +30,12 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
         return kvf__fail(ctx, KVF_EUSAGE, "format \"%s\" is not known; known: peft, safetensors",
                          options->format);
     kvf_prefix *prefix = NULL;
+    bool needs_base = false;
+    KVF_TRY(kvf_prefix_needs_base(ctx, options->path, &needs_base));
+    if (needs_base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: its method reads the base: merge the run, then export the prefix",
+                         options->path);
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, &prefix));
     if (kvf_prefix_changes_base(prefix)) {
         kvf_status refused = kvf__fail(

@@ -97,6 +97,12 @@ kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__w
                                     kvf__tokenizer **out);
 
 struct kvf__encoder; /* infer sees this header, and not the encoder */
+struct kvf__encoder_shape;
+
+/* An encoder with what its method reads of the base. shape: P, M and
+ * form; the rest is the base's. */
+kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *method,
+                                const struct kvf__encoder_shape *shape, struct kvf__encoder **out);
 
 /* The encoder of a run with the values of a checkpoint; *step: of that state. base may be NULL
  * where the method does not read it (EUSAGE otherwise). */

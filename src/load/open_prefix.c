@@ -96,10 +96,13 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
     KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &at));
     KVF_TRY(check_base(ctx, path, run, base));
     kvf__encoder_shape shape = {.L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D};
+    const kvf__method *method = kvf__method_find(run->id.method);
     kvf__encoder *encoder = NULL;
     read_widths(values, &shape);
     if (base) shape.C = kvf__model_desc(base->model)->C;
-    kvf_status st = kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
+    kvf_status st = method && method->reads_base
+                        ? kvf__encoder_on_base(ctx, base, run->id.method, &shape, &encoder)
+                        : kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
     if (st) return kvf__fail_prefix(ctx, st, "%s", path);
     st = kvf__encoder_load(ctx, encoder, path, values);
     if (st) {

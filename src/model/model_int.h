@@ -11,6 +11,7 @@
 #include "attention.h"
 #include "batch.h"
 #include "kernels.h"
+#include "kv_projection.h"
 #include "matmul.h"
 #include "prefix.h"
 #include "vectors.h"
@@ -144,7 +145,8 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
                              const kvf__model_options *options, kvf__model **out);
 void kvf__model_free(kvf__model *model);
 /* What options.train asked for: adapters by their own names, then weights by Hugging Face's; f32
- * values and gradients, the model's own memory. kvf__pass_bwd adds to the gradients. Empty if nothing is trained. */
+ * values and gradients, the model's own memory. kvf__pass_bwd adds to the gradients. Empty if
+ * nothing is trained. */
 kvf__params *kvf__model_params(kvf__model *model);
 /* To be called whenever values have changed, before the next pass: packs what products read anew.
  */
@@ -167,6 +169,11 @@ bool kvf__model_has_head(const kvf__model *model);
  * `first`; back: with that rotation undone. On bases without rope a copy. */
 kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
                                   const kvf__prefix *from, int64_t first, bool back);
+
+/* The raw key and value projections of every layer, with tables for P positions; slots: those the
+ * model was made of. */
+kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
+                                     int64_t P, kvf__kv_projections *out);
 
 /* ---- generation cache ------------------------------------------------------------------------ */
 

@@ -69,6 +69,13 @@ void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat)
                    (size_t)prefix->D * sizeof *flat);
 }
 
+void kvf__prefix_clear_masked(kvf__prefix *prefix)
+{
+    size_t n = (size_t)(2 * prefix->G * prefix->P * prefix->D);
+    for (int64_t l = 0; l < prefix->L; l++)
+        if (!prefix->layer_mask[l]) memset(prefix->kv + (size_t)l * n, 0, n * sizeof *prefix->kv);
+}
+
 void kvf__prefix_add_to_flat(const kvf__prefix *prefix, float *flat)
 {
     for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)

@@ -1,7 +1,7 @@
 /* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base
  * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
  * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
- * by solving that layer. */
+ * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
 #include "train_int.h"
 
 #include <string.h>
@@ -62,7 +62,8 @@ static void vocab_ids(kvf__trainer *t, int32_t *ids)
     }
 }
 
-static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
+/* The tokens that `text` or `vocab` start from: *ids [P]. */
+static kvf_status start_ids(kvf__trainer *t, int32_t **out)
 {
     int32_t *ids = NULL;
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->id.P, sizeof *ids, &ids));
@@ -71,12 +72,43 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
         st = text_ids(t, ids);
     else
         vocab_ids(t, ids);
-    if (!st && target.prefix) st = capture(t, ids, target.prefix);
+    if (st)
+        kvf__free(ids);
+    else
+        *out = ids;
+    return st;
+}
+
+static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
+{
+    int32_t *ids = NULL;
+    KVF_TRY(start_ids(t, &ids));
+    kvf_status st = target.prefix ? capture(t, ids, target.prefix) : KVF_OK;
     if (!st && t->id.raw_keys)
         st = kvf__model_turn_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0, true);
     if (!st && target.vectors)
         kvf__model_embedding(t->base->model, ids, t->id.P, target.vectors->x);
     kvf__free(ids);
+    return st;
+}
+
+static kvf_status start_from_words(kvf__trainer *t)
+{
+    int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C;
+    int32_t *ids = NULL;
+    float *embeddings = NULL;
+    kvf_status st;
+
+    st = start_ids(t, &ids);
+    if (st) goto out;
+    st = kvf__alloc_array(t->ctx, (size_t)(P * C), sizeof *embeddings, &embeddings);
+    if (st) goto out;
+    kvf__model_embedding(t->base->model, ids, P, embeddings);
+    kvf__encoder_init_words(t->encoder, embeddings);
+    kvf__trainer_note(t, "start: %s, embeddings of words", t->options.init);
+out:
+    kvf__free(ids);
+    kvf__free(embeddings);
     return st;
 }
 
@@ -245,9 +277,7 @@ kvf_status kvf__trainer_start_values(kvf__trainer *t)
         return done ? KVF_OK : reach_target(t, o->init_from);
     }
     if (!strcmp(o->init, "random")) return KVF_OK;
-    if (!strcmp(o->init, "zero")) {
-        kvf__encoder_init_zero(t->encoder);
-        return KVF_OK;
-    }
+    if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->encoder);
+    if (strcmp(o->init, "kv") && kvf__encoder_takes_words(o->method)) return start_from_words(t);
     return reach_target(t, strcmp(o->init, "kv") ? NULL : o->init_kv);
 }

@@ -13,7 +13,7 @@ static const struct {
     unsigned ports; /* 0: method decides */
     const char *method;
 } RULES[] = {
-    {"prefix-length", KV | EMBED, NULL},  {"encoder-hidden", KV | EMBED, NULL},
+    {"prefix-length", KV | EMBED, NULL},  {"encoder-hidden", 0, "mlp"},
     {"init", KV | EMBED, NULL},           {"init-text", KV | EMBED, NULL},
     {"init-kv", KV | EMBED, NULL},        {"init-scheme", KV | EMBED, NULL},
     {"init-encoder", KV | EMBED, NULL},   {"lr-units", KV | EMBED, NULL},

@@ -44,18 +44,16 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
 /* The encoder, and what it emits by the port of its method; none for port block. */
 static kvf_status take_encoder(kvf__trainer *t)
 {
-    const kvf__encoder_shape shape = {
+    kvf__encoder_shape shape = {
         .L = t->id.L,
-        .G = t->id.G,
         .P = t->id.P,
-        .D = t->id.D,
         .M = t->options.encoder_hidden,
-        .C = kvf__model_desc(t->base->model)->C,
         .form = strcmp(t->options.method, "p-tuning") ? NULL : t->options.p_encoder};
     KVF_TRY(kvf__alloc(t->ctx, (size_t)shape.L, &t->layer_mask));
     memset(t->layer_mask, 1, (size_t)shape.L);
     if (t->method->port == KVF__PORT_BLOCK) return KVF_OK;
-    KVF_TRY(kvf__encoder_create(t->ctx, t->options.method, &shape, &t->encoder));
+    KVF_TRY(kvf__encoder_on_base(t->ctx, t->base, t->options.method, &shape, &t->encoder));
+    shape = *kvf__encoder_shape_of(t->encoder);
     if (t->method->port == KVF__PORT_EMBED) {
         KVF_TRY(kvf__vectors_init(t->ctx, &t->vectors, shape.P, shape.C));
         KVF_TRY(kvf__vectors_init(t->ctx, &t->dvectors, shape.P, shape.C));

@@ -63,13 +63,17 @@ static kvf_status decide_template(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* Starting from the keys and values of real words needs a base that reads in one direction. */
+/* Starting from the keys and values of real words needs a base that reads in one direction; from
+ * their embeddings, any. */
 static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
+    const char *wish = kvf__encoder_default_init(o->method);
+    if (wish && !t->is_resumed && !kvf__train_option_given(o, "init")) o->init = wish;
     bool words = !strcmp(o->init, "vocab") || !strcmp(o->init, "text");
     if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
-    if (!words || t->method->port != KVF__PORT_KV || kvf__model_desc(t->base->model)->causal)
+    if (!words || t->method->port != KVF__PORT_KV || kvf__model_desc(t->base->model)->causal ||
+        kvf__encoder_takes_words(o->method))
         return KVF_OK;
     if (kvf__train_option_given(o, "init"))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s needs a causal base, %s is not", o->init,

@@ -1,0 +1,129 @@
+/* The key and value projections of every layer, raw from the file, for method `projected`
+ * (kv_projection.h). The packed model holds them norm-folded and in bf16 where that is faster; a
+ * fold must be the same under either, so they are read anew, as f32. */
+#include "arch.h"
+#include "slot.h"
+
+#include <string.h>
+
+/* A projection's rows `first` .. of a weight [rows, C], or columns of one stored by inputs. */
+static kvf_status read_weight(kvf_ctx *ctx, const kvf__slot *slot, int64_t first, int64_t n,
+                              int64_t C, float *out)
+{
+    int64_t columns = kvf__slot_columns(slot);
+    float *row = NULL;
+
+    if (!slot->conv1d) {
+        for (int64_t i = 0; i < n; i++)
+            kvf__slot_row(slot, first + i, out + i * C);
+        return KVF_OK;
+    }
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)columns, sizeof *row, &row));
+    for (int64_t c = 0; c < C; c++) {
+        kvf__slot_row(slot, c, row);
+        for (int64_t i = 0; i < n; i++)
+            out[i * C + c] = row[first + i];
+    }
+    kvf__free(row);
+    return KVF_OK;
+}
+
+/* n entries of a bias from `first` on. */
+static kvf_status read_bias(kvf_ctx *ctx, const kvf__slot *slot, int64_t first, int64_t n,
+                            float *out)
+{
+    float *whole = NULL;
+    KVF_TRY(kvf__slot_f32(ctx, slot, &whole));
+    memcpy(out, whole + first, (size_t)n * sizeof *out);
+    kvf__free(whole);
+    return KVF_OK;
+}
+
+/* A key or value projection: its own weight, or a part of the fused one. *at moves behind what was
+ * put there. */
+static kvf_status read_part(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
+                            bool value, float **at, const float **w, const float **b)
+{
+    int64_t n = d->G * d->D, first = 0;
+    const kvf__slot *weight = kvf__slot_of(d, slots, value ? KVF__W_V : KVF__W_K, l);
+    const kvf__slot *bias = kvf__slot_of(d, slots, value ? KVF__W_V_BIAS : KVF__W_K_BIAS, l);
+
+    if (!weight) {
+        weight = kvf__slot_of(d, slots, KVF__W_QKV, l);
+        bias = kvf__slot_of(d, slots, KVF__W_QKV_BIAS, l);
+        first = d->H * d->D + (value ? n : 0);
+    }
+    KVF_TRY(read_weight(ctx, weight, first, n, d->C, *at));
+    *w = *at;
+    *at += n * d->C;
+    if (!bias) return KVF_OK;
+    KVF_TRY(read_bias(ctx, bias, first, n, *at));
+    *b = *at;
+    *at += n;
+    return KVF_OK;
+}
+
+static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
+                             float *at, kvf__kv_projection *out)
+{
+    const kvf__slot *norm = d->qk_norm ? kvf__slot_of(d, slots, KVF__W_K_NORM, l) : NULL;
+
+    out->C = d->C;
+    out->G = d->G;
+    out->D = d->D;
+    out->eps = d->norm_eps;
+    KVF_TRY(read_part(ctx, d, slots, l, false, &at, &out->wk, &out->bk));
+    KVF_TRY(read_part(ctx, d, slots, l, true, &at, &out->wv, &out->bv));
+    if (!norm) return KVF_OK;
+    for (int64_t g = 0; g < d->G; g++)
+        kvf__slot_row(norm, 0, at + g * d->D);
+    out->k_norm = at;
+    return KVF_OK;
+}
+
+/* Cosines, sines and positions 0 .. P-1, shared by all layers. */
+static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projections *all)
+{
+    const kvf__desc *d = &model->desc;
+    size_t n = (size_t)(all->P * (d->D / 2));
+
+    if (d->positions != KVF__POS_ROPE) return KVF_OK;
+    KVF_TRY(kvf__rope_tables(ctx, model, all->P));
+    KVF_TRY(kvf__alloc_array(ctx, 2 * n + (size_t)all->P, sizeof(float), &all->tables));
+    memcpy(all->tables, model->rope_cos, n * sizeof(float));
+    memcpy(all->tables + n, model->rope_sin, n * sizeof(float));
+    int32_t *position = (int32_t *)(all->tables + 2 * n);
+    for (int64_t p = 0; p < all->P; p++)
+        position[p] = (int32_t)p;
+    for (int64_t l = 0; l < all->L; l++) {
+        all->layer[l].cos = all->tables;
+        all->layer[l].sin = all->tables + n;
+        all->layer[l].position = position;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
+                                     int64_t P, kvf__kv_projections *out)
+{
+    const kvf__desc *d = &model->desc;
+    kvf__kv_projections all = {.L = d->L, .P = P};
+    int64_t each = d->G * d->D * (2 * d->C + 3); /* weights, biases, norm */
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, (size_t)d->L, sizeof *all.layer, &all.layer);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)(d->L * each), sizeof(float), &all.weights);
+    if (st) goto out;
+    for (int64_t l = 0; l < d->L && !st; l++)
+        st = read_layer(ctx, d, slots, l, all.weights + l * each, &all.layer[l]);
+    if (st) goto out;
+    st = put_tables(ctx, model, &all);
+    if (st) goto out;
+
+    *out = all;
+    all = (kvf__kv_projections){0};
+out:
+    kvf__kv_projections_done(&all);
+    return st;
+}
