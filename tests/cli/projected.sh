@@ -13,7 +13,7 @@ for file in run.h5 prefix.h5; do
     [ "$(value loss)" = "$best" ] || fail "eval of $file says $(value loss), train said $best"
 done
 run 0 inspect run.h5
-has out '^  encoder/embedding.1.weight  \[4, '
+has out '^  encoder/embedding.1.weight  *\[4, '
 run 2 export run.h5 --format safetensors --out raw.safetensors
 err_is 'kvfold: export: run.h5: its method reads the base: merge the run, then export the prefix; try kvfold export --help'
 run 0 export prefix.h5 --format safetensors --out raw.safetensors
