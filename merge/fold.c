@@ -160,6 +160,28 @@ static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf
     return KVF_OK;
 }
 
+/* Virtual tokens at the input: they become a prefix, or a file of their own (*written). */
+static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                             bool *written, kvf_merge_result *result)
+{
+    kvf_merge_result r = {.probe_max_abs_diff = NAN, .step = live->step};
+    bool captures = false;
+    double diff = 0;
+    KVF_TRY(kvf__captures(ctx, live, &captures));
+    if (captures) {
+        KVF_TRY(kvf__capture(ctx, options, live, &diff));
+        if (!live->lineage) live->lineage = kvf_json_object();
+        if (kvf_json_set(live->lineage, "capture_relative_diff", kvf_json_new_real(diff)))
+            return KVF_OK;
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    }
+    KVF_TRY(extend_lineage(ctx, live, options->run, 0));
+    KVF_TRY(kvf__fold_embeddings(ctx, options, live, &r));
+    *written = true;
+    *result = r;
+    return KVF_OK;
+}
+
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
     kvf__dtype dtype = KVF__F32;
@@ -178,6 +200,12 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
                        options->run);
     if (!st && kvf_prefix_changes_base(live)) {
         st = fold_block(ctx, options, live, result);
+        kvf_prefix_free(live);
+        return st;
+    }
+    bool written = false;
+    if (!st && live->vectors.P) st = fold_embed(ctx, options, live, &written, result);
+    if (written) {
         kvf_prefix_free(live);
         return st;
     }

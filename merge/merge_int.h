@@ -18,6 +18,15 @@ kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result);
 
+/* Virtual tokens at the input (capture.c): does a prefix take their place? */
+kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out);
+/* Runs options->base on them: `live` becomes a prefix. *diff: relative, of a row's final state. */
+kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                        double *diff);
+/* Else: writes the embeddings file and reads it back. */
+kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
+                                const kvf_prefix *live, kvf_merge_result *result);
+
 /* Opens base and rows of the probe, before anything is written. */
 typedef struct kvf__fold_probe kvf__fold_probe;
 kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,

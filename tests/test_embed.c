@@ -191,6 +191,65 @@ START_TEST(generates)
 }
 END_TEST
 
+/* ---- folding --------------------------------------------------------------------------------- */
+
+static void fold(const char *run, const char *to, bool with_base)
+{
+    const kvf_merge_options options = {.run = run,
+                                       .out = to,
+                                       .base = with_base ? base : NULL,
+                                       .checkpoint = KVF_CHECKPOINT_LAST,
+                                       .force = true};
+    kvf_merge_result result;
+    ck_assert_msg(!kvf_merge(ctx, &options, &result), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(result.max_abs_diff, 0);
+    ck_assert_int_gt(result.bytes, 0);
+}
+
+static void expect_kind(const char *path, const char *kind)
+{
+    kvf_json *json = NULL;
+    ck_assert_msg(!kvf_inspect(ctx, path, &json), "%s", kvf_ctx_error(ctx));
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(json, "kind"), NULL), kind);
+    kvf_json_free(json);
+}
+
+/* Where they lead a row of a causal base, a prefix takes their place. */
+START_TEST(folds_to_a_prefix)
+{
+    kvf_train_options o = options_for(out, &FORMS[_i]);
+    const kvf_merge_options bare_options = {.run = out, .out = other};
+    kvf_merge_result result;
+    kvf_prefix *prefix = NULL;
+    o.steps = 20;
+    train(&o);
+    ck_assert_int_eq(kvf_merge(ctx, &bare_options, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name it with --base"));
+    fold(out, other, true);
+    expect_kind(other, "prefix");
+    ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_length(prefix), 4);
+    ck_assert_int_eq(kvf_prefix_position_start(prefix), 4);
+    kvf_prefix_free(prefix);
+    kvf_base *opened = open_base();
+    ck_assert_double_eq_tol(loss_of(opened, other), loss_of(opened, out), 1e-4);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(folds_to_embeddings)
+{
+    kvf_train_options o = options_for(out, &FORMS[3]);
+    o.steps = 20;
+    train(&o);
+    fold(out, other, false); /* no prefix stands where a template has them: no base is needed */
+    expect_kind(other, "embeddings");
+    kvf_base *opened = open_base();
+    ck_assert_double_eq(loss_of(opened, other), loss_of(opened, out));
+    kvf_base_free(opened);
+}
+END_TEST
+
 /* ---- starting values ------------------------------------------------------------------------- */
 
 START_TEST(starts_from_a_run)
@@ -283,6 +342,8 @@ int main(void)
     tcase_add_loop_test(core, resumed_is_unbroken, 0, N_FORMS);
     tcase_add_loop_test(core, equal_runs_give_equal_bytes, 0, N_FORMS);
     tcase_add_loop_test(core, generates, 0, N_FORMS);
+    tcase_add_loop_test(core, folds_to_a_prefix, 0, 3);
+    tcase_add_test(core, folds_to_embeddings);
     tcase_add_test(core, parts_and_leads);
     tcase_add_test(core, starts_from_a_run);
     tcase_add_test(errors, options_that_mean_nothing);

@@ -11,6 +11,7 @@
 
 #include "file_int.h"
 #include "prefix.h"
+#include "vectors.h"
 #include "view.h"
 
 /* What every file but a base says about itself: attributes of the root, and of the dataset
@@ -68,6 +69,20 @@ kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__prefix_file *file);
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
 void kvf__prefix_file_done(kvf__prefix_file *file);
+
+/* ---- embeddings file ------------------------------------------------------------------------- */
+
+typedef struct kvf__embeddings_file {
+    kvf__identity id;
+    kvf__vectors vectors; /* [P, C] */
+    char *pattern;        /* --p-template; NULL or "": they lead the row */
+    kvf__head_values head;
+    kvf_json *options, *lineage; /* as of a prefix file */
+} kvf__embeddings_file;
+kvf_status kvf__embeddings_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                      const kvf__embeddings_file *file);
+kvf_status kvf__embeddings_file_read(kvf_ctx *ctx, const char *path, kvf__embeddings_file *out);
+void kvf__embeddings_file_done(kvf__embeddings_file *file);
 
 /* ---- adapter file ---------------------------------------------------------------------------- */
 

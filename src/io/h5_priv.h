@@ -170,6 +170,9 @@ kvf_status kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L, uint8_t **out);
 /* Reads a prefix from an open file; *data, to be released by the caller, tells how it is stored. */
 kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *out);
 
+/* The same of virtual tokens. */
+kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *out);
+
 /* /history (run_history.c). */
 kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history);
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);

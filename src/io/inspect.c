@@ -116,9 +116,8 @@ static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
     if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
     if (strcmp(kind, "base") == 0) return kvf__inspect_base(ctx, path, root);
     if (strcmp(kind, "adapter") == 0) return kvf__inspect_adapter(ctx, path, root);
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: a file of kind %s, this version describes run, prefix, adapter and base",
-                     path,
+    if (strcmp(kind, "embeddings") == 0) return kvf__inspect_embeddings(ctx, path, root);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: a file of kind %s, which is not described", path,
                      kind);
 }
 

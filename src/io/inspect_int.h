@@ -8,6 +8,7 @@
 #include "h5_priv.h"
 
 kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_embeddings(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_adapter(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root);

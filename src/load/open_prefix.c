@@ -28,6 +28,20 @@ static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *p
     return take_pattern(ctx, prefix->options, prefix);
 }
 
+static kvf_status from_embeddings_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+{
+    kvf__embeddings_file file = {0};
+    KVF_TRY(kvf__embeddings_file_read(ctx, path, &file));
+    prefix->id = file.id;
+    prefix->vectors = file.vectors;
+    prefix->pattern = file.pattern;
+    prefix->head = file.head;
+    prefix->options = file.options;
+    prefix->lineage = file.lineage;
+    prefix->step = -1;
+    return KVF_OK; /* everything of the file was taken over */
+}
+
 /* Which parameter tells the hidden width of an encoder, and of which form it is then. */
 static const struct {
     const char *name, *form;
@@ -219,13 +233,16 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
     kvf_status st;
     if (!strcmp(kind, "prefix"))
         st = from_prefix_file(ctx, path, prefix);
+    else if (!strcmp(kind, "embeddings"))
+        st = from_embeddings_file(ctx, path, prefix);
     else if (!strcmp(kind, "adapter"))
         st = kvf__block_from_file(ctx, path, prefix);
     else if (!strcmp(kind, "run"))
         st = from_run_file(ctx, path, base, checkpoint, prefix);
     else
-        st = kvf__fail(ctx, KVF_EFORMAT, "%s: is a %s file, want a prefix, adapter or run file",
-                       path, kind);
+        st = kvf__fail(ctx, KVF_EFORMAT,
+                       "%s: is a %s file, want a prefix, embeddings, adapter or run file", path,
+                       kind);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->id.task && kvf__task_parse(ctx, prefix->id.task, &prefix->task))
         /* the word stands in the file, not on the command line */

@@ -1,0 +1,204 @@
+/* Folding virtual tokens at the input. Where they lead every row and the base reads in one
+ * direction, nothing before them can change what they become: the base is run on them once, and its
+ * keys and values are the prefix that takes their place. Elsewhere they stay vectors, in a file of
+ * their own.
+ *
+ * A row behind the prefix is then held against the same row behind the vectors, by its final hidden
+ * state: the fold is exact but for the rounding of f32. */
+#include "merge_int.h"
+
+#include "arch.h"
+#include "row_template.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PROBE_TOKENS = 8 };
+static const double MOST_DIFF = 1e-4; /* relative, of hidden states in f32 */
+
+/* ---- capture --------------------------------------------------------------------------------- */
+
+/* One row on the base: ids [n] at the input, the prefix or none before it; the final state of its
+ * last token goes to hidden [C], keys and values of all to `kv` unless that is NULL. */
+static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, const int32_t *ids,
+                          int64_t n, bool folded, float *hidden, kvf__prefix *kv)
+{
+    int64_t start[2] = {0, n}, example = 0, C = kvf__model_desc(base->model)->C;
+    const int32_t last = (int32_t)(n - 1), label = 0;
+    const kvf__pass_limits limits = {
+        .rows = 1, .tokens = n, .row_len = n, .labels = 1, .P = live->prefix.P, .cache_len = n};
+    const kvf__batch batch = {.n_rows = 1,
+                              .n_tokens = n,
+                              .n_labels = 1,
+                              .start = start,
+                              .ids = ids,
+                              .label_at = &last,
+                              .label_id = &label,
+                              .example = &example};
+    kvf__cache *cache = NULL;
+    kvf__pass *pass = NULL;
+    const float *state = NULL;
+    kvf_status st;
+
+    st = kvf__cache_create(ctx, base->model, 1, n, &cache);
+    if (st) goto out;
+    st = kvf__pass_create(ctx, base->model, &limits, &pass);
+    if (st) goto out;
+    const kvf__input input = {.batch = &batch,
+                              .prefix = folded ? &live->prefix : NULL,
+                              .vectors = &live->vectors,
+                              .position_start = folded ? live->prefix.P : 0,
+                              .cache = cache};
+    st = kvf__pass_fwd(ctx, pass, &input);
+    if (st) goto out;
+    st = kvf__pass_hidden(ctx, pass, &state);
+    if (st) goto out;
+    if (hidden) memcpy(hidden, state, (size_t)C * sizeof *hidden);
+    if (kv) kvf__cache_read(cache, 0, n, kv->kv);
+out:
+    kvf__pass_free(pass);
+    kvf__cache_free(cache);
+    return st;
+}
+
+static double relative_diff(const float *a, const float *b, int64_t n)
+{
+    double diff = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        diff += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(diff / (norm > 0 ? norm : 1));
+}
+
+/* The virtual tokens and some words behind them, and the words behind the prefix. */
+static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live,
+                             const int32_t *ids, float *states, double *diff)
+{
+    const int64_t P = live->vectors.P, C = kvf__model_desc(base->model)->C;
+
+    KVF_TRY(run_row(ctx, base, live, ids, P + PROBE_TOKENS, false, states, NULL));
+    KVF_TRY(run_row(ctx, base, live, ids + P, PROBE_TOKENS, true, states + C, NULL));
+    *diff = relative_diff(states + C, states, C);
+    if (*diff <= MOST_DIFF) return KVF_OK;
+    return kvf__fail(ctx, KVF_EINTERNAL,
+                     "a row behind the prefix is %g away from one behind the virtual tokens, want "
+                     "at most %g",
+                     *diff, MOST_DIFF);
+}
+
+static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double *diff)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const int64_t P = live->vectors.P;
+    int32_t *ids = NULL;
+    float *states = NULL;
+    kvf_status st;
+
+    st = kvf__alloc_array(ctx, (size_t)(P + PROBE_TOKENS), sizeof *ids, &ids);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, (size_t)(2 * d->C), sizeof *states, &states);
+    if (st) goto out;
+    for (int64_t i = 0; i < P + PROBE_TOKENS; i++)
+        ids[i] = i < P ? kvf__virtual_id(i) : (int32_t)((7919 * (i - P + 1)) % d->V);
+    st = kvf__prefix_init(ctx, &live->prefix, d->L, d->G, P, d->D);
+    if (st) goto out;
+    st = run_row(ctx, base, live, ids, P, false, NULL, &live->prefix);
+    if (st) goto out;
+    st = check_fold(ctx, base, live, ids, states, diff);
+out:
+    kvf__free(ids);
+    kvf__free(states);
+    return st;
+}
+
+/* From here on `live` is a prefix. */
+static void become_prefix(kvf_prefix *live)
+{
+    kvf__vectors_done(&live->vectors);
+    kvf__free(live->pattern);
+    live->pattern = NULL;
+    live->id.position_start = live->prefix.P;
+}
+
+kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                        double *diff)
+{
+    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
+    kvf_base *base = NULL;
+
+    if (!options->base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: virtual tokens at the input are folded by running the base on them: "
+                         "name it with --base",
+                         options->run);
+    KVF_TRY(kvf_base_open(ctx, options->base, &EXACT, &base));
+    kvf_status st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
+    if (!st) st = capture(ctx, base, live, diff);
+    if (!st) become_prefix(live);
+    kvf_base_free(base);
+    return st;
+}
+
+kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out)
+{
+    const kvf__arch *arch = kvf__arch_by_model_type(live->id.base_architecture);
+    kvf__row_template pattern;
+
+    KVF_TRY(kvf__row_template_init(ctx, live->pattern, live->vectors.P, &pattern));
+    *out = arch && arch->causal && kvf__row_template_plain(&pattern);
+    kvf__row_template_done(&pattern);
+    return KVF_OK;
+}
+
+/* ---- the embeddings file --------------------------------------------------------------------- */
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options)
+{
+    if (options->probe)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--probe: virtual tokens are stored as they are, the "
+                         "fold changes no bit");
+    if (options->dtype && strcmp(options->dtype, "f32"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: virtual tokens are stored in f32",
+                         options->dtype);
+    return KVF_OK;
+}
+
+static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
+{
+    kvf__embeddings_file back = {0};
+    size_t bytes = (size_t)(live->vectors.P * live->vectors.C) * sizeof(float);
+
+    KVF_TRY(kvf__embeddings_file_read(ctx, path, &back));
+    bool same = back.vectors.P == live->vectors.P && back.vectors.C == live->vectors.C &&
+                !memcmp(back.vectors.x, live->vectors.x, bytes) &&
+                kvf__same_head(&live->head, &back.head);
+    kvf__embeddings_file_done(&back);
+    return same ? KVF_OK
+                : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
+}
+
+kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
+                                const kvf_prefix *live, kvf_merge_result *result)
+{
+    const kvf__embeddings_file file = {
+        .id = live->id,
+        .vectors = live->vectors,
+        .pattern = live->pattern,
+        .head = live->head,
+        .options = live->options,
+        .lineage = live->lineage,
+    };
+    struct stat info;
+
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf__embeddings_file_write(ctx, options->out, options->force, &file));
+    KVF_TRY(verify(ctx, options->out, live));
+    result->shape[0] = live->vectors.P;
+    result->shape[1] = live->vectors.C;
+    result->rank = 2;
+    if (!stat(options->out, &info)) result->bytes = info.st_size;
+    return KVF_OK;
+}

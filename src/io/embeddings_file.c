@@ -1,0 +1,143 @@
+/* The embeddings file: what virtual tokens at the input fold to where no prefix can take their
+ * place (DESIGN.md section 6).
+ *
+ *   /embeddings/virtual    [P, C] f32, rows by virtual token
+ *   attribute template     of /embeddings: where they stand in a row, "" if they lead it
+ *
+ * and on /embeddings what every file says of its training; /head, /options and /lineage as in a
+ * prefix file. */
+#include "h5_priv.h"
+
+#include <math.h>
+
+static const char GROUP[] = "embeddings", DATASET[] = "virtual";
+static const char *const LABELS[] = {"position", "channel"};
+
+static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__vectors *vectors)
+{
+    for (int64_t i = 0; i < vectors->P * vectors->C; i++)
+        if (!isfinite(vectors->x[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC,
+                             "%s: /%s/%s: [%lld, %lld] is %g, want finite values", path, GROUP,
+                             DATASET, (long long)(i / vectors->C), (long long)(i % vectors->C),
+                             (double)vectors->x[i]);
+    return KVF_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static kvf_status write_file(kvf__h5 *h5, const kvf__embeddings_file *file)
+{
+    const int64_t dim[] = {file->vectors.P, file->vectors.C};
+    const kvf__h5_spec spec = {
+        .name = DATASET, .dtype = KVF__F32, .rank = 2, .dim = dim, .labels = LABELS};
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_create(h5, h5->file, GROUP, &group);
+    if (st) goto out;
+    st = kvf__h5_data_write(h5, group, &spec, file->vectors.x, NULL);
+    if (st) goto out;
+    st = kvf__identity_write(h5, group, true, &file->id);
+    if (st) goto out;
+    st = kvf__h5_put_text(h5, group, "template", file->pattern ? file->pattern : "");
+    if (st) goto out;
+    st = kvf__head_write(h5, file->id.task, &file->head);
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "options", file->options);
+    if (st) goto out;
+    st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+out:
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__embeddings_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                      const kvf__embeddings_file *file)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf_status st;
+
+    st = check_values(ctx, path, &file->vectors);
+    if (st) goto out;
+    st = kvf__h5_create(ctx, path, force, GROUP, &h5);
+    if (st) goto out;
+    st = write_file(&h5, file);
+    if (st) goto out;
+    st = kvf__h5_commit(&h5);
+out:
+    kvf__h5_close(&h5);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static kvf_status read_vectors(kvf__h5 *h5, kvf__h5_id group, kvf__h5_data *data,
+                               kvf__embeddings_file *file)
+{
+    char text[128];
+
+    KVF_TRY(kvf__h5_data_open(h5, group, DATASET, data));
+    if (data->dtype != KVF__F32 || data->rank != 2 || data->dim[0] != file->id.P ||
+        data->dim[1] < 1)
+        return kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%s %s, want f32 [%lld, C]",
+                            kvf__dtype_name(data->dtype),
+                            kvf__shape_text(text, data->rank, data->dim), (long long)file->id.P);
+    KVF_TRY(kvf__vectors_init(h5->ctx, &file->vectors, data->dim[0], data->dim[1]));
+    KVF_TRY(kvf__h5_data_read(h5, data, file->vectors.x));
+    return check_values(h5->ctx, h5->path, &file->vectors);
+}
+
+kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *out)
+{
+    kvf__embeddings_file file = {0};
+    kvf__h5_id group = KVF__H5_NONE;
+    kvf_status st;
+
+    st = kvf__h5_group_open(h5, h5->file, GROUP, &group);
+    if (st) goto out;
+    st = kvf__identity_read(h5, group, true, &file.id);
+    if (st) goto out;
+    st = read_vectors(h5, group, data, &file);
+    if (st) goto out;
+    st = kvf__h5_get_text(h5, group, "template", &file.pattern);
+    if (st) goto out;
+    st = kvf__head_read(h5, file.id.task, &file.head);
+    if (st) goto out;
+    st = kvf__attrs_read(h5, h5->file, "options", &file.options);
+    if (st) goto out;
+    st = kvf__attrs_read(h5, h5->file, "lineage", &file.lineage);
+    if (st) goto out;
+    *out = file;
+    file = (kvf__embeddings_file){0};
+out:
+    kvf__embeddings_file_done(&file);
+    kvf__h5_release(&group);
+    return st;
+}
+
+kvf_status kvf__embeddings_file_read(kvf_ctx *ctx, const char *path, kvf__embeddings_file *out)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf_status st;
+
+    st = kvf__h5_open(ctx, path, GROUP, &h5);
+    if (st) goto out;
+    st = kvf__embeddings_read_from(&h5, &data, out);
+out:
+    kvf__h5_release(&data.id);
+    kvf__h5_close(&h5);
+    return st;
+}
+
+void kvf__embeddings_file_done(kvf__embeddings_file *file)
+{
+    kvf__identity_done(&file->id);
+    kvf__vectors_done(&file->vectors);
+    kvf__free(file->pattern);
+    kvf__head_values_done(&file->head);
+    kvf_json_free(file->options);
+    kvf_json_free(file->lineage);
+    *file = (kvf__embeddings_file){0};
+}
