@@ -3,6 +3,7 @@
 #include "h5_priv.h"
 
 #include <kvfold/io.h>
+#include <math.h>
 
 /* The text at a.b.0.c; numbers are places in arrays. */
 static const kvf_json *at(const kvf_json *value, const char *path)
@@ -202,6 +203,39 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+START_TEST(embeddings)
+{
+    static float x[] = {3, 4, 0, 0, 5, 12};
+    kvf__embeddings_file file = {.id = {.base_architecture = (char *)"bert",
+                                        .method = (char *)"prompt",
+                                        .task = (char *)"lm",
+                                        .L = 2,
+                                        .G = 1,
+                                        .P = 3,
+                                        .D = 2},
+                                 .vectors = {.P = 3, .C = 2, .x = x},
+                                 .pattern = (char *)"{p} {text} {p:2}"},
+                         back = {0};
+    kvf_json *tree = NULL;
+
+    ck_ok(kvf__embeddings_file_write(ctx, in_dir("e.h5"), false, &file));
+    ck_ok(kvf__embeddings_file_read(ctx, in_dir("e.h5"), &back));
+    ck_assert_mem_eq(back.vectors.x, x, sizeof x);
+    ck_assert_str_eq(back.pattern, file.pattern);
+    ck_assert(back.id.P == 3 && back.vectors.C == 2);
+    kvf__embeddings_file_done(&back);
+    ck_ok(kvf_inspect(ctx, in_dir("e.h5"), &tree));
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(tree, "kind"), NULL), "embeddings");
+    const kvf_json *attributes = kvf_json_get(tree, "attributes");
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(attributes, "template"), NULL), file.pattern);
+    ck_assert_double_eq(kvf_json_real(kvf_json_at(kvf_json_get(attributes, "norms"), 2), 0), 13);
+    kvf_json_free(tree);
+    x[3] = NAN;
+    ck_fails(kvf__embeddings_file_write(ctx, in_dir("bad.h5"), false, &file), KVF_ENUMERIC,
+             "/embeddings/virtual: [1, 1] is nan");
+}
+END_TEST
+
 START_TEST(refuses)
 {
     kvf_json *tree = NULL;
@@ -224,8 +258,8 @@ START_TEST(refuses)
     ck_ok(kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings", &h5));
     ck_ok(kvf__h5_commit(&h5));
     kvf__h5_close(&h5);
-    ck_fails(kvf_inspect(ctx, in_dir("words.h5"), &tree), KVF_EUNSUPPORTED,
-             "a file of kind embeddings");
+    ck_fails(kvf_inspect(ctx, in_dir("words.h5"), &tree), KVF_EFORMAT,
+             "group \"embeddings\" is missing");
     ck_assert_ptr_null(tree);
 }
 END_TEST
@@ -273,6 +307,7 @@ int main(void)
         tcase_set_timeout(cases[i], 60);
         suite_add_tcase(suite, cases[i]);
     }
+    tcase_add_test(core, embeddings);
     tcase_add_test(core, prefix_file);
     tcase_add_test(core, run_file);
     tcase_add_test(core, imported_run);
