@@ -40,7 +40,7 @@ static void write_holder(int fd)
 {
     char text[32];
     int n = snprintf(text, sizeof text, "%ld", (long)getpid());
-    if (ftruncate(fd, 0) == 0 && write(fd, text, (size_t)n) != n) (void)ftruncate(fd, 0);
+    if (ftruncate(fd, 0) < 0 || write(fd, text, (size_t)n) != n) return;
 }
 
 static kvf_status lock_file(kvf_ctx *ctx, const char *path, kvf__outlock *lock)
