@@ -137,6 +137,7 @@ static kvf_status open_live(kvf_ctx *ctx, const kvf_merge_options *options, kvf_
     KVF_TRY(kvf_prefix_needs_base(ctx, options->run, &needed));
     if (needed && options->base) KVF_TRY(kvf_base_open(ctx, options->base, &EXACT, &base));
     kvf_status st = kvf_prefix_open_on(ctx, options->run, base, options->checkpoint, &live);
+    if (!st && options->head) st = kvf_prefix_use_head(ctx, live, options->head);
     if (!st && base) st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
     kvf_base_free(base);
     if (st)

@@ -63,6 +63,7 @@ typedef struct kvf_export_options {
     const char *path, *out; /* run or prefix file; folder to make */
     const char *format;     /* "peft", "safetensors" */
     kvf_checkpoint checkpoint;
+    const char *head; /* of a run of several tasks: the one whose head goes along */
     bool force;
 } kvf_export_options;
 

@@ -15,6 +15,7 @@ extern "C" {
 typedef struct kvf_merge_options {
     const char *run, *out;
     kvf_checkpoint checkpoint;
+    const char *head;  /* of a run of several tasks: fold for this one; NULL: all heads are kept */
     const char *dtype; /* f32 (also NULL), f16, bf16 */
     bool force;
     const char *base;  /* needed for probe */

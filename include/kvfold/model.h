@@ -77,6 +77,9 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
                               kvf_checkpoint checkpoint, kvf_prefix **out);
 /* Is the file a run of such a method? */
 kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
+/* Of a run of several tasks the head of one: the prefix is then that task's. EUSAGE: it has no such
+ * head, or one only. Without it kvf_prefix_check refuses the prefix. */
+kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name);
 void kvf_prefix_free(kvf_prefix *prefix);
 int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix);

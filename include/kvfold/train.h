@@ -46,10 +46,22 @@ typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
 #define KVF_MAX_TRAIN_OPTIONS 128 /* most rows that kvf_train_option_row() has */
 
+/* "NAME=VALUE" each, of options that name a task of several. */
+#define KVF_MAX_TASKS 16
+typedef struct kvf_named {
+    size_t n;
+    const char *item[KVF_MAX_TASKS];
+} kvf_named;
+
 /* Every field has a kvf_train_option_row() with its long name, default and help. Texts are
  * borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
+    /* Several tasks at once, a shared prefix and a head each: --data NAME=FILE, once for every
+     * task, in place of data; --valid NAME=FILE and --task NAME=KIND for those that differ from
+     * `task`. */
+    kvf_named named_data, named_valid, named_task;
+    const char *mix; /* proportional, equal: how often a step is one of a task's */
     bool resume, force, dry_run, allow_other_base;
     const char *method; /* mlp, direct, prompt, p-tuning */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */

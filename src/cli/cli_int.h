@@ -178,6 +178,7 @@ typedef struct cli_model_paths {
     const char *drop_layers; /* adapters that are left out, NULL: none */
     cli_texts prefixes;
     bool allow_other_base;
+    const char *head; /* of prefixes of several tasks; NULL: none */
 } cli_model_paths;
 int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
 void cli_model_close(cli_model *model);
@@ -198,6 +199,9 @@ typedef struct cli_eval_values {
         {{"checkpoint", "best|last", "best if there is one", "state of a run file"},               \
          CLI_CHOICE,                                                                               \
          at(paths.checkpoint)},                                                                    \
+        {{"head", "NAME", "", "of a prefix trained on several tasks: the one to use"},             \
+         CLI_TEXT,                                                                                 \
+         at(paths.head)},                                                                          \
         {{"allow-other-base", NULL, "",                                                            \
           "accept a prefix made for another base of the same shape"},                              \
          CLI_FLAG,                                                                                 \

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *format, *checkpoint;
+    const char *out, *format, *checkpoint, *head;
     bool force;
 } values;
 
@@ -18,6 +18,9 @@ static const cli_option OPTIONS[] = {
     {{"checkpoint", "best|last", "best if there is one", "state of a run file"},
      CLI_CHOICE,
      AT(checkpoint)},
+    {{"head", "NAME", "", "of a file of several tasks: the one whose head goes along"},
+     CLI_TEXT,
+     AT(head)},
     {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
@@ -30,6 +33,7 @@ static int run(cli_call *call)
     const kvf_export_options options = {.path = call->operands[0],
                                         .out = v.out,
                                         .format = v.format,
+                                        .head = v.head,
                                         .checkpoint = cli_checkpoint(v.checkpoint),
                                         .force = v.force};
     kvf_status st = kvf_export(call->ctx, &options);

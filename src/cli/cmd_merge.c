@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *dtype, *base, *probe, *checkpoint;
+    const char *out, *dtype, *base, *probe, *checkpoint, *head;
     bool force, allow_other_base;
 } values;
 
@@ -16,6 +16,7 @@ static const cli_option OPTIONS[] = {
     {{"checkpoint", "best|last", "best if there is one", "state of the run to fold"},
      CLI_CHOICE,
      AT(checkpoint)},
+    {{"head", "NAME", "all", "of a run on several tasks: fold for this one"}, CLI_TEXT, AT(head)},
     {{"probe", "FILE", "",
       "data file on which logits through encoder and file are compared; needs --base"},
      CLI_TEXT,
@@ -66,6 +67,7 @@ static int run(cli_call *call)
         .out = v.out,
         .checkpoint = cli_checkpoint(v.checkpoint),
         .dtype = v.dtype,
+        .head = v.head,
         .force = v.force,
         .base = v.base,
         .probe = v.probe,

@@ -29,6 +29,8 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *pat
         if (!st && later == (model->base != NULL))
             st = kvf_prefix_open_on(call->ctx, paths->prefixes.at[i], model->base,
                                     cli_checkpoint(paths->checkpoint), &model->prefixes[i]);
+        if (!st && paths->head && later == (model->base != NULL))
+            st = kvf_prefix_use_head(call->ctx, model->prefixes[i], paths->head);
     }
     return st;
 }

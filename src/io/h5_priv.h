@@ -179,6 +179,21 @@ kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);
 
 /* /head (head_file.c). What is read belongs to the caller on failure too. EFORMAT: a head where
  * `task` has none, or none where it has one. */
+/* Several heads: /heads/<name>/<parameter>, labels, attributes task and regression (heads_file.c);
+ * kvf__head_write and read call them where the task is KVF__MULTI_TASK. */
+kvf_status kvf__heads_write(kvf__h5 *h5, const kvf__head_values *head);
+kvf_status kvf__heads_read(kvf__h5 *h5, kvf__head_values *out);
+/* Names of labels: named, in UTF-8, and no two alike. */
+kvf_status kvf__labels_check(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
+                             kvf_status status);
+/* One dataset of a group as a parameter; `name` is taken over. */
+kvf_status kvf__run_params_read_one(kvf__h5 *h5, kvf__h5_id group, char *name,
+                                    kvf__params_owned *params);
+/* As kvf__run_params_read, where groups named as the tasks of `heads` hold theirs, as
+ * "NAME/parameter". */
+kvf_status kvf__run_params_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_values *heads,
+                                      kvf__params_owned *out);
+
 kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head);
 kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out);
 

@@ -20,6 +20,8 @@ bool kvf__head_fits_task(const char *task, const kvf__head_values *head)
 {
     const kvf__params *params = &head->params.params;
 
+    if (task && !strcmp(task, KVF__MULTI_TASK)) return head->n_tasks > 0;
+    if (head->n_tasks) return false;
     if (kvf__task_has_head(task)) return params->n > 0;
     return !params->n || (params->n == 1 && params->item[0].rank == 2 && !head->n_labels &&
                           !head->regression && !strcmp(params->item[0].name, "lm_head.weight"));
@@ -34,8 +36,8 @@ static bool is_utf8(const char *text)
 }
 
 /* Named, in UTF-8, and no two alike. */
-static kvf_status check_labels(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
-                               kvf_status status)
+kvf_status kvf__labels_check(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
+                             kvf_status status)
 {
     kvf__map seen = {0};
     int64_t before = 0;
@@ -65,12 +67,13 @@ kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values
     if (!kvf__head_fits_task(task, head))
         return kvf__h5_fail(h5, h5->file, KVF_EUSAGE, "task \"%s\" with %zu parameters of a head",
                             task ? task : "", head->params.params.n);
+    if (head->n_tasks) return kvf__heads_write(h5, head);
     if (!head->params.params.n) return KVF_OK;
     st = kvf__run_params_write(h5, h5->file, GROUP, &head->params.params, &group);
     if (st) goto out;
     st = kvf__h5_put_bool(h5, group, "regression", head->regression);
     if (st) goto out;
-    st = check_labels(h5, group, head->labels, head->n_labels, KVF_EUSAGE);
+    st = kvf__labels_check(h5, group, head->labels, head->n_labels, KVF_EUSAGE);
     if (st) goto out;
     if (head->n_labels) st = kvf__h5_texts_write(h5, group, LABELS, head->labels, head->n_labels);
 out:
@@ -85,7 +88,7 @@ static kvf_status read_labels(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *h
     KVF_TRY(kvf__h5_has(h5, group, LABELS, &there));
     if (!there) return KVF_OK;
     KVF_TRY(kvf__h5_texts_read(h5, group, LABELS, &head->labels, &head->n_labels));
-    return check_labels(h5, group, head->labels, head->n_labels, KVF_EFORMAT);
+    return kvf__labels_check(h5, group, head->labels, head->n_labels, KVF_EFORMAT);
 }
 
 kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out)
@@ -94,6 +97,7 @@ kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out)
     bool there = false;
     kvf_status st;
 
+    if (!strcmp(task, KVF__MULTI_TASK)) return kvf__heads_read(h5, out);
     KVF_TRY(kvf__h5_has(h5, h5->file, GROUP, &there));
     if (!there && kvf__task_has_head(task))
         return kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "task is \"%s\", but there is no /head",
@@ -141,11 +145,23 @@ kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *
     return st;
 }
 
+static void task_done(kvf__head_task *task)
+{
+    kvf__free(task->name);
+    kvf__free(task->task);
+    for (size_t i = 0; task->labels && i < task->n_labels; i++)
+        kvf__free(task->labels[i]);
+    kvf__free(task->labels);
+}
+
 void kvf__head_values_done(kvf__head_values *head)
 {
     kvf__params_owned_done(&head->params);
     for (size_t i = 0; head->labels && i < head->n_labels; i++)
         kvf__free(head->labels[i]);
     kvf__free(head->labels);
+    for (size_t i = 0; head->tasks && i < head->n_tasks; i++)
+        task_done(&head->tasks[i]);
+    kvf__free(head->tasks);
     *head = (kvf__head_values){0};
 }

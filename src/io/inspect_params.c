@@ -57,6 +57,38 @@ out:
 }
 
 static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
+                             kvf_json *tensors);
+
+/* Is it one of several tasks, whose parameters have a group of their own? */
+static kvf_status is_task(kvf__h5 *h5, const char *name, bool *out)
+{
+    kvf__h5_id heads = KVF__H5_NONE;
+    kvf_status st;
+
+    KVF_TRY(kvf__h5_has(h5, h5->file, "heads", out));
+    if (!*out) return KVF_OK;
+    st = kvf__h5_group_open(h5, h5->file, "heads", &heads);
+    if (!st) st = kvf__h5_has(h5, heads, name, out);
+    kvf__h5_release(&heads);
+    return st;
+}
+
+static kvf_status list_task(kvf__h5 *h5, kvf__h5_id parent, const char *path, const char *name,
+                            bool with_norm, kvf_json *tensors)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    char *whole = NULL;
+    kvf_status st;
+
+    st = kvf__asprintf(h5->ctx, &whole, "%s/%s", path, name);
+    if (!st) st = kvf__h5_group_open(h5, parent, name, &group);
+    if (!st) st = list_group(h5, group, whole, with_norm, tensors);
+    kvf__h5_release(&group);
+    kvf__free(whole);
+    return st;
+}
+
+static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
                              kvf_json *tensors)
 {
     size_t n = 0;
@@ -68,9 +100,12 @@ static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bo
     for (size_t i = 0; i < n; i++) {
         char *name = NULL;
         KVF_TRY(kvf__h5_child_name(h5, group, i, &name));
-        kvf_status st = strcmp(name, LABELS) == 0
-                            ? KVF_OK
-                            : list_one(h5, group, path, name, with_norm, tensors);
+        bool task = false;
+        kvf_status st = is_task(h5, name, &task);
+        if (!st && task)
+            st = list_task(h5, group, path, name, with_norm, tensors);
+        else if (!st && strcmp(name, LABELS) != 0)
+            st = list_one(h5, group, path, name, with_norm, tensors);
         kvf__free(name);
         if (st) return st;
     }
@@ -134,6 +169,7 @@ kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors)
     bool there = false, regression = false;
     kvf_status st;
 
+    KVF_TRY(kvf__inspect_params(h5, NULL, "heads", true, tensors));
     KVF_TRY(kvf__h5_has(h5, h5->file, "head", &there));
     if (!there) return KVF_OK;
     KVF_TRY(kvf__inspect_params(h5, NULL, "head", true, tensors));

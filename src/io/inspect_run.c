@@ -100,6 +100,7 @@ static kvf_status describe(kvf__h5 *h5, kvf_json *root)
     KVF_TRY(kvf__inspect_head(h5, root, tensors));
     KVF_TRY(kvf__inspect_params(h5, "best", "encoder", true, tensors));
     KVF_TRY(kvf__inspect_params(h5, "best", "head", true, tensors));
+    KVF_TRY(kvf__inspect_params(h5, "best", "heads", true, tensors));
     KVF_TRY(kvf__inspect_params(h5, "optimizer", "m", false, tensors));
     KVF_TRY(kvf__inspect_params(h5, "optimizer", "v", false, tensors));
     KVF_TRY(describe_history(h5, root));

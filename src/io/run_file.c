@@ -3,6 +3,7 @@
  *
  *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask
  *   /head/<parameter>, labels     where the task has a head
+ *   /heads/<name>/...             of several tasks; in best and optimizer too, by their names
  *   /best/{encoder,head}/...      once a validation ran; attributes step, metric, value on /best
  *   /optimizer/{m,v}/<parameter>  the encoder's, then the head's; absent in an imported run
  *   /state /options /lineage      one attribute per item
@@ -32,6 +33,11 @@ out:
     return st;
 }
 
+static const char *head_group(const kvf__run_file *file)
+{
+    return file->head.n_tasks ? "heads" : "head";
+}
+
 static kvf_status write_best(kvf__h5 *h5, const kvf__run_file *file)
 {
     kvf__h5_id group = KVF__H5_NONE;
@@ -48,7 +54,7 @@ static kvf_status write_best(kvf__h5 *h5, const kvf__run_file *file)
     if (st) goto out;
     st = kvf__run_params_write(h5, group, "encoder", &file->best.params, NULL);
     if (st || file->best_head.params.n == 0) goto out;
-    st = kvf__run_params_write(h5, group, "head", &file->best_head.params, NULL);
+    st = kvf__run_params_write(h5, group, head_group(file), &file->best_head.params, NULL);
 out:
     kvf__h5_release(&group);
     return st;
@@ -150,14 +156,15 @@ out:
 
 /* A second set of parameters: the best step's, or moments. */
 static kvf_status read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name,
-                            const kvf__params *like, const char *whose, kvf__params_owned *out)
+                            const kvf__params *like, const char *whose,
+                            const kvf__head_values *heads, kvf__params_owned *out)
 {
     kvf__h5_id group = KVF__H5_NONE;
     kvf_status st;
 
     st = kvf__h5_group_open(h5, parent, name, &group);
     if (st) goto out;
-    st = kvf__run_params_read(h5, group, NULL, out);
+    st = kvf__run_params_read_tasks(h5, group, heads, out);
     if (st) goto out;
     st = kvf__run_params_same(h5, group, &out->params, like, whose);
 out:
@@ -181,9 +188,11 @@ static kvf_status read_best(kvf__h5 *h5, kvf__run_file *file)
     if (st) goto out;
     st = kvf__h5_get_f64(h5, group, "value", &file->best_value);
     if (st) goto out;
-    st = read_like(h5, group, "encoder", &file->encoder.params, "encoder", &file->best);
+    st = read_like(h5, group, "encoder", &file->encoder.params, "encoder", &file->head,
+                   &file->best);
     if (st || file->head.params.params.n == 0) goto out;
-    st = read_like(h5, group, "head", &file->head.params.params, "head", &file->best_head);
+    st = read_like(h5, group, head_group(file), &file->head.params.params, "head", &file->head,
+                   &file->best_head);
 out:
     kvf__h5_release(&group);
     return st;
@@ -207,9 +216,9 @@ static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
     if (st) goto out;
     st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
     if (st) goto out;
-    st = read_like(h5, group, "m", &all, head->n ? "run" : "encoder", &file->m);
+    st = read_like(h5, group, "m", &all, head->n ? "run" : "encoder", &file->head, &file->m);
     if (st) goto out;
-    st = read_like(h5, group, "v", &all, head->n ? "run" : "encoder", &file->v);
+    st = read_like(h5, group, "v", &all, head->n ? "run" : "encoder", &file->head, &file->v);
 out:
     kvf__params_done(&all);
     kvf__h5_release(&group);

@@ -23,6 +23,28 @@ static kvf_status write_one(kvf__h5 *h5, kvf__h5_id group, const kvf__param *par
     return kvf__h5_data_write(h5, group, &spec, param->value, NULL);
 }
 
+/* Parameters "TASK/name" from the first on, as a group of their own; *next: the one behind them. */
+static kvf_status write_task(kvf__h5 *h5, kvf__h5_id parent, const kvf__params *params,
+                             size_t first, size_t *next)
+{
+    kvf__h5_id group = KVF__H5_NONE;
+    const char *name = params->item[first].name;
+    int n = (int)strcspn(name, "/");
+    char task[128];
+    kvf_status st;
+
+    snprintf(task, sizeof task, "%.*s", n, name);
+    st = kvf__h5_group_create(h5, parent, task, &group);
+    for (*next = first; *next < params->n && !st; (*next)++) {
+        kvf__param param = params->item[*next];
+        if (strncmp(param.name, name, (size_t)n + 1)) break;
+        param.name += n + 1;
+        st = write_one(h5, group, &param);
+    }
+    kvf__h5_release(&group);
+    return st;
+}
+
 kvf_status kvf__run_params_write(kvf__h5 *h5, kvf__h5_id parent, const char *name,
                                  const kvf__params *params, kvf__h5_id *out)
 {
@@ -30,8 +52,13 @@ kvf_status kvf__run_params_write(kvf__h5 *h5, kvf__h5_id parent, const char *nam
     kvf_status st;
 
     st = kvf__h5_group_create(h5, parent, name, &group);
-    for (size_t i = 0; i < params->n && !st; i++)
-        st = write_one(h5, group, &params->item[i]);
+    for (size_t i = 0, next; i < params->n && !st; i = next) {
+        next = i + 1;
+        if (strchr(params->item[i].name, '/'))
+            st = write_task(h5, group, params, i, &next);
+        else
+            st = write_one(h5, group, &params->item[i]);
+    }
     if (st || !out) goto out;
     *out = group;
     group = KVF__H5_NONE;
@@ -62,8 +89,8 @@ out:
     return st;
 }
 
-/* Adds the dataset `name`, which is taken over. */
-static kvf_status read_one(kvf__h5 *h5, kvf__h5_id group, char *name, kvf__params_owned *params)
+kvf_status kvf__run_params_read_one(kvf__h5 *h5, kvf__h5_id group, char *name,
+                                    kvf__params_owned *params)
 {
     kvf__h5_data data = {.id = KVF__H5_NONE};
     kvf__param *param = NULL;
@@ -107,7 +134,7 @@ kvf_status kvf__run_params_read(kvf__h5 *h5, kvf__h5_id group, const char *excep
         if (except && strcmp(name, except) == 0)
             kvf__free(name);
         else
-            KVF_TRY(read_one(h5, group, name, out));
+            KVF_TRY(kvf__run_params_read_one(h5, group, name, out));
     }
     return out->params.n ? KVF_OK : bad_count(h5, group, 0);
 }

@@ -46,9 +46,11 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
         kvf_prefix_free(prefix);
         return refused;
     }
-    kvf_status st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id,
-                                           &prefix->prefix, &prefix->head)
-                         : export_safetensors(ctx, options->out, options->force, prefix);
+    kvf_status st = options->head ? kvf_prefix_use_head(ctx, prefix, options->head) : KVF_OK;
+    if (!st)
+        st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id, &prefix->prefix,
+                                    &prefix->head)
+                  : export_safetensors(ctx, options->out, options->force, prefix);
     kvf_prefix_free(prefix);
     return st;
 }

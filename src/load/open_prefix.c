@@ -129,13 +129,18 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
 }
 
 /* The head that belongs to the encoder's state. */
-static kvf_status take_head(kvf_ctx *ctx, const kvf__run_file *run, kvf_checkpoint checkpoint,
+static kvf_status take_head(kvf_ctx *ctx, kvf__run_file *run, kvf_checkpoint checkpoint,
                             kvf_prefix *prefix)
 {
-    const kvf__head_values *last = &run->head;
+    kvf__head_values *last = &run->head;
     bool best = run->best_head.params.n && checkpoint != KVF_CHECKPOINT_LAST;
-    return kvf__head_values_copy(ctx, best ? &run->best_head.params : &last->params.params,
-                                 last->labels, last->n_labels, last->regression, &prefix->head);
+    KVF_TRY(kvf__head_values_copy(ctx, best ? &run->best_head.params : &last->params.params,
+                                  last->labels, last->n_labels, last->regression, &prefix->head));
+    prefix->head.n_tasks = last->n_tasks; /* taken over */
+    prefix->head.tasks = last->tasks;
+    last->n_tasks = 0;
+    last->tasks = NULL;
+    return KVF_OK;
 }
 
 /* What the encoder emits now, by its port. */
@@ -244,7 +249,8 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
                        "%s: is a %s file, want a prefix, embeddings, adapter or run file", path,
                        kind);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
-    if (!st && *prefix->id.task && kvf__task_parse(ctx, prefix->id.task, &prefix->task))
+    if (!st && *prefix->id.task && !prefix->head.n_tasks &&
+        kvf__task_parse(ctx, prefix->id.task, &prefix->task))
         /* the word stands in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     if (st)
@@ -252,6 +258,27 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
     else
         *out = prefix;
     return st;
+}
+
+kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name)
+{
+    kvf__head_values head = {0};
+    const char *word = NULL;
+    kvf__task task;
+    char *copy = NULL;
+    KVF_TRY(kvf__head_values_pick(ctx, prefix->path, &prefix->head, name, &word, &head));
+    kvf_status st = kvf__task_parse(ctx, word, &task);
+    if (!st) st = kvf__strdup(ctx, word, &copy);
+    if (st) {
+        kvf__head_values_done(&head);
+        return st;
+    }
+    kvf__free(prefix->id.task);
+    prefix->id.task = copy;
+    prefix->task = task;
+    kvf__head_values_done(&prefix->head);
+    prefix->head = head;
+    return KVF_OK;
 }
 
 void kvf_prefix_free(kvf_prefix *prefix)
@@ -289,6 +316,11 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     const kvf__identity *id = &prefix->id;
+    char names[512];
+    if (prefix->head.n_tasks)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: holds heads of several tasks: --head names one of %s", prefix->path,
+                         kvf__head_names(&prefix->head, names, sizeof names));
     if (id->L != d->L || id->G != d->G || id->D != d->D)
         return kvf__fail(
             ctx, KVF_EMISMATCH,

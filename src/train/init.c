@@ -151,6 +151,17 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__emitt
     return st;
 }
 
+/* Whether a task's head answers the question that the trainer's data ask. */
+static bool same_labels(const kvf__trainer *t, const kvf__head_task *task)
+{
+    if (strcmp(task->task, kvf__task_name(t->task)) || task->n_labels != t->data.names.n ||
+        task->regression != t->data.regression)
+        return false;
+    for (size_t i = 0; i < task->n_labels; i++)
+        if (strcmp(task->labels[i], t->data.names.names[i])) return false;
+    return true;
+}
+
 /* Whether the run's head says the same of the same labels. */
 static bool same_question(const kvf__trainer *t, const kvf__run_file *run)
 {
@@ -174,9 +185,63 @@ static kvf_status own_head_from_run(kvf__trainer *t, const char *path, const kvf
                      : KVF_OK;
 }
 
+/* The head of one task, from a run of several or of one, if one of its heads says the same of the
+ * same labels: that of the same name, else the first. */
+static kvf_status head_from_any(kvf__trainer *t, const char *path, const kvf__run_file *run,
+                                const char *name, kvf__head *head)
+{
+    const kvf__params *best = run->best_head.params.n ? &run->best_head.params
+                                                      : &run->head.params.params;
+    const kvf__head_values *from = &run->head;
+    const kvf__head_task whole = {.task = run->id.task,
+                                  .n_labels = from->n_labels,
+                                  .labels = from->labels,
+                                  .regression = from->regression};
+    const kvf__head_task *found = NULL;
+    for (size_t i = 0; i < from->n_tasks; i++)
+        if (same_labels(t, &from->tasks[i]) &&
+            (!found || (name && !strcmp(from->tasks[i].name, name))))
+            found = &from->tasks[i];
+    if (!from->n_tasks && same_labels(t, &whole)) found = &whole;
+    if (!found || !head) {
+        kvf__trainer_note(t, "start: %s, its encoder%s%s%s", path, head ? "; the head" : "",
+                          head && name ? " of "
+                          : head       ? " is new"
+                                       : "",
+                          head && name ? name : "");
+        return KVF_OK;
+    }
+    kvf__trainer_note(t, "start: %s, its encoder and head%s%s", path, found->name ? " " : "",
+                      found->name ? found->name : "");
+    if (!found->name) return kvf__head_load(t->ctx, kvf__head_params(head), path, best);
+    const kvf__head_values all = {
+        .params.params = *best, .n_tasks = from->n_tasks, .tasks = from->tasks};
+    kvf__head_values one = {0};
+    const char *task = NULL;
+    KVF_TRY(kvf__head_values_pick(t->ctx, path, &all, found->name, &task, &one));
+    kvf_status st = kvf__head_load(t->ctx, kvf__head_params(head), path, &one.params.params);
+    kvf__head_values_done(&one);
+    return st;
+}
+
+static kvf_status heads_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
+{
+    if (!t->n_jobs) return head_from_any(t, path, run, NULL, t->head);
+    for (size_t i = 0; i < t->n_jobs; i++) {
+        const kvf__dataset summary = t->data;
+        t->task = t->jobs[i].task;
+        t->data = t->jobs[i].data; /* a view, for its labels */
+        kvf_status st = head_from_any(t, path, run, t->jobs[i].name, t->jobs[i].head);
+        t->data = summary;
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
 /* The head too, where it fits; a note says what is taken. */
 static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
 {
+    if (t->n_jobs || run->head.n_tasks) return heads_from_run(t, path, run);
     const kvf__params *values = run->best_head.params.n ? &run->best_head.params
                                                         : &run->head.params.params;
     if (t->task == KVF__TASK_LM && !strcmp(run->id.task, t->id.task))

@@ -16,13 +16,32 @@ static int64_t steps_per_epoch(kvf__trainer *t, int64_t epochs)
     return steps;
 }
 
+static kvf_status take_sampler(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
+                              o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
+    return strcmp(o->group_by, "lead") ? KVF_OK : kvf__sampler_group_by_lead(t->ctx, &t->sampler);
+}
+
+static void rewind_samplers(kvf__trainer *t)
+{
+    if (t->n_jobs)
+        kvf__jobs_rewind(t);
+    else
+        kvf__sampler_rewind(&t->sampler);
+}
+
 kvf_status kvf__trainer_lengths(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
-                              o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-    if (!strcmp(o->group_by, "lead")) KVF_TRY(kvf__sampler_group_by_lead(t->ctx, &t->sampler));
-    t->steps = o->steps ? o->steps : steps_per_epoch(t, o->epochs);
+    if (t->n_jobs)
+        KVF_TRY(kvf__jobs_samplers(t));
+    else
+        KVF_TRY(take_sampler(t));
+    t->steps = o->steps    ? o->steps
+               : t->n_jobs ? t->epoch_steps * o->epochs
+                           : steps_per_epoch(t, o->epochs);
     o->steps = t->steps;
     if (!o->schedule_steps) o->schedule_steps = t->steps;
     KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps, &t->schedule));
@@ -41,18 +60,20 @@ typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
 static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 {
     kvf_status st = KVF_OK;
-    kvf__sampler_rewind(&t->sampler);
+    rewind_samplers(t);
     for (int64_t step = 0; !st && step < t->steps; step++) {
         int64_t n;
         bool last;
+        kvf__jobs_enter(t, step);
         const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
         int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
         for (int64_t first = 0, part; !st && first < n; first += part) {
             part = kvf__whole_groups(&t->data, examples + first, n - first, part_rows);
             st = visit(t, examples + first, part, sizes);
         }
+        kvf__jobs_leave(t, step);
     }
-    kvf__sampler_rewind(&t->sampler);
+    rewind_samplers(t);
     return st;
 }
 
@@ -90,7 +111,8 @@ static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t
 static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
 {
     int64_t C = kvf__model_desc(t->base->model)->C;
-    if (!kvf__trainer_head_params(t)) return KVF_OK;
+    if (!kvf__trainer_head_params(t) && !t->n_jobs) return KVF_OK;
+    if (t->n_jobs) KVF_TRY(kvf__jobs_prepare(t, labels));
     if (t->head) KVF_TRY(kvf__head_prepare(t->ctx, t->head, labels));
     return kvf__alloc_array(t->ctx, (size_t)(labels * C), sizeof *t->dhidden, &t->dhidden);
 }
@@ -122,7 +144,9 @@ kvf_status kvf__trainer_prepare(kvf__trainer *t)
     KVF_TRY(take_pass(t)); /* leaves the sampler at step 0 */
     for (int64_t step = 0; step < t->step; step++) {
         int64_t n;
+        kvf__jobs_enter(t, step);
         kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
+        kvf__jobs_leave(t, step);
     }
     return KVF_OK;
 }

@@ -78,8 +78,9 @@ static kvf_status validate(kvf__trainer *t)
 {
     if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     const kvf__subject subject = kvf__trainer_subject(t);
-    KVF_TRY(kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
-                                 &t->valid_loss, &t->metric_value));
+    KVF_TRY(t->n_jobs ? kvf__jobs_validate(t)
+                      : kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
+                                             &t->valid_loss, &t->metric_value));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
     t->history.valid_metric[t->step - 1] = t->metric_value;
     t->best_loss = fmin(t->best_loss, t->valid_loss);
@@ -131,7 +132,7 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
     emit(t, KVF_EVENT_START, 0, 0, false);
     while (t->step < t->steps) {
         KVF_TRY(timed_step(t));
-        if (t->evaluator && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+        if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
         bool stop = stop_requested(t) && t->step < t->steps;
         t->stopped_early = kvf__trainer_patience_over(t);
         if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));

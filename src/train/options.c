@@ -67,11 +67,32 @@ static kvf_status set_flag(kvf_ctx *ctx, const kvf__option *r, const char *value
     return KVF_OK;
 }
 
+/* Takes "NAME=VALUE" of an option that may name a task; false if the value is not of that form. A
+ * file of that very name is one. */
+static bool take_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, const char *value,
+                       kvf_status *st)
+{
+    kvf_named *list = !strcmp(name, "data")    ? &o->named_data
+                      : !strcmp(name, "valid") ? &o->named_valid
+                      : !strcmp(name, "task")  ? &o->named_task
+                                               : NULL;
+    size_t n = !list || !value ? 0 : kvf__task_name_length(value);
+    if (!n || value[n] != '=' || kvf__exists(value)) return false;
+    *st = KVF_OK;
+    if (list->n == KVF_MAX_TASKS)
+        *st = kvf__fail(ctx, KVF_EUSAGE, "--%s: at most %d tasks", name, KVF_MAX_TASKS);
+    else
+        list->item[list->n++] = value;
+    return true;
+}
+
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value)
 {
     const kvf__option *r = kvf__option_find(name);
+    kvf_status named;
     if (!r) return kvf__fail(ctx, KVF_EUSAGE, "option --%s is not known", name);
+    if (take_named(ctx, options, name, value, &named)) return named;
     void *at = kvf__option_field(options, r);
     if (r->kind == KVF__FLAG) return set_flag(ctx, r, value, "true", "false", at);
     if (!value)
@@ -113,7 +134,7 @@ static kvf_status check_init(kvf_ctx *ctx, const kvf_train_options *o)
 kvf_status kvf__train_options_require(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!o->base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
-    if (!o->data) return kvf__fail(ctx, KVF_EUSAGE, "--data is needed");
+    if (!o->data && !o->named_data.n) return kvf__fail(ctx, KVF_EUSAGE, "--data is needed");
     if (!o->out) return kvf__fail(ctx, KVF_EUSAGE, "--out is needed");
     return KVF_OK;
 }
@@ -139,17 +160,18 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
     } OF_ONE[] = {{"doc-stride", "qa"}, {"regression", "seq-cls"}};
     static const char *const OF_HEADS[] = {"head-lr", "head-dropout"};
     for (size_t i = 0; i < 2; i++)
-        if (kvf__train_option_given(o, OF_ONE[i].option) && strcmp(o->task, OF_ONE[i].task))
+        if (kvf__train_option_given(o, OF_ONE[i].option) && !kvf__jobs_have(o, OF_ONE[i].task))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --task %s", OF_ONE[i].option,
                              OF_ONE[i].task);
     for (size_t i = 0; i < 2; i++)
-        if (kvf__train_option_given(o, OF_HEADS[i]) && !strcmp(o->task, "lm") &&
+        if (kvf__train_option_given(o, OF_HEADS[i]) && !o->named_data.n && !strcmp(o->task, "lm") &&
             !(i == 0 && o->train_head))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: task lm has no head of its own%s", OF_HEADS[i],
                              i ? "" : " (--train-head gives it one)");
     if (o->train_head && strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
-    if (o->early_stop && !o->valid) return kvf__fail(ctx, KVF_EUSAGE, "--early-stop needs --valid");
+    if (o->early_stop && !o->valid && !o->named_valid.n)
+        return kvf__fail(ctx, KVF_EUSAGE, "--early-stop needs --valid");
     return KVF_OK;
 }
 
@@ -197,6 +219,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(check_init(ctx, o));
     KVF_TRY(check_task(ctx, o));
     KVF_TRY(kvf__train_options_check_method(ctx, o));
+    KVF_TRY(kvf__jobs_check(ctx, o));
     if (o->prefix_length < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
     if (!o->batch_size && !o->batch_tokens)

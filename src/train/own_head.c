@@ -12,7 +12,7 @@ static double mib(int64_t floats)
 static void say_size(kvf__trainer *t, const kvf__param *head)
 {
     bool tied = kvf__model_desc(t->base->model)->tied;
-    bool best = t->evaluator || t->resumed.best.params.n;
+    bool best = t->valid.n || t->resumed.best.params.n;
     kvf__trainer_note(t,
                       "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
                       "while training%s",

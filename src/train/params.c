@@ -28,6 +28,7 @@ kvf_status kvf__trainer_join(kvf__trainer *t)
 {
     t->params.n = 0;
     KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__trainer_published(t)));
+    if (t->n_jobs) return kvf__jobs_join(t);
     const kvf__params *head = kvf__trainer_head_params(t);
     return head ? kvf__params_append(t->ctx, &t->params, head) : KVF_OK;
 }
@@ -68,7 +69,7 @@ static kvf_status take_encoder(kvf__trainer *t)
     return KVF_OK;
 }
 
-static kvf_status take_head(kvf__trainer *t)
+kvf_status kvf__trainer_make_head(kvf__trainer *t, kvf__head **out)
 {
     kvf_train_options *o = &t->options;
     const kvf__head_options options = {
@@ -78,12 +79,18 @@ static kvf_status take_head(kvf__trainer *t)
         .dropout = o->head_dropout,
         .seed = o->seed,
     };
-    if (t->task == KVF__TASK_LM) return kvf__trainer_take_own_head(t);
-    KVF_TRY(kvf__head_create(t->ctx, t->base->model, &options, &t->head));
-    kvf__params *params = kvf__head_params(t->head);
+    KVF_TRY(kvf__head_create(t->ctx, t->base->model, &options, out));
+    kvf__params *params = kvf__head_params(*out);
     for (size_t i = 0; i < params->n; i++)
         params->item[i].lr_scale = o->head_lr / o->lr; /* the schedule carries o->lr */
     return KVF_OK;
+}
+
+static kvf_status take_head(kvf__trainer *t)
+{
+    if (t->n_jobs) return kvf__jobs_heads(t);
+    if (t->task == KVF__TASK_LM) return kvf__trainer_take_own_head(t);
+    return kvf__trainer_make_head(t, &t->head);
 }
 
 static kvf_status take_best(kvf__trainer *t)
@@ -129,7 +136,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     t->adamw.beta2 = o->beta2;
     t->adamw.eps = o->eps;
     t->adamw.weight_decay = o->weight_decay;
-    if (t->evaluator || t->resumed.best.params.n) KVF_TRY(take_best(t));
+    if (t->valid.n || t->resumed.best.params.n) KVF_TRY(take_best(t));
     KVF_TRY(take_history(t));
     if (t->is_resumed)
         KVF_TRY(kvf__trainer_restore(t));

@@ -82,7 +82,7 @@ static kvf_status decide_start(kvf__trainer *t)
     return KVF_OK;
 }
 
-static kvf_status decide_task(kvf__trainer *t)
+kvf_status kvf__trainer_decide_task(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     KVF_TRY(kvf__task_parse(t->ctx, o->task, &t->task));
@@ -119,7 +119,8 @@ static kvf_status fill_identity(kvf__trainer *t)
     KVF_TRY(kvf__strdup(t->ctx, d->arch_name, &id->base_architecture));
     KVF_TRY(kvf__strdup(t->ctx, t->base->hash, &id->base_hash));
     KVF_TRY(kvf__strdup(t->ctx, t->options.method, &id->method));
-    KVF_TRY(kvf__strdup(t->ctx, t->options.task, &id->task));
+    KVF_TRY(kvf__strdup(t->ctx, t->options.named_data.n ? KVF__MULTI_TASK : t->options.task,
+                        &id->task));
     return kvf__strdup(t->ctx, t->options.chat_template, &id->chat_template);
 }
 
@@ -134,7 +135,7 @@ static const kvf__label_set *known_labels(kvf__trainer *t, const kvf__dataset *o
     return stored;
 }
 
-static kvf_status load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
+kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
 {
     kvf__label_set stored;
     const kvf_train_options *o = &t->options;
@@ -184,10 +185,11 @@ static kvf_status open_data(kvf__trainer *t)
                                &t->renderer));
     if (at_input(t))
         KVF_TRY(kvf__renderer_pattern(t->ctx, &t->renderer, t->options.p_template, t->id.P));
-    KVF_TRY(load_set(t, t->options.data, &t->data));
+    if (t->options.named_data.n) return kvf__jobs_open(t);
+    KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
     KVF_TRY(check_classes(t));
     if (!t->options.valid) return KVF_OK;
-    KVF_TRY(load_set(t, t->options.valid, &t->valid));
+    KVF_TRY(kvf__trainer_load_set(t, t->options.valid, &t->valid));
     const kvf__evaluator_options how = {.P = at_input(t) ? 0 : t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto"),
                                         .infix = t->id.infix};
@@ -205,6 +207,8 @@ static kvf_status open_output(kvf__trainer *t)
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         KVF_TRY(kvf__check_not_input(t->ctx, o->out, inputs[i]));
+    for (size_t i = 0; i < o->named_data.n; i++)
+        KVF_TRY(kvf__check_not_input(t->ctx, o->out, strchr(o->named_data.item[i], '=') + 1));
     bool there = kvf__exists(o->out);
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,
@@ -230,7 +234,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = open_base(t);
-    if (!st) st = decide_task(t);
+    if (!st && !t->options.named_data.n) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
@@ -257,7 +261,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     t->options.precision = kvf__precision_name(t->base->precision);
     kvf_status st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
-    if (!st) st = decide_task(t);
+    if (!st) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
@@ -270,6 +274,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
 
 void kvf__trainer_done(kvf__trainer *t)
 {
+    kvf__jobs_done(t);
     kvf__pass_free(t->pass);
     kvf__batcher_done(&t->batcher);
     kvf__sampler_done(&t->sampler);

@@ -62,6 +62,7 @@ static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
     run->id = t->id;
     run->layer_mask = t->layer_mask;
     split(t, &t->params, &run->encoder.params, &run->head.params.params);
+    if (t->n_jobs) KVF_TRY(kvf__jobs_describe(t, &run->head));
     run->head.labels = t->data.names.names;
     run->head.n_labels = t->data.names.n;
     run->head.regression = t->data.regression;
@@ -83,6 +84,7 @@ kvf_status kvf__trainer_save(kvf__trainer *t, bool force)
     kvf__run_file run = {0};
     kvf_status st = view_run(t, &run);
     if (!st) st = kvf__run_file_write(t->ctx, t->options.out, force, &run);
+    kvf__free(run.head.tasks);
     kvf_json_free(run.state);
     kvf_json_free(run.lineage);
     kvf_json_free(run.options);
@@ -105,6 +107,7 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
     const char *data = kvf_json_str(kvf_json_get(run->lineage, "data_hash"), NULL);
     const char *valid = kvf_json_str(kvf_json_get(run->lineage, "valid_hash"), NULL);
     KVF_TRY(same_text(t, "base", run->id.base_hash, t->base->hash));
+    KVF_TRY(kvf__jobs_same(t, &run->head));
     KVF_TRY(same_text(t, "data file", data, t->data.hash));
     return same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : "");
 }
@@ -150,6 +153,7 @@ static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
 {
     int64_t n;
     bool last = false;
+    if (t->n_jobs) return KVF_OK; /* drawn from seed and step: nothing is stored */
     kvf__sampler_rewind(&t->sampler);
     for (int64_t step = 0; step < t->step; step++)
         kvf__sampler_next(&t->sampler, &n, &last);

@@ -144,6 +144,7 @@ static void clear_gradients(kvf__trainer *t)
     const kvf__params *head = kvf__trainer_head_params(t);
     if (!t->encoder) clear_list(kvf__model_params(t->base->model));
     if (head) clear_list(head);
+    if (t->n_jobs) kvf__jobs_clear(t);
 }
 
 kvf_status kvf__trainer_step(kvf__trainer *t)
@@ -153,6 +154,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     bool take = true;
     kvf_status st = KVF_OK;
     t->mark = kvf__clock();
+    kvf__jobs_enter(t, t->step);
     const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
     int64_t terms = count_terms(t, examples, n);
     float scale = terms ? (float)(1.0 / (double)terms) : 0;
@@ -165,6 +167,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
         rows = part_rows(t, examples, n, first);
         st = run_part(t, examples + first, rows, scale, &loss_sum);
     }
+    kvf__jobs_leave(t, t->step);
     t->train_loss = terms ? loss_sum / (double)terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
     if (!st) st = finish_gradients(t);

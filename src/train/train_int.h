@@ -170,6 +170,20 @@ typedef enum kvf__step_part {
         KVF__STEP_PARTS
 } kvf__step_part;
 
+/* One of several tasks: what a step or a validation of it puts in the trainer's place of the same
+ * name. */
+typedef struct kvf__job {
+    char *name;
+    const char *path; /* of its data */
+    kvf__task task;
+    kvf__dataset data, valid;
+    kvf__evaluator *evaluator;
+    const kvf__metric *metric;
+    kvf__sampler sampler;
+    kvf__head *head; /* NULL: lm */
+    char **names;    /* "NAME/parameter" of the head's, owned */
+} kvf__job;
+
 typedef struct kvf__trainer {
     kvf_ctx *ctx;
     kvf_train_options options;
@@ -188,8 +202,13 @@ typedef struct kvf__trainer {
     kvf__prefix prefix, dprefix;    /* port kv: the waist, forward and backward */
     kvf__vectors vectors, dvectors; /* port embed: the same */
     kvf__emitted emitted, gradient; /* those of the port */
-    uint8_t *layer_mask;            /* [L] 0: this layer has no prefix */
-    kvf__prefix masked;             /* the prefix under the step's dropout; empty: there is none */
+    kvf__job *jobs; /* [n_jobs], 0: one task. data and valid are then sums over them, and head,
+                       lm_head and evaluator stay NULL outside of their turns */
+    size_t n_jobs;
+    kvf__job *turn;           /* whose step it is; NULL between steps */
+    int64_t epoch_steps;      /* of all jobs */
+    uint8_t *layer_mask;      /* [L] 0: this layer has no prefix */
+    kvf__prefix masked;       /* the prefix under the step's dropout; empty: there is none */
     const kvf__prefix *shown; /* what the base sees while training: prefix or masked; or NULL */
     kvf__row_dropout row_dropout, base_dropout;
     kvf__pass *pass;
@@ -236,6 +255,32 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
 kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 /* params.c: the encoder, the head and all that is as large as they are. */
 kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
+/* jobs.c: several tasks with a prefix in common. Names and kinds in options; are there tasks of a
+ * kind; data; samplers; heads. */
+size_t kvf__task_name_length(const char *text); /* of the name that it begins with */
+kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *options);
+bool kvf__jobs_have(const kvf_train_options *options, const char *task);
+kvf_status kvf__jobs_open(kvf__trainer *trainer);
+kvf_status kvf__jobs_samplers(kvf__trainer *trainer);
+kvf_status kvf__jobs_heads(kvf__trainer *trainer);
+kvf_status kvf__jobs_join(kvf__trainer *trainer);
+void kvf__jobs_clear(kvf__trainer *trainer);                         /* the heads' gradients */
+kvf_status kvf__jobs_prepare(kvf__trainer *trainer, int64_t labels); /* the heads' memory */
+void kvf__jobs_rewind(kvf__trainer *trainer);
+/* The job of a step takes its place in the trainer, and gives it back. With one task nothing. */
+void kvf__jobs_enter(kvf__trainer *trainer, int64_t step);
+void kvf__jobs_leave(kvf__trainer *trainer, int64_t step);
+/* Every task's validation; the means become the run's. */
+kvf_status kvf__jobs_validate(kvf__trainer *trainer);
+/* The heads as a run file lists them: *out views all but the array of tasks. */
+kvf_status kvf__jobs_describe(kvf__trainer *trainer, kvf__head_values *out);
+kvf_status kvf__jobs_same(kvf__trainer *trainer, const kvf__head_values *stored);
+void kvf__jobs_done(kvf__trainer *trainer);
+/* run.c: one data set of the trainer's task, and its checks. */
+kvf_status kvf__trainer_load_set(kvf__trainer *trainer, const char *path, kvf__dataset *out);
+kvf_status kvf__trainer_decide_task(kvf__trainer *trainer);
+/* params.c: a head for the trainer's task and data, to learn at --head-lr. */
+kvf_status kvf__trainer_make_head(kvf__trainer *trainer, kvf__head **out);
 /* own_head.c: --train-head; and the parameters of the run's head of either kind, NULL if it has
  * none. */
 kvf_status kvf__trainer_take_own_head(kvf__trainer *trainer);

@@ -1,0 +1,289 @@
+/* Runs on several tasks: a prefix in common and a head each. They learn, resume as if they never
+ * stopped, are measured and folded head by head, and go on as runs of one task. */
+#include <kvfold/kvfold.h>
+
+#include "h5_int.h"
+#include "toy_base.h"
+
+#include <string.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], out[512], other[512], item[32][600];
+
+static void write_classes(const char *name, int rows, int from, int classes)
+{
+    static const char *const WORDS[] = {"yes", "no", "maybe"};
+    char text[8192];
+    size_t n = 0;
+    for (int i = from; i < from + rows; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "{\"text\": \"%c%c w%d\", \"label\": \"%s\"}\n", 'a' + i % classes,
+                              'a' + i % classes, i, WORDS[i % classes]);
+    toy_write(dir, name, text);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    dir = ck_tmpdir();
+    toy_path(base, dir, "base");
+    toy_path(out, dir, "run.h5");
+    toy_path(other, dir, "other.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    toy_folder(base, 5, 0);
+    toy_rows(dir, "lm.jsonl", 10, 0);
+    toy_rows(dir, "lm_valid.jsonl", 4, 30);
+    write_classes("two.jsonl", 24, 0, 2);
+    write_classes("two_valid.jsonl", 8, 40, 2);
+    write_classes("three.jsonl", 12, 0, 3);
+    write_classes("three_valid.jsonl", 6, 40, 3);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+/* NAME=path of the file in the folder; 32 of them live at a time. */
+static const char *named(const char *name, const char *file)
+{
+    static int next;
+    char *text = item[next++ % 32];
+    snprintf(text, sizeof item[0], "%s=%s/%s", name, dir, file);
+    return text;
+}
+
+static void set(kvf_train_options *o, const char *name, const char *value)
+{
+    ck_assert_msg(!kvf_train_set(ctx, o, name, value), "%s", kvf_ctx_error(ctx));
+}
+
+static kvf_train_options options_for(const char *path)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.out = path;
+    o.prefix_length = 4;
+    o.encoder_hidden = 16;
+    o.steps = 8;
+    o.batch_size = 5;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.eval_every = 4;
+    o.save_every = 4;
+    o.lr = 0.05;
+    set(&o, "data", named("two", "two.jsonl"));
+    set(&o, "data", named("three", "three.jsonl"));
+    set(&o, "data", named("words", "lm.jsonl"));
+    set(&o, "valid", named("two", "two_valid.jsonl"));
+    set(&o, "valid", named("three", "three_valid.jsonl"));
+    set(&o, "valid", named("words", "lm_valid.jsonl"));
+    set(&o, "task", "seq-cls");
+    set(&o, "task", "words=lm");
+    return o;
+}
+
+static kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+static void refused(const kvf_train_options *o, const char *part)
+{
+    kvf_train_result result;
+    ck_assert_int_eq(kvf_train(ctx, o, &result), KVF_EUSAGE);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), part) != NULL, "%s", kvf_ctx_error(ctx));
+}
+
+static bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+/* head NULL: the file has one. */
+static double loss_of(const char *path, const char *head, const char *file)
+{
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    char data[512];
+    toy_path(data, dir, file);
+    const kvf_eval_options eval = {.data = data};
+    kvf_base *model = NULL;
+    kvf_prefix *prefix = NULL;
+    kvf_eval_result result = {0};
+    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &model), KVF_OK);
+    ck_assert_msg(!kvf_prefix_open(ctx, path, KVF_CHECKPOINT_LAST, &prefix), "%s",
+                  kvf_ctx_error(ctx));
+    if (head) ck_assert_msg(!kvf_prefix_use_head(ctx, prefix, head), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_eval(ctx, model, &prefix, 1, &eval, &result), "%s", kvf_ctx_error(ctx));
+    kvf_prefix_free(prefix);
+    kvf_base_free(model);
+    return result.loss;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+static const char *const NAMES[] = {"two", "three", "words"}, *const VALID[] = {"two_valid.jsonl",
+                                                                                "three_valid.jsonl",
+                                                                                "lm_valid.jsonl"};
+
+START_TEST(each_task_learns)
+{
+    double before = 0, after = 0;
+    kvf_train_options o = options_for(out);
+    o.steps = 1;
+    train(&o);
+    for (int i = 0; i < 3; i++)
+        before += loss_of(out, NAMES[i], VALID[i]) / 3;
+    o = options_for(out);
+    o.force = true;
+    o.steps = 90;
+    o.eval_every = 90;
+    set(&o, "mix", _i ? "equal" : "proportional");
+    kvf_train_result result = train(&o);
+    for (int i = 0; i < 3; i++)
+        after += loss_of(out, NAMES[i], VALID[i]) / 3;
+    ck_assert_double_eq_tol(after, result.valid_loss, 1e-6);
+    ck_assert_msg(after < before - 0.4, "%g after %g", after, before);
+    ck_assert_int_eq(result.examples, 24 + 12 + 10);
+}
+END_TEST
+
+START_TEST(resume_equals_no_stop)
+{
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    part.schedule_steps = 8;
+    train(&whole);
+    part.steps = 4;
+    train(&part);
+    ck_assert(!equal_files(out, other));
+    part.resume = true;
+    part.steps = 8;
+    train(&part);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+/* With all heads, or for one task; both measure as the run does. */
+START_TEST(folds_with_one_head_or_all)
+{
+    kvf_train_options o = options_for(out);
+    kvf_merge_options merge = {.run = out, .out = other, .checkpoint = KVF_CHECKPOINT_LAST};
+    kvf_merge_result merged;
+    train(&o);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    for (int i = 0; i < 3; i++)
+        ck_assert_double_eq(loss_of(other, NAMES[i], VALID[i]), loss_of(out, NAMES[i], VALID[i]));
+    merge.head = "three";
+    merge.force = true;
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(loss_of(other, NULL, VALID[1]), loss_of(out, "three", VALID[1]));
+    kvf_json *tree = NULL;
+    ck_assert_msg(!kvf_inspect(ctx, out, &tree), "%s", kvf_ctx_error(ctx));
+    char *text = kvf_json_text(tree, KVF_JSON_COMPACT);
+    ck_assert(strstr(text, "heads/three/score.weight") != NULL);
+    ck_assert(strstr(text, "optimizer/m/two/score.weight") != NULL);
+    kvf_json_text_free(text);
+    kvf_json_free(tree);
+}
+END_TEST
+
+static void remember_first(void *user, const kvf_event *event)
+{
+    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
+}
+
+/* The run of one task begins where that of several left it, head included. */
+START_TEST(one_task_goes_on)
+{
+    char data[512];
+    double first = 0;
+    kvf_train_options o = options_for(out), next = options_for(other);
+    o.valid = NULL;
+    o.named_valid.n = 0;
+    train(&o);
+    next.named_data.n = next.named_valid.n = next.named_task.n = 0;
+    toy_path(data, dir, "three.jsonl");
+    next.data = data;
+    next.init_from = out;
+    next.steps = 1;
+    next.batch_size = 100;
+    next.shuffle = false;
+    next.event = remember_first;
+    next.event_user = &first;
+    train(&next);
+    ck_assert_double_eq_tol(first, loss_of(out, "three", "three.jsonl"), 1e-5);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+START_TEST(what_it_refuses)
+{
+    kvf_prefix *prefix = NULL;
+    kvf_train_options o = options_for(out);
+    set(&o, "valid", named("four", "two.jsonl"));
+    refused(&o, "there is no --data four=FILE");
+    o = options_for(out);
+    set(&o, "data", named("two", "lm.jsonl"));
+    refused(&o, "task two is named twice");
+    o = options_for(out);
+    o.data = "x.jsonl";
+    refused(&o, "every file needs the name of its task");
+    o = options_for(out);
+    set(&o, "task", "two=poetry");
+    refused(&o, "task \"poetry\" is not known");
+    o = options_for(out);
+    o.infix = true;
+    refused(&o, "--infix is for one task");
+    o = options_for(out);
+    train(&o);
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    kvf_base *model = NULL;
+    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &model), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_check(ctx, prefix, model, false), KVF_EUSAGE);
+    ck_assert(strstr(kvf_ctx_error(ctx), "--head names one of two, three, words") != NULL);
+    ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "four"), KVF_EUSAGE);
+    ck_assert(strstr(kvf_ctx_error(ctx), "no head \"four\"; there are two, three, words") != NULL);
+    ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "two"), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "two"), KVF_EUSAGE);
+    ck_assert(strstr(kvf_ctx_error(ctx), "holds one head") != NULL);
+    kvf_prefix_free(prefix);
+    kvf_base_free(model);
+    o.resume = true;
+    o.named_data.n = 2;
+    o.named_valid.n = 2;
+    o.named_task.n = 0;
+    refused(&o, "other tasks");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("multi");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+
+    suite_add_tcase(suite, core);
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_set_timeout(core, 60);
+    tcase_add_loop_test(core, each_task_learns, 0, 2);
+    tcase_add_test(core, resume_equals_no_stop);
+    tcase_add_test(core, folds_with_one_head_or_all);
+    tcase_add_test(core, one_task_goes_on);
+
+    suite_add_tcase(suite, errors);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_set_timeout(errors, 60);
+    tcase_add_test(errors, what_it_refuses);
+    return ck_main(suite);
+}
