@@ -101,6 +101,10 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
     if (file->encoder.params.n == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without encoder parameters cannot be stored",
                          path);
+    for (size_t i = 0; i < file->encoder.params.n; i++) /* only heads lie in groups of their own */
+        if (strchr(file->encoder.params.item[i].name, '/'))
+            return kvf__fail(ctx, KVF_EUSAGE, "%s: \"%s\" cannot name a dataset", path,
+                             file->encoder.params.item[i].name);
     if (n > KVF__MOST_PARAMS)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: %zu parameters, want at most %d", path, n,
                          KVF__MOST_PARAMS);
