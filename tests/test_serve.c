@@ -7,8 +7,9 @@ enum { ROOM = 1 << 16, NEW = 12 };
 static served s;
 static char text[ROOM];
 
-/* What kvf_generate says; file: number of a prefix, -1: none. */
-static void generate(int file, const char *prompt, uint64_t seed, double temperature, char *out)
+/* What kvf_generate says; file: of a prefix, NULL: none. */
+static void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
+                     char *out)
 {
     kvf_ctx *ctx = NULL;
     kvf_base *base = NULL;
@@ -16,9 +17,7 @@ static void generate(int file, const char *prompt, uint64_t seed, double tempera
     kvf_generate_options options = kvf_generate_defaults();
     char *said = NULL;
     open_toy(s.dir, &ctx, &base);
-    if (file >= 0)
-        ck_assert_int_eq(kvf_prefix_open(ctx, s.path[file], KVF_CHECKPOINT_DEFAULT, &prefix),
-                         KVF_OK);
+    if (file) ck_assert_int_eq(kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
     options.max_tokens = NEW;
     options.seed = seed;
     options.temperature = temperature;
@@ -49,7 +48,7 @@ static int complete(const char *model, const char *prompt, uint64_t seed)
 static void is_served(void)
 {
     char want[256], got[256];
-    generate(1, "are you there", 3, 0.8, want);
+    generate(s.path[1], "are you there", 3, 0.8, want);
     ck_assert_int_eq(complete("two", "are you there", 3), 200);
     member(text, "text", got, sizeof got);
     ck_assert_str_eq(got, want);
@@ -69,7 +68,7 @@ START_TEST(a_model_s_name_picks_its_prefix)
     serve_prepare(&s);
     serve_start(&s);
     for (int i = 0; i < 4; i++) {
-        generate(i < N_FILES ? i : -1, "the answer is", 7, 0.8, want);
+        generate(i < N_FILES ? s.path[i] : NULL, "the answer is", 7, 0.8, want);
         ck_assert_int_eq(complete(names[i], "the answer is", 7), 200);
         member(text, "text", got, sizeof got);
         ck_assert_str_eq(got, want);
@@ -87,7 +86,7 @@ START_TEST(a_stream_says_the_same)
     char want[256], got[256] = "", piece[64];
     serve_prepare(&s);
     serve_start(&s);
-    generate(0, "the answer is", 9, 0.8, want);
+    generate(s.path[0], "the answer is", 9, 0.8, want);
     ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
                            body_of("one", "the answer is", 9, true), text, ROOM),
                      200);
@@ -126,45 +125,57 @@ START_TEST(models_health_and_metrics)
 }
 END_TEST
 
-/* Many at once, more than there are rows, over all models. */
+/* 64 at once, more than there are rows, over 32 prefixes of unequal length and the bare base. */
+enum { CLIENTS = 64, PREFIXES = 32 };
+
 typedef struct client {
     pthread_t thread;
-    int i;
-    char want[256], got[256];
+    char body[256], want[256], got[256];
     int status;
 } client;
 
 static void *run_client(void *user)
 {
-    static const char *const names[] = {"one", "two", "three", "bare"};
     client *c = user;
-    char prompt[64], body[512], answer[4096];
-    snprintf(prompt, sizeof prompt, "client %d asks", c->i);
-    snprintf(
-        body, sizeof body,
-        "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%d,\"temperature\":%s,\"seed\":%d}",
-        names[c->i % 4], prompt, NEW, c->i % 2 ? "0.8" : "0", c->i);
-    c->status = fetch(&s, "POST", "/v1/completions", NULL, body, answer, sizeof answer);
+    char answer[4096];
+    c->status = fetch(&s, "POST", "/v1/completions", NULL, c->body, answer, sizeof answer);
     if (c->status == 200) member(answer, "text", c->got, sizeof c->got);
     return NULL;
 }
 
+static void make_client(client *c, int i, const kvf_serve_prefix *prefixes)
+{
+    const int which = i % (PREFIXES + 1);
+    char prompt[64];
+    snprintf(prompt, sizeof prompt, "client %d asks", i);
+    generate(which < PREFIXES ? prefixes[which].path : NULL, prompt, (uint64_t)i, i % 2 ? 0.8 : 0,
+             c->want);
+    snprintf(c->body, sizeof c->body,
+             "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%d,\"temperature\":%s,"
+             "\"seed\":%d}",
+             which < PREFIXES ? prefixes[which].name : "bare", prompt, NEW, i % 2 ? "0.8" : "0", i);
+}
+
 START_TEST(company_changes_no_answer)
 {
-    enum { CLIENTS = 24 };
     static client clients[CLIENTS];
+    static char names[PREFIXES][8], paths[PREFIXES][600];
+    static kvf_serve_prefix prefixes[PREFIXES];
     serve_prepare(&s);
-    s.options.max_rows = 7;
-    for (int i = 0; i < CLIENTS; i++) {
-        char prompt[64];
-        snprintf(prompt, sizeof prompt, "client %d asks", i);
-        clients[i].i = i;
-        generate(i % 4 < N_FILES ? i % 4 : -1, prompt, (uint64_t)i, i % 2 ? 0.8 : 0,
-                 clients[i].want);
+    for (int i = 0; i < PREFIXES; i++) {
+        snprintf(names[i], sizeof names[i], "p%d", i);
+        snprintf(paths[i], sizeof paths[i], "%s/%s.h5", s.dir, names[i]);
+        put_prefix(s.dir, paths[i], 1 + i * 7 % 23, (uint64_t)i);
+        prefixes[i] = (kvf_serve_prefix){names[i], paths[i]};
     }
+    s.options.prefixes = prefixes;
+    s.options.n_prefixes = PREFIXES;
+    s.options.max_rows = 24;
+    for (int i = 0; i < CLIENTS; i++)
+        make_client(&clients[i], i, prefixes);
     serve_start(&s);
     for (int i = 0; i < CLIENTS; i++)
-        pthread_create(&clients[i].thread, NULL, run_client, &clients[i]);
+        ck_assert_int_eq(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
     for (int i = 0; i < CLIENTS; i++)
         pthread_join(clients[i].thread, NULL);
     serve_end(&s);
@@ -180,10 +191,10 @@ START_TEST(a_replaced_file_is_read_again)
     char before[256], after[256], got[256];
     serve_prepare(&s);
     serve_start(&s);
-    generate(0, "the answer is", 7, 0.8, before);
+    generate(s.path[0], "the answer is", 7, 0.8, before);
     ck_assert_int_eq(complete("one", "the answer is", 7), 200);
     put_prefix(s.dir, s.path[0], 40, 77); /* longer than any before */
-    generate(0, "the answer is", 7, 0.8, after);
+    generate(s.path[0], "the answer is", 7, 0.8, after);
     ck_assert_str_ne(before, after);
     for (int tries = 0; tries < 100; tries++) {
         ck_assert_int_eq(complete("one", "the answer is", 7), 200);
@@ -213,7 +224,7 @@ START_TEST(a_stop_leaves_no_answer_out)
     serve_prepare(&s);
     s.options.max_rows = 2;
     serve_start(&s);
-    generate(2, "the last one", 1, 0.8, want);
+    generate(s.path[2], "the last one", 1, 0.8, want);
     for (int i = 0; i < 6; i++) {
         fds[i] = dial(&s);
         ask(fds[i], "POST", "/v1/completions", NULL, body_of("three", "the last one", 1, i % 2));

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The real OpenAI client (PyPI openai) against `kvfold serve`: completions, chats, streams, models, errors, tokens.
+
+  openai_client.py --kvfold build/kvfold --base MODEL [--prefix FILE]
+"""
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+
+PROMPT = "Internet, noun:"
+
+
+def generate(args, prompt, prefix=None, seed=0, temperature=0, chat=None):
+    command = [args.kvfold, "generate", "--base", args.base, "--prompt", prompt, "--max-tokens", "24", "--precision",
+               args.precision, "--seed", str(seed), "--temperature", str(temperature), "--quiet", "--json"]
+    command += ["--prefix", prefix] if prefix else []
+    template = args.chat_template or chat
+    command += ["--chat-template", template] if template else []
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["text"]
+
+
+def expect(what, got, want):
+    if got != want:
+        sys.exit(f"openai_client: {what}: {got!r}, want {want!r}")
+    print(f"ok: {what}")
+
+
+def refused(what, kind, call):
+    try:
+        call()
+    except kind as error:
+        expect(what, type(error), kind)
+        return error
+    sys.exit(f"openai_client: {what}: nothing was raised")
+
+
+def check_completions(args, client, names):
+    for name, path in names.items():
+        got = client.completions.create(model=name, prompt=PROMPT, max_tokens=24, temperature=0)
+        expect(f"completion by {name}", got.choices[0].text, generate(args, PROMPT, path))
+        expect(f"usage of {name}", got.usage.total_tokens, got.usage.prompt_tokens + got.usage.completion_tokens)
+    name, path = list(names.items())[-1]
+    drawn = client.completions.create(model=name, prompt=PROMPT, max_tokens=24, temperature=0.8, seed=5)
+    want = generate(args, PROMPT, path, 5, 0.8)
+    expect("a drawn completion", drawn.choices[0].text, want)
+    pieces = list(client.completions.create(model=name, prompt=PROMPT, max_tokens=24, temperature=0.8, seed=5,
+                                            stream=True))
+    expect("the same as a stream", "".join(p.choices[0].text for p in pieces), want)
+    expect("its end", pieces[-1].choices[0].finish_reason, drawn.choices[0].finish_reason)
+
+
+def check_chats(args, client):
+    messages = [{"role": "user", "content": "Name three colours."}]
+    want = generate(args, messages[0]["content"], chat="chatml")
+    got = client.chat.completions.create(model="bare", messages=messages, max_tokens=24, temperature=0)
+    expect("a chat", got.choices[0].message.content, want)
+    pieces = list(client.chat.completions.create(model="bare", messages=messages, max_completion_tokens=24,
+                                                 temperature=0, stream=True, stream_options={"include_usage": True}))
+    expect("the role in a stream", pieces[0].choices[0].delta.role, "assistant")
+    expect("a streamed chat", "".join(p.choices[0].delta.content or "" for p in pieces if p.choices), want)
+    expect("its usage", pieces[-1].usage.completion_tokens, got.usage.completion_tokens)
+    stopped = client.chat.completions.create(model="bare", messages=messages, max_tokens=24, temperature=0,
+                                             stop=[want[5:9]])
+    expect("a stop text", (stopped.choices[0].message.content, stopped.choices[0].finish_reason),
+           (want[:want.index(want[5:9])], "stop"))
+    parts = [{"role": "user", "content": [{"type": "text", "text": messages[0]["content"]}]}]
+    got = client.chat.completions.create(model="bare", messages=parts, max_tokens=24, temperature=0)
+    expect("content in parts", got.choices[0].message.content, want)
+
+
+def check_refusals(args, client):
+    error = refused("a model that is not there", openai.NotFoundError,
+                    lambda: client.completions.create(model="nobody", prompt="x"))
+    expect("its code", error.code, "model_not_found")
+    error = refused("several choices", openai.BadRequestError,
+                    lambda: client.completions.create(model="bare", prompt="x", n=3))
+    expect("its field", error.param, "n")
+    refused("tools", openai.BadRequestError, lambda: client.chat.completions.create(
+        model="bare", messages=[{"role": "user", "content": "x"}],
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]))
+    refused("too many tokens", openai.BadRequestError,
+            lambda: client.completions.create(model="bare", prompt="x", max_tokens=10 ** 6))
+    other = openai.OpenAI(base_url=client.base_url, api_key="wrong", max_retries=0)
+    refused("a wrong token", openai.AuthenticationError, other.models.list)
+
+
+def check_many(args, client, names):
+    """All at once, none of which may change another."""
+    asked = [(name, path, f"{word}, noun:", seed) for seed, word in enumerate(["Winter", "Garden", "Music"])
+             for name, path in names.items()]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        got = list(pool.map(lambda a: client.completions.create(model=a[0], prompt=a[2], seed=a[3], temperature=0.9,
+                                                                max_tokens=24).choices[0].text, asked))
+    for text, (name, path, prompt, seed) in zip(got, asked):
+        expect(f"{prompt} by {name}, among {len(asked)}", text, generate(args, prompt, path, seed, 0.9))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvfold", required=True)
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--prefix", action="append", default=[])
+    parser.add_argument("--precision", default="f32")
+    parser.add_argument("--chat-template", help="for all rows, of server and generate alike (each base's own)")
+    args = parser.parse_args()
+    names = {"bare": None, **{f"p{i}": path for i, path in enumerate(args.prefix)}}
+    with tempfile.TemporaryDirectory() as folder:
+        token = os.path.join(folder, "token")
+        with open(token, "w") as out:
+            out.write("s3cret\n")
+        command = [args.kvfold, "serve", "--base", args.base, "--base-name", "bare", "--port", "0", "--token-file", token,
+                   "--precision", args.precision]
+        command += ["--chat-template", args.chat_template] if args.chat_template else []
+        for name, path in names.items():
+            command += ["--prefix", f"{name}={path}"] if path else []
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            url = re.match(r"listening on (\S+)", server.stdout.readline())[1]
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key="s3cret", max_retries=0)
+            expect("models", sorted(m.id for m in client.models.list()), sorted(names))
+            expect("one model", client.models.retrieve("bare").owned_by, "kvfold")
+            check_completions(args, client, names)
+            check_chats(args, client)
+            check_refusals(args, client)
+            check_many(args, client, names)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            code = server.wait(60)
+        expect("exit status", code, 143)
+
+
+if __name__ == "__main__":
+    main()
