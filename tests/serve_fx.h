@@ -25,6 +25,8 @@ typedef struct served {
     kvf_status status;
     char line[256];
     kvf_serve_totals totals;
+    kvf_ctx *ctx; /* the test's own base, to compare with */
+    kvf_base *base;
 } served;
 
 static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
@@ -36,15 +38,13 @@ static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
 }
 
 /* A prefix file of P random tokens for the toy base, put in its place by rename. */
-static inline void put_prefix(const char *dir, const char *path, int64_t P, uint64_t seed)
+static inline void put_prefix(const served *s, const char *path, int64_t P, uint64_t seed)
 {
-    kvf_ctx *ctx = NULL;
-    kvf_base *base = NULL;
-    open_toy(dir, &ctx, &base);
-    const kvf__desc *d = kvf__model_desc(base->model);
+    kvf_ctx *ctx = s->ctx;
+    const kvf__desc *d = kvf__model_desc(s->base->model);
     const kvf__identity id = {.base_name = (char *)"toy",
                               .base_architecture = (char *)"llama",
-                              .base_hash = base->hash,
+                              .base_hash = s->base->hash,
                               .method = (char *)"direct",
                               .task = (char *)"lm",
                               .chat_template = (char *)"none",
@@ -60,8 +60,6 @@ static inline void put_prefix(const char *dir, const char *path, int64_t P, uint
         file.prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
     ck_assert_msg(!kvf__prefix_file_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
     kvf__prefix_done(&file.prefix);
-    kvf_base_free(base);
-    kvf_ctx_free(ctx);
 }
 
 static inline void note_port(void *user, int port)
@@ -98,9 +96,10 @@ static inline void serve_prepare(served *s)
     memset(s, 0, sizeof *s);
     snprintf(s->dir, sizeof s->dir, "%s", ck_tmpdir());
     toy_folder(s->dir, 5, 0);
+    open_toy(s->dir, &s->ctx, &s->base);
     for (int i = 0; i < N_FILES; i++) {
         snprintf(s->path[i], sizeof s->path[i], "%s/%s.h5", s->dir, names[i]);
-        put_prefix(s->dir, s->path[i], 2 + 5 * i, (uint64_t)i);
+        put_prefix(s, s->path[i], 2 + 5 * i, (uint64_t)i);
         s->prefixes[i] = (kvf_serve_prefix){names[i], s->path[i]};
     }
     pthread_mutex_init(&s->lock, NULL);
@@ -128,6 +127,13 @@ static inline void serve_end(served *s)
 {
     s->stop = 15;
     ck_assert_int_eq(pthread_join(s->thread, NULL), 0);
+}
+
+/* After the last comparison. */
+static inline void serve_done(served *s)
+{
+    kvf_base_free(s->base);
+    kvf_ctx_free(s->ctx);
 }
 
 /* ---- a client -------------------------------------------------------------------------------- */

@@ -7,26 +7,33 @@ enum { ROOM = 1 << 16, NEW = 12 };
 static served s;
 static char text[ROOM];
 
+static void setup(void)
+{
+    serve_prepare(&s);
+}
+
+static void teardown(void)
+{
+    serve_done(&s);
+}
+
 /* What kvf_generate says; file: of a prefix, NULL: none. */
 static void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
                      char *out)
 {
-    kvf_ctx *ctx = NULL;
-    kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf_generate_options options = kvf_generate_defaults();
     char *said = NULL;
-    open_toy(s.dir, &ctx, &base);
-    if (file) ck_assert_int_eq(kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    if (file)
+        ck_assert_int_eq(kvf_prefix_open(s.ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
     options.max_tokens = NEW;
     options.seed = seed;
     options.temperature = temperature;
-    ck_assert_int_eq(kvf_generate(ctx, base, prefix, &prompt, 1, &options, &said, NULL), KVF_OK);
+    ck_assert_int_eq(kvf_generate(s.ctx, s.base, prefix, &prompt, 1, &options, &said, NULL),
+                     KVF_OK);
     strcpy(out, said);
     kvf_texts_free(&said, 1);
     kvf_prefix_free(prefix);
-    kvf_base_free(base);
-    kvf_ctx_free(ctx);
 }
 
 static const char *body_of(const char *model, const char *prompt, uint64_t seed, bool stream)
@@ -65,7 +72,6 @@ START_TEST(a_model_s_name_picks_its_prefix)
 {
     static const char *const names[] = {"one", "two", "three", "bare"};
     char want[256], got[256];
-    serve_prepare(&s);
     serve_start(&s);
     for (int i = 0; i < 4; i++) {
         generate(i < N_FILES ? s.path[i] : NULL, "the answer is", 7, 0.8, want);
@@ -84,7 +90,6 @@ END_TEST
 START_TEST(a_stream_says_the_same)
 {
     char want[256], got[256] = "", piece[64];
-    serve_prepare(&s);
     serve_start(&s);
     generate(s.path[0], "the answer is", 9, 0.8, want);
     ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
@@ -104,7 +109,6 @@ END_TEST
 
 START_TEST(models_health_and_metrics)
 {
-    serve_prepare(&s);
     serve_start(&s);
     ck_assert_int_eq(fetch(&s, "GET", "/health", NULL, NULL, text, ROOM), 200);
     has("{\"status\":\"ok\"}");
@@ -161,11 +165,10 @@ START_TEST(company_changes_no_answer)
     static client clients[CLIENTS];
     static char names[PREFIXES][8], paths[PREFIXES][600];
     static kvf_serve_prefix prefixes[PREFIXES];
-    serve_prepare(&s);
     for (int i = 0; i < PREFIXES; i++) {
         snprintf(names[i], sizeof names[i], "p%d", i);
         snprintf(paths[i], sizeof paths[i], "%s/%s.h5", s.dir, names[i]);
-        put_prefix(s.dir, paths[i], 1 + i * 7 % 23, (uint64_t)i);
+        put_prefix(&s, paths[i], 1 + i * 7 % 23, (uint64_t)i);
         prefixes[i] = (kvf_serve_prefix){names[i], paths[i]};
     }
     s.options.prefixes = prefixes;
@@ -189,11 +192,10 @@ END_TEST
 START_TEST(a_replaced_file_is_read_again)
 {
     char before[256], after[256], got[256];
-    serve_prepare(&s);
     serve_start(&s);
     generate(s.path[0], "the answer is", 7, 0.8, before);
     ck_assert_int_eq(complete("one", "the answer is", 7), 200);
-    put_prefix(s.dir, s.path[0], 40, 77); /* longer than any before */
+    put_prefix(&s, s.path[0], 40, 77); /* longer than any before */
     generate(s.path[0], "the answer is", 7, 0.8, after);
     ck_assert_str_ne(before, after);
     for (int tries = 0; tries < 100; tries++) {
@@ -221,7 +223,6 @@ START_TEST(a_stop_leaves_no_answer_out)
 {
     char want[256], got[256];
     int fds[6];
-    serve_prepare(&s);
     s.options.max_rows = 2;
     serve_start(&s);
     generate(s.path[2], "the last one", 1, 0.8, want);
@@ -272,7 +273,6 @@ static const struct {
 
 START_TEST(bad_requests_are_refused)
 {
-    serve_prepare(&s);
     serve_start(&s);
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         int fd = dial(&s);
@@ -294,7 +294,6 @@ START_TEST(without_the_token_nothing_is_said)
         NULL, "Authorization: Bearer wrong\r\n", "Authorization: Basic s3cret\r\n",
         "Authorization: Bearer s3cret2\r\n", "Authorization: Bearer \r\n"};
     char path[600];
-    serve_prepare(&s);
     toy_write(s.dir, "token", "s3cret\n");
     snprintf(path, sizeof path, "%s/token", s.dir);
     s.options.token_file = path;
@@ -326,7 +325,6 @@ static void check_start(kvf_status status, const char *line)
 
 START_TEST(what_cannot_be_served_is_said_at_once)
 {
-    serve_prepare(&s);
     s.prefixes[1].name = "one";
     check_start(KVF_EUSAGE, "\"one\" is given twice");
     s.prefixes[1].name = "bare";
@@ -349,7 +347,6 @@ END_TEST
 START_TEST(oversized_requests_are_cut_off)
 {
     static char much[40000];
-    serve_prepare(&s);
     s.options.max_body = 20000;
     serve_start(&s);
     memset(much, 'a', sizeof much - 1);
@@ -378,7 +375,6 @@ START_TEST(half_open_connections_shut_out_no_one)
 {
     enum { MANY = 60 };
     int fds[MANY], drip;
-    serve_prepare(&s);
     s.options.timeout = 2;
     serve_start(&s);
     for (int i = 0; i < MANY; i++) {
@@ -410,7 +406,6 @@ END_TEST
 START_TEST(a_full_queue_is_said)
 {
     int fds[8], refused = 0, status;
-    serve_prepare(&s);
     s.options.max_rows = 1;
     s.options.max_queue = 2;
     serve_start(&s);
@@ -434,7 +429,6 @@ END_TEST
 /* Clients that hang up in the middle of their answer. */
 START_TEST(those_who_leave_are_let_go)
 {
-    serve_prepare(&s);
     s.options.max_rows = 2;
     serve_start(&s);
     for (int i = 0; i < 6; i++) {
@@ -470,7 +464,8 @@ int main(void)
     tcase_add_test(limits, those_who_leave_are_let_go);
     TCase *const all[] = {core, errors, limits};
     for (int i = 0; i < 3; i++) {
-        tcase_set_timeout(all[i], 60);
+        tcase_set_timeout(all[i], 100);
+        tcase_add_checked_fixture(all[i], setup, teardown);
         suite_add_tcase(suite, all[i]);
     }
     return ck_main(suite);
