@@ -2,6 +2,7 @@
  * never stopped, folding changes no bit, and what cannot work gets one line. */
 #include <kvfold/kvfold.h>
 
+#include "load_int.h"
 #include "toy_base.h"
 
 #include <signal.h>
@@ -321,6 +322,42 @@ START_TEST(starting_values_are_met)
 }
 END_TEST
 
+/* A prefix in layer 1 alone: the other emits zeros and is not attended to, whatever the method;
+ * eval of run and file agree, and the bare base's loss is not that of a prefix of zeros. */
+START_TEST(layers_without_prefix)
+{
+    kvf_train_options o = options_for(out);
+    kvf_prefix *prefix = NULL;
+    o.method = METHODS[_i];
+    o.layers = "1";
+    kvf_merge_options merge = {.run = out, .out = other, .base = base, .probe = valid};
+    kvf_merge_result merged;
+    kvf_train_result result = train(&o);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(merged.probe_max_abs_diff, 0);
+    ck_assert(loss_of(out) == loss_of(other) && loss_of(out) == result.best_valid_loss);
+    ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    size_t n = kvf__prefix_count(&prefix->prefix), each = n / (size_t)prefix->id.L;
+    for (size_t i = 0; i < n; i++)
+        ck_assert(i / each == 1 || prefix->prefix.kv[i] == 0);
+    for (int64_t l = 0; l < prefix->id.L; l++)
+        ck_assert_int_eq(prefix->prefix.layer_mask[l], l == 1);
+    ck_assert(prefix->prefix.kv[each] != 0);
+    char all_layers[16];
+    snprintf(all_layers, sizeof all_layers, "0-%d", (int)prefix->id.L - 1);
+    kvf_prefix_free(prefix);
+    const kvf_export_options peft = {.path = other, .out = "peft", .format = "peft"};
+    ck_assert_int_eq(kvf_export(ctx, &peft), KVF_EUNSUPPORTED);
+    o.force = true;
+    o.layers = all_layers;
+    kvf_train_result both = train(&o);
+    o.layers = NULL;
+    kvf_train_result all = train(&o);
+    ck_assert(both.best_valid_loss == all.best_valid_loss);
+    ck_assert(both.best_valid_loss != result.best_valid_loss);
+}
+END_TEST
+
 START_TEST(every_init_starts)
 {
     static const char *const INITS[] = {"vocab", "random", "zero"};
@@ -571,6 +608,7 @@ int main(void)
     tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 3);
     tcase_add_test(core, merge_rounds_to_smaller_types);
     tcase_add_test(core, starting_values_are_met);
+    tcase_add_loop_test(core, layers_without_prefix, 0, 3);
     tcase_add_test(core, every_init_starts);
     tcase_add_test(core, init_from_continues_a_run);
     tcase_add_test(core, position_start_is_kept);

@@ -142,19 +142,29 @@ kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
                      base->path, prefix->id.method);
 }
 
-kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers)
+kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last)
 {
-    kvf__adapters *adapters = kvf__model_adapters(base->model);
     long long from = -1, to = -1;
     int end = 0;
 
-    if (!adapters)
-        return kvf__fail(ctx, KVF_EUSAGE, "no adapters to leave out: %s carries none", base->path);
     if (sscanf(layers, "%lld-%lld%n", &from, &to, &end) != 2) {
         end = 0;
         if (sscanf(layers, "%lld%n", &from, &end) == 1) to = from;
     }
     if (!end || layers[end] || from < 0 || to < from)
         return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": want layers as A-B or A", layers);
+    *first = from;
+    *last = to;
+    return KVF_OK;
+}
+
+kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers)
+{
+    kvf__adapters *adapters = kvf__model_adapters(base->model);
+    int64_t from = 0, to = 0;
+
+    if (!adapters)
+        return kvf__fail(ctx, KVF_EUSAGE, "no adapters to leave out: %s carries none", base->path);
+    KVF_TRY(kvf__layers_parse(ctx, layers, &from, &to));
     return kvf__adapters_drop(ctx, adapters, from, to);
 }

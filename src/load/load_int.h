@@ -147,6 +147,9 @@ kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefi
                              const char *template_name, const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);
 
+/* "2-5" or "2", from 0 on. EUSAGE. */
+kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
+
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);

@@ -1,5 +1,5 @@
 /* Which options are for which methods: an option that was given and that the method cannot honour
- * is refused, never ignored. A row says the ports whose methods know the option, or the one method.
+ * is refused, never ignored. A row says the ports whose methods know the option, or the methods.
  */
 #include "method.h"
 #include "options_priv.h"
@@ -10,17 +10,32 @@ enum { KV = 1 << KVF__PORT_KV, EMBED = 1 << KVF__PORT_EMBED };
 
 static const struct {
     const char *option;
-    unsigned ports; /* 0: method decides */
-    const char *method;
+    unsigned ports;     /* 0: method decides */
+    const char *method; /* names between bars */
 } RULES[] = {
-    {"prefix-length", KV | EMBED, NULL},  {"encoder-hidden", 0, "mlp"},
-    {"init", KV | EMBED, NULL},           {"init-text", KV | EMBED, NULL},
-    {"init-kv", KV | EMBED, NULL},        {"init-scheme", KV | EMBED, NULL},
-    {"init-encoder", KV | EMBED, NULL},   {"lr-units", KV | EMBED, NULL},
+    {"prefix-length", KV | EMBED, NULL},
+    {"encoder-hidden", 0, "mlp|p-tuning"},
+    {"init", KV | EMBED, NULL},
+    {"init-text", KV | EMBED, NULL},
+    {"init-kv", KV | EMBED, NULL},
+    {"init-scheme", KV | EMBED, NULL},
+    {"init-encoder", KV | EMBED, NULL},
+    {"lr-units", KV | EMBED, NULL},
     {"prefix-dropout", KV | EMBED, NULL}, /* embed is refused with the reason, prefix_dropout.c */
-    {"position-start", KV | EMBED, NULL}, {"adapter-size", 0, "adapter"},
-    {"adapter-activation", 0, "adapter"}, {"adapter-placement", 0, "adapter"},
+    {"layers", KV, NULL},
+    {"position-start", KV | EMBED, NULL},
+    {"adapter-size", 0, "adapter"},
+    {"adapter-activation", 0, "adapter"},
+    {"adapter-placement", 0, "adapter"},
 };
+
+static bool is_among(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = names; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (!strncmp(at, name, n) && (at[n] == '|' || !at[n])) return true;
+    return false;
+}
 
 kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options *o)
 {
@@ -28,7 +43,7 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
 
     for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
         bool known = RULES[i].ports ? (RULES[i].ports >> method->port & 1) != 0
-                                    : !strcmp(RULES[i].method, o->method);
+                                    : is_among(RULES[i].method, o->method);
         if (!known && kvf__train_option_given(o, RULES[i].option))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", RULES[i].option,
                              method->name);

@@ -42,6 +42,23 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
                           .lm_head = t->lm_head};
 }
 
+/* --layers: which layers have a prefix. */
+static kvf_status take_layers(kvf__trainer *t)
+{
+    const char *layers = t->options.layers;
+    int64_t L = t->id.L, first = 0, last = L - 1;
+    KVF_TRY(kvf__alloc(t->ctx, (size_t)L, &t->layer_mask));
+    if (layers && *layers) {
+        kvf_status st = kvf__layers_parse(t->ctx, layers, &first, &last);
+        if (st) return kvf__fail_prefix(t->ctx, st, "--layers");
+    }
+    if (last >= L)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--layers %s: the base has layers 0 to %lld", layers,
+                         (long long)L - 1);
+    memset(t->layer_mask + first, 1, (size_t)(last - first + 1));
+    return KVF_OK;
+}
+
 /* The encoder, and what it emits by the port of its method; none for port block. */
 static kvf_status take_encoder(kvf__trainer *t)
 {
@@ -50,8 +67,7 @@ static kvf_status take_encoder(kvf__trainer *t)
         .P = t->id.P,
         .M = t->options.encoder_hidden,
         .form = strcmp(t->options.method, "p-tuning") ? NULL : t->options.p_encoder};
-    KVF_TRY(kvf__alloc(t->ctx, (size_t)shape.L, &t->layer_mask));
-    memset(t->layer_mask, 1, (size_t)shape.L);
+    KVF_TRY(take_layers(t));
     if (t->method->port == KVF__PORT_BLOCK) return KVF_OK;
     KVF_TRY(kvf__encoder_on_base(t->ctx, t->base, t->options.method, &shape, &t->encoder));
     shape = *kvf__encoder_shape_of(t->encoder);
@@ -64,6 +80,8 @@ static kvf_status take_encoder(kvf__trainer *t)
     }
     KVF_TRY(kvf__prefix_init(t->ctx, &t->prefix, shape.L, shape.G, shape.P, shape.D));
     KVF_TRY(kvf__prefix_init(t->ctx, &t->dprefix, shape.L, shape.G, shape.P, shape.D));
+    memcpy(t->prefix.layer_mask, t->layer_mask, (size_t)shape.L);
+    memcpy(t->dprefix.layer_mask, t->layer_mask, (size_t)shape.L);
     t->emitted.prefix = &t->prefix;
     t->gradient.prefix = &t->dprefix;
     return KVF_OK;
