@@ -1,5 +1,6 @@
 /* A kvfold file read whole and forgotten: everything that any command will ask HDF5 for, asked once
  * where a crash of HDF5 harms nothing (INTEROP 9.4). */
+#include "file_int.h"
 #include "h5_priv.h"
 
 #include <kvfold/io.h>
@@ -40,12 +41,34 @@ static kvf_status try_prefix(kvf_ctx *ctx, const char *path)
     return KVF_OK;
 }
 
+static kvf_status try_adapter(kvf_ctx *ctx, const char *path)
+{
+    kvf__adapter_file *file = NULL; /* a list of parameters with their names */
+    KVF_TRY(kvf__alloc(ctx, sizeof *file, &file));
+    kvf_status st = kvf__adapter_file_read(ctx, path, file);
+    if (!st) kvf__adapter_file_done(file);
+    kvf__free(file);
+    return st;
+}
+
+static kvf_status try_base(kvf_ctx *ctx, const char *path)
+{
+    kvf__weights weights = {0};
+    kvf__base_file file = {0};
+    kvf_status st = kvf__base_file_open(ctx, path, &weights, &file);
+    kvf__base_file_done(&file);
+    kvf__weights_close(&weights);
+    return st;
+}
+
 static const struct reader {
     const char *kind;
     kvf_status (*read)(kvf_ctx *ctx, const char *path);
 } READERS[] = {
     {"run", try_run},
     {"prefix", try_prefix},
+    {"adapter", try_adapter},
+    {"base", try_base},
 };
 
 kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)

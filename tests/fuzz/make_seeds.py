@@ -67,6 +67,15 @@ for target, seeds in ROWS.items():
     for name, (choice, text) in seeds.items():
         put(target, name, choice + text.encode())
 
+BODIES = {
+    "chat": {"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [
+        {"type": "text", "text": "b"}]}], "stream": True, "stream_options": {"include_usage": True}, "temperature": 0.5},
+    "text": {"model": "m", "prompt": "the cat", "max_tokens": 5, "stop": ["\n", "."], "seed": 7, "top_p": 0.9, "n": 1},
+    "ids": {"model": "m", "prompt": [1, 2, 3], "stop": "x", "logprobs": None},
+}
+for name, body in BODIES.items():
+    put("request", name, json.dumps(body))
+
 put("json", "values", '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude42"], "b": {"c": 123456789012345678901234567890}}')
 put("json", "deep", "[" * 40 + "]" * 40)
 put("json", "scalar", '"text"')

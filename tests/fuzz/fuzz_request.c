@@ -1,0 +1,18 @@
+/* Bodies of requests to `kvfold serve`, read as completions and as chats. A refusal has its line. */
+#include "fuzz.h"
+#include "serve_int.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    for (int chat = 0; chat < 2; chat++) {
+        kvf__request request = {0};
+        kvf__problem problem = {0};
+        bool fine = kvf__request_parse(fuzz_context(), (const char *)data, n, chat, 64, &request,
+                                       &problem);
+        if (!fine && (problem.status < 400 || !*problem.message)) abort();
+        kvf__request_done(&request);
+    }
+    return 0;
+}
