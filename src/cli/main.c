@@ -40,30 +40,34 @@ static void fill_standard_streams(void)
 
 /* About 20 microseconds: a barrier's usual wait, and nothing to a process that wants the core. */
 #define SPIN_COUNT "2000"
+enum { PATH_BYTES = 4096 };
 
-/* By its own path, so that ps shows the name; by the link where that path is gone. Without /proc
- * the program goes on, only slower on a busy machine. */
+/* This program by its own path, so that ps shows the name (and tools that run it are not run
+ * instead); by the link where that path is gone. */
+static const char *own_program(char path[PATH_BYTES])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+    path[n > 0 ? n : 0] = 0;
+    return access(path, X_OK) == 0 ? path : "/proc/self/exe";
+}
+
+/* Without /proc the program goes on, only slower on a busy machine. */
 static void wait_passively(char **argv)
 {
-    char path[4096];
-    ssize_t n;
+    char path[PATH_BYTES];
 
     if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1)) return;
     if (setenv("GOMP_SPINCOUNT", SPIN_COUNT, 0)) return;
-    n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n > 0) {
-        path[n] = 0;
-        execv(path, argv);
-    }
-    execv("/proc/self/exe", argv);
+    execv(own_program(path), argv);
 }
 
 static int run_with_context(cli_call *call)
 {
+    char path[PATH_BYTES];
     const kvf_ctx_options options = {.threads = (int)call->common.threads,
                                      .log = cli_log,
                                      .log_user = call,
-                                     .check_program = "/proc/self/exe"};
+                                     .check_program = own_program(path)};
     kvf_status st = kvf_ctx_create(&options, &call->ctx);
     if (st == KVF_EUSAGE) return cli_misuse(call->command, "%s", call->log);
     if (st) return cli_fail(call->command, "%s", kvf_status_text(st));
