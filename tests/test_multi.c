@@ -3,6 +3,7 @@
 #include <kvfold/kvfold.h>
 
 #include "h5_int.h"
+#include "low_rank.h"
 #include "toy_base.h"
 
 #include <string.h>
@@ -60,6 +61,8 @@ static void set(kvf_train_options *o, const char *name, const char *value)
     ck_assert_msg(!kvf_train_set(ctx, o, name, value), "%s", kvf_ctx_error(ctx));
 }
 
+static bool low_rank; /* set by loop row */
+
 static kvf_train_options options_for(const char *path)
 {
     kvf_train_options o = kvf_train_defaults();
@@ -82,6 +85,7 @@ static kvf_train_options options_for(const char *path)
     set(&o, "valid", named("words", "lm_valid.jsonl"));
     set(&o, "task", "seq-cls");
     set(&o, "task", "words=lm");
+    if (low_rank) set(&o, "task-prefix", "low-rank");
     return o;
 }
 
@@ -138,6 +142,7 @@ static const char *const NAMES[] = {"two", "three", "words"}, *const VALID[] = {
 
 START_TEST(each_task_learns)
 {
+    low_rank = _i == 2;
     double before = 0, after = 0;
     kvf_train_options o = options_for(out);
     o.steps = 1;
@@ -148,7 +153,7 @@ START_TEST(each_task_learns)
     o.force = true;
     o.steps = 90;
     o.eval_every = 90;
-    set(&o, "mix", _i ? "equal" : "proportional");
+    set(&o, "mix", _i == 1 ? "equal" : "proportional");
     kvf_train_result result = train(&o);
     for (int i = 0; i < 3; i++)
         after += loss_of(out, NAMES[i], VALID[i]) / 3;
@@ -160,6 +165,7 @@ END_TEST
 
 START_TEST(resume_equals_no_stop)
 {
+    low_rank = _i;
     kvf_train_options whole = options_for(out), part = options_for(other);
     part.schedule_steps = 8;
     train(&whole);
@@ -176,6 +182,7 @@ END_TEST
 /* With all heads, or for one task; both measure as the run does. */
 START_TEST(folds_with_one_head_or_all)
 {
+    low_rank = _i;
     kvf_train_options o = options_for(out);
     kvf_merge_options merge = {.run = out, .out = other, .checkpoint = KVF_CHECKPOINT_LAST};
     kvf_merge_result merged;
@@ -222,6 +229,45 @@ START_TEST(one_task_goes_on)
     next.event_user = &first;
     train(&next);
     ck_assert_double_eq_tol(first, loss_of(out, "three", "three.jsonl"), 1e-5);
+}
+END_TEST
+
+/* Of a weighted sum of the task's prefix: linear in each factor, so differences are exact but for
+ * rounding. */
+START_TEST(low_rank_gradients_match_differences)
+{
+    enum { L = 2, G = 2, P = 3, D = 4, N = L * 2 * G * P * D, NU = 2 * L * P, NV = 2 * L * G * D };
+    kvf__prefix shared = {0}, of = {0}, d = {0};
+    float u[NU], v[NV], weight[N], du[NU] = {0}, dv[NV] = {0}, *parts[] = {u, v};
+    kvf__rng rng = kvf__rng_make(3, 1);
+    ck_assert(!kvf__prefix_init(ctx, &shared, L, G, P, D));
+    ck_assert(!kvf__prefix_init(ctx, &of, L, G, P, D));
+    ck_assert(!kvf__prefix_init(ctx, &d, L, G, P, D));
+    for (int i = 0; i < N; i++) {
+        shared.kv[i] = (float)kvf__rng_normal(&rng);
+        d.kv[i] = weight[i] = (float)kvf__rng_normal(&rng);
+    }
+    for (int i = 0; i < NU + NV; i++)
+        *(i < NU ? &u[i] : &v[i - NU]) = (float)(1 + 0.3 * kvf__rng_normal(&rng));
+    kvf__low_rank_bwd(&d, du, dv, &shared, u, v);
+    for (int i = 0; i < NU + NV + N; i++) {
+        float *at = i < NU        ? &parts[0][i]
+                    : i < NU + NV ? &parts[1][i - NU]
+                                  : &shared.kv[i - NU - NV];
+        float got = i < NU ? du[i] : i < NU + NV ? dv[i - NU] : d.kv[i - NU - NV], saved = *at;
+        double sum[2] = {0};
+        for (int side = 0; side < 2; side++) {
+            *at = saved + (side ? 0.5f : -0.5f);
+            kvf__low_rank_fwd(&of, &shared, u, v);
+            for (int k = 0; k < N; k++)
+                sum[side] += (double)weight[k] * (double)of.kv[k];
+        }
+        *at = saved;
+        ck_assert_double_eq_tol((double)got, sum[1] - sum[0], 2e-5);
+    }
+    kvf__prefix_done(&shared);
+    kvf__prefix_done(&of);
+    kvf__prefix_done(&d);
 }
 END_TEST
 
@@ -276,9 +322,10 @@ int main(void)
     suite_add_tcase(suite, core);
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_set_timeout(core, 60);
-    tcase_add_loop_test(core, each_task_learns, 0, 2);
-    tcase_add_test(core, resume_equals_no_stop);
-    tcase_add_test(core, folds_with_one_head_or_all);
+    tcase_add_loop_test(core, each_task_learns, 0, 3);
+    tcase_add_loop_test(core, resume_equals_no_stop, 0, 2);
+    tcase_add_loop_test(core, folds_with_one_head_or_all, 0, 2);
+    tcase_add_test(core, low_rank_gradients_match_differences);
     tcase_add_test(core, one_task_goes_on);
 
     suite_add_tcase(suite, errors);

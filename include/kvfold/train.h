@@ -61,7 +61,8 @@ typedef struct kvf_train_options {
      * task, in place of data; --valid NAME=FILE and --task NAME=KIND for those that differ from
      * `task`. */
     kvf_named named_data, named_valid, named_task;
-    const char *mix; /* proportional, equal: how often a step is one of a task's */
+    const char *task_prefix; /* shared, low-rank: a task's prefix is the shared one times u v^T */
+    const char *mix;         /* proportional, equal: how often a step is one of a task's */
     bool resume, force, dry_run, allow_other_base;
     const char *method; /* mlp, direct, prompt, p-tuning */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */

@@ -139,6 +139,7 @@ static const char TASKS[] =
     "\n"
     "Several tasks may share a prefix, with a head each: --data NAME=FILE, once for every\n"
     "task, --valid NAME=FILE, --task NAME=KIND. Each step is one task's (--mix). What\n"
+    "--task-prefix low-rank gives each the shared prefix times u v^T per layer. What\n"
     "uses the file picks a head with --head NAME; --init-from goes on with one task. The\n"
     "best checkpoint is that of the lowest mean loss, unless --metric names another.\n"
     "\n"

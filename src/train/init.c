@@ -2,6 +2,7 @@
  * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
  * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
  * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
+#include "low_rank.h"
 #include "train_int.h"
 
 #include <string.h>
@@ -226,6 +227,13 @@ static kvf_status head_from_any(kvf__trainer *t, const char *path, const kvf__ru
 
 static kvf_status heads_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
 {
+    const kvf__params *stored = &run->head.params.params;
+    for (size_t i = 0; i < stored->n; i++)
+        if (strstr(stored->item[i].name, "/" KVF__LOW_RANK_U))
+            return kvf__fail(t->ctx, KVF_EUSAGE,
+                             "%s: each of its tasks has a prefix of its own (low-rank): start from "
+                             "what merge --head NAME makes of it",
+                             path);
     if (!t->n_jobs) return head_from_any(t, path, run, NULL, t->head);
     for (size_t i = 0; i < t->n_jobs; i++) {
         const kvf__dataset summary = t->data;

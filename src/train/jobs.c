@@ -67,8 +67,11 @@ kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *o)
         if (o->named_valid.n || o->named_task.n)
             return kvf__fail(ctx, KVF_EUSAGE,
                              "--valid NAME=FILE and --task NAME=KIND need --data NAME=FILE");
-        if (kvf__train_option_given(o, "mix"))
-            return kvf__fail(ctx, KVF_EUSAGE, "--mix is for several tasks: --data NAME=FILE");
+        const char *given = kvf__train_option_given(o, "mix")       ? "mix"
+                            : strcmp(o->task_prefix, "shared") != 0 ? "task-prefix"
+                                                                    : NULL;
+        if (given)
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for several tasks: --data NAME=FILE", given);
         return KVF_OK;
     }
     if (o->data || o->valid)
@@ -83,6 +86,9 @@ kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *o)
     if (o->train_head || o->infix)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for one task",
                          o->infix ? "infix" : "train-head");
+    if (o->prefix_dropout > 0 && strcmp(o->task_prefix, "shared"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--task-prefix low-rank and --prefix-dropout exclude each other");
     if (!method || method->port != KVF__PORT_KV)
         return kvf__fail(ctx, KVF_EUSAGE, "--data NAME=FILE: method %s has no prefix to share",
                          o->method);
@@ -187,6 +193,7 @@ kvf_status kvf__jobs_samplers(kvf__trainer *t)
 
 kvf_status kvf__jobs_heads(kvf__trainer *t)
 {
+    KVF_TRY(kvf__task_prefix_take(t));
     for (size_t i = 0; i < t->n_jobs; i++) {
         kvf__job *job = &t->jobs[i];
         const kvf__dataset summary = t->data;
@@ -214,6 +221,8 @@ kvf_status kvf__jobs_join(kvf__trainer *t)
             param.name = t->jobs[i].names[k];
             KVF_TRY(kvf__params_add(t->ctx, &t->params, &param));
         }
+        for (int k = 0; k < 2 && t->jobs[i].low[k].value; k++)
+            KVF_TRY(kvf__params_add(t->ctx, &t->params, &t->jobs[i].low[k]));
     }
     return KVF_OK;
 }
@@ -224,6 +233,8 @@ void kvf__jobs_clear(kvf__trainer *t)
         const kvf__params *params = t->jobs[i].head ? kvf__head_params(t->jobs[i].head) : NULL;
         for (size_t k = 0; params && k < params->n; k++)
             memset(params->item[k].grad, 0, (size_t)params->item[k].n * sizeof(float));
+        for (int k = 0; k < 2 && t->jobs[i].low[k].value; k++)
+            memset(t->jobs[i].low[k].grad, 0, (size_t)t->jobs[i].low[k].n * sizeof(float));
     }
 }
 
@@ -303,6 +314,8 @@ kvf_status kvf__jobs_validate(kvf__trainer *t)
         double one_loss = 0, one = 0;
         if (!job->evaluator) continue;
         subject.head = job->head;
+        kvf__task_prefix_fwd(t, job);
+        if (t->task_prefix.P) subject.prefix = &t->task_prefix;
         KVF_TRY(kvf__measure_subject(t->ctx, job->evaluator, &job->valid, &subject, job->metric,
                                      &one_loss, &one));
         kvf__trainer_note(t, "step %lld, %s: validation loss %.4f%s%s", (long long)t->step,
@@ -348,6 +361,7 @@ void kvf__jobs_done(kvf__trainer *t)
 {
     if (t->turn) swap(t, t->turn); /* a step failed */
     t->turn = NULL;
+    kvf__task_prefix_done(t);
     for (size_t i = 0; i < t->n_jobs; i++) {
         kvf__job *job = &t->jobs[i];
         size_t n = job->head ? kvf__head_params(job->head)->n : 0;

@@ -160,6 +160,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     float scale = terms ? (float)(1.0 / (double)terms) : 0;
 
     if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    if (t->turn) kvf__task_prefix_fwd(t, t->turn);
     kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);
@@ -167,6 +168,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
         rows = part_rows(t, examples, n, first);
         st = run_part(t, examples + first, rows, scale, &loss_sum);
     }
+    if (t->turn) kvf__task_prefix_bwd(t, t->turn);
     kvf__jobs_leave(t, t->step);
     t->train_loss = terms ? loss_sum / (double)terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);

@@ -180,8 +180,9 @@ typedef struct kvf__job {
     kvf__evaluator *evaluator;
     const kvf__metric *metric;
     kvf__sampler sampler;
-    kvf__head *head; /* NULL: lm */
-    char **names;    /* "NAME/parameter" of the head's, owned */
+    kvf__head *head;   /* NULL: lm */
+    char **names;      /* "NAME/parameter" of the head's, owned */
+    kvf__param low[2]; /* --task-prefix low-rank: u, v; owned; value NULL: none */
 } kvf__job;
 
 typedef struct kvf__trainer {
@@ -205,10 +206,12 @@ typedef struct kvf__trainer {
     kvf__job *jobs; /* [n_jobs], 0: one task. data and valid are then sums over them, and head,
                        lm_head and evaluator stay NULL outside of their turns */
     size_t n_jobs;
-    kvf__job *turn;           /* whose step it is; NULL between steps */
-    int64_t epoch_steps;      /* of all jobs */
-    uint8_t *layer_mask;      /* [L] 0: this layer has no prefix */
-    kvf__prefix masked;       /* the prefix under the step's dropout; empty: there is none */
+    kvf__prefix
+        task_prefix;     /* --task-prefix low-rank: of the task in turn; P = 0: they share one */
+    kvf__job *turn;      /* whose step it is; NULL between steps */
+    int64_t epoch_steps; /* of all jobs */
+    uint8_t *layer_mask; /* [L] 0: this layer has no prefix */
+    kvf__prefix masked;  /* the prefix under the step's dropout; empty: there is none */
     const kvf__prefix *shown; /* what the base sees while training: prefix or masked; or NULL */
     kvf__row_dropout row_dropout, base_dropout;
     kvf__pass *pass;
@@ -255,6 +258,13 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
 kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 /* params.c: the encoder, the head and all that is as large as they are. */
 kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
+/* task_prefix.c: --task-prefix low-rank, between encoder and base. Memory; the task's prefix from
+ * the shared one; and the gradient back. */
+kvf_status kvf__task_prefix_take(kvf__trainer *trainer);
+void kvf__task_prefix_fwd(kvf__trainer *trainer, const kvf__job *job);
+void kvf__task_prefix_bwd(kvf__trainer *trainer, const kvf__job *job);
+void kvf__task_prefix_done(kvf__trainer *trainer);
+
 /* jobs.c: several tasks with a prefix in common. Names and kinds in options; are there tasks of a
  * kind; data; samplers; heads. */
 size_t kvf__task_name_length(const char *text); /* of the name that it begins with */
@@ -307,8 +317,9 @@ kvf_status kvf__trainer_start_values(kvf__trainer *trainer);
 /* One optimizer step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor.
  */
 kvf_status kvf__trainer_step(kvf__trainer *trainer);
-/* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at hand,
- * computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it out. */
+/* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at
+ * hand, computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it
+ * out. */
 kvf_status kvf__trainer_check_gradient(kvf__trainer *trainer);
 kvf_status kvf__trainer_guard(kvf__trainer *trainer, kvf_status st, bool *take);
 /* Seconds by component since the trainer was prepared: the pass's, then those of the step around
