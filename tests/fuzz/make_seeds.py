@@ -91,6 +91,7 @@ header = {"__metadata__": {"format": "pt"}, "b": {"dtype": "F32", "shape": [2, 2
 text = json.dumps(header).encode()
 put("safetensors", "three", struct.pack("<Q", len(text)) + text + bytes(17))
 put("safetensors", "empty", struct.pack("<Q", 6) + b"{}\r \t\n")
+put("gguf", "empty", b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
 
 BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 VOCAB = {chr(c): i for i, c in enumerate(range(33, 127))}
