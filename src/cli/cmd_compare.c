@@ -1,0 +1,299 @@
+/* kvfold compare: methods, and the starting values they allow, on one base, one data set and one
+ * budget; one table.
+ *
+ * Every run is a process of its own (train, then merge, by this program): the largest resident
+ * memory of a process never falls again, so that a second run in the same one could not tell its
+ * own. */
+#include "cli_int.h"
+
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct values {
+    const char *base, *data, *valid, *methods, *inits, *init_text, *recipe, *out;
+    int64_t steps, seeds;
+    bool force;
+} values;
+
+#define AT(field) offsetof(values, field)
+static const cli_option OPTIONS[] = {
+    {{"base", "PATH", "", "base model"}, CLI_TEXT, AT(base)},
+    {{"data", "FILE", "", "training data"}, CLI_TEXT, AT(data)},
+    {{"valid", "FILE", "", "held-out data, which gives the score"}, CLI_TEXT, AT(valid)},
+    {{"methods", "A,B,...", "mlp,direct", "methods of train to compare"}, CLI_TEXT, AT(methods)},
+    {{"inits", "A,B,...", "the method's", "values of --init to compare"}, CLI_TEXT, AT(inits)},
+    {{"init-text", "TEXT", "", "text for the init text"}, CLI_TEXT, AT(init_text)},
+    {{"steps", "N", "100", "optimizer steps of every run"}, CLI_POSITIVE, AT(steps)},
+    {{"seeds", "N", "1", "runs of each with the seeds 0 to N-1"}, CLI_POSITIVE, AT(seeds)},
+    {{"options", "FILE", "", "further options of train, as in a recipe"}, CLI_TEXT, AT(recipe)},
+    {{"out", "DIR", "", "folder for the run files and what they fold to"}, CLI_TEXT, AT(out)},
+    {{"force", NULL, "", "replace existing outputs"}, CLI_FLAG, AT(force)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], MOST_ARGUMENTS = 40, MOST_NAMES = 16 };
+
+/* ---- a process of our own -------------------------------------------------------------------- */
+
+typedef struct arguments {
+    const char *at[MOST_ARGUMENTS + 1]; /* ends in NULL */
+    size_t n;
+} arguments;
+
+/* value NULL: the option is left out; "": a flag. */
+static void add(arguments *a, const char *option, const char *value)
+{
+    if (!value) return;
+    a->at[a->n++] = option;
+    if (*value) a->at[a->n++] = value;
+}
+
+/* All that the file holds; NULL if memory ran out. */
+static char *read_all(int fd)
+{
+    size_t n = 0, room = 4096;
+    char *text = malloc(room);
+    ssize_t got = 1;
+    while (text && got > 0) {
+        if (n + 1 == room) {
+            char *more = realloc(text, room *= 2);
+            if (!more) free(text);
+            text = more;
+            if (!text) break;
+        }
+        got = read(fd, text + n, room - n - 1);
+        if (got > 0) n += (size_t)got;
+        if (got < 0 && errno == EINTR) got = 1;
+    }
+    if (text) text[n] = 0;
+    return text;
+}
+
+/* Runs this program; *text: its standard output. Returns its exit status, -1 if it did not run. */
+static int run_self(const arguments *a, char **text)
+{
+    int ends[2], status = -1;
+    pid_t child;
+    posix_spawn_file_actions_t actions;
+    *text = NULL;
+    if (pipe(ends)) return -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    int failed = posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)a->at,
+                             environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (!failed) {
+        *text = read_all(ends[0]);
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(ends[0]);
+    return failed || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+}
+
+/* The JSON object that a command printed; NULL: it failed, and said why on stderr. */
+static kvf_json *object_of(const cli_call *call, arguments *a, const char *threads)
+{
+    kvf_json *object = NULL;
+    char *text = NULL;
+    add(a, "--threads", threads);
+    add(a, "--json", "");
+    int status = run_self(a, &text);
+    if (!status && text && kvf_json_parse(call->ctx, a->at[1], text, strlen(text), &object))
+        cli_fail(call->command, "%s", kvf_ctx_error(call->ctx));
+    if (status) cli_fail(call->command, "%s for %s failed", a->at[1], a->at[3]);
+    free(text);
+    return object;
+}
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+typedef struct cell {
+    const char *method, *init; /* init NULL: the method's own */
+    int64_t seed;
+    char run[4096], folded[4096];
+} cell;
+
+static bool name_files(cell *c, const char *folder)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s%s%s-%lld", c->method, c->init ? "-" : "",
+             c->init ? c->init : "", (long long)c->seed);
+    int n = snprintf(c->run, sizeof c->run, "%s/%s.run.h5", folder, name);
+    int m = snprintf(c->folded, sizeof c->folded, "%s/%s.h5", folder, name);
+    return n > 0 && m > 0 && (size_t)n < sizeof c->run && (size_t)m < sizeof c->folded;
+}
+
+static void copy(kvf_json *to, const kvf_json *from, const char *key)
+{
+    const kvf_json *value = kvf_json_get(from, key);
+    const char *text = kvf_json_str(value, NULL);
+    if (!value) return;
+    if (text)
+        kvf_json_set(to, key, kvf_json_new_str(text));
+    else if (kvf_json_typeof(value) == KVF_JSON_INT)
+        kvf_json_set(to, key, kvf_json_new_int(kvf_json_int(value, 0)));
+    else
+        kvf_json_set(to, key, kvf_json_new_real(kvf_json_real(value, NAN)));
+}
+
+static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *merged)
+{
+    static const char *const KEYS[] = {
+        "trainable_parameters", "steps",     "tokens",          "seconds",     "tokens_per_second",
+        "peak_rss_bytes",       "precision", "best_valid_loss", "best_metric", "best_value"};
+    kvf_json *row = kvf_json_object();
+    kvf_json_set(row, "method", kvf_json_new_str(c->method));
+    kvf_json_set(row, "init", c->init ? kvf_json_new_str(c->init) : kvf_json_new_null());
+    kvf_json_set(row, "seed", kvf_json_new_int(c->seed));
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
+        copy(row, trained, KEYS[i]);
+    kvf_json_set(row, "bytes", kvf_json_new_int(kvf_json_int(kvf_json_get(merged, "bytes"), 0)));
+    return row;
+}
+
+static int run_cell(const cli_call *call, const values *v, cell *c, const char *threads,
+                    kvf_json *rows)
+{
+    char steps[32], seed[32];
+    if (!name_files(c, v->out)) return cli_fail(call->command, "%s: too long", v->out);
+    snprintf(steps, sizeof steps, "%lld", (long long)v->steps);
+    snprintf(seed, sizeof seed, "%lld", (long long)c->seed);
+    arguments train = {.at = {"kvfold", "train", "--method", c->method}, .n = 4};
+    add(&train, "--base", v->base);
+    add(&train, "--data", v->data);
+    add(&train, "--valid", v->valid);
+    add(&train, "--recipe", v->recipe);
+    add(&train, "--init", c->init);
+    if (c->init && !strcmp(c->init, "text")) add(&train, "--init-text", v->init_text);
+    add(&train, "--steps", steps);
+    add(&train, "--seed", seed);
+    add(&train, "--out", c->run);
+    add(&train, "--force", v->force ? "" : NULL);
+    add(&train, "--quiet", call->common.quiet ? "" : NULL);
+    kvf_json *trained = object_of(call, &train, threads);
+    if (!trained) return CLI_FAILED;
+    arguments merge = {.at = {"kvfold", "merge", "--out", c->folded, c->run}, .n = 5};
+    add(&merge, "--base", v->base);
+    add(&merge, "--force", v->force ? "" : NULL);
+    kvf_json *merged = object_of(call, &merge, threads);
+    if (merged) kvf_json_add(rows, row_of(c, trained, merged));
+    kvf_json_free(trained);
+    kvf_json_free(merged);
+    return merged ? CLI_OK : CLI_FAILED;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+typedef struct names {
+    const char *at[MOST_NAMES];
+    size_t n;
+    char *text;
+} names;
+
+/* "a,b,c". */
+static int split(const cli_call *call, const char *option, const char *list, names *out)
+{
+    char *rest = NULL;
+    out->text = strdup(list);
+    if (!out->text) return cli_fail(call->command, "out of memory");
+    for (char *name = strtok_r(out->text, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        if (out->n == MOST_NAMES || strchr(name, '/'))
+            return cli_misuse(call->command, "--%s \"%s\": want up to %d names", option, list,
+                              (int)MOST_NAMES);
+        out->at[out->n++] = name;
+    }
+    return out->n ? CLI_OK : cli_misuse(call->command, "--%s names nothing", option);
+}
+
+static int run_all(const cli_call *call, const values *v, const names *methods, const names *inits,
+                   kvf_json *rows)
+{
+    static cell c;
+    const char *threads = cli_given_value(call, "threads");
+    if (mkdir(v->out, 0777) && errno != EEXIST)
+        return cli_fail(call->command, "%s: %s", v->out, strerror(errno));
+    for (size_t m = 0; m < methods->n; m++)
+        for (size_t i = 0; i < (inits->n ? inits->n : 1); i++)
+            for (int64_t seed = 0; seed < v->seeds; seed++) {
+                c = (cell){
+                    .method = methods->at[m], .init = inits->n ? inits->at[i] : NULL, .seed = seed};
+                int code = run_cell(call, v, &c, threads, rows);
+                if (code) return code;
+            }
+    return CLI_OK;
+}
+
+static void print_table(const kvf_json *rows)
+{
+    printf("%-10s %-7s %4s %12s %11s %9s %11s %10s  score\n", "method", "init", "seed",
+           "parameters", "stored", "tokens/s", "peak memory", "valid loss");
+    for (size_t i = 0; i < kvf_json_size(rows); i++) {
+        const kvf_json *r = kvf_json_at(rows, i);
+        const char *init = kvf_json_str(kvf_json_get(r, "init"), NULL);
+        const char *metric = kvf_json_str(kvf_json_get(r, "best_metric"), NULL);
+        char stored[32], memory[32];
+        printf("%-10s %-7s %4lld %12lld %11s %9.0f %11s %10.4f",
+               kvf_json_str(kvf_json_get(r, "method"), NULL), init ? init : "-",
+               (long long)kvf_json_int(kvf_json_get(r, "seed"), 0),
+               (long long)kvf_json_int(kvf_json_get(r, "trainable_parameters"), 0),
+               cli_bytes_text(kvf_json_int(kvf_json_get(r, "bytes"), 0), stored),
+               kvf_json_real(kvf_json_get(r, "tokens_per_second"), NAN),
+               cli_bytes_text(kvf_json_int(kvf_json_get(r, "peak_rss_bytes"), 0), memory),
+               kvf_json_real(kvf_json_get(r, "best_valid_loss"), NAN));
+        if (metric) printf("  %s %.4f", metric, kvf_json_real(kvf_json_get(r, "best_value"), NAN));
+        putchar('\n');
+    }
+}
+
+static int report(const cli_call *call, const values *v, kvf_json *rows)
+{
+    if (!call->common.json) {
+        print_table(rows);
+        kvf_json_free(rows);
+        return CLI_OK;
+    }
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "out", kvf_json_new_str(v->out));
+    kvf_json_set(object, "steps", kvf_json_new_int(v->steps));
+    kvf_json_set(object, "runs", rows);
+    return cli_print_json(call, object);
+}
+
+static int run(cli_call *call)
+{
+    values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
+    names methods = {.n = 0}, inits = {.n = 0};
+    kvf_json *rows = kvf_json_array();
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code && !rows) code = cli_fail(call->command, "out of memory");
+    if (!code) code = split(call, "methods", v.methods, &methods);
+    if (!code && v.inits) code = split(call, "inits", v.inits, &inits);
+    if (!code) code = run_all(call, &v, &methods, &inits, rows);
+    free(methods.text);
+    free(inits.text);
+    if (!code) return report(call, &v, rows);
+    kvf_json_free(rows);
+    return code;
+}
+
+const cli_command cli_compare = {
+    .name = "compare",
+    .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
+    .summary = "Trains methods on the same data and budget, and prints one table.",
+    .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n",
+    .required = "base data valid out",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .run = run,
+};
