@@ -10,6 +10,7 @@
 #include <kvfold/merge.h>
 #include <kvfold/model.h>
 #include <kvfold/serve.h>
+#include <kvfold/study.h>
 #include <kvfold/train.h>
 
 #endif

@@ -68,7 +68,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
-    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_completion;
+    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_words,
+    cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);

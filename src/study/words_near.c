@@ -1,0 +1,271 @@
+/* Reading a prefix: the vocabulary items nearest to what it holds.
+ *
+ * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own: what
+ * lies in the cache then are the keys and values of single tokens at position 0, where rope turns
+ * by nothing. A prefix's keys are turned back from their positions before they are compared, so
+ * both sides are keys without rope. Learned positions stay in: those of the first one. */
+#include "load_int.h"
+
+#include <kvfold/study.h>
+#include <math.h>
+#include <string.h>
+
+/* The best few of one place, best first. */
+typedef struct found {
+    int32_t id;
+    float cosine;
+} found;
+
+typedef struct reading {
+    kvf_ctx *ctx;
+    kvf_base *base;
+    int64_t top, chunk, V;
+    int64_t places, width; /* vectors that are read, and their length */
+    float *want;           /* [places, width] of length 1 */
+    found *best;           /* [places, top]; id -1: none yet */
+} reading;
+
+static void normalise(float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    float scale = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
+/* Ties go to the smaller id, which came first. */
+static void offer(const reading *r, int64_t place, int32_t id, float cosine)
+{
+    found *best = r->best + place * r->top;
+    int64_t at = r->top;
+    while (at > 0 && (best[at - 1].id < 0 || cosine > best[at - 1].cosine))
+        at--;
+    if (at == r->top) return;
+    memmove(best + at + 1, best + at, (size_t)(r->top - at - 1) * sizeof *best);
+    best[at] = (found){id, cosine};
+}
+
+static float dot(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    return (float)sum;
+}
+
+static kvf_status take_reading(reading *r)
+{
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->places * r->width), sizeof(float), &r->want));
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->places * r->top), sizeof(found), &r->best));
+    for (int64_t i = 0; i < r->places * r->top; i++)
+        r->best[i].id = -1;
+    return KVF_OK;
+}
+
+/* ---- keys and values ------------------------------------------------------------------------- */
+
+/* Place (l, kv, p): its G heads of size D side by side. */
+static kvf_status take_prefix(reading *r, const kvf_prefix *prefix)
+{
+    const kvf__prefix *from = &prefix->prefix;
+    kvf__prefix raw = {0};
+    KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
+    kvf_status st = KVF_OK;
+    if (prefix->id.raw_keys)
+        memcpy(raw.kv, from->kv, kvf__prefix_count(from) * sizeof(float));
+    else
+        st = kvf__model_turn_prefix(r->ctx, r->base->model, &raw, from, 0, true);
+    for (int64_t b = 0; !st && b < from->L * 2; b++)
+        for (int64_t p = 0; p < from->P; p++) {
+            float *to = r->want + (b * from->P + p) * r->width;
+            for (int64_t g = 0; g < from->G; g++)
+                memcpy(to + g * from->D, raw.kv + ((b * from->G + g) * from->P + p) * from->D,
+                       (size_t)from->D * sizeof(float));
+            normalise(to, r->width);
+        }
+    kvf__prefix_done(&raw);
+    return st;
+}
+
+/* kv [L, 2, G, D] of each of n items against all places. */
+static void compare_chunk(const reading *r, float *kv, int32_t first, int64_t n, int64_t blocks)
+{
+    int64_t P = r->places / blocks;
+
+    for (int64_t i = 0; i < n * blocks; i++)
+        normalise(kv + i * r->width, r->width);
+#pragma omp parallel for schedule(static)
+    for (int64_t place = 0; place < r->places; place++)
+        for (int64_t i = 0; i < n; i++) {
+            const float *item = kv + (i * blocks + place / P) * r->width;
+            offer(r, place, first + (int32_t)i, dot(r->want + place * r->width, item, r->width));
+        }
+}
+
+/* Items first .. first + n - 1, each a row of one token. */
+static kvf_status run_chunk(reading *r, kvf__pass *pass, kvf__cache *cache, int32_t first,
+                            int64_t n, int32_t *ids, int64_t *start, int64_t *example, float *kv)
+{
+    const kvf__desc *d = kvf__model_desc(r->base->model);
+    kvf__batch batch = {.n_rows = n, .n_tokens = n, .start = start, .ids = ids, .example = example};
+    const kvf__input input = {.batch = &batch, .cache = cache};
+
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = first + (int32_t)i;
+        start[i + 1] = i + 1;
+        example[i] = i;
+        kvf__cache_truncate(cache, i, 0);
+    }
+    KVF_TRY(kvf__pass_fwd(r->ctx, pass, &input));
+    for (int64_t i = 0; i < n; i++)
+        kvf__cache_read(cache, i, 1, kv + i * d->L * 2 * d->G * d->D);
+    return KVF_OK;
+}
+
+static kvf_status read_layers(reading *r)
+{
+    const kvf__desc *d = kvf__model_desc(r->base->model);
+    int64_t n = r->chunk, blocks = d->L * 2;
+    const kvf__pass_limits limits = {
+        .rows = n, .tokens = n, .row_len = 1, .labels = 1, .cache_len = 1};
+    kvf__cache *cache = NULL;
+    kvf__pass *pass = NULL;
+    int32_t *ids = NULL;
+    int64_t *start = NULL, *example = NULL;
+    float *kv = NULL;
+    kvf_status st;
+
+    st = kvf__cache_create(r->ctx, r->base->model, n, 1, &cache);
+    if (st) goto out;
+    st = kvf__pass_create(r->ctx, r->base->model, &limits, &pass);
+    if (st) goto out;
+    st = kvf__alloc_array(r->ctx, (size_t)n, sizeof *ids, &ids);
+    if (st) goto out;
+    st = kvf__alloc_array(r->ctx, (size_t)n + 1, sizeof *start, &start);
+    if (st) goto out;
+    st = kvf__alloc_array(r->ctx, (size_t)n, sizeof *example, &example);
+    if (st) goto out;
+    st = kvf__alloc_array(r->ctx, (size_t)(n * blocks * r->width), sizeof *kv, &kv);
+    if (st) goto out;
+    for (int64_t first = 0; !st && first < r->V; first += n) {
+        int64_t here = r->V - first < n ? r->V - first : n;
+        st = run_chunk(r, pass, cache, (int32_t)first, here, ids, start, example, kv);
+        if (!st) compare_chunk(r, kv, (int32_t)first, here, blocks);
+    }
+out:
+    kvf__free(kv);
+    kvf__free(example);
+    kvf__free(start);
+    kvf__free(ids);
+    kvf__pass_free(pass);
+    kvf__cache_free(cache);
+    return st;
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+static kvf_status read_embeddings(reading *r, const kvf__vectors *vectors)
+{
+    float *x = NULL;
+    int32_t id = 0;
+    memcpy(r->want, vectors->x, (size_t)(r->places * r->width) * sizeof(float));
+    for (int64_t p = 0; p < r->places; p++)
+        normalise(r->want + p * r->width, r->width);
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)r->width, sizeof *x, &x));
+    for (; id < r->V; id++) {
+        kvf__model_embedding(r->base->model, &id, 1, x);
+        normalise(x, r->width);
+        for (int64_t p = 0; p < r->places; p++)
+            offer(r, p, id, dot(r->want + p * r->width, x, r->width));
+    }
+    kvf__free(x);
+    return KVF_OK;
+}
+
+/* ---- what was found -------------------------------------------------------------------------- */
+
+static kvf_json *list_of(const reading *r, int64_t place)
+{
+    kvf_json *list = kvf_json_array();
+    const found *best = r->best + place * r->top;
+    for (int64_t i = 0; i < r->top && best[i].id >= 0; i++) {
+        kvf__buf text = {0};
+        kvf_json *item = kvf_json_object();
+        if (r->base->tokenizer)
+            kvf__decode(r->ctx, r->base->tokenizer, &best[i].id, 1, false, &text);
+        kvf_json_set(item, "text", kvf_json_new_str(text.data ? text.data : ""));
+        kvf_json_set(item, "id", kvf_json_new_int(best[i].id));
+        kvf_json_set(item, "cosine", kvf_json_new_real((double)best[i].cosine));
+        kvf_json_add(list, item);
+        kvf__buf_done(&text);
+    }
+    return list;
+}
+
+static kvf_json *tokens_of(const reading *r, int64_t l, int64_t P, bool layers)
+{
+    kvf_json *tokens = kvf_json_array();
+    for (int64_t p = 0; p < P; p++) {
+        kvf_json *token = kvf_json_object();
+        if (layers) {
+            kvf_json_set(token, "key", list_of(r, 2 * l * P + p));
+            kvf_json_set(token, "value", list_of(r, (2 * l + 1) * P + p));
+        } else {
+            kvf_json_set(token, "nearest", list_of(r, p));
+        }
+        kvf_json_add(tokens, token);
+    }
+    return tokens;
+}
+
+static kvf_json *report(const reading *r, const kvf_prefix *prefix)
+{
+    kvf_json *root = kvf_json_object();
+    bool layers = prefix->prefix.P > 0;
+    kvf_json_set(root, "kind", kvf_json_new_str(layers ? "prefix" : "embeddings"));
+    kvf_json_set(root, "top", kvf_json_new_int(r->top));
+    if (!layers) {
+        kvf_json_set(root, "tokens", tokens_of(r, 0, prefix->vectors.P, false));
+        return root;
+    }
+    kvf_json *list = kvf_json_array();
+    for (int64_t l = 0; l < prefix->prefix.L; l++) {
+        kvf_json *layer = kvf_json_object();
+        if (!prefix->prefix.layer_mask[l]) {
+            kvf_json_free(layer);
+            continue;
+        }
+        kvf_json_set(layer, "layer", kvf_json_new_int(l));
+        kvf_json_set(layer, "tokens", tokens_of(r, l, prefix->prefix.P, true));
+        kvf_json_add(list, layer);
+    }
+    kvf_json_set(root, "layers", list);
+    return root;
+}
+
+kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                     const kvf_words_options *options, kvf_json **out)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    bool layers = prefix->prefix.P > 0;
+    reading r = {.ctx = ctx,
+                 .base = base,
+                 .top = options->top ? options->top : 5,
+                 .chunk = options->chunk ? options->chunk : 256,
+                 .V = d->V,
+                 .places = layers ? d->L * 2 * prefix->prefix.P : prefix->vectors.P,
+                 .width = layers ? d->G * d->D : d->C};
+    if (!r.places)
+        return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
+                         prefix->id.method);
+    if (r.chunk > r.V) r.chunk = r.V;
+    kvf_status st = take_reading(&r);
+    if (!st && layers) st = take_prefix(&r, prefix);
+    if (!st) st = layers ? read_layers(&r) : read_embeddings(&r, &prefix->vectors);
+    if (!st) *out = report(&r, prefix);
+    kvf__free(r.want);
+    kvf__free(r.best);
+    return st;
+}
