@@ -8,6 +8,11 @@
 static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
                                 const kvf_prefix *live)
 {
+    if (live->vectors.P)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: trained the base beside its virtual tokens (--unfreeze base), and no "
+                         "file holds both: use the run itself",
+                         options->run);
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
                          live->id.method);

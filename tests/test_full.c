@@ -183,6 +183,34 @@ START_TEST(head_of_a_task)
 }
 END_TEST
 
+/* Virtual tokens and the base's weights together: one run, used as it is. */
+START_TEST(p_tuning_unfreezes_the_base)
+{
+    kvf_train_options o = options_for(out);
+    o.method = "p-tuning";
+    o.unfreeze = "base";
+    o.base_lr = 3e-3;
+    o.lr = 1e-3;
+    o.prefix_length = 3;
+    o.p_encoder = "mlp";
+    kvf_train_result both = train(&o);
+    ck_assert_double_lt(both.valid_loss, loss_of(base, NULL) - 0.1);
+    ck_assert_double_eq_tol(loss_of(base, out), both.valid_loss, 1e-6);
+    o.out = other;
+    o.steps = 4;
+    train(&o);
+    o.steps = 8;
+    o.resume = true;
+    train(&o);
+    ck_assert(equal_files(out, other));
+    ck_assert_int_eq(merge(out, folded, base), KVF_EUNSUPPORTED);
+
+    o = options_for(folded);
+    ck_assert_int_eq(kvf_train_set(ctx, &o, "unfreeze", "base"), KVF_OK);
+    expect_failure(&o, KVF_EUSAGE, "--unfreeze: not for method full");
+}
+END_TEST
+
 START_TEST(refused)
 {
     kvf_train_options o = options_for(out);
@@ -218,6 +246,7 @@ int main(void)
     tcase_add_test(core, equal_runs);
     tcase_add_loop_test(core, resume_is_no_stop, 0, 2);
     tcase_add_test(core, head_of_a_task);
+    tcase_add_test(core, p_tuning_unfreezes_the_base);
     tcase_add_test(errors, refused);
     return ck_main(suite);
 }

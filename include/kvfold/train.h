@@ -67,8 +67,10 @@ typedef struct kvf_train_options {
     const char *method; /* mlp, direct, prompt, p-tuning */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
-    const char *layers;     /* "A-B": layers that have a prefix; NULL or "": all */
-    const char *p_encoder;  /* lstm, mlp: of p-tuning */
+    const char *layers;    /* "A-B": layers that have a prefix; NULL or "": all */
+    const char *p_encoder; /* lstm, mlp: of p-tuning */
+    const char *unfreeze;  /* off, base: p-tuning trains the base's weights too, at base_lr */
+    double base_lr;
     const char *p_template; /* NULL or "": virtual tokens lead the row */
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
     double lr;                    /* 0: the method's default */

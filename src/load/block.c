@@ -71,6 +71,30 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *ru
     return KVF_OK;
 }
 
+static bool has_name(const kvf__params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->item[i].name, name)) return true;
+    return false;
+}
+
+kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__params *values,
+                             const kvf__params *encoder, kvf_prefix *prefix)
+{
+    if (strcmp(text_of(options, "unfreeze"), "base")) return KVF_OK;
+    prefix->form = (kvf__train){.what = KVF__TRAIN_EVERYTHING};
+    for (size_t i = 0; i < values->n; i++) {
+        const kvf__param *from = &values->item[i];
+        kvf__param *to = NULL;
+        char *name = NULL;
+        if (has_name(encoder, from->name)) continue;
+        KVF_TRY(kvf__strdup(ctx, from->name, &name));
+        KVF_TRY(kvf__params_owned_add(ctx, &prefix->block, name, from->rank, from->dim, &to));
+        memcpy(to->value, from->value, (size_t)from->n * sizeof *from->value);
+    }
+    return KVF_OK;
+}
+
 /* ---- onto a base ----------------------------------------------------------------------------- */
 
 static kvf_status load_one(kvf_ctx *ctx, const char *where, const kvf__params *values,

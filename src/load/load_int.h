@@ -84,6 +84,10 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
 kvf_status kvf__block_from_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix);
 kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *run, bool best,
                                kvf_prefix *prefix);
+/* The base's part of a run that trained it beside an encoder (--unfreeze base): copies of the
+ * values that are not the encoder's; none if the run's options do not say so. */
+kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__params *values,
+                             const kvf__params *encoder, kvf_prefix *prefix);
 /* Values for all that the model publishes, by name; EMISMATCH, ESHAPE if they are not. `where`
  * names the source. */
 kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,

@@ -165,6 +165,11 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__run_
     kvf__encoder *encoder = NULL;
     KVF_TRY(kvf__encoder_from_run(ctx, path, run, base, checkpoint, &encoder, &prefix->step));
     kvf_status st = emit(ctx, encoder, run->layer_mask, prefix);
+    const kvf__params *values = NULL;
+    int64_t step = 0;
+    if (!st) st = pick_state(ctx, path, run, checkpoint, &values, &step);
+    if (!st)
+        st = kvf__block_beside(ctx, run->options, values, kvf__encoder_params(encoder), prefix);
     kvf__encoder_free(encoder);
     return st;
 }

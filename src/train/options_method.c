@@ -27,6 +27,8 @@ static const struct {
     {"adapter-size", 0, "adapter"},
     {"adapter-activation", 0, "adapter"},
     {"adapter-placement", 0, "adapter"},
+    {"unfreeze", 0, "p-tuning"},
+    {"base-lr", 0, "p-tuning"},
 };
 
 static bool is_among(const char *names, const char *name)
@@ -56,6 +58,11 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: method full trains it anyway");
     if (o->infix && o->base_dropout > 0)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not with --infix");
+    if (kvf__train_option_given(o, "base-lr") && strcmp(o->unfreeze, "base"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--base-lr needs --unfreeze base");
+    if (!(o->base_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--base-lr must be above 0");
+    if (!strcmp(o->unfreeze, "base") && o->train_head)
+        return kvf__fail(ctx, KVF_EUSAGE, "--train-head: --unfreeze base trains it anyway");
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
     return KVF_OK;

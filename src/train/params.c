@@ -9,12 +9,30 @@ kvf__params *kvf__trainer_published(const kvf__trainer *t)
     return t->encoder ? kvf__encoder_params(t->encoder) : kvf__model_params(t->base->model);
 }
 
+/* Beside an encoder, which comes first. */
+static bool unfreezes(const kvf__trainer *t)
+{
+    return t->encoder && !strcmp(t->options.unfreeze, "base");
+}
+
+bool kvf__trainer_trains_base(const kvf__trainer *t)
+{
+    return !t->encoder || unfreezes(t);
+}
+
+size_t kvf__trainer_own_params(const kvf__trainer *t)
+{
+    size_t n = kvf__trainer_published(t)->n;
+    return unfreezes(t) ? n + kvf__model_params(t->base->model)->n : n;
+}
+
 kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
 {
     const kvf_train_options *o = &t->options;
     *out = (kvf__train){0};
-    if (t->method->port != KVF__PORT_BLOCK) return KVF_OK;
-    if (!strcmp(t->method->folds_to, "base")) {
+    bool beside = !strcmp(o->unfreeze, "base");
+    if (t->method->port != KVF__PORT_BLOCK && !beside) return KVF_OK;
+    if (!strcmp(t->method->folds_to, "base") || beside) {
         out->what = KVF__TRAIN_EVERYTHING;
         return KVF_OK;
     }
@@ -28,6 +46,8 @@ kvf_status kvf__trainer_join(kvf__trainer *t)
 {
     t->params.n = 0;
     KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__trainer_published(t)));
+    if (unfreezes(t))
+        KVF_TRY(kvf__params_append(t->ctx, &t->params, kvf__model_params(t->base->model)));
     if (t->n_jobs) return kvf__jobs_join(t);
     const kvf__params *head = kvf__trainer_head_params(t);
     return head ? kvf__params_append(t->ctx, &t->params, head) : KVF_OK;
@@ -142,10 +162,19 @@ static kvf_status take_history(kvf__trainer *t)
     return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);
 }
 
+/* The schedule carries o->lr. */
+static void set_base_rate(kvf__trainer *t)
+{
+    kvf__params *weights = kvf__model_params(t->base->model);
+    for (size_t i = 0; unfreezes(t) && i < weights->n; i++)
+        weights->item[i].lr_scale = t->options.base_lr / t->options.lr;
+}
+
 kvf_status kvf__trainer_parameters(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     KVF_TRY(take_encoder(t));
+    set_base_rate(t);
     KVF_TRY(take_head(t));
     KVF_TRY(kvf__trainer_join(t));
     KVF_TRY(kvf__trainer_take_dropout(t));
@@ -161,7 +190,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     else
         KVF_TRY(kvf__trainer_start_values(t));
     if (!t->is_resumed) t->best.n = 0;
-    if (t->encoder) return kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k);
-    t->lr_k = 1; /* every parameter steps with the one rate */
+    if (t->encoder) KVF_TRY(kvf__encoder_lr_units(t->ctx, t->encoder, o->lr_units, &t->lr_k));
+    if (!t->encoder) t->lr_k = 1; /* every parameter steps with the one rate */
     return kvf__model_refresh(t->ctx, t->base->model);
 }

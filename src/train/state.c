@@ -50,7 +50,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
 static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *encoder,
                   kvf__params *head)
 {
-    size_t n = kvf__trainer_published(t)->n;
+    size_t n = kvf__trainer_own_params(t);
     if (n > all->n) n = all->n;
     *encoder = (kvf__params){.n = n, .item = all->item};
     *head = (kvf__params){.n = all->n - n, .item = n < all->n ? all->item + n : NULL};

@@ -102,7 +102,7 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
     KVF_TRY(part_loss(t, scale, &part));
     const kvf__grads grads = {.prefix = t->gradient.prefix,
                               .vectors = t->gradient.vectors,
-                              .block = t->method->port == KVF__PORT_BLOCK};
+                              .block = kvf__trainer_trains_base(t)};
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &grads));
     *loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
@@ -124,7 +124,7 @@ static kvf_status finish_gradients(kvf__trainer *t)
 static kvf_status update(kvf__trainer *t)
 {
     kvf__adamw_step(&t->adamw, &t->params, t->lr, kvf__clip_factor(t->grad_norm, t->options.clip));
-    if (!t->encoder) KVF_TRY(kvf__model_refresh(t->ctx, t->base->model));
+    if (kvf__trainer_trains_base(t)) KVF_TRY(kvf__model_refresh(t->ctx, t->base->model));
     lap(t, KVF__STEP_ADAMW);
     return KVF_OK;
 }
@@ -142,7 +142,7 @@ static void clear_gradients(kvf__trainer *t)
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
     const kvf__params *head = kvf__trainer_head_params(t);
-    if (!t->encoder) clear_list(kvf__model_params(t->base->model));
+    if (kvf__trainer_trains_base(t)) clear_list(kvf__model_params(t->base->model));
     if (head) clear_list(head);
     if (t->n_jobs) kvf__jobs_clear(t);
 }

@@ -297,6 +297,10 @@ kvf_status kvf__trainer_take_own_head(kvf__trainer *trainer);
 kvf__params *kvf__trainer_head_params(const kvf__trainer *trainer);
 /* The list that the method trains: the encoder's, or what the model publishes (port block). */
 kvf__params *kvf__trainer_published(const kvf__trainer *trainer);
+/* Are weights of the base trained: by port block, or beside an encoder (--unfreeze base)? */
+bool kvf__trainer_trains_base(const kvf__trainer *trainer);
+/* How many parameters stand before the head's. */
+size_t kvf__trainer_own_params(const kvf__trainer *trainer);
 /* What of the base's own a method trains. EUSAGE. */
 kvf_status kvf__trainer_form(const kvf__trainer *trainer, kvf__train *out);
 /* Lists encoder and head anew: the encoder's gradients move with each backward pass. Allocates the
