@@ -39,7 +39,8 @@ typedef struct kvf_import_options {
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
  * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash. kind, at
- * least 16 bytes, gets "prefix", "run" or "base". */
+ * least 16 bytes, gets "prefix", "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or
+ * "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 
 typedef struct kvf_new_base_options {

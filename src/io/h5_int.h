@@ -185,13 +185,15 @@ const char *kvf__h5_version(char buf[32]);
 
 /* ---- PEFT ------------------------------------------------------------------------------------ */
 
-/* A PREFIX_TUNING (or CARTRIDGE) adapter folder, INTEROP section 4. */
+/* A PREFIX_TUNING (or CARTRIDGE) adapter folder, INTEROP section 4; at_input: a PROMPT_TUNING or
+ * P_TUNING one, whose table is [P, C] and whose token_dim is C. */
 typedef struct kvf__peft {
     int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config says null */
     char *base_name, *task_type;    /* "" where null */
     kvf__head_values head;          /* parameters without label names; empty: none */
     float *flat;                    /* [P, width] */
-    int64_t width;                  /* 2 * L * G * D */
+    int64_t width;                  /* 2 * L * G * D, or C */
+    bool at_input;
 } kvf__peft;
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);
@@ -204,5 +206,9 @@ const char *kvf__peft_task_type(const char *task);
  * position_start != P (PEFT always starts at P), P = 0, a task without a task_type. */
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
                            const kvf__prefix *prefix, const kvf__head_values *head);
+/* The same of virtual tokens that lead the row, as PROMPT_TUNING. */
+kvf_status kvf__peft_write_vectors(kvf_ctx *ctx, const char *dir, bool force,
+                                   const kvf__identity *id, const kvf__vectors *vectors,
+                                   const kvf__head_values *head);
 
 #endif

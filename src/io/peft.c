@@ -1,5 +1,5 @@
 /* PEFT adapter folders, read: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING or
- * CARTRIDGE (PEFT 0.21, INTEROP section 4).
+ * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21, INTEROP section 4).
  *
  * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
  * prefix_projection changes nothing here. A trained head stands beside it under the names of the
@@ -72,7 +72,7 @@ static kvf_status get_text(kvf_ctx *ctx, const char *path, const kvf_json *confi
     return kvf__strdup(ctx, kvf_json_str(value, NULL), out);
 }
 
-static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *config)
+static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *config, bool *at_input)
 {
     const char *type = kvf_json_str(kvf_json_get(config, "peft_type"), NULL);
     int64_t submodules = 0;
@@ -80,9 +80,12 @@ static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *con
     if (kvf_json_typeof(config) != KVF_JSON_OBJECT || !type)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: no text \"peft_type\", want an adapter config of PEFT", path);
-    if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0)
+    *at_input = !strcmp(type, "PROMPT_TUNING") || !strcmp(type, "P_TUNING");
+    if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0 && !*at_input)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: peft_type is %s, want PREFIX_TUNING or CARTRIDGE", path, type);
+                         "%s: peft_type is %s, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or "
+                         "P_TUNING",
+                         path, type);
     KVF_TRY(get_count(ctx, path, config, "num_transformer_submodules", &submodules));
     if (submodules > 1)
         return kvf__fail(
@@ -99,7 +102,7 @@ static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 
     st = kvf_json_load(ctx, path, &config);
     if (st) goto out;
-    st = check_type(ctx, path, config);
+    st = check_type(ctx, path, config, &peft->at_input);
     if (st) goto out;
     st = get_count(ctx, path, config, "num_virtual_tokens", &peft->P);
     if (st) goto out;
@@ -117,7 +120,7 @@ static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
         st = kvf__fail(ctx, KVF_EUNSUPPORTED,
                        "%s: task_type is %.60s, which kvfold has no base for", path,
                        peft->task_type);
-    else if (peft->heads && peft->token_dim % peft->heads != 0)
+    else if (!peft->at_input && peft->heads && peft->token_dim % peft->heads != 0)
         st = kvf__fail(ctx, KVF_ESHAPE,
                        "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
                        (long long)peft->token_dim, (long long)peft->heads);
@@ -206,13 +209,17 @@ static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *v
 {
     char text[128];
     size_t per_layer = 0, width = 0;
-    bool known = peft->L && peft->token_dim;
+    bool known = !peft->at_input && peft->L && peft->token_dim;
 
     if (view->dtype != KVF__F32 && view->dtype != KVF__F16 && view->dtype != KVF__BF16)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s is %s, want f32, f16 or bf16", path, TENSOR,
                          view->dtype == KVF__OTHER ? view->other_name
                                                    : kvf__dtype_name(view->dtype));
-    if (view->rank != 2 || view->dim[0] < 1 || view->dim[1] < 1 || view->dim[1] % 2 != 0)
+    if (peft->at_input && view->rank == 2 && peft->token_dim && view->dim[1] != peft->token_dim)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s has rows of %lld, but token_dim is %lld", path,
+                         TENSOR, (long long)view->dim[1], (long long)peft->token_dim);
+    if (view->rank != 2 || view->dim[0] < 1 || view->dim[1] < 1 ||
+        (!peft->at_input && view->dim[1] % 2 != 0))
         return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want [P, 2 * layers * token_dim]", path,
                          TENSOR, kvf__shape_text(text, view->rank, view->dim));
     if (peft->P && view->dim[0] != peft->P)

@@ -1,5 +1,5 @@
-/* PEFT adapter folders, written: what PeftModel.from_pretrained loads as PREFIX_TUNING (INTEROP 4.2
- * to 4.5).
+/* PEFT adapter folders, written: what PeftModel.from_pretrained loads as PREFIX_TUNING or, of
+ * virtual tokens at the input, PROMPT_TUNING (INTEROP 4.2 to 4.5).
  *
  * The values are the normalised ones of grouped-query attention: token_dim = G * D,
  * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
@@ -15,8 +15,16 @@
 
 static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors";
 
+/* What is written: a prefix or vectors, and a head. */
+typedef struct content {
+    const kvf__identity *id;
+    const kvf__prefix *prefix;   /* PREFIX_TUNING; NULL: */
+    const kvf__vectors *vectors; /* PROMPT_TUNING */
+    const kvf__head_values *head;
+} content;
+
 static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
-                                   const kvf__prefix *prefix, const kvf__head_values *head)
+                                   const kvf__prefix *prefix)
 {
     if (prefix->P == 0)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
@@ -34,6 +42,12 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
                              "%s: layer %lld has no prefix, which PEFT has no form for", dir,
                              (long long)l);
+    return KVF_OK;
+}
+
+static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
+                             const kvf__head_values *head)
+{
     if (!kvf__peft_task_type(id->task))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
     if (!kvf__head_fits_task(id->task, head))
@@ -70,32 +84,53 @@ static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values
     return list;
 }
 
-static kvf_json *make_config(const kvf__identity *id, const kvf__prefix *prefix,
-                             const kvf__head_values *head)
+/* Under PREFIX_TUNING the shape is that of keys and values. */
+static void set_prefix(kvf_json *config, const kvf__prefix *prefix)
 {
+    kvf_json_set(config, "peft_type", kvf_json_new_str("PREFIX_TUNING"));
+    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(prefix->P));
+    kvf_json_set(config, "num_attention_heads", kvf_json_new_int(prefix->G));
+    kvf_json_set(config, "token_dim", kvf_json_new_int(prefix->G * prefix->D));
+    kvf_json_set(config, "encoder_hidden_size", kvf_json_new_int(prefix->G * prefix->D));
+    kvf_json_set(config, "prefix_projection", kvf_json_new_bool(false));
+}
+
+/* Under PROMPT_TUNING PEFT has no use for heads, and asks the model for their number. */
+static void set_prompt(kvf_json *config, const kvf__vectors *vectors)
+{
+    kvf_json_set(config, "peft_type", kvf_json_new_str("PROMPT_TUNING"));
+    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(vectors->P));
+    kvf_json_set(config, "num_attention_heads", kvf_json_new_null());
+    kvf_json_set(config, "token_dim", kvf_json_new_int(vectors->C));
+    kvf_json_set(config, "prompt_tuning_init", kvf_json_new_str("RANDOM"));
+    kvf_json_set(config, "prompt_tuning_init_text", kvf_json_new_null());
+    kvf_json_set(config, "tokenizer_name_or_path", kvf_json_new_null());
+    kvf_json_set(config, "tokenizer_kwargs", kvf_json_new_null());
+}
+
+static kvf_json *make_config(const content *what)
+{
+    const kvf__identity *id = what->id;
     kvf_json *config = kvf_json_object();
 
-    kvf_json_set(config, "peft_type", kvf_json_new_str("PREFIX_TUNING"));
+    if (what->prefix)
+        set_prefix(config, what->prefix);
+    else
+        set_prompt(config, what->vectors);
     kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_task_type(id->task)));
     kvf_json_set(config, "base_model_name_or_path", text_or_null(id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());
     kvf_json_set(config, "inference_mode", kvf_json_new_bool(true));
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
-    kvf_json_set(config, "modules_to_save", modules_to_save(id, head));
-    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(prefix->P));
-    kvf_json_set(config, "num_layers", kvf_json_new_int(prefix->L));
-    kvf_json_set(config, "num_attention_heads", kvf_json_new_int(prefix->G));
-    kvf_json_set(config, "token_dim", kvf_json_new_int(prefix->G * prefix->D));
+    kvf_json_set(config, "modules_to_save", modules_to_save(id, what->head));
+    kvf_json_set(config, "num_layers", kvf_json_new_int(id->L));
     kvf_json_set(config, "num_transformer_submodules", kvf_json_new_int(1));
-    kvf_json_set(config, "encoder_hidden_size", kvf_json_new_int(prefix->G * prefix->D));
-    kvf_json_set(config, "prefix_projection", kvf_json_new_bool(false));
     return config;
 }
 
-static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const kvf__identity *id,
-                               const kvf__prefix *prefix, const kvf__head_values *head)
+static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const content *what)
 {
-    kvf_json *config = make_config(id, prefix, head);
+    kvf_json *config = make_config(what);
     char *text = kvf_json_text(config, KVF_JSON_INDENT | KVF_JSON_SORTED);
     kvf_status st;
 
@@ -121,25 +156,35 @@ static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tens
     return KVF_OK;
 }
 
-static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const kvf__prefix *prefix,
-                              const kvf__head_values *head)
+/* PEFT's one table: rows by virtual token. */
+static kvf_status take_flat(kvf_ctx *ctx, const content *what, float **out, kvf__view *view)
 {
-    size_t n = 1 + head->params.params.n;
+    const kvf__prefix *prefix = what->prefix;
+    const int64_t P = prefix ? prefix->P : what->vectors->P;
+    const int64_t width = prefix ? 2 * prefix->L * prefix->G * prefix->D : what->vectors->C;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(P * width), sizeof **out, out));
+    if (prefix)
+        kvf__prefix_to_flat(prefix, *out);
+    else
+        memcpy(*out, what->vectors->x, (size_t)(P * width) * sizeof **out);
+    *view = (kvf__view){.data = *out, .dtype = KVF__F32, .rank = 2, .dim = {P, width}};
+    return KVF_OK;
+}
+
+static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const content *what)
+{
+    size_t n = 1 + what->head->params.params.n;
     float *flat = NULL;
     kvf__tensor *tensors = NULL;
     kvf_status st;
 
-    st = kvf__alloc_array(ctx, kvf__prefix_count(prefix), sizeof *flat, &flat);
-    if (st) goto out;
     st = kvf__alloc_array(ctx, n, sizeof *tensors, &tensors);
     if (st) goto out;
-    kvf__prefix_to_flat(prefix, flat);
     tensors[0].name = (char *)"prompt_embeddings";
-    tensors[0].view = (kvf__view){.data = flat,
-                                  .dtype = KVF__F32,
-                                  .rank = 2,
-                                  .dim = {prefix->P, 2 * prefix->L * prefix->G * prefix->D}};
-    st = add_head(ctx, head, tensors);
+    st = take_flat(ctx, what, &flat, &tensors[0].view);
+    if (st) goto out;
+    st = add_head(ctx, what->head, tensors);
     if (st) goto out;
     st = kvf__safetensors_write(ctx, path, force, tensors, n);
 out:
@@ -167,17 +212,16 @@ static kvf_status paths_of(kvf_ctx *ctx, const char *dir, paths *out)
     return kvf__path_join(ctx, dir, MODEL, &out->model);
 }
 
-static kvf_status write_both(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                             const kvf__prefix *prefix, const kvf__head_values *head)
+static kvf_status write_both(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
     paths p = {0};
     kvf_status st;
 
     st = paths_of(ctx, dir, &p);
     if (st) goto out;
-    st = write_model(ctx, p.model, force, prefix, head);
+    st = write_model(ctx, p.model, force, what);
     if (st) goto out;
-    st = write_config(ctx, p.config, force, id, prefix, head);
+    st = write_config(ctx, p.config, force, what);
 out:
     paths_done(&p);
     return st;
@@ -196,8 +240,7 @@ static void remove_folder(const char *dir)
     paths_done(&p);
 }
 
-static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
-                                   const kvf__prefix *prefix, const kvf__head_values *head)
+static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content *what)
 {
     char *bare = NULL, *temp = NULL;
     size_t n = strlen(dir);
@@ -214,7 +257,7 @@ static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const kvf__ide
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
         goto out;
     }
-    st = write_both(ctx, temp, false, id, prefix, head);
+    st = write_both(ctx, temp, false, what);
     if (!st && rename(temp, bare) < 0)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
                        strerror(errno));
@@ -225,15 +268,30 @@ out:
     return st;
 }
 
-kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                           const kvf__prefix *prefix, const kvf__head_values *head)
+static kvf_status write_folder(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
-    KVF_TRY(check_exportable(ctx, dir, id, prefix, head));
-    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, id, prefix, head);
+    KVF_TRY(check_task(ctx, dir, what->id, what->head));
+    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, what);
     if (!kvf__is_dir(dir))
         return kvf__fail(ctx, KVF_EIO, "%s: is a file, want a folder to write", dir);
     if (!force)
         return kvf__fail(ctx, KVF_EEXIST,
                          "%s: exists (use --force to replace the adapter files in it)", dir);
-    return write_both(ctx, dir, true, id, prefix, head);
+    return write_both(ctx, dir, true, what);
+}
+
+kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
+                           const kvf__prefix *prefix, const kvf__head_values *head)
+{
+    const content what = {.id = id, .prefix = prefix, .head = head};
+    KVF_TRY(check_exportable(ctx, dir, id, prefix));
+    return write_folder(ctx, dir, force, &what);
+}
+
+kvf_status kvf__peft_write_vectors(kvf_ctx *ctx, const char *dir, bool force,
+                                   const kvf__identity *id, const kvf__vectors *vectors,
+                                   const kvf__head_values *head)
+{
+    const content what = {.id = id, .vectors = vectors, .head = head};
+    return write_folder(ctx, dir, force, &what);
 }

@@ -1,8 +1,47 @@
 /* Export: a run or prefix as a PEFT folder, or as one safetensors file with the raw past key
  * values. */
+#include "arch.h"
 #include "load_int.h"
+#include "row_template.h"
 
 #include <string.h>
+
+/* PEFT puts its virtual tokens in front of all, and reads a text's class from the first state. */
+static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
+                                const kvf_prefix *prefix)
+{
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->id.base_architecture);
+    kvf__row_template pattern;
+    KVF_TRY(kvf__row_template_init(ctx, prefix->pattern, prefix->vectors.P, &pattern));
+    bool plain = kvf__row_template_plain(&pattern);
+    kvf__row_template_done(&pattern);
+    if (!plain)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: virtual tokens stand where the template \"%s\" says, in PEFT they "
+                         "lead the row",
+                         options->path, prefix->pattern);
+    if (arch && !arch->causal && prefix->task == KVF__TASK_SEQ_CLS)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: the class is read from [CLS], which in PEFT stands behind the virtual "
+            "tokens: it would read the first of them",
+            options->path);
+    return KVF_OK;
+}
+
+static kvf_status export_vectors(kvf_ctx *ctx, const kvf_export_options *options,
+                                 const kvf_prefix *prefix, bool peft)
+{
+    const kvf__vectors *v = &prefix->vectors;
+    kvf__tensor tensor = {
+        .name = "prompt_embeddings",
+        .view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}},
+    };
+    if (!peft) return kvf__safetensors_write(ctx, options->out, options->force, &tensor, 1);
+    KVF_TRY(check_vectors(ctx, options, prefix));
+    return kvf__peft_write_vectors(ctx, options->out, options->force, &prefix->id, v,
+                                   &prefix->head);
+}
 
 static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
                                      const kvf_prefix *prefix)
@@ -47,7 +86,9 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
         return refused;
     }
     kvf_status st = options->head ? kvf_prefix_use_head(ctx, prefix, options->head) : KVF_OK;
-    if (!st)
+    if (!st && prefix->vectors.P)
+        st = export_vectors(ctx, options, prefix, peft);
+    else if (!st)
         st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id, &prefix->prefix,
                                     &prefix->head)
                   : export_safetensors(ctx, options->out, options->force, prefix);

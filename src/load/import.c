@@ -46,7 +46,40 @@ static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *pe
     return KVF_OK;
 }
 
-static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base)
+/* Virtual tokens at the input become an embeddings file. */
+static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options,
+                                 const kvf_base *base, kvf__peft *peft)
+{
+    kvf__embeddings_file file = {.id.P = peft->P};
+    kvf_status st;
+
+    if (!base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: virtual tokens at the input do not say G and D: name the base with "
+                         "--base",
+                         options->path);
+    if (peft->width != kvf__model_desc(base->model)->C)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]", options->path,
+                         (long long)peft->P, (long long)peft->width, (long long)peft->P,
+                         (long long)kvf__model_desc(base->model)->C);
+    st = stamp(ctx, base, peft->base_name, "prompt", kvf__peft_task(peft->task_type), &file.id);
+    if (st) goto out;
+    file.id.position_start = 0;
+    st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft->head);
+    if (st) goto out;
+    file.head = peft->head;
+    peft->head = (kvf__head_values){0};
+    file.vectors = (kvf__vectors){peft->P, peft->width, peft->flat};
+    peft->flat = NULL;
+    st = kvf__embeddings_file_write(ctx, options->out, options->force, &file);
+out:
+    kvf__embeddings_file_done(&file);
+    return st;
+}
+
+static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
+                              bool *at_input)
 {
     kvf__peft peft = {0};
     kvf__prefix_file file = {.dtype = KVF__F32};
@@ -54,6 +87,11 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
 
     st = kvf__peft_read(ctx, options->path, &peft);
     if (st) goto out;
+    *at_input = peft.at_input;
+    if (peft.at_input) {
+        st = import_vectors(ctx, options, base, &peft);
+        goto out;
+    }
     st = peft_shape(ctx, options->path, &peft, base, &file.id);
     if (st) goto out;
     st = stamp(ctx, base, peft.base_name, "direct", kvf__peft_task(peft.task_type), &file.id);
@@ -166,8 +204,10 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
             options->path);
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
     bool peft = found == KVF__FILE_PEFT_DIR;
-    kvf_status st = peft ? import_peft(ctx, options, base) : import_encoder(ctx, options, base);
+    bool at_input = false;
+    kvf_status st = peft ? import_peft(ctx, options, base, &at_input)
+                         : import_encoder(ctx, options, base);
     kvf_base_free(base);
-    if (!st) strcpy(kind, peft ? "prefix" : "run");
+    if (!st) strcpy(kind, at_input ? "embeddings" : peft ? "prefix" : "run");
     return st;
 }
