@@ -281,7 +281,7 @@ START_TEST(options_that_mean_nothing)
         {"prompt", "prefix-dropout", "0.1", "has virtual tokens at the input, not keys and values"},
         {"p-tuning", "position-start", "P", "has virtual tokens at the input"},
         {"prompt", "lr-units", "prefix", "--lr-units prefix: method prompt has one rate for all"},
-        {"prompt", "encoder-hidden", "8", "--encoder-hidden: method prompt has no hidden width"},
+        {"prompt", "encoder-hidden", "8", "--encoder-hidden: not for method prompt"},
         {"prompt", "init", "kv", "does not start from keys and values"},
         {"prompt", "p-encoder", "mlp", "--p-encoder is for --method p-tuning"},
         {"mlp", "p-template", "{p} {text}", "--p-template is for methods with virtual tokens"},

@@ -194,8 +194,6 @@ static kvf_status check_embed(kvf_ctx *ctx, kvf_train_options *o)
     if (kvf__train_option_given(o, "lr-units") && strcmp(o->lr_units, "parameter"))
         return kvf__fail(ctx, KVF_EUSAGE, "--lr-units %s: method %s has one rate for all",
                          o->lr_units, o->method);
-    if (kvf__train_option_given(o, "encoder-hidden") && !strcmp(o->method, "prompt"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--encoder-hidden: method prompt has no hidden width");
     o->position_start = "0"; /* the rows' own tokens stand behind the virtual ones */
     o->lr_units = "parameter";
     return KVF_OK;
