@@ -1,17 +1,27 @@
 /* Runs a fuzz target over the inputs of its corpus, as they are and cut off at every length (larger
  * ones at 200 lengths): the normal tests, with any compiler.
  *
- * Usage: replay_TARGET FILE|FOLDER... */
+ * With -mutations=N it then runs N blind mutations of them, where there is no libFuzzer: an input
+ * on which it dies is left in the file `crash`.
+ *
+ * Usage: replay_TARGET [-mutations=N] FILE|FOLDER... */
 #include "fuzz.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { CUTS = 200, ALARM_SECONDS = 100 };
 
+enum { MAX_INPUTS = 256, MAX_GROWTH = 64 };
+
 static int n_inputs, n_runs;
+static kvf__buf inputs[MAX_INPUTS];
+static const uint8_t *now; /* the mutation that runs, for the handler */
+static size_t now_n;
 
 /* A copy of just n bytes, so that the sanitizer sees any step beyond. */
 static void run_input(const char *bytes, size_t n)
@@ -35,8 +45,10 @@ static int run_file(const char *path)
     for (size_t n = 0; n < text.n; n += step)
         run_input(text.data, n);
     run_input(text.data, text.n);
-    n_inputs++;
-    kvf__buf_done(&text);
+    if (n_inputs < MAX_INPUTS)
+        inputs[n_inputs++] = text;
+    else
+        kvf__buf_done(&text);
     return 0;
 }
 
@@ -55,12 +67,89 @@ static int run_path(const char *path)
     return code;
 }
 
+/* ---- mutations ------------------------------------------------------------------------------- */
+
+static void keep_crash(int number)
+{
+    int fd = open("crash", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (fd >= 0 && write(fd, now, now_n) == (ssize_t)now_n) close(fd);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* One change somewhere; the length after it. */
+static size_t mutate(kvf__rng *rng, uint8_t *bytes, size_t n, size_t room)
+{
+    static const uint64_t NUMBERS[] = {0,
+                                       1,
+                                       0x7f,
+                                       0x80,
+                                       0xff,
+                                       0xffff,
+                                       0x7fffffff,
+                                       0xffffffff,
+                                       UINT64_MAX,
+                                       INT64_MAX,
+                                       UINT64_C(1) << 40};
+    size_t at = (size_t)kvf__rng_below(rng, n), left = n - at;
+    size_t m = 1 + (size_t)kvf__rng_below(rng, left < 16 ? left : 16);
+    uint64_t number = NUMBERS[kvf__rng_below(rng, sizeof NUMBERS / sizeof NUMBERS[0])];
+    switch (kvf__rng_below(rng, 5)) {
+    case 0:
+        bytes[at] ^= (uint8_t)(1U << kvf__rng_below(rng, 8));
+        return n;
+    case 1:
+        bytes[at] = (uint8_t)kvf__rng_u64(rng);
+        return n;
+    case 2:
+        memcpy(bytes + at, &number, m < 8 ? m : 8);
+        return n;
+    case 3: /* a piece is left out */
+        if (m >= n) return n;
+        memmove(bytes + at, bytes + at + m, left - m);
+        return n - m;
+    default: /* or stands twice */
+        if (n + m > room) return n;
+        memmove(bytes + at + m, bytes + at, left);
+        return n + m;
+    }
+}
+
+static void run_mutations(long long count)
+{
+    kvf__rng rng = kvf__rng_make(1, 0);
+    signal(SIGSEGV, keep_crash);
+    signal(SIGABRT, keep_crash);
+    signal(SIGFPE, keep_crash);
+    signal(SIGBUS, keep_crash);
+    signal(SIGALRM, keep_crash);
+    for (long long i = 0; i < count; i++) {
+        const kvf__buf *input = &inputs[kvf__rng_below(&rng, (uint64_t)n_inputs)];
+        size_t n = input->n, room = n + MAX_GROWTH;
+        uint8_t *copy = malloc(room);
+        if (!copy || !n) abort();
+        memcpy(copy, input->data, n);
+        for (uint64_t changes = 1 + kvf__rng_below(&rng, 4); changes; changes--)
+            n = mutate(&rng, copy, n, room);
+        now = copy;
+        now_n = n;
+        alarm(ALARM_SECONDS);
+        LLVMFuzzerTestOneInput(copy, n);
+        free(copy);
+        n_runs++;
+    }
+}
+
 int main(int argc, char **argv)
 {
     int code = 0;
+    long long mutations = 0;
     alarm(ALARM_SECONDS); /* a hang is a failure */
     for (int i = 1; i < argc; i++)
-        code |= run_path(argv[i]);
+        if (sscanf(argv[i], "-mutations=%lld", &mutations) != 1) code |= run_path(argv[i]);
+    if (n_inputs) run_mutations(mutations);
+    for (int i = 0; i < n_inputs; i++)
+        kvf__buf_done(&inputs[i]);
     printf("%d inputs, %d runs\n", n_inputs, n_runs);
     return code || n_inputs == 0;
 }
