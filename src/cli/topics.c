@@ -86,6 +86,7 @@ static const char METHODS[] =
     "         embedding, three Linears with ReLU between). --encoder-hidden is its width.\n"
     "They stand in front of a row, or where --p-template says:\n"
     "  --p-template \"{p:3} {text} It was {p:2}\"\n"
+    "[MASK] in it is the base's mask token, and a class is then read there.\n"
     "Virtual tokens that a template begins with stand before what the tokenizer puts\n"
     "first. Starting words give their embeddings; one learning rate serves all.\n"
     "Where they lead the rows of a causal base, merge --base runs it on them once and\n"

@@ -3,7 +3,7 @@
  *
  *   {p} {p:3}             one virtual token, three; numbered through the template
  *   {text} {text_pair}    the row's fields; of language models {text}, or {prompt} {completion}
- *   [MASK]                the base's mask token, which the verbalizer reads
+ *   [MASK]                the base's mask token, at which a class is then read
  *   anything else         text
  *
  * Virtual tokens that a template begins with lead the row: they stand before what the tokenizer
