@@ -94,11 +94,12 @@ static inline void serve_prepare(served *s)
 {
     static const char *const names[N_FILES] = {"one", "two", "three"};
     memset(s, 0, sizeof *s);
-    snprintf(s->dir, sizeof s->dir, "%s", ck_tmpdir());
+    const char *dir = ck_tmpdir();
+    snprintf(s->dir, sizeof s->dir, "%s", dir);
     toy_folder(s->dir, 5, 0);
     open_toy(s->dir, &s->ctx, &s->base);
     for (int i = 0; i < N_FILES; i++) {
-        snprintf(s->path[i], sizeof s->path[i], "%s/%s.h5", s->dir, names[i]);
+        snprintf(s->path[i], sizeof s->path[i], "%s/%s.h5", dir, names[i]);
         put_prefix(s, s->path[i], 2 + 5 * i, (uint64_t)i);
         s->prefixes[i] = (kvf_serve_prefix){names[i], s->path[i]};
     }
@@ -143,7 +144,7 @@ static inline int dial(const served *s)
     const struct sockaddr_in to = {.sin_family = AF_INET,
                                    .sin_port = htons((uint16_t)s->port),
                                    .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    const struct timeval patience = {.tv_sec = 20};
+    const struct timeval patience = {.tv_sec = 60};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_ge(fd, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

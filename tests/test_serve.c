@@ -163,7 +163,7 @@ static void make_client(client *c, int i, const kvf_serve_prefix *prefixes)
 START_TEST(company_changes_no_answer)
 {
     static client clients[CLIENTS];
-    static char names[PREFIXES][8], paths[PREFIXES][600];
+    static char names[PREFIXES][16], paths[PREFIXES][600];
     static kvf_serve_prefix prefixes[PREFIXES];
     for (int i = 0; i < PREFIXES; i++) {
         snprintf(names[i], sizeof names[i], "p%d", i);
@@ -416,7 +416,7 @@ START_TEST(a_full_queue_is_said)
     }
     for (int i = 0; i < 8; i++) {
         status = hear(fds[i], text, ROOM);
-        ck_assert(status == 200 || status == 503);
+        ck_assert_msg(status == 200 || status == 503, "status %d: %s", status, text);
         refused += status == 503;
         if (status == 503) has("Retry-After: 1");
     }
