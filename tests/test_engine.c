@@ -196,6 +196,18 @@ START_TEST(what_does_not_fit_is_refused)
     classifier.task = KVF__TASK_SEQ_CLS;
     order.prefix = &classifier;
     ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    classifier.task = KVF__TASK_LM;
+    classifier.block.params.n = 1;
+    classifier.id.method = (char *)"adapter";
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "adapter: changes the base itself, which rows of many prefixes share");
+    classifier.block.params.n = 0;
+    classifier.vectors.P = 2;
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    classifier.vectors.P = 0;
+    classifier.id.infix = true;
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_int_eq(row, -5);
     ck_assert(!kvf__engine_full(engine));
     kvf__engine_free(engine);

@@ -205,6 +205,10 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "virtual tokens at the input stand in the rows of one file only: `merge` "
                          "makes a prefix of them where they lead");
+    if (prefix && prefix->block.params.n)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: changes the base itself, which rows of many prefixes share",
+                         prefix->id.method);
     if (!prefix || !prefix->head.params.params.n) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
                      "the prefix brings a language-model head of its own: rows of many prefixes "
