@@ -319,7 +319,8 @@ static kvf_status take_trained(creation *c, const kvf__slots *slots)
     c->slots = slots;
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
-    KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, &c->model->masters));
+    KVF_TRY(
+        kvf__masters_create(c->ctx, c->desc, slots, train, c->model->backward, &c->model->masters));
     c->slots = kvf__masters_slots(c->model->masters);
     c->model->trains_weights = train->what == KVF__TRAIN_EVERYTHING;
     if (train->what == KVF__TRAIN_ADAPTERS) KVF_TRY(take_adapters(c));

@@ -43,6 +43,7 @@ typedef struct visit {
     kvf__masters *masters;
     size_t *first; /* [slots] where a trained weight begins in values; SIZE_MAX: frozen */
     size_t n;      /* elements in all */
+    bool backward; /* gradients are wanted */
 } visit;
 
 static size_t slot_index(const kvf__masters *masters, const kvf__slot *slot)
@@ -75,7 +76,7 @@ static kvf_status take(visit *v, size_t i)
     kvf__slot *slot = &m->slots.items[i];
     kvf__param param = {.name = slot->name,
                         .value = m->values + v->first[i],
-                        .grad = m->grads + v->first[i],
+                        .grad = m->grads ? m->grads + v->first[i] : NULL,
                         .rank = slot->view.rank,
                         .n = kvf__view_count(&slot->view),
                         .lr_scale = 1};
@@ -96,7 +97,7 @@ static void index_grads(const visit *v)
         for (int64_t l = 0; l < m->L; l++) {
             const kvf__slot *slot = kvf__slot_of(v->desc, &m->slots, (kvf__role)role, l);
             size_t first = slot ? v->first[slot_index(m, slot)] : SIZE_MAX;
-            m->grad[role * m->L + l] = first == SIZE_MAX ? NULL : m->grads + first;
+            if (m->grads && first != SIZE_MAX) m->grad[role * m->L + l] = m->grads + first;
         }
 }
 
@@ -106,7 +107,7 @@ static kvf_status build(visit *v, kvf__train_what what)
 
     choose(v, what);
     KVF_TRY(kvf__alloc_array(v->ctx, v->n, sizeof(float), &m->values));
-    KVF_TRY(kvf__alloc_array(v->ctx, v->n, sizeof(float), &m->grads));
+    if (v->backward) KVF_TRY(kvf__alloc_array(v->ctx, v->n, sizeof(float), &m->grads));
     KVF_TRY(kvf__alloc_array(v->ctx, (size_t)(KVF__W_ROLES * m->L), sizeof *m->grad, &m->grad));
     for (size_t i = 0; i < m->slots.n; i++)
         if (v->first[i] != SIZE_MAX) KVF_TRY(take(v, i));
@@ -115,9 +116,9 @@ static kvf_status build(visit *v, kvf__train_what what)
 }
 
 kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                               const kvf__train *train, kvf__masters **out)
+                               const kvf__train *train, bool backward, kvf__masters **out)
 {
-    visit v = {.ctx = ctx, .desc = desc};
+    visit v = {.ctx = ctx, .desc = desc, .backward = backward};
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *v.masters, &v.masters);

@@ -71,7 +71,7 @@ struct kvf__model {
  * the slots that view them in place of the file's. */
 typedef struct kvf__masters kvf__masters;
 kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                               const kvf__train *train, kvf__masters **out);
+                               const kvf__train *train, bool backward, kvf__masters **out);
 void kvf__masters_free(kvf__masters *masters);
 const kvf__slots *kvf__masters_slots(const kvf__masters *masters);
 /* The gradient of a weight (arch.h's kvf__role); NULL: it is not trained, or there is none. */
