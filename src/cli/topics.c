@@ -131,7 +131,7 @@ static const char TASKS[] =
     "multiple-choice  the right one of several texts\n"
     "\n"
     "lm has the base's head; --train-head trains a copy of it beside the prefix, at a\n"
-    "--head-lr of 0.0001 unless given, and stores it: V * C numbers.\n"
+    "--head-lr of 0.0003 unless given, and stores it: V * C numbers.\n"
     "\n"
     "All but lm train a head beside the prefix, as in transformers (...For\n"
     "SequenceClassification and so on; multiple-choice on causal bases scores a choice by\n"

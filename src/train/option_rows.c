@@ -99,7 +99,7 @@ static const kvf__option ROWS[] = {
      KVF__FLAG,
      AT(train_head),
      KVF__LATER},
-    {{"head-lr", "X", "0.01; with --train-head 0.0001",
+    {{"head-lr", "X", "0.01; with --train-head 0.0003",
       "learning rate of the head, in its own units"},
      KVF__REAL,
      AT(head_lr),

@@ -226,7 +226,9 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!o->steps && !o->epochs)
         return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
     if (!kvf__train_option_given(o, "head-lr") && o->head_lr == 0)
-        o->head_lr = o->train_head ? 1e-4 : 1e-2; /* measured on SmolLM2; a fresh layer */
+        /* a trained matrix wants less than a fresh layer: E2E on SmolLM2, validation loss after 8
+         * steps: 1.637 without, 1.625 at 1e-4, 1.595 at 3e-4, 1.601 at 1e-3 */
+        o->head_lr = o->train_head ? 3e-4 : 1e-2;
     if (!(o->head_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--head-lr must be above 0");
     if (!(o->prefix_dropout >= 0 && o->prefix_dropout < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-dropout must be below 1");
