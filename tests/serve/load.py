@@ -140,9 +140,11 @@ def loaded(args, prefixes):
         bodies.append((i, body_of(args, names[i % len(names)], f"{WORDS[i // len(names) % len(WORDS)]}, noun:", seed,
                                   0.8 if seed else 0)))
     server = Server(args, prefixes)
-    answers, seconds = storm(server, args.clients, bodies)
-    figures = server.get("/metrics")
-    code = server.stop()
+    try:
+        answers, seconds = storm(server, args.clients, bodies)
+        figures = server.get("/metrics")
+    finally:
+        code = server.stop()
     tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
     times = sorted(a[3] for a in answers)
     steps = re.search(r"kvfold_batch_rows_sum (\S+)\nkvfold_batch_rows_count (\S+)", figures)
@@ -155,14 +157,20 @@ def loaded(args, prefixes):
 def measured(args, prefixes):
     names = list(prefixes) or ["bare"]
     server = Server(args, prefixes)
+    try:
+        measure_with(args, names, server)
+    finally:
+        server.stop()
+    return 0
+
+
+def measure_with(args, names, server):
     for clients in (1, 16, 64):
         bodies = [(i, body_of(args, names[i % len(names)], f"{WORDS[i % len(WORDS)]}, noun:", i, 0.8))
                   for i in range(clients * args.requests)]
         answers, seconds = storm(server, clients, bodies)
         tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
         print(f"{clients} clients: {tokens} tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s", flush=True)
-    server.stop()
-    return 0
 
 
 def main():
