@@ -104,6 +104,7 @@ static const char METHODS[] =
     "         rounded copies). merge --base makes a base file of it. Also from scratch:\n"
     "         new-base makes random weights. --base-dropout drops embeddings and what\n"
     "         each half of a block adds; probabilities of attention stay whole.\n"
+    "         p-tuning --unfreeze base trains both; its run is used as it is.\n"
     "\n"
     "Where a prefix stands: before every row, or with --infix inside it, [x][prefix][y]:\n"
     "x is the prompt but for its last token and does not see the prefix; that token, from\n"
