@@ -115,6 +115,8 @@ START_TEST(parameters)
 }
 END_TEST
 
+/* The bits of the same form with all adapters left out. Beside a model that has none, whose
+ * products add to the stream themselves, oneDNN may add in another order where it has no brgemm. */
 START_TEST(first_loss_is_the_bare_base)
 {
     kvf__adapters *adapters = make(_i, KVF__F32);
@@ -132,7 +134,7 @@ START_TEST(first_loss_is_the_bare_base)
         .act = KVF__F32, .backward = true, .train = {.unfolded = true}};
     toy_create_as(&t, *CASES[_i].config, &bare);
     pass = toy_pass(&t);
-    ck_assert(toy_loss(&t, pass, &batch.b, NULL) == first);
+    ck_assert_double_eq_tol(toy_loss(&t, pass, &batch.b, NULL), first, 1e-6 * first);
     kvf__pass_free(pass);
     toy_free(&t);
 }

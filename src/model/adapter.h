@@ -11,8 +11,10 @@
  *   attn      as serial, at attention alone
  *
  * all before the residual sum, thus in post-norm blocks before the norm as well. `up` and the
- * biases start at zero, so the first output is the bare base's bit for bit. Adapters are f32 as
- * every trained thing, whatever the activations of the base are, and the same for all rows. */
+ * biases start at zero, so the first output is the bare base's: bit for bit that of this form with
+ * every adapter left out, and of the form without adapters where oneDNN's products add to their
+ * destination last (brgemm). Adapters are f32 as every trained thing, whatever the activations of
+ * the base are, and the same for all rows. */
 #ifndef KVF_ADAPTER_H
 #define KVF_ADAPTER_H
 

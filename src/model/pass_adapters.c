@@ -2,7 +2,7 @@
  *
  * A serial adapter reads the half's output, so the products put it beside the stream, where it is
  * kept, and it is added from there, in the order in which the products would have added: an adapter
- * that is zero, or left out, leaves the bare base's bits. A parallel adapter reads a copy of what
+ * that is zero, or left out, leaves the bits of the base. A parallel adapter reads a copy of what
  * the half's products read. In the last layer both work on labelled rows alone, as all behind its
  * attention does. */
 #include "bottleneck.h"
