@@ -147,6 +147,7 @@ static void copy(kvf_json *to, const kvf_json *from, const char *key)
         kvf_json_set(to, key, kvf_json_new_real(kvf_json_real(value, NAN)));
 }
 
+/* merged NULL: the run does not fold. */
 static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *merged)
 {
     static const char *const KEYS[] = {
@@ -158,7 +159,9 @@ static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *
     kvf_json_set(row, "seed", kvf_json_new_int(c->seed));
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
-    kvf_json_set(row, "bytes", kvf_json_new_int(kvf_json_int(kvf_json_get(merged, "bytes"), 0)));
+    const kvf_json *bytes = kvf_json_get(merged, "bytes");
+    kvf_json_set(row, "bytes",
+                 bytes ? kvf_json_new_int(kvf_json_int(bytes, 0)) : kvf_json_new_null());
     return row;
 }
 
@@ -187,10 +190,10 @@ static int run_cell(const cli_call *call, const values *v, cell *c, const char *
     add(&merge, "--base", v->base);
     add(&merge, "--force", v->force ? "" : NULL);
     kvf_json *merged = object_of(call, &merge, threads);
-    if (merged) kvf_json_add(rows, row_of(c, trained, merged));
+    kvf_json_add(rows, row_of(c, trained, merged));
     kvf_json_free(trained);
     kvf_json_free(merged);
-    return merged ? CLI_OK : CLI_FAILED;
+    return CLI_OK;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -242,12 +245,13 @@ static void print_table(const kvf_json *rows)
         const kvf_json *r = kvf_json_at(rows, i);
         const char *init = kvf_json_str(kvf_json_get(r, "init"), NULL);
         const char *metric = kvf_json_str(kvf_json_get(r, "best_metric"), NULL);
+        int64_t bytes = kvf_json_int(kvf_json_get(r, "bytes"), 0);
         char stored[32], memory[32];
         printf("%-10s %-7s %4lld %12lld %11s %9.0f %11s %10.4f",
                kvf_json_str(kvf_json_get(r, "method"), NULL), init ? init : "-",
                (long long)kvf_json_int(kvf_json_get(r, "seed"), 0),
                (long long)kvf_json_int(kvf_json_get(r, "trainable_parameters"), 0),
-               cli_bytes_text(kvf_json_int(kvf_json_get(r, "bytes"), 0), stored),
+               bytes ? cli_bytes_text(bytes, stored) : "-",
                kvf_json_real(kvf_json_get(r, "tokens_per_second"), NAN),
                cli_bytes_text(kvf_json_int(kvf_json_get(r, "peak_rss_bytes"), 0), memory),
                kvf_json_real(kvf_json_get(r, "best_valid_loss"), NAN));
@@ -282,16 +286,20 @@ static int run(cli_call *call)
     if (!code) code = run_all(call, &v, &methods, &inits, rows);
     free(methods.text);
     free(inits.text);
-    if (!code) return report(call, &v, rows);
-    kvf_json_free(rows);
-    return code;
+    if (!kvf_json_size(rows)) {
+        kvf_json_free(rows);
+        return code;
+    }
+    int reported = report(call, &v, rows); /* of the runs before one that failed, too */
+    return code ? code : reported;
 }
 
 const cli_command cli_compare = {
     .name = "compare",
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
     .summary = "Trains methods on the same data and budget, and prints one table.",
-    .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n",
+    .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n"
+             "A run that does not fold has no stored size.\n",
     .required = "base data valid out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

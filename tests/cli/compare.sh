@@ -25,3 +25,20 @@ has err '--method "lora": want '
 # shellcheck disable=SC2086
 run 2 compare $shared --methods , --out other --quiet
 has err '^kvfold: compare: --methods names nothing'
+# what was done before a failure is printed
+# shellcheck disable=SC2086
+run 1 compare $shared --methods direct,lora --out partly --quiet
+has err '^kvfold: compare: train for lora failed'
+[ "$(wc -l <out)" -eq 2 ] || fail "not a heading and one row: $(cat out)"
+has out '^direct '
+
+# a run that merge refuses has a row all the same
+"$MAKE_TINY" bert 1 bert || fail "no bert"
+{
+    echo '{"text": "abc", "label": "x"}'
+    echo '{"text": "cba", "label": "y"}'
+} >classes.jsonl
+echo 'task = seq-cls' >seq.txt
+run 0 compare --base bert --data classes.jsonl --valid classes.jsonl --options seq.txt --steps 2 --methods full --out heads
+has err '^kvfold: compare: merge for .*failed'
+has out '^full .* - '
