@@ -3,7 +3,7 @@
  * Key names, defaults and tensor names are those of transformers' configuration and state dict
  * (INTEROP 2.1 to 2.8; openai-gpt as modeling_openai.py); GGUF names those of llama.cpp's converter
  * (INTEROP 5.3). Mistral's and Qwen's weights are Llama's, but for q_norm and k_norm; RoBERTa's are
- * BERT's. */
+ * BERT's, but for the head of pretraining. */
 #include "arch.h"
 
 #include <string.h>
@@ -85,30 +85,52 @@ static const kvf__weight openai_gpt_weights[] = {
 };
 
 /* Read from Hugging Face files only: llama.cpp's converter drops the pooler (INTEROP 5.3). */
+#define BERT_BODY                                                                                  \
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},                          \
+        {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},               \
+        {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y C", 0},                 \
+        {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "C", 0},                          \
+        {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "C", 0},                       \
+        {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", NULL, "HD C", 0},                \
+        {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", NULL, "HD", 0},               \
+        {KVF__W_K, "encoder.layer.#.attention.self.key.weight", NULL, "GD C", 0},                  \
+        {KVF__W_K_BIAS, "encoder.layer.#.attention.self.key.bias", NULL, "GD", 0},                 \
+        {KVF__W_V, "encoder.layer.#.attention.self.value.weight", NULL, "GD C", 0},                \
+        {KVF__W_V_BIAS, "encoder.layer.#.attention.self.value.bias", NULL, "GD", 0},               \
+        {KVF__W_OUT, "encoder.layer.#.attention.output.dense.weight", NULL, "C HD", 0},            \
+        {KVF__W_OUT_BIAS, "encoder.layer.#.attention.output.dense.bias", NULL, "C", 0},            \
+        {KVF__W_NORM1, "encoder.layer.#.attention.output.LayerNorm.weight", NULL, "C", 0},         \
+        {KVF__W_NORM1_BETA, "encoder.layer.#.attention.output.LayerNorm.bias", NULL, "C", 0},      \
+        {KVF__W_UP, "encoder.layer.#.intermediate.dense.weight", NULL, "F C", 0},                  \
+        {KVF__W_UP_BIAS, "encoder.layer.#.intermediate.dense.bias", NULL, "F", 0},                 \
+        {KVF__W_DOWN, "encoder.layer.#.output.dense.weight", NULL, "C F", 0},                      \
+        {KVF__W_DOWN_BIAS, "encoder.layer.#.output.dense.bias", NULL, "C", 0},                     \
+        {KVF__W_NORM2, "encoder.layer.#.output.LayerNorm.weight", NULL, "C", 0},                   \
+        {KVF__W_NORM2_BETA, "encoder.layer.#.output.LayerNorm.bias", NULL, "C", 0},                \
+        {KVF__W_POOLER, "pooler.dense.weight", NULL, "C C", KVF__W_OPTIONAL},                      \
+    {                                                                                              \
+        KVF__W_POOLER_BIAS, "pooler.dense.bias", NULL, "C", KVF__W_OPTIONAL                        \
+    }
+
+/* The head of pretraining, but for its decoder: that is the word embeddings. */
+#define MASKED_LM (KVF__W_OPTIONAL | KVF__W_OUTSIDE | KVF__W_ASIDE)
+
 static const kvf__weight bert_weights[] = {
-    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},
-    {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},
-    {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y C", 0},
-    {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "C", 0},
-    {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "C", 0},
-    {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", NULL, "HD C", 0},
-    {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", NULL, "HD", 0},
-    {KVF__W_K, "encoder.layer.#.attention.self.key.weight", NULL, "GD C", 0},
-    {KVF__W_K_BIAS, "encoder.layer.#.attention.self.key.bias", NULL, "GD", 0},
-    {KVF__W_V, "encoder.layer.#.attention.self.value.weight", NULL, "GD C", 0},
-    {KVF__W_V_BIAS, "encoder.layer.#.attention.self.value.bias", NULL, "GD", 0},
-    {KVF__W_OUT, "encoder.layer.#.attention.output.dense.weight", NULL, "C HD", 0},
-    {KVF__W_OUT_BIAS, "encoder.layer.#.attention.output.dense.bias", NULL, "C", 0},
-    {KVF__W_NORM1, "encoder.layer.#.attention.output.LayerNorm.weight", NULL, "C", 0},
-    {KVF__W_NORM1_BETA, "encoder.layer.#.attention.output.LayerNorm.bias", NULL, "C", 0},
-    {KVF__W_UP, "encoder.layer.#.intermediate.dense.weight", NULL, "F C", 0},
-    {KVF__W_UP_BIAS, "encoder.layer.#.intermediate.dense.bias", NULL, "F", 0},
-    {KVF__W_DOWN, "encoder.layer.#.output.dense.weight", NULL, "C F", 0},
-    {KVF__W_DOWN_BIAS, "encoder.layer.#.output.dense.bias", NULL, "C", 0},
-    {KVF__W_NORM2, "encoder.layer.#.output.LayerNorm.weight", NULL, "C", 0},
-    {KVF__W_NORM2_BETA, "encoder.layer.#.output.LayerNorm.bias", NULL, "C", 0},
-    {KVF__W_POOLER, "pooler.dense.weight", NULL, "C C", KVF__W_OPTIONAL},
-    {KVF__W_POOLER_BIAS, "pooler.dense.bias", NULL, "C", KVF__W_OPTIONAL},
+    BERT_BODY,
+    {KVF__W_MLM_DENSE, "cls.predictions.transform.dense.weight", NULL, "C C", MASKED_LM},
+    {KVF__W_MLM_DENSE_BIAS, "cls.predictions.transform.dense.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM, "cls.predictions.transform.LayerNorm.weight", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM_BETA, "cls.predictions.transform.LayerNorm.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_BIAS, "cls.predictions.bias", NULL, "V", MASKED_LM},
+};
+
+static const kvf__weight roberta_weights[] = {
+    BERT_BODY,
+    {KVF__W_MLM_DENSE, "lm_head.dense.weight", NULL, "C C", MASKED_LM},
+    {KVF__W_MLM_DENSE_BIAS, "lm_head.dense.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM, "lm_head.layer_norm.weight", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM_BETA, "lm_head.layer_norm.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_BIAS, "lm_head.bias", NULL, "V", MASKED_LM},
 };
 
 static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
@@ -384,8 +406,8 @@ static const kvf__arch archs[] = {
         .class_stem = "Roberta",
         .prefix = "roberta.",
         .keys = &bert_keys,
-        .weights = bert_weights,
-        .n_weights = COUNT(bert_weights),
+        .weights = roberta_weights,
+        .n_weights = COUNT(roberta_weights),
         .buffers = roberta_buffers,
         .renamed = bert_renamed,
         .norm = KVF__LAYERNORM,
@@ -398,6 +420,7 @@ static const kvf__arch archs[] = {
         .out_bias = true,
         .mlp_bias = true,
         .pad_positions = true,
+        .mlm_gelu = true,
         .pad = 1,
     },
     {
@@ -405,8 +428,8 @@ static const kvf__arch archs[] = {
         .class_stem = "XLMRoberta",
         .prefix = "roberta.",
         .keys = &bert_keys,
-        .weights = bert_weights,
-        .n_weights = COUNT(bert_weights),
+        .weights = roberta_weights,
+        .n_weights = COUNT(roberta_weights),
         .buffers = roberta_buffers,
         .renamed = bert_renamed,
         .norm = KVF__LAYERNORM,
@@ -419,6 +442,7 @@ static const kvf__arch archs[] = {
         .out_bias = true,
         .mlp_bias = true,
         .pad_positions = true,
+        .mlm_gelu = true,
         .pad = 1,
     },
 };

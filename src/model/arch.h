@@ -43,6 +43,11 @@ typedef enum kvf__role {
     KVF__W_HEAD_BIAS,
     KVF__W_POOLER, /* dense layer on the first token's state, for heads */
     KVF__W_POOLER_BIAS,
+    KVF__W_MLM_DENSE, /* head of masked language models, its decoder tied to the embeddings */
+    KVF__W_MLM_DENSE_BIAS,
+    KVF__W_MLM_NORM,
+    KVF__W_MLM_NORM_BETA,
+    KVF__W_MLM_BIAS,
     KVF__W_ROLES /* how many there are */
 } kvf__role;
 
@@ -59,6 +64,7 @@ typedef enum kvf__role {
 #define KVF__W_OUTSIDE      0x100u /* its name never carries the base-model prefix */
 #define KVF__W_OPTIONAL     0x200u /* a file may come without it */
 #define KVF__W_IF_HEAD_BIAS 0x400u /* only with desc.head_bias */
+#define KVF__W_ASIDE        0x800u /* no part of the base: neither hashed nor made nor trained */
 
 /* hf, gguf: name patterns, '#' stands for the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
@@ -118,6 +124,7 @@ typedef struct kvf__arch {
                            are counted from the row behind it on (RoBERTa) */
     int32_t pad;        /* with pad_positions: where the config does not say */
     bool starts_at_0;   /* behind a prefix positions start at 0 unless a run says otherwise */
+    bool mlm_gelu;      /* the masked-LM head's activation is gelu, whatever the config says */
     bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
 } kvf__arch;
 

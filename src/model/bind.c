@@ -102,6 +102,7 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *ca
         kvf__map_put(b->ctx, &b->slots.index, canonical, strlen(canonical), (int64_t)b->slots.n));
     snprintf(slot->name, sizeof slot->name, "%s", canonical);
     slot->view = b->table->items[at].view;
+    slot->aside = weight->flags & KVF__W_ASIDE;
     slot->conv1d = !desc->gguf && (weight->flags & KVF__W_CONV1D);
     bool permuted = desc->gguf && desc->arch->gguf_permuted;
     if (permuted && (weight->flags & KVF__W_PERMUTED_H)) slot->permuted_heads = desc->H;

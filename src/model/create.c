@@ -221,7 +221,29 @@ static kvf_status read_outer(creation *c)
     return read_plain(c, KVF__W_FINAL_BETA, 0, &model->final_beta);
 }
 
-/* What stays in the file, the pooler, and the tables. */
+/* Whole or not at all; a decoder of its own is not read. */
+static kvf_status read_masked_lm(creation *c)
+{
+    kvf__masked_lm *to = &c->model->masked_lm;
+    const struct {
+        kvf__role role;
+        float **to;
+    } parts[] = {{KVF__W_MLM_DENSE, &to->dense},
+                 {KVF__W_MLM_DENSE_BIAS, &to->dense_bias},
+                 {KVF__W_MLM_NORM, &to->gamma},
+                 {KVF__W_MLM_NORM_BETA, &to->beta},
+                 {KVF__W_MLM_BIAS, &to->bias}};
+    enum { PARTS = sizeof parts / sizeof parts[0] };
+
+    to->act = c->desc->arch->mlm_gelu ? KVF__GELU_ERF : c->desc->act;
+    for (int i = 0; i < PARTS; i++)
+        if (!c->desc->tied || !slot_of(c, parts[i].role, 0)) return KVF_OK;
+    for (int i = 0; i < PARTS; i++)
+        KVF_TRY(read_plain(c, parts[i].role, 0, parts[i].to));
+    return KVF_OK;
+}
+
+/* What stays in the file, what heads read, and the tables. */
 static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
@@ -235,6 +257,7 @@ static kvf_status put_embedding(creation *c)
     if (types) model->types = *types;
     KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
     KVF_TRY(read_plain(c, KVF__W_POOLER_BIAS, 0, &model->pooler_bias));
+    KVF_TRY(read_masked_lm(c));
     int64_t rows = model->desc.max_positions;
     return kvf__rope_tables(c->ctx, model,
                             rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
@@ -409,6 +432,11 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->embed_beta);
     kvf__free(model->pooler);
     kvf__free(model->pooler_bias);
+    kvf__free(model->masked_lm.dense);
+    kvf__free(model->masked_lm.dense_bias);
+    kvf__free(model->masked_lm.gamma);
+    kvf__free(model->masked_lm.beta);
+    kvf__free(model->masked_lm.bias);
     kvf__free(model->rope_cos);
     kvf__free(model->rope_sin);
     kvf__adapters_free(model->adapters);
@@ -439,6 +467,11 @@ const float *kvf__model_pooler(const kvf__model *model, const float **bias)
 {
     *bias = model->pooler_bias;
     return model->pooler;
+}
+
+const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model)
+{
+    return model->masked_lm.bias ? &model->masked_lm : NULL;
 }
 
 kvf__adapters *kvf__model_adapters(kvf__model *model)

@@ -8,6 +8,7 @@
 
 #include "dropout.h"
 #include "head_task.h"
+#include "kernels.h"
 
 /* y = x w^T + b. */
 typedef struct kvf__linear {
@@ -47,13 +48,18 @@ struct kvf__head {
     kvf__linear inner, outer; /* inner.w NULL: there is none */
     kvf__params params;
     char name[4][64];
-    float *values, *grads;
+    float *values, *grads;       /* grads NULL: of words, whose rows are values */
+    const kvf__masked_lm *words; /* NULL: a trained head; else what stands in for tanh is its act
+                                    and norm */
+    double norm_eps;
+    const kvf__kernels *kernels;
 
     /* of the batch that is computed; carved from scratch, room for `room` labelled positions */
     float *scratch;
     int64_t room;
     float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
-    float *logits, *dlogits;                             /* [room, width] */
+    float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */
+    float *logits, *dlogits;    /* [room, width] */
     int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
     const float *inner_in, *outer_in; /* what the layers were given */
 };
@@ -62,6 +68,9 @@ struct kvf__head {
  * unless scale is 0. head->row is filled. ESHAPE: a target outside the head's outputs. */
 kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
                             double *loss_sum);
+/* head_words.c: inner_out from hidden, dhidden from dinner. */
+void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n);
+void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden);
 /* Label j's row, given that of label j - 1 (0 for the first). */
 int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r);
 

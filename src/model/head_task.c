@@ -238,6 +238,9 @@ static size_t lay_out(kvf__head *head, float *base, int64_t n)
     head->inner_drop = drops && inner ? take(base, &used, n, head->C) : NULL;
     head->inner_out = inner ? take(base, &used, n, head->C) : NULL;
     head->dinner = inner ? take(base, &used, n, head->C) : NULL;
+    head->slope = head->words ? take(base, &used, n, head->C) : NULL;
+    head->xhat = head->words ? take(base, &used, n, head->C) : NULL;
+    head->rstd = head->words ? take(base, &used, n, 1) : NULL;
     head->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
     _Static_assert(sizeof(int32_t) == sizeof(float), "row lies among floats");
     head->row = (int32_t *)(void *)take(base, &used, n, 1);
@@ -301,7 +304,10 @@ static const float *mask(const kvf__head *head, const draw *by, place where, flo
 static void forward(kvf__head *head, const draw *by, const float *hidden, int64_t n, float *logits)
 {
     const float *x = hidden;
-    if (head->kind->inner) {
+    if (head->words) {
+        kvf__head_words_fwd(head, hidden, n);
+        x = head->inner_out;
+    } else if (head->kind->inner) {
         head->inner_in = mask(head, by, BEFORE_INNER, head->inner_drop, x);
         kvf__linear_fwd(&head->inner, head->inner_out, head->inner_in, n);
         for (int64_t i = 0; i < n * head->C; i++)
@@ -320,6 +326,10 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
     kvf__linear_bwd(&head->outer, dx, head->outer_in, head->dlogits, n);
     mask(head, by, BEFORE_OUTER, dx, dx);
     if (!head->kind->inner) return;
+    if (head->words) {
+        kvf__head_words_bwd(head, n, dhidden);
+        return;
+    }
     for (int64_t i = 0; i < n * head->C; i++)
         dx[i] *= 1 - head->inner_out[i] * head->inner_out[i]; /* tanh' = 1 - tanh^2 */
     kvf__linear_bwd(&head->inner, dhidden, head->inner_in, dx, n);

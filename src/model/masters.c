@@ -3,8 +3,8 @@
  *
  * The model reads all its weights through slots. Trained ones get slots that view the masters in
  * place of the file, so that packing, embedding rows and hashes see what was trained without
- * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler weights stay
- * frozen: they belong to heads. */
+ * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler and masked-LM
+ * head stay frozen: they belong to heads. */
 #include "arch.h"
 #include "slot.h"
 
@@ -20,7 +20,7 @@ struct kvf__masters {
 
 static bool is_trained(const kvf__slot *slot, kvf__role role, kvf__train_what what)
 {
-    if (!slot || role == KVF__W_POOLER || role == KVF__W_POOLER_BIAS) return false;
+    if (!slot || slot->aside || role == KVF__W_POOLER || role == KVF__W_POOLER_BIAS) return false;
     return what == KVF__TRAIN_EVERYTHING || kvf__role_is_norm(role);
 }
 

@@ -95,6 +95,7 @@ typedef struct kvf__slot {
     kvf__view view;
     bool conv1d;
     int64_t permuted_heads; /* 0: rows in Hugging Face order */
+    bool aside;             /* no part of the base's hash: the masked-LM head */
 } kvf__slot;
 
 typedef struct kvf__slots {
@@ -110,7 +111,7 @@ kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
                      const kvf__table *table, kvf__slots *out);
 void kvf__slots_done(kvf__slots *slots);
 /* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
- * (tied copies left out). */
+ * (tied copies and the masked-LM head left out). */
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                            char hex[33]);
 
@@ -159,6 +160,17 @@ void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
  * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
 const float *kvf__model_pooler(const kvf__model *model, const float **bias);
+/* The head with which BERT and RoBERTa were pretrained: logits of the vocabulary are
+ *   embedding * norm(act(dense x + dense_bias)) + bias,
+ * frozen, as f32 views into the model. */
+typedef struct kvf__masked_lm {
+    float *dense, *dense_bias; /* [C out, C in], [C] */
+    float *gamma, *beta;       /* [C] of the LayerNorm, whose eps is the description's */
+    float *bias;               /* [V] */
+    kvf__act_fn act;
+} kvf__masked_lm;
+/* NULL: the file has none, or only parts of one, or its decoder is not the embedding. */
+const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model);
 /* The adapters that options asked for, zero at first; NULL: none. They have gradients if the model
  * was made for backward passes. */
 kvf__adapters *kvf__model_adapters(kvf__model *model);

@@ -61,6 +61,7 @@ struct kvf__model {
     kvf__slot types;                 /* [types, C]; view.data NULL: none */
     float *embed_gamma, *embed_beta; /* [C] of the norm on embeddings; NULL: none */
     float *pooler, *pooler_bias;     /* [C, C], [C] or NULL */
+    kvf__masked_lm masked_lm;        /* whole or zero */
     float *rope_cos, *rope_sin; /* [max_positions, D/2]; NULL for learned. The first 8192 rows at
                                    creation, see rope.c */
     int64_t rope_rows;

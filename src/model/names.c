@@ -153,7 +153,7 @@ static kvf_status visit(const kvf__desc *desc, const kvf__weight *weight, int64_
     char name[KVF__NAME_BYTES];
     int64_t dim[KVF__MAX_RANK];
 
-    if (!kvf__weight_wanted(desc, weight)) return KVF_OK;
+    if (!kvf__weight_wanted(desc, weight) || weight->flags & KVF__W_ASIDE) return KVF_OK;
     const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : desc->arch->prefix;
     bool fits = kvf__name_format(name, prefix, weight->hf, layer);
     assert(fits); /* our own table against a layer count that desc_check bounded */

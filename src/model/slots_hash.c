@@ -2,9 +2,10 @@
  *
  * XXH3-128 over the description as text, then over every weight in order of canonical names: name,
  * type, shape, raw bytes. So neither the order of tensors nor sharding nor prefixes of names
- * matter, and one changed bit does. Left out: copies of tied weights (they are no slots), token
- * ids, and everything derived from what is hashed (inv_freq, whose last bits could depend on the C
- * library). Changing this text invalidates every stored hash: add keys only for new kinds. */
+ * matter, and one changed bit does. Left out: copies of tied weights (they are no slots), the
+ * masked-LM head (a base is the same with and without it), token ids, and everything derived from
+ * what is hashed (inv_freq, whose last bits could depend on the C library). Changing this text
+ * invalidates every stored hash: add keys only for new kinds. */
 #include "arch.h"
 #include "model_priv.h"
 
@@ -84,6 +85,7 @@ kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots
     qsort(order, slots->n, sizeof *order, by_name);
     for (size_t i = 0; i < slots->n; i++) {
         const kvf__view *view = &order[i]->view;
+        if (order[i]->aside) continue;
         text.n = 0;
         st = kvf__buf_printf(ctx, &text, "%s %s %s\n", order[i]->name, kvf__dtype_name(view->dtype),
                              kvf__shape_text(shape, view->rank, view->dim));

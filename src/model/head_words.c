@@ -1,0 +1,116 @@
+/* Classes read as words of the vocabulary, by the head with which a masked language model was
+ * pretrained (Schick and Schütze 2021; Liu et al. 2021 for virtual tokens around [MASK]):
+ *
+ *   y = norm(act(W x + b)),   logit of class i = embedding[word i] . y + bias[word i]
+ *
+ * as transformers' BertForMaskedLM and RobertaForMaskedLM have it, for a few rows of the embedding.
+ * Nothing of it is trained; the gradient goes through to x. */
+#include "head_priv.h"
+#include "model_priv.h"
+
+#include <math.h>
+
+static const kvf__head_kind KIND = {.archs = "", .task = KVF__TASK_SEQ_CLS, .inner = "transform"};
+
+static kvf_status build(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids, kvf__head *head)
+{
+    const kvf__masked_lm *from = head->words;
+    int64_t n = head->width, C = head->C;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n * (size_t)(C + 1), sizeof(float), &head->values));
+    float *bias = head->values + n * C;
+    kvf__model_embedding(model, ids, n, head->values);
+    for (int64_t i = 0; i < n; i++)
+        bias[i] = from->bias[ids[i]];
+    head->inner = (kvf__linear){.w = from->dense, .b = from->dense_bias, .in = C, .out = C};
+    head->outer = (kvf__linear){.w = head->values, .b = bias, .in = C, .out = n};
+    return KVF_OK;
+}
+
+kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,
+                                  int64_t n, kvf__head **out)
+{
+    const kvf__desc *desc = kvf__model_desc(model);
+    kvf__head *head = NULL;
+    kvf_status st;
+
+    if (!kvf__model_masked_lm(model))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "the base (%s) has no masked-language-model head to read words with",
+                         desc->arch_name);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= desc->V)
+            return kvf__fail(ctx, KVF_ESHAPE, "head: word %ld, the vocabulary ends at %lld",
+                             (long)ids[i], (long long)desc->V - 1);
+    KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
+    head->kind = &KIND;
+    head->options = (kvf__head_options){.task = KVF__TASK_SEQ_CLS, .labels = n};
+    head->dropout = kvf__dropout_make(0);
+    head->words = kvf__model_masked_lm(model);
+    head->norm_eps = (double)desc->norm_eps;
+    head->kernels = model->kernels;
+    head->C = desc->C;
+    head->width = n;
+    st = build(ctx, model, ids, head);
+    if (st)
+        kvf__head_free(head);
+    else
+        *out = head;
+    return st;
+}
+
+/* xhat = (h - mean) / sqrt(variance + eps), y = gamma xhat + beta */
+static void norm_row(const kvf__head *head, const float *h, float *xhat, float *rstd, float *y)
+{
+    int64_t C = head->C;
+    double mean = 0, square = 0;
+
+    for (int64_t i = 0; i < C; i++)
+        mean += (double)h[i] / (double)C;
+    for (int64_t i = 0; i < C; i++)
+        square += ((double)h[i] - mean) * ((double)h[i] - mean) / (double)C;
+    double by = 1 / sqrt(square + head->norm_eps);
+    for (int64_t i = 0; i < C; i++) {
+        xhat[i] = (float)(((double)h[i] - mean) * by);
+        y[i] = head->words->gamma[i] * xhat[i] + head->words->beta[i];
+    }
+    *rstd = (float)by;
+}
+
+void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n)
+{
+    int64_t C = head->C;
+
+    /* act_fwd replaces its input by the slope there; the norm replaces the value by xhat */
+    kvf__linear_fwd(&head->inner, head->slope, hidden, n);
+    head->kernels->act_fwd(KVF__F32, head->words->act, head->slope, head->xhat, n * C);
+    for (int64_t j = 0; j < n; j++)
+        norm_row(head, head->xhat + j * C, head->xhat + j * C, &head->rstd[j],
+                 head->inner_out + j * C);
+}
+
+/* dh = (d - mean(d) - xhat mean(d xhat)) rstd with d = dy gamma, then the activation's slope */
+static void norm_row_bwd(const kvf__head *head, const float *xhat, const float *slope, double rstd,
+                         float *d)
+{
+    int64_t C = head->C;
+    double mean = 0, dot = 0;
+
+    for (int64_t i = 0; i < C; i++) {
+        d[i] *= head->words->gamma[i];
+        mean += (double)d[i] / (double)C;
+        dot += (double)d[i] * (double)xhat[i] / (double)C;
+    }
+    for (int64_t i = 0; i < C; i++)
+        d[i] = (float)(((double)d[i] - mean - (double)xhat[i] * dot) * rstd * (double)slope[i]);
+}
+
+void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden)
+{
+    int64_t C = head->C;
+
+    for (int64_t j = 0; j < n; j++)
+        norm_row_bwd(head, head->xhat + j * C, head->slope + j * C, (double)head->rstd[j],
+                     head->dinner + j * C);
+    kvf__linear_bwd(&head->inner, dhidden, NULL, head->dinner, n);
+}
