@@ -28,6 +28,10 @@ typedef struct kvf_generate_options {
     void (*token)(void *user, size_t prompt,
                   const char *text); /* streaming: new text of a prompt; may be NULL */
     void *token_user;
+    /* n_more prefixes beside that of the call, which must be there: every next token is drawn from
+     * the mean of the probabilities behind each. */
+    const kvf_prefix *const *more;
+    size_t n_more;
 } kvf_generate_options;
 kvf_generate_options kvf_generate_defaults(void); /* 64 tokens, greedy, top_p 1 */
 

@@ -19,7 +19,9 @@ static const cli_option OPTIONS[] = {
     {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},
      CLI_TEXT,
      AT(paths.base)},
-    {{"prefix", "FILE", "", "prefix or run file; without it: the bare base"},
+    {{"prefix", "FILE", "",
+      "prefix or run file; given more than once, their probabilities are averaged; without it: "
+      "the bare base"},
      CLI_TEXTS,
      AT(paths.prefixes)},
     {{"prompt", "TEXT", "", "text to complete"}, CLI_TEXT, AT(prompt)},
@@ -134,8 +136,6 @@ static int check_values(const cli_call *call, const values *v)
         return cli_misuse(call->command, "--prompt TEXT or --data FILE is needed");
     if (v->prompt && v->data)
         return cli_misuse(call->command, "--prompt and --data exclude each other");
-    if (v->paths.prefixes.n > 1)
-        return cli_misuse(call->command, "--prefix is given more than once");
     if (v->max_tokens < 1) return cli_misuse(call->command, "--max-tokens 0: want at least 1");
     if (v->temperature < 0)
         return cli_misuse(call->command, "--temperature %g: want a number from 0 on",
@@ -160,6 +160,10 @@ static int complete(cli_call *call, const values *v)
     options.batch_size = v->batch_size;
     int code = cli_model_open(call, &v->paths, &model);
     if (code) return code;
+    if (model.n > 1) {
+        options.more = (const kvf_prefix *const *)model.prefixes + 1;
+        options.n_more = model.n - 1;
+    }
     code = v->prompt ? complete_prompt(call, &model, v, &options)
                      : complete_file(call, &model, v, &options);
     cli_model_close(&model);
@@ -188,7 +192,7 @@ static int run(cli_call *call)
 
 const cli_command cli_generate = {
     .name = "generate",
-    .synopsis = "--base PATH [--prefix FILE] (--prompt TEXT | --data FILE) [options]",
+    .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
     .required = "base",
     .options = OPTIONS,

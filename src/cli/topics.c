@@ -166,7 +166,8 @@ static const char METRICS[] =
     "multiple-choice  accuracy\n"
     "\n"
     "Every task has its loss too. An entity is right if type and both ends are. eval\n"
-    "with several --prefix measures the mean of their probabilities.\n";
+    "with several --prefix measures the mean of their probabilities, and generate\n"
+    "draws from it.\n";
 
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"

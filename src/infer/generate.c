@@ -24,8 +24,10 @@ typedef struct generator {
     kvf_base *base;
     const kvf_generate_options *options;
     kvf__sampling sampling;
-    kvf__session *session;
-    bool infix; /* the prefix stands inside rows */
+    const kvf_prefix **prefixes; /* [n_prefixes] that answer as one */
+    int64_t n_prefixes;
+    kvf__ensemble *session;
+    bool infix; /* a prefix stands inside rows */
     kvf__candidate *scratch;
     row *rows;
     int32_t *slots, *ids;
@@ -123,7 +125,7 @@ static kvf_status prefill_round(generator *g, size_t first, int64_t group, int r
     for (int64_t i = 0; i < group; i++) {
         const row *r = &g->rows[first + (size_t)i];
         if (r->round != round) continue;
-        if (r->lead >= 0) kvf__session_copy(g->session, r->lead, i, r->shared);
+        if (r->lead >= 0) kvf__ensemble_copy(g->session, r->lead, i, r->shared);
         g->slots[n] = (int32_t)i;
         g->start[n++] = at;
         memcpy(g->ids + at, r->prompt + r->shared,
@@ -132,7 +134,7 @@ static kvf_status prefill_round(generator *g, size_t first, int64_t group, int r
     }
     g->start[n] = at;
     double begin = kvf__clock();
-    KVF_TRY(kvf__session_feed(g->ctx, g->session, g->slots, g->start, g->ids, n, &logits));
+    KVF_TRY(kvf__ensemble_feed(g->ctx, g->session, g->slots, g->start, g->ids, n, &logits));
     g->stats.prefill_seconds += kvf__clock() - begin;
     return advance_all(g, first, n, logits);
 }
@@ -162,7 +164,7 @@ static kvf_status decode(generator *g, size_t first, int64_t group, int64_t *n)
     g->start[*n] = *n;
     if (!*n) return KVF_OK;
     double begin = kvf__clock();
-    KVF_TRY(kvf__session_feed(g->ctx, g->session, g->slots, g->start, g->ids, *n, &logits));
+    KVF_TRY(kvf__ensemble_feed(g->ctx, g->session, g->slots, g->start, g->ids, *n, &logits));
     g->stats.decode_seconds += kvf__clock() - begin;
     return advance_all(g, first, *n, logits);
 }
@@ -170,18 +172,29 @@ static kvf_status decode(generator *g, size_t first, int64_t group, int64_t *n)
 static kvf_status run_group(generator *g, size_t first, int64_t n)
 {
     int64_t active = n;
-    kvf__session_reset(g->session);
+    kvf__ensemble_reset(g->session);
     KVF_TRY(prefill(g, first, n));
     while (active)
         KVF_TRY(decode(g, first, n, &active));
     return KVF_OK;
 }
 
-/* Fills the rows and finds the largest group: *tokens prompt tokens, *capacity tokens in a row. */
-static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_prefix *prefix,
-                            int64_t group, int64_t *tokens, int64_t *capacity)
+/* Tokens that fit behind every prefix. */
+static int64_t longest_row(const generator *g)
 {
-    int64_t longest = kvf__row_room(g->base, prefix);
+    int64_t longest = kvf__row_room(g->base, g->n_prefixes ? g->prefixes[0] : NULL);
+    for (int64_t i = 1; i < g->n_prefixes; i++) {
+        int64_t room = kvf__row_room(g->base, g->prefixes[i]);
+        if (room < longest) longest = room;
+    }
+    return longest;
+}
+
+/* Fills the rows and finds the largest group: *tokens prompt tokens, *capacity tokens in a row. */
+static kvf_status plan_rows(generator *g, const kvf__dataset *set, int64_t group, int64_t *tokens,
+                            int64_t *capacity)
+{
+    int64_t longest = longest_row(g);
     *tokens = *capacity = 0;
     for (int64_t i = 0, sum = 0; i < set->n; i++) {
         row *r = &g->rows[i];
@@ -205,26 +218,45 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, const kvf_pre
     return KVF_OK;
 }
 
+static kvf_status take_prefixes(generator *g, const kvf_prefix *prefix)
+{
+    const size_t n_more = g->options->n_more;
+    if (n_more && !prefix)
+        return kvf__fail(g->ctx, KVF_EUSAGE, "several prefixes: the first is missing");
+    if (!prefix) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(g->ctx, n_more + 1, sizeof(kvf_prefix *), &g->prefixes));
+    g->prefixes[0] = prefix;
+    for (size_t i = 0; i < n_more; i++)
+        g->prefixes[i + 1] = g->options->more[i];
+    g->n_prefixes = (int64_t)n_more + 1;
+    for (int64_t i = 0; i < g->n_prefixes; i++)
+        g->infix |= g->prefixes[i]->id.infix;
+    return KVF_OK;
+}
+
 static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set,
                               int64_t group)
 {
     int64_t tokens = 0, capacity = 0;
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
-    KVF_TRY(plan_rows(g, set, prefix, group, &tokens, &capacity));
+    KVF_TRY(take_prefixes(g, prefix));
+    KVF_TRY(plan_rows(g, set, group, &tokens, &capacity));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)kvf__model_desc(g->base->model)->V, sizeof *g->scratch,
                              &g->scratch));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group, sizeof *g->slots, &g->slots));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group + 1, sizeof *g->start, &g->start));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)(tokens > group ? tokens : group), sizeof *g->ids,
                              &g->ids));
-    return kvf__session_create(g->ctx, g->base, prefix, group, capacity, tokens, &g->session);
+    const kvf__rows_room room = {group, capacity, tokens};
+    return kvf__ensemble_create(g->ctx, g->base, g->prefixes, g->n_prefixes, &room, &g->session);
 }
 
 static void generator_done(generator *g, size_t n)
 {
     for (size_t i = 0; g->rows && i < n; i++)
         kvf__answer_done(&g->rows[i].answer);
-    kvf__session_free(g->session);
+    kvf__ensemble_free(g->session);
+    kvf__free((void *)g->prefixes);
     kvf__free(g->rows);
     kvf__free(g->scratch);
     kvf__free(g->slots);
@@ -256,7 +288,6 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
         .ctx = ctx, .base = base, .options = options, .turn_end = kvf__turn_end(base, chat)};
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
     if (group > set->n) group = set->n;
-    g.infix = prefix && prefix->id.infix;
     g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};
     kvf_status st = take_memory(&g, prefix, set, group);
     for (int64_t first = 0; !st && first < set->n; first += group)

@@ -57,7 +57,7 @@ int32_t kvf__turn_end(const kvf_base *base, const kvf__chat *chat);
 /* ---- prompts that are ids already ------------------------------------------------------------ */
 
 /* Completions of the rows of a data set; texts [set->n], each to be freed (kvf_texts_free). stats
- * may be NULL. */
+ * may be NULL. prefix and options->more answer as one. */
 kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                              const kvf__dataset *set, const kvf__chat *chat,
                              const kvf_generate_options *options, char **texts,
@@ -92,6 +92,24 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
                              const kvf_prefix *prefix, int64_t room);
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
+
+/* ---- several prefixes as one ----------------------------------------------------------------- */
+
+typedef struct kvf__rows_room {
+    int64_t rows, capacity, prompt_tokens; /* as kvf__session_create takes them */
+} kvf__rows_room;
+
+/* As a session of one prefix (n 0: none), but for several: the logits are those of the mean of
+ * their probabilities. EUSAGE if their rows are not the same ids. */
+typedef struct kvf__ensemble kvf__ensemble;
+kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *const *prefixes,
+                                int64_t n, const kvf__rows_room *room, kvf__ensemble **out);
+void kvf__ensemble_free(kvf__ensemble *ensemble);
+kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const int32_t *slots,
+                              const int64_t *start, const int32_t *ids, int64_t n,
+                              const float **logits);
+void kvf__ensemble_copy(kvf__ensemble *ensemble, int64_t from, int64_t to, int64_t n);
+void kvf__ensemble_reset(kvf__ensemble *ensemble);
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 

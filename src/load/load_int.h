@@ -150,6 +150,8 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);
+/* Are rows the same ids under both? */
+bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b);
 
 /* "2-5" or "2", from 0 on. EUSAGE. */
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);

@@ -58,6 +58,12 @@ kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefi
     return st;
 }
 
+bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b)
+{
+    const char *x = a->pattern ? a->pattern : "", *y = b->pattern ? b->pattern : "";
+    return a->vectors.P == b->vectors.P && !strcmp(x, y);
+}
+
 void kvf__renderer_done(kvf__renderer *renderer)
 {
     kvf__row_template_done(&renderer->pattern);

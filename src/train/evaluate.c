@@ -73,13 +73,6 @@ static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
     return true;
 }
 
-/* Are rows the same ids under both? */
-static bool same_rows(const kvf_prefix *a, const kvf_prefix *b)
-{
-    const char *x = a->pattern ? a->pattern : "", *y = b->pattern ? b->pattern : "";
-    return a->vectors.P == b->vectors.P && !strcmp(x, y);
-}
-
 /* Only what answers the same question can be averaged. */
 static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
                                  size_t n, kvf__trial *trial)
@@ -96,7 +89,7 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              i + 1, prefixes[i]->id.infix ? "inside" : "before",
                              prefixes[i]->id.infix ? "before" : "inside");
     for (size_t i = 1; i < n; i++)
-        if (!same_rows(prefixes[i], prefixes[0]))
+        if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
             return kvf__fail(ctx, KVF_EUSAGE,
                              "prefix %zu has its virtual tokens elsewhere in the rows than the "
                              "first: fold both to prefixes",
@@ -257,8 +250,8 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     kvf__trial trial;
     double begin = kvf__clock();
     kvf_eval_result r = {0};
-    if (options->generate && (n > 1 || (n && prefixes[0]->task != KVF__TASK_LM)))
-        return kvf__fail(ctx, KVF_EUSAGE, "--generate wants one prefix, of task lm");
+    if (options->generate && n && prefixes[0]->task != KVF__TASK_LM)
+        return kvf__fail(ctx, KVF_EUSAGE, "--generate wants prefixes of task lm");
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, options, false, &trial));
     kvf_status st = KVF_OK;
     r.task = kvf__task_name(trial.task);
@@ -270,8 +263,7 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
     kvf__trial_done(&trial);
-    if (!st && options->generate)
-        st = kvf__evaluate_texts(ctx, base, n ? prefixes[0] : NULL, options, &r);
+    if (!st && options->generate) st = kvf__evaluate_texts(ctx, base, prefixes, n, options, &r);
     r.seconds = kvf__clock() - begin;
     if (!st) *result = r;
     return st;

@@ -61,14 +61,17 @@ out:
     return st;
 }
 
-kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                const kvf_eval_options *options, kvf_eval_result *result)
 {
+    const kvf_prefix *prefix = n ? prefixes[0] : NULL;
     kvf__renderer renderer = {0};
     kvf__dataset set = {0};
     char **texts = NULL;
     kvf_generate_options generate = kvf_generate_defaults();
     generate.max_tokens = options->generate;
+    if (n > 1) generate.more = (const kvf_prefix *const *)prefixes + 1;
+    if (n > 1) generate.n_more = n - 1;
     kvf_status st = load_prompts(ctx, base, prefix, options, &renderer, &set);
     if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *texts, &texts);
     if (!st)

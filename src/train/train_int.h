@@ -141,7 +141,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
                           kvf__dataset_options *out);
 
 /* lm: completes the prompts of options->data and adds what texts score to *result. */
-kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                const kvf_eval_options *options, kvf_eval_result *result);
 
 /* --infix (infix.c): each row must have a prompt for the prefix to stand behind. EDATA. */

@@ -193,7 +193,7 @@ run 0 eval --base llama --data lm.jsonl --precision f32 --generate 4 --json
 has out '"bleu":[0-9.e-]*,"rouge_l":[0-9.e-]*,'
 [ "$(value examples)" = 3 ] || fail "$(cat out)"
 run 2 eval --base bert --prefix run.h5 --data seq-cls.tsv --generate 4
-has err 'generate wants one prefix, of task lm'
+has err 'generate wants prefixes of task lm'
 run 2 train --base llama --data lm.jsonl --metric bleu --out x.h5
 has err 'only eval --generate writes texts'
 absent x.h5

@@ -1,0 +1,116 @@
+/* Several prefixes that answer as one: every row is decoded once behind each, and the next token is
+ * drawn from the mean of their probabilities, as `eval` averages them.
+ *
+ * A session of its own for each prefix, so that they may differ in length, stand before rows or
+ * inside them, and bring heads of their own. One prefix or none is its session's logits as they
+ * are. Of several, what comes out are logarithms of probabilities: logits whose softmax is the
+ * mean, so that temperature and cuts apply to the mean. */
+#include "infer_int.h"
+
+#include <math.h>
+
+struct kvf__ensemble {
+    int64_t n, V;
+    kvf__session **sessions; /* [n] */
+    int threads;
+    double *mean;  /* [rows, V] sums of probabilities; NULL: n is 1 */
+    float *logits; /* [rows, V] */
+};
+
+/* Only what reads the same rows can be averaged. */
+static kvf_status check_company(kvf_ctx *ctx, const kvf_prefix *const *prefixes, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++)
+        if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "prefix %lld has its virtual tokens elsewhere in the rows than the "
+                             "first: fold both to prefixes",
+                             (long long)i + 1);
+    return KVF_OK;
+}
+
+kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *const *prefixes,
+                                int64_t n, const kvf__rows_room *room, kvf__ensemble **out)
+{
+    kvf__ensemble *e = NULL;
+    const size_t V = (size_t)kvf__model_desc(base->model)->V;
+    kvf_status st;
+
+    KVF_TRY(check_company(ctx, prefixes, n));
+    KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
+    e->n = n > 0 ? n : 1;
+    e->V = (int64_t)V;
+    e->threads = kvf_ctx_threads(ctx);
+    st = kvf__alloc_array(ctx, (size_t)e->n, sizeof(kvf__session *), &e->sessions);
+    for (int64_t i = 0; !st && i < e->n; i++)
+        st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, room->rows, room->capacity,
+                                 room->prompt_tokens, &e->sessions[i]);
+    if (st || e->n == 1) goto out;
+    st = kvf__alloc_array(ctx, (size_t)room->rows * V, sizeof *e->mean, &e->mean);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)room->rows * V, sizeof *e->logits, &e->logits);
+out:
+    if (st)
+        kvf__ensemble_free(e);
+    else
+        *out = e;
+    return st;
+}
+
+void kvf__ensemble_free(kvf__ensemble *ensemble)
+{
+    if (!ensemble) return;
+    for (int64_t i = 0; ensemble->sessions && i < ensemble->n; i++)
+        kvf__session_free(ensemble->sessions[i]);
+    kvf__free(ensemble->sessions);
+    kvf__free(ensemble->mean);
+    kvf__free(ensemble->logits);
+    kvf__free(ensemble);
+}
+
+void kvf__ensemble_copy(kvf__ensemble *ensemble, int64_t from, int64_t to, int64_t n)
+{
+    for (int64_t i = 0; i < ensemble->n; i++)
+        kvf__session_copy(ensemble->sessions[i], from, to, n);
+}
+
+void kvf__ensemble_reset(kvf__ensemble *ensemble)
+{
+    for (int64_t i = 0; i < ensemble->n; i++)
+        kvf__session_reset(ensemble->sessions[i]);
+}
+
+/* sum [V] += softmax(logits); a NaN stays one and takes nothing from the others. */
+static void add_probabilities(double *sum, const float *logits, int64_t V)
+{
+    double top = -INFINITY, total = 0;
+    for (int64_t v = 0; v < V; v++)
+        if ((double)logits[v] > top) top = (double)logits[v];
+    for (int64_t v = 0; v < V; v++)
+        if (!isnan(logits[v])) total += exp((double)logits[v] - top);
+    const double whole = top + log(total);
+    for (int64_t v = 0; v < V; v++)
+        sum[v] += exp((double)logits[v] - whole);
+}
+
+kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const int32_t *slots,
+                              const int64_t *start, const int32_t *ids, int64_t n,
+                              const float **logits)
+{
+    const int64_t V = ensemble->V;
+    if (ensemble->n == 1)
+        return kvf__session_feed(ctx, ensemble->sessions[0], slots, start, ids, n, logits);
+    for (int64_t i = 0; i < n * V; i++)
+        ensemble->mean[i] = 0;
+    for (int64_t i = 0; i < ensemble->n; i++) {
+        const float *own = NULL;
+        KVF_TRY(kvf__session_feed(ctx, ensemble->sessions[i], slots, start, ids, n, &own));
+#pragma omp parallel for schedule(static) num_threads(ensemble->threads) if (n > 1)
+        for (int64_t r = 0; r < n; r++)
+            add_probabilities(ensemble->mean + r * V, own + r * V, V);
+    }
+#pragma omp parallel for schedule(static) num_threads(ensemble->threads)
+    for (int64_t i = 0; i < n * V; i++)
+        ensemble->logits[i] = (float)log(ensemble->mean[i] / (double)ensemble->n);
+    *logits = ensemble->logits;
+    return KVF_OK;
+}
