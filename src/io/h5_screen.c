@@ -41,6 +41,14 @@ static kvf_status try_prefix(kvf_ctx *ctx, const char *path)
     return KVF_OK;
 }
 
+static kvf_status try_embeddings(kvf_ctx *ctx, const char *path)
+{
+    kvf__embeddings_file file = {0};
+    KVF_TRY(kvf__embeddings_file_read(ctx, path, &file));
+    kvf__embeddings_file_done(&file);
+    return KVF_OK;
+}
+
 static kvf_status try_adapter(kvf_ctx *ctx, const char *path)
 {
     kvf__adapter_file *file = NULL; /* a list of parameters with their names */
@@ -67,6 +75,7 @@ static const struct reader {
 } READERS[] = {
     {"run", try_run},
     {"prefix", try_prefix},
+    {"embeddings", try_embeddings},
     {"adapter", try_adapter},
     {"base", try_base},
 };
