@@ -95,10 +95,12 @@ static double mean_loss(const kvf__trainer *t)
     return n < LEAST ? NAN : sum / n;
 }
 
+/* Without the option nothing is read: a trainer in memory steps past its history. */
 static bool is_spike(kvf__trainer *t)
 {
+    if (!(t->options.spike_guard > 0)) return false;
     double mean = mean_loss(t), most = t->options.spike_guard * mean;
-    if (!(t->options.spike_guard > 0) || isnan(mean) || t->train_loss <= most) return false;
+    if (isnan(mean) || t->train_loss <= most) return false;
     kvf__trainer_note(t, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
                       (long long)t->step + 1, t->train_loss, t->options.spike_guard, mean);
     return true;
