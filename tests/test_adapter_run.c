@@ -1,75 +1,19 @@
 /* Whole runs of method adapter on a toy base: it learns, starts at the bare base, resumes bit for
  * bit, folds without changing a bit, generates, and refuses what it cannot honour. */
-#include <kvfold/kvfold.h>
-
 #include "load_int.h"
-#include "toy_base.h"
+#include "toy_run.h"
 
 #include <unistd.h>
-
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], valid[512], out[512], other[512];
-
-static void setup(void)
-{
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(data, dir, "train.jsonl");
-    toy_path(valid, dir, "valid.jsonl");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
-    toy_rows(dir, "train.jsonl", 24, 0);
-    toy_rows(dir, "valid.jsonl", 6, 30);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
-}
 
 static const char *const PLACES[] = {"serial", "parallel", "attn"};
 
 static kvf_train_options options_for(const char *path)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
-    o.valid = valid;
-    o.out = path;
+    kvf_train_options o = toy_run_options(path);
     o.method = "adapter";
     o.adapter_size = 8;
-    o.steps = 6;
-    o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
-    o.eval_every = 3;
-    o.save_every = 3;
     o.lr = 0.01;
     return o;
-}
-
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    kvf_status st = kvf_train(ctx, o, &result);
-    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
 }
 
 typedef struct opened {
@@ -373,8 +317,8 @@ int main(void)
     Suite *suite = suite_create("adapter_run");
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
 
-    tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
+    tcase_add_checked_fixture(errors, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(core, training_learns, 0, 3);

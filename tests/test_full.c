@@ -1,69 +1,27 @@
 /* Method full: every weight of a base is trained, from a folder or from scratch; a run resumes to
  * the bit, folds to a base file, and that is a base like any other. */
-#include <kvfold/kvfold.h>
-
-#include "toy_base.h"
+#include "toy_run.h"
 
 #include <math.h>
 
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], valid[512], out[512], other[512], folded[512];
+static char folded[512];
 
 static void setup(void)
 {
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(data, dir, "train.jsonl");
-    toy_path(valid, dir, "valid.jsonl");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
+    toy_run_setup();
     toy_path(folded, dir, "folded.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
-    toy_rows(dir, "train.jsonl", 24, 0);
-    toy_rows(dir, "valid.jsonl", 6, 30);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
 }
 
 static kvf_train_options options_for(const char *path)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
-    o.valid = valid;
-    o.out = path;
+    kvf_train_options o = toy_run_options(path);
     o.method = "full";
     o.steps = 8;
-    o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
     o.schedule_steps = 8;
     o.eval_every = 4;
     o.save_every = 4;
     o.lr = 3e-3;
     return o;
-}
-
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
-{
-    kvf_train_result result;
-    kvf_status st = kvf_train(ctx, o, &result);
-    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part), "%s: \"%s\"", kvf_status_name(st),
-                  kvf_ctx_error(ctx));
 }
 
 /* Loss of the held-out rows under a run or prefix file, NULL: of the bare base. */
@@ -87,17 +45,6 @@ static double loss_of(const char *base_path, const char *file)
     kvf_base_free(opened);
     kvf_prefix_free(prefix);
     return result.loss;
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
 }
 
 static kvf_status merge(const char *run, const char *path, const char *base_path)
@@ -238,8 +185,8 @@ int main(void)
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);
-    tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_checked_fixture(core, setup, toy_run_teardown);
+    tcase_add_checked_fixture(errors, setup, toy_run_teardown);
     tcase_set_timeout(core, 90);
     tcase_set_timeout(errors, 90);
     tcase_add_test(core, learns_and_folds_to_a_base);

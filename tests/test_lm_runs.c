@@ -1,84 +1,22 @@
 /* Runs of language models that train more than a prefix before rows: --train-head and --infix. Each
  * learns, resumes as if it never stopped, folds without a changed bit, generates the same in any
  * batch, and refuses what it cannot honour. */
-#include <kvfold/kvfold.h>
-
-#include "toy_base.h"
+#include "toy_run.h"
 
 #include <string.h>
-
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], valid[512], out[512], other[512];
-
-static void setup(void)
-{
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(data, dir, "train.jsonl");
-    toy_path(valid, dir, "valid.jsonl");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
-    toy_rows(dir, "train.jsonl", 24, 0);
-    toy_rows(dir, "valid.jsonl", 6, 30);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
-}
 
 /* Loop rows: what a run has. */
 enum { HEAD, INFIX, BOTH, KINDS };
 
 static kvf_train_options options_for(int kind, const char *path)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
-    o.valid = valid;
-    o.out = path;
+    kvf_train_options o = toy_run_options(path);
     o.prefix_length = 4;
     o.encoder_hidden = 16;
-    o.steps = 6;
-    o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
-    o.eval_every = 3;
-    o.save_every = 3;
     o.lr = 0.05;
     o.train_head = kind != INFIX;
     o.infix = kind != HEAD;
     return o;
-}
-
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static void refused(const kvf_train_options *o, kvf_status want, const char *part)
-{
-    kvf_train_result result;
-    ck_assert_int_eq(kvf_train(ctx, o, &result), want);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), part) != NULL, "%s", kvf_ctx_error(ctx));
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
 }
 
 static kvf_base *open_base(void)
@@ -303,20 +241,20 @@ START_TEST(what_does_not_go_together)
 {
     kvf_train_options o = options_for(HEAD, out);
     o.task = "seq-cls";
-    refused(&o, KVF_EUSAGE, "--train-head is for --task lm");
+    expect_failure(&o, KVF_EUSAGE, "--train-head is for --task lm");
     o = options_for(INFIX, out);
     o.task = "seq-cls";
-    refused(&o, KVF_EUSAGE, "--infix is for --task lm");
+    expect_failure(&o, KVF_EUSAGE, "--infix is for --task lm");
     o = options_for(INFIX, out);
     o.prefix_dropout = 0.1;
     o.prefix_dropout_per_row = true;
-    refused(&o, KVF_EUSAGE, "exclude each other");
+    expect_failure(&o, KVF_EUSAGE, "exclude each other");
     o = options_for(INFIX, out);
     ck_assert(!kvf_train_set(ctx, &o, "position-start", "P"));
-    refused(&o, KVF_EUSAGE, "--position-start is for a prefix before rows");
+    expect_failure(&o, KVF_EUSAGE, "--position-start is for a prefix before rows");
     toy_write(dir, "train.jsonl", "{\"text\": \"abc abc\"}\n");
     o = options_for(INFIX, out);
-    refused(&o, KVF_EDATA, "row 1 has no prompt");
+    expect_failure(&o, KVF_EDATA, "row 1 has no prompt");
 }
 END_TEST
 
@@ -325,14 +263,14 @@ START_TEST(what_other_runs_cannot_take)
     kvf_train_options o = options_for(BOTH, out), next = options_for(HEAD, other);
     train(&o);
     next.init_from = out;
-    refused(&next, KVF_EUSAGE, "its prefix stands inside rows, this run's before");
+    expect_failure(&next, KVF_EUSAGE, "its prefix stands inside rows, this run's before");
     o = options_for(HEAD, out);
     o.force = true;
     train(&o);
     next = options_for(HEAD, other);
     next.train_head = false;
     next.init_from = out;
-    refused(&next, KVF_EUSAGE, "want --train-head too");
+    expect_failure(&next, KVF_EUSAGE, "want --train-head too");
 }
 END_TEST
 
@@ -374,7 +312,7 @@ int main(void)
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
 
     suite_add_tcase(suite, core);
-    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, training_learns, 0, KINDS);
     tcase_add_test(core, the_first_loss_is_the_base_s);
@@ -386,7 +324,7 @@ int main(void)
     tcase_add_loop_test(core, generation_agrees_with_evaluation, 0, KINDS);
 
     suite_add_tcase(suite, errors);
-    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_checked_fixture(errors, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(errors, 60);
     tcase_add_test(errors, what_does_not_go_together);
     tcase_add_test(errors, what_other_runs_cannot_take);

@@ -1,16 +1,12 @@
 /* Runs on several tasks: a prefix in common and a head each. They learn, resume as if they never
  * stopped, are measured and folded head by head, and go on as runs of one task. */
-#include <kvfold/kvfold.h>
-
 #include "h5_int.h"
 #include "low_rank.h"
-#include "toy_base.h"
+#include "toy_run.h"
 
 #include <string.h>
 
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], out[512], other[512], item[32][600];
+static char item[32][600];
 
 static void write_classes(const char *name, int rows, int from, int classes)
 {
@@ -26,25 +22,13 @@ static void write_classes(const char *name, int rows, int from, int classes)
 
 static void setup(void)
 {
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
+    toy_run_setup();
     toy_rows(dir, "lm.jsonl", 10, 0);
     toy_rows(dir, "lm_valid.jsonl", 4, 30);
     write_classes("two.jsonl", 24, 0, 2);
     write_classes("two_valid.jsonl", 8, 40, 2);
     write_classes("three.jsonl", 12, 0, 3);
     write_classes("three_valid.jsonl", 6, 40, 3);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
 }
 
 /* NAME=path of the file in the folder; 32 of them live at a time. */
@@ -89,38 +73,13 @@ static kvf_train_options options_for(const char *path)
     return o;
 }
 
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static void refused(const kvf_train_options *o, const char *part)
-{
-    kvf_train_result result;
-    ck_assert_int_eq(kvf_train(ctx, o, &result), KVF_EUSAGE);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), part) != NULL, "%s", kvf_ctx_error(ctx));
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
-}
-
 /* head NULL: the file has one. */
 static double loss_of(const char *path, const char *head, const char *file)
 {
     const kvf_base_options exact = {KVF_PRECISION_F32, false};
-    char data[512];
-    toy_path(data, dir, file);
-    const kvf_eval_options eval = {.data = data};
+    char held[512];
+    toy_path(held, dir, file);
+    const kvf_eval_options eval = {.data = held};
     kvf_base *model = NULL;
     kvf_prefix *prefix = NULL;
     kvf_eval_result result = {0};
@@ -212,15 +171,15 @@ static void remember_first(void *user, const kvf_event *event)
 /* The run of one task begins where that of several left it, head included. */
 START_TEST(one_task_goes_on)
 {
-    char data[512];
+    char three[512];
     double first = 0;
     kvf_train_options o = options_for(out), next = options_for(other);
     o.valid = NULL;
     o.named_valid.n = 0;
     train(&o);
     next.named_data.n = next.named_valid.n = next.named_task.n = 0;
-    toy_path(data, dir, "three.jsonl");
-    next.data = data;
+    toy_path(three, dir, "three.jsonl");
+    next.data = three;
     next.init_from = out;
     next.steps = 1;
     next.batch_size = 100;
@@ -278,19 +237,19 @@ START_TEST(what_it_refuses)
     kvf_prefix *prefix = NULL;
     kvf_train_options o = options_for(out);
     set(&o, "valid", named("four", "two.jsonl"));
-    refused(&o, "there is no --data four=FILE");
+    expect_failure(&o, KVF_EUSAGE, "there is no --data four=FILE");
     o = options_for(out);
     set(&o, "data", named("two", "lm.jsonl"));
-    refused(&o, "task two is named twice");
+    expect_failure(&o, KVF_EUSAGE, "task two is named twice");
     o = options_for(out);
     o.data = "x.jsonl";
-    refused(&o, "every file needs the name of its task");
+    expect_failure(&o, KVF_EUSAGE, "every file needs the name of its task");
     o = options_for(out);
     set(&o, "task", "two=poetry");
-    refused(&o, "task \"poetry\" is not known");
+    expect_failure(&o, KVF_EUSAGE, "task \"poetry\" is not known");
     o = options_for(out);
     o.infix = true;
-    refused(&o, "--infix is for one task");
+    expect_failure(&o, KVF_EUSAGE, "--infix is for one task");
     o = options_for(out);
     train(&o);
     const kvf_base_options exact = {KVF_PRECISION_F32, false};
@@ -310,7 +269,7 @@ START_TEST(what_it_refuses)
     o.named_data.n = 2;
     o.named_valid.n = 2;
     o.named_task.n = 0;
-    refused(&o, "other tasks");
+    expect_failure(&o, KVF_EUSAGE, "other tasks");
 }
 END_TEST
 
@@ -320,7 +279,7 @@ int main(void)
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
 
     suite_add_tcase(suite, core);
-    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(core, setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, each_task_learns, 0, 3);
     tcase_add_loop_test(core, resume_equals_no_stop, 0, 2);
@@ -329,7 +288,7 @@ int main(void)
     tcase_add_test(core, one_task_goes_on);
 
     suite_add_tcase(suite, errors);
-    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, toy_run_teardown);
     tcase_set_timeout(errors, 60);
     tcase_add_test(errors, what_it_refuses);
     return ck_main(suite);

@@ -1,53 +1,21 @@
 /* Prefix dropout in training runs: one mask for a step, or one for each row. Gradients go through
  * the masks that the forward pass used, parts of a step do not change them, resumed runs are equal,
  * and nothing is dropped where no step is taken. */
-#include <kvfold/kvfold.h>
-
-#include "toy_base.h"
+#include "toy_run.h"
 #include "train_int.h"
 
 #include <math.h>
 
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], out[512], other[512];
-
-static void setup(void)
-{
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(data, dir, "train.jsonl");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
-    toy_rows(dir, "train.jsonl", 24, 0);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
-}
-
 /* Loop rows: a mask for a step, a mask for each row. */
 static kvf_train_options options_for(const char *path, int by_rows)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
-    o.out = path;
+    kvf_train_options o = toy_run_options(path);
+    o.valid = NULL;
     o.method = "direct";
     o.init = "random";
     o.prefix_length = 4;
-    o.steps = 6;
     o.batch_size = 6;
-    o.precision = "f32";
-    o.schedule = "constant";
     o.warmup = "0";
-    o.eval_every = 3;
-    o.save_every = 3;
     o.prefix_dropout = 0.3;
     o.prefix_dropout_per_row = by_rows;
     return o;
@@ -168,24 +136,6 @@ END_TEST
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
-}
-
 START_TEST(resume_equals_no_stop)
 {
     kvf_train_options whole = options_for(out, _i), part = options_for(other, _i);
@@ -223,7 +173,7 @@ START_TEST(nothing_is_dropped_outside_steps)
     const char *const paths[] = {out, other};
     const kvf_checkpoint checkpoints[] = {KVF_CHECKPOINT_LAST, KVF_CHECKPOINT_BEST};
     o.valid = data;
-    double valid = train(&o).valid_loss;
+    double trained = train(&o).valid_loss;
     ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
     ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &opened), KVF_OK);
     for (int i = 0; i < 2; i++) {
@@ -233,8 +183,8 @@ START_TEST(nothing_is_dropped_outside_steps)
         ck_assert_int_eq(kvf_eval(ctx, opened, &prefix, 1, &eval, &result[i]), KVF_OK);
         kvf_prefix_free(prefix);
     }
-    ck_assert_double_eq(result[0].loss, valid);
-    ck_assert_double_eq(result[1].loss, valid);
+    ck_assert_double_eq(result[0].loss, trained);
+    ck_assert_double_eq(result[1].loss, trained);
     kvf_base_free(opened);
 }
 END_TEST
@@ -254,8 +204,8 @@ int main(void)
 {
     Suite *suite = suite_create("prefix_dropout");
     TCase *core = tcase_create("core"), *runs = tcase_create("runs");
-    tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_checked_fixture(runs, setup, teardown);
+    tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
+    tcase_add_checked_fixture(runs, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_set_timeout(runs, 60);
     tcase_add_loop_test(core, gradient_is_the_slope, 0, 2);

@@ -1,0 +1,81 @@
+/* What tests of whole runs on the toy base share: its folder, rows to learn and to hold out, paths
+ * for what is written, options that make a run short, and the three questions such tests ask. */
+#ifndef TOY_RUN_H
+#define TOY_RUN_H
+
+#include <kvfold/kvfold.h>
+
+#include "toy_base.h"
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], data[512], valid[512], out[512], other[512];
+
+/* A checked fixture: two threads, 24 rows and 6 held out. */
+static inline void toy_run_setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    dir = ck_tmpdir();
+    toy_path(base, dir, "base");
+    toy_path(data, dir, "train.jsonl");
+    toy_path(valid, dir, "valid.jsonl");
+    toy_path(out, dir, "run.h5");
+    toy_path(other, dir, "other.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    toy_folder(base, 5, 0);
+    toy_rows(dir, "train.jsonl", 24, 0);
+    toy_rows(dir, "valid.jsonl", 6, 30);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static inline void toy_run_teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+/* Six steps of five rows in f32, validated and saved after three. */
+static inline kvf_train_options toy_run_options(const char *path)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.data = data;
+    o.valid = valid;
+    o.out = path;
+    o.steps = 6;
+    o.batch_size = 5;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.eval_every = 3;
+    o.save_every = 3;
+    return o;
+}
+
+static inline kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+/* The run fails so, and its line has this part. */
+static inline void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
+{
+    kvf_train_result result;
+    kvf_status st = kvf_train(ctx, o, &result);
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part),
+                  "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
+                  kvf_ctx_error(ctx), kvf_status_name(want), part);
+}
+
+static inline bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+#endif
