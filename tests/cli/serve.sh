@@ -1,0 +1,86 @@
+# The server by the command line: it says where it listens, answers what generate says, and ends by a
+# signal; then options that do not fit.
+make_inputs
+train 0 --steps 2 --out run.h5 --quiet
+run 0 merge run.h5 --out prefix.h5
+
+run 2 serve
+err_is 'kvfold: serve: --base PATH is needed; try kvfold serve --help'
+run 2 serve --base model --prefix prefix.h5
+err_is 'kvfold: serve: --prefix "prefix.h5": want NAME=FILE; try kvfold serve --help'
+run 2 serve --base model --prefix =prefix.h5
+err_is 'kvfold: serve: --prefix "=prefix.h5": want NAME=FILE; try kvfold serve --help'
+run 2 serve --base model --port many
+has err '^kvfold: serve: --port "many": want '
+run 1 serve --base no-such-file
+err_is 'kvfold: serve: no-such-file: cannot open: No such file or directory'
+out_is
+
+# serve_on ARGUMENTS...: in the background, its id in $pid, its port in $port; 0: it ended by itself.
+serve_on() {
+    "$KVFOLD" serve --base model --port 0 --threads 2 --precision f32 "$@" >out 2>err &
+    pid=$!
+    port=0
+    tries=0
+    until grep -q '^listening on ' out || ! kill -0 $pid 2>/dev/null; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || { fail 'does not listen after 20 s'; kill -s KILL $pid; break; }
+    done
+    port=$(sed -n 's|^listening on http://127\.0\.0\.1:\([0-9]*\)$|\1|p' out)
+    port=${port:-0}
+}
+
+# end SIGNAL CODE
+end() {
+    kill -s "$1" "$pid"
+    wait "$pid"
+    code=$?
+    [ $code -eq "$2" ] || fail "SIG$1: exit status $code, want $2"
+}
+
+# post PATH BODY: the whole answer, head and all, into answer; 1: nobody here can speak HTTP.
+post() {
+    if command -v curl >/dev/null; then
+        curl -s -i -m 60 --noproxy '*' -H 'Content-Type: application/json' -d "$2" "http://127.0.0.1:$port$1" >answer
+    elif command -v bash >/dev/null; then
+        # shellcheck disable=SC2016 # its own variables
+        bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" &&
+            printf "POST %s HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" \
+                "$2" ${#3} "$3" >&3 && cat <&3' post "$port" "$1" "$2" >answer
+    else
+        return 1
+    fi
+}
+
+serve_on --prefix mine=prefix.h5 --max-tokens 20
+if [ "$port" = 0 ]; then
+    wait "$pid"
+    grep -q 'built without libmicrohttpd' err || fail "no server: $(cat err)"
+    echo 'skipped: built without libmicrohttpd'
+else
+    if post /v1/completions '{"model": "mine", "prompt": "after 5:", "max_tokens": 8, "temperature": 0}'; then
+        head -1 answer | grep -q '^HTTP/1\.1 200 ' || fail "$(cat answer)"
+        said=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' answer)
+        post /v1/completions '{"model": "none", "prompt": "a"}'
+        head -1 answer | grep -q '^HTTP/1\.1 404 ' || fail "$(cat answer)"
+        grep -q '"error"' answer || fail "$(cat answer)"
+        end TERM 143
+        has err '^kvfold: serve: stopped; requests answered: [12], tokens written: [0-9]*$'
+        run 0 generate --base model --prefix prefix.h5 --prompt 'after 5:' --max-tokens 8 --threads 2 \
+            --precision f32 --json
+        want=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' out)
+        [ -n "$want" ] && [ "$said" = "$want" ] || fail "the server says $said, generate $want"
+    else
+        echo 'skipped: neither curl nor bash to ask with'
+        end TERM 143
+    fi
+
+    # an interrupted one is silent with --quiet; a taken port is refused
+    serve_on --quiet
+    run 1 serve --base model --port "$port"
+    has err "^kvfold: serve: .*$port"
+    : >err
+    end INT 130
+    err_is
+fi
