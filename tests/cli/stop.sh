@@ -60,11 +60,18 @@ absent second.h5
 
 # killed between and within saves; each save is a whole file
 train 0 --out killed.h5 --schedule constant --steps 1 --save-every 1
+cp killed.h5 first.h5
 "$KVFOLD" train --base model --data train.jsonl --threads 2 --prefix-length 4 --encoder-hidden 16 \
     --precision f32 --schedule constant --out killed.h5 --steps 100000 --save-every 1 --resume \
     >out 2>err &
 pid=$!
-sleep 1.5
+tries=0 # until it has saved a step of its own; then at no instant in particular
+while cmp -s first.h5 killed.h5; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { fail 'no save after 30 s'; break; }
+done
+sleep 0.3
 kill -s KILL "$pid"
 wait "$pid"
 run 0 inspect killed.h5 --json
