@@ -11,6 +11,8 @@ sed 's/{"layer":1/\n&/' out >lines
     fail "layer 0 does not name the text: $(sed -n 1p lines)"
 sed -n 1p lines | grep -oE '"key":\[\{"text":"[^"]*"' | cut -d'"' -f6 | tr -d '\n' >letters
 [ "$(cat letters)" = abcd ] || fail "keys of layer 0 name $(cat letters)"
+sed -n 1p lines | grep -oE '"value":\[\{"text":"[^"]*"' | cut -d'"' -f6 | tr -d '\n' >letters
+[ "$(cat letters)" = abcd ] || fail "values of layer 0 name $(cat letters)"
 [ "$(sed -n 2p lines | grep -oE '^[{]"layer":1,"tokens":\[\{"key":\[\{"text":"[^"]*","id":[0-9]+,"cosine":(1\.0|0\.99999)' | wc -l)" -eq 1 ] ||
     fail "layer 1 does not name the first token: $(sed -n 2p lines)"
 run 0 merge run.h5 --out prefix.h5
