@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *base, *checkpoint;
+    const char *base, *checkpoint, *precision;
     int64_t top;
     bool allow_other_base;
 } values;
@@ -19,6 +19,9 @@ static const cli_option OPTIONS[] = {
     {{"allow-other-base", NULL, "", "accept a prefix made for another base of the same shape"},
      CLI_FLAG,
      AT(allow_other_base)},
+    {{"precision", "auto|f32|bf16", "f32", "of the base, which runs over its vocabulary"},
+     CLI_CHOICE,
+     AT(precision)},
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
@@ -67,15 +70,15 @@ static int report(const cli_call *call, kvf_json *found)
 
 static int run(cli_call *call)
 {
-    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
-    values v = {.top = 5};
+    values v = {.top = 5, .precision = "f32"};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf_json *found = NULL;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (code) return code;
     const kvf_words_options options = {.top = v.top};
-    kvf_status st = kvf_base_open(call->ctx, v.base, &EXACT, &base);
+    const kvf_base_options how = {.precision = cli_precision(v.precision)};
+    kvf_status st = kvf_base_open(call->ctx, v.base, &how, &base);
     if (!st)
         st = kvf_prefix_open_on(call->ctx, call->operands[0], base, cli_checkpoint(v.checkpoint),
                                 &prefix);

@@ -24,5 +24,6 @@ has out '^      value "'
 train 0 --method prompt --init text --init-text abcd --lr 1e-30 --steps 1 --out prompt.h5 --quiet
 run 0 words prompt.h5 --base model --top 1 --json
 [ "$(grep -oE '"cosine":(1\.0|0\.99999)' out | wc -l)" -eq 4 ] || fail "not the text: $(cat out)"
+run 0 words prompt.h5 --base model --precision auto
 run 2 words run.h5
 has err "^kvfold: words: "
