@@ -100,6 +100,9 @@ bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
             return false;
     for (size_t i = 0; i < a->n_labels; i++)
         if (strcmp(a->labels[i], b->labels[i])) return false;
+    if (!a->words != !b->words) return false;
+    for (size_t i = 0; a->words && i < a->n_labels; i++)
+        if (strcmp(a->words[i], b->words[i])) return false;
     return true;
 }
 

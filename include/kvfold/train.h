@@ -72,6 +72,7 @@ typedef struct kvf_train_options {
     const char *unfreeze;  /* off, base: p-tuning trains the base's weights too, at base_lr */
     double base_lr;
     const char *p_template; /* NULL or "": virtual tokens lead the row */
+    const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
     double lr;                    /* 0: the method's default */
     bool train_head;              /* lm: the base's head is trained too */

@@ -53,6 +53,8 @@ typedef struct kvf__head_values {
     kvf__params_owned params; /* Hugging Face names; n = 0: no head */
     size_t n_labels;          /* 0: outputs without names (qa, multiple-choice, regression) */
     char **labels;            /* [n_labels] names by id */
+    char **words; /* [n_labels] seq-cls without parameters: the word that stands for each
+                     label (--verbalizer); NULL: none */
     bool regression;
     /* A run of several tasks (task KVF__MULTI_TASK): parameters are "NAME/weight", one task's after
      * the other's, and what they mean stands here; the three fields above are empty. A task of lm
@@ -71,6 +73,8 @@ bool kvf__task_has_head(const char *task); /* must have one */
 bool kvf__head_fits_task(const char *task, const kvf__head_values *head);
 kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *const *labels,
                                  size_t n_labels, bool regression, kvf__head_values *out);
+/* Adds copies of words, one for each label; NULL: nothing. */
+kvf_status kvf__head_words_copy(kvf_ctx *ctx, char *const *words, kvf__head_values *head);
 void kvf__head_values_done(kvf__head_values *head);
 
 /* ---- prefix file ----------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char LABELS[] = "labels"; /* the one child of /head that is no parameter */
+/* The children of /head that are no parameters. */
+static const char LABELS[] = "labels", WORDS[] = "words";
 
 static kvf_status norm_of(kvf__h5 *h5, const kvf__h5_data *data, double *out)
 {
@@ -104,7 +105,7 @@ static kvf_status list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bo
         kvf_status st = is_task(h5, name, &task);
         if (!st && task)
             st = list_task(h5, group, path, name, with_norm, tensors);
-        else if (!st && strcmp(name, LABELS) != 0)
+        else if (!st && strcmp(name, LABELS) != 0 && strcmp(name, WORDS) != 0)
             st = list_one(h5, group, path, name, with_norm, tensors);
         kvf__free(name);
         if (st) return st;
@@ -138,27 +139,28 @@ out:
     return st;
 }
 
-static kvf_status describe_labels(kvf__h5 *h5, kvf__h5_id group, kvf_json *attributes,
-                                  kvf_json *tensors)
+static kvf_status describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *name,
+                                 kvf_json *attributes, kvf_json *tensors)
 {
-    char **labels = NULL;
+    char **texts = NULL;
     size_t n = 0;
     bool there = false;
+    char path[32];
 
-    KVF_TRY(kvf__h5_has(h5, group, LABELS, &there));
+    KVF_TRY(kvf__h5_has(h5, group, name, &there));
     if (!there) return KVF_OK;
-    KVF_TRY(kvf__h5_texts_read(h5, group, LABELS, &labels, &n));
+    KVF_TRY(kvf__h5_texts_read(h5, group, name, &texts, &n));
     kvf_json *names = kvf_json_array();
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        kvf_json_add(names, kvf_json_new_str(labels[i]));
-        bytes += strlen(labels[i]);
-        kvf__free(labels[i]);
+        kvf_json_add(names, kvf_json_new_str(texts[i]));
+        bytes += strlen(texts[i]);
+        kvf__free(texts[i]);
     }
-    kvf__free(labels);
-    kvf_json_set(attributes, LABELS, names);
-    kvf_json_add(tensors,
-                 kvf__tensor_entry("head/labels", 1, &(int64_t){(int64_t)n}, "text", bytes));
+    kvf__free(texts);
+    kvf_json_set(attributes, name, names);
+    snprintf(path, sizeof path, "head/%s", name);
+    kvf_json_add(tensors, kvf__tensor_entry(path, 1, &(int64_t){(int64_t)n}, "text", bytes));
     return KVF_OK;
 }
 
@@ -178,7 +180,8 @@ kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors)
     st = kvf__h5_get_bool(h5, group, "regression", &regression);
     if (st) goto out;
     kvf_json_set(attributes, "regression", kvf_json_new_bool(regression));
-    st = describe_labels(h5, group, attributes, tensors);
+    st = describe_texts(h5, group, LABELS, attributes, tensors);
+    if (!st) st = describe_texts(h5, group, WORDS, attributes, tensors);
 out:
     kvf__h5_release(&group);
     return st;

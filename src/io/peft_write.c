@@ -50,6 +50,9 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
 {
     if (!kvf__peft_task_type(id->task))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
+    if (head->words)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: PEFT has no form for classes that are words (--verbalizer)", dir);
     if (!kvf__head_fits_task(id->task, head))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: task %s with %zu parameters of a head", dir,
                          id->task ? id->task : "", head->params.params.n);

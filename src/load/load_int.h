@@ -127,6 +127,15 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
 kvf_status kvf__prefix_lm_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                                kvf__lm_head **out);
 
+/* Classes as words of a masked model (verbalizer.c): of "label=word,..." a word for each label, [n]
+ * texts to free; EUSAGE says which label has none. And the head that reads them; EUSAGE names a
+ * word that is not one token, EUNSUPPORTED: the base has no masked-language-model head. */
+kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
+                                 char ***out);
+void kvf__verbalizer_free(char **words, size_t n);
+kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
+                                kvf__head **out);
+
 /* Names and kind of the outputs of an imported head; names: "a,b,c", NULL: LABEL_0 and on. */
 kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,
                             kvf__head_values *head);

@@ -49,6 +49,8 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
         .task = prefix->task, .labels = outputs(prefix), .regression = prefix->head.regression};
     kvf__head *head = NULL;
     if (prefix->task == KVF__TASK_LM) return KVF_OK;
+    if (prefix->head.words)
+        return kvf__verbalizer_head(ctx, base, prefix->head.words, prefix->head.n_labels, out);
     KVF_TRY(kvf__head_create(ctx, base->model, &options, &head));
     kvf_status st = kvf__head_load(ctx, kvf__head_params(head), "/head",
                                    &prefix->head.params.params);

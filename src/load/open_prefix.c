@@ -137,6 +137,7 @@ static kvf_status take_head(kvf_ctx *ctx, kvf__run_file *run, kvf_checkpoint che
     bool best = run->best_head.params.n && checkpoint != KVF_CHECKPOINT_LAST;
     KVF_TRY(kvf__head_values_copy(ctx, best ? &run->best_head.params : &last->params.params,
                                   last->labels, last->n_labels, last->regression, &prefix->head));
+    KVF_TRY(kvf__head_words_copy(ctx, last->words, &prefix->head));
     prefix->head.n_tasks = last->n_tasks; /* taken over */
     prefix->head.tasks = last->tasks;
     last->n_tasks = 0;

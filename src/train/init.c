@@ -168,7 +168,7 @@ static bool same_question(const kvf__trainer *t, const kvf__run_file *run)
 {
     const kvf__head_values *stored = &run->head;
     if (strcmp(run->id.task, t->id.task) || stored->n_labels != t->data.names.n ||
-        stored->regression != t->data.regression)
+        stored->regression != t->data.regression || !stored->words != !t->words)
         return false;
     for (size_t i = 0; i < stored->n_labels; i++)
         if (strcmp(stored->labels[i], t->data.names.names[i])) return false;
@@ -203,7 +203,7 @@ static kvf_status head_from_any(kvf__trainer *t, const char *path, const kvf__ru
         if (same_labels(t, &from->tasks[i]) &&
             (!found || (name && !strcmp(from->tasks[i].name, name))))
             found = &from->tasks[i];
-    if (!from->n_tasks && same_labels(t, &whole)) found = &whole;
+    if (!from->n_tasks && !from->words && same_labels(t, &whole)) found = &whole;
     if (!found || !head) {
         kvf__trainer_note(t, "start: %s, its encoder%s%s%s", path, head ? "; the head" : "",
                           head && name ? " of "

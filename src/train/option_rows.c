@@ -69,6 +69,12 @@ static const kvf__option ROWS[] = {
      KVF__TEXT,
      AT(p_template),
      KVF__LATER},
+    {{"verbalizer", "LABEL=WORD,...", "",
+      "seq-cls on masked models: the word that stands for each label at [MASK] of --p-template; no "
+      "head is trained"},
+     KVF__TEXT,
+     AT(verbalizer),
+     KVF__LATER},
     {{"init", "vocab|random|zero|text|kv", "vocab; random on bidirectional bases",
       "starting prefix: K/V of random words, random weights, zeros, K/V of "
       "--init-text, a prefix file; prompt, p-tuning: embeddings of words, on any base"},

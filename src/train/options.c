@@ -210,6 +210,28 @@ static kvf_status check_port(kvf_ctx *ctx, kvf_train_options *o)
     return embed ? check_embed(ctx, o) : KVF_OK;
 }
 
+/* Classes that are words: read at [MASK], by a head that nothing trains. */
+static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    static const char *const OF_HEADS[] = {"head-lr", "head-dropout"};
+    if (!o->verbalizer || !*o->verbalizer) return KVF_OK;
+    if (o->named_data.n) return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer is for one task");
+    if (strcmp(o->task, "seq-cls"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer is for --task seq-cls, not %s", o->task);
+    if (o->regression)
+        return kvf__fail(ctx, KVF_EUSAGE, "--regression: --verbalizer has classes, not numbers");
+    for (size_t i = 0; i < 2; i++)
+        if (kvf__train_option_given(o, OF_HEADS[i]))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: with --verbalizer no head is trained",
+                             OF_HEADS[i]);
+    if (!strcmp(o->unfreeze, "base"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--unfreeze base: --verbalizer reads words by the base's frozen head");
+    if (!o->p_template || !strstr(o->p_template, "[MASK]"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: no [MASK] in --p-template to read it at");
+    return KVF_OK;
+}
+
 kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
 {
     KVF_TRY(check_choices(ctx, o));
@@ -217,6 +239,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(check_init(ctx, o));
     KVF_TRY(check_task(ctx, o));
     KVF_TRY(kvf__train_options_check_method(ctx, o));
+    KVF_TRY(check_verbalizer(ctx, o));
     KVF_TRY(kvf__jobs_check(ctx, o));
     if (o->prefix_length < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");

@@ -24,6 +24,7 @@ static const struct {
     {"prefix-dropout", KV | EMBED, NULL}, /* embed is refused with the reason, prefix_dropout.c */
     {"layers", KV, NULL},
     {"position-start", KV | EMBED, NULL},
+    {"verbalizer", EMBED, NULL},
     {"adapter-size", 0, "adapter"},
     {"adapter-activation", 0, "adapter"},
     {"adapter-placement", 0, "adapter"},

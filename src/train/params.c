@@ -107,6 +107,14 @@ static kvf_status take_encoder(kvf__trainer *t)
     return KVF_OK;
 }
 
+static kvf_status take_words(kvf__trainer *t, kvf__head **out)
+{
+    const kvf__label_set *names = &t->data.names;
+    KVF_TRY(
+        kvf__verbalizer_words(t->ctx, t->options.verbalizer, names->names, names->n, &t->words));
+    return kvf__verbalizer_head(t->ctx, t->base, t->words, names->n, out);
+}
+
 kvf_status kvf__trainer_make_head(kvf__trainer *t, kvf__head **out)
 {
     kvf_train_options *o = &t->options;
@@ -117,6 +125,7 @@ kvf_status kvf__trainer_make_head(kvf__trainer *t, kvf__head **out)
         .dropout = o->head_dropout,
         .seed = o->seed,
     };
+    if (o->verbalizer && *o->verbalizer) return take_words(t, out);
     KVF_TRY(kvf__head_create(t->ctx, t->base->model, &options, out));
     kvf__params *params = kvf__head_params(*out);
     for (size_t i = 0; i < params->n; i++)

@@ -281,6 +281,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__evaluator_free(t->evaluator);
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
+    kvf__verbalizer_free(t->words, t->data.names.n);
     kvf__lm_head_free(t->lm_head);
     kvf__free(t->dhidden);
     kvf__free(t->layer_mask);

@@ -65,6 +65,7 @@ static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
     if (t->n_jobs) KVF_TRY(kvf__jobs_describe(t, &run->head));
     run->head.labels = t->data.names.names;
     run->head.n_labels = t->data.names.n;
+    run->head.words = t->words;
     run->head.regression = t->data.regression;
     split(t, &t->best, &run->best.params, &run->best_head.params);
     run->best_step = t->best_step;

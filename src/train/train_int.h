@@ -197,6 +197,7 @@ typedef struct kvf__trainer {
     const kvf__method *method;
     kvf__encoder *encoder;          /* NULL: port block */
     kvf__head *head;                /* NULL: lm */
+    char **words;                   /* --verbalizer: by label; NULL: none; owned */
     kvf__lm_head *lm_head;          /* --train-head; NULL: none, or another task's */
     kvf__params params;             /* the encoder's, then the head's: what AdamW steps; owned */
     float *dhidden;                 /* [most labels, C]; NULL: lm with the base's head */

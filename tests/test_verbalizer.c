@@ -1,0 +1,249 @@
+/* --verbalizer: classes as words of a masked model, whole runs on a tiny BertForMaskedLM (the
+ * weights of tests/golden/masked_lm_bert.safetensors): training learns with no head, a resumed run
+ * is one that never stopped, run and merged file answer alike, and what cannot be is refused. */
+#include <kvfold/kvfold.h>
+
+#include "toy_base.h"
+
+#include <unistd.h>
+
+static kvf_ctx *ctx;
+static const char *dir;
+static char base[512], data[512], out[512], other[512];
+
+static const char CONFIG[] =
+    "{\"model_type\":\"bert\",\"vocab_size\":40,\"hidden_size\":12,\"intermediate_size\":16,"
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":24,"
+    "\"hidden_act\":\"gelu_new\",\"layer_norm_eps\":1e-12}";
+static const char PATTERN[] = "{p:2} {text} {p:2} [MASK]";
+
+/* Five special tokens, letters, words: 40 in all. */
+static void write_vocab(void)
+{
+    char text[512];
+    size_t n = (size_t)snprintf(text, sizeof text, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
+    for (char c = 'a'; c <= 'z'; c++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%c\n", c);
+    snprintf(text + n, sizeof text - n, "good\nbad\nfine\npoor\n##ish\nmovie\nit\nwas\nof\n");
+    toy_write(base, "vocab.txt", text);
+}
+
+static void write_rows(void)
+{
+    char text[4096];
+    size_t n = 0;
+    for (int i = 0; i < 24; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "{\"text\": \"%c %s\", \"label\": \"%s\"}\n", 'a' + i,
+                              i % 2 ? "movie movie movie" : "was was was", i % 2 ? "pos" : "neg");
+    toy_write(dir, "train.jsonl", text);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.threads = 2};
+    char weights[600];
+    dir = ck_tmpdir();
+    toy_path(base, dir, "base");
+    toy_path(data, dir, "train.jsonl");
+    toy_path(out, dir, "run.h5");
+    toy_path(other, dir, "other.h5");
+    ck_assert_int_eq(mkdir(base, 0777), 0);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    ck_assert_int_eq(symlink(ck_source("tests/golden/masked_lm_bert.safetensors"), weights), 0);
+    toy_write(base, "config.json", CONFIG);
+    write_vocab();
+    write_rows();
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static kvf_train_options options_for(const char *path, const char *method)
+{
+    kvf_train_options o = kvf_train_defaults();
+    o.base = base;
+    o.data = data;
+    o.valid = data;
+    o.out = path;
+    o.task = "seq-cls";
+    o.method = method;
+    o.p_template = PATTERN;
+    o.verbalizer = "neg=bad,pos=good";
+    o.lr = strcmp(method, "prompt") ? 0.01 : 0.3;
+    o.prefix_length = 4;
+    o.encoder_hidden = 16;
+    o.steps = 8;
+    o.batch_size = 8;
+    o.precision = "f32";
+    o.schedule = "constant";
+    o.eval_every = 4;
+    return o;
+}
+
+static kvf_train_result train(const kvf_train_options *o)
+{
+    kvf_train_result result = {0};
+    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+static bool equal_files(const char *a, const char *b)
+{
+    kvf__mapfile x = {0}, y = {0};
+    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
+    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
+    kvf__mapfile_close(&x);
+    kvf__mapfile_close(&y);
+    return equal;
+}
+
+static kvf_eval_result eval(const char *path)
+{
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_eval_options options = {.data = data};
+    kvf_eval_result result = {0};
+    kvf_prefix *prefix = NULL;
+    kvf_base *opened = NULL;
+    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prefix_open(ctx, path, KVF_CHECKPOINT_LAST, &prefix), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_eval(ctx, opened, &prefix, 1, &options, &result), "%s", kvf_ctx_error(ctx));
+    kvf_prefix_free(prefix);
+    kvf_base_free(opened);
+    return result;
+}
+
+static const char *const METHODS[] = {"prompt", "p-tuning"};
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(words_are_learnt_and_folded)
+{
+    const kvf_merge_options fold = {.run = out, .out = other, .checkpoint = KVF_CHECKPOINT_LAST};
+    kvf_merge_result folded;
+    kvf_json *json = NULL;
+    kvf_train_options o = options_for(out, METHODS[_i]);
+    o.verbalizer = "neg=was,pos=movie";
+    o.steps = 1;
+    double before = train(&o).valid_loss;
+    o.force = true;
+    o.steps = o.eval_every = 150;
+    double after = train(&o).valid_loss;
+    ck_assert_msg(after < before && after < 0.6, "loss %g, at first %g", after, before);
+    ck_assert_msg(!kvf_merge(ctx, &fold, &folded), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(eval(out).loss, after);
+    ck_assert_double_eq(eval(other).loss, after);
+    ck_assert_str_eq(eval(other).scores[0].name, "accuracy");
+    ck_assert_double_gt(eval(other).scores[0].value, 0.7);
+    ck_assert_msg(!kvf_inspect(ctx, other, &json), "%s", kvf_ctx_error(ctx));
+    const kvf_json *words = kvf_json_get(kvf_json_get(json, "attributes"), "words");
+    ck_assert_uint_eq(kvf_json_size(words), 2);
+    kvf_json_free(json);
+}
+END_TEST
+
+START_TEST(resumed_is_unbroken)
+{
+    kvf_train_options o = options_for(out, METHODS[_i]);
+    o.schedule_steps = 8;
+    train(&o);
+    o = options_for(other, METHODS[_i]);
+    o.schedule_steps = 8;
+    o.steps = 4;
+    train(&o);
+    ck_assert(!equal_files(out, other));
+    o.steps = 8;
+    o.resume = true;
+    train(&o);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *value, *line;
+} REFUSED[] = {
+    {"verbalizer", "neg=badly,pos=good", "\"badly\" is not one token of the base"},
+    {"verbalizer", "neg=bad", "label \"pos\" of the data has no word"},
+    {"verbalizer", "neg=bad,pos=good,x=fine", "no row of the data has the label \"x\""},
+    {"verbalizer", "neg=bad,neg=good", "label \"neg\" comes twice"},
+    {"verbalizer", "neg=bad,pos=bad", "\"bad\" and \"bad\" are one token"},
+    {"verbalizer", "neg=bad,pos", "\"pos\", want label=word"},
+    {"p-template", "{p:2} {text} {p:2}", "no [MASK] in --p-template"},
+    {"method", "mlp", "--verbalizer: not for method mlp"},
+    {"task", "token-cls", "--p-template is for --task lm and seq-cls"},
+    {"head-lr", "0.1", "--head-lr: with --verbalizer no head is trained"},
+};
+
+START_TEST(what_cannot_be_is_refused)
+{
+    kvf_train_options o = options_for(out, "p-tuning");
+    kvf_train_result result;
+    if (strcmp(REFUSED[_i].name, "verbalizer"))
+        ck_assert_int_eq(kvf_train_set(ctx, &o, "verbalizer", "neg=bad,pos=good"), KVF_OK);
+    ck_assert_msg(!kvf_train_set(ctx, &o, REFUSED[_i].name, REFUSED[_i].value), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), REFUSED[_i].line), "%s", kvf_ctx_error(ctx));
+}
+END_TEST
+
+/* A causal base; and a masked one whose file has no such head. */
+START_TEST(bases_without_the_head_are_refused)
+{
+    kvf_train_options o = options_for(out, "prompt");
+    kvf_train_result result;
+    char path[600];
+    snprintf(path, sizeof path, "%s/model.safetensors", base);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink(ck_source("tests/golden/model_bert/model.safetensors"), path), 0);
+    snprintf(path, sizeof path, "%s/config.json", base);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink(ck_source("tests/golden/model_bert/config.json"), path), 0);
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUNSUPPORTED);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), "has no masked-language-model head"), "%s",
+                  kvf_ctx_error(ctx));
+    toy_path(path, dir, "causal");
+    ck_assert_int_eq(mkdir(path, 0777), 0);
+    toy_folder(path, 5, 0);
+    o.base = path;
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), "the base has no mask token"), "%s",
+                  kvf_ctx_error(ctx));
+}
+END_TEST
+
+START_TEST(peft_has_no_form)
+{
+    kvf_train_options o = options_for(out, "prompt");
+    const kvf_export_options options = {.path = out, .out = other, .format = "peft"};
+    o.p_template = "{p:4} {text} [MASK]";
+    train(&o);
+    ck_assert_int_ne(kvf_export(ctx, &options), KVF_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("verbalizer");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_set_timeout(core, 60);
+    tcase_set_timeout(errors, 60);
+    tcase_add_loop_test(core, words_are_learnt_and_folded, 0, 2);
+    tcase_add_loop_test(core, resumed_is_unbroken, 0, 2);
+    tcase_add_loop_test(errors, what_cannot_be_is_refused, 0,
+                        (int)(sizeof REFUSED / sizeof REFUSED[0]));
+    tcase_add_test(errors, bases_without_the_head_are_refused);
+    tcase_add_test(errors, peft_has_no_form);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
