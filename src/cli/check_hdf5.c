@@ -49,7 +49,7 @@ int cli_check_hdf5(const char *path)
     const kvf_ctx_options options = {.threads = 1};
     kvf_ctx *ctx = NULL;
 
-    /* No byte of the file was looked at yet; and LLVM's OpenMP writes one of its own as it starts. */
+    /* Nothing of the file is read yet, and LLVM's OpenMP writes a file of its own as it starts. */
     if (kvf_ctx_create(&options, &ctx)) return CLI_FAILED;
     limit_all(path);
     kvf_status st = kvf_check_file(ctx, path);
