@@ -73,11 +73,6 @@ START_TEST(training_learns)
 }
 END_TEST
 
-static void remember_first(void *user, const kvf_event *event)
-{
-    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
-}
-
 /* The bits of the same form without adapters, and of the folded form but for rounding. */
 START_TEST(starts_at_the_bare_base)
 {
@@ -116,23 +111,7 @@ START_TEST(resume_equals_no_stop)
 {
     kvf_train_options whole = options_for(out), part = options_for(other);
     whole.adapter_placement = part.adapter_placement = PLACES[_i];
-    whole.schedule_steps = part.schedule_steps = 6;
-    train(&whole);
-    part.steps = 3;
-    train(&part);
-    ck_assert(!equal_files(out, other));
-    kvf_train_options rest = kvf_train_defaults(); /* the others are the file's */
-    rest.base = base;
-    rest.data = data;
-    rest.valid = valid;
-    rest.out = other;
-    rest.resume = true;
-    rest.steps = 6;
-    train(&rest);
-    ck_assert(equal_files(out, other));
-    part.steps = 6;
-    part.resume = true;
-    ck_assert(train(&part).finished_before);
+    expect_resume_equals_no_stop(whole, part);
 }
 END_TEST
 

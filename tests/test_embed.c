@@ -3,32 +3,7 @@
  * nothing to them are refused. */
 #include <kvfold/kvfold.h>
 
-#include "toy_base.h"
-
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], valid[512], out[512], other[512];
-
-static void setup(void)
-{
-    kvf_ctx_options options = {.threads = 2};
-    dir = ck_tmpdir();
-    toy_path(base, dir, "base");
-    toy_path(data, dir, "train.jsonl");
-    toy_path(valid, dir, "valid.jsonl");
-    toy_path(out, dir, "run.h5");
-    toy_path(other, dir, "other.h5");
-    ck_assert_int_eq(mkdir(base, 0777), 0);
-    toy_folder(base, 5, 0);
-    toy_rows(dir, "train.jsonl", 24, 0);
-    toy_rows(dir, "valid.jsonl", 6, 30);
-    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
-}
-
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
-}
+#include "toy_run.h"
 
 /* Every method, form and place of the virtual tokens. */
 static const struct form {
@@ -49,11 +24,7 @@ static void set(kvf_train_options *o, const char *name, const char *value)
 
 static kvf_train_options options_for(const char *path, const struct form *form)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
-    o.valid = valid;
-    o.out = path;
+    kvf_train_options o = toy_run_options(path);
     o.method = form->method;
     o.p_encoder = form->encoder;
     o.p_template = form->pattern;
@@ -62,37 +33,9 @@ static kvf_train_options options_for(const char *path, const struct form *form)
     o.encoder_hidden = 16;
     o.steps = 8;
     o.batch_size = 6;
-    o.precision = "f32";
-    o.schedule = "constant";
     o.eval_every = 4;
     o.save_every = 4;
     return o;
-}
-
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
-}
-
-static kvf_base *open_base(void)
-{
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
-    kvf_base *opened = NULL;
-    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
-    return opened;
 }
 
 static double loss_of(kvf_base *bare, const char *path)
@@ -128,18 +71,7 @@ END_TEST
 
 START_TEST(resumed_is_unbroken)
 {
-    kvf_train_options o = options_for(out, &FORMS[_i]);
-    o.schedule_steps = 8;
-    train(&o);
-    o = options_for(other, &FORMS[_i]);
-    o.schedule_steps = 8;
-    o.steps = 4;
-    train(&o);
-    ck_assert(!equal_files(out, other));
-    o.steps = 8;
-    o.resume = true;
-    train(&o);
-    ck_assert(equal_files(out, other));
+    expect_resume_equals_no_stop(options_for(out, &FORMS[_i]), options_for(other, &FORMS[_i]));
 }
 END_TEST
 
@@ -350,7 +282,7 @@ int main(void)
     tcase_add_test(errors, templates_that_do_not_fit);
     tcase_add_test(errors, resume_keeps_the_template);
     for (int i = 0; i < 2; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
+        tcase_add_checked_fixture(cases[i], toy_run_setup, toy_run_teardown);
         suite_add_tcase(suite, cases[i]);
     }
     return ck_main(suite);

@@ -19,14 +19,6 @@ static kvf_train_options options_for(int kind, const char *path)
     return o;
 }
 
-static kvf_base *open_base(void)
-{
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
-    kvf_base *model = NULL;
-    ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &model), KVF_OK);
-    return model;
-}
-
 static kvf_prefix *open_prefix(const char *path)
 {
     kvf_prefix *prefix = NULL;
@@ -67,11 +59,6 @@ START_TEST(training_learns)
 }
 END_TEST
 
-static void remember_first(void *user, const kvf_event *event)
-{
-    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
-}
-
 /* The copy of the head says what the base's says. */
 START_TEST(the_first_loss_is_the_base_s)
 {
@@ -91,21 +78,7 @@ END_TEST
 
 START_TEST(resume_equals_no_stop)
 {
-    kvf_train_options whole = options_for(_i, out), part = options_for(_i, other);
-    part.schedule_steps = 6;
-    train(&whole);
-    part.steps = 3;
-    train(&part);
-    ck_assert(!equal_files(out, other));
-    kvf_train_options bare = kvf_train_defaults(); /* the rest is in the file */
-    bare.base = base;
-    bare.data = data;
-    bare.valid = valid;
-    bare.out = other;
-    bare.resume = true;
-    bare.steps = 6;
-    train(&bare);
-    ck_assert(equal_files(out, other));
+    expect_resume_equals_no_stop(options_for(_i, out), options_for(_i, other));
 }
 END_TEST
 

@@ -163,11 +163,6 @@ START_TEST(folds_with_one_head_or_all)
 }
 END_TEST
 
-static void remember_first(void *user, const kvf_event *event)
-{
-    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
-}
-
 /* The run of one task begins where that of several left it, head included. */
 START_TEST(one_task_goes_on)
 {

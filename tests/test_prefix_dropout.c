@@ -138,23 +138,12 @@ END_TEST
 
 START_TEST(resume_equals_no_stop)
 {
-    kvf_train_options whole = options_for(out, _i), part = options_for(other, _i);
-    whole.schedule_steps = part.schedule_steps = 6;
-    train(&whole);
-    part.steps = 3;
-    train(&part);
-    ck_assert(!equal_files(out, other));
-
-    /* the rest of the options comes from the file */
-    kvf_train_options rest = kvf_train_defaults();
-    rest.base = base, rest.data = data, rest.out = other;
-    rest.steps = 6;
-    rest.resume = true;
-    ck_assert_int_eq(train(&rest).steps, 6);
-    ck_assert(equal_files(out, other));
-    rest.prefix_dropout = 0.4;
+    kvf_train_options part = options_for(other, _i);
+    expect_resume_equals_no_stop(options_for(out, _i), part);
+    part.resume = true;
+    part.prefix_dropout = 0.4;
     kvf_train_result result;
-    ck_assert_int_eq(kvf_train(ctx, &rest, &result), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_train(ctx, &part, &result), KVF_EUSAGE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--prefix-dropout was another"));
 }
 END_TEST

@@ -90,20 +90,7 @@ END_TEST
 /* --resume alone takes every other option from the file. */
 START_TEST(resume_needs_no_options_again)
 {
-    kvf_train_options whole = options_for(out), part = options_for(other);
-    part.schedule_steps = 6;
-    train(&whole);
-    part.steps = 3;
-    train(&part);
-    kvf_train_options bare = kvf_train_defaults();
-    bare.base = base;
-    bare.data = data;
-    bare.valid = valid;
-    bare.out = other;
-    bare.resume = true;
-    bare.steps = 6;
-    train(&bare);
-    ck_assert(equal_files(out, other));
+    expect_resume_equals_no_stop(options_for(out), options_for(other));
 }
 END_TEST
 
@@ -221,11 +208,6 @@ START_TEST(merge_rounds_to_smaller_types)
     }
 }
 END_TEST
-
-static void remember_first(void *user, const kvf_event *event)
-{
-    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
-}
 
 /* init text, and the same prefix through a file: the first loss is the same for both methods. */
 START_TEST(starting_values_are_met)

@@ -3,13 +3,9 @@
  * is one that never stopped, run and merged file answer alike, and what cannot be is refused. */
 #include <kvfold/kvfold.h>
 
-#include "toy_base.h"
+#include "toy_run.h"
 
 #include <unistd.h>
-
-static kvf_ctx *ctx;
-static const char *dir;
-static char base[512], data[512], out[512], other[512];
 
 static const char CONFIG[] =
     "{\"model_type\":\"bert\",\"vocab_size\":40,\"hidden_size\":12,\"intermediate_size\":16,"
@@ -57,18 +53,10 @@ static void setup(void)
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
 }
 
-static void teardown(void)
-{
-    kvf_ctx_free(ctx);
-}
-
 static kvf_train_options options_for(const char *path, const char *method)
 {
-    kvf_train_options o = kvf_train_defaults();
-    o.base = base;
-    o.data = data;
+    kvf_train_options o = toy_run_options(path);
     o.valid = data;
-    o.out = path;
     o.task = "seq-cls";
     o.method = method;
     o.p_template = PATTERN;
@@ -78,28 +66,8 @@ static kvf_train_options options_for(const char *path, const char *method)
     o.encoder_hidden = 16;
     o.steps = 8;
     o.batch_size = 8;
-    o.precision = "f32";
-    o.schedule = "constant";
     o.eval_every = 4;
     return o;
-}
-
-static kvf_train_result train(const kvf_train_options *o)
-{
-    kvf_train_result result = {0};
-    ck_assert_msg(!kvf_train(ctx, o, &result), "%s", kvf_ctx_error(ctx));
-    return result;
-}
-
-static bool equal_files(const char *a, const char *b)
-{
-    kvf__mapfile x = {0}, y = {0};
-    ck_assert_int_eq(kvf__mapfile_open(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__mapfile_open(ctx, b, &y), KVF_OK);
-    bool equal = x.n == y.n && !memcmp(x.data, y.data, x.n);
-    kvf__mapfile_close(&x);
-    kvf__mapfile_close(&y);
-    return equal;
 }
 
 static kvf_eval_result eval(const char *path)
@@ -149,18 +117,7 @@ END_TEST
 
 START_TEST(resumed_is_unbroken)
 {
-    kvf_train_options o = options_for(out, METHODS[_i]);
-    o.schedule_steps = 8;
-    train(&o);
-    o = options_for(other, METHODS[_i]);
-    o.schedule_steps = 8;
-    o.steps = 4;
-    train(&o);
-    ck_assert(!equal_files(out, other));
-    o.steps = 8;
-    o.resume = true;
-    train(&o);
-    ck_assert(equal_files(out, other));
+    expect_resume_equals_no_stop(options_for(out, METHODS[_i]), options_for(other, METHODS[_i]));
 }
 END_TEST
 
@@ -233,8 +190,8 @@ int main(void)
 {
     Suite *suite = suite_create("verbalizer");
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
-    tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_checked_fixture(core, setup, toy_run_teardown);
+    tcase_add_checked_fixture(errors, setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(core, words_are_learnt_and_folded, 0, 2);

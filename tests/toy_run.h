@@ -50,6 +50,20 @@ static inline kvf_train_options toy_run_options(const char *path)
     return o;
 }
 
+static inline kvf_base *open_base(void)
+{
+    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    kvf_base *opened = NULL;
+    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
+    return opened;
+}
+
+/* An event's receiver: the first step's loss into the double at `user`. */
+static inline void remember_first(void *user, const kvf_event *event)
+{
+    if (event->kind == KVF_EVENT_STEP && event->step == 1) *(double *)user = event->train_loss;
+}
+
 static inline kvf_train_result train(const kvf_train_options *o)
 {
     kvf_train_result result = {0};
@@ -76,6 +90,28 @@ static inline bool equal_files(const char *a, const char *b)
     kvf__mapfile_close(&x);
     kvf__mapfile_close(&y);
     return equal;
+}
+
+/* A run stopped after half its steps and resumed, every other option taken from its file, is one
+ * that never stopped: `whole` and `part` differ in where they are written. */
+static inline void expect_resume_equals_no_stop(kvf_train_options whole, kvf_train_options part)
+{
+    kvf_train_options rest = kvf_train_defaults();
+    whole.schedule_steps = part.schedule_steps = whole.steps;
+    train(&whole);
+    part.steps = whole.steps / 2;
+    train(&part);
+    ck_assert(!equal_files(whole.out, part.out));
+    rest.base = part.base;
+    rest.data = part.data;
+    rest.valid = part.valid;
+    rest.out = part.out;
+    rest.resume = true;
+    rest.steps = whole.steps;
+    ck_assert_int_eq(train(&rest).steps, whole.steps);
+    ck_assert(equal_files(whole.out, part.out));
+    ck_assert(train(&rest).finished_before);
+    ck_assert(equal_files(whole.out, part.out));
 }
 
 #endif

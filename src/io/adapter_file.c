@@ -43,11 +43,7 @@ static kvf_status write_file(kvf__h5 *h5, const kvf__adapter_file *file)
     if (st) goto out;
     st = write_shape(h5, group, file);
     if (st) goto out;
-    st = kvf__head_write(h5, file->id.task, &file->head);
-    if (st) goto out;
-    st = kvf__attrs_write(h5, h5->file, "options", file->options);
-    if (st) goto out;
-    st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+    st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
 out:
     kvf__h5_release(&group);
     return st;
@@ -89,9 +85,7 @@ static kvf_status read_file(kvf__h5 *h5, kvf__h5_id group, kvf__adapter_file *fi
     KVF_TRY(read_shape(h5, group, file));
     KVF_TRY(kvf__run_params_read(h5, group, NULL, &file->params));
     KVF_TRY(check_values(h5->ctx, h5->path, &file->params.params));
-    KVF_TRY(kvf__head_read(h5, file->id.task, &file->head));
-    KVF_TRY(kvf__attrs_read(h5, h5->file, "options", &file->options));
-    return kvf__attrs_read(h5, h5->file, "lineage", &file->lineage);
+    return kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
 }
 
 kvf_status kvf__adapter_file_read(kvf_ctx *ctx, const char *path, kvf__adapter_file *out)

@@ -177,8 +177,6 @@ kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embed
 kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history);
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);
 
-/* /head (head_file.c). What is read belongs to the caller on failure too. EFORMAT: a head where
- * `task` has none, or none where it has one. */
 /* Several heads: /heads/<name>/<parameter>, labels, attributes task and regression (heads_file.c);
  * kvf__head_write and read call them where the task is KVF__MULTI_TASK. */
 kvf_status kvf__heads_write(kvf__h5 *h5, const kvf__head_values *head);
@@ -194,8 +192,15 @@ kvf_status kvf__run_params_read_one(kvf__h5 *h5, kvf__h5_id group, char *name,
 kvf_status kvf__run_params_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_values *heads,
                                       kvf__params_owned *out);
 
+/* /head (head_file.c). What is read belongs to the caller on failure too. EFORMAT: a head where
+ * `task` has none, or none where it has one. */
 kvf_status kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head);
 kvf_status kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out);
+/* /head, /options and /lineage (file_end.c). As kvf__head_read. */
+kvf_status kvf__file_end_write(kvf__h5 *h5, const char *task, const kvf__head_values *head,
+                               const kvf_json *options, const kvf_json *lineage);
+kvf_status kvf__file_end_read(kvf__h5 *h5, const char *task, kvf__head_values *head,
+                              kvf_json **options, kvf_json **lineage);
 
 /* More than any model has: a hostile file is refused before its names are read. */
 enum { KVF__MOST_PARAMS = 65536 };

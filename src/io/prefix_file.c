@@ -135,11 +135,7 @@ static kvf_status write_file(kvf__h5 *h5, const kvf__prefix_file *file)
     if (st) goto out;
     st = kvf__h5_put_text(h5, data, "dtype", kvf__dtype_name(file->dtype));
     if (st) goto out;
-    st = kvf__head_write(h5, file->id.task, &file->head);
-    if (st) goto out;
-    st = kvf__attrs_write(h5, h5->file, "options", file->options);
-    if (st) goto out;
-    st = kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
+    st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
 out:
     kvf__h5_release(&data);
     kvf__h5_release(&group);
@@ -240,11 +236,7 @@ kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_fi
     if (st) goto out;
     st = read_prefix(h5, data, &file);
     if (st) goto out;
-    st = kvf__head_read(h5, file.id.task, &file.head);
-    if (st) goto out;
-    st = kvf__attrs_read(h5, h5->file, "options", &file.options);
-    if (st) goto out;
-    st = kvf__attrs_read(h5, h5->file, "lineage", &file.lineage);
+    st = kvf__file_end_read(h5, file.id.task, &file.head, &file.options, &file.lineage);
     if (st) goto out;
     *out = file;
     file = (kvf__prefix_file){0};
