@@ -117,7 +117,7 @@ static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
     return kvf__alloc_array(t->ctx, (size_t)(labels * C), sizeof *t->dhidden, &t->dhidden);
 }
 
-static kvf_status take_pass(kvf__trainer *t)
+kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limits)
 {
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
@@ -129,24 +129,38 @@ static kvf_status take_pass(kvf__trainer *t)
     KVF_TRY(
         kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
     KVF_TRY(walk_schedule(t, measure_part, &sizes));
-    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
-    limits.recompute = t->options.recompute;
-    limits.row_dropout = by_rows;
-    limits.infix = t->id.infix;
-    limits.base_dropout = t->options.base_dropout > 0;
+    *limits = kvf__limits_for(&sizes, t->id.P, true);
+    limits->recompute = t->options.recompute;
+    limits->row_dropout = by_rows;
+    limits->infix = t->id.infix;
+    limits->base_dropout = t->options.base_dropout > 0;
+    return take_head_memory(t, sizes.labels);
+}
+
+/* Leaves the sampler at step 0. */
+static kvf_status take_pass(kvf__trainer *t)
+{
+    kvf__batch_sizes sizes = {0};
+    kvf__pass_limits limits;
+    KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    KVF_TRY(take_head_memory(t, sizes.labels));
     return walk_schedule(t, prepare_part, &sizes);
 }
 
-kvf_status kvf__trainer_prepare(kvf__trainer *t)
+void kvf__trainer_reach_step(kvf__trainer *t)
 {
-    KVF_TRY(take_pass(t)); /* leaves the sampler at step 0 */
+    rewind_samplers(t);
     for (int64_t step = 0; step < t->step; step++) {
         int64_t n;
         kvf__jobs_enter(t, step);
         kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
         kvf__jobs_leave(t, step);
     }
+}
+
+kvf_status kvf__trainer_prepare(kvf__trainer *t)
+{
+    KVF_TRY(take_pass(t));
+    kvf__trainer_reach_step(t);
     return KVF_OK;
 }

@@ -114,33 +114,37 @@ static bool stop_requested(const kvf__trainer *t)
     return t->options.stop && *t->options.stop;
 }
 
-static kvf_status timed_step(kvf__trainer *t)
+kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t tokens_before,
+                                   bool *over)
 {
-    double begin = kvf__clock();
-    int64_t tokens = t->tokens;
-    KVF_TRY(kvf__trainer_step(t));
-    double took = kvf__clock() - begin;
-    t->step_seconds += took;
+    t->step_seconds += seconds;
     record(t);
-    emit(t, KVF_EVENT_STEP, took, t->tokens - tokens, false);
-    return KVF_OK;
+    emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
+    if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+    bool stop = stop_requested(t) && t->step < t->steps;
+    t->stopped_early = kvf__trainer_patience_over(t);
+    if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));
+    *over = t->stopped_early || t->step >= t->steps;
+    if (!stop || t->stopped_early) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_ESTOPPED, "stopped after step %lld of %lld; --resume continues",
+                     (long long)t->step, (long long)t->steps);
+}
+
+void kvf__trainer_start(kvf__trainer *t)
+{
+    t->begin = kvf__clock();
+    emit(t, KVF_EVENT_START, 0, 0, false);
 }
 
 kvf_status kvf__trainer_loop(kvf__trainer *t)
 {
-    t->begin = kvf__clock();
-    emit(t, KVF_EVENT_START, 0, 0, false);
-    while (t->step < t->steps) {
-        KVF_TRY(timed_step(t));
-        if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
-        bool stop = stop_requested(t) && t->step < t->steps;
-        t->stopped_early = kvf__trainer_patience_over(t);
-        if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));
-        if (t->stopped_early) break;
-        if (stop)
-            return kvf__fail(t->ctx, KVF_ESTOPPED,
-                             "stopped after step %lld of %lld; --resume continues",
-                             (long long)t->step, (long long)t->steps);
+    bool over = t->step >= t->steps;
+    kvf__trainer_start(t);
+    while (!over) {
+        double begin = kvf__clock();
+        int64_t tokens = t->tokens;
+        KVF_TRY(kvf__trainer_step(t));
+        KVF_TRY(kvf__trainer_after_step(t, kvf__clock() - begin, tokens, &over));
     }
     return KVF_OK;
 }

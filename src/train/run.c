@@ -30,7 +30,11 @@ static kvf_status open_base(kvf__trainer *t)
     kvf__train form;
     KVF_TRY(kvf__trainer_form(t, &form));
     KVF_TRY(kvf__precision_parse(t->ctx, t->options.precision, &options.precision));
-    KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
+    if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
+    if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--precision %s: the base is open in %s, which its runs share",
+                         t->options.precision, kvf__precision_name(t->base->precision));
     t->options.precision = kvf__precision_name(t->base->precision);
     return KVF_OK;
 }
@@ -224,11 +228,17 @@ static kvf_status open_output(kvf__trainer *t)
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
-kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
+kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                kvf__trainer *out)
 {
     kvf__trainer *t = out;
-    *t = (kvf__trainer){
-        .ctx = ctx, .options = *options, .best_value = NAN, .best_loss = NAN, .valid_loss = NAN};
+    *t = (kvf__trainer){.ctx = ctx,
+                        .options = *options,
+                        .base = base,
+                        .borrows_base = base != NULL,
+                        .best_value = NAN,
+                        .best_loss = NAN,
+                        .valid_loss = NAN};
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
     if (!st) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
@@ -243,6 +253,11 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf
     if (!st) st = kvf__trainer_parameters(t);
     if (st) kvf__trainer_done(t);
     return st;
+}
+
+kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
+{
+    return kvf__trainer_init_on(ctx, options, NULL, out);
 }
 
 kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
@@ -299,13 +314,13 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__dataset_done(&t->valid);
     kvf__renderer_done(&t->renderer);
     kvf__identity_done(&t->id);
-    kvf_base_free(t->base);
+    if (!t->borrows_base) kvf_base_free(t->base);
     kvf__run_file_done(&t->resumed);
     kvf__outlock_drop(&t->lock);
 }
 
-static void fill_result(const kvf__trainer *t, double begin, int64_t tokens_before,
-                        kvf_train_result *r)
+void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_before,
+                         kvf_train_result *r)
 {
     int64_t parameters = 0;
     for (size_t i = 0; i < t->params.n; i++)
@@ -353,7 +368,7 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
                               (long long)t.data.n, (long long)t.data.n_labels, (long long)t.steps);
     }
     if (!st || st == KVF_ESTOPPED) {
-        fill_result(&t, begin, tokens_before, result);
+        kvf__trainer_result(&t, begin, tokens_before, result);
         result->finished_before = finished;
     }
     kvf__trainer_done(&t);

@@ -80,18 +80,26 @@ static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
     return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
 }
 
-/* Forward and backward of some rows; adds to the gradient of what was emitted, the head's and
- * *loss_sum. */
-static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, float scale,
-                           double *loss_sum)
+bool kvf__trainer_step_part(kvf__trainer *t, kvf__drawn *drawn)
+{
+    if (drawn->done >= drawn->n) return false;
+    const int64_t *examples = drawn->examples + drawn->done;
+    int64_t rows = part_rows(t, drawn->examples, drawn->n, drawn->done);
+    kvf__batcher_fill(&t->batcher, &t->data, examples, rows);
+    for (int64_t i = 0; i < rows; i++)
+        t->tokens += kvf__example_length(&t->data, examples[i]);
+    drawn->done += rows;
+    lap(t, KVF__STEP_BATCH);
+    if (t->batcher.batch.n_labels) t->computed_tokens += t->batcher.sizes.tokens;
+    return true;
+}
+
+/* Forward and backward of the rows in the batcher; adds to the gradient of what was emitted, the
+ * head's and the step's loss. */
+static kvf_status run_part(kvf__trainer *t, kvf__drawn *drawn)
 {
     double part = 0;
-    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
-    for (int64_t i = 0; i < n; i++)
-        t->tokens += kvf__example_length(&t->data, examples[i]);
-    lap(t, KVF__STEP_BATCH);
     if (!t->batcher.batch.n_labels) return KVF_OK;
-    t->computed_tokens += t->batcher.sizes.tokens;
     kvf__input input = {.batch = &t->batcher.batch,
                         .prefix = t->shown,
                         .vectors = t->emitted.vectors,
@@ -99,12 +107,12 @@ static kvf_status run_part(kvf__trainer *t, const int64_t *examples, int64_t n, 
                         .row_dropout = &t->row_dropout,
                         .base_dropout = &t->base_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
-    KVF_TRY(part_loss(t, scale, &part));
+    KVF_TRY(part_loss(t, drawn->scale, &part));
     const kvf__grads grads = {.prefix = t->gradient.prefix,
                               .vectors = t->gradient.vectors,
                               .block = kvf__trainer_trains_base(t)};
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &grads));
-    *loss_sum += part;
+    drawn->loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
     return KVF_OK;
 }
@@ -147,34 +155,43 @@ static void clear_gradients(kvf__trainer *t)
     if (t->n_jobs) kvf__jobs_clear(t);
 }
 
-kvf_status kvf__trainer_step(kvf__trainer *t)
+kvf_status kvf__trainer_step_begin(kvf__trainer *t, kvf__drawn *drawn)
 {
-    int64_t n = 0;
-    double loss_sum = 0;
-    bool take = true;
-    kvf_status st = KVF_OK;
+    *drawn = (kvf__drawn){0};
     t->mark = kvf__clock();
     kvf__jobs_enter(t, t->step);
-    const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
-    int64_t terms = count_terms(t, examples, n);
-    float scale = terms ? (float)(1.0 / (double)terms) : 0;
+    drawn->examples = kvf__sampler_next(&t->sampler, &drawn->n, &t->epoch_end);
+    drawn->terms = count_terms(t, drawn->examples, drawn->n);
+    drawn->scale = drawn->terms ? (float)(1.0 / (double)drawn->terms) : 0;
 
     if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     if (t->turn) kvf__task_prefix_fwd(t, t->turn);
     kvf__trainer_mask(t);
     clear_gradients(t);
     lap(t, KVF__STEP_ENCODER);
-    for (int64_t first = 0, rows; first < n && !st; first += rows) {
-        rows = part_rows(t, examples, n, first);
-        st = run_part(t, examples + first, rows, scale, &loss_sum);
-    }
+    return KVF_OK;
+}
+
+kvf_status kvf__trainer_step_end(kvf__trainer *t, const kvf__drawn *drawn, kvf_status st)
+{
+    bool take = true;
     if (t->turn) kvf__task_prefix_bwd(t, t->turn);
     kvf__jobs_leave(t, t->step);
-    t->train_loss = terms ? loss_sum / (double)terms : 0;
+    t->train_loss = drawn->terms ? drawn->loss_sum / (double)drawn->terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
     if (!st) st = finish_gradients(t);
     KVF_TRY(kvf__trainer_guard(t, st, &take));
     if (take) KVF_TRY(update(t));
     t->step++;
     return KVF_OK;
+}
+
+kvf_status kvf__trainer_step(kvf__trainer *t)
+{
+    kvf__drawn drawn;
+    kvf_status st = KVF_OK;
+    KVF_TRY(kvf__trainer_step_begin(t, &drawn));
+    while (!st && kvf__trainer_step_part(t, &drawn))
+        st = run_part(t, &drawn);
+    return kvf__trainer_step_end(t, &drawn, st);
 }

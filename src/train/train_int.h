@@ -189,6 +189,7 @@ typedef struct kvf__trainer {
     kvf_ctx *ctx;
     kvf_train_options options;
     kvf_base *base;
+    bool borrows_base; /* it is not this trainer's to free */
     kvf__renderer renderer;
     kvf__dataset data, valid;  /* valid.n = 0: none */
     kvf__evaluator *evaluator; /* NULL: none */
@@ -250,6 +251,10 @@ typedef struct kvf__trainer {
 /* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out);
 void kvf__trainer_done(kvf__trainer *trainer);
+/* The same on a base that is open already, for backward passes, and must outlive the trainer; NULL:
+ * it opens its own. For methods that leave the base as it is. */
+kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                kvf__trainer *out);
 /* The same on a base and examples in memory, which it takes over (and empties), ready to step: for
  * bench. Paths in the options are ignored, nothing is read or written, and the trainer may step
  * past options->steps. */
@@ -312,6 +317,11 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *trainer);
 /* Makes what only steps need, by the sizes of those to come: the batcher, the pass, its primitives.
  */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
+/* Of these the part that several runs with one pass in common have each: batcher, head. *limits: of
+ * a pass for the run alone. */
+kvf_status kvf__trainer_prepare_batches(kvf__trainer *trainer, kvf__pass_limits *limits);
+/* Moves the sampler to the step that comes next. */
+void kvf__trainer_reach_step(kvf__trainer *trainer);
 /* Prefix dropout (prefix_dropout.c): memory; masks t->prefix as the step at hand has it; and its
  * gradient. */
 kvf_status kvf__trainer_take_dropout(kvf__trainer *trainer);
@@ -322,6 +332,19 @@ kvf_status kvf__trainer_start_values(kvf__trainer *trainer);
 /* One optimizer step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor.
  */
 kvf_status kvf__trainer_step(kvf__trainer *trainer);
+/* The same in pieces, for what runs several trainers in one pass: draws the rows and emits the
+ * prefix; fills the batcher with the next part, false if there is none; takes the step, given the
+ * status of its parts. */
+typedef struct kvf__drawn {
+    const int64_t *examples; /* [n] rows of the step */
+    int64_t n, done;         /* of them, rows in parts so far */
+    int64_t terms;           /* what the loss is a mean of */
+    float scale;             /* 1 / terms */
+    double loss_sum;         /* over the parts so far: the caller adds */
+} kvf__drawn;
+kvf_status kvf__trainer_step_begin(kvf__trainer *trainer, kvf__drawn *drawn);
+bool kvf__trainer_step_part(kvf__trainer *trainer, kvf__drawn *drawn);
+kvf_status kvf__trainer_step_end(kvf__trainer *trainer, const kvf__drawn *drawn, kvf_status status);
 /* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at
  * hand, computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it
  * out. */
@@ -332,6 +355,14 @@ kvf_status kvf__trainer_guard(kvf__trainer *trainer, kvf_status st, bool *take);
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
 /* Runs to the last step or the stop request, with evaluations and saves. */
 kvf_status kvf__trainer_loop(kvf__trainer *trainer);
+/* The loop in pieces: its first event; then what follows each step (history, validation, saves).
+ * *over: that was the last one. ESTOPPED as in the loop. */
+void kvf__trainer_start(kvf__trainer *trainer);
+kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
+                                   bool *over);
+/* What a call did that began at this time and count of tokens. */
+void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t tokens_before,
+                         kvf_train_result *out);
 /* --early-stop: as many validations without a better one as it allows. */
 bool kvf__trainer_patience_over(const kvf__trainer *trainer);
 /* state.c: writes the run file; restores parameters, moments, history and counters from
