@@ -287,6 +287,8 @@ typedef struct kvf__input {
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
     const kvf__row_dropout *row_dropout;  /* NULL: none; excludes leads and a cache */
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
+    double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
+                      falls on virtual tokens: prefix, or vectors (but those in a cache) */
 } kvf__input;
 
 /* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last

@@ -113,6 +113,7 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->vectors = input->vectors;
     pass->cache = input->cache;
     pass->slot = input->slot;
+    pass->share = input->share;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->planned = -1;
@@ -230,6 +231,7 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
     attention_fwd(pass, l);
+    if (pass->share && !pass->again) KVF_TRY(kvf__pass_add_share(ctx, pass, l));
     if (!last) return block_fwd(ctx, pass, l, pass->x, pass->kept[l].att, pass->M);
     gather_labelled(pass);
     return block_fwd(ctx, pass, l, pass->x_lab, pass->att_lab, pass->ML);

@@ -154,6 +154,7 @@ struct kvf__pass {
     const void *qkv_src;    /* [M, C] what the last layer's qkv product read */
     int64_t computed;       /* the layer that ran last: whose kept the others share */
     bool again;             /* a layer is being recomputed */
+    double *share;          /* of the input */
 };
 
 /* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
@@ -188,6 +189,8 @@ void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
+/* Adds layer l's part to what the input's `share` asks for, once attention ran (pass_share.c). */
+kvf_status kvf__pass_add_share(kvf_ctx *ctx, const kvf__pass *pass, int64_t l);
 /* Has layer l a prefix segment in this batch? */
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 

@@ -67,4 +67,11 @@ typedef struct kvf__attn {
     bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
 } kvf__attn;
 
+/* How query i of a row's head divides its attention: p [keys] = softmax of its scaled scores, in
+ * f64 as the formula says it, for those who look at attention and not for those who compute with
+ * it. Keys stand in p as the row sees them: its segments one after the other, then own tokens.
+ * Returns how many; p has room for all of the row. */
+int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                             int64_t i, double *p);
+
 #endif

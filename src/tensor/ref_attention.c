@@ -111,21 +111,33 @@ static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* p [n] = exp(s - *max) of the n keys that query i sees; returns their sum. */
+static double exp_scores(const ref_head *h, int64_t head, int64_t i, double *p, double *max)
+{
+    const kvf__attn *a = h->attn;
+    const int64_t n = visible(h, i);
+    const ref_vec q = query_of(h, head, i);
+    double sum = 0;
+
+    *max = -INFINITY;
+    for (int64_t j = 0; j < n; j++) {
+        p[j] = (double)a->scale * dot(q, key_of(h, j, 0), a->D);
+        *max = fmax(*max, p[j]);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        p[j] = exp(p[j] - *max);
+        sum += p[j];
+    }
+    return sum;
+}
+
 static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
 {
     const kvf__attn *a = h->attn;
     const int64_t n = visible(h, i);
-    const ref_vec q = query_of(h, head, i), o = out_of(h, a->out, head, i);
-    double max = -INFINITY, sum = 0;
+    const ref_vec o = out_of(h, a->out, head, i);
+    double max, sum = exp_scores(h, head, i, p, &max);
 
-    for (int64_t j = 0; j < n; j++) {
-        p[j] = (double)a->scale * dot(q, key_of(h, j, 0), a->D);
-        max = fmax(max, p[j]);
-    }
-    for (int64_t j = 0; j < n; j++) {
-        p[j] = exp(p[j] - max);
-        sum += p[j];
-    }
     for (int64_t d = 0; d < a->D; d++) {
         double value = 0;
         for (int64_t j = 0; j < n; j++)
@@ -150,6 +162,18 @@ void kvf__attn_fwd_ref(const kvf__attn *attn)
     for (int64_t r = 0; r < attn->plan->n_rows; r++)
         for (int64_t head = 0; head < attn->H; head++)
             kvf__attn_head_ref(attn, &attn->plan->rows[r], head, p);
+}
+
+int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                             int64_t i, double *p)
+{
+    const ref_head h = head_of(attn, row, head / (attn->H / attn->G));
+    const int64_t n = visible(&h, i);
+    double max, sum = exp_scores(&h, head, i, p, &max);
+
+    for (int64_t j = 0; j < n; j++)
+        p[j] /= sum;
+    return n;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

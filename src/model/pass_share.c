@@ -1,0 +1,87 @@
+/* How much of the attention falls on virtual tokens: the softmax mass, by layer and head, that the
+ * queries of labelled positions put on the prefix, or on vectors that stand among a row's tokens.
+ *
+ * It is computed beside the pass, by the reference and from the queries and keys that the pass
+ * itself computed, so that what a report shows is what the model did. Heads are shared out over
+ * threads, each adding its labels in their order: the same bits for any number of threads. */
+#include "attention.h"
+#include "pass_priv.h"
+
+/* Mass on the virtual tokens of row r among its own, p being that of the first of them. */
+static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const double *p)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < n; t++)
+        if (batch->ids[batch->start[r] + t] < 0) sum += p[t];
+    return sum;
+}
+
+/* Of the n keys that query i of row r sees: its prefix, then (or the cached ones) its leads, the
+ * outermost first, then own tokens. */
+static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double *p, int64_t n)
+{
+    const kvf__batch *batch = pass->batch;
+    const kvf__attn_row *row = &pass->rows[r];
+    double sum = 0;
+    int64_t at = 0;
+
+    if (kvf__pass_has_prefix(pass, l) && kvf__pass_row_sees(pass, r))
+        for (int64_t j = 0; j < pass->segs[row->seg[0]].len; j++)
+            sum += p[j];
+    for (int32_t s = 0; s < row->n_segs; s++)
+        at += pass->segs[row->seg[s]].len;
+    sum += virtual_mass(batch, r, n - at, p + at);
+    for (int32_t lead = batch->parent ? batch->parent[r] : -1; lead >= 0;
+         lead = batch->parent[lead]) {
+        int64_t len = batch->start[lead + 1] - batch->start[lead];
+        at -= len;
+        sum += virtual_mass(batch, lead, len, p + at);
+    }
+    return sum;
+}
+
+/* Sum over all labels of what a head's queries put on virtual tokens. p: room for a row's keys. */
+static double head_mass(const kvf__pass *pass, const kvf__attn *attn, int64_t l, int64_t head,
+                        double *p)
+{
+    const kvf__batch *batch = pass->batch;
+    double sum = 0;
+    int64_t r = 0;
+
+    for (int64_t j = 0; j < batch->n_labels; j++) {
+        while (batch->label_at[j] >= batch->start[r + 1])
+            r++;
+        int64_t n = kvf__attn_shares_ref(attn, &pass->rows[r], head,
+                                         batch->label_at[j] - batch->start[r], p);
+        sum += mass_of(pass, l, r, p, n);
+    }
+    return sum;
+}
+
+/* Keys of the row that sees most. */
+static int64_t most_keys(const kvf__pass *pass)
+{
+    int64_t most = 1;
+    for (int64_t r = 0; r < pass->batch->n_rows; r++) {
+        const kvf__attn_row *row = &pass->rows[r];
+        int64_t keys = row->len;
+        for (int32_t s = 0; s < row->n_segs; s++)
+            keys += pass->segs[row->seg[s]].len;
+        if (keys > most) most = keys;
+    }
+    return most;
+}
+
+kvf_status kvf__pass_add_share(kvf_ctx *ctx, const kvf__pass *pass, int64_t l)
+{
+    const kvf__attn attn = kvf__pass_attn(pass, l);
+    const int64_t H = attn.H, keys = most_keys(pass);
+    double *p = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)H, (size_t)keys * sizeof *p, &p));
+#pragma omp parallel for schedule(static)
+    for (int64_t head = 0; head < H; head++)
+        pass->share[l * H + head] += head_mass(pass, &attn, l, head, p + head * keys);
+    kvf__free(p);
+    return KVF_OK;
+}
