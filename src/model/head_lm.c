@@ -11,18 +11,16 @@
  * the target's row comes unpacked from the file, times the final norm's gamma where the packed
  * head has that folded in. A head that is trained goes by a second time, once m and s are final,
  * for the gradient of its own weights. */
+#include "head_lm.h"
+
 #include "arch.h"
-#include "pass_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Labelled rows [first, first + rows) of which `real` carry a label; the others are padding. */
-typedef struct chunk {
-    int64_t first, rows, real;
-} chunk;
+typedef kvf__head_chunk chunk;
 
-static chunk chunk_at(const kvf__pass *pass, int64_t first)
+kvf__head_chunk kvf__head_chunk_at(const kvf__pass *pass, int64_t first)
 {
     int64_t rows = pass->ML - first, real = pass->batch->n_labels - first;
 
@@ -30,13 +28,13 @@ static chunk chunk_at(const kvf__pass *pass, int64_t first)
     return (chunk){.first = first, .rows = rows, .real = real < rows ? real : rows};
 }
 
-static int64_t plane_valid(const kvf__model *m, int64_t p)
+int64_t kvf__head_plane_valid(const kvf__model *m, int64_t p)
 {
     int64_t left = m->desc.V - p * KVF__VOCAB_PLANE;
     return left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE;
 }
 
-static kvf_status plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
+kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
 {
     const kvf__model *m = pass->model;
     const void *x = kvf__act_row(m->act, pass->in_f, c->first, m->desc.C);
@@ -46,7 +44,7 @@ static kvf_status plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, in
     return KVF_OK;
 }
 
-static void chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
+void kvf__head_chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
 {
     for (int64_t j = 0; j < c->rows; j++) {
         pass->ce_max[j] = -INFINITY;
@@ -56,12 +54,11 @@ static void chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
     if (gradient) memset(pass->acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
 }
 
-static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
-                              bool gradient)
+kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
+                               bool gradient)
 {
     const kvf__model *m = pass->model;
 
-    KVF_TRY(plane_logits(ctx, pass, c, p));
     for (int64_t j = 0; j < c->rows; j++)
         pass->target[j] = j < c->real ? (int32_t)(pass->batch->label_id[c->first + j] -
                                                   p * KVF__VOCAB_PLANE)
@@ -69,7 +66,7 @@ static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int
     const kvf__ce_chunk ce = {.rows = c->rows,
                               .width = KVF__VOCAB_PLANE,
                               .logits = pass->logits,
-                              .valid = plane_valid(m, p),
+                              .valid = kvf__head_plane_valid(m, p),
                               .target = pass->target,
                               .max = pass->ce_max,
                               .sum = pass->ce_sum,
@@ -86,6 +83,13 @@ static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int
     return KVF_OK;
 }
 
+static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
+                              bool gradient)
+{
+    KVF_TRY(kvf__head_plane_logits(ctx, pass, c, p));
+    return kvf__head_plane_sum(ctx, pass, c, p, gradient);
+}
+
 static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum, float *token_loss)
 {
     for (int64_t j = 0; j < c->real; j++) {
@@ -96,14 +100,33 @@ static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum
     }
 }
 
-/* Turns acc into the gradient of what the head reads, [rows, C] of this chunk: dxhat in the act
- * type, or with post-norm dx_lab, because that is the stream. Rows of padding become zero. */
+/* dxhat in the act type, or with post-norm dx_lab, because that is the stream. */
+float *kvf__head_gradient_rows(const kvf__pass *pass, const chunk *c)
+{
+    const kvf__model *m = pass->model;
+    return m->desc.post_norm ? pass->dx_lab + c->first * m->desc.C : pass->target_row;
+}
+
+void kvf__head_gradient_end(kvf__pass *pass, const chunk *c)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C;
+    float *out = kvf__head_gradient_rows(pass, c);
+
+    memset(out + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
+    void *copy = m->desc.post_norm ? pass->dx_lab_act : pass->dxhat;
+    if (copy != (void *)pass->dx_lab)
+        m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, c->first, C), out, c->rows * C);
+    kvf__pass_lap(pass, KVF__PART_LOSS);
+}
+
+/* Turns acc into the gradient of what the head reads. */
 static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
     const float *gamma = m->unfolded ? NULL : m->final_gamma;
-    float *out = m->desc.post_norm ? pass->dx_lab + c->first * C : pass->target_row;
+    float *out = kvf__head_gradient_rows(pass, c);
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
@@ -115,17 +138,13 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
         for (int64_t i = 0; i < C; i++)
             row[i] = scale * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }
-    memset(out + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
-    void *copy = m->desc.post_norm ? pass->dx_lab_act : pass->dxhat;
-    if (copy != (void *)pass->dx_lab)
-        m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, c->first, C), out, c->rows * C);
-    kvf__pass_lap(pass, KVF__PART_LOSS);
+    kvf__head_gradient_end(pass, c);
 }
 
 /* The logits of a plane to scale * (softmax - the label). */
 static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scale)
 {
-    int64_t valid = plane_valid(pass->model, p);
+    int64_t valid = kvf__head_plane_valid(pass->model, p);
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
@@ -142,7 +161,7 @@ static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, f
 {
     if (!pass->model->trains_weights) return KVF_OK;
     for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
-        KVF_TRY(plane_logits(ctx, pass, c, p));
+        KVF_TRY(kvf__head_plane_logits(ctx, pass, c, p));
         plane_dlogits(pass, c, p, scale);
         KVF_TRY(kvf__head_grad(ctx, pass, p, c->first, c->real));
     }
@@ -150,8 +169,7 @@ static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, f
     return KVF_OK;
 }
 
-/* Through the final norm: dx_lab, and its copy in the act type. */
-static void final_norm_bwd(kvf__pass *pass)
+void kvf__head_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__ahead norm = {.gamma = m->unfolded ? m->final_gamma : NULL,
@@ -167,12 +185,26 @@ static void final_norm_bwd(kvf__pass *pass)
     kvf__pass_ahead_bwd(pass, &norm, pass->dx_lab, pass->dx_lab_act);
 }
 
-static kvf_status check_head(kvf_ctx *ctx, const kvf__pass *pass)
+kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what)
 {
-    if (pass->model->head) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "architecture %s is an encoder and has no language-model head",
-                     pass->model->desc.arch_name);
+    if (!pass->model->head)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "architecture %s is an encoder and has no language-model head",
+                         pass->model->desc.arch_name);
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: %s without a forward pass before it", what);
+    return KVF_OK;
+}
+
+kvf_status kvf__head_check_gradient(kvf_ctx *ctx, const kvf__pass *pass)
+{
+    if (!pass->limits.backward)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of the loss, but the pass was made without backward");
+    if (pass->cache)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: gradient of the loss, but the batch continues a cache");
+    return KVF_OK;
 }
 
 static kvf_status check_loss(kvf_ctx *ctx, const kvf__pass *pass, bool gradient)
@@ -180,15 +212,8 @@ static kvf_status check_loss(kvf_ctx *ctx, const kvf__pass *pass, bool gradient)
     const kvf__batch *b = pass->batch;
     int64_t V = pass->model->desc.V;
 
-    KVF_TRY(check_head(ctx, pass));
-    if (pass->state == KVF__PASS_EMPTY)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: loss without a forward pass before it");
-    if (gradient && !pass->limits.backward)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "pass: gradient of the loss, but the pass was made without backward");
-    if (gradient && pass->cache)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "pass: gradient of the loss, but the batch continues a cache");
+    KVF_TRY(kvf__head_check(ctx, pass, "loss"));
+    if (gradient) KVF_TRY(kvf__head_check_gradient(ctx, pass));
     for (int64_t j = 0; j < b->n_labels; j++)
         if (b->label_id[j] < 0 || b->label_id[j] >= V)
             return kvf__fail(ctx, KVF_ESHAPE,
@@ -205,8 +230,8 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
     KVF_TRY(check_loss(ctx, pass, gradient));
     pass->mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        chunk c = chunk_at(pass, first);
-        chunk_begin(pass, &c, gradient);
+        chunk c = kvf__head_chunk_at(pass, first);
+        kvf__head_chunk_begin(pass, &c, gradient);
         for (int64_t p = 0; p < pass->model->n_vocab_planes; p++)
             KVF_TRY(chunk_plane(ctx, pass, &c, p, gradient));
         chunk_losses(pass, &c, &sum, token_loss);
@@ -217,7 +242,7 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
     if (!isfinite(sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
                          sum);
-    if (gradient && pass->batch->n_labels) final_norm_bwd(pass);
+    if (gradient && pass->batch->n_labels) kvf__head_norm_bwd(pass);
     if (gradient) pass->state = KVF__PASS_LOSS;
     *loss_sum = sum;
     return KVF_OK;
@@ -227,15 +252,13 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
 {
     int64_t V = pass->model->desc.V;
 
-    KVF_TRY(check_head(ctx, pass));
-    if (pass->state == KVF__PASS_EMPTY)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: logits without a forward pass before it");
+    KVF_TRY(kvf__head_check(ctx, pass, "logits"));
     pass->mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        chunk c = chunk_at(pass, first);
+        chunk c = kvf__head_chunk_at(pass, first);
         for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
-            KVF_TRY(plane_logits(ctx, pass, &c, p));
-            size_t bytes = (size_t)plane_valid(pass->model, p) * sizeof(float);
+            KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
+            size_t bytes = (size_t)kvf__head_plane_valid(pass->model, p) * sizeof(float);
             for (int64_t j = 0; j < c.real; j++)
                 memcpy(logits + (first + j) * V + p * KVF__VOCAB_PLANE,
                        pass->logits + j * KVF__VOCAB_PLANE, bytes);

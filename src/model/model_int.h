@@ -252,6 +252,7 @@ typedef struct kvf__pass_limits {
     int64_t cache_len;                     /* longest cache, 0: none */
     int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
     int64_t lead_tokens;                   /* tokens in all leads of one batch */
+    int64_t soft;                          /* most items of a teacher (lm_soft), 0: none */
     bool row_dropout;                      /* inputs may ask for it */
     bool base_dropout;                     /* the same */
     bool infix; /* batches may have infix_at; needed where positions are rope's */
@@ -300,6 +301,20 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
  * is not finite. */
 kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
                              double *loss_sum, float *token_loss);
+/* What a teacher says at each label: its k likeliest items, ids ascending, with their
+ * log-probabilities, and behind these that of all other items together. */
+typedef struct kvf__soft {
+    int64_t k;
+    const int32_t *ids; /* [n_labels, k] */
+    const float *logp;  /* [n_labels, k + 1]; -INFINITY: nothing */
+} kvf__soft;
+/* After fwd: what this pass says as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
+ * if a logit is not finite. */
+kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
+/* As lm_loss, with KL(teacher || pass) of those k + 1 buckets in place of -log p(label_id)
+ * (head_soft.c); limits.soft must allow k. EUNSUPPORTED: a gradient where the head is trained. */
+kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *soft, bool gradient,
+                             float scale, double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
 /* For heads that are not the language model's (head_task.h). hidden: final states of the labelled

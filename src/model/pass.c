@@ -164,6 +164,7 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->ce_sum = kvf__carve(carve, s->head_rows, 1, sizeof(float));
     pass->ce_target = kvf__carve(carve, s->head_rows, 1, sizeof(float));
     pass->target = kvf__carve(carve, s->head_rows, 1, sizeof(int32_t));
+    pass->soft_logit = kvf__carve(carve, s->head_rows, pass->limits.soft, sizeof(float));
 }
 
 static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
@@ -174,6 +175,7 @@ static void lay_bwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->e = kvf__carve(carve, s->head_rows, KVF__VOCAB_PLANE, s->act);
     pass->acc = kvf__carve(carve, s->head_rows, d->C, sizeof(float));
     pass->target_row = kvf__carve(carve, s->head_rows, d->C, sizeof(float));
+    if (pass->limits.soft) pass->soft_row = kvf__carve(carve, s->head_rows, d->C, sizeof(float));
     pass->dx = kvf__carve(carve, s->M, d->C, sizeof(float));
     pass->dx_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
     pass->dx_act = f32 ? pass->dx : kvf__carve(carve, s->M, d->C, s->act);
@@ -247,6 +249,7 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"labels", limits->labels, 0},
                  {"P", limits->P, 0},
                  {"cache_len", limits->cache_len, 0},
+                 {"soft", limits->soft, 0},
                  {"lead_len", limits->lead_len, 0},
                  {"lead_tokens", limits->lead_tokens, 0}};
 

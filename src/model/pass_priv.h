@@ -104,6 +104,7 @@ struct kvf__pass {
     float *logits;       /* [head rows, KVF__VOCAB_PLANE] */
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
+    float *soft_logit;                  /* [head rows, limits.soft] of a teacher's items */
 
     float *row_kv;         /* [limits.rows, 2, G, P, D] a layer's prefix as each row sees it; NULL
                               unless rows have dropout of their own */
@@ -118,6 +119,7 @@ struct kvf__pass {
     /* the same, backward only */
     void *e;                   /* [head rows, KVF__VOCAB_PLANE] */
     float *acc, *target_row;   /* [head rows, C] */
+    float *soft_row;           /* [head rows, C] of the head; NULL: no teacher */
     float *dx, *dx_lab;        /* [Mx, C], [Lx, C] */
     void *dx_act, *dx_lab_act; /* the same in the act type; the same memory where that is f32 */
     void *dxhat;               /* [Rx, C] */

@@ -1,0 +1,37 @@
+/* What the losses of the language-model head share (head_lm.c, head_soft.c): labelled rows in
+ * chunks, the vocabulary in planes, the check of a batch and the way back through the final norm.
+ */
+#ifndef KVF_HEAD_LM_H
+#define KVF_HEAD_LM_H
+
+#include "pass_priv.h"
+
+/* Labelled rows [first, first + rows) of which `real` carry a label; the others are padding. */
+typedef struct kvf__head_chunk {
+    int64_t first, rows, real;
+} kvf__head_chunk;
+
+kvf__head_chunk kvf__head_chunk_at(const kvf__pass *pass, int64_t first);
+/* Starts the running maxima and sums, and acc where a gradient is wanted. */
+void kvf__head_chunk_begin(kvf__pass *pass, const kvf__head_chunk *c, bool gradient);
+/* Vocabulary items in plane p. */
+int64_t kvf__head_plane_valid(const kvf__model *m, int64_t p);
+/* pass->logits [rows, KVF__VOCAB_PLANE] of plane p. */
+kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const kvf__head_chunk *c,
+                                  int64_t p);
+/* Those logits into the running maxima and sums, and with a gradient acc [rows, C] += exp(logit -
+ * max) head. pass->target is set: the labels' columns in this plane, or -1. */
+kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const kvf__head_chunk *c, int64_t p,
+                               bool gradient);
+/* Where the gradient of what the head reads is to be written, [rows, C] of the chunk in f32; and
+ * its end: rows of padding become zero, the act type gets its copy. */
+float *kvf__head_gradient_rows(const kvf__pass *pass, const kvf__head_chunk *c);
+void kvf__head_gradient_end(kvf__pass *pass, const kvf__head_chunk *c);
+/* Is there a head, and a forward pass before it? what: "loss", "logits", for the error. */
+kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what);
+/* May a gradient be taken? */
+kvf_status kvf__head_check_gradient(kvf_ctx *ctx, const kvf__pass *pass);
+/* Through the final norm: dx_lab, and its copy in the act type. */
+void kvf__head_norm_bwd(kvf__pass *pass);
+
+#endif
