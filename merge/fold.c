@@ -7,17 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static kvf_status parse_dtype(kvf_ctx *ctx, const char *name, kvf__dtype *out)
-{
-    static const kvf__dtype TYPES[] = {KVF__F32, KVF__F16, KVF__BF16};
-    for (int i = 0; i < 3; i++)
-        if (!name || !strcmp(name, kvf__dtype_name(TYPES[i]))) {
-            *out = TYPES[i];
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE, "dtype \"%s\" is not known; known: f32, f16, bf16", name);
-}
-
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
 {
     double worst = 0;
@@ -28,7 +17,7 @@ double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
     return worst;
 }
 
-static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
+kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33])
 {
     kvf__mapfile file = {0};
     kvf__hash *hash = NULL;
@@ -45,29 +34,20 @@ static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
 
 /* What rounding to the file's type will change: the fold check, known before the file is written so
  * that it can say so itself. */
-static kvf_status rounding_diff(kvf_ctx *ctx, const kvf__prefix *prefix, kvf__dtype dtype,
-                                double *out)
+static kvf_status rounding_diff(kvf_ctx *ctx, const kvf_merge_options *options,
+                                const kvf__prefix *prefix, kvf__dtype dtype, double *out)
 {
-    uint8_t *stored = NULL;
-    double worst = 0;
-    size_t n = kvf__prefix_count(prefix);
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof(float), &stored));
-    kvf__from_f32(dtype, prefix->kv, stored, (int64_t)n);
-    for (size_t i = 0; i < n; i++) {
-        float back;
-        kvf__to_f32(dtype, stored + i * kvf__dtype_block_bytes(dtype), &back, 1);
-        double diff = fabs((double)back - (double)prefix->kv[i]);
-        if (!(diff <= worst)) worst = diff;
-    }
-    kvf__free(stored);
-    *out = worst;
+    kvf__prefix stored = {0};
+    KVF_TRY(kvf__prefix_rounded(ctx, options->out, dtype, prefix, &stored));
+    *out = kvf__prefix_max_diff(&stored, prefix);
+    kvf__prefix_done(&stored);
     return KVF_OK;
 }
 
 static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
 {
     char hex[33];
-    KVF_TRY(hash_file(ctx, run, hex));
+    KVF_TRY(kvf__hash_file(ctx, run, hex));
     if (!live->lineage) live->lineage = kvf_json_object();
     bool good = kvf_json_set(live->lineage, "run_hash", kvf_json_new_str(hex)) &&
                 kvf_json_set(live->lineage, "run_step", kvf_json_new_int(live->step)) &&
@@ -193,7 +173,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     kvf__fold_probe *probe = NULL;
     double expected = 0;
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
-    KVF_TRY(parse_dtype(ctx, options->dtype, &dtype));
+    if (options->dtype) KVF_TRY(kvf__prefix_dtype_parse(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
@@ -213,7 +193,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
         kvf_prefix_free(live);
         return st;
     }
-    if (!st) st = rounding_diff(ctx, &live->prefix, dtype, &expected);
+    if (!st) st = rounding_diff(ctx, options, &live->prefix, dtype, &expected);
     if (!st) st = extend_lineage(ctx, live, options->run, expected);
     if (!st && options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
     if (!st) st = write_prefix(ctx, options, live, dtype);

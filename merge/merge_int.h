@@ -9,6 +9,24 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
+/* XXH3-128 of a file's bytes, for lineages. */
+kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33]);
+/* A prefix as the tools for files take it (waist.c): a prefix file as it stands, what a run's
+ * encoder emits now, or what the base makes of virtual tokens that lead the row. Methods that read
+ * the base want its path (EUSAGE without); those that change it are EUNSUPPORTED. */
+typedef struct kvf__waist_source {
+    const char *path;
+    const char *base; /* NULL: none */
+    const char *head; /* of several tasks: the one that is meant; NULL: all are kept */
+    kvf_checkpoint checkpoint;
+    bool allow_other_base;
+} kvf__waist_source;
+kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
+/* Writes it as a prefix file of a type; *bytes, *diff: its size, and the largest difference of a
+ * value that is read back. */
+kvf_status kvf__waist_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path, bool force,
+                            kvf__dtype dtype, int64_t *bytes, double *diff);
+
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
 /* Writes the adapter file of a run of port block and reads it back (fold_block.c). */

@@ -21,7 +21,7 @@ static void write_sample(const char *path, kvf__dtype dtype)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-static const kvf__dtype DTYPES[] = {KVF__F32, KVF__F16, KVF__BF16};
+static const kvf__dtype DTYPES[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__I8};
 
 START_TEST(round_trip)
 {
@@ -41,8 +41,14 @@ START_TEST(round_trip)
     ck_assert_int_eq(back.id.position_start, 5);
     ck_assert(back.id.L == 3 && back.id.G == 2 && back.id.P == 5 && back.id.D == 4);
     ck_assert_int_eq(memcmp(back.prefix.layer_mask, "\1\0\1", 3), 0);
+    kvf__prefix want = {0};
+    ck_ok(kvf__prefix_rounded(ctx, path, DTYPES[_i], &file.prefix, &want));
     ck_assert_int_eq(
-        memcmp(back.prefix.kv, file.prefix.kv, kvf__prefix_count(&file.prefix) * sizeof(float)), 0);
+        memcmp(back.prefix.kv, want.kv, kvf__prefix_count(&file.prefix) * sizeof(float)), 0);
+    if (DTYPES[_i] != KVF__I8) /* values are exact in the others */
+        ck_assert_int_eq(memcmp(want.kv, file.prefix.kv, kvf__prefix_count(&want) * sizeof(float)),
+                         0);
+    kvf__prefix_done(&want);
     ck_json_eq(back.options,
                "{\"zeta\":1,\"lr\":0.01,\"steps\":-100,\"method\":\"mlp\",\"shuffle\":true,"
                "\"clip\":null,\"empty\":\"\",\"big\":9007199254740993,"
@@ -145,8 +151,8 @@ START_TEST(refuses_to_write)
     ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ESHAPE,
              "its identity 3, 7, 5, 4");
     file.id.G = 2;
-    file.dtype = KVF__I8;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "not as i8");
+    file.dtype = KVF__U8;
+    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "not as u8");
     file.dtype = KVF__F16;
     file.prefix.kv[3] = huge[1];
     ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds 65520");
@@ -449,7 +455,7 @@ static const golden GOLDEN[] = {
     {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "superblock version 0 (h5py's default"},
     {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "libver=(\"v108\", \"v108\")"},
     {"h5_format2.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 2, this version reads 1"},
-    {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16 or bf16"},
+    {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16, bf16 or i8"},
     {"h5_big_endian.h5", 0, KVF_EFORMAT,
      "unknown element type (class 1, 4 bytes), want little-endian"},
     {"h5_lzf.h5", 0, KVF_EUNSUPPORTED, "filter 0 (id 32000)"},
@@ -501,8 +507,8 @@ int main(void)
         tcase_set_timeout(cases[i], 60);
         suite_add_tcase(suite, cases[i]);
     }
-    tcase_add_loop_test(core, round_trip, 0, 3);
-    tcase_add_loop_test(core, equal_content_equal_bytes, 0, 3);
+    tcase_add_loop_test(core, round_trip, 0, 4);
+    tcase_add_loop_test(core, equal_content_equal_bytes, 0, 4);
     tcase_add_test(core, no_items_is_not_empty_items);
     tcase_add_test(core, tells_its_kind);
     tcase_add_test(core, layout_is_as_documented);

@@ -1,4 +1,5 @@
-/* Merge: run the encoder of a run once, dropout off, and keep the static prefix alone.
+/* Merge: run the encoder of a run once, dropout off, and keep the static prefix alone. And tools on
+ * the files that result: quantize.
  *
  *     kvf_merge_options options = {.run = "run.h5", .out = "prefix.h5"};
  *     kvf_merge_result result;
@@ -16,7 +17,7 @@ typedef struct kvf_merge_options {
     const char *run, *out;
     kvf_checkpoint checkpoint;
     const char *head;  /* of a run of several tasks: fold for this one; NULL: all heads are kept */
-    const char *dtype; /* f32 (also NULL), f16, bf16 */
+    const char *dtype; /* f32 (also NULL), f16, bf16, int8 */
     bool force;
     const char *base;  /* needed for probe */
     const char *probe; /* data file: logits through encoder and file are compared too; NULL: no */
@@ -34,6 +35,29 @@ typedef struct kvf_merge_result {
 } kvf_merge_result;
 
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result);
+
+/* The tools take a prefix file, a run (whose encoder is run now), or virtual tokens that lead the
+ * row, and write prefix files; those of methods that change the base are EUNSUPPORTED. */
+
+typedef struct kvf_quantize_options {
+    const char *prefix, *out;
+    const char *dtype; /* f32, f16, bf16, int8 */
+    kvf_checkpoint checkpoint;
+    const char *head; /* of several tasks: keep this one; NULL: all */
+    const char *base; /* needed by runs of methods that read it; NULL: none */
+    bool allow_other_base, force;
+} kvf_quantize_options;
+
+typedef struct kvf_quantize_result {
+    int64_t shape[6];                   /* [L, 2, 1, G, P, D] */
+    int64_t bytes;                      /* size of the file */
+    double max_abs_diff, relative_diff; /* of values; the latter of the whole tensor, in L2 */
+} kvf_quantize_result;
+
+/* A prefix in another type, by rounding to nearest even. int8 has a scale for each head of each
+ * layer's keys and values. The head stays f32. ENUMERIC: f16 cannot hold a value. */
+kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
+                        kvf_quantize_result *result);
 
 #ifdef __cplusplus
 }

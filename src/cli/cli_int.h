@@ -69,7 +69,7 @@ typedef struct cli_command {
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
     cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_words,
-    cli_completion;
+    cli_quantize, cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -190,6 +190,7 @@ typedef struct cli_eval_values {
     cli_model_paths paths;
     kvf_eval_options eval;
 } cli_eval_values;
+#define CLI_DTYPES  "f32|f16|bf16|int8"
 #define CLI_FORMATS "auto|jsonl|tsv|csv|conll|squad|superglue"
 #define CLI_EVAL_OPTIONS(at, data_help, prefix_help)                                               \
     {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},                   \
@@ -247,6 +248,47 @@ typedef struct cli_eval_values {
         {"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},  \
             CLI_CHOICE, at(paths.precision)                                                        \
     }
+
+/* Options of the tools for prefix files, in the same manner; those of a base and data are for
+ * measuring. */
+typedef struct cli_tool_values {
+    const char *base, *checkpoint, *head, *precision;
+    bool allow_other_base;
+    kvf_eval_options eval;
+} cli_tool_values;
+#define CLI_TOOL_OPTIONS(at, data_help)                                                            \
+    {{"base", "PATH", "", "base model"}, CLI_TEXT, at(tool.base)},                                 \
+        {{"data", "FILE", "", data_help}, CLI_TEXT, at(tool.eval.data)},                           \
+        {{"checkpoint", "best|last", "best if there is one", "state of run files"},                \
+         CLI_CHOICE,                                                                               \
+         at(tool.checkpoint)},                                                                     \
+        {{"head", "NAME", "all", "of a prefix trained on several tasks: the one to use"},          \
+         CLI_TEXT,                                                                                 \
+         at(tool.head)},                                                                           \
+        {{"allow-other-base", NULL, "",                                                            \
+          "accept a prefix made for another base of the same shape"},                              \
+         CLI_FLAG,                                                                                 \
+         at(tool.allow_other_base)},                                                               \
+        {{"format", CLI_FORMATS, "auto", "of the data file; auto: by name and content"},           \
+         CLI_CHOICE,                                                                               \
+         at(tool.eval.format)},                                                                    \
+        {{"map", "OURS=THEIRS,...", "", "foreign field names: prompt=question,completion=answer"}, \
+         CLI_TEXT,                                                                                 \
+         at(tool.eval.map)},                                                                       \
+        {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
+         CLI_COUNT,                                                                                \
+         at(tool.eval.max_length)},                                                                \
+        {{"overlong", "stop|truncate|skip", "that of training, or stop",                           \
+          "what to do with longer rows"},                                                          \
+         CLI_CHOICE,                                                                               \
+         at(tool.eval.overlong)},                                                                  \
+    {                                                                                              \
+        {"precision", "auto|f32|bf16", "f32", "of the base, when the loss is measured"},           \
+            CLI_CHOICE, at(tool.precision)                                                         \
+    }
+/* eval of one prefix. CLI_OK, or the line is printed. */
+int cli_tool_eval(const cli_call *call, const cli_tool_values *tool, const char *path,
+                  kvf_eval_result *result);
 
 kvf_checkpoint cli_checkpoint(const char *name); /* "best", "last", NULL: the default */
 kvf_precision cli_precision(const char *name);   /* "auto", "f32", "bf16", NULL: auto */

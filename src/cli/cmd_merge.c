@@ -12,7 +12,7 @@ typedef struct values {
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
     {{"out", "PREFIX.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
-    {{"dtype", "f32|f16|bf16", "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
+    {{"dtype", CLI_DTYPES, "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
     {{"checkpoint", "best|last", "best if there is one", "state of the run to fold"},
      CLI_CHOICE,
      AT(checkpoint)},

@@ -139,6 +139,10 @@ static kvf_status view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name,
     if (st) goto out;
     kvf__view view = {.data = map->data + at, .dtype = data.dtype, .rank = data.rank};
     memcpy(view.dim, data.dim, sizeof view.dim);
+    if (data.dtype == KVF__I8) /* of prefixes only */
+        st = kvf__h5_fail(h5, data.id, KVF_EFORMAT,
+                          "element type i8, want f32, f16, bf16, f64, i64 or u8");
+    if (st) goto out;
     st = kvf__table_add(h5->ctx, table, name, view);
 out:
     kvf__h5_release(&data.id);

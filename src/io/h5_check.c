@@ -13,7 +13,8 @@ enum { MAX_DEFLATE = 1032, MAX_CHUNKS = 8192 };
 
 static kvf_status check_type(kvf__h5 *h5, kvf__h5_data *data)
 {
-    static const kvf__dtype KNOWN[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__F64, KVF__I64, KVF__U8};
+    static const kvf__dtype KNOWN[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__F64,
+                                       KVF__I64, KVF__U8,  KVF__I8};
     hid_t type = H5Dget_type(data->id);
     kvf_status st = KVF_EFORMAT;
 
@@ -29,7 +30,7 @@ static kvf_status check_type(kvf__h5 *h5, kvf__h5_data *data)
     if (st)
         kvf__h5_fail(h5, data->id, st,
                      "unknown element type (class %d, %zu bytes), want little-endian f32, f16, "
-                     "bf16, f64, i64 or u8",
+                     "bf16, f64, i64, u8 or i8",
                      (int)H5Tget_class(type), H5Tget_size(type));
     H5Tclose(type);
     return st;

@@ -38,6 +38,8 @@ hid_t kvf__h5_type(kvf__dtype dtype)
         return H5Tcopy(H5T_STD_I64LE);
     case KVF__U8:
         return H5Tcopy(H5T_STD_U8LE);
+    case KVF__I8:
+        return H5Tcopy(H5T_STD_I8LE);
     default:
         return H5I_INVALID_HID;
     }

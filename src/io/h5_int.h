@@ -82,7 +82,7 @@ void kvf__head_values_done(kvf__head_values *head);
 typedef struct kvf__prefix_file {
     kvf__identity id;
     kvf__prefix prefix;    /* values in f32 whatever the file's dtype; layer_mask inside */
-    kvf__dtype dtype;      /* type of the stored values: F32, F16 or BF16 */
+    kvf__dtype dtype;      /* type of the stored values: F32, F16, BF16 or I8 */
     kvf__head_values head; /* f32 always */
     kvf_json *options;     /* object of scalars, or NULL: the training options */
     kvf_json *lineage;     /* object of scalars, or NULL: data hashes, run hash, fold check */
@@ -91,6 +91,13 @@ kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__prefix_file *file);
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out);
 void kvf__prefix_file_done(kvf__prefix_file *file);
+/* The types by their words, "f32", "f16", "bf16", "int8". EUSAGE; NULL: no type of a prefix. */
+kvf_status kvf__prefix_dtype_parse(kvf_ctx *ctx, const char *name, kvf__dtype *out);
+const char *kvf__prefix_dtype_name(kvf__dtype dtype);
+/* What a file of that type will read back as. ENUMERIC: it cannot hold a value; `where` names the
+ * prefix. */
+kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                               const kvf__prefix *from, kvf__prefix *out);
 
 /* ---- embeddings file ------------------------------------------------------------------------- */
 

@@ -118,7 +118,7 @@ kvf_status kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf
 
 typedef struct kvf__h5_spec {
     const char *name;
-    kvf__dtype dtype; /* F32, F16, BF16, F64, I64, U8 */
+    kvf__dtype dtype; /* F32, F16, BF16, F64, I64, U8, I8 */
     int rank;
     const int64_t *dim;
     const int64_t *chunk; /* NULL: chosen by size, small ones contiguous; chunked ones get shuffle,
@@ -169,6 +169,14 @@ kvf_status kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L, uint8_t **out);
 
 /* Reads a prefix from an open file; *data, to be released by the caller, tells how it is stored. */
 kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *out);
+
+/* Its values as they are stored (prefix_store.c): `values` in the dtype; scale [L, 2, G], of int8
+ * only. ENUMERIC: the dtype cannot hold one. */
+size_t kvf__prefix_scales(const kvf__prefix *prefix); /* L * 2 * G */
+kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              const kvf__prefix *prefix, void *values, float *scale);
+void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
+                        kvf__prefix *prefix);
 
 /* The same of virtual tokens. */
 kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *out);

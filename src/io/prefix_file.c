@@ -1,17 +1,17 @@
 /* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the waist's bytes with the batch
  * axis spelled out, so that one layer's slice is what a transformers cache takes (DESIGN.md section
- * 6).
+ * 6). int8 files hold /prefix/scale [L, 2, 1, G] beside it.
  *
- * One chunk per layer. Two-byte types are converted here and not by HDF5: rounding to nearest even,
- * and a value that f16 cannot hold is an error instead of an infinity. */
+ * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
+ * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */
 #include "h5_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { RANK = 6 };
+enum { RANK = 6, SCALE_RANK = 4 };
 
-static const char DATASET[] = "past_key_values";
+static const char DATASET[] = "past_key_values", SCALE[] = "scale";
 static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
 
@@ -55,9 +55,10 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_f
     const kvf__prefix *prefix = &file->prefix;
     const kvf__identity *id = &file->id;
 
-    if (file->dtype != KVF__F32 && file->dtype != KVF__F16 && file->dtype != KVF__BF16)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: a prefix is stored as f32, f16 or bf16, not as %s",
-                         path, kvf__dtype_name(file->dtype));
+    if (!kvf__prefix_dtype_name(file->dtype))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: a prefix is stored as f32, f16, bf16 or int8, not as %s", path,
+                         kvf__dtype_name(file->dtype));
     if (prefix->P == 0)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a prefix of length 0 cannot be stored: it is the bare base", path);
@@ -71,29 +72,23 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_f
     return check_values(ctx, path, prefix);
 }
 
-/* Largest finite f16 is 65504; what rounds to it is below 65520. bf16 reaches as far as f32, up to
- * rounding. */
-static kvf_status check_range(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix,
-                              kvf__dtype dtype)
+static kvf_status write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
+                              const float *scale)
 {
-    const float limit = dtype == KVF__F16 ? 65520.0f : 0x1.FFp+127f;
-    size_t n = kvf__prefix_count(prefix);
+    const int64_t dim[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
+    const kvf__h5_spec spec = {
+        .name = SCALE, .dtype = KVF__F32, .rank = SCALE_RANK, .dim = dim, .labels = LABELS};
 
-    for (size_t i = 0; i < n; i++)
-        if (!(fabsf(prefix->kv[i]) < limit))
-            return kvf__fail(
-                ctx, KVF_ENUMERIC, "%s: layer %zu holds %g, which %s cannot store (use f32)", path,
-                i / layer_count(prefix), (double)prefix->kv[i], kvf__dtype_name(dtype));
-    return KVF_OK;
+    return kvf__h5_data_write(h5, group, &spec, scale, NULL);
 }
 
 static kvf_status write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_file *file,
                                kvf__h5_id *out)
 {
     const kvf__prefix *prefix = &file->prefix;
-    size_t n = kvf__prefix_count(prefix);
     const void *values = prefix->kv;
     void *narrow = NULL;
+    float *scale = NULL;
     int64_t dim[RANK], chunk[RANK];
     const kvf__h5_spec spec = {.name = DATASET,
                                .dtype = file->dtype,
@@ -107,16 +102,21 @@ static kvf_status write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_
     dims_of(prefix, chunk);
     chunk[0] = 1;
     if (file->dtype != KVF__F32) {
-        st = check_range(h5->ctx, h5->path, prefix, file->dtype);
+        st = kvf__alloc_array(h5->ctx, kvf__prefix_count(prefix),
+                              kvf__dtype_block_bytes(file->dtype), &narrow);
         if (st) goto out;
-        st = kvf__alloc_array(h5->ctx, n, 2, &narrow);
+        st = kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale);
         if (st) goto out;
-        kvf__from_f32(file->dtype, prefix->kv, narrow, (int64_t)n);
+        st = kvf__prefix_encode(h5->ctx, h5->path, file->dtype, prefix, narrow, scale);
+        if (st) goto out;
         values = narrow;
     }
     st = kvf__h5_data_write(h5, group, &spec, values, out);
+    if (st) goto out;
+    if (file->dtype == KVF__I8) st = write_scale(h5, group, prefix, scale);
 out:
     kvf__free(narrow);
+    kvf__free(scale);
     return st;
 }
 
@@ -133,7 +133,7 @@ static kvf_status write_file(kvf__h5 *h5, const kvf__prefix_file *file)
     if (st) goto out;
     st = kvf__h5_put_u8s(h5, data, "layer_mask", file->prefix.layer_mask, file->prefix.L);
     if (st) goto out;
-    st = kvf__h5_put_text(h5, data, "dtype", kvf__dtype_name(file->dtype));
+    st = kvf__h5_put_text(h5, data, "dtype", kvf__prefix_dtype_name(file->dtype));
     if (st) goto out;
     st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
 out:
@@ -165,44 +165,79 @@ out:
 static kvf_status check_data(kvf__h5 *h5, const kvf__h5_data *data)
 {
     const int64_t *dim = data->dim;
+    const char *want = kvf__prefix_dtype_name(data->dtype);
     char text[128];
     char *dtype = NULL;
     kvf_status st;
 
-    if (data->dtype != KVF__F32 && data->dtype != KVF__F16 && data->dtype != KVF__BF16)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16 or bf16",
+    if (!want)
+        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
                             kvf__dtype_name(data->dtype));
     if (data->rank != RANK || dim[1] != 2 || dim[2] != 1 || data->count == 0)
         return kvf__h5_fail(h5, data->id, KVF_ESHAPE,
                             "shape %s, want [L, 2, 1, G, P, D], none of them 0",
                             kvf__shape_text(text, data->rank, dim));
     KVF_TRY(kvf__h5_get_text(h5, data->id, "dtype", &dtype));
-    st = strcmp(dtype, kvf__dtype_name(data->dtype)) == 0
+    st = strcmp(dtype, want) == 0
              ? KVF_OK
              : kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                            "attribute dtype is \"%s\", but the values are %s", dtype,
-                            kvf__dtype_name(data->dtype));
+                            "attribute dtype is \"%s\", but the values are %s", dtype, want);
     kvf__free(dtype);
     return st;
 }
 
-static kvf_status read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *prefix)
+/* Scales of int8 values, [L, 2, 1, G]. */
+static kvf_status read_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix, float *scale)
+{
+    const int64_t want[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
+    kvf__h5_data data = {.id = KVF__H5_NONE};
+    char got[128], wanted[128];
+    kvf_status st;
+
+    st = kvf__h5_data_open(h5, group, SCALE, &data);
+    if (st) goto out;
+    if (data.dtype != KVF__F32 || data.rank != SCALE_RANK || memcmp(data.dim, want, sizeof want)) {
+        st = kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
+                          kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
+                          kvf__shape_text(wanted, SCALE_RANK, want));
+        goto out;
+    }
+    st = kvf__h5_data_read(h5, &data, scale);
+    for (size_t h = 0; h < kvf__prefix_scales(prefix) && !st; h++)
+        if (!(scale[h] >= 0) || !isfinite(scale[h]))
+            st = kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
+                              "scale %zu is %g, want a finite number from 0 on", h,
+                              (double)scale[h]);
+out:
+    kvf__h5_release(&data.id);
+    return st;
+}
+
+static kvf_status read_values(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
+                              kvf__prefix *prefix)
 {
     void *narrow = NULL;
+    float *scale = NULL;
     kvf_status st;
 
     if (data->dtype == KVF__F32) return kvf__h5_data_read(h5, data, prefix->kv);
     st = kvf__alloc(h5->ctx, data->bytes, &narrow);
     if (st) goto out;
+    st = kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale);
+    if (st) goto out;
     st = kvf__h5_data_read(h5, data, narrow);
     if (st) goto out;
-    kvf__to_f32(data->dtype, narrow, prefix->kv, data->count);
+    if (data->dtype == KVF__I8) st = read_scale(h5, group, prefix, scale);
+    if (st) goto out;
+    kvf__prefix_decode(data->dtype, narrow, scale, prefix);
 out:
     kvf__free(narrow);
+    kvf__free(scale);
     return st;
 }
 
-static kvf_status read_prefix(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_file *file)
+static kvf_status read_prefix(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
+                              kvf__prefix_file *file)
 {
     const int64_t *dim = data->dim;
     uint8_t *mask = NULL;
@@ -218,7 +253,7 @@ static kvf_status read_prefix(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix
     if (!st) memcpy(file->prefix.layer_mask, mask, (size_t)dim[0]);
     kvf__free(mask);
     if (st) return st;
-    KVF_TRY(read_values(h5, data, &file->prefix));
+    KVF_TRY(read_values(h5, group, data, &file->prefix));
     return check_values(h5->ctx, h5->path, &file->prefix);
 }
 
@@ -234,7 +269,7 @@ kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_fi
     if (st) goto out;
     st = check_data(h5, data);
     if (st) goto out;
-    st = read_prefix(h5, data, &file);
+    st = read_prefix(h5, group, data, &file);
     if (st) goto out;
     st = kvf__file_end_read(h5, file.id.task, &file.head, &file.options, &file.lineage);
     if (st) goto out;

@@ -26,7 +26,7 @@ touch run.h5
 if command -v bash >/dev/null; then
     offers train kvfold tra
     offers '--prefix-length' kvfold train --prefix-l
-    offers 'f32 f16 bf16' kvfold merge run.h5 --dtype ''
+    offers 'f32 f16 bf16 int8' kvfold merge run.h5 --dtype ''
     offers 'f16' kvfold merge run.h5 --dtype f1
     offers 'run.h5' kvfold merge run
     offers 'run.h5' kvfold eval --prefix run

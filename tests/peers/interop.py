@@ -98,6 +98,29 @@ def from_peft(args, model, rows):
                 got["prefix"].permute(3, 0, 1, 2, 4).reshape(peer.P, -1), tuned.get_prompt_embedding_to_save("default")), 1e-5)
 
 
+def quantized(args, prefix, data, values, loss):
+    """int8 as h5py sees it: i8 values times one f32 scale for each head."""
+    narrow = os.path.join(args.work, "interop_int8.h5")
+    said = peer.kvfold(args, "quantize", prefix, "--out", narrow, "--dtype", "int8", "--force", "--base", args.model, "--data", data)
+    with h5py.File(narrow) as file:
+        kept, scale = file["prefix/past_key_values"], file["prefix/scale"]
+        expect("int8: types, shapes and labels", (kept.dtype, scale.dtype, kept.attrs["dtype"]) == ("int8", "float32", "int8")
+               and kept.shape == tuple(values.shape) and scale.shape == kept.shape[:4]
+               and [d.label for d in scale.dims] == LABELS[:4] and [d.label for d in kept.dims] == LABELS)
+        steps = torch.from_numpy(scale[:])[..., None, None]
+        back = torch.from_numpy(kept[:]).float() * steps
+        most = torch.from_numpy(kept[:]).abs().amax(dim=(4, 5))
+    expect("int8: symmetric, the largest value of a head at 127", bool((most == 127).all()))
+    peer.report("int8: largest error in steps of its head (1/2)", ((back - values).abs() / steps).max().item(), 0.5001)
+    expect("int8: equals rounding to nearest even in torch", torch.equal(back, torch.round(values / steps) * steps))
+    peer.report("int8: quantize's largest difference is h5py's", abs(largest(back, values) - said["max_abs_diff"]), 0)
+    expect("int8: the loss before is eval's", said["loss_before"] == loss)
+    folder = os.path.join(args.work, "exported_int8")
+    peer.kvfold(args, "export", narrow, "--format", "peft", "--out", folder, "--force")
+    weight = load_file(os.path.join(folder, "adapter_model.safetensors"))["prompt_embeddings"]
+    expect("int8 exported to PEFT: floats, the same values", torch.equal(weight, peer.flat(back)))
+
+
 def tools(prefix):
     listing = subprocess.run(["h5ls", "-r", "-v", prefix], capture_output=True, text=True, check=True).stdout
     dumped = subprocess.run(["h5dump", "-A", prefix], capture_output=True, text=True, check=True).stdout
@@ -115,6 +138,7 @@ def main():
     values, logits = into_transformers(args, prefix, model, rows, loss)
     into_peft(args, run, prefix, model, rows, values, logits)
     from_peft(args, model, rows)
+    quantized(args, prefix, data, values, loss)
     tools(prefix)
     peer.finish()
 

@@ -1,0 +1,90 @@
+/* Prefixes as the tools take and leave them: whatever file one is in, it becomes the tensor, and
+ * the tensor a prefix file. What merge does once and verifies, the tools do on the fly. */
+#include "merge_int.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static kvf_status open_on(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix **out)
+{
+    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
+    kvf_base *base = NULL;
+    bool needed = false;
+
+    KVF_TRY(kvf_prefix_needs_base(ctx, s->path, &needed));
+    if (needed && s->base) KVF_TRY(kvf_base_open(ctx, s->base, &EXACT, &base));
+    kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, out);
+    kvf_base_free(base);
+    return st;
+}
+
+/* Virtual tokens become keys and values, where they can. */
+static kvf_status capture(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix *prefix)
+{
+    const kvf_merge_options options = {
+        .run = s->path, .base = s->base, .allow_other_base = s->allow_other_base};
+    bool captures = false;
+    double diff;
+
+    if (!prefix->vectors.P) return KVF_OK;
+    KVF_TRY(kvf__captures(ctx, prefix, &captures));
+    if (!captures)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its virtual tokens stand at the input and do not lead rows of a "
+                         "causal base: there is no prefix",
+                         s->path);
+    return kvf__capture(ctx, &options, prefix, &diff);
+}
+
+kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out)
+{
+    kvf_prefix *prefix = NULL;
+    kvf_status st;
+
+    st = open_on(ctx, source, &prefix);
+    if (st) goto out;
+    if (source->head) st = kvf_prefix_use_head(ctx, prefix, source->head);
+    if (st) goto out;
+    if (kvf_prefix_changes_base(prefix)) {
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s changes the base itself: no prefix",
+                       source->path, prefix->id.method);
+        goto out;
+    }
+    st = capture(ctx, source, prefix);
+    if (st) goto out;
+    *out = prefix;
+    prefix = NULL;
+out:
+    kvf_prefix_free(prefix);
+    return st;
+}
+
+static kvf_status rounded_by(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                             kvf__dtype dtype, double *diff)
+{
+    kvf__prefix stored = {0};
+
+    KVF_TRY(kvf__prefix_rounded(ctx, path, dtype, &prefix->prefix, &stored));
+    *diff = kvf__prefix_max_diff(&stored, &prefix->prefix);
+    kvf__prefix_done(&stored);
+    return KVF_OK;
+}
+
+kvf_status kvf__waist_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path, bool force,
+                            kvf__dtype dtype, int64_t *bytes, double *diff)
+{
+    const kvf__prefix_file file = {
+        .id = prefix->id,
+        .prefix = prefix->prefix,
+        .dtype = dtype,
+        .head = prefix->head,
+        .options = prefix->options,
+        .lineage = prefix->lineage,
+    };
+    struct stat info;
+
+    KVF_TRY(rounded_by(ctx, prefix, path, dtype, diff));
+    KVF_TRY(kvf__prefix_file_write(ctx, path, force, &file));
+    *bytes = stat(path, &info) ? 0 : info.st_size;
+    return KVF_OK;
+}

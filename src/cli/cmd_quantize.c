@@ -1,0 +1,103 @@
+/* kvfold quantize. With a base and data, the loss is measured before anything is written, and again
+ * with the new file. */
+#include "cli_int.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef struct values {
+    const char *out, *dtype;
+    bool force;
+    cli_tool_values tool;
+} values;
+
+#define AT(field) offsetof(values, field)
+static const cli_option OPTIONS[] = {
+    {{"out", "OUT.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
+    {{"dtype", CLI_DTYPES, "", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
+    CLI_TOOL_OPTIONS(AT, "data file on which the loss is measured before and after; needs --base"),
+    {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+typedef struct outcome {
+    kvf_quantize_result file;
+    kvf_eval_result before, after;
+} outcome;
+
+static int print_json(const cli_call *call, const values *v, const outcome *o)
+{
+    kvf_json *object = kvf_json_object(), *shape = kvf_json_array();
+    for (int i = 0; i < 6; i++)
+        kvf_json_add(shape, kvf_json_new_int(o->file.shape[i]));
+    kvf_json_set(object, "out", kvf_json_new_str(v->out));
+    kvf_json_set(object, "dtype", kvf_json_new_str(v->dtype));
+    kvf_json_set(object, "shape", shape);
+    kvf_json_set(object, "bytes", kvf_json_new_int(o->file.bytes));
+    kvf_json_set(object, "max_abs_diff", kvf_json_new_real(o->file.max_abs_diff));
+    kvf_json_set(object, "relative_diff", kvf_json_new_real(o->file.relative_diff));
+    if (v->tool.eval.data) {
+        kvf_json_set(object, "loss_before", kvf_json_new_real(o->before.loss));
+        kvf_json_set(object, "loss_after", kvf_json_new_real(o->after.loss));
+        kvf_json_set(object, "loss_change", kvf_json_new_real(o->after.loss - o->before.loss));
+    }
+    return cli_print_json(call, object);
+}
+
+static void print_text(const values *v, const outcome *o)
+{
+    char shape[160], size[32];
+    printf("%s: %s %s, %s\n", v->out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
+           v->dtype, cli_bytes_text(o->file.bytes, size));
+    printf("largest difference of a value: %g, of the whole relative: %g\n", o->file.max_abs_diff,
+           o->file.relative_diff);
+    if (v->tool.eval.data)
+        printf("loss %.6f, before %.6f, change %+.6f\n", o->after.loss, o->before.loss,
+               o->after.loss - o->before.loss);
+}
+
+static int quantize(const cli_call *call, const values *v, outcome *o)
+{
+    const kvf_quantize_options options = {
+        .prefix = call->operands[0],
+        .out = v->out,
+        .dtype = v->dtype,
+        .checkpoint = cli_checkpoint(v->tool.checkpoint),
+        .head = v->tool.head,
+        .base = v->tool.base,
+        .allow_other_base = v->tool.allow_other_base,
+        .force = v->force,
+    };
+    kvf_status st = kvf_quantize(call->ctx, &options, &o->file);
+    return st ? cli_fail_status(call, st) : CLI_OK;
+}
+
+static int run(cli_call *call)
+{
+    values v = {.tool.precision = "f32"};
+    outcome o = {0};
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code && v.tool.eval.data && !v.tool.base)
+        code = cli_misuse(call->command, "--data needs --base");
+    if (!code && v.tool.eval.data)
+        code = cli_tool_eval(call, &v.tool, call->operands[0], &o.before);
+    if (!code) code = quantize(call, &v, &o);
+    if (!code && v.tool.eval.data) code = cli_tool_eval(call, &v.tool, v.out, &o.after);
+    if (code) return code;
+    if (call->common.json) return print_json(call, &v, &o);
+    print_text(&v, &o);
+    return CLI_OK;
+}
+
+const cli_command cli_quantize = {
+    .name = "quantize",
+    .synopsis = "PREFIX --out OUT.h5 --dtype TYPE [options]",
+    .summary = "Stores a prefix in a narrower type, and measures what that costs.",
+    .notes = "int8: a scale for each head of each layer's keys and values, the largest value\n"
+             "at 127, round to nearest even. Every command reads such a file as any prefix.\n",
+    .required = "out dtype",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .operands = 1,
+    .run = run,
+};

@@ -1,0 +1,141 @@
+/* How the values of a prefix are stored: as f32, rounded to f16 or bf16, or as int8 with one scale
+ * for each layer, half and head (DESIGN.md section 6).
+ *
+ * int8 is symmetric: x is stored as q = x / s rounded to nearest even, s being the largest |x| of
+ * the head divided by 127, and reads back as q * s. Keys and values of a head share neither scale
+ * nor range with other heads, as their sizes differ by orders of magnitude between layers. A head
+ * of zeros has scale 0. */
+#include "h5_priv.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 127 };
+
+/* Types by the words of --dtype and of the attribute. */
+static const struct row {
+    const char *name;
+    kvf__dtype dtype;
+} ROWS[] = {{"f32", KVF__F32}, {"f16", KVF__F16}, {"bf16", KVF__BF16}, {"int8", KVF__I8}};
+enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
+
+kvf_status kvf__prefix_dtype_parse(kvf_ctx *ctx, const char *name, kvf__dtype *out)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (!strcmp(name, ROWS[i].name)) {
+            *out = ROWS[i].dtype;
+            return KVF_OK;
+        }
+    return kvf__fail(ctx, KVF_EUSAGE, "dtype \"%s\" is not known; known: f32, f16, bf16, int8",
+                     name);
+}
+
+const char *kvf__prefix_dtype_name(kvf__dtype dtype)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (dtype == ROWS[i].dtype) return ROWS[i].name;
+    return NULL;
+}
+
+size_t kvf__prefix_scales(const kvf__prefix *prefix)
+{
+    return (size_t)(prefix->L * 2 * prefix->G);
+}
+
+/* The largest finite f16 is 65504; what rounds to it is below 65520. bf16 reaches as far as f32, up
+ * to rounding; int8 has a scale. */
+static float limit_of(kvf__dtype dtype)
+{
+    return dtype == KVF__F16 ? 65520.0f : dtype == KVF__BF16 ? 0x1.FFp+127f : INFINITY;
+}
+
+static kvf_status check_range(kvf_ctx *ctx, const char *where, const kvf__prefix *prefix,
+                              kvf__dtype dtype)
+{
+    const float limit = limit_of(dtype);
+    size_t n = kvf__prefix_count(prefix);
+
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(prefix->kv[i]) < limit))
+            return kvf__fail(
+                ctx, KVF_ENUMERIC, "%s: layer %zu holds %g, which %s cannot store (use f32)", where,
+                i / (n / (size_t)prefix->L), (double)prefix->kv[i], kvf__prefix_dtype_name(dtype));
+    return KVF_OK;
+}
+
+/* One head, [P, D]; returns its scale. */
+static float encode_head(const float *x, int8_t *q, size_t n)
+{
+    float most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    float scale = most / MOST;
+    scale = scale * MOST /
+            MOST;          /* so that what reads back has this very scale: equal bytes again */
+    if (scale < FLT_MIN) { /* zeros, or so near that the quotient would not be a number */
+        memset(q, 0, n);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        q[i] = (int8_t)fmaxf(-MOST, fminf(MOST, nearbyintf(x[i] / scale)));
+    return scale;
+}
+
+kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              const kvf__prefix *prefix, void *values, float *scale)
+{
+    size_t heads = kvf__prefix_scales(prefix), n = kvf__prefix_count(prefix) / heads;
+
+    KVF_TRY(check_range(ctx, where, prefix, dtype));
+    if (dtype != KVF__I8)
+        kvf__from_f32(dtype, prefix->kv, values, (int64_t)(n * heads));
+    else
+        for (size_t h = 0; h < heads; h++)
+            scale[h] = encode_head(prefix->kv + h * n, (int8_t *)values + h * n, n);
+    return KVF_OK;
+}
+
+void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
+                        kvf__prefix *prefix)
+{
+    size_t heads = kvf__prefix_scales(prefix), n = kvf__prefix_count(prefix) / heads;
+    const int8_t *q = values;
+
+    if (dtype != KVF__I8) {
+        kvf__to_f32(dtype, values, prefix->kv, (int64_t)(n * heads));
+        return;
+    }
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = h * n; i < (h + 1) * n; i++)
+            prefix->kv[i] = (float)q[i] * scale[h];
+}
+
+kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                               const kvf__prefix *from, kvf__prefix *out)
+{
+    size_t n = kvf__prefix_count(from);
+    void *values = NULL;
+    float *scale = NULL;
+    kvf__prefix to = {0};
+    kvf_status st;
+
+    st = kvf__prefix_init(ctx, &to, from->L, from->G, from->P, from->D);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
+    if (st) goto out;
+    st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
+    if (st) goto out;
+    st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
+    if (st) goto out;
+    kvf__prefix_decode(dtype, values, scale, &to);
+    memcpy(to.layer_mask, from->layer_mask, (size_t)from->L);
+    *out = to;
+    to = (kvf__prefix){0};
+out:
+    kvf__prefix_done(&to);
+    kvf__free(values);
+    kvf__free(scale);
+    return st;
+}
