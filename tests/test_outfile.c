@@ -222,6 +222,31 @@ START_TEST(abort_leaves_nothing)
 }
 END_TEST
 
+/* As a handler of signals does it, which then ends the process. */
+START_TEST(outputs_are_dropped)
+{
+    kvf__outfile out[2] = {{0}};
+    char *second = NULL;
+
+    put_file(path, "old", 3);
+    ck_assert_int_eq(kvf__asprintf(ctx, &second, "%s-2", path), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, true, &out[0]), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, second, true, &out[1]), KVF_OK);
+    put_file(out[0].temp, "half", 4);
+    put_file(out[1].temp, "half", 4);
+    ck_assert_int_eq(count_names(false), 3);
+    kvf_ctx_drop_outputs(ctx);
+    check_file(path, "old");
+    ck_assert_int_eq(count_names(false), 1);
+    put_file(out[0].temp, "whole", 5);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out[0]), KVF_OK);
+    kvf__outfile_abort(&out[1]);
+    kvf_ctx_drop_outputs(ctx); /* nothing of theirs is known any more */
+    check_file(path, "whole");
+    kvf__free(second);
+}
+END_TEST
+
 START_TEST(existing_needs_force)
 {
     kvf__outfile out = {0};
@@ -445,6 +470,7 @@ int main(void)
     tcase_add_test(core, look_at_paths);
     tcase_add_test(core, commit_moves_into_place);
     tcase_add_test(core, abort_leaves_nothing);
+    tcase_add_test(core, outputs_are_dropped);
     tcase_add_test(core, stale_temporary);
     tcase_add_test(core, relative_path_and_mode);
     tcase_add_test(errors, map_refuses);

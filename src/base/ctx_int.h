@@ -13,16 +13,19 @@ typedef struct kvf__seen_file {
 } kvf__seen_file;
 enum { KVF__SEEN_FILES = 8 };
 
+enum { KVF__OUTFILES = 8 };
+
 struct kvf_ctx {
     int threads;
     kvf_log_fn log;
     void *log_user;
     uint64_t allocations;
-    int64_t fail_in; /* allocations until one fails; -1: none will */
+    int64_t fail_in;     /* allocations until one fails; -1: none will */
     char *check_program; /* owned; NULL: files are not tried */
-    bool is_screening;       /* this process is the one that tries them */
+    bool is_screening;   /* this process is the one that tries them */
     kvf__seen_file seen[KVF__SEEN_FILES];
     size_t n_seen;
+    char *volatile temp[KVF__OUTFILES]; /* views: temporaries of outputs that are not whole yet */
     char error[KVF__LINE_BYTES];
 };
 

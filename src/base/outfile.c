@@ -69,9 +69,34 @@ static kvf_status check_writable(kvf_ctx *ctx, const char *path, const char *tem
     return KVF_OK;
 }
 
+/* A handler of signals finds them in the context, entered before the file is there and taken out
+ * when it is gone. More at a time than there is room for are written all the same. */
+static void enter(kvf_ctx *ctx, char *temp)
+{
+    for (size_t i = 0; i < KVF__OUTFILES; i++)
+        if (!ctx->temp[i]) {
+            ctx->temp[i] = temp;
+            return;
+        }
+}
+
+static void leave(kvf__outfile *file)
+{
+    for (size_t i = 0; file->temp && i < KVF__OUTFILES; i++)
+        if (file->ctx->temp[i] == file->temp) file->ctx->temp[i] = NULL;
+    kvf__free(file->temp);
+    file->temp = NULL;
+}
+
+void kvf_ctx_drop_outputs(kvf_ctx *ctx)
+{
+    for (size_t i = 0; i < KVF__OUTFILES; i++)
+        if (ctx->temp[i]) unlink(ctx->temp[i]);
+}
+
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out)
 {
-    kvf__outfile file = {.force = force};
+    kvf__outfile file = {.ctx = ctx, .force = force};
     kvf_status st;
 
     st = check_target(ctx, path, force);
@@ -80,14 +105,15 @@ kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__o
     if (st) goto out;
     st = kvf__asprintf(ctx, &file.temp, "%s.tmp.%ld", path, (long)getpid());
     if (st) goto out;
+    enter(ctx, file.temp);
     st = check_writable(ctx, path, file.temp);
     if (st) goto out;
 
     *out = file;
     file = (kvf__outfile){0};
 out:
+    leave(&file);
     kvf__free(file.path);
-    kvf__free(file.temp);
     return st;
 }
 
@@ -133,8 +159,7 @@ kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
     if (st) goto out;
     st = move_into_place(ctx, out);
     if (st) goto out;
-    kvf__free(out->temp); /* nothing is left for abort to remove */
-    out->temp = NULL;
+    leave(out); /* nothing is left for abort to remove */
     st = flush_path(ctx, folder, O_RDONLY | O_DIRECTORY);
 out:
     kvf__free(folder);
@@ -145,8 +170,8 @@ out:
 void kvf__outfile_abort(kvf__outfile *out)
 {
     if (out->temp) unlink(out->temp);
+    leave(out);
     kvf__free(out->path);
-    kvf__free(out->temp);
     *out = (kvf__outfile){0};
 }
 

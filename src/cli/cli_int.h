@@ -160,9 +160,12 @@ void cli_progress_clear(cli_progress *progress);
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
 
-/* From now on SIGINT and SIGTERM set the flag, and a second one ends the program. */
 /* The hidden --check-hdf5 FILE: reads it on trial and prints what came of it. */
 int cli_check_hdf5(const char *path);
+/* From now on SIGINT and SIGTERM end the program without half an output of this context left
+ * behind; NULL: as any program. */
+void cli_stop_clean(kvf_ctx *ctx);
+/* From now on they set the flag, and a second one ends the program. */
 const volatile int *cli_stop_install(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
 

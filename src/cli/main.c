@@ -72,7 +72,9 @@ static int run_with_context(cli_call *call)
     kvf_status st = kvf_ctx_create(&options, &call->ctx);
     if (st == KVF_EUSAGE) return cli_misuse(call->command, "%s", call->log);
     if (st) return cli_fail(call->command, "%s", kvf_status_text(st));
+    cli_stop_clean(call->ctx);
     int code = call->command->run(call);
+    cli_stop_clean(NULL);
     kvf_ctx_free(call->ctx);
     return code;
 }

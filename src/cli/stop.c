@@ -1,32 +1,50 @@
-/* SIGINT and SIGTERM while a run trains: the first asks it to finish its step and save, the second
- * ends the program as if there were no handler. The flag is the one mutable global of the command:
- * a handler has nowhere else to write. */
+/* SIGINT and SIGTERM. While a run trains or a server answers, the first asks it to finish and save;
+ * the second, as the first one of any other command, ends the program as if there were no handler,
+ * but without leaving half an output behind. The flag and the context are the mutable globals of
+ * the command: a handler has nowhere else to look. */
 #include "cli_int.h"
 
 #include <signal.h>
 #include <string.h>
 
 static volatile int stop_flag;
+static kvf_ctx *volatile open_context;
+
+static void end(int number)
+{
+    if (open_context) kvf_ctx_drop_outputs(open_context);
+    signal(number, SIG_DFL);
+    raise(number); /* delivered when this handler returns */
+}
 
 static void on_signal(int number)
 {
-    if (stop_flag) {
-        signal(number, SIG_DFL);
-        raise(number); /* delivered when this handler returns */
-        return;
-    }
-    stop_flag = number;
+    if (stop_flag)
+        end(number);
+    else
+        stop_flag = number;
 }
 
-const volatile int *cli_stop_install(void)
+static void install(void (*handler)(int))
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
+    action.sa_handler = handler;
     action.sa_flags = SA_RESTART; /* a read or write on its way is not disturbed */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void cli_stop_clean(kvf_ctx *ctx)
+{
+    open_context = ctx;
+    install(ctx ? end : SIG_DFL);
+}
+
+const volatile int *cli_stop_install(void)
+{
+    install(on_signal);
     return &stop_flag;
 }
 

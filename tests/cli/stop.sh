@@ -50,6 +50,23 @@ for signal in INT:130 TERM:143; do
     same whole.h5 run.h5
 done
 
+# Any other command ends at the first, and leaves no half of what it was writing.
+cat >big.json <<'EOF'
+{"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "n_embd": 512, "n_layer": 12, "n_head": 8}
+EOF
+"$KVFOLD" new-base --config big.json --tokenizer model --out big.h5 >out 2>err &
+pid=$!
+tries=0
+until [ -e "big.h5.tmp.$pid" ] || [ $tries -eq 400 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+[ -e "big.h5.tmp.$pid" ] || fail 'no output has begun'
+kill -s INT "$pid"
+end 130
+absent big.h5
+absent "big.h5.tmp.$pid"
+
 begin --out second.h5 --steps 3
 kill -s TERM "$pid"
 sleep 0.2
