@@ -38,6 +38,8 @@ typedef struct kvf_event {
     kvf_score metric;    /* EVAL: what best checkpoints are chosen by */
     bool best;           /* EVAL: the best so far */
     double lr, grad_norm;
+    double prefix_norm;       /* STEP: of what the base saw */
+    int64_t tokens;           /* trained on, all steps */
     double tokens_per_second; /* of this step */
     double seconds;           /* since the start of this call */
     const char *text;         /* NOTE, SAVE (path) */
@@ -112,6 +114,8 @@ typedef struct kvf_train_options {
     const char *map;       /* "prompt=question,completion=answer" */
     const char *precision; /* auto, f32, bf16 */
     uint64_t seed;
+    const char *log;         /* JSONL, a line an event; NULL or "": none */
+    const char *tensorboard; /* folder for an event file; the same */
     /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
 

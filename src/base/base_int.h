@@ -152,6 +152,22 @@ kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 
+/* A file that only grows: each piece is one write, and one for which there is no room is taken back.
+ * {0} is none. */
+typedef struct kvf__appendfile {
+    char *path;
+    int fd;
+} kvf__appendfile;
+typedef enum kvf__append {
+    KVF__APPEND_NEW,     /* EEXIST where it is there */
+    KVF__APPEND_REPLACE, /* emptied */
+    KVF__APPEND_LINES    /* continued; a last line without its end is removed */
+} kvf__append;
+kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
+                                kvf__appendfile *out);
+kvf_status kvf__appendfile_add(kvf_ctx *ctx, kvf__appendfile *file, const void *bytes, size_t n);
+void kvf__appendfile_close(kvf__appendfile *file);
+
 /* Held by the process that keeps writing an output: EEXIST where another does, and dead ones do not
  * count. Temporaries that killed writers of `path` left are removed. {0} is none. */
 typedef struct kvf__outlock {

@@ -65,7 +65,7 @@ void cli_help_program(void)
         printf("  %-*s", (int)column - 2, command->name);
         print_wrapped(command->summary, column, column);
     }
-    char topics[160] = "This text, the options of a command, or a topic:";
+    char topics[256] = "This text, the options of a command, or a topic:";
     for (size_t i = 0; cli_topic(i, &name); i++)
         snprintf(topics + strlen(topics), sizeof topics - strlen(topics), "%s %s", i ? "," : "",
                  name);

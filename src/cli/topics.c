@@ -208,12 +208,37 @@ static const char FORMATS[] =
     "\n"
     "inspect: all of these.\n";
 
+static const char LOGS[] =
+    "train --log FILE writes JSON lines, each with event, step (steps done) and seconds\n"
+    "(since the process began), and by event:\n"
+    "  start  steps, time (seconds since 1970), version, out, base, examples,\n"
+    "         label_tokens, threads, options {as stored in the run file}\n"
+    "  step   train_loss, lr, grad_norm, prefix_norm, tokens (trained on in all),\n"
+    "         tokens_per_second; null where there is none\n"
+    "  eval   valid_loss, metric (its name), value, best (the best so far)\n"
+    "  save   path\n"
+    "  note   text\n"
+    "  end    how: finished, stopped_early, stopped, failed; error\n"
+    "Keys may be added. Each line is one write. An existing file needs --force, or\n"
+    "--resume, which adds to it: another start line, and lines before it of steps above\n"
+    "its step are of steps that were lost with the last process and done again.\n"
+    "\n"
+    "train --tensorboard DIR makes an event file in DIR, one for each process:\n"
+    "  scalars  train/loss, train/lr, train/grad_norm, train/prefix_norm,\n"
+    "           train/tokens_per_second, valid/loss, valid/METRIC\n"
+    "  text     options\n"
+    "A resumed run shows each step once. `tensorboard --logdir DIR` shows it.\n"
+    "\n"
+    "Where one of them can no longer be written, a note says so and the run goes on.\n"
+    "Neither changes a bit of the run, and neither is stored in it.\n";
+
 const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
     } TOPICS[] = {{"words", WORDS}, {"files", FILES},     {"methods", METHODS},
-                  {"tasks", TASKS}, {"metrics", METRICS}, {"formats", FORMATS}};
+                  {"tasks", TASKS}, {"metrics", METRICS}, {"formats", FORMATS},
+                  {"logs", LOGS}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;

@@ -7,7 +7,6 @@
 
 static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t tokens, bool best)
 {
-    if (!t->options.event) return;
     kvf_event event = {
         .kind = kind,
         .step = t->step,
@@ -18,11 +17,13 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .best = best,
         .lr = t->lr,
         .grad_norm = t->grad_norm,
+        .prefix_norm = t->step ? t->history.prefix_norm[t->step - 1] : NAN,
+        .tokens = t->tokens,
         .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
         .seconds = kvf__clock() - t->begin,
         .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
     };
-    t->options.event(t->options.event_user, &event);
+    kvf__trainer_emit(t, &event);
 }
 
 static double norm(const float *x, size_t n)
@@ -132,7 +133,6 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
 
 void kvf__trainer_start(kvf__trainer *t)
 {
-    t->begin = kvf__clock();
     emit(t, KVF_EVENT_START, 0, 0, false);
 }
 

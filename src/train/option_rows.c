@@ -281,6 +281,14 @@ static const kvf__option ROWS[] = {
      AT(precision),
      0},
     {{"seed", "N", "0", "of initialisation and order"}, KVF__SEED, AT(seed), 0},
+    {{"log", "FILE", "", "write what happens as JSONL, a line an event: see help logs"},
+     KVF__TEXT,
+     AT(log),
+     KVF__LOCAL},
+    {{"tensorboard", "DIR", "", "write loss, rates, norms and metrics for TensorBoard"},
+     KVF__TEXT,
+     AT(tensorboard),
+     KVF__LOCAL},
 };
 #define N_ROWS (sizeof ROWS / sizeof ROWS[0])
 

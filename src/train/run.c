@@ -17,9 +17,12 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     kvf__log(t->ctx, KVF_LOG_INFO, "%s", text);
-    if (!t->options.event) return;
-    kvf_event event = {.kind = KVF_EVENT_NOTE, .step = t->step, .steps = t->steps, .text = text};
-    t->options.event(t->options.event_user, &event);
+    const kvf_event event = {.kind = KVF_EVENT_NOTE,
+                             .step = t->step,
+                             .steps = t->steps,
+                             .seconds = kvf__clock() - t->begin,
+                             .text = text};
+    kvf__trainer_emit(t, &event);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -202,6 +205,13 @@ static kvf_status open_data(kvf__trainer *t)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* Nothing that is written may be a file that is read. */
+static kvf_status check_not_input(kvf__trainer *t, const char *input)
+{
+    KVF_TRY(kvf__check_not_input(t->ctx, t->options.out, input));
+    return t->options.log ? kvf__check_not_input(t->ctx, t->options.log, input) : KVF_OK;
+}
+
 static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
@@ -210,21 +220,23 @@ static kvf_status open_output(kvf__trainer *t)
                                   o->init_kv, o->init_encoder, o->init_from};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf__check_not_input(t->ctx, o->out, inputs[i]));
+        KVF_TRY(check_not_input(t, inputs[i]));
     for (size_t i = 0; i < o->named_data.n; i++)
-        KVF_TRY(kvf__check_not_input(t->ctx, o->out, strchr(o->named_data.item[i], '=') + 1));
+        KVF_TRY(check_not_input(t, strchr(o->named_data.item[i], '=') + 1));
     bool there = kvf__exists(o->out);
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,
                          "%s: exists (--force replaces it, --resume continues it)", o->out);
     if (!o->dry_run) KVF_TRY(kvf__outlock_take(t->ctx, o->out, &t->lock));
     if (!o->resume || !there) {
+        KVF_TRY(kvf__journal_check(t));
         KVF_TRY(kvf__outfile_begin(t->ctx, o->out, o->force, &probe));
         kvf__outfile_abort(&probe);
         return KVF_OK;
     }
     KVF_TRY(kvf__run_file_read(t->ctx, o->out, true, &t->resumed));
     t->is_resumed = true;
+    KVF_TRY(kvf__journal_check(t));
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
@@ -238,7 +250,8 @@ kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, 
                         .borrows_base = base != NULL,
                         .best_value = NAN,
                         .best_loss = NAN,
-                        .valid_loss = NAN};
+                        .valid_loss = NAN,
+                        .begin = kvf__clock()};
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
     if (!st) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
@@ -269,6 +282,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
                         .best_value = NAN,
                         .best_loss = NAN,
                         .valid_loss = NAN,
+                        .begin = kvf__clock(),
                         .base = *base,
                         .data = *data};
     *base = NULL;
@@ -316,6 +330,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__identity_done(&t->id);
     if (!t->borrows_base) kvf_base_free(t->base);
     kvf__run_file_done(&t->resumed);
+    kvf__journal_close(&t->journal);
     kvf__outlock_drop(&t->lock);
 }
 
@@ -358,8 +373,10 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     int64_t tokens_before = t.tokens;
     bool finished = t.is_resumed && (t.step >= t.steps || kvf__trainer_patience_over(&t));
     if (!finished && !t.options.dry_run) {
-        st = kvf__trainer_prepare(&t);
+        st = kvf__journal_open(&t);
+        if (!st) st = kvf__trainer_prepare(&t);
         if (!st) st = kvf__trainer_loop(&t);
+        kvf__journal_end(&t, st);
     } else if (!finished) {
         st = kvf__trainer_prepare(&t);
         if (!st)

@@ -10,6 +10,7 @@
 
 #include "dropout.h"
 #include "encoder_int.h"
+#include "journal.h"
 #include "load_int.h"
 #include "method.h"
 #include "metric_int.h"
@@ -241,8 +242,9 @@ typedef struct kvf__trainer {
     double best_loss;    /* lowest valid_loss */
     double metric_value; /* of the last validation */
     double grad_norm, lr;
-    double begin, step_seconds;          /* clock at the start of the loop; time spent in steps */
+    double begin, step_seconds;          /* clock at the start; time spent in steps */
     double spent[KVF__STEP_PARTS], mark; /* seconds by part; clock at the end of the last one */
+    kvf__journal journal;
     kvf__outlock lock;                   /* on options.out; none for a dry run */
     kvf__run_file resumed;               /* what --resume read; owns texts that options borrow */
     bool is_resumed;

@@ -1,0 +1,83 @@
+/* Files that only grow: logs, TensorBoard's events.
+ *
+ * Each piece is one write() in append mode, so that a reader, or a process that is killed, meets
+ * whole pieces; one for which there is no room is taken back. Nothing is flushed to disk: what a
+ * machine's crash may cost here is no result. */
+#include "ctx_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST_TAIL = 1 << 16 }; /* bytes in which the end of the last whole line is looked for */
+
+static bool is_regular(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What a crash of the machine cut off would make the next line unreadable too. */
+static kvf_status cut_torn_line(kvf_ctx *ctx, const kvf__appendfile *file)
+{
+    char tail[LONGEST_TAIL];
+    if (!is_regular(file->fd)) return KVF_OK;
+    off_t size = lseek(file->fd, 0, SEEK_END);
+    off_t begin = size > LONGEST_TAIL ? size - LONGEST_TAIL : 0;
+    ssize_t n = pread(file->fd, tail, sizeof tail, begin);
+    if (n < 0) return kvf__fail_errno(ctx, file->path, "read");
+    while (n > 0 && tail[n - 1] != '\n')
+        n--;
+    if (begin + n == size) return KVF_OK;
+    if (begin && !n)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: no text of lines, nothing is added to it",
+                         file->path);
+    if (ftruncate(file->fd, begin + n) < 0)
+        return kvf__fail_errno(ctx, file->path, "cut the unfinished last line of");
+    return KVF_OK;
+}
+
+kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
+                                kvf__appendfile *out)
+{
+    static const int FLAGS[] = {
+        [KVF__APPEND_NEW] = O_EXCL, [KVF__APPEND_REPLACE] = O_TRUNC, [KVF__APPEND_LINES] = 0};
+    kvf__appendfile file = {.fd = -1};
+    KVF_TRY(kvf__strdup(ctx, path, &file.path));
+    file.fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | FLAGS[how], 0666);
+    kvf_status st = KVF_OK;
+    if (file.fd < 0 && errno == EEXIST)
+        st = kvf__fail(ctx, KVF_EEXIST, "%s: exists (--force replaces it)", path);
+    else if (file.fd < 0)
+        st = kvf__fail_errno(ctx, path, "write");
+    else if (how == KVF__APPEND_LINES)
+        st = cut_torn_line(ctx, &file);
+    if (st)
+        kvf__appendfile_close(&file);
+    else
+        *out = file;
+    return st;
+}
+
+kvf_status kvf__appendfile_add(kvf_ctx *ctx, kvf__appendfile *file, const void *bytes, size_t n)
+{
+    off_t before = lseek(file->fd, 0, SEEK_END);
+    ssize_t written;
+    do
+        written = write(file->fd, bytes, n);
+    while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)n) return KVF_OK;
+    if (written >= 0) errno = ENOSPC; /* what a short write to a file means */
+    kvf_status st = kvf__fail_errno(ctx, file->path, "write");
+    if (written > 0 && is_regular(file->fd) && ftruncate(file->fd, before) < 0) return st;
+    return st;
+}
+
+void kvf__appendfile_close(kvf__appendfile *file)
+{
+    if (file->path && file->fd >= 0) close(file->fd);
+    kvf__free(file->path);
+    *file = (kvf__appendfile){0};
+}

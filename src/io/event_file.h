@@ -1,0 +1,34 @@
+/* TensorBoard's event files (INTEROP.md 8): records of a checksummed length and a checksummed
+ * protobuf message, appended one write each. One file per process; readers take a folder's files in
+ * the order of their names and drop what a later one says anew. */
+#ifndef KVF_EVENT_FILE_H
+#define KVF_EVENT_FILE_H
+
+#include "base_int.h"
+
+typedef struct kvf__event_file {
+    kvf__appendfile file;
+    kvf__buf value, summary, event, record; /* kept from one record to the next */
+} kvf__event_file;
+
+typedef struct kvf__event_scalar {
+    const char *tag; /* "train/loss" */
+    double value;    /* stored as f32 */
+} kvf__event_scalar;
+
+/* Makes the folder if it is not there, and in it a file whose name sorts behind those of all
+ * others. wall: seconds since 1970, in every record. Steps from first_step on that other files of
+ * the folder hold no longer count. */
+kvf_status kvf__event_file_open(kvf_ctx *ctx, const char *folder, double wall, int64_t first_step,
+                                kvf__event_file *out);
+kvf_status kvf__event_file_scalars(kvf_ctx *ctx, kvf__event_file *file, double wall, int64_t step,
+                                   const kvf__event_scalar *scalars, size_t n);
+/* Shown by the text plugin; Markdown. */
+kvf_status kvf__event_file_text(kvf_ctx *ctx, kvf__event_file *file, double wall, int64_t step,
+                                const char *tag, const char *text);
+void kvf__event_file_close(kvf__event_file *file); /* {0} is fine */
+
+/* Adds a record around a message; for tests too. */
+kvf_status kvf__event_record(kvf_ctx *ctx, kvf__buf *out, const void *message, size_t n);
+
+#endif

@@ -1,0 +1,104 @@
+/* --log FILE: JSONL, an object a line, each written at once. `kvfold help logs` documents the keys.
+ *
+ * A run that is continued adds to the file, beginning with another `start`: lines before it of
+ * steps above its `step` are of steps that were lost, and done again. */
+#include "train_int.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const NAMES[] = {
+    [KVF_EVENT_START] = "start", [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
+    [KVF_EVENT_SAVE] = "save",   [KVF_EVENT_NOTE] = "note",
+};
+
+kvf_status kvf__log_open(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    kvf__append how = o->resume  ? KVF__APPEND_LINES
+                      : o->force ? KVF__APPEND_REPLACE
+                                 : KVF__APPEND_NEW;
+    struct stat st;
+    if (stat(o->log, &st) == 0 && !S_ISREG(st.st_mode)) how = KVF__APPEND_LINES;
+    return kvf__appendfile_open(t->ctx, o->log, how, &t->journal.log);
+}
+
+/* Takes the object. */
+static kvf_status write_line(kvf__trainer *t, kvf_json *object)
+{
+    kvf__buf *line = &t->journal.line;
+    char *text = kvf_json_text(object, KVF_JSON_COMPACT);
+    kvf_json_free(object);
+    if (!text) return kvf__fail(t->ctx, KVF_ENOMEM, "out of memory");
+    line->n = 0;
+    kvf_status st = kvf__buf_add(t->ctx, line, text, strlen(text));
+    kvf_json_text_free(text);
+    if (!st) st = kvf__buf_addc(t->ctx, line, '\n');
+    return st ? st : kvf__appendfile_add(t->ctx, &t->journal.log, line->data, line->n);
+}
+
+static kvf_json *begin_line(const char *name, int64_t step, double seconds)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "event", kvf_json_new_str(name));
+    kvf_json_set(object, "step", kvf_json_new_int(step));
+    kvf_json_set(object, "seconds", kvf_json_new_real(seconds));
+    return object;
+}
+
+/* What the numbers that follow are of. */
+static void add_start(const kvf__trainer *t, kvf_json *object)
+{
+    const kvf_train_options *o = &t->options;
+    kvf_json *options = NULL;
+    kvf_json_set(object, "steps", kvf_json_new_int(t->steps));
+    kvf_json_set(object, "time", kvf_json_new_int((int64_t)t->journal.began));
+    kvf_json_set(object, "version", kvf_json_new_str(KVF_VERSION));
+    kvf_json_set(object, "out", kvf_json_new_str(o->out));
+    kvf_json_set(object, "base", kvf_json_new_str(t->base->name));
+    kvf_json_set(object, "examples", kvf_json_new_int(t->data.n));
+    kvf_json_set(object, "label_tokens", kvf_json_new_int(t->data.n_labels));
+    kvf_json_set(object, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
+    if (!kvf__train_options_store(t->ctx, o, &options)) kvf_json_set(object, "options", options);
+}
+
+static void add_step(kvf_json *object, const kvf_event *e)
+{
+    kvf_json_set(object, "train_loss", kvf_json_new_real(e->train_loss));
+    kvf_json_set(object, "lr", kvf_json_new_real(e->lr));
+    kvf_json_set(object, "grad_norm", kvf_json_new_real(e->grad_norm));
+    kvf_json_set(object, "prefix_norm", kvf_json_new_real(e->prefix_norm));
+    kvf_json_set(object, "tokens", kvf_json_new_int(e->tokens));
+    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(e->tokens_per_second));
+}
+
+static void add_eval(kvf_json *object, const kvf_event *e)
+{
+    kvf_json_set(object, "valid_loss", kvf_json_new_real(e->valid_loss));
+    kvf_json_set(object, "metric", kvf_json_new_str(e->metric.name));
+    kvf_json_set(object, "value", kvf_json_new_real(e->metric.value));
+    kvf_json_set(object, "best", kvf_json_new_bool(e->best));
+}
+
+kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
+{
+    kvf_json *object = begin_line(NAMES[e->kind], e->step, e->seconds);
+    if (e->kind == KVF_EVENT_START) add_start(t, object);
+    if (e->kind == KVF_EVENT_STEP) add_step(object, e);
+    if (e->kind == KVF_EVENT_EVAL) add_eval(object, e);
+    if (e->kind == KVF_EVENT_SAVE) kvf_json_set(object, "path", kvf_json_new_str(e->text));
+    if (e->kind == KVF_EVENT_NOTE) kvf_json_set(object, "text", kvf_json_new_str(e->text));
+    return write_line(t, object);
+}
+
+kvf_status kvf__log_end(kvf__trainer *t, kvf_status status, const char *error)
+{
+    kvf_json *object = begin_line("end", t->step, kvf__clock() - t->begin);
+    const char *how = status == KVF_ESTOPPED ? "stopped"
+                      : status               ? "failed"
+                      : t->stopped_early     ? "stopped_early"
+                                             : "finished";
+    kvf_json_set(object, "how", kvf_json_new_str(how));
+    if (status) kvf_json_set(object, "error", kvf_json_new_str(error));
+    return write_line(t, object);
+}

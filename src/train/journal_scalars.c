@@ -1,0 +1,77 @@
+/* --tensorboard DIR: the same numbers as curves, and the options as a text. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A row of the table; a bar would end its cell. */
+static kvf_status add_row(kvf_ctx *ctx, kvf__buf *table, const char *key, const char *value)
+{
+    KVF_TRY(kvf__buf_printf(ctx, table, "| %s | ", key));
+    for (; *value; value++) {
+        if (*value == '|') KVF_TRY(kvf__buf_addc(ctx, table, '\\'));
+        KVF_TRY(kvf__buf_addc(ctx, table, *value == '\n' ? ' ' : *value));
+    }
+    return kvf__buf_add(ctx, table, " |\n", 3);
+}
+
+static kvf_status add_options(kvf_ctx *ctx, kvf__buf *table, kvf_json *options)
+{
+    for (void *it = kvf_json_iter(options); it; it = kvf_json_next(options, it)) {
+        const kvf_json *value = kvf_json_iter_value(it);
+        const char *plain = kvf_json_str(value, NULL);
+        char *text = plain ? NULL : kvf_json_text(value, KVF_JSON_COMPACT);
+        kvf_status st = KVF_OK;
+        if (plain ? *plain : text != NULL)
+            st = add_row(ctx, table, kvf_json_iter_key(it), plain ? plain : text);
+        kvf_json_text_free(text);
+        KVF_TRY(st);
+    }
+    return KVF_OK;
+}
+
+static kvf_status write_options(kvf__trainer *t)
+{
+    kvf__journal *j = &t->journal;
+    kvf__buf table = {0};
+    kvf_json *options = NULL;
+    kvf_status st = kvf__train_options_store(t->ctx, &t->options, &options);
+    if (!st) st = kvf__buf_printf(t->ctx, &table, "| option | value |\n|---|---|\n");
+    if (!st) st = add_row(t->ctx, &table, "out", t->options.out);
+    if (!st) st = add_row(t->ctx, &table, "base", t->base->name);
+    if (!st) st = add_options(t->ctx, &table, options);
+    if (!st)
+        st = kvf__event_file_text(t->ctx, &j->scalars, j->began, t->step, "options", table.data);
+    kvf_json_free(options);
+    kvf__buf_done(&table);
+    return st;
+}
+
+kvf_status kvf__scalars_open(kvf__trainer *t)
+{
+    kvf__journal *j = &t->journal;
+    int64_t first = t->step ? t->step + 1 : 0;
+    KVF_TRY(kvf__event_file_open(t->ctx, t->options.tensorboard, j->began, first, &j->scalars));
+    return write_options(t);
+}
+
+kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
+{
+    kvf__journal *j = &t->journal;
+    char tag[64];
+    double wall = j->began + e->seconds;
+    const kvf__event_scalar step[] = {
+        {"train/loss", e->train_loss},
+        {"train/lr", e->lr},
+        {"train/grad_norm", e->grad_norm},
+        {"train/prefix_norm", e->prefix_norm},
+        {"train/tokens_per_second", e->tokens_per_second},
+    };
+    const kvf__event_scalar eval[] = {{"valid/loss", e->valid_loss}, {tag, e->metric.value}};
+    if (e->kind == KVF_EVENT_STEP)
+        return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, step, 5);
+    if (e->kind != KVF_EVENT_EVAL) return KVF_OK;
+    snprintf(tag, sizeof tag, "valid/%s", e->metric.name);
+    bool second = strcmp(e->metric.name, "loss") != 0;
+    return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, eval, second ? 2 : 1);
+}
