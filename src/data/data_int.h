@@ -252,6 +252,19 @@ void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const
 /* Raises each of *sizes to that of the batch. */
 void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by);
 
+/* Batches of several runs back to back, as one; nothing is allocated after init. */
+typedef struct kvf__joined {
+    kvf__batch batch; /* without values, spans and infix_at */
+    kvf__batch_sizes most;
+    int64_t *start, *example;
+    int32_t *parent, *ids, *types, *label_at, *label_id;
+} kvf__joined;
+kvf_status kvf__joined_init(kvf_ctx *ctx, kvf__joined *out, int64_t rows, int64_t tokens,
+                            int64_t labels);
+void kvf__joined_done(kvf__joined *joined);
+void kvf__joined_clear(kvf__joined *joined);
+void kvf__joined_add(kvf__joined *joined, const kvf__batch *part);
+
 /* ---- order of steps -------------------------------------------------------------------------- */
 
 /* Which rows form step s (0-based): epochs of the data set, each in an order of its groups that

@@ -17,18 +17,19 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
 {
     const kvf__desc *d = &pass->model->desc;
     const kvf__batch *b = input->batch;
+    const kvf__pass_section *s = kvf__pass_section_of(pass, r);
     int64_t len = b->start[r + 1] - b->start[r];
-    int64_t P = input->prefix ? input->prefix->P : 0;
+    int64_t P = s->prefix ? s->prefix->P : 0;
     int64_t cached = input->cache ? kvf__cache_length(input->cache, kvf__row_slot(input->slot, r))
                                   : 0;
-    int64_t before = cached + pass->offset[r], shift = kvf__infix_shift(b, input->prefix, r);
-    int64_t last = input->position_start + before + shift + len - 1;
+    int64_t before = cached + pass->offset[r], shift = kvf__infix_shift(b, s->prefix, r);
+    int64_t last = s->position_start + before + shift + len - 1;
 
     if (last >= d->max_positions)
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "batch row %lld: last token at position %lld (starting at %lld), the model has %lld",
-            (long long)r, (long long)last, (long long)input->position_start,
+            (long long)r, (long long)last, (long long)s->position_start,
             (long long)d->max_positions);
     if (d->sliding_window && P + before + len > d->sliding_window)
         return kvf__fail(
@@ -36,8 +37,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
             (long long)r, (long long)P, (long long)(before + len), (long long)d->sliding_window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
-        if (b->ids[i] < 0 && input->vectors && kvf__virtual_token(b->ids[i]) < input->vectors->P)
-            continue;
+        if (b->ids[i] < 0 && s->vectors && kvf__virtual_token(b->ids[i]) < s->vectors->P) continue;
         if (b->ids[i] < 0 || b->ids[i] >= d->V)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: token %lld has id %ld, the vocabulary ends at %lld",
@@ -55,13 +55,6 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
 
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
 {
-    if (input->vectors && input->vectors->C != pass->model->desc.C)
-        return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
-                         (long long)input->vectors->P, (long long)input->vectors->C,
-                         (long long)pass->model->desc.C);
-    if (input->position_start < 0)
-        return kvf__fail(ctx, KVF_ESHAPE, "position_start is %lld, expected 0 or more",
-                         (long long)input->position_start);
     for (int64_t r = 0; r < input->batch->n_rows; r++)
         KVF_TRY(check_row(ctx, pass, input, r));
     return KVF_OK;
@@ -83,7 +76,8 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
     int64_t C = model->desc.C;
 
     if (b->ids[i] < 0)
-        memcpy(x, pass->vectors->x + kvf__virtual_token(b->ids[i]) * C, (size_t)C * sizeof *x);
+        memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * C,
+               (size_t)C * sizeof *x);
     else
         kvf__slot_row(&model->embedding, b->ids[i], x);
     add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
@@ -123,13 +117,14 @@ static void norm_embeddings(kvf__pass *pass)
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
 
-void kvf__embed_fwd(kvf__pass *pass, int64_t position_start)
+void kvf__embed_fwd(kvf__pass *pass)
 {
     const kvf__batch *b = pass->batch;
     int64_t C = pass->model->desc.C, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
-        int64_t first = position_start + pass->offset[r] + kvf__infix_shift(b, pass->prefix, r);
+        int64_t first = kvf__pass_section_of(pass, r)->position_start + pass->offset[r] +
+                        kvf__infix_shift(b, pass->prefix, r);
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
         place_row(pass, r, first);
     }

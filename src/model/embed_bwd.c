@@ -61,14 +61,15 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
     norm_row_bwd(&m->desc, m->embed_gamma, x, dx);
 }
 
-static void add_strip(const kvf__pass *pass, kvf__vectors *to, int64_t from, int64_t end)
+static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t from, int64_t end)
 {
-    const int64_t C = to->C;
+    const kvf__batch *b = pass->batch;
+    const int64_t C = pass->model->desc.C;
 
-    for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
-        const int32_t id = pass->batch->ids[i];
+    for (int64_t i = b->start[s->first]; i < b->start[s->end]; i++) {
+        const int32_t id = b->ids[i];
         if (id >= 0) continue;
-        float *x = to->x + kvf__virtual_token(id) * C;
+        float *x = s->dvectors->x + kvf__virtual_token(id) * C;
         for (int64_t c = from; c < end; c++)
             x[c] += pass->dx[i * C + c];
     }
@@ -98,7 +99,7 @@ static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, in
     }
 }
 
-void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors, bool block)
+void kvf__embed_bwd(kvf__pass *pass, bool block)
 {
     const kvf__model *m = pass->model;
     const int64_t C = m->desc.C, N = pass->batch->n_tokens;
@@ -117,7 +118,8 @@ void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors, bool block)
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t c = 0; c < C; c += STRIP) {
         int64_t end = c + STRIP < C ? c + STRIP : C;
-        if (dvectors) add_strip(pass, dvectors, c, end);
+        for (int64_t i = 0; i < pass->n_sections; i++)
+            if (pass->section[i].dvectors) add_strip(pass, &pass->section[i], c, end);
         if (rows) add_tables(pass, &to, c, end - c);
     }
 }

@@ -133,10 +133,11 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
         float *row = out + j * C;
         const float *acc = pass->acc + j * C;
         float part = 1.0f / pass->ce_sum[j];
+        float own = kvf__pass_label_scale(pass, scale, c->first + j);
 
         kvf__slot_row(&m->head_slot, pass->batch->label_id[c->first + j], row);
         for (int64_t i = 0; i < C; i++)
-            row[i] = scale * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
+            row[i] = own * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }
     kvf__head_gradient_end(pass, c);
 }
@@ -149,11 +150,11 @@ static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scal
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
         float *row = pass->logits + j * KVF__VOCAB_PLANE;
-        float part = scale / pass->ce_sum[j];
+        float own = kvf__pass_label_scale(pass, scale, c->first + j), part = own / pass->ce_sum[j];
         int64_t label = pass->batch->label_id[c->first + j] - p * KVF__VOCAB_PLANE;
         for (int64_t v = 0; v < valid; v++)
             row[v] = part * expf(row[v] - pass->ce_max[j]);
-        if (label >= 0 && label < valid) row[label] -= scale;
+        if (label >= 0 && label < valid) row[label] -= own;
     }
 }
 
@@ -239,7 +240,7 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
         chunk_gradient(pass, &c, scale);
         KVF_TRY(chunk_weights(ctx, pass, &c, scale));
     }
-    if (!isfinite(sum))
+    if (!isfinite(sum) && !pass->in_sections)
         return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
                          sum);
     if (gradient && pass->batch->n_labels) kvf__head_norm_bwd(pass);

@@ -123,7 +123,8 @@ static void chunk_gradient(const view *v, float scale)
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < v->c.real; j++)
-        label_gradient(v, j, scale, v->pass->soft_row + j * C, out + j * C);
+        label_gradient(v, j, kvf__pass_label_scale(v->pass, scale, v->c.first + j),
+                       v->pass->soft_row + j * C, out + j * C);
     kvf__head_gradient_end(v->pass, &v->c);
 }
 

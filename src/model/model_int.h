@@ -255,7 +255,8 @@ typedef struct kvf__pass_limits {
     int64_t soft;                          /* most items of a teacher (lm_soft), 0: none */
     bool row_dropout;                      /* inputs may ask for it */
     bool base_dropout;                     /* the same */
-    bool infix; /* batches may have infix_at; needed where positions are rope's */
+    bool infix;       /* batches may have infix_at; needed where positions are rope's */
+    int64_t sections; /* most in one batch, 0: batches have none */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
@@ -275,6 +276,16 @@ typedef struct kvf__row_dropout {
     int64_t step;
 } kvf__row_dropout;
 
+/* Rows of a batch that follow each other and share what stands before them: those of one of several
+ * runs that are computed together. Leads belong to the section of the rows they lead. */
+typedef struct kvf__section {
+    int64_t rows;
+    const kvf__prefix *prefix;   /* as in kvf__input */
+    const kvf__vectors *vectors; /* the same */
+    int64_t position_start;
+    float loss_scale; /* a factor on `scale` of lm_loss for its labels */
+} kvf__section;
+
 typedef struct kvf__input {
     const kvf__batch *batch;
     const kvf__prefix *prefix; /* NULL or P = 0: the bare base. With batch->infix_at on a base with
@@ -290,6 +301,9 @@ typedef struct kvf__input {
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
     double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                       falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and
+                                     position_start; excludes dropout, infix_at and a cache */
+    int64_t n_sections;           /* 0: none */
 } kvf__input;
 
 /* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last
@@ -298,7 +312,7 @@ typedef struct kvf__input {
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 /* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if
  * not NULL. If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss
- * is not finite. */
+ * is not finite; with sections that is the caller's to see, for the other sections go on. */
 kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
                              double *loss_sum, float *token_loss);
 /* What a teacher says at each label: its k likeliest items, ids ascending, with their
@@ -328,6 +342,8 @@ typedef struct kvf__grads {
     kvf__prefix *prefix;   /* needed where the input has one; masked layers stay untouched */
     kvf__vectors *vectors; /* those that the batch does not name stay untouched */
     bool block;            /* of the parameters that the model publishes */
+    const struct kvf__grads *sections; /* [n_sections] where the input has them: their prefix and
+                                          vectors, in place of those above */
 } kvf__grads;
 /* After lm_loss with gradient, or hidden_grad: *into += d(scale * loss)/d what it names. */
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);

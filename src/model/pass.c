@@ -128,7 +128,10 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 
     pass->rows = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__attn_row));
     int64_t segs = pass->limits.infix ? 2 : 1; /* of a row: its own prefix, and its cache */
-    pass->segs = kvf__carve(carve, segs * pass->limits.rows + 1, 1, sizeof(kvf__kvseg));
+    int64_t sections = larger(pass->limits.sections, 1);
+    pass->segs = kvf__carve(carve, segs * pass->limits.rows + sections, 1, sizeof(kvf__kvseg));
+    pass->section = kvf__carve(carve, sections, 1, sizeof(kvf__pass_section));
+    if (pass->limits.sections) pass->label_scale = kvf__carve(carve, s->ML, 1, sizeof(float));
     pass->lead = kvf__carve(carve, pass->limits.rows, 1, sizeof(int32_t));
     pass->offset = kvf__carve(carve, pass->limits.rows, 1, sizeof(int64_t));
     pass->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));
@@ -251,7 +254,8 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"cache_len", limits->cache_len, 0},
                  {"soft", limits->soft, 0},
                  {"lead_len", limits->lead_len, 0},
-                 {"lead_tokens", limits->lead_tokens, 0}};
+                 {"lead_tokens", limits->lead_tokens, 0},
+                 {"sections", limits->sections, 0}};
 
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
         if (items[i].value < items[i].least || items[i].value > INT32_MAX)
@@ -268,7 +272,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
     const kvf__pass_limits *limits = &pass->limits;
-    int64_t prefixes = limits->row_dropout || limits->infix ? limits->rows : 1;
+    int64_t prefixes = limits->row_dropout || limits->infix ? limits->rows
+                                                            : larger(limits->sections, 1);
     const kvf__attn_limits attn = {
         .rows = limits->rows,
         .tokens = kvf__pass_padded(pass->model, limits->tokens),

@@ -81,14 +81,14 @@ static void scatter_labelled(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
-/* datt to dqkv and, where dprefix is given, to this layer's prefix. prefix_only leaves dqkv alone.
- */
-static void attention_bwd(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool prefix_only)
+/* datt to dqkv and to this layer's prefixes. prefix_only leaves dqkv alone. */
+static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = (m->desc.H + 2 * m->desc.G) * m->desc.D;
+    kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->section[0].dprefix : NULL;
 
-    kvf__pass_segments(pass, l, dprefix, !prefix_only);
+    kvf__pass_segments(pass, l, true, !prefix_only);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.dout = pass->datt;
     attn.dqkv = pass->dqkv;
@@ -133,48 +133,29 @@ static int64_t lowest_prefix(const kvf__pass *pass)
     return l;
 }
 
-static kvf_status check_vectors(kvf_ctx *ctx, const kvf__pass *pass, const kvf__vectors *d)
+static bool wants_vectors(const kvf__pass *pass)
 {
-    const kvf__vectors *x = pass->vectors;
-
-    if (!d || (x && x->P == d->P && x->C == d->C)) return KVF_OK;
-    return kvf__fail(
-        ctx, KVF_ESHAPE, "vectors' gradient: [%lld, %lld], the vectors are [%lld, %lld]",
-        (long long)d->P, (long long)d->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
-}
-
-static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass, const kvf__grads *into)
-{
-    const kvf__prefix *p = pass->prefix, *d = into->prefix;
-
-    if (pass->state != KVF__PASS_LOSS)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
-    KVF_TRY(check_vectors(ctx, pass, into->vectors));
-    if (p && !d)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradient of its prefix has nowhere to go");
-    if (p && (d->L != p->L || d->G != p->G || d->P != p->P || d->D != p->D))
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "prefix gradient: [%lld, 2, %lld, %lld, %lld], the prefix is [%lld, 2, "
-                         "%lld, %lld, %lld]",
-                         (long long)d->L, (long long)d->G, (long long)d->P, (long long)d->D,
-                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D);
-    return KVF_OK;
+    for (int64_t i = 0; i < pass->n_sections; i++)
+        if (pass->section[i].dvectors) return true;
+    return false;
 }
 
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
-    KVF_TRY(check_gradient(ctx, pass, into));
+    if (pass->state != KVF__PASS_LOSS)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
+    KVF_TRY(kvf__pass_take_grads(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
     pass->mark = kvf__clock();
     int64_t last = pass->model->desc.L - 1;
-    int64_t lowest = into->vectors || into->block ? -1 : lowest_prefix(pass);
+    int64_t lowest = wants_vectors(pass) || into->block ? -1 : lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
     KVF_TRY(block_bwd(ctx, pass, last, pass->dx_lab, pass->dx_lab_act, pass->datt_lab, pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
-        attention_bwd(pass, l, kvf__pass_has_prefix(pass, l) ? into->prefix : NULL, l == lowest);
+        attention_bwd(pass, l, l == lowest);
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
         if (l == 0) break;
@@ -182,7 +163,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
     }
     kvf__pass_drop_embedding_bwd(pass);
-    kvf__embed_bwd(pass, into->vectors, into->block);
+    kvf__embed_bwd(pass, into->block);
     kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
     return KVF_OK;
 }

@@ -26,8 +26,7 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__pass *pass, const kvf__i
         int64_t value, most;
     } items[] = {{"rows", b->n_rows, pass->limits.rows},
                  {"tokens", b->n_tokens, pass->limits.tokens},
-                 {"labels", b->n_labels, pass->limits.labels},
-                 {"prefix positions", input->prefix ? input->prefix->P : 0, pass->limits.P}};
+                 {"labels", b->n_labels, pass->limits.labels}};
 
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
         if (items[i].value < 0 || items[i].value > items[i].most)
@@ -58,15 +57,6 @@ static kvf_status check_rows(kvf_ctx *ctx, const kvf__pass *pass, const kvf__bat
                 (long long)j, (long)b->label_at[j], (long long)least, (long long)b->n_tokens - 1);
     }
     return KVF_OK;
-}
-
-static kvf_status check_prefix(kvf_ctx *ctx, const kvf__desc *d, const kvf__prefix *p)
-{
-    if (!p || (p->L == d->L && p->G == d->G && p->D == d->D)) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE,
-                     "prefix: [%lld, 2, %lld, %lld, %lld], the base wants [%lld, 2, %lld, P, %lld]",
-                     (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
-                     (long long)d->L, (long long)d->G, (long long)d->D);
 }
 
 static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
@@ -103,20 +93,18 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
 {
     KVF_TRY(check_limits(ctx, pass, input));
     KVF_TRY(check_rows(ctx, pass, input->batch));
-    KVF_TRY(check_prefix(ctx, &pass->model->desc, input->prefix));
+    KVF_TRY(kvf__pass_take_sections(ctx, pass, input));
     KVF_TRY(check_cache(ctx, pass, input));
     KVF_TRY(kvf__pass_check_leads(ctx, pass, input));
     KVF_TRY(kvf__embed_check(ctx, pass, input));
 
     pass->batch = input->batch;
-    pass->prefix = input->prefix && input->prefix->P > 0 ? input->prefix : NULL;
-    pass->vectors = input->vectors;
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->share = input->share;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
-    pass->planned = -1;
+    pass->dealt = false;
     KVF_TRY(kvf__pass_take_infix(ctx, pass, input));
     KVF_TRY(kvf__pass_take_base_dropout(ctx, pass, input));
     return kvf__pass_take_dropout(ctx, pass, input);
@@ -148,7 +136,7 @@ static void attention_fwd(kvf__pass *pass, int64_t l)
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = m->desc.H * m->desc.D;
 
-    kvf__pass_segments(pass, l, NULL, false);
+    kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
     m->kernels->attn_fwd(&attn);
     /* rows of padding are not attention's, but the next product reads them */
@@ -295,7 +283,7 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(take_input(ctx, pass, input));
     pass->mark = kvf__clock();
-    kvf__embed_fwd(pass, input->position_start);
+    kvf__embed_fwd(pass);
     KVF_TRY(rope_reach(ctx, pass));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 

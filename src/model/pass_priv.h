@@ -70,6 +70,18 @@ typedef struct kvf__kept {
     kvf__bottleneck_kept adapt[KVF__HALVES]; /* last layer: labelled rows only */
 } kvf__kept;
 
+/* Rows with the same prefix before them: a section of the input, or all rows. */
+typedef struct kvf__pass_section {
+    int64_t first, end;        /* rows */
+    const kvf__prefix *prefix; /* NULL if P = 0 */
+    const kvf__vectors *vectors;
+    int64_t position_start;
+    kvf__prefix *dprefix; /* set by bwd */
+    kvf__vectors *dvectors;
+    int32_t seg;  /* of its prefix in the layer at hand; -1: none */
+    bool planned; /* attention's work was dealt with it */
+} kvf__pass_section;
+
 typedef enum kvf__pass_state { KVF__PASS_EMPTY, KVF__PASS_FWD, KVF__PASS_LOSS } kvf__pass_state;
 
 struct kvf__pass {
@@ -82,26 +94,28 @@ struct kvf__pass {
 
     /* carved from the arena; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the larger
      */
-    kvf__kept *kept;     /* [L] */
-    kvf__attn_row *rows; /* [limits.rows] */
-    kvf__kvseg *segs;    /* [1 + limits.rows]; with infix twice the rows */
-    int32_t *lead;       /* [limits.rows] segment of a row that is a lead, else -1 */
-    int64_t *offset;     /* [limits.rows] tokens of the leads before a row */
-    int32_t *position;   /* [Mx] */
-    float *scratch;      /* [threads, C] */
-    float *x, *x_lab;    /* [Mx, C], [Lx, C] residual stream; of labelled rows */
-    void *x_act;         /* [Rx, C] copy of the stream that products read; NULL unless
-                            post-norm */
-    void *normed;        /* [Rx, C] in1 and in2 of all layers; NULL: they have their own, or none */
-    float *normed_f;     /* [Rx, C] the same before rounding; NULL in f32, or folded */
-    float *hidden;       /* [Lx, C] final states; NULL if post-norm: x_lab is that */
-    void *att_lab;       /* [Lx, HD] */
-    void *g;             /* [Rx, widest plane] output of the activation */
-    void *xhat_f;        /* [Lx, C] output of the final norm, without its weights */
-    void *in_f;          /* [Lx, C] what the language-model head reads; xhat_f where folded */
-    float *rstd_f;       /* [Lx] */
-    float *adapt_part;   /* [Rx, C] output of one product; NULL unless adapters are serial */
-    float *logits;       /* [head rows, KVF__VOCAB_PLANE] */
+    kvf__kept *kept;            /* [L] */
+    kvf__attn_row *rows;        /* [limits.rows] */
+    kvf__kvseg *segs;           /* [sections + limits.rows]; with infix twice the rows */
+    kvf__pass_section *section; /* [sections] at least one */
+    float *label_scale; /* [Lx] factor on the loss of each label; NULL: batches have no sections */
+    int32_t *lead;      /* [limits.rows] segment of a row that is a lead, else -1 */
+    int64_t *offset;    /* [limits.rows] tokens of the leads before a row */
+    int32_t *position;  /* [Mx] */
+    float *scratch;     /* [threads, C] */
+    float *x, *x_lab;   /* [Mx, C], [Lx, C] residual stream; of labelled rows */
+    void *x_act;        /* [Rx, C] copy of the stream that products read; NULL unless
+                           post-norm */
+    void *normed;       /* [Rx, C] in1 and in2 of all layers; NULL: they have their own, or none */
+    float *normed_f;    /* [Rx, C] the same before rounding; NULL in f32, or folded */
+    float *hidden;      /* [Lx, C] final states; NULL if post-norm: x_lab is that */
+    void *att_lab;      /* [Lx, HD] */
+    void *g;            /* [Rx, widest plane] output of the activation */
+    void *xhat_f;       /* [Lx, C] output of the final norm, without its weights */
+    void *in_f;         /* [Lx, C] what the language-model head reads; xhat_f where folded */
+    float *rstd_f;      /* [Lx] */
+    float *adapt_part;  /* [Rx, C] output of one product; NULL unless adapters are serial */
+    float *logits;      /* [head rows, KVF__VOCAB_PLANE] */
     float *ce_max, *ce_sum, *ce_target; /* [head rows] */
     int32_t *target;                    /* [head rows] */
     float *soft_logit;                  /* [head rows, limits.soft] of a teacher's items */
@@ -140,13 +154,14 @@ struct kvf__pass {
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
     const kvf__batch *batch;
-    const kvf__prefix *prefix; /* NULL if P = 0 */
-    const kvf__vectors *vectors;
+    int64_t n_sections;
+    bool in_sections;          /* the input has them */
+    const kvf__prefix *prefix; /* NULL if P = 0, or in sections */
     kvf__cache *cache;
     const int32_t *slot;
     int64_t M, ML; /* padded rows, padded labelled rows */
     int64_t n_segs;
-    int planned; /* the attention plan was dealt with a prefix (1), without (0), not yet (-1) */
+    bool dealt; /* the attention plan, for the sections whose `planned` says so */
     kvf__dropout row_dropout;
     bool drops_rows; /* this batch has it */
     kvf__dropout drop;
@@ -163,9 +178,9 @@ struct kvf__pass {
 int64_t kvf__pass_padded(const kvf__model *model, int64_t n);
 /* Books the time since the last call on a component. */
 void kvf__pass_lap(kvf__pass *pass, kvf__part part);
-/* Fills rows and segs for layer l and deals the attention's work. dprefix: where gradients go, or
- * NULL; dlead: gradients of leads are wanted too (dlead is zeroed). */
-void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead);
+/* Fills rows and segs for layer l and deals the attention's work. gradient: those of prefixes are
+ * wanted, where the sections say; dlead: those of leads too (dlead is zeroed). */
+void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l);
 /* Adds what the rows behind leads left in dlead to the leads' own rows of dqkv. */
@@ -193,8 +208,20 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 /* Adds layer l's part to what the input's `share` asks for, once attention ran (pass_share.c). */
 kvf_status kvf__pass_add_share(kvf_ctx *ctx, const kvf__pass *pass, int64_t l);
-/* Has layer l a prefix segment in this batch? */
+
+/* Sections (pass_sections.c): takes them from the input; where their gradients go; has layer l a
+ * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 stand for
+ * at a token; lm_loss's scale for a label. */
+kvf_status kvf__pass_take_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_take_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
+bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
+const kvf__pass_section *kvf__pass_section_of(const kvf__pass *pass, int64_t r);
+const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token);
+static inline float kvf__pass_label_scale(const kvf__pass *pass, float scale, int64_t label)
+{
+    return pass->in_sections ? scale * pass->label_scale[label] : scale;
+}
 
 /* The norms around a block's halves (pass_norms.c); each does what its place has, if anything.
  * before_*: returns what the half's products read. */
@@ -271,11 +298,11 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t firs
 
 /* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
  * Fills position too, and x_act. */
-void kvf__embed_fwd(kvf__pass *pass, int64_t position_start);
-/* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from
- * (NULL: not wanted) and, with block, to what is trained of the embeddings, token by token in the
- * order of the batch. Uses up dx and x. */
-void kvf__embed_bwd(kvf__pass *pass, kvf__vectors *dvectors, bool block);
+void kvf__embed_fwd(kvf__pass *pass);
+/* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from,
+ * where the sections want it, and, with block, to what is trained of the embeddings, token by token
+ * in the order of the batch. Uses up dx and x. */
+void kvf__embed_bwd(kvf__pass *pass, bool block);
 /* Sum of what stands for token i: its embedding or vector, type and position, before the norm. */
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */

@@ -1,17 +1,13 @@
 /* Attention's view of a batch: which key segments stand before each row. The prefix first, shared
- * by all; then the leads a row begins with (rows of this batch, whose keys and values lie in qkv),
- * or the keys and values a cache holds from earlier passes. Where the prefix stands inside rows
- * (infix_at), what is before it are rows of their own, leads or cached ones, that do not see it:
- * the order of a row's segments does not matter, only which it has. */
+ * by all, or one for each section of the batch; then the leads a row begins with (rows of this
+ * batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier
+ * passes. Where the prefix stands inside rows (infix_at), what is before it are rows of their own,
+ * leads or cached ones, that do not see it: the order of a row's segments does not matter, only
+ * which it has. */
 #include "attention.h"
 #include "pass_priv.h"
 
 #include <string.h>
-
-bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
-{
-    return pass->prefix && (!pass->prefix->layer_mask || pass->prefix->layer_mask[l]);
-}
 
 static int32_t parent_of(const kvf__batch *batch, int64_t r)
 {
@@ -83,21 +79,41 @@ static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__pref
                         .dv = dkv ? dkv + half : NULL};
 }
 
-/* What stands before the rows' own tokens in layer l: the prefix, or a masked or turned copy for
- * each row that sees it. */
-static void prefix_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+/* A prefix for each section that has one in layer l. */
+static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
-    const kvf__kvseg all = prefix_segment(pass->prefix, l, dprefix);
-
-    if (!pass->drops_rows && !pass->turns_rows) {
-        pass->segs[pass->n_segs++] = all;
-        return;
+    for (int64_t i = 0; i < pass->n_sections; i++) {
+        kvf__pass_section *s = &pass->section[i];
+        s->seg = -1;
+        if (!kvf__section_has_prefix(s, l)) continue;
+        s->seg = (int32_t)pass->n_segs;
+        pass->segs[pass->n_segs++] = prefix_segment(s->prefix, l, gradient ? s->dprefix : NULL);
     }
-    if (pass->drops_rows) kvf__pass_mask_rows(pass, l, dprefix != NULL);
-    if (pass->turns_rows) kvf__pass_turn_rows(pass, l, dprefix != NULL);
+}
+
+/* A masked or turned copy of the one prefix for each row that sees it. */
+static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
+{
+    const kvf__kvseg all = prefix_segment(pass->prefix, l,
+                                          gradient ? pass->section[0].dprefix : NULL);
+
+    if (pass->drops_rows) kvf__pass_mask_rows(pass, l, gradient);
+    if (pass->turns_rows) kvf__pass_turn_rows(pass, l, gradient);
     for (int64_t r = 0; r < pass->batch->n_rows; r++)
         if (kvf__pass_row_sees(pass, r))
             pass->segs[pass->n_segs++] = kvf__pass_row_segment(pass, all, r);
+}
+
+/* What stands before the rows' own tokens in layer l. */
+static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
+{
+    if (!pass->drops_rows && !pass->turns_rows) {
+        section_segments(pass, l, gradient);
+        return;
+    }
+    pass->section[0].seg = kvf__pass_has_prefix(pass, l) ? 0
+                                                         : -1; /* of the first row that sees it */
+    if (pass->section[0].seg == 0) row_segments(pass, l, gradient);
 }
 
 static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
@@ -156,29 +172,49 @@ static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 
 /* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew
  * only where that changes. */
-void kvf__pass_segments(kvf__pass *pass, int64_t l, kvf__prefix *dprefix, bool dlead)
+static void deal(kvf__pass *pass)
+{
+    bool same = pass->dealt;
+
+    for (int64_t i = 0; i < pass->n_sections; i++) {
+        kvf__pass_section *s = &pass->section[i];
+        same = same && s->planned == (s->seg >= 0);
+        s->planned = s->seg >= 0;
+    }
+    if (!same)
+        kvf__attn_plan_set(pass->plan, pass->rows, pass->batch->n_rows, pass->segs, pass->n_segs);
+    pass->dealt = true;
+}
+
+/* The segments of row r, whose own prefix is segment `own`; -1: it has none. */
+static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
 {
     const kvf__batch *b = pass->batch;
-    bool prefix = kvf__pass_has_prefix(pass, l), own = pass->drops_rows || pass->turns_rows;
-    int32_t next = 0; /* segment of the next row's own prefix */
+    kvf__attn_row *row = &pass->rows[r];
+    int64_t slot = kvf__row_slot(pass->slot, r);
+
+    *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
+    if (own >= 0) row->seg[row->n_segs++] = own;
+    add_leads(pass, r, row);
+    if (!pass->cache || !pass->cache->length[slot]) return;
+    row->seg[row->n_segs++] = (int32_t)pass->n_segs;
+    pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
+}
+
+void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead)
+{
+    bool by_rows = pass->drops_rows || pass->turns_rows;
+    int32_t next = 0; /* segment of the next row's own copy */
 
     pass->n_segs = 0;
-    if (prefix) prefix_segments(pass, l, dprefix);
+    prefix_segments(pass, l, gradient);
     lead_segments(pass, l, dlead);
-    for (int64_t r = 0; r < b->n_rows; r++) {
-        kvf__attn_row *row = &pass->rows[r];
-        int64_t slot = kvf__row_slot(pass->slot, r);
-
-        *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
-        if (prefix && kvf__pass_row_sees(pass, r)) row->seg[row->n_segs++] = own ? next++ : 0;
-        add_leads(pass, r, row);
-        if (!pass->cache || !pass->cache->length[slot]) continue;
-        row->seg[row->n_segs++] = (int32_t)pass->n_segs;
-        pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
-    }
-    if (pass->planned != prefix)
-        kvf__attn_plan_set(pass->plan, pass->rows, b->n_rows, pass->segs, pass->n_segs);
-    pass->planned = prefix;
+    for (int64_t i = 0; i < pass->n_sections; i++)
+        for (int64_t r = pass->section[i].first; r < pass->section[i].end; r++) {
+            bool sees = pass->section[i].seg >= 0 && kvf__pass_row_sees(pass, r);
+            row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->section[i].seg);
+        }
+    deal(pass);
 }
 
 kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)

@@ -1,0 +1,189 @@
+/* Sections: rows of several runs in one batch, each section with a prefix (or vectors) of its own,
+ * of its own length, and its own place for the gradient. All products go over the whole batch;
+ * only attention, embeddings and the scale of the loss know of sections. An input without them is
+ * one section of all rows, so that there is one path. */
+#include "pass_priv.h"
+
+/* ---- taking them from the input -------------------------------------------------------------- */
+
+static kvf_status check_prefix(kvf_ctx *ctx, const kvf__pass *pass, const kvf__prefix *p)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    if (p && (p->L != d->L || p->G != d->G || p->D != d->D))
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "prefix: [%lld, 2, %lld, %lld, %lld], the base wants [%lld, 2, %lld, P, %lld]",
+            (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D, (long long)d->L,
+            (long long)d->G, (long long)d->D);
+    if (p && p->P > pass->limits.P)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "batch: %lld prefix positions, the pass was made for at most %lld",
+                         (long long)p->P, (long long)pass->limits.P);
+    return KVF_OK;
+}
+
+static kvf_status check_section(kvf_ctx *ctx, const kvf__pass *pass, const kvf__section *s)
+{
+    KVF_TRY(check_prefix(ctx, pass, s->prefix));
+    if (s->vectors && s->vectors->C != pass->model->desc.C)
+        return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
+                         (long long)s->vectors->P, (long long)s->vectors->C,
+                         (long long)pass->model->desc.C);
+    if (s->position_start < 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "position_start is %lld, expected 0 or more",
+                         (long long)s->position_start);
+    return KVF_OK;
+}
+
+static kvf_status take_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section *from,
+                               int64_t index, int64_t first)
+{
+    KVF_TRY(check_section(ctx, pass, from));
+    pass->section[index] = (kvf__pass_section){
+        .first = first,
+        .end = first + from->rows,
+        .prefix = from->prefix && from->prefix->P > 0 ? from->prefix : NULL,
+        .vectors = from->vectors,
+        .position_start = from->position_start,
+        .seg = -1,
+    };
+    return KVF_OK;
+}
+
+static kvf_status check_excluded(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__row_dropout *rows = input->row_dropout, *base = input->base_dropout;
+
+    if (input->n_sections > pass->limits.sections)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "batch: %lld sections, the pass was made for at most %lld",
+                         (long long)input->n_sections, (long long)pass->limits.sections);
+    if (input->cache || input->batch->infix_at || (rows && rows->p > 0) || (base && base->p > 0))
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "batch: sections exclude a cache, a prefix inside rows and dropout by rows");
+    return KVF_OK;
+}
+
+/* Labels ascend with their tokens, so each section's follow each other. */
+static void scale_labels(kvf__pass *pass, const kvf__batch *b, const kvf__section *sections)
+{
+    int64_t j = 0;
+
+    for (int64_t i = 0; i < pass->n_sections; i++)
+        for (; j < b->n_labels && b->label_at[j] < b->start[pass->section[i].end]; j++)
+            pass->label_scale[j] = sections[i].loss_scale;
+}
+
+static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__batch *b = input->batch;
+    int64_t first = 0;
+
+    KVF_TRY(check_excluded(ctx, pass, input));
+    for (int64_t i = 0; i < input->n_sections; i++) {
+        const kvf__section *s = &input->sections[i];
+        if (s->rows < 0 || s->rows > b->n_rows - first)
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch: section %lld has %lld rows, expected at most %lld",
+                             (long long)i, (long long)s->rows, (long long)(b->n_rows - first));
+        KVF_TRY(take_section(ctx, pass, s, i, first));
+        for (int64_t r = first; b->parent && r < first + s->rows; r++)
+            if (b->parent[r] >= 0 && b->parent[r] < first)
+                return kvf__fail(ctx, KVF_ESHAPE,
+                                 "batch row %lld: its lead is row %ld, of another section",
+                                 (long long)r, (long)b->parent[r]);
+        first += s->rows;
+    }
+    if (first != b->n_rows)
+        return kvf__fail(ctx, KVF_ESHAPE, "batch: sections have %lld rows, the batch %lld",
+                         (long long)first, (long long)b->n_rows);
+    pass->n_sections = input->n_sections;
+    scale_labels(pass, b, input->sections);
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_take_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+{
+    const kvf__section all = {.rows = input->batch->n_rows,
+                              .prefix = input->prefix,
+                              .vectors = input->vectors,
+                              .position_start = input->position_start,
+                              .loss_scale = 1};
+
+    pass->in_sections = input->n_sections > 0;
+    pass->prefix = NULL;
+    if (pass->in_sections) return take_all(ctx, pass, input);
+    KVF_TRY(take_section(ctx, pass, &all, 0, 0));
+    pass->n_sections = 1;
+    pass->prefix = pass->section[0].prefix;
+    return KVF_OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const kvf__grads *into)
+{
+    const kvf__prefix *p = s->prefix, *d = into->prefix;
+    const kvf__vectors *x = s->vectors, *dx = into->vectors;
+
+    if (dx && !(x && x->P == dx->P && x->C == dx->C))
+        return kvf__fail(
+            ctx, KVF_ESHAPE, "vectors' gradient: [%lld, %lld], the vectors are [%lld, %lld]",
+            (long long)dx->P, (long long)dx->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
+    if (p && !d)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradient of its prefix has nowhere to go");
+    if (p && (d->L != p->L || d->G != p->G || d->P != p->P || d->D != p->D))
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "prefix gradient: [%lld, 2, %lld, %lld, %lld], the prefix is [%lld, 2, "
+                         "%lld, %lld, %lld]",
+                         (long long)d->L, (long long)d->G, (long long)d->P, (long long)d->D,
+                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D);
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_take_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
+{
+    if (pass->in_sections && !into->sections)
+        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradients of its sections have nowhere to go");
+    for (int64_t i = 0; i < pass->n_sections; i++) {
+        const kvf__grads *own = pass->in_sections ? &into->sections[i] : into;
+        KVF_TRY(check_gradient(ctx, &pass->section[i], own));
+        pass->section[i].dprefix = own->prefix;
+        pass->section[i].dvectors = own->vectors;
+    }
+    return KVF_OK;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+bool kvf__section_has_prefix(const kvf__pass_section *s, int64_t l)
+{
+    return s->prefix && (!s->prefix->layer_mask || s->prefix->layer_mask[l]);
+}
+
+bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
+{
+    for (int64_t i = 0; i < pass->n_sections; i++)
+        if (kvf__section_has_prefix(&pass->section[i], l)) return true;
+    return false;
+}
+
+const kvf__pass_section *kvf__pass_section_of(const kvf__pass *pass, int64_t r)
+{
+    int64_t i = 0;
+
+    while (r >= pass->section[i].end)
+        i++;
+    return &pass->section[i];
+}
+
+const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
+{
+    int64_t i = 0;
+
+    while (token >= pass->batch->start[pass->section[i].end])
+        i++;
+    return pass->section[i].vectors;
+}
