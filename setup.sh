@@ -6,6 +6,7 @@
 #   ./setup.sh build   build only: the command is build/kvfold
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
+#   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -136,6 +137,15 @@ run_kills() {
   build/tests/crash/kill_runs build/kvfold build/tests/make_tiny "$1" "$2"
 }
 
+# contained COUNT SEED
+run_contained() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check
+  build -Dtests=enabled
+  say "$1 hostile HDF5 files"
+  build/tests/fuzz/h5_contained build/kvfold "$1" "$2" tests/fuzz/corpus/h5/*.h5
+}
+
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
 # than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
 run_fuzz() {
@@ -175,13 +185,14 @@ fuzz)
   run_fuzz "$@"
   ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
+contained) run_contained "${2:-10000}" "${3:-2}" ;;
 build)
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES
   build
   ;;
 *)
-  sed -n '2,11s/^# \{0,1\}//p' "$0"
+  sed -n '2,12s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -6,6 +6,7 @@
  *
  * Usage: replay_TARGET [-mutations=N] FILE|FOLDER... */
 #include "fuzz.h"
+#include "fuzz_mutate.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -77,44 +78,6 @@ static void keep_crash(int number)
     raise(number);
 }
 
-/* One change somewhere; the length after it. */
-static size_t mutate(kvf__rng *rng, uint8_t *bytes, size_t n, size_t room)
-{
-    static const uint64_t NUMBERS[] = {0,
-                                       1,
-                                       0x7f,
-                                       0x80,
-                                       0xff,
-                                       0xffff,
-                                       0x7fffffff,
-                                       0xffffffff,
-                                       UINT64_MAX,
-                                       INT64_MAX,
-                                       UINT64_C(1) << 40};
-    size_t at = (size_t)kvf__rng_below(rng, n), left = n - at;
-    size_t m = 1 + (size_t)kvf__rng_below(rng, left < 16 ? left : 16);
-    uint64_t number = NUMBERS[kvf__rng_below(rng, sizeof NUMBERS / sizeof NUMBERS[0])];
-    switch (kvf__rng_below(rng, 5)) {
-    case 0:
-        bytes[at] ^= (uint8_t)(1U << kvf__rng_below(rng, 8));
-        return n;
-    case 1:
-        bytes[at] = (uint8_t)kvf__rng_u64(rng);
-        return n;
-    case 2:
-        memcpy(bytes + at, &number, m < 8 ? m : 8);
-        return n;
-    case 3: /* a piece is left out */
-        if (m >= n) return n;
-        memmove(bytes + at, bytes + at + m, left - m);
-        return n - m;
-    default: /* or stands twice */
-        if (n + m > room) return n;
-        memmove(bytes + at + m, bytes + at, left);
-        return n + m;
-    }
-}
-
 static void run_mutations(long long count)
 {
     kvf__rng rng = kvf__rng_make(1, 0);
@@ -130,7 +93,7 @@ static void run_mutations(long long count)
         if (!copy || !n) abort();
         memcpy(copy, input->data, n);
         for (uint64_t changes = 1 + kvf__rng_below(&rng, 4); changes; changes--)
-            n = mutate(&rng, copy, n, room);
+            n = fuzz_mutate(&rng, copy, n, room);
         now = copy;
         now_n = n;
         alarm(ALARM_SECONDS);

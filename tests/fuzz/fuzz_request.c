@@ -1,4 +1,5 @@
-/* Bodies of requests to `kvfold serve`, read as completions and as chats. A refusal has its line. */
+/* Bodies of requests to `kvfold serve`, read as completions and as chats. A refusal has its line.
+ */
 #include "fuzz.h"
 #include "serve_int.h"
 
