@@ -17,21 +17,6 @@ double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
     return worst;
 }
 
-kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33])
-{
-    kvf__mapfile file = {0};
-    kvf__hash *hash = NULL;
-    KVF_TRY(kvf__mapfile_open(ctx, path, &file));
-    kvf_status st = kvf__hash_create(ctx, &hash);
-    if (!st) {
-        kvf__hash_add(hash, file.data, file.n);
-        kvf__hash_hex(hash, hex);
-    }
-    kvf__hash_free(hash);
-    kvf__mapfile_close(&file);
-    return st;
-}
-
 /* What rounding to the file's type will change: the fold check, known before the file is written so
  * that it can say so itself. */
 static kvf_status rounding_diff(kvf_ctx *ctx, const kvf_merge_options *options,

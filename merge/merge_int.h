@@ -9,8 +9,14 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* XXH3-128 of a file's bytes, for lineages. */
+/* What files made of files say (lineage.c): XXH3-128 of a file's bytes; are two values alike; a new
+ * object of the scalars that n objects (NULL: empty) have alike, in the order of the first, but for
+ * one. */
 kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33]);
+bool kvf__json_same(const kvf_json *a, const kvf_json *b);
+kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
+                            const char *except, kvf_json **out);
+
 /* A prefix as the tools for files take it (waist.c): a prefix file as it stands, what a run's
  * encoder emits now, or what the base makes of virtual tokens that lead the row. Methods that read
  * the base want its path (EUSAGE without); those that change it are EUNSUPPORTED. */
@@ -22,6 +28,7 @@ typedef struct kvf__waist_source {
     bool allow_other_base;
 } kvf__waist_source;
 kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
+void kvf__waist_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
 /* Writes it as a prefix file of a type; *bytes, *diff: its size, and the largest difference of a
  * value that is read back. */
 kvf_status kvf__waist_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path, bool force,

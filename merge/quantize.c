@@ -4,7 +4,6 @@
 #include "merge_int.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Root of the squared error over the root of the squares. */
 static kvf_status relative_diff(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix,
@@ -62,9 +61,7 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     st = kvf__waist_write(ctx, prefix, options->out, options->force, dtype, &r.bytes,
                           &r.max_abs_diff);
     if (st) goto out;
-    const kvf__prefix *p = &prefix->prefix;
-    const int64_t shape[6] = {p->L, 2, 1, p->G, p->P, p->D};
-    memcpy(r.shape, shape, sizeof shape);
+    kvf__waist_shape(prefix, r.shape);
     *result = r;
 out:
     kvf_prefix_free(prefix);

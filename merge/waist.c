@@ -59,6 +59,13 @@ out:
     return st;
 }
 
+void kvf__waist_shape(const kvf_prefix *prefix, int64_t shape[6])
+{
+    const kvf__prefix *p = &prefix->prefix;
+    const int64_t dims[6] = {p->L, 2, 1, p->G, p->P, p->D};
+    memcpy(shape, dims, sizeof dims);
+}
+
 static kvf_status rounded_by(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                              kvf__dtype dtype, double *diff)
 {

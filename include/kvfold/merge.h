@@ -1,5 +1,5 @@
 /* Merge: run the encoder of a run once, dropout off, and keep the static prefix alone. And tools on
- * the files that result: quantize.
+ * the files that result: compose, quantize.
  *
  *     kvf_merge_options options = {.run = "run.h5", .out = "prefix.h5"};
  *     kvf_merge_result result;
@@ -38,6 +38,37 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
 
 /* The tools take a prefix file, a run (whose encoder is run now), or virtual tokens that lead the
  * row, and write prefix files; those of methods that change the base are EUNSUPPORTED. */
+
+#define KVF_MAX_PARTS 64
+
+typedef struct kvf_compose_options {
+    const char *const *parts; /* [n], 2 to KVF_MAX_PARTS */
+    size_t n;
+    const char *out;
+    const char *mode;      /* concatenate (also NULL), average */
+    const double *weights; /* [n] from 0 on, of an average; NULL: equal ones */
+    const char *dtype;     /* NULL: f32 */
+    kvf_checkpoint checkpoint;
+    const char *head; /* of several tasks: the one to keep */
+    const char *base; /* needed where keys are turned, and by runs that read it; NULL: none */
+    bool allow_other_base, force;
+} kvf_compose_options;
+
+typedef struct kvf_compose_result {
+    int64_t shape[6]; /* [L, 2, 1, G, P, D] */
+    int64_t position_start;
+    int64_t bytes;
+    double max_abs_diff; /* by rounding to dtype */
+} kvf_compose_result;
+
+/* Several prefixes as one. concatenate: one behind the other, the text behind all of them; each
+ * part's keys are turned on by the sum of the position_start before it (on bases with rope; EUSAGE
+ * without the base), and the new position_start is the sum of all, so that every part keeps its
+ * distance to what follows it. average: the weighted mean of values of one shape and one
+ * position_start. EMISMATCH: they are for different bases, or differ in task, head, template,
+ * masked layers or placement. Lineage holds the parts' hashes. */
+kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options,
+                       kvf_compose_result *result);
 
 typedef struct kvf_quantize_options {
     const char *prefix, *out;

@@ -126,11 +126,13 @@ static int check_required(const cli_call *call)
 int cli_check_given(const cli_call *call)
 {
     const cli_command *command = call->command;
-    if (call->n_operands > command->operands)
+    if (call->n_operands > command->operands && !command->more_operands)
         return cli_misuse(command, "unexpected argument \"%s\"", call->operands[command->operands]);
     if (call->n_operands < command->operands) {
-        int n = (int)strcspn(command->synopsis, " "); /* synopses begin with the operand */
-        return cli_misuse(command, "%.*s is missing", n, command->synopsis);
+        const char *word = command->synopsis; /* synopses begin with the operands */
+        for (size_t i = 0; i < call->n_operands; i++)
+            word += strcspn(word, " ") + 1;
+        return cli_misuse(command, "%.*s is missing", (int)strcspn(word, " "), word);
     }
     return check_required(call);
 }

@@ -1,0 +1,313 @@
+/* Compose: several prefixes of one base as one, by standing one behind the other or by their
+ * weighted mean.
+ *
+ * Concatenation gives every part what it saw in training: what follows it begins at its own
+ * position_start. So the parts' starts add up to the start of the text, and on a base with rope,
+ * whose keys are stored rotated by their positions from 0 on, the keys of a part are turned on by
+ * the sum of the starts before it. Starts that are 0 (AdapterHub's convention) turn nothing. Keys
+ * of a prefix inside rows are not rotated yet and need no turn; nor do those of learned positions.
+ * The first part then stands further from the text than it was trained to, by the starts of those
+ * behind it, and no part has seen another: the loss is to be measured.
+ *
+ * The parts must agree on all that is not theirs alone: base, task, head, rendering of rows,
+ * masked layers, place. Options and lineage that all have alike are kept. */
+#include "merge_int.h"
+
+#include "arch.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct composing {
+    kvf_ctx *ctx;
+    const kvf_compose_options *o;
+    kvf_prefix **part; /* [n] */
+    size_t n;
+    bool average;
+    double *weight; /* [n], of a mean: their sum is 1 */
+    kvf_base *base; /* NULL until keys are turned */
+} composing;
+
+static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
+
+/* ---- do the parts go together? --------------------------------------------------------------- */
+
+static kvf_status check_bases(const composing *c, const kvf_prefix *a, const kvf_prefix *b)
+{
+    const kvf__identity *x = &a->id, *y = &b->id;
+
+    if (x->L != y->L || x->G != y->G || x->D != y->D)
+        return kvf__fail(c->ctx, KVF_EMISMATCH,
+                         "%s: is for L=%lld G=%lld D=%lld, %s for L=%lld G=%lld D=%lld", b->path,
+                         (long long)y->L, (long long)y->G, (long long)y->D, a->path,
+                         (long long)x->L, (long long)x->G, (long long)x->D);
+    if (c->o->allow_other_base) return KVF_OK;
+    if (!*x->base_hash || !*y->base_hash)
+        return kvf__fail(c->ctx, KVF_EMISMATCH,
+                         "%s: does not say which base it is for (--allow-other-base uses it "
+                         "anyway)",
+                         *x->base_hash ? b->path : a->path);
+    if (strcmp(x->base_hash, y->base_hash))
+        return kvf__fail(c->ctx, KVF_EMISMATCH,
+                         "%s: is for base %s (%s), %s for %s (%s) (--allow-other-base overrides)",
+                         b->path, y->base_name, y->base_hash, a->path, x->base_name, x->base_hash);
+    return KVF_OK;
+}
+
+static kvf_status differ(const composing *c, const kvf_prefix *b, const char *what)
+{
+    return kvf__fail(c->ctx, KVF_EMISMATCH, "%s: has %s than %s", b->path, what, c->part[0]->path);
+}
+
+static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_prefix *b)
+{
+    const kvf__identity *x = &a->id, *y = &b->id;
+
+    KVF_TRY(check_bases(c, a, b));
+    if (strcmp(x->task, y->task)) return differ(c, b, "another task");
+    if (!kvf__same_head(&a->head, &b->head)) return differ(c, b, "another head");
+    if (strcmp(x->chat_template, y->chat_template) || !kvf__prefix_same_rows(a, b))
+        return differ(c, b, "another template of its rows");
+    if (x->infix != y->infix || x->raw_keys != y->raw_keys)
+        return differ(c, b, "another place in its rows");
+    if (memcmp(a->prefix.layer_mask, b->prefix.layer_mask, (size_t)x->L))
+        return differ(c, b, "other layers without a prefix");
+    if (!c->average) return KVF_OK;
+    if (x->P != y->P)
+        return kvf__fail(c->ctx, KVF_ESHAPE,
+                         "%s: has %lld virtual tokens, %s has %lld: a mean wants as many", b->path,
+                         (long long)y->P, a->path, (long long)x->P);
+    return x->position_start == y->position_start ? KVF_OK : differ(c, b, "another position_start");
+}
+
+static kvf_status open_parts(composing *c)
+{
+    const kvf_compose_options *o = c->o;
+
+    KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
+    for (; c->n < o->n; c->n++) {
+        const kvf__waist_source source = {
+            .path = o->parts[c->n],
+            .base = o->base,
+            .head = o->head,
+            .checkpoint = o->checkpoint,
+            .allow_other_base = o->allow_other_base,
+        };
+        KVF_TRY(kvf__check_not_input(c->ctx, o->out, source.path));
+        KVF_TRY(kvf__waist_open(c->ctx, &source, &c->part[c->n]));
+        if (c->part[c->n]->head.n_tasks) {
+            c->n++; /* it is freed with the others */
+            return kvf__fail(c->ctx, KVF_EUSAGE,
+                             "%s: holds heads of several tasks: name one with --head", source.path);
+        }
+    }
+    for (size_t i = 1; i < c->n; i++)
+        KVF_TRY(check_pair(c, c->part[0], c->part[i]));
+    return KVF_OK;
+}
+
+static kvf_status take_weights(composing *c)
+{
+    double sum = 0;
+
+    KVF_TRY(kvf__alloc_array(c->ctx, c->n, sizeof *c->weight, &c->weight));
+    for (size_t i = 0; i < c->n; i++) {
+        c->weight[i] = c->o->weights ? c->o->weights[i] : 1;
+        if (!(c->weight[i] >= 0) || !isfinite(c->weight[i]))
+            return kvf__fail(c->ctx, KVF_EUSAGE, "weight %zu is %g, want a number from 0 on", i + 1,
+                             c->weight[i]);
+        sum += c->weight[i];
+    }
+    if (!(sum > 0)) return kvf__fail(c->ctx, KVF_EUSAGE, "weights: their sum is 0");
+    for (size_t i = 0; i < c->n; i++)
+        c->weight[i] /= sum;
+    return KVF_OK;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Are keys turned on this base? Unknown ones may do. */
+static bool has_rope(const kvf_prefix *part)
+{
+    const kvf__arch *arch = kvf__arch_by_model_type(part->id.base_architecture);
+    return !arch || arch->positions == KVF__POS_ROPE;
+}
+
+/* All keys of a part turned on by so many positions. */
+static kvf_status turn(composing *c, kvf_prefix *part, int64_t by)
+{
+    if (!by || part->id.raw_keys || !has_rope(part)) return KVF_OK;
+    if (!c->base && !c->o->base)
+        return kvf__fail(c->ctx, KVF_EUSAGE,
+                         "%s: its keys are rotated by their positions and must be turned on by "
+                         "%lld behind the part before: name the base with --base",
+                         part->path, (long long)by);
+    if (!c->base) KVF_TRY(kvf_base_open(c->ctx, c->o->base, &EXACT, &c->base));
+    KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
+    kvf__prefix *p = &part->prefix;
+    KVF_TRY(kvf__model_turn_prefix(c->ctx, c->base->model, p, p, 0, true));
+    return kvf__model_turn_prefix(c->ctx, c->base->model, p, p, by, false);
+}
+
+/* Places at .. at + from->P of each head. */
+static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
+{
+    for (int64_t head = 0; head < to->L * 2 * to->G; head++)
+        memcpy(to->kv + (head * to->P + at) * to->D, from->kv + head * from->P * from->D,
+               (size_t)(from->P * from->D) * sizeof(float));
+}
+
+static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_start)
+{
+    const kvf__identity *id = &c->part[0]->id;
+    int64_t P = 0, start = 0, at = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        KVF_TRY(turn(c, c->part[i], start));
+        start += c->part[i]->id.position_start;
+        P += c->part[i]->id.P;
+    }
+    KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, P, id->D));
+    for (size_t i = 0; i < c->n; i++) {
+        place(out, &c->part[i]->prefix, at);
+        at += c->part[i]->id.P;
+    }
+    *position_start = start;
+    return KVF_OK;
+}
+
+static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_start)
+{
+    const kvf__identity *id = &c->part[0]->id;
+
+    KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, id->P, id->D));
+    for (size_t at = 0; at < kvf__prefix_count(out); at++) {
+        double sum = 0;
+        for (size_t i = 0; i < c->n; i++)
+            sum += c->weight[i] * (double)c->part[i]->prefix.kv[at];
+        out->kv[at] = (float)sum;
+    }
+    *position_start = id->position_start;
+    return KVF_OK;
+}
+
+/* ---- the new prefix -------------------------------------------------------------------------- */
+
+static kvf_status write_lineage(composing *c, kvf_json *lineage)
+{
+    char name[64], hex[33];
+    bool good = kvf_json_set(lineage, "compose_mode",
+                             kvf_json_new_str(c->average ? "average" : "concatenate"));
+    for (size_t i = 0; i < c->n; i++) {
+        KVF_TRY(kvf__hash_file(c->ctx, c->o->parts[i], hex));
+        snprintf(name, sizeof name, "part_%zu_hash", i);
+        good = kvf_json_set(lineage, name, kvf_json_new_str(hex)) && good;
+        snprintf(name, sizeof name, c->average ? "part_%zu_weight" : "part_%zu_length", i);
+        good = kvf_json_set(lineage, name,
+                            c->average ? kvf_json_new_real(c->weight[i])
+                                       : kvf_json_new_int(c->part[i]->id.P)) &&
+               good;
+    }
+    return good ? KVF_OK : kvf__fail(c->ctx, KVF_ENOMEM, "out of memory");
+}
+
+static kvf_status common_items(composing *c, kvf_json **options, kvf_json **lineage)
+{
+    const kvf_json *all_options[KVF_MAX_PARTS], *all_lineages[KVF_MAX_PARTS];
+
+    for (size_t i = 0; i < c->n; i++) {
+        all_options[i] = c->part[i]->options;
+        all_lineages[i] = c->part[i]->lineage;
+    }
+    /* of a concatenation the length is none of the parts' */
+    KVF_TRY(
+        kvf__json_common(c->ctx, all_options, c->n, c->average ? NULL : "prefix-length", options));
+    KVF_TRY(kvf__json_common(c->ctx, all_lineages, c->n, NULL, lineage));
+    return write_lineage(c, *lineage);
+}
+
+/* The first part takes the values over, and is the new prefix. */
+static kvf_status become(composing *c, kvf__prefix *values, int64_t position_start)
+{
+    kvf_prefix *whole = c->part[0];
+    kvf_json *options = NULL, *lineage = NULL;
+    char *direct = NULL;
+    bool same = true;
+    kvf_status st;
+
+    for (size_t i = 1; i < c->n; i++)
+        same = same && !strcmp(c->part[i]->id.method, whole->id.method);
+    st = same ? KVF_OK : kvf__strdup(c->ctx, "direct", &direct);
+    if (!st) st = common_items(c, &options, &lineage);
+    if (st) {
+        kvf__free(direct);
+        kvf_json_free(options);
+        kvf_json_free(lineage);
+        return st;
+    }
+    if (direct) {
+        kvf__free(whole->id.method);
+        whole->id.method = direct;
+    }
+    kvf_json_free(whole->options);
+    kvf_json_free(whole->lineage);
+    whole->options = options;
+    whole->lineage = lineage;
+    memcpy(values->layer_mask, whole->prefix.layer_mask, (size_t)values->L);
+    kvf__prefix_done(&whole->prefix);
+    whole->prefix = *values;
+    *values = (kvf__prefix){0};
+    whole->id.P = whole->prefix.P;
+    whole->id.position_start = position_start;
+    return KVF_OK;
+}
+
+static kvf_status compose(composing *c, kvf_compose_result *result)
+{
+    kvf__dtype dtype = KVF__F32;
+    kvf__prefix values = {0};
+    kvf_compose_result r = {0};
+    kvf_status st = KVF_OK;
+
+    if (c->o->dtype) st = kvf__prefix_dtype_parse(c->ctx, c->o->dtype, &dtype);
+    if (st) goto out;
+    st = open_parts(c);
+    if (st) goto out;
+    if (c->average) st = take_weights(c);
+    if (st) goto out;
+    st = c->average ? average(c, &values, &r.position_start)
+                    : concatenate(c, &values, &r.position_start);
+    if (st) goto out;
+    st = become(c, &values, r.position_start);
+    if (st) goto out;
+    st = kvf__waist_write(c->ctx, c->part[0], c->o->out, c->o->force, dtype, &r.bytes,
+                          &r.max_abs_diff);
+    if (st) goto out;
+    kvf__waist_shape(c->part[0], r.shape);
+    *result = r;
+out:
+    kvf__prefix_done(&values);
+    return st;
+}
+
+kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options, kvf_compose_result *result)
+{
+    composing c = {.ctx = ctx, .o = options};
+    const char *mode = options->mode ? options->mode : "concatenate";
+
+    c.average = !strcmp(mode, "average");
+    if (!c.average && strcmp(mode, "concatenate"))
+        return kvf__fail(ctx, KVF_EUSAGE, "mode \"%s\" is not known; known: concatenate, average",
+                         mode);
+    if (options->n < 2 || options->n > KVF_MAX_PARTS)
+        return kvf__fail(ctx, KVF_EUSAGE, "%zu prefixes, want 2 to %d", options->n, KVF_MAX_PARTS);
+    if (options->weights && !c.average)
+        return kvf__fail(ctx, KVF_EUSAGE, "--weights is for --mode average");
+    kvf_status st = compose(&c, result);
+    for (size_t i = 0; i < c.n; i++)
+        kvf_prefix_free(c.part[i]);
+    kvf__free(c.part);
+    kvf__free(c.weight);
+    kvf_base_free(c.base);
+    return st;
+}
