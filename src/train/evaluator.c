@@ -95,6 +95,7 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
     if (!st) st = take_batcher(ctx, e, options, &sizes);
     kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, false);
     limits.infix = options->infix;
+    limits.soft = options->soft;
     e->most_labels = sizes.labels;
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
     if (st)
@@ -197,14 +198,11 @@ static bool has_gold(const kvf__dataset *set)
     return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
 }
 
-kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
-                              double *loss, float *each)
+kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                               kvf__visit_fn *visit, void *user)
 {
-    double sum = 0;
-    bool gold = has_gold(e->dataset);
-    int64_t terms = 0, before = 0, tokens, labels;
+    int64_t tokens, labels;
     for (int64_t first = 0, n; first < e->dataset->n; first += n) {
-        double part = 0;
         n = batch_rows(e, first, &tokens, &labels);
         if (!labels) continue;
         kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
@@ -213,14 +211,45 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
                             .vectors = subject->vectors,
                             .position_start = subject->position_start};
         KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
-        if (subject->head)
-            KVF_TRY(run_head(ctx, e, subject->head, gold, &part, &terms, each));
-        else
-            KVF_TRY(run_lm(ctx, e, subject->lm_head, &part, each ? each + before : NULL));
-        sum += part;
-        before += labels;
+        KVF_TRY(visit(user, e->pass, input.batch));
     }
-    if (!subject->head) terms = e->dataset->n_labels;
-    *loss = gold && terms ? sum / (double)terms : NAN;
+    return KVF_OK;
+}
+
+/* What a run sums over its batches. */
+typedef struct summing {
+    kvf_ctx *ctx;
+    kvf__evaluator *evaluator;
+    const kvf__subject *subject;
+    bool gold;
+    double sum;
+    int64_t terms, labels;
+    float *each;
+} summing;
+
+static kvf_status add_batch(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    summing *s = user;
+    const kvf__subject *subject = s->subject;
+    double part = 0;
+    (void)pass; /* the evaluator's own */
+    if (subject->head)
+        KVF_TRY(run_head(s->ctx, s->evaluator, subject->head, s->gold, &part, &s->terms, s->each));
+    else
+        KVF_TRY(run_lm(s->ctx, s->evaluator, subject->lm_head, &part,
+                       s->each ? s->each + s->labels : NULL));
+    s->sum += part;
+    s->labels += batch->n_labels;
+    return KVF_OK;
+}
+
+kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                              double *loss, float *each)
+{
+    summing s = {
+        .ctx = ctx, .evaluator = e, .subject = subject, .gold = has_gold(e->dataset), .each = each};
+    KVF_TRY(kvf__evaluator_walk(ctx, e, subject, add_batch, &s));
+    if (!subject->head) s.terms = e->dataset->n_labels;
+    *loss = s.gold && s.terms ? s.sum / (double)s.terms : NAN;
     return KVF_OK;
 }

@@ -134,6 +134,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     limits->row_dropout = by_rows;
     limits->infix = t->id.infix;
     limits->base_dropout = t->options.base_dropout > 0;
+    limits->soft = t->soft.k;
+    if (t->soft.k) KVF_TRY(kvf__soft_set_room(t->ctx, &t->soft, sizes.labels));
     return take_head_memory(t, sizes.labels);
 }
 

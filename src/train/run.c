@@ -186,6 +186,13 @@ static kvf_status check_classes(kvf__trainer *t)
                      t->options.data, t->data.names.names[0]);
 }
 
+static kvf_status load_sets(kvf__trainer *t)
+{
+    KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
+    KVF_TRY(check_classes(t));
+    return t->options.valid ? kvf__trainer_load_set(t, t->options.valid, &t->valid) : KVF_OK;
+}
+
 static kvf_status open_data(kvf__trainer *t)
 {
     KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
@@ -193,10 +200,8 @@ static kvf_status open_data(kvf__trainer *t)
     if (at_input(t))
         KVF_TRY(kvf__renderer_pattern(t->ctx, &t->renderer, t->options.p_template, t->id.P));
     if (t->options.named_data.n) return kvf__jobs_open(t);
-    KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
-    KVF_TRY(check_classes(t));
-    if (!t->options.valid) return KVF_OK;
-    KVF_TRY(kvf__trainer_load_set(t, t->options.valid, &t->valid));
+    KVF_TRY(t->feed ? t->feed->open(t->feed->user, t) : load_sets(t));
+    if (!t->valid.n) return KVF_OK;
     const kvf__evaluator_options how = {.P = at_input(t) ? 0 : t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto"),
                                         .infix = t->id.infix};
@@ -240,20 +245,21 @@ static kvf_status open_output(kvf__trainer *t)
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
-kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                kvf__trainer *out)
+kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                 const kvf__feed *feed, kvf__trainer *out)
 {
     kvf__trainer *t = out;
     *t = (kvf__trainer){.ctx = ctx,
                         .options = *options,
                         .base = base,
                         .borrows_base = base != NULL,
+                        .feed = feed,
                         .best_value = NAN,
                         .best_loss = NAN,
                         .valid_loss = NAN,
                         .begin = kvf__clock()};
     kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
-    if (!st) st = kvf__train_options_require(ctx, &t->options);
+    if (!st && !feed) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = open_base(t);
@@ -266,6 +272,12 @@ kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, 
     if (!st) st = kvf__trainer_parameters(t);
     if (st) kvf__trainer_done(t);
     return st;
+}
+
+kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                kvf__trainer *out)
+{
+    return kvf__trainer_init_fed(ctx, options, base, NULL, out);
 }
 
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
@@ -326,6 +338,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__free(t->best_values);
     kvf__dataset_done(&t->data);
     kvf__dataset_done(&t->valid);
+    kvf__soft_set_done(&t->soft);
     kvf__renderer_done(&t->renderer);
     kvf__identity_done(&t->id);
     if (!t->borrows_base) kvf_base_free(t->base);
@@ -364,30 +377,42 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
     };
 }
 
+/* Every step to come, with its journals. */
+static kvf_status run_steps(kvf__trainer *t)
+{
+    kvf_status st = kvf__journal_open(t);
+    if (!st) st = kvf__trainer_prepare(t);
+    if (!st) st = kvf__trainer_loop(t);
+    kvf__journal_end(t, st);
+    return st;
+}
+
+static kvf_status run_dry(kvf__trainer *t)
+{
+    KVF_TRY(kvf__trainer_prepare(t));
+    kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
+                      (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);
+    return KVF_OK;
+}
+
+kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *result)
+{
+    kvf_status st = KVF_OK;
+    int64_t tokens_before = t->tokens;
+    bool finished = t->is_resumed && (t->step >= t->steps || kvf__trainer_patience_over(t));
+    if (!finished) st = t->options.dry_run ? run_dry(t) : run_steps(t);
+    if (st && st != KVF_ESTOPPED) return st;
+    kvf__trainer_result(t, begin, tokens_before, result);
+    result->finished_before = finished;
+    return st;
+}
+
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
 {
     kvf__trainer t;
     double begin = kvf__clock();
     KVF_TRY(kvf__trainer_init(ctx, options, &t));
-    kvf_status st = KVF_OK;
-    int64_t tokens_before = t.tokens;
-    bool finished = t.is_resumed && (t.step >= t.steps || kvf__trainer_patience_over(&t));
-    if (!finished && !t.options.dry_run) {
-        st = kvf__journal_open(&t);
-        if (!st) st = kvf__trainer_prepare(&t);
-        if (!st) st = kvf__trainer_loop(&t);
-        kvf__journal_end(&t, st);
-    } else if (!finished) {
-        st = kvf__trainer_prepare(&t);
-        if (!st)
-            kvf__trainer_note(&t,
-                              "dry run: %lld examples, %lld labels, %lld steps, nothing written",
-                              (long long)t.data.n, (long long)t.data.n_labels, (long long)t.steps);
-    }
-    if (!st || st == KVF_ESTOPPED) {
-        kvf__trainer_result(&t, begin, tokens_before, result);
-        result->finished_before = finished;
-    }
+    kvf_status st = kvf__trainer_run(&t, begin, result);
     kvf__trainer_done(&t);
     return st;
 }

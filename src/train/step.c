@@ -7,8 +7,8 @@
  * encoder: what the base itself publishes is stepped.
  *
  * The language model's head is part of the base, unless --train-head; that of any other task is
- * trained too. A step may
- * be computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
+ * trained too. Where a teacher says what is to be learnt, the loss is KL to it. A step may be
+ * computed in parts (--grad-accum): dprefix and the head's gradients are summed over them, the
  * encoder runs once each way, and the loss is weighted by its terms over the whole step (label
  * tokens, rows, words or questions), so the parts do not change what is computed. */
 #include "train_int.h"
@@ -68,6 +68,10 @@ static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
 {
     const float *hidden = NULL;
     const kvf__batch *batch = &t->batcher.batch;
+    if (t->soft.k) {
+        const kvf__soft soft = kvf__soft_set_of(&t->soft, batch);
+        return kvf__pass_lm_soft(t->ctx, t->pass, &soft, true, scale, loss_sum, NULL);
+    }
     if (!t->head && !t->lm_head)
         return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
     KVF_TRY(kvf__pass_hidden(t->ctx, t->pass, &hidden));

@@ -52,7 +52,8 @@ typedef struct kvf__evaluator_options {
     int64_t P;            /* of the longest prefix */
     int64_t batch_tokens; /* most in a batch; 0: 2048 */
     bool share_leads;
-    bool infix; /* prefixes stand inside rows */
+    bool infix;   /* prefixes stand inside rows */
+    int64_t soft; /* most items of a teacher, for who visits its batches; 0: none */
 } kvf__evaluator_options;
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
                                  const kvf__evaluator_options *options, kvf__evaluator **out);
@@ -63,6 +64,35 @@ void kvf__evaluator_free(kvf__evaluator *evaluator);
  * rows. */
 kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
                               double *loss, float *each);
+
+/* Every batch with labels, in an order that is the same at every call, after its forward pass under
+ * the subject; stops at the first status that is not KVF_OK. */
+typedef kvf_status kvf__visit_fn(void *user, kvf__pass *pass, const kvf__batch *batch);
+kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
+                               kvf__visit_fn *visit, void *user);
+
+/* What a teacher says at every label of a data set of task lm (soft_set.c), and a batch's part of
+ * it: a view for kvf__pass_lm_soft, valid until the next one is taken. */
+typedef struct kvf__soft_set {
+    int64_t k;
+    int64_t *first; /* [rows + 1] first label of each row */
+    int32_t *ids;   /* [labels, k], by rows */
+    float *logp;    /* [labels, k + 1] */
+    int64_t room;   /* labels that the memory for a batch can hold */
+    int32_t *batch_ids;
+    float *batch_logp;
+} kvf__soft_set;
+/* Runs the teacher over the data set. ESHAPE: k is not below the vocabulary. */
+kvf_status kvf__soft_set_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                              const kvf__subject *teacher, int64_t k, kvf__soft_set *out);
+void kvf__soft_set_done(kvf__soft_set *set);
+/* Memory for batches of so many labels. */
+kvf_status kvf__soft_set_room(kvf_ctx *ctx, kvf__soft_set *set, int64_t labels);
+kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch);
+/* Mean over the labels of KL(teacher || subject), in nats; the evaluator's data set is the set's,
+ * its options allow k. */
+kvf_status kvf__soft_set_loss(kvf_ctx *ctx, kvf__soft_set *set, kvf__evaluator *evaluator,
+                              const kvf__subject *subject, double *loss);
 
 /* Probabilities of a data set's labels by a head, or their mean over several heads. Classes and
  * tags share 1 at each label; choices share it over their question; starts and ends of answers each
@@ -171,6 +201,14 @@ typedef enum kvf__step_part {
         KVF__STEP_PARTS
 } kvf__step_part;
 
+/* Rows that no file holds: fills data and valid of a trainer whose base and renderer are open, and
+ * soft where a teacher says what is to be learnt. `user` outlives the trainer. */
+struct kvf__trainer;
+typedef struct kvf__feed {
+    kvf_status (*open)(void *user, struct kvf__trainer *trainer);
+    void *user;
+} kvf__feed;
+
 /* One of several tasks: what a step or a validation of it puts in the trainer's place of the same
  * name. */
 typedef struct kvf__job {
@@ -192,7 +230,9 @@ typedef struct kvf__trainer {
     kvf_base *base;
     bool borrows_base; /* it is not this trainer's to free */
     kvf__renderer renderer;
+    const kvf__feed *feed;     /* NULL: data and valid come from the options' files */
     kvf__dataset data, valid;  /* valid.n = 0: none */
+    kvf__soft_set soft;        /* k = 0: labels say what is to be learnt */
     kvf__evaluator *evaluator; /* NULL: none */
 
     kvf__task task;
@@ -257,6 +297,13 @@ void kvf__trainer_done(kvf__trainer *trainer);
  * it opens its own. For methods that leave the base as it is. */
 kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
                                 kvf__trainer *out);
+/* The same on rows of a feed (NULL: none); options->data and valid are what the feed makes of
+ * them. */
+kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                 const kvf__feed *feed, kvf__trainer *out);
+/* Trains to the end, the stop or, for a dry run, to before the first step; begin: the clock when
+ * the call began. */
+kvf_status kvf__trainer_run(kvf__trainer *trainer, double begin, kvf_train_result *result);
 /* The same on a base and examples in memory, which it takes over (and empties), ready to step: for
  * bench. Paths in the options are ignored, nothing is read or written, and the trainer may step
  * past options->steps. */

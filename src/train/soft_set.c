@@ -1,0 +1,144 @@
+/* A teacher's likeliest items at every label of a data set, computed once and kept: k ids and k + 1
+ * numbers a label, so that a step pays for the student alone and a resumed run meets the same
+ * targets.
+ *
+ * They are kept by rows. A batch may hold its rows in another order and with leads between them,
+ * but each row's labels in theirs. */
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where label j of a batch stands in the set; *row: its row in the batch, that of label j - 1
+ * before, 0 for the first. */
+static int64_t place(const kvf__soft_set *set, const kvf__batch *batch, int64_t j, int64_t *row,
+                     int64_t *row_first)
+{
+    while (batch->start[*row + 1] <= batch->label_at[j]) {
+        ++*row;
+        *row_first = j;
+    }
+    return set->first[batch->example[*row]] + j - *row_first;
+}
+
+/* ---- the teacher ----------------------------------------------------------------------------- */
+
+typedef struct asking {
+    kvf_ctx *ctx;
+    kvf__soft_set *set;
+    double sum; /* of losses, where a student is asked */
+    int64_t labels;
+} asking;
+
+static kvf_status ask_teacher(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    asking *a = user;
+    kvf__soft_set *set = a->set;
+    size_t k = (size_t)set->k;
+    int64_t row = 0, row_first = 0;
+    KVF_TRY(kvf__soft_set_room(a->ctx, set, batch->n_labels));
+    KVF_TRY(kvf__pass_lm_top(a->ctx, pass, set->k, set->batch_ids, set->batch_logp));
+    for (int64_t j = 0; j < batch->n_labels; j++) {
+        size_t to = (size_t)place(set, batch, j, &row, &row_first), from = (size_t)j;
+        memcpy(set->ids + to * k, set->batch_ids + from * k, k * sizeof *set->ids);
+        memcpy(set->logp + to * (k + 1), set->batch_logp + from * (k + 1),
+               (k + 1) * sizeof *set->logp);
+    }
+    return KVF_OK;
+}
+
+static kvf_status take_memory(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__soft_set *set)
+{
+    size_t k = (size_t)set->k, labels;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)dataset->n + 1, sizeof *set->first, &set->first));
+    for (int64_t r = 0; r < dataset->n; r++)
+        set->first[r + 1] = set->first[r] + kvf__example_labels(dataset, r);
+    labels = (size_t)set->first[dataset->n];
+    KVF_TRY(kvf__alloc_array(ctx, labels * k, sizeof *set->ids, &set->ids));
+    return kvf__alloc_array(ctx, labels * (k + 1), sizeof *set->logp, &set->logp);
+}
+
+kvf_status kvf__soft_set_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                              const kvf__subject *teacher, int64_t k, kvf__soft_set *out)
+{
+    kvf__soft_set set = {.k = k};
+    kvf__evaluator *evaluator = NULL;
+    asking a = {.ctx = ctx, .set = &set};
+    const kvf__evaluator_options how = {.P = teacher->prefix ? teacher->prefix->P : 0,
+                                        .share_leads = true};
+    int64_t V = kvf__model_desc(base->model)->V;
+    if (k < 1 || k >= V)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "the %lld likeliest items of a vocabulary of %lld: want 1 to %lld",
+                         (long long)k, (long long)V, (long long)V - 1);
+    kvf_status st = take_memory(ctx, dataset, &set);
+    if (!st) st = kvf__evaluator_create(ctx, base, dataset, &how, &evaluator);
+    if (!st) st = kvf__evaluator_walk(ctx, evaluator, teacher, ask_teacher, &a);
+    kvf__evaluator_free(evaluator);
+    if (st)
+        kvf__soft_set_done(&set);
+    else
+        *out = set;
+    return st;
+}
+
+void kvf__soft_set_done(kvf__soft_set *set)
+{
+    kvf__free(set->first);
+    kvf__free(set->ids);
+    kvf__free(set->logp);
+    kvf__free(set->batch_ids);
+    kvf__free(set->batch_logp);
+    *set = (kvf__soft_set){0};
+}
+
+/* ---- the student ----------------------------------------------------------------------------- */
+
+kvf_status kvf__soft_set_room(kvf_ctx *ctx, kvf__soft_set *set, int64_t labels)
+{
+    size_t n = (size_t)labels, k = (size_t)set->k;
+    if (labels <= set->room) return KVF_OK;
+    kvf__free(set->batch_ids);
+    kvf__free(set->batch_logp);
+    set->batch_ids = NULL;
+    set->batch_logp = NULL;
+    set->room = 0;
+    KVF_TRY(kvf__alloc_array(ctx, n * k, sizeof *set->batch_ids, &set->batch_ids));
+    KVF_TRY(kvf__alloc_array(ctx, n * (k + 1), sizeof *set->batch_logp, &set->batch_logp));
+    set->room = labels;
+    return KVF_OK;
+}
+
+kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch)
+{
+    size_t k = (size_t)set->k;
+    int64_t row = 0, row_first = 0;
+    for (int64_t j = 0; j < batch->n_labels; j++) {
+        size_t from = (size_t)place(set, batch, j, &row, &row_first), to = (size_t)j;
+        memcpy(set->batch_ids + to * k, set->ids + from * k, k * sizeof *set->ids);
+        memcpy(set->batch_logp + to * (k + 1), set->logp + from * (k + 1),
+               (k + 1) * sizeof *set->logp);
+    }
+    return (kvf__soft){.k = set->k, .ids = set->batch_ids, .logp = set->batch_logp};
+}
+
+static kvf_status ask_student(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    asking *a = user;
+    double part = 0;
+    KVF_TRY(kvf__soft_set_room(a->ctx, a->set, batch->n_labels));
+    const kvf__soft soft = kvf__soft_set_of(a->set, batch);
+    KVF_TRY(kvf__pass_lm_soft(a->ctx, pass, &soft, false, 1, &part, NULL));
+    a->sum += part;
+    a->labels += batch->n_labels;
+    return KVF_OK;
+}
+
+kvf_status kvf__soft_set_loss(kvf_ctx *ctx, kvf__soft_set *set, kvf__evaluator *evaluator,
+                              const kvf__subject *subject, double *loss)
+{
+    asking a = {.ctx = ctx, .set = set};
+    KVF_TRY(kvf__evaluator_walk(ctx, evaluator, subject, ask_student, &a));
+    *loss = a.labels ? a.sum / (double)a.labels : NAN;
+    return KVF_OK;
+}
