@@ -339,7 +339,7 @@ static const struct refusal {
     const char *line; /* part of the message */
 } refusals[] = {
     {LLAMA, "model_type", "\"deberta-v2\"", KVF_EUNSUPPORTED,
-     "\"deberta-v2\" is not supported (llama, mistral, gpt2"},
+     "\"deberta-v2\" is not supported (llama, mistral, qwen2"},
     {"[]", NULL, NULL, KVF_EFORMAT, "not a JSON object"},
     {"{}", NULL, NULL, KVF_EFORMAT, "model_type is missing"},
     {"{\"model_type\":\"llama\"}", NULL, NULL, KVF_EFORMAT, "hidden_size is missing"},

@@ -128,6 +128,14 @@ typedef struct kvf__arch {
     bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
 } kvf__arch;
 
+#define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
+/* The rows of arch_llama.c, arch_gpt.c, arch_bert.c. */
+typedef struct kvf__arch_family {
+    const kvf__arch *rows;
+    size_t n;
+} kvf__arch_family;
+extern const kvf__arch_family kvf__arch_llama, kvf__arch_gpt, kvf__arch_bert;
+
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);

@@ -1,0 +1,125 @@
+/* Llama and its kin: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward (INTEROP 2.5 to
+ * 2.8). Mistral's and Qwen's weights are Llama's, but for q_norm and k_norm. GGUF names are those
+ * of llama.cpp's converter (INTEROP 5.3). */
+#include "arch.h"
+
+static const kvf__weight llama_weights[] = {
+    {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
+    {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C", 0},
+    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C",
+     KVF__W_PERMUTED_H},
+    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD",
+     KVF__W_PERMUTED_H | KVF__W_IF_QKV},
+    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C",
+     KVF__W_PERMUTED_G},
+    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD",
+     KVF__W_PERMUTED_G | KVF__W_IF_QKV},
+    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
+    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D",
+     KVF__W_IF_QK_NORM},
+    {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
+     KVF__W_IF_QK_NORM},
+    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
+    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
+     KVF__W_IF_OUT},
+    {KVF__W_NORM2, "layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", "C", 0},
+    {KVF__W_GATE, "layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight", "F C", 0},
+    {KVF__W_GATE_BIAS, "layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", "F", KVF__W_IF_MLP},
+    {KVF__W_UP, "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", "F C", 0},
+    {KVF__W_UP_BIAS, "layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", "F", KVF__W_IF_MLP},
+    {KVF__W_DOWN, "layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", "C F", 0},
+    {KVF__W_DOWN_BIAS, "layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", "C", KVF__W_IF_MLP},
+    {KVF__W_FINAL, "norm.weight", "output_norm.weight", "C", 0},
+    {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
+static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
+                                            "rotary_emb.inv_freq", "rope_freqs.weight", NULL};
+
+/* What all of them call alike. */
+#define LLAMA_KEYS                                                                                 \
+    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
+    .heads = {{"num_attention_heads"}, 0}, .ffn = {{"intermediate_size"}, 0},                      \
+    .vocab = {{"vocab_size"}, 0}, .eps = "rms_norm_eps", .eps_otherwise = 1e-6,                    \
+    .act = "hidden_act"
+
+static const kvf__config_keys llama_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 2048},
+    .attention_bias = "attention_bias",
+    .mlp_bias = "mlp_bias",
+};
+
+static const kvf__config_keys mistral_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, 8},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 131072},
+    .sliding_window = "sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+static const kvf__config_keys qwen2_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, 32},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .positions = {{"max_position_embeddings"}, 32768},
+    .sliding_window = "sliding_window",
+    .sliding_window_switch = "use_sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+static const kvf__config_keys qwen3_keys = {
+    LLAMA_KEYS,
+    .kv_heads = {{"num_key_value_heads"}, 32},
+    .head_dim = {{"head_dim"}, 128},
+    .positions = {{"max_position_embeddings"}, 32768},
+    .attention_bias = "attention_bias",
+    .sliding_window = "sliding_window",
+    .sliding_window_switch = "use_sliding_window",
+    .sliding_window_otherwise = 4096,
+};
+
+/* What is the same in every row. */
+#define LLAMA_ROW                                                                                  \
+    .prefix = "model.", .weights = llama_weights, .n_weights = KVF__COUNT(llama_weights),          \
+    .buffers = llama_buffers, .norm = KVF__RMSNORM, .positions = KVF__POS_ROPE, .act = KVF__SILU,  \
+    .act_name = "silu", .gated = true, .causal = true
+
+static const kvf__arch rows[] = {
+    {
+        .name = "llama",
+        .class_stem = "Llama",
+        .gguf = "llama",
+        LLAMA_ROW,
+        .keys = &llama_keys,
+        .gguf_permuted = true,
+    },
+    {
+        .name = "mistral",
+        .class_stem = "Mistral",
+        LLAMA_ROW,
+        .keys = &mistral_keys,
+    },
+    {
+        .name = "qwen2",
+        .class_stem = "Qwen2",
+        .gguf = "qwen2",
+        LLAMA_ROW,
+        .keys = &qwen2_keys,
+        .qkv_bias = true,
+    },
+    {
+        .name = "qwen3",
+        .class_stem = "Qwen3",
+        .gguf = "qwen3",
+        LLAMA_ROW,
+        .keys = &qwen3_keys,
+        .qk_norm = true,
+    },
+};
+
+const kvf__arch_family kvf__arch_llama = {rows, KVF__COUNT(rows)};
