@@ -2,7 +2,8 @@
  * little as it takes (DESIGN.md section 5), and the gradient of a bias.
  *
  * Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
- * A^T (A A^T)^-1 change[:, n], solved in f64. */
+ * A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
+ * reaches the target, and (A^T A)^-1 A^T change[:, n] comes nearest. */
 #include "encoder_priv.h"
 
 #include <math.h>
@@ -16,9 +17,8 @@ void kvf__column_sums(float *sums, const float *rows, int64_t P, int64_t n)
             sums[i] += rows[p * n + i];
 }
 
-/* Lower Cholesky factor of the Gram matrix of [h | 1], in place. A pivot that vanishes (rows of h
- * that depend on each other, P > M + 1) is lifted by a ridge far below f32 resolution, which leaves
- * the least-squares solution. */
+/* Lower Cholesky factor of a Gram matrix of [h | 1], in place. A pivot that vanishes (rows or
+ * columns that depend on each other) is lifted by a ridge far below f32 resolution. */
 static void cholesky(double *gram, int64_t P)
 {
     double trace = 0;
@@ -50,8 +50,9 @@ static void cholesky_solve(const double *factor, double *x, int64_t P)
     }
 }
 
-kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
-                                 const double *change, int64_t P, int64_t M, int64_t N)
+/* P <= M + 1: by the Gram matrix of rows. */
+static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
+                        int64_t P, int64_t M, int64_t N)
 {
     double *gram = NULL, *x = NULL;
     kvf_status st = kvf__alloc_array(ctx, (size_t)(P * P), sizeof *gram, &gram);
@@ -86,4 +87,59 @@ out:
     kvf__free(gram);
     kvf__free(x);
     return st;
+}
+
+/* inverse [P, M + 1]: row p is (A^T A)^-1 of A's row p. gram: [M + 1, M + 1] of scratch. */
+static void least_squares(double *inverse, double *gram, const float *h, int64_t P, int64_t M)
+{
+    int64_t n = M + 1;
+
+    for (int64_t p = 0; p < P; p++) {
+        for (int64_t t = 0; t < M; t++)
+            inverse[p * n + t] = h[p * M + t];
+        inverse[p * n + M] = 1;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t p = 0; p < P; p++)
+                sum += inverse[p * n + i] * inverse[p * n + j];
+            gram[i * n + j] = gram[j * n + i] = sum;
+        }
+    cholesky(gram, n);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < P; p++)
+        cholesky_solve(gram, inverse + p * n, n);
+}
+
+/* P > M + 1: by that of columns. */
+static kvf_status approach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
+                           int64_t P, int64_t M, int64_t N)
+{
+    double *inverse = NULL, *gram = NULL;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * (M + 1)), sizeof *inverse, &inverse);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)((M + 1) * (M + 1)), sizeof *gram, &gram);
+    if (st) goto out;
+    least_squares(inverse, gram, h, P, M);
+#pragma omp parallel for schedule(static)
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t t = 0; t <= M; t++) {
+            float *to = t < M ? &w[n * M + t] : &b[n];
+            double sum = *to;
+            for (int64_t p = 0; p < P; p++)
+                sum += inverse[p * (M + 1) + t] * change[p * N + n];
+            *to = (float)sum;
+        }
+out:
+    kvf__free(inverse);
+    kvf__free(gram);
+    return st;
+}
+
+kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
+                                 const double *change, int64_t P, int64_t M, int64_t N)
+{
+    return P <= M + 1 ? reach(ctx, w, b, h, change, P, M, N)
+                      : approach(ctx, w, b, h, change, P, M, N);
 }
