@@ -15,11 +15,11 @@ static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_nam
         id->L = d->L;
         id->G = d->G;
         id->D = d->D;
-        base_name = base->name;
     }
     KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
-    KVF_TRY(kvf__strdup(ctx, base ? kvf_base_architecture(base) : "", &id->base_architecture));
-    KVF_TRY(kvf__strdup(ctx, base ? base->hash : "", &id->base_hash));
+    KVF_TRY(kvf__strdup(ctx, "", &id->base_architecture));
+    KVF_TRY(kvf__strdup(ctx, "", &id->base_hash));
+    if (base) KVF_TRY(kvf__identity_stamp(ctx, id, base));
     KVF_TRY(kvf__strdup(ctx, method, &id->method));
     KVF_TRY(kvf__strdup(ctx, task, &id->task));
     KVF_TRY(kvf__strdup(ctx, "auto", &id->chat_template));
@@ -133,20 +133,6 @@ static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table
     return KVF_OK;
 }
 
-static kvf_status write_imported_run(kvf_ctx *ctx, const kvf_import_options *options,
-                                     kvf__encoder *encoder, kvf__run_file *run)
-{
-    run->encoder.params = *kvf__encoder_params(encoder);
-    run->state = kvf_json_object();
-    kvf_json_set(run->state, "step", kvf_json_new_int(0));
-    kvf_status st = kvf__alloc(ctx, (size_t)run->id.L, &run->layer_mask);
-    if (st) return st;
-    memset(run->layer_mask, 1, (size_t)run->id.L);
-    st = kvf__run_file_write(ctx, options->out, options->force, run);
-    run->encoder.params = (kvf__params){0}; /* the encoder's own memory */
-    return st;
-}
-
 static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options,
                                  const kvf_base *base)
 {
@@ -175,7 +161,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
     if (st) goto out;
     st = kvf__encoder_read_table(ctx, encoder, options->path, &weights.table);
     if (st) goto out;
-    st = write_imported_run(ctx, options, encoder, &run);
+    st = kvf__first_run_write(ctx, options->out, options->force, encoder, &run);
 out:
     kvf__weights_close(&weights);
     kvf__encoder_free(encoder);

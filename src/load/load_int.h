@@ -92,6 +92,12 @@ kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__p
  * names the source. */
 kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
                            kvf__model *model);
+/* What a file says of its base, held against one, heads and what the base carries apart; a file
+ * that names none (base_hash empty: allow_other_base lets it pass) gets its stamp. */
+kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id,
+                               const kvf_base *base, bool allow_other_base);
+/* The stamp alone: name, architecture and hash, in place of those there are. */
+kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *base);
 /* kvf_prefix_check but for what the base carries. */
 kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base);
@@ -113,6 +119,11 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  struct kvf__encoder **out, int64_t *step);
+
+/* Writes a run at step 0 with zero moments: the encoder's parameters, and what *run has already:
+ * identity, head, layer_mask (NULL: every layer), options and lineage. */
+kvf_status kvf__first_run_write(kvf_ctx *ctx, const char *path, bool force,
+                                struct kvf__encoder *encoder, kvf__run_file *run);
 
 /* Copies values into a head's parameters by name. EFORMAT, ESHAPE: the names or shapes are not the
  * head's; `where` names the source. */
