@@ -90,6 +90,39 @@ typedef struct kvf_quantize_result {
 kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
                         kvf_quantize_result *result);
 
+typedef struct kvf_unmerge_options {
+    const char *prefix, *out; /* prefix file; run file to write */
+    const char *base;         /* NULL: the prefix keeps the hash it has */
+    int64_t encoder_hidden;   /* M; 0: 512 */
+    uint64_t seed;            /* of the embedding and the first layer */
+    bool force, allow_other_base;
+} kvf_unmerge_options;
+
+typedef struct kvf_unmerge_result {
+    int64_t P, M;
+    int64_t parameters;
+    double residual; /* |emitted - prefix| / |prefix| */
+} kvf_unmerge_result;
+
+/* The way back: any prefix as a run of method mlp at step 0, its head along with it. Embedding and
+ * first layer are random, the last layer is solved in f64 so that the encoder emits the prefix;
+ * exact for P <= min(M, G*D), else as near as that layer comes. train --init-from takes the run.
+ * EUSAGE, EUNSUPPORTED: not a prefix file, or one without a virtual token. */
+kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
+                       kvf_unmerge_result *result);
+
+typedef struct kvf_convert_position_options {
+    const char *prefix, *out, *base; /* prefix files; the base must have rope */
+    const char *position_start;      /* "P", or the number from which rows shall count */
+    bool force, allow_other_base;
+} kvf_convert_position_options;
+
+/* Rotates the keys of a prefix so that rows which start at another position see the same: key p of
+ * a prefix stands at position_start - P + p. *from, *to: position_start before and after. Values
+ * stay, and so does the file's dtype. EUNSUPPORTED: a base without rope, a prefix inside rows. */
+kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                                int64_t *from, int64_t *to);
+
 #ifdef __cplusplus
 }
 #endif

@@ -181,6 +181,10 @@ bool kvf__model_has_head(const kvf__model *model);
  * `first`; back: with that rotation undone. On bases without rope a copy. */
 kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
                                   const kvf__prefix *from, int64_t first, bool back);
+/* Keys that were rotated for positions from, from + 1, ... (which may be below 0) become those of
+ * to, to + 1, ...; under every scaling, whose factor stays on them. Without rope nothing happens.
+ */
+void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to);
 
 /* The raw key and value projections of every layer, with tables for P positions; slots: those the
  * model was made of. */

@@ -141,3 +141,31 @@ out:
     kvf__free(sin_table);
     return st;
 }
+
+/* (a, b) turned by the angle between two positions. */
+static void turn_pair(float *a, float *b, double cosine, double sine)
+{
+    double x = *a, y = *b;
+    *a = (float)(x * cosine - y * sine);
+    *b = (float)(y * cosine + x * sine);
+}
+
+void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to)
+{
+    int64_t n = desc->D / 2, D = desc->D, rows = prefix->G * prefix->P;
+
+    if (desc->positions != KVF__POS_ROPE || from == to) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < prefix->P; p++)
+        for (int64_t i = 0; i < n; i++) {
+            /* as fill_rows has them: the products round to f32, their difference does not */
+            double angle = (double)((float)(to + p) * desc->inv_freq[i]) -
+                           (double)((float)(from + p) * desc->inv_freq[i]);
+            double cosine = cos(angle), sine = sin(angle);
+            for (int64_t l = 0; l < prefix->L; l++)
+                for (int64_t row = p; row < rows; row += prefix->P) {
+                    float *k = prefix->kv + (2 * l * rows + row) * D;
+                    turn_pair(&k[i], &k[i + n], cosine, sine);
+                }
+        }
+}

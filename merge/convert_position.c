@@ -1,0 +1,85 @@
+/* Moving a prefix along the positions of a base with rope.
+ *
+ * Attention sees the distance between query and key alone, so a prefix whose keys are rotated as
+ * far as the rows behind it are moved conditions the base as before (RoFormer, arXiv 2104.09864,
+ * equation 16). Programs differ in where rows start: at P in PEFT, P-tuning v2 and cartridges, at 0
+ * in AdapterHub; this is the bridge between them. Key p stands at position_start - P + p. */
+#include "merge_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static kvf_status parse_start(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out)
+{
+    char *end = NULL;
+    if (!strcmp(text, "P")) {
+        *out = P;
+        return KVF_OK;
+    }
+    long long value = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > INT32_MAX)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--position-start: \"%s\" is no whole number from 0 to 2^31 - 1 and not P",
+                         text);
+    *out = value;
+    return KVF_OK;
+}
+
+static kvf_status check_base(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                             kvf__identity *id, const kvf_base *base, int64_t start)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+
+    if (d->positions != KVF__POS_ROPE)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has no rope: keys of %s carry no position that could be converted",
+                         options->base, kvf_base_architecture(base));
+    KVF_TRY(kvf__identity_check(ctx, options->prefix, id, base, options->allow_other_base));
+    if (start < d->max_positions) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "--position-start %lld leaves no position for text: the base has %lld",
+                     (long long)start, (long long)d->max_positions);
+}
+
+static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                          const kvf_base *base, kvf__prefix_file *file, int64_t *from, int64_t *to)
+{
+    int64_t P = file->id.P, before = file->id.position_start, after = 0;
+
+    if (file->id.infix)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: stands inside rows (placement infix): each row turns its keys anew",
+                         options->prefix);
+    KVF_TRY(parse_start(ctx, options->position_start, P, &after));
+    KVF_TRY(check_base(ctx, options, &file->id, base, after));
+    kvf__rope_move(kvf__model_desc(base->model), &file->prefix, before - P, after - P);
+    file->id.position_start = after;
+    if (!file->lineage) file->lineage = kvf_json_object();
+    if (!kvf_json_set(file->lineage, "converted_from_position_start", kvf_json_new_int(before)))
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    KVF_TRY(kvf__prefix_file_write(ctx, options->out, options->force, file));
+    *from = before;
+    *to = after;
+    return KVF_OK;
+}
+
+kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                                int64_t *from, int64_t *to)
+{
+    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    kvf__prefix_file file = {0};
+    kvf_base *base = NULL;
+    kvf_status st;
+
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    st = kvf__prefix_file_read(ctx, options->prefix, &file);
+    if (st) goto out;
+    st = kvf_base_open(ctx, options->base, &LIGHT, &base);
+    if (st) goto out;
+    st = convert(ctx, options, base, &file, from, to);
+out:
+    kvf_base_free(base);
+    kvf__prefix_file_done(&file);
+    return st;
+}

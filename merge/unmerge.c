@@ -1,0 +1,128 @@
+/* Un-merging: a static prefix becomes what an MLP encoder emits, so that training can go on in the
+ * reparameterized form (Li & Liang 2021, section 4.3; they say the way back is closed).
+ *
+ * Embedding and first layer are drawn as for a new run; with them fixed the hidden rows are too,
+ * and the last layer is a linear least-squares problem (last_layer.c). P hidden rows are
+ * independent almost surely while P <= min(M, G*D): the residual is then that of rounding. */
+#include "encoder_int.h"
+#include "merge_int.h"
+
+#include <string.h>
+
+enum { HIDDEN = 512 };
+
+/* The prefix of a prefix file; on the base, if there is one, whose stamp it then carries. */
+static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix **out)
+{
+    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    kvf_base *base = NULL;
+    kvf_prefix *prefix = NULL;
+    char kind[16];
+    kvf_status st;
+
+    KVF_TRY(kvf__h5_kind(ctx, options->prefix, kind));
+    if (strcmp(kind, "prefix"))
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: is a file of kind %s, want a prefix file",
+                         options->prefix, kind);
+    st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
+    if (!st && !prefix->id.P)
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
+    if (!st && options->base) st = kvf_base_open(ctx, options->base, &LIGHT, &base);
+    if (!st && base)
+        st = kvf__identity_check(ctx, options->prefix, &prefix->id, base,
+                                 options->allow_other_base);
+    kvf_base_free(base);
+    if (st)
+        kvf_prefix_free(prefix);
+    else
+        *out = prefix;
+    return st;
+}
+
+static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
+                        kvf__encoder **out, double *residual)
+{
+    const kvf__identity *id = &prefix->id;
+    const kvf__encoder_shape shape = {
+        .L = id->L,
+        .G = id->G,
+        .P = id->P,
+        .D = id->D,
+        .M = options->encoder_hidden ? options->encoder_hidden : HIDDEN,
+    };
+    kvf__encoder *encoder = NULL;
+    kvf_status st;
+
+    st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
+    if (st) goto out;
+    st = kvf__encoder_init_random(ctx, encoder, "torch", options->seed);
+    if (st) goto out;
+    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
+                                  residual);
+    if (st) goto out;
+    *out = encoder;
+    encoder = NULL;
+out:
+    kvf__encoder_free(encoder);
+    return st;
+}
+
+/* Where the run comes from; how rows were made stays in the prefix's own options. */
+static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
+                              double residual)
+{
+    char hex[33];
+    KVF_TRY(kvf__hash_file(ctx, options->prefix, hex));
+    if (!prefix->lineage) prefix->lineage = kvf_json_object();
+    bool good = kvf_json_set(prefix->lineage, "unmerged_from", kvf_json_new_str(hex)) &&
+                kvf_json_set(prefix->lineage, "unmerge_residual", kvf_json_new_real(residual)) &&
+                kvf_json_set(prefix->lineage, "unmerge_seed",
+                             kvf_json_new_int((int64_t)options->seed));
+    return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+}
+
+/* The run views what the prefix owns, but for the method. */
+static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
+                            const kvf_prefix *prefix, kvf__encoder *encoder)
+{
+    kvf__run_file run = {
+        .id = prefix->id,
+        .layer_mask = prefix->prefix.layer_mask,
+        .head = prefix->head,
+        .options = prefix->options,
+        .lineage = prefix->lineage,
+    };
+    run.id.method = "mlp";
+    kvf_status st = kvf__first_run_write(ctx, options->out, options->force, encoder, &run);
+    kvf_json_free(run.state);
+    return st;
+}
+
+kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unmerge_result *result)
+{
+    kvf_prefix *prefix = NULL;
+    kvf__encoder *encoder = NULL;
+    kvf_unmerge_result r = {0};
+    kvf_status st;
+
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    st = open_prefix(ctx, options, &prefix);
+    if (st) goto out;
+    st = solve(ctx, options, prefix, &encoder, &r.residual);
+    if (st) goto out;
+    st = note_origin(ctx, options, prefix, r.residual);
+    if (st) goto out;
+    st = write_run(ctx, options, prefix, encoder);
+    if (st) goto out;
+    r.P = prefix->id.P;
+    r.M = kvf__encoder_shape_of(encoder)->M;
+    const kvf__params *params = kvf__encoder_params(encoder);
+    for (size_t i = 0; i < params->n; i++)
+        r.parameters += params->item[i].n;
+    *result = r;
+out:
+    kvf__encoder_free(encoder);
+    kvf_prefix_free(prefix);
+    return st;
+}

@@ -1,0 +1,39 @@
+# Prefixes that go back and forth: unmerge, convert-position.
+make_inputs
+
+train 0 --out run.h5 --method direct --prefix-length 4 --steps 3 --quiet
+run 0 merge run.h5 --out prefix.h5
+run 0 eval --base model --data valid.jsonl --prefix prefix.h5 --precision f32 --json
+loss=$(value loss)
+
+# back into an encoder, which folds to the same prefix
+run 0 unmerge prefix.h5 --out back.h5 --encoder-hidden 16 --seed 3 --base model --json
+[ "$(value encoder_hidden)" = 16 ] || fail "M is $(value encoder_hidden)"
+value residual | awk '{ exit !($1 < 1e-4) }' || fail "residual $(value residual)"
+run 0 eval --base model --data valid.jsonl --prefix back.h5 --precision f32 --json
+value loss | awk -v want="$loss" '{ d = $1 - want; exit !(d * d < 1e-8) }' || fail "unmerged: $(value loss), not $loss"
+run 0 unmerge prefix.h5 --out seen.h5
+has out '^seen.h5: run of method mlp at step 0, P 4, M 512, '
+has out '^relative residual of what it emits: [0-9.]*e-'
+train 0 --out more.h5 --init-from back.h5 --prefix-length 4 --encoder-hidden 16 --steps 2
+run 1 unmerge prefix.h5 --out back.h5
+err_is 'kvfold: unmerge: back.h5: exists (use --force to replace it)'
+run 2 unmerge run.h5 --out none.h5
+err_is 'kvfold: unmerge: run.h5: is a file of kind run, want a prefix file; try kvfold unmerge --help'
+absent none.h5
+
+# rows from another position on
+run 0 convert-position prefix.h5 --base model --position-start 9 --out moved.h5
+out_is 'moved.h5: position_start 9, was 4'
+run 0 eval --base model --data valid.jsonl --prefix moved.h5 --precision f32 --json
+value loss | awk -v want="$loss" '{ d = $1 - want; exit !(d * d < 1e-10) }' || fail "moved: $(value loss), not $loss"
+run 1 export moved.h5 --out peft
+has err 'position_start is 9, but PEFT always starts tokens at P = 4$'
+run 0 convert-position moved.h5 --base model --position-start P --out home.h5 --json
+[ "$(value from) $(value to)" = '9 4' ] || fail "from $(value from) to $(value to)"
+run 0 export home.h5 --out peft
+run 2 convert-position prefix.h5 --base model --position-start x --out none.h5
+err_is 'kvfold: convert-position: --position-start: "x" is no whole number from 0 to 2^31 - 1 and not P; try kvfold convert-position --help'
+run 2 convert-position prefix.h5 --base model --out none.h5
+err_is 'kvfold: convert-position: --position-start P|N is needed; try kvfold convert-position --help'
+absent none.h5

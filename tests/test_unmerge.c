@@ -1,0 +1,231 @@
+/* Tests of the way back: a prefix becomes a run whose MLP emits it, folds to it again, and is where
+ * training starts. */
+#include "toy_run.h"
+
+#include "h5_int.h"
+
+#include <math.h>
+
+static char prefix[512], again[512];
+
+static void setup(void)
+{
+    toy_run_setup();
+    toy_path(prefix, dir, "prefix.h5");
+    toy_path(again, dir, "again.h5");
+}
+
+/* A trained prefix of P virtual tokens, from a run of the direct method, as a file. */
+static void make_prefix(int64_t P)
+{
+    kvf_train_options o = toy_run_options(out);
+    const kvf_merge_options merge = {.run = out, .out = prefix};
+    kvf_merge_result merged;
+    o.method = "direct";
+    o.prefix_length = P;
+    train(&o);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+}
+
+static kvf_unmerge_result unmerge(int64_t M, uint64_t seed, const char *to)
+{
+    const kvf_unmerge_options options = {
+        .prefix = prefix, .out = to, .base = base, .encoder_hidden = M, .seed = seed};
+    kvf_unmerge_result r = {0};
+    ck_assert_msg(!kvf_unmerge(ctx, &options, &r), "%s", kvf_ctx_error(ctx));
+    return r;
+}
+
+static void refused(const kvf_unmerge_options *options, kvf_status want, const char *part)
+{
+    kvf_unmerge_result r;
+    kvf_status st = kvf_unmerge(ctx, options, &r);
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part), "%s: \"%s\"", kvf_status_name(st),
+                  kvf_ctx_error(ctx));
+}
+
+static double loss_of(const char *path)
+{
+    const kvf_eval_options eval = {.data = valid};
+    kvf_eval_result result;
+    kvf_base *model = open_base();
+    kvf_prefix *p = NULL;
+    ck_assert_int_eq(kvf_prefix_open(ctx, path, KVF_CHECKPOINT_DEFAULT, &p), KVF_OK);
+    ck_assert_msg(!kvf_eval(ctx, model, &p, 1, &eval, &result), "%s", kvf_ctx_error(ctx));
+    kvf_prefix_free(p);
+    kvf_base_free(model);
+    return result.loss;
+}
+
+/* Of the values of two prefix files, relative to the second. */
+static double distance(const char *a, const char *b)
+{
+    kvf__prefix_file x = {0}, y = {0};
+    ck_assert_int_eq(kvf__prefix_file_read(ctx, a, &x), KVF_OK);
+    ck_assert_int_eq(kvf__prefix_file_read(ctx, b, &y), KVF_OK);
+    ck_assert_uint_eq(kvf__prefix_count(&x.prefix), kvf__prefix_count(&y.prefix));
+    double d = ck_rel_l2(x.prefix.kv, y.prefix.kv, kvf__prefix_count(&x.prefix));
+    kvf__prefix_file_done(&x);
+    kvf__prefix_file_done(&y);
+    return d;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(folds_back)
+{
+    const kvf_merge_options merge = {.run = other, .out = again};
+    kvf_merge_result merged;
+    make_prefix(8);
+    kvf_unmerge_result r = unmerge(24, 3, other);
+
+    ck_assert_int_eq(r.P, 8);
+    ck_assert_int_eq(r.M, 24);
+    ck_assert_double_lt(r.residual, 1e-4);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_le(fabs(distance(again, prefix) - r.residual), 1e-6);
+    ck_assert_double_eq_tol(loss_of(other), loss_of(prefix), 1e-4);
+}
+END_TEST
+
+/* The first step's loss is measured before it, on the same rows in the same order. */
+START_TEST(training_goes_on_from_the_prefix)
+{
+    make_prefix(8);
+    unmerge(24, 3, other);
+    kvf_train_options o = toy_run_options(again);
+    o.prefix_length = 8;
+    o.steps = o.save_every = o.eval_every = 1;
+    o.batch_size = 24;
+    o.init_from = prefix;
+    o.method = "direct";
+    double direct = train(&o).train_loss;
+    o.method = "mlp";
+    o.encoder_hidden = 24;
+    o.init_from = other;
+    o.force = true;
+    double mlp = train(&o).train_loss;
+
+    ck_assert_double_eq_tol(mlp, direct, 1e-4);
+    o.steps = 12;
+    o.force = true;
+    ck_assert_double_lt(train(&o).train_loss, mlp);
+}
+END_TEST
+
+START_TEST(seeds_differ_and_repeat)
+{
+    make_prefix(4);
+    unmerge(16, 1, other);
+    unmerge(16, 1, again);
+    ck_assert(equal_files(other, again));
+    remove(again);
+    unmerge(16, 2, again);
+    ck_assert(!equal_files(other, again));
+}
+END_TEST
+
+/* A layer that has no prefix has none in the run either, and the stamp stays. */
+START_TEST(keeps_what_the_file_says)
+{
+    kvf__prefix_file file = {0};
+    kvf__run_file run = {0};
+    make_prefix(4);
+    ck_assert_int_eq(kvf__prefix_file_read(ctx, prefix, &file), KVF_OK);
+    file.prefix.layer_mask[0] = 0;
+    kvf__prefix_clear_masked(&file.prefix);
+    file.id.position_start = 0;
+    ck_assert_int_eq(kvf__prefix_file_write(ctx, prefix, true, &file), KVF_OK);
+    ck_assert_double_lt(unmerge(16, 0, other).residual, 1e-4);
+    ck_assert_msg(!kvf__run_file_read(ctx, other, true, &run), "%s", kvf_ctx_error(ctx));
+
+    ck_assert_int_eq(run.layer_mask[0], 0);
+    ck_assert_int_eq(run.layer_mask[1], 1);
+    ck_assert_int_eq(run.id.position_start, 0);
+    ck_assert_str_eq(run.id.method, "mlp");
+    ck_assert_str_eq(run.id.base_hash, file.id.base_hash);
+    ck_assert_uint_eq(run.m.params.n, 0);
+    ck_assert_int_eq(kvf_json_int(kvf_json_get(run.state, "step"), -1), 0);
+    ck_assert_ptr_nonnull(kvf_json_get(run.lineage, "unmerged_from"));
+    kvf__run_file_done(&run);
+    kvf__prefix_file_done(&file);
+}
+END_TEST
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* More virtual tokens than the hidden rows can tell apart: as near as it comes, and it says so. */
+START_TEST(too_narrow_is_said)
+{
+    const kvf_merge_options merge = {.run = other, .out = again};
+    kvf_merge_result merged;
+    make_prefix(12);
+    kvf_unmerge_result r = unmerge(4, 0, other);
+    ck_assert_double_gt(r.residual, 1e-2);
+    ck_assert_double_lt(r.residual, 1);
+    ck_assert_int_eq(kvf_merge(ctx, &merge, &merged), KVF_OK);
+    ck_assert_double_le(fabs(distance(again, prefix) - r.residual), 1e-6);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+START_TEST(refuses_what_is_no_prefix)
+{
+    char bad[512], cut[512];
+    kvf__mapfile file = {0};
+    toy_path(bad, dir, "bad.h5");
+    toy_path(cut, dir, "cut.h5");
+    make_prefix(4);
+    kvf_unmerge_options options = {.prefix = out, .out = bad};
+    refused(&options, KVF_EUSAGE, "is a file of kind run, want a prefix file");
+    options.prefix = "/nowhere.h5";
+    refused(&options, KVF_EIO, "/nowhere.h5");
+    options.prefix = options.out = prefix;
+    refused(&options, KVF_EUSAGE, prefix);
+    options.out = out;
+    refused(&options, KVF_EEXIST, out);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, prefix, &file), KVF_OK);
+    ck_assert_int_eq(kvf__write_file(ctx, cut, false, file.data, file.n - 1), KVF_OK);
+    options = (kvf_unmerge_options){.prefix = cut, .out = bad};
+    refused(&options, KVF_EFORMAT, cut);
+    ck_assert(!kvf__exists(bad));
+    kvf__mapfile_close(&file);
+}
+END_TEST
+
+START_TEST(refuses_another_base)
+{
+    char folder[512];
+    toy_path(folder, dir, "second");
+    ck_assert_int_eq(mkdir(folder, 0777), 0);
+    toy_folder(folder, 6, 0);
+    make_prefix(4);
+    kvf_unmerge_options options = {.prefix = prefix, .out = other, .base = folder};
+    refused(&options, KVF_EMISMATCH, "--allow-other-base overrides");
+    options.allow_other_base = true;
+    kvf_unmerge_result r;
+    ck_assert_int_eq(kvf_unmerge(ctx, &options, &r), KVF_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("unmerge");
+    TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
+          *errors = tcase_create("errors");
+    TCase *const cases[] = {core, limits, errors};
+    for (int i = 0; i < 3; i++) {
+        tcase_add_checked_fixture(cases[i], setup, toy_run_teardown);
+        tcase_set_timeout(cases[i], 60);
+        suite_add_tcase(suite, cases[i]);
+    }
+    tcase_add_test(core, folds_back);
+    tcase_add_test(core, training_goes_on_from_the_prefix);
+    tcase_add_test(core, seeds_differ_and_repeat);
+    tcase_add_test(core, keeps_what_the_file_says);
+    tcase_add_test(limits, too_narrow_is_said);
+    tcase_add_test(errors, refuses_what_is_no_prefix);
+    tcase_add_test(errors, refuses_another_base);
+    return ck_main(suite);
+}
