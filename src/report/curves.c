@@ -1,0 +1,270 @@
+/* What a run measured at its steps: four or five charts over one table of numbers.
+ *
+ * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
+ * measures (train loss, gradient norm), the last of what a step leaves behind (learning rate,
+ * prefix norm, validation). The smoothed curve is taken before thinning. */
+#include "report_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_POINTS = 400, SMOOTH_PART = 25, LEAST_TO_SMOOTH = 20 };
+
+enum { STEP, TRAIN, SMOOTH, VALID, METRIC, LR, GRAD, NORM, COLUMNS };
+static const struct {
+    const char *key, *title;
+} COLUMN[COLUMNS] = {
+    {"step", "step"}, {"train", "train loss"}, {"smooth", "smoothed"},    {"valid", "valid loss"},
+    {"metric", NULL}, {"lr", "learning rate"}, {"grad", "gradient norm"}, {"norm", "prefix norm"},
+};
+
+typedef struct series {
+    int64_t n, every;    /* rows; steps of each */
+    int64_t horizon;     /* steps over which the smoothed curve forgets; 0: there is none */
+    double *at[COLUMNS]; /* [n] */
+} series;
+
+/* Exponential mean of x [n] over about `horizon` steps, free of the bias towards 0 of its start
+ * (Kingma and Ba 2014, section 3). */
+static void smooth(const double *x, int64_t n, int64_t horizon, double *out)
+{
+    double keep = 1 - 1 / (double)horizon, sum = 0, weight = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(x[i])) {
+            sum = keep * sum + (1 - keep) * x[i];
+            weight = keep * weight + (1 - keep);
+        }
+        out[i] = weight > 0 ? sum / weight : NAN;
+    }
+}
+
+static double mean_of(const double *x, int64_t n)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(x[i])) {
+            sum += x[i];
+            count++;
+        }
+    return count ? sum / (double)count : NAN;
+}
+
+static double last_of(const double *x, int64_t n)
+{
+    while (n > 0 && !isfinite(x[n - 1]))
+        n--;
+    return n > 0 ? x[n - 1] : NAN;
+}
+
+static void thin(const kvf__history *history, const double *smoothed, series *s)
+{
+    for (int64_t row = 0; row < s->n; row++) {
+        int64_t first = row * s->every;
+        int64_t n = history->n - first < s->every ? history->n - first : s->every;
+        s->at[STEP][row] = (double)history->step[first + n - 1];
+        s->at[TRAIN][row] = mean_of(history->train_loss + first, n);
+        s->at[SMOOTH][row] = s->horizon ? last_of(smoothed + first, n) : NAN;
+        s->at[VALID][row] = last_of(history->valid_loss + first, n);
+        s->at[METRIC][row] = last_of(history->valid_metric + first, n);
+        s->at[LR][row] = last_of(history->lr + first, n);
+        s->at[GRAD][row] = mean_of(history->grad_norm + first, n);
+        s->at[NORM][row] = last_of(history->prefix_norm + first, n);
+    }
+}
+
+static void series_done(series *s)
+{
+    for (int c = 0; c < COLUMNS; c++)
+        kvf__free(s->at[c]);
+}
+
+static kvf_status take_series(kvf_ctx *ctx, const kvf__history *history, series *s)
+{
+    double *smoothed = NULL;
+    kvf_status st = KVF_OK;
+
+    *s = (series){.every = (history->n + MOST_POINTS - 1) / MOST_POINTS};
+    s->n = (history->n + s->every - 1) / s->every;
+    if (history->n >= LEAST_TO_SMOOTH)
+        s->horizon = history->n / SMOOTH_PART > 2 ? history->n / SMOOTH_PART : 2;
+    for (int c = 0; c < COLUMNS && !st; c++)
+        st = kvf__alloc_array(ctx, (size_t)s->n, sizeof(double), &s->at[c]);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)history->n, sizeof *smoothed, &smoothed);
+    if (!st && s->horizon) smooth(history->train_loss, history->n, s->horizon, smoothed);
+    if (!st) thin(history, smoothed, s);
+    kvf__free(smoothed);
+    return st;
+}
+
+/* ---- charts ---------------------------------------------------------------------------------- */
+
+static kvf__curve curve_of(const series *s, int column, const char *name, const char *look,
+                           bool dots)
+{
+    return (kvf__curve){COLUMN[column].key, name, look, s->at[column], dots};
+}
+
+static kvf__chart chart_of(const series *s, const char *id, const char *title, const char *unit,
+                           const char *label)
+{
+    return (kvf__chart){.id = id,
+                        .title = title,
+                        .unit = unit,
+                        .label = label,
+                        .table = "steps",
+                        .n = s->n,
+                        .x = s->at[STEP],
+                        .mark_x = NAN,
+                        .mark_y = NAN,
+                        .mark = "best"};
+}
+
+/* The best step and its value in this column; both NaN where there is none. */
+static void mark_best(const kvf_json *facts, const kvf__history *history, const double *values,
+                      kvf__chart *chart)
+{
+    int64_t best = kvf_json_int(kvf_json_get(kvf_json_get(facts, "history"), "best_step"), -1);
+    for (int64_t i = 0; i < history->n; i++)
+        if (history->step[i] == best && isfinite(values[i])) {
+            chart->mark_x = (double)best;
+            chart->mark_y = values[i];
+        }
+}
+
+/* The name of what the best step is best in, NULL where that is the loss itself. */
+static const char *metric_name(const kvf_json *facts)
+{
+    const char *name = kvf_json_str(kvf_json_get(kvf_json_get(facts, "history"), "best_metric"),
+                                    NULL);
+    return name && strcmp(name, "valid_loss") ? name : NULL;
+}
+
+static void put_metric(kvf__html *h, const kvf_json *facts, const kvf__history *history,
+                       const series *s)
+{
+    kvf__chart chart = chart_of(s, "metric", "Validation metric", "", "Validation metric by step");
+
+    if (!metric_name(facts)) return;
+    chart.name = metric_name(facts);
+    chart.curve[chart.n_curves++] = curve_of(s, METRIC, "metric", "valid", true);
+    mark_best(facts, history, history->valid_metric, &chart);
+    kvf__chart_put(h, &chart);
+}
+
+static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *history,
+                       const series *s)
+{
+    kvf__chart loss = chart_of(s, "loss", "Loss", "nats per label",
+                               "Train and valid loss by step; the table below has the numbers");
+    loss.curve[loss.n_curves++] = curve_of(s, TRAIN, "train", "raw", s->n == 1);
+    if (s->horizon) loss.curve[loss.n_curves++] = curve_of(s, SMOOTH, "smoothed", "smooth", false);
+    if (isfinite(last_of(s->at[VALID], s->n)))
+        loss.curve[loss.n_curves++] = curve_of(s, VALID, "valid", "valid", true);
+    mark_best(facts, history, history->valid_loss, &loss);
+    kvf__chart_put(h, &loss);
+
+    put_metric(h, facts, history, s);
+
+    static const struct {
+        int column;
+        const char *id, *title, *unit, *label;
+    } OTHERS[] = {
+        {LR, "lr", "Learning rate", "per step", "Learning rate by step"},
+        {GRAD, "grad", "Gradient norm", "L2, before clipping", "Gradient norm by step"},
+        {NORM, "norm", "Prefix norm", "L2", "Norm of the emitted prefix by step"},
+    };
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        kvf__chart chart = chart_of(s, OTHERS[i].id, OTHERS[i].title, OTHERS[i].unit,
+                                    OTHERS[i].label);
+        chart.curve[chart.n_curves++] = curve_of(
+            s, OTHERS[i].column, COLUMN[OTHERS[i].column].title, "smooth", s->n == 1);
+        chart.prefer_log = OTHERS[i].column == GRAD;
+        kvf__chart_put(h, &chart);
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static bool has_column(const kvf_json *facts, const series *s, int column)
+{
+    if (column == METRIC && !metric_name(facts)) return false;
+    return column == STEP || isfinite(last_of(s->at[column], s->n));
+}
+
+static void put_title(kvf__html *h, const kvf_json *facts, int column)
+{
+    kvf__html_printf(h, "<th scope=\"col\" data-key=\"%s\">", COLUMN[column].key);
+    if (COLUMN[column].title)
+        kvf__html_put(h, COLUMN[column].title);
+    else /* the metric has its own name */
+        kvf__html_text(
+            h, kvf_json_str(kvf_json_get(kvf_json_get(facts, "history"), "best_metric"), NULL));
+    kvf__html_put(h, "</th>");
+}
+
+static void put_table(kvf__html *h, const kvf_json *facts, const series *s)
+{
+    kvf__html_put(h, "<details><summary>Numbers of the curves</summary>\n<div class=\"wide\">"
+                     "<table id=\"steps\">\n<thead><tr>");
+    for (int c = 0; c < COLUMNS; c++)
+        if (has_column(facts, s, c)) put_title(h, facts, c);
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    for (int64_t row = 0; row < s->n; row++) {
+        kvf__html_put(h, "<tr>");
+        for (int c = 0; c < COLUMNS; c++) {
+            if (!has_column(facts, s, c)) continue;
+            kvf__html_put(h, "<td>");
+            if (isfinite(s->at[c][row]))
+                kvf__html_printf(h, c == STEP ? "%.0f" : "%.6g", s->at[c][row]);
+            kvf__html_put(h, "</td>");
+        }
+        kvf__html_put(h, "</tr>\n");
+    }
+    kvf__html_put(h, "</tbody></table></div></details>\n");
+}
+
+static void put_best(kvf__html *h, const kvf_json *facts)
+{
+    const kvf_json *history = kvf_json_get(facts, "history");
+    if (!kvf_json_get(history, "best_step")) return;
+    kvf__html_printf(h, "<p>Best step: <strong>%lld</strong>, ",
+                     (long long)kvf_json_int(kvf_json_get(history, "best_step"), 0));
+    kvf__html_text(h, kvf_json_str(kvf_json_get(history, "best_metric"), NULL));
+    kvf__html_put(h, " <strong>");
+    kvf__html_number(h, kvf_json_real(kvf_json_get(history, "best_value"), NAN), 6);
+    kvf__html_put(h, "</strong>.</p>\n");
+}
+
+static void put_how(kvf__html *h, const series *s)
+{
+    kvf__html_put(h, "<p class=\"note\">");
+    if (s->every > 1)
+        kvf__html_printf(h,
+                         "Each point stands for %lld steps: the mean of train loss and gradient "
+                         "norm, the last of the others. ",
+                         (long long)s->every);
+    if (s->horizon)
+        kvf__html_printf(h, "Smoothed: exponential mean of the train loss over about %lld steps.",
+                         (long long)s->horizon);
+    kvf__html_put(h, "</p>\n");
+}
+
+void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *history)
+{
+    series s = {0};
+
+    if (h->st || !history || history->n < 1) return;
+    h->st = take_series(h->ctx, history, &s);
+    if (!h->st) {
+        kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n");
+        put_best(h, facts);
+        kvf__html_put(h, "<div class=\"charts\">\n");
+        put_charts(h, facts, history, &s);
+        kvf__html_put(h, "</div>\n");
+        if (s.every > 1 || s.horizon) put_how(h, &s);
+        put_table(h, facts, &s);
+        kvf__html_put(h, "</section>\n");
+    }
+    series_done(&s);
+}

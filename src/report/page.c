@@ -1,0 +1,153 @@
+/* The page as a whole: head, summary, sections, foot.
+ *
+ * Style and script stand inside, fonts are the reader's own, and the policy in the head forbids the
+ * rest: the page asks no network for anything. No clock is read, so equal facts are equal bytes. */
+#include "report_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static void put_head(kvf__html *h, const kvf_json *facts)
+{
+    kvf__html_put(h, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                     "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                     "<meta name=\"color-scheme\" content=\"light dark\">\n"
+                     "<meta name=\"generator\" content=\"kvfold " KVF_VERSION "\">\n"
+                     "<link rel=\"icon\" href=\"data:,\">\n<title>");
+    kvf__html_text(h, kvf_json_str(kvf_json_get(facts, "title"), NULL));
+    kvf__html_put(h, " &ndash; kvfold report</title>\n<style>\n");
+    kvf__html_put(h, kvf__page_css);
+    kvf__html_put(h, "</style>\n</head>\n<body>\n");
+}
+
+/* ---- summary --------------------------------------------------------------------------------- */
+
+static void put_card(kvf__html *h, const char *name, const kvf_json *value, const char *unit)
+{
+    double real = kvf_json_real(value, NAN);
+
+    if (kvf_json_typeof(value) == KVF_JSON_NONE) return;
+    if (kvf_json_typeof(value) == KVF_JSON_STRING && !*kvf_json_str(value, NULL)) return;
+    kvf__html_printf(h, "<div><dt>%s</dt><dd>", name);
+    if (kvf_json_typeof(value) == KVF_JSON_REAL)
+        kvf__html_number(h, real, 5);
+    else
+        kvf__html_value(h, value);
+    kvf__html_printf(h, "%s%s%s</dd></div>\n", *unit ? " <small>" : "", unit,
+                     *unit ? "</small>" : "");
+}
+
+static void put_shape(kvf__html *h, const kvf_json *attributes)
+{
+    const kvf_json *P = kvf_json_get(attributes, "P");
+
+    if (kvf_json_int(P, 0) < 1) return;
+    put_card(h, "virtual tokens", P, "");
+    kvf__html_printf(h, "<div><dt>layers, heads, head size</dt><dd>%lld, %lld, %lld</dd></div>\n",
+                     (long long)kvf_json_int(kvf_json_get(attributes, "L"), 0),
+                     (long long)kvf_json_int(kvf_json_get(attributes, "G"), 0),
+                     (long long)kvf_json_int(kvf_json_get(attributes, "D"), 0));
+}
+
+static void put_summary(kvf__html *h, const kvf_json *facts)
+{
+    const kvf_json *attributes = kvf_json_get(facts, "attributes");
+    const kvf_json *history = kvf_json_get(facts, "history");
+    static const struct {
+        const char *name, *key, *unit;
+    } SAID[] = {{"method", "method", ""},
+                {"task", "task", ""},
+                {"base", "base_name", ""},
+                {"architecture", "base_architecture", ""}},
+      RAN[] = {{"steps", "steps", ""},
+               {"tokens trained on", "tokens", ""},
+               {"first train loss", "first_train_loss", "nats"},
+               {"last train loss", "last_train_loss", "nats"},
+               {"last valid loss", "last_valid_loss", "nats"},
+               {"best step", "best_step", ""}};
+
+    kvf__html_put(h, "<dl class=\"cards\">\n");
+    put_card(h, "file", kvf_json_get(facts, "kind"), "");
+    for (size_t i = 0; i < sizeof SAID / sizeof SAID[0]; i++)
+        put_card(h, SAID[i].name, kvf_json_get(attributes, SAID[i].key), SAID[i].unit);
+    put_shape(h, attributes);
+    for (size_t i = 0; i < sizeof RAN / sizeof RAN[0]; i++)
+        put_card(h, RAN[i].name, kvf_json_get(history, RAN[i].key), RAN[i].unit);
+    kvf__html_put(h, "</dl>\n");
+}
+
+static void put_notes(kvf__html *h, const kvf_json *notes)
+{
+    if (!kvf_json_size(notes)) return;
+    kvf__html_put(h, "<ul class=\"notes\">\n");
+    for (size_t i = 0; i < kvf_json_size(notes); i++) {
+        kvf__html_put(h, "<li>");
+        kvf__html_text(h, kvf_json_str(kvf_json_at(notes, i), NULL));
+        kvf__html_put(h, "</li>\n");
+    }
+    kvf__html_put(h, "</ul>\n");
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Links to the sections that there will be. */
+static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
+{
+    static const struct {
+        const char *fact, *id, *title;
+    } SECTIONS[] = {{"prefix", "norms", "Norms"},
+                    {"virtual", "norms", "Norms"},
+                    {"attention", "attention", "Attention"},
+                    {"samples", "samples", "Before and after"},
+                    {"words", "words", "Words"},
+                    {"options", "options", "Options"},
+                    {"lineage", "lineage", "Lineage"},
+                    {"attributes", "attributes", "File"},
+                    {"tensors", "tensors", "Tensors"}};
+
+    kvf__html_put(h, "<nav aria-label=\"Sections\"><ul>\n");
+    if (curves) kvf__html_put(h, "<li><a href=\"#curves\">Curves</a></li>\n");
+    for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++)
+        if (kvf_json_size(kvf_json_get(facts, SECTIONS[i].fact)))
+            kvf__html_printf(h, "<li><a href=\"#%s\">%s</a></li>\n", SECTIONS[i].id,
+                             SECTIONS[i].title);
+    kvf__html_put(h, "</ul></nav>\n");
+}
+
+static void put_body(kvf__html *h, const kvf_json *facts, const kvf__history *history)
+{
+    kvf__html_put(h, "<header>\n<h1>");
+    kvf__html_text(h, kvf_json_str(kvf_json_get(facts, "title"), NULL));
+    kvf__html_put(h, "</h1>\n");
+    put_summary(h, facts);
+    put_contents(h, facts, history && history->n > 0);
+    put_notes(h, kvf_json_get(facts, "notes"));
+    kvf__html_put(h, "</header>\n<main>\n");
+    kvf__curves_put(h, facts, history);
+    kvf__norms_put(h, facts);
+    kvf__attention_put(h, facts);
+    kvf__samples_put(h, facts);
+    kvf__words_put(h, facts);
+    kvf__tables_put(h, facts);
+    kvf__html_put(h, "</main>\n<footer>Made by kvfold " KVF_VERSION
+                     ". This page asks no network for anything.</footer>\n<script>\n");
+    kvf__html_put(h, kvf__page_js);
+    kvf__html_put(h, "</script>\n</body>\n</html>\n");
+}
+
+kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
+                            kvf__buf *out)
+{
+    kvf__html h = {.ctx = ctx};
+
+    put_head(&h, facts);
+    put_body(&h, facts, history);
+    if (h.st) {
+        kvf__buf_done(&h.out);
+        return h.st;
+    }
+    *out = h.out;
+    return KVF_OK;
+}

@@ -1,0 +1,28 @@
+/* The page of `kvfold report`: one HTML file that needs nothing beside itself.
+ *
+ * This folder draws; what is drawn was found out by others (src/study/report_run.c) and comes as
+ * JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may be
+ * hostile: names of files and tensors, options, words, generations. Equal facts, equal bytes. */
+#ifndef KVF_REPORT_INT_H
+#define KVF_REPORT_INT_H
+
+#include "base_int.h"
+#include "h5_int.h"
+
+/* facts, each of which may be missing but title and kind:
+ *
+ *   title, kind         of the file
+ *   attributes, options, lineage, history, tensors   as kvf_inspect() gives them
+ *   prefix {keys, values}  [L][P] L2 norms over heads; a masked layer is null
+ *   virtual             [P] L2 norms of vectors at the input
+ *   attention {share [L][H], labels, rows, data, before?, after?}    shares in 0 .. 1; losses of
+ *                       these rows without and with the prefix, in nats
+ *   words               as kvf_words() gives them
+ *   samples {data, max_tokens, rows [{prompt, before, after}]}
+ *   notes               [text] what is not there, and why
+ *
+ * history NULL or empty: no curves. *out is the caller's. */
+kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
+                            kvf__buf *out);
+
+#endif

@@ -1,0 +1,97 @@
+/* The parts of the page: the writer that escapes, axes, charts, heat maps, tables. Private to
+ * src/report.
+ *
+ * Pictures are drawn in a square of 1000 x 1000 that is stretched to the space there is, with lines
+ * that keep their width; labels are HTML beside it, so that they stay legible on a phone. All
+ * numbers that a picture shows stand in a table as well, which the script reads for its hover
+ * texts. */
+#ifndef KVF_REPORT_PRIV_H
+#define KVF_REPORT_PRIV_H
+
+#include "report_int.h"
+
+/* page.css and page.js, made C arrays when the library is built; NUL-terminated. */
+extern const char kvf__page_css[], kvf__page_js[];
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* The first failure stays in st, and what is put afterwards goes nowhere. */
+typedef struct kvf__html {
+    kvf_ctx *ctx;
+    kvf__buf out;
+    kvf_status st;
+} kvf__html;
+/* Markup as it is: constants of this folder alone. */
+void kvf__html_put(kvf__html *h, const char *markup);
+void kvf__html_printf(kvf__html *h, const char *fmt, ...) KVF__PRINTF(2, 3);
+/* Anybody's text, for elements and for attributes in double quotes: what HTML would read is
+ * escaped, what is no UTF-8, no character of HTML, or turns the direction of writing, becomes
+ * U+FFFD. NULL: nothing. */
+void kvf__html_text(kvf__html *h, const char *text);
+/* A scalar as text; lists and objects as JSON, escaped alike. */
+void kvf__html_value(kvf__html *h, const kvf_json *value);
+/* A number in so many digits, or a dash where it is none. */
+void kvf__html_number(kvf__html *h, double value, int digits);
+
+/* ---- axes ------------------------------------------------------------------------------------ */
+
+enum { KVF__TICKS = 24 };
+/* low < high, both of them ticks or beyond. */
+typedef struct kvf__axis {
+    double low, high;
+    bool log;
+    double tick[KVF__TICKS];
+    int n;
+} kvf__axis;
+/* Steps of 1, 2 or 5 times a power of ten, about `about` of them, around [low, high]. */
+kvf__axis kvf__axis_linear(double low, double high, int about);
+/* 0 < low. Powers of ten, with twos and fives where there are few. */
+kvf__axis kvf__axis_log(double low, double high);
+/* From 0 (low) to 1 (high). */
+double kvf__axis_at(const kvf__axis *axis, double value);
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+typedef struct kvf__curve {
+    const char *column; /* of the table that has its numbers */
+    const char *name;
+    const char *look; /* class of its line: "raw", "smooth", "valid" */
+    const double *y;  /* [n]; what is not finite is passed over */
+    bool dots;
+} kvf__curve;
+
+enum { KVF__CURVES = 3 };
+typedef struct kvf__chart {
+    const char *id, *title, *unit, *label; /* label: read out in place of the picture */
+    const char *name;                      /* anybody's text behind the title; NULL: none */
+    const char *table;                     /* id of the table */
+    int64_t n;
+    const double *x;
+    kvf__curve curve[KVF__CURVES];
+    int n_curves;
+    double mark_x, mark_y; /* a point to be marked; NaN: none */
+    const char *mark;
+    bool prefer_log;
+} kvf__chart;
+/* Draws nothing if no value is finite. */
+void kvf__chart_put(kvf__html *h, const kvf__chart *chart);
+
+typedef struct kvf__heat {
+    const char *id, *title, *unit, *label;
+    const char *row_name, *column_name; /* "layer", "token" */
+    const kvf_json *rows;               /* [rows][columns]; null: no such row */
+    bool share;                         /* values are parts of 1: from 0, in percent */
+} kvf__heat;
+void kvf__heat_put(kvf__html *h, const kvf__heat *heat);
+
+/* ---- sections -------------------------------------------------------------------------------- */
+
+void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *history);
+void kvf__norms_put(kvf__html *h, const kvf_json *facts);
+void kvf__attention_put(kvf__html *h, const kvf_json *facts);
+void kvf__samples_put(kvf__html *h, const kvf_json *facts);
+void kvf__words_put(kvf__html *h, const kvf_json *facts);
+/* Options, lineage, attributes, tensors. */
+void kvf__tables_put(kvf__html *h, const kvf_json *facts);
+
+#endif
