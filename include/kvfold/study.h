@@ -30,6 +30,36 @@ typedef struct kvf_words_options {
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_words_options *options, kvf_json **out);
 
+/* What a page is made of. All zero but path and out: what the file alone tells. */
+typedef struct kvf_report_options {
+    const char *path; /* a run, prefix, embeddings or adapter file */
+    const char *out;
+    bool force;
+    kvf_checkpoint checkpoint; /* of a run: whose prefix is looked at */
+    const char *head;          /* of a run of several tasks: the one to look at */
+
+    const char *base; /* NULL: no words, shares, samples */
+    kvf_precision precision;
+    bool allow_other_base;
+    int64_t words; /* vocabulary items named for each virtual token; 0: none */
+
+    const char *data; /* needs base; NULL: no shares, no samples */
+    const char *format, *columns, *map, *overlong; /* of data, as in kvf_eval_options */
+    bool no_header;
+    int64_t max_length;
+    int64_t rows;       /* first rows over which shares of attention are means; 0: none */
+    int64_t samples;    /* first prompts completed, without and with; 0: none */
+    int64_t max_tokens; /* of a completion; 0: 48 */
+} kvf_report_options;
+kvf_report_options kvf_report_defaults(void); /* f32, 3 words, 32 rows, 4 samples, 48 tokens */
+
+/* Writes one self-contained HTML page about a run or what it folded to: curves of its history,
+ * norms by layer and virtual token, options and lineage; on a base the words nearest to the virtual
+ * tokens; on data also the share of attention they take by layer and head, and completions without
+ * and with them. Whole or not at all; equal inputs give equal bytes. *bytes, may be NULL: its size.
+ * EFORMAT: another kind of file. EUSAGE: data without a base. EEXIST. */
+kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -163,6 +163,8 @@ kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimize
 void kvf__run_file_done(kvf__run_file *file);
 /* What the file says about itself, and nothing else of it. */
 kvf_status kvf__run_file_identity(kvf_ctx *ctx, const char *path, kvf__identity *out);
+/* Its history, and nothing else of it. */
+kvf_status kvf__run_file_history(kvf_ctx *ctx, const char *path, kvf__history *out);
 
 /* ---- base file ------------------------------------------------------------------------------- */
 

@@ -284,6 +284,16 @@ out:
     return st;
 }
 
+kvf_status kvf__run_file_history(kvf_ctx *ctx, const char *path, kvf__history *out)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf_status st = kvf__h5_open(ctx, path, "run", &h5);
+
+    if (!st) st = kvf__history_read(&h5, out);
+    kvf__h5_close(&h5);
+    return st;
+}
+
 void kvf__run_file_done(kvf__run_file *file)
 {
     kvf__identity_done(&file->id);

@@ -43,8 +43,8 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
     return KVF_OK;
 }
 
-static kvf_status load_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                            const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
+kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                           const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
 {
     kvf__label_set labels = {0};
     kvf__dataset_options load;
@@ -225,7 +225,7 @@ kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
                                         .infix = n && prefixes[0]->id.infix};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
     if (!st) st = check_rules(ctx, options, trial->task);
-    if (!st) st = load_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
+    if (!st) st = kvf__trial_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
     if (!st) st = kvf__evaluator_create(ctx, base, &trial->set, &how, &trial->evaluator);
     if (!st)
         st = trial->task == KVF__TASK_LM ? run_lm(ctx, base, trial, prefixes, n)

@@ -209,7 +209,8 @@ kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subje
         kvf__input input = {.batch = &e->batcher.batch,
                             .prefix = subject->prefix,
                             .vectors = subject->vectors,
-                            .position_start = subject->position_start};
+                            .position_start = subject->position_start,
+                            .share = subject->share};
         KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
         KVF_TRY(visit(user, e->pass, input.batch));
     }

@@ -42,6 +42,7 @@ typedef struct kvf__subject {
     int64_t position_start;
     kvf__head *head;       /* NULL: lm */
     kvf__lm_head *lm_head; /* lm: one of its own; NULL: the base's */
+    double *share;         /* [L, H] as of kvf__input; NULL: not wanted */
 } kvf__subject;
 /* prefix NULL: the bare base. */
 kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);
@@ -164,6 +165,9 @@ typedef struct kvf__trial {
 kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                           const kvf_eval_options *options, bool unlabeled, kvf__trial *out);
 void kvf__trial_done(kvf__trial *trial);
+/* Its first part alone: rows of options->data for the trial's task, which is set. */
+kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                           const kvf_eval_options *options, bool unlabeled, kvf__trial *trial);
 
 /* How rows are rendered and cut: as the options say, where they are silent as in training. Renders
  * through *renderer ({0} or what init left, freed by the caller), which must not move. */

@@ -1,0 +1,254 @@
+/* What a report shows with a base: the words nearest to the virtual tokens; and with data the share
+ * of attention they take and completions without and with what was trained.
+ *
+ * All of it goes through the paths of the commands words, eval and generate. Only the first rows of
+ * the data are run, those a person would look at. */
+#include "report_look.h"
+
+#include "infer_int.h"
+#include "train_int.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_TOKENS = 48 };
+
+static kvf_eval_options data_options(const kvf_report_options *o)
+{
+    return (kvf_eval_options){.data = o->data,
+                              .format = o->format,
+                              .columns = o->columns,
+                              .map = o->map,
+                              .overlong = o->overlong,
+                              .no_header = o->no_header,
+                              .max_length = o->max_length,
+                              .share_leads = "off"};
+}
+
+/* A view of the first groups of at most `most` rows in all, but at least one. */
+static kvf__dataset first_rows(const kvf__dataset *set, int64_t most)
+{
+    kvf__dataset first = *set;
+
+    if (set->n <= most) return first;
+    first.n_groups = most;
+    while (set->group && first.n_groups > 1 && set->group[first.n_groups] > most)
+        first.n_groups--;
+    first.n = set->group ? set->group[first.n_groups] : most;
+    first.n_labels = 0;
+    for (int64_t i = 0; i < first.n; i++)
+        first.n_labels += kvf__example_labels(set, i);
+    return first;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static kvf_status look_words(kvf__look *look)
+{
+    const kvf_words_options options = {.top = look->options->words};
+    kvf_json *words = NULL;
+
+    if (!options.top) return KVF_OK;
+    if (look->prefix->prefix.P && !kvf__model_desc(look->base->model)->causal) {
+        kvf__look_note(look, "Nearest words need a causal base, %s is none.",
+                       kvf_base_architecture(look->base));
+        return KVF_OK;
+    }
+    KVF_TRY(kvf_words(look->ctx, look->base, look->prefix, &options, &words));
+    kvf_json_set(look->facts, "words", words);
+    return KVF_OK;
+}
+
+/* ---- shares of attention --------------------------------------------------------------------- */
+
+static kvf_json *share_json(const double *share, int64_t L, int64_t H, double labels)
+{
+    kvf_json *rows = kvf_json_array();
+
+    for (int64_t l = 0; l < L; l++) {
+        kvf_json *row = kvf_json_array();
+        for (int64_t h = 0; h < H; h++)
+            kvf_json_add(row, kvf_json_new_real(share[l * H + h] / labels));
+        kvf_json_add(rows, row);
+    }
+    return rows;
+}
+
+/* The loss of the rows without the prefix, where that is the same rows: of a language model whose
+ * prefix leads them. */
+static kvf_status loss_before(kvf__look *look, kvf__evaluator *evaluator, kvf_json *found)
+{
+    const kvf__subject bare = {0};
+    double loss = NAN;
+
+    if (look->prefix->task != KVF__TASK_LM || look->prefix->vectors.P || look->prefix->id.infix)
+        return KVF_OK;
+    KVF_TRY(kvf__evaluator_run(look->ctx, evaluator, &bare, &loss, NULL));
+    kvf_json_set(found, "before", kvf_json_new_real(loss));
+    return KVF_OK;
+}
+
+static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head *head,
+                             kvf_json *found)
+{
+    const kvf__desc *d = kvf__model_desc(look->base->model);
+    const kvf__evaluator_options how = {.P = look->prefix->id.P, .infix = look->prefix->id.infix};
+    kvf__subject subject = kvf__subject_of(look->prefix, head);
+    kvf__evaluator *evaluator = NULL;
+    double loss = NAN;
+    kvf_status st;
+
+    st = kvf__alloc_array(look->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
+    if (st) goto out;
+    if (!head) st = kvf__prefix_lm_head(look->ctx, look->base, look->prefix, &subject.lm_head);
+    if (st) goto out;
+    st = kvf__evaluator_create(look->ctx, look->base, set, &how, &evaluator);
+    if (st) goto out;
+    st = kvf__evaluator_run(look->ctx, evaluator, &subject, &loss, NULL);
+    if (st) goto out;
+    kvf_json_set(found, "share", share_json(subject.share, d->L, d->H, (double)set->n_labels));
+    kvf_json_set(found, "labels", kvf_json_new_int(set->n_labels));
+    kvf_json_set(found, "rows", kvf_json_new_int(set->n));
+    kvf_json_set(found, "after", kvf_json_new_real(loss));
+    st = loss_before(look, evaluator, found);
+out:
+    kvf__evaluator_free(evaluator);
+    kvf__lm_head_free(subject.lm_head);
+    kvf__free(subject.share);
+    return st;
+}
+
+static kvf_status look_shares(kvf__look *look)
+{
+    const kvf_eval_options options = data_options(look->options);
+    kvf__trial trial = {.task = look->prefix->task};
+    kvf__head *head = NULL;
+    kvf_json *found = kvf_json_object();
+    kvf_status st;
+
+    st = kvf__trial_rows(look->ctx, look->base, look->prefix, &options, true, &trial);
+    if (st) goto out;
+    st = kvf__prefix_head(look->ctx, look->base, look->prefix, &head);
+    if (st) goto out;
+    const kvf__dataset first = first_rows(&trial.set, look->options->rows);
+    if (!first.n_labels) {
+        kvf__look_note(look,
+                       "No share of attention: the first %lld rows of the data have no "
+                       "labels.",
+                       (long long)first.n);
+        goto out;
+    }
+    kvf_json_set(found, "data", kvf_json_new_str(kvf__look_name(options.data)));
+    st = run_shares(look, &first, head, found);
+    if (st) goto out;
+    kvf_json_set(look->facts, "attention", found);
+    found = NULL;
+out:
+    kvf_json_free(found);
+    kvf__head_free(head);
+    kvf__trial_done(&trial);
+    return st;
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+/* Completions of the first prompts; where `prompts` is not NULL also the prompts, as the base reads
+ * them. Arrays of options.samples, those past *n untouched. */
+static kvf_status complete(kvf__look *look, const kvf_prefix *prefix, char **prompts, char **texts,
+                           size_t *n)
+{
+    const kvf_report_options *o = look->options;
+    kvf_generate_options generate = kvf_generate_defaults();
+    kvf_eval_options options = data_options(o);
+    kvf__renderer renderer = {0};
+    kvf__dataset_options load;
+    kvf__dataset set = {0};
+    kvf_status st;
+
+    generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
+    options.chat_template = look->prefix->id.chat_template;
+    st = kvf__eval_rows(look->ctx, look->base, prefix, &options, &renderer, &load);
+    if (st) goto out;
+    load.prompt_only = load.references = true; /* equal prompts in a row count once */
+    st = kvf__dataset_load(look->ctx, o->data, &load, &set);
+    if (st) goto out;
+    const kvf__dataset first = first_rows(&set, o->samples);
+    for (int64_t i = 0; prompts && !st && i < first.n; i++) {
+        kvf__buf text = {0};
+        st = kvf__decode(look->ctx, look->base->tokenizer, set.ids + set.start[i],
+                         (size_t)(set.start[i + 1] - set.start[i]), false, &text);
+        if (!st) st = kvf__strndup(look->ctx, text.n ? text.data : "", text.n, &prompts[i]);
+        kvf__buf_done(&text);
+    }
+    if (st) goto out;
+    st = kvf__generate_set(look->ctx, look->base, prefix, &first, &renderer.chat, &generate, texts,
+                           NULL);
+    if (st) goto out;
+    *n = (size_t)first.n;
+out:
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}
+
+/* A base that carries what was trained makes room for the bare one. */
+static kvf_status bare_base(kvf__look *look)
+{
+    const kvf_base_options how = {.precision = look->options->precision};
+
+    if (!kvf_prefix_changes_base(look->prefix)) return KVF_OK;
+    kvf_base_free(look->base);
+    look->base = NULL;
+    return kvf_base_open(look->ctx, look->options->base, &how, &look->base);
+}
+
+static void put_samples(kvf__look *look, char *const *prompts, char *const *before,
+                        char *const *after, size_t n)
+{
+    kvf_json *samples = kvf_json_object(), *rows = kvf_json_array();
+    int64_t most = look->options->max_tokens;
+
+    for (size_t i = 0; i < n; i++) {
+        kvf_json *row = kvf_json_object();
+        kvf_json_set(row, "prompt", kvf_json_new_str(prompts[i]));
+        kvf_json_set(row, "before", kvf_json_new_str(before[i]));
+        kvf_json_set(row, "after", kvf_json_new_str(after[i]));
+        kvf_json_add(rows, row);
+    }
+    kvf_json_set(samples, "data", kvf_json_new_str(kvf__look_name(look->options->data)));
+    kvf_json_set(samples, "max_tokens", kvf_json_new_int(most ? most : MOST_TOKENS));
+    kvf_json_set(samples, "rows", rows);
+    kvf_json_set(look->facts, "samples", samples);
+}
+
+static kvf_status look_samples(kvf__look *look)
+{
+    size_t most = (size_t)look->options->samples, n = 0;
+    char **texts = NULL; /* [3, most]: prompts, before, after */
+    kvf_status st;
+
+    if (look->prefix->task != KVF__TASK_LM) {
+        kvf__look_note(look, "No samples: task %s classifies, nothing is generated.",
+                       look->prefix->id.task);
+        return KVF_OK;
+    }
+    KVF_TRY(kvf__alloc_array(look->ctx, most, 3 * sizeof *texts, &texts));
+    char **before = texts + most, **after = before + most;
+    st = complete(look, look->prefix, NULL, after, &n);
+    if (!st) st = bare_base(look);
+    if (!st) st = complete(look, NULL, texts, before, &n);
+    if (!st) put_samples(look, texts, before, after, n);
+    kvf_texts_free(texts, 3 * most);
+    kvf__free(texts);
+    return st;
+}
+
+kvf_status kvf__look_on_base(kvf__look *look)
+{
+    bool has_virtual = look->prefix->prefix.P || look->prefix->vectors.P;
+
+    if (has_virtual) KVF_TRY(look_words(look));
+    if (has_virtual && look->options->data && look->options->rows) KVF_TRY(look_shares(look));
+    if (look->options->data && look->options->samples) KVF_TRY(look_samples(look));
+    return KVF_OK;
+}

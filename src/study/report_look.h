@@ -1,0 +1,28 @@
+/* One report on its way: what is being looked at, and what was found. Private to src/study. */
+#ifndef KVF_REPORT_LOOK_H
+#define KVF_REPORT_LOOK_H
+
+#include <kvfold/study.h>
+
+#include "load_int.h"
+
+typedef struct kvf__look {
+    kvf_ctx *ctx;
+    const kvf_report_options *options;
+    kvf_json *facts; /* as src/report wants them */
+    kvf_json *notes; /* a member of facts */
+    kvf__history history;
+    kvf_prefix *prefix; /* NULL: not to be had without its base */
+    kvf_base *base;     /* NULL: none was named */
+} kvf__look;
+
+/* The last part of a path. */
+const char *kvf__look_name(const char *path);
+void kvf__look_note(kvf__look *look, const char *fmt, ...) KVF__PRINTF(2, 3);
+/* Norms of what the file itself holds. */
+void kvf__look_norms(kvf__look *look);
+/* Words, shares and samples, as far as the options and the method go. May end with another base
+ * open, or none. */
+kvf_status kvf__look_on_base(kvf__look *look);
+
+#endif

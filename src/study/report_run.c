@@ -1,0 +1,216 @@
+/* kvf_report(): opens what is looked at, gathers facts as JSON, and has src/report draw them.
+ *
+ * What a method or a base cannot show is left out with a note on the page. The file's own story
+ * needs no base, except norms of methods that read it to emit their prefix. */
+#include "report_look.h"
+
+#include "method.h"
+#include "report_int.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *kvf__look_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void kvf__look_note(kvf__look *look, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    kvf_json_add(look->notes, kvf_json_new_str(text));
+}
+
+kvf_report_options kvf_report_defaults(void)
+{
+    return (kvf_report_options){
+        .precision = KVF_PRECISION_F32, .words = 3, .rows = 32, .samples = 4, .max_tokens = 48};
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+/* L2 norm of virtual token p over the G heads of half [G, P, D]. */
+static double token_norm(const float *half, const kvf__prefix *prefix, int64_t p)
+{
+    double sum = 0;
+    for (int64_t g = 0; g < prefix->G; g++)
+        for (int64_t d = 0; d < prefix->D; d++) {
+            double x = (double)half[(g * prefix->P + p) * prefix->D + d];
+            sum += x * x;
+        }
+    return sqrt(sum);
+}
+
+/* [L][P] of keys (kv 0) or values (1); null where a layer has none. */
+static kvf_json *norms_of(const kvf__prefix *prefix, int64_t kv)
+{
+    kvf_json *rows = kvf_json_array();
+
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const float *half = prefix->kv + (l * 2 + kv) * prefix->G * prefix->P * prefix->D;
+        kvf_json *row = prefix->layer_mask[l] ? kvf_json_array() : kvf_json_new_null();
+        for (int64_t p = 0; prefix->layer_mask[l] && p < prefix->P; p++)
+            kvf_json_add(row, kvf_json_new_real(token_norm(half, prefix, p)));
+        kvf_json_add(rows, row);
+    }
+    return rows;
+}
+
+static kvf_json *vector_norms(const kvf__vectors *vectors)
+{
+    kvf_json *norms = kvf_json_array();
+
+    for (int64_t p = 0; p < vectors->P; p++) {
+        double sum = 0;
+        for (int64_t c = p * vectors->C; c < (p + 1) * vectors->C; c++)
+            sum += (double)vectors->x[c] * (double)vectors->x[c];
+        kvf_json_add(norms, kvf_json_new_real(sqrt(sum)));
+    }
+    return norms;
+}
+
+void kvf__look_norms(kvf__look *look)
+{
+    const kvf_prefix *prefix = look->prefix;
+
+    if (!prefix) {
+        kvf__look_note(look, "Its method reads the base to emit its virtual tokens: name the base "
+                             "with --base to see their norms.");
+        return;
+    }
+    if (prefix->prefix.P) {
+        kvf_json *object = kvf_json_object();
+        kvf_json_set(object, "keys", norms_of(&prefix->prefix, 0));
+        kvf_json_set(object, "values", norms_of(&prefix->prefix, 1));
+        kvf_json_set(look->facts, "prefix", object);
+    }
+    if (prefix->vectors.P) kvf_json_set(look->facts, "virtual", vector_norms(&prefix->vectors));
+    if (!prefix->prefix.P && !prefix->vectors.P)
+        kvf__look_note(look,
+                       "Method %s trains parameters of the base and has no virtual tokens: "
+                       "the norms of what it trained stand with the tensors.",
+                       prefix->id.method);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
+{
+    const char *const inputs[] = {o->path, o->base, o->data};
+
+    if (o->data && !o->base)
+        return kvf__fail(ctx, KVF_EUSAGE, "--data needs --base: the data is run on it");
+    if (o->words < 0 || o->rows < 0 || o->samples < 0 || o->max_tokens < 0)
+        return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        KVF_TRY(kvf__check_not_input(ctx, o->out, inputs[i]));
+    return KVF_OK;
+}
+
+/* Before anything is computed: can the page be written at all? */
+static kvf_status check_out(kvf_ctx *ctx, const kvf_report_options *o)
+{
+    kvf__outfile file = {0};
+
+    KVF_TRY(kvf__outfile_begin(ctx, o->out, o->force, &file));
+    kvf__outfile_abort(&file);
+    return KVF_OK;
+}
+
+static kvf_status check_kind(kvf_ctx *ctx, const char *path)
+{
+    kvf__file_kind format = KVF__FILE_UNKNOWN;
+    char kind[16];
+
+    KVF_TRY(kvf__file_kind_of(ctx, path, &format));
+    if (format != KVF__FILE_HDF5)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: no file of kvfold, want a run, prefix, embeddings or adapter file",
+                         path);
+    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    if (strcmp(kind, "base")) return KVF_OK;
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: is a base file, want a run, prefix, embeddings or adapter file", path);
+}
+
+static kvf_status read_file(kvf__look *look)
+{
+    const kvf_report_options *o = look->options;
+
+    KVF_TRY(check_kind(look->ctx, o->path));
+    KVF_TRY(kvf_inspect(look->ctx, o->path, &look->facts));
+    kvf_json_set(look->facts, "title", kvf_json_new_str(kvf__look_name(o->path)));
+    kvf_json_set(look->facts, "notes", look->notes = kvf_json_array());
+    if (strcmp(kvf_json_str(kvf_json_get(look->facts, "kind"), NULL), "run") == 0)
+        return kvf__run_file_history(look->ctx, o->path, &look->history);
+    return KVF_OK;
+}
+
+/* ---- prefix and base ------------------------------------------------------------------------- */
+
+static kvf_status open_prefix(kvf__look *look)
+{
+    const kvf_report_options *o = look->options;
+    bool needs_base = false;
+
+    KVF_TRY(kvf_prefix_needs_base(look->ctx, o->path, &needs_base));
+    if (look->prefix || needs_base != (look->base != NULL)) return KVF_OK;
+    KVF_TRY(kvf_prefix_open_on(look->ctx, o->path, look->base, o->checkpoint, &look->prefix));
+    return o->head ? kvf_prefix_use_head(look->ctx, look->prefix, o->head) : KVF_OK;
+}
+
+/* The prefix first, as it is small; but behind its base where its method reads that. */
+static kvf_status open_both(kvf__look *look)
+{
+    const kvf_report_options *o = look->options;
+    const kvf_base_options how = {.precision = o->precision};
+
+    KVF_TRY(open_prefix(look));
+    if (!o->base) return KVF_OK;
+    KVF_TRY(kvf_base_open_for(look->ctx, o->base, &how, look->prefix, &look->base));
+    KVF_TRY(open_prefix(look));
+    return kvf_prefix_check(look->ctx, look->prefix, look->base, o->allow_other_base);
+}
+
+static void look_done(kvf__look *look)
+{
+    kvf_base_free(look->base);
+    kvf_prefix_free(look->prefix);
+    kvf__history_done(&look->history);
+    kvf_json_free(look->facts);
+}
+
+static kvf_status write_page(kvf__look *look, int64_t *bytes)
+{
+    kvf__buf page = {0};
+    kvf_status st = kvf__report_page(look->ctx, look->facts, &look->history, &page);
+
+    if (!st)
+        st = kvf__write_file(look->ctx, look->options->out, look->options->force, page.data,
+                             page.n);
+    if (!st && bytes) *bytes = (int64_t)page.n;
+    kvf__buf_done(&page);
+    return st;
+}
+
+kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
+{
+    kvf__look look = {.ctx = ctx, .options = options};
+    kvf_status st;
+
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(check_out(ctx, options));
+    st = read_file(&look);
+    if (!st) st = open_both(&look);
+    if (!st) kvf__look_norms(&look);
+    if (!st && look.base) st = kvf__look_on_base(&look);
+    if (!st) st = write_page(&look, bytes);
+    look_done(&look);
+    return st;
+}

@@ -1,0 +1,109 @@
+# report: one page about each kind of file, alone, on a base, on data; what it refuses.
+make_inputs
+page() { # page FILE ARGUMENTS...: the report of FILE as page.html
+    run 0 report "$@" --out page.html --force --threads 2
+    err_is
+    out_is "page.html: $(awk -v n="$(wc -c <page.html)" 'BEGIN { printf n < 1024 ? "%d bytes" : "%.1f KiB", n < 1024 ? n : n / 1024 }')"
+}
+shows() { grep -q -e "$1" page.html || fail "the page has no line like: $1"; }
+section() { shows "^<section id=\"$1\">\$"; }
+no_section() { ! grep -q "<section id=\"$1\">" page.html || fail "there is a section $1"; }
+
+train 0 --valid valid.jsonl --steps 12 --eval-every 4 --out run.h5 --quiet
+page run.h5
+for name in curves norms options lineage attributes tensors; do section $name; done
+for name in attention words samples; do no_section $name; done
+for chart in loss lr grad norm keys values; do shows "<figure class=\"[a-z]*\" id=\"$chart\""; done
+shows '<title>run.h5 &ndash; kvfold report</title>'
+shows '<p>Best step: <strong>[0-9]*</strong>, valid_loss <strong>[0-9.]*</strong>.</p>'
+shows '<span class="mark'
+[ "$(sed -n '/<table id="steps">/,/<\/table>/p' page.html | grep -c '^<tr><td>')" -eq 12 ] || fail "not a row for each step"
+cp page.html first.html
+page run.h5
+same first.html page.html
+
+run 0 report run.h5 --out json.html --json
+[ "$(value bytes)" -eq "$(wc -c <json.html)" ] || fail "bytes: $(cat out)"
+same first.html json.html
+
+# with base and data
+page run.h5 --base model
+section words
+no_section attention
+page run.h5 --base model --data valid.jsonl --words 2 --samples 2 --rows 3 --max-tokens 5
+for name in curves norms attention words samples; do section $name; done
+shows 'the mean over [0-9]* labels in 3 rows of <code>valid.jsonl</code>'
+[ "$(grep -c '^<article class="sample">' page.html)" -eq 2 ] || fail "not two samples"
+shows '^after 3:</pre>'
+cp page.html first.html
+page run.h5 --base model --data valid.jsonl --words 2 --samples 2 --rows 3 --max-tokens 5
+same first.html page.html
+page run.h5 --base model --data valid.jsonl --words 0 --samples 0 --rows 3
+no_section words
+no_section samples
+section attention
+
+# what generate says stands on the page
+run 0 merge run.h5 --out prefix.h5
+run 0 generate --base model --prefix prefix.h5 --prompt "after 3:" --max-tokens 5 --precision f32
+LC_ALL=C tr -dc 'a-zA-Z0-9' <out >said
+page prefix.h5 --base model --data valid.jsonl --samples 1 --max-tokens 5
+no_section curves
+section norms
+sed -n '/<div class="after">/,/<\/pre>/p' page.html | sed 's/<[^>]*>//g; s/After training//' | tr -dc 'a-zA-Z0-9' >after
+same said after
+
+# other methods and files
+train 0 --method prompt --steps 2 --out prompt.h5 --quiet
+page prompt.h5 --base model --data valid.jsonl --words 1
+for name in curves norms words attention samples; do section $name; done
+train 0 --method projected --steps 2 --out projected.h5 --quiet
+page projected.h5
+no_section norms
+shows '<li>Its method reads the base'
+page projected.h5 --base model
+section norms
+run 0 train --base model --data train.jsonl --threads 2 --method adapter --adapter-size 4 --steps 2 --out adapter.run.h5 --quiet
+page adapter.run.h5 --base model --data valid.jsonl
+section curves
+section samples
+no_section attention
+run 0 merge adapter.run.h5 --base model --out adapter.h5
+page adapter.h5
+no_section curves
+shows '<li>Method adapter trains parameters of the base'
+train 0 --method direct --layers 1-1 --steps 2 --out layers.h5 --quiet
+page layers.h5 --base model --data valid.jsonl --words 1
+shows '<tr><th scope="row">0</th><td>&ndash;</td>'
+
+# hostile names and data
+name='a"b<script>alert(1)<img src=x onerror=alert(2)>&amp;.h5'
+printf '%s\n' '{"prompt": "<script>alert(3)</script>\u202e\"", "completion": " </pre><b>"}' >'evil<i>.jsonl'
+run 0 train --base model --data 'evil<i>.jsonl' --out "$name" --method direct --prefix-length 4 --steps 2 --quiet \
+    --init text --init-text '</td></table><script>alert(4)</script>'
+page "$name" --base model --data 'evil<i>.jsonl' --words 1
+[ "$(grep -c '<script' page.html)" -eq 1 ] || fail "a script got in: $(grep '<script' page.html)"
+! grep -q -e 'alert(1)<' -e '<img' -e '<i>\.' -e '<b>' page.html || fail "markup got in"
+shows '&lt;script&gt;alert(4)&lt;/script&gt;'
+# its own line break keeps a text that begins with one
+shows '<pre>$'
+
+# refused
+run 1 report run.h5 --out page.html
+err_is 'kvfold: report: page.html: exists (use --force to replace it)'
+absent no.html
+run 2 report run.h5
+run 2 report run.h5 --out no.html --data valid.jsonl
+err_is 'kvfold: report: --data needs --base; try kvfold report --help'
+run 2 report run.h5 --out no.html --words 2
+err_is 'kvfold: report: --words needs --base; try kvfold report --help'
+run 2 report run.h5 --out no.html --base model --samples 2
+err_is 'kvfold: report: --samples needs --data; try kvfold report --help'
+run 1 report valid.jsonl --out no.html
+err_is 'kvfold: report: valid.jsonl: no file of kvfold, want a run, prefix, embeddings or adapter file'
+run 1 report model --out no.html
+run 1 report absent.h5 --out no.html
+run 1 report run.h5 --out no.html --base model --data absent.jsonl
+run 2 report run.h5 --out run.h5 --force
+run 1 report run.h5 --out folder/no.html
+absent no.html folder
