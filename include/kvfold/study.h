@@ -9,7 +9,7 @@
 #define KVFOLD_STUDY_H
 
 #include <kvfold/json.h>
-#include <kvfold/model.h>
+#include <kvfold/train.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +43,7 @@ typedef struct kvf_report_options {
     bool allow_other_base;
     int64_t words; /* vocabulary items named for each virtual token; 0: none */
 
-    const char *data; /* needs base; NULL: no shares, no samples */
+    const char *data;                              /* needs base; NULL: no shares, no samples */
     const char *format, *columns, *map, *overlong; /* of data, as in kvf_eval_options */
     bool no_header;
     int64_t max_length;
@@ -59,6 +59,33 @@ kvf_report_options kvf_report_defaults(void); /* f32, 3 words, 32 rows, 4 sample
  * and with them. Whole or not at all; equal inputs give equal bytes. *bytes, may be NULL: its size.
  * EFORMAT: another kind of file. EUSAGE: data without a base. EEXIST. */
 kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes);
+
+typedef struct kvf_prune_options {
+    const char *prefix, *base, *out; /* prefix or run file; model; prefix file to write */
+    const char *curve;               /* CSV file to write too; NULL: none */
+    kvf_eval_options eval;           /* data, and how its rows are read */
+    kvf_precision precision;         /* as everywhere, AUTO is the zero */
+    int64_t keep;         /* virtual tokens that stay, from 1; 0: as many as max_loss_rise wants */
+    double max_loss_rise; /* with keep 0: drop while the loss is above that of all by no more */
+    const char *score;    /* leave-one-out (also NULL), gradient */
+    const char *dtype;    /* NULL: f32 */
+    kvf_checkpoint checkpoint;
+    const char *head; /* of several tasks: the one to keep */
+    bool allow_other_base, force;
+} kvf_prune_options;
+
+/* Drops virtual tokens, the least needed first, and writes those that stay as a prefix. Keys stay
+ * where they were rotated to and position_start stays, so the text keeps its positions.
+ *
+ * leave-one-out: before each drop the loss is computed without each of those left, and the token
+ * whose absence costs least goes. gradient: |gradient x value|, summed over a token's keys and
+ * values, once for all; the loss is then computed after each drop.
+ *
+ * *out, the caller's: {"score", "loss_before", "loss_after", "scores": [of each token at first],
+ * "kept": [indices], "curve": [{"length", "dropped", "loss"}], "next": {...} (the drop that would
+ * have cost too much; or null), "shape", "position_start", "bytes"}. EUSAGE: options; EUNSUPPORTED:
+ * no prefix before rows; EDATA: rows without labels. */
+kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out);
 
 #ifdef __cplusplus
 }

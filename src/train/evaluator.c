@@ -93,7 +93,7 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
         e->first[i + 1] = e->first[i] + kvf__example_labels(dataset, i);
     }
     if (!st) st = take_batcher(ctx, e, options, &sizes);
-    kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, false);
+    kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, options->backward);
     limits.infix = options->infix;
     limits.soft = options->soft;
     e->most_labels = sizes.labels;

@@ -53,8 +53,9 @@ typedef struct kvf__evaluator_options {
     int64_t P;            /* of the longest prefix */
     int64_t batch_tokens; /* most in a batch; 0: 2048 */
     bool share_leads;
-    bool infix;   /* prefixes stand inside rows */
-    int64_t soft; /* most items of a teacher, for who visits its batches; 0: none */
+    bool infix;    /* prefixes stand inside rows */
+    int64_t soft;  /* most items of a teacher, for who visits its batches; 0: none */
+    bool backward; /* who visits its batches goes back through them; the base was opened for it */
 } kvf__evaluator_options;
 kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
                                  const kvf__evaluator_options *options, kvf__evaluator **out);
@@ -289,8 +290,8 @@ typedef struct kvf__trainer {
     double begin, step_seconds;          /* clock at the start; time spent in steps */
     double spent[KVF__STEP_PARTS], mark; /* seconds by part; clock at the end of the last one */
     kvf__journal journal;
-    kvf__outlock lock;                   /* on options.out; none for a dry run */
-    kvf__run_file resumed;               /* what --resume read; owns texts that options borrow */
+    kvf__outlock lock;     /* on options.out; none for a dry run */
+    kvf__run_file resumed; /* what --resume read; owns texts that options borrow */
     bool is_resumed;
 } kvf__trainer;
 

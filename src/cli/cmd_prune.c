@@ -1,0 +1,112 @@
+/* kvfold prune. */
+#include "cli_int.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef struct values {
+    const char *out, *curve, *score, *dtype;
+    int64_t keep;
+    double max_loss_rise;
+    bool force;
+    cli_tool_values tool;
+} values;
+
+#define AT(field) offsetof(values, field)
+static const cli_option OPTIONS[] = {
+    {{"out", "OUT.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
+    {{"keep", "N", "", "virtual tokens that stay"}, CLI_POSITIVE, AT(keep)},
+    {{"max-loss-rise", "X", "", "drop as many as let the loss rise by at most X"},
+     CLI_REAL,
+     AT(max_loss_rise)},
+    {{"score", "leave-one-out|gradient", "leave-one-out",
+      "what tells the next to go: the loss without it, or one pass there and back for all"},
+     CLI_CHOICE,
+     AT(score)},
+    {{"curve", "FILE", "", "write length, token dropped and loss as CSV"}, CLI_TEXT, AT(curve)},
+    {{"dtype", CLI_DTYPES, "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
+    CLI_TOOL_OPTIONS(AT, "data file that decides what can go"),
+    {{"force", NULL, "", "replace existing outputs"}, CLI_FLAG, AT(force)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+static double loss_of(const kvf_json *point)
+{
+    return kvf_json_real(kvf_json_get(point, "loss"), NAN);
+}
+
+static void print_text(const values *v, const kvf_json *found)
+{
+    const kvf_json *curve = kvf_json_get(found, "curve"), *next = kvf_json_get(found, "next");
+    const double before = loss_of(kvf_json_at(curve, 0));
+    char size[32];
+    printf("%6s %8s %12s %12s\n", "length", "dropped", "loss", "change");
+    for (size_t i = 0; i < kvf_json_size(curve); i++) {
+        const kvf_json *at = kvf_json_at(curve, i);
+        const int64_t dropped = kvf_json_int(kvf_json_get(at, "dropped"), -1);
+        char token[32] = "-";
+        if (dropped >= 0) snprintf(token, sizeof token, "%lld", (long long)dropped);
+        printf("%6lld %8s %12.6f %+12.6f\n", (long long)kvf_json_int(kvf_json_get(at, "length"), 0),
+               token, loss_of(at), loss_of(at) - before);
+    }
+    if (kvf_json_get(next, "loss"))
+        printf("dropping %lld too would change the loss by %+.6f\n",
+               (long long)kvf_json_int(kvf_json_get(next, "dropped"), 0), loss_of(next) - before);
+    printf("%s: %zu virtual tokens, %s, text from position %lld\n", v->out,
+           kvf_json_size(kvf_json_get(found, "kept")),
+           cli_bytes_text(kvf_json_int(kvf_json_get(found, "bytes"), 0), size),
+           (long long)kvf_json_int(kvf_json_get(found, "position_start"), 0));
+}
+
+static int prune(cli_call *call, const values *v)
+{
+    const kvf_prune_options options = {
+        .prefix = call->operands[0],
+        .base = v->tool.base,
+        .out = v->out,
+        .curve = v->curve,
+        .eval = v->tool.eval,
+        .precision = cli_precision(v->tool.precision),
+        .keep = v->keep,
+        .max_loss_rise = v->max_loss_rise,
+        .score = v->score,
+        .dtype = v->dtype,
+        .checkpoint = cli_checkpoint(v->tool.checkpoint),
+        .head = v->tool.head,
+        .allow_other_base = v->tool.allow_other_base,
+        .force = v->force,
+    };
+    kvf_json *found = NULL;
+    kvf_status st = kvf_prune(call->ctx, &options, &found);
+    if (st) return cli_fail_status(call, st);
+    if (call->common.json) {
+        kvf_json_set(found, "out", kvf_json_new_str(v->out));
+        return cli_print_json(call, found);
+    }
+    print_text(v, found);
+    kvf_json_free(found);
+    return CLI_OK;
+}
+
+static int run(cli_call *call)
+{
+    values v = {
+        .max_loss_rise = NAN, .score = "leave-one-out", .dtype = "f32", .tool.precision = "f32"};
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code && !v.keep == isnan(v.max_loss_rise))
+        code = cli_misuse(call->command, "one of --keep and --max-loss-rise is needed");
+    return code ? code : prune(call, &v);
+}
+
+const cli_command cli_prune = {
+    .name = "prune",
+    .synopsis = "PREFIX --base PATH --data FILE --out OUT.h5 --keep N [options]",
+    .summary = "Drops the virtual tokens that cost least, and prints length against loss.",
+    .notes = "The text keeps its positions, as position_start stays: the loss of each length\n"
+             "is that of the file. PEFT's format cannot hold such a prefix.\n",
+    .required = "out base data",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .operands = 1,
+    .run = run,
+};

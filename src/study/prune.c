@@ -1,0 +1,355 @@
+/* Prune: virtual tokens that the data can do without.
+ *
+ * What is dropped is cut out of every layer; what stays keeps its keys as they are, rotated to
+ * where they stood, and position_start is not lowered: neither the remaining tokens nor the text
+ * move, so each loss of the curve is that of the file of that length, exactly. (PEFT cannot hold
+ * such a prefix, as its text starts at P: export says so.) A prefix inside rows has no such start,
+ * the text behind it follows from its length, and is refused.
+ *
+ * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
+ * gradient (prune_score.c) takes one pass there and back, then one evaluation for each drop. */
+#include "prune.h"
+#include "merge_int.h"
+
+#include <kvfold/study.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct point {
+    int64_t P, dropped; /* index in the whole prefix; -1: none */
+    double loss;
+} point;
+
+typedef struct pruning {
+    kvf_ctx *ctx;
+    const kvf_prune_options *o;
+    kvf_base *base;
+    kvf_prefix *prefix;
+    kvf__trial trial;
+    kvf__subject subject;
+    kvf__prefix cut; /* room for one without some */
+    bool by_gradient;
+    int64_t *kept, n; /* [n] indices of those left, rising */
+    double *score;    /* [P] of each at first */
+    point *curve;     /* [n_points] */
+    size_t n_points;
+    point next; /* the drop that was not made; P = 0: none */
+} pruning;
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* Those kept but the one at place `without` (-1: all) into p->cut. */
+static void cut(pruning *p, int64_t without)
+{
+    const kvf__prefix *from = &p->prefix->prefix;
+    kvf__prefix *to = &p->cut;
+    int64_t D = from->D, at = 0;
+
+    to->P = p->n - (without >= 0);
+    for (int64_t head = 0; head < from->L * 2 * from->G; head++)
+        for (int64_t i = 0; i < p->n; i++)
+            if (i != without)
+                memcpy(to->kv + at++ * D, from->kv + (head * from->P + p->kept[i]) * D,
+                       (size_t)D * sizeof(float));
+}
+
+static kvf_status loss_without(pruning *p, int64_t place, double *loss)
+{
+    cut(p, place);
+    p->subject.prefix = &p->cut;
+    return kvf__evaluator_run(p->ctx, p->trial.evaluator, &p->subject, loss, NULL);
+}
+
+/* Place of the token that goes next, and the loss without it. */
+static kvf_status best_drop(pruning *p, int64_t *place, double *loss)
+{
+    const bool first = p->n == p->prefix->id.P;
+    int64_t best = 0;
+
+    if (p->by_gradient) {
+        for (int64_t i = 1; i < p->n; i++)
+            if (p->score[p->kept[i]] < p->score[p->kept[best]]) best = i;
+        *place = best;
+        return loss_without(p, best, loss);
+    }
+    for (int64_t i = 0; i < p->n; i++) {
+        double without = 0;
+        KVF_TRY(loss_without(p, i, &without));
+        if (first) p->score[i] = without - p->trial.loss;
+        if (i && without >= *loss) continue;
+        best = i;
+        *loss = without;
+    }
+    *place = best;
+    return KVF_OK;
+}
+
+/* ---- dropping -------------------------------------------------------------------------------- */
+
+static bool enough(const pruning *p)
+{
+    return p->n == 1 || (p->o->keep && p->n == p->o->keep);
+}
+
+static kvf_status drop_tokens(pruning *p)
+{
+    p->curve[p->n_points++] = (point){p->n, -1, p->trial.loss};
+    while (!enough(p)) {
+        int64_t place = 0;
+        double loss = 0;
+        KVF_TRY(best_drop(p, &place, &loss));
+        const point next = {p->n - 1, p->kept[place], loss};
+        if (!p->o->keep && !(loss - p->trial.loss <= p->o->max_loss_rise)) {
+            p->next = next;
+            break;
+        }
+        p->curve[p->n_points++] = next;
+        p->n--;
+        memmove(p->kept + place, p->kept + place + 1, (size_t)(p->n - place) * sizeof *p->kept);
+    }
+    return KVF_OK;
+}
+
+/* ---- what is opened -------------------------------------------------------------------------- */
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_prune_options *o)
+{
+    const char *score = o->score ? o->score : "leave-one-out";
+
+    if (strcmp(score, "leave-one-out") && strcmp(score, "gradient"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "score \"%s\" is not known; known: leave-one-out, gradient", score);
+    if (o->keep < 0 || (!o->keep && !isfinite(o->max_loss_rise)))
+        return kvf__fail(ctx, KVF_EUSAGE, "one of --keep and --max-loss-rise is needed");
+    return KVF_OK;
+}
+
+static kvf_status check_prefix(pruning *p)
+{
+    const kvf__identity *id = &p->prefix->id;
+
+    KVF_TRY(kvf_prefix_check(p->ctx, p->prefix, p->base, p->o->allow_other_base));
+    if (id->infix)
+        return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
+                         "%s: stands inside rows, where the text behind it begins by its length: "
+                         "it cannot lose tokens",
+                         p->prefix->path);
+    if (p->o->keep > id->P)
+        return kvf__fail(p->ctx, KVF_EUSAGE, "--keep %lld: %s has %lld virtual tokens",
+                         (long long)p->o->keep, p->prefix->path, (long long)id->P);
+    return KVF_OK;
+}
+
+static kvf_status take_memory(pruning *p)
+{
+    const kvf__prefix *kv = &p->prefix->prefix;
+    const size_t P = (size_t)kv->P;
+
+    KVF_TRY(kvf__prefix_init(p->ctx, &p->cut, kv->L, kv->G, kv->P, kv->D));
+    memcpy(p->cut.layer_mask, kv->layer_mask, (size_t)kv->L);
+    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->kept, &p->kept));
+    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->score, &p->score));
+    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->curve, &p->curve));
+    for (p->n = 0; p->n < kv->P; p->n++)
+        p->kept[p->n] = p->n;
+    return KVF_OK;
+}
+
+/* A trained language-model head, with room for its gradient. */
+static kvf_status take_heads(pruning *p)
+{
+    const kvf__params *values = &p->prefix->head.params.params;
+
+    p->subject = kvf__subject_of(p->prefix, NULL);
+    if (p->prefix->task != KVF__TASK_LM)
+        return kvf__prefix_head(p->ctx, p->base, p->prefix, &p->subject.head);
+    if (!values->n) return KVF_OK;
+    KVF_TRY(kvf__lm_head_create(p->ctx, p->base->model, p->by_gradient, &p->subject.lm_head));
+    return kvf__head_load(p->ctx, kvf__lm_head_params(p->subject.lm_head), "/head", values);
+}
+
+static kvf_status open_all(pruning *p)
+{
+    const kvf_prune_options *o = p->o;
+    const kvf__waist_source source = {
+        .path = o->prefix,
+        .base = o->base,
+        .head = o->head,
+        .checkpoint = o->checkpoint,
+        .allow_other_base = o->allow_other_base,
+    };
+    const kvf_base_options how = {.precision = o->precision, .backward = p->by_gradient};
+
+    KVF_TRY(kvf__waist_open(p->ctx, &source, &p->prefix));
+    KVF_TRY(kvf_base_open(p->ctx, o->base, &how, &p->base));
+    KVF_TRY(check_prefix(p));
+    KVF_TRY(take_memory(p));
+    KVF_TRY(take_heads(p));
+    KVF_TRY(kvf__trial_run(p->ctx, p->base, &p->prefix, 1, &o->eval, false, &p->trial));
+    if (isfinite(p->trial.loss)) return KVF_OK;
+    return kvf__fail(p->ctx, KVF_EDATA, "%s: its rows carry no labels to measure a loss on",
+                     o->eval.data);
+}
+
+/* ---- the new file ---------------------------------------------------------------------------- */
+
+static kvf_status kept_text(pruning *p, kvf__buf *text)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        KVF_TRY(kvf__buf_printf(p->ctx, text, "%s%lld", i ? "," : "", (long long)p->kept[i]));
+    return KVF_OK;
+}
+
+static kvf_status extend_lineage(pruning *p)
+{
+    const kvf_json *options = p->prefix->options;
+    kvf__buf kept = {0};
+    kvf_json *less = NULL;
+    char source[33], data[33];
+    kvf_status st;
+
+    st = kvf__hash_file(p->ctx, p->o->prefix, source);
+    if (!st) st = kvf__hash_file(p->ctx, p->o->eval.data, data);
+    if (!st) st = kept_text(p, &kept);
+    if (!st) st = kvf__json_common(p->ctx, &options, 1, "prefix-length", &less);
+    if (st) goto out;
+    kvf_json_free(p->prefix->options);
+    p->prefix->options = less;
+    if (!p->prefix->lineage) p->prefix->lineage = kvf_json_object();
+    kvf_json *to = p->prefix->lineage;
+    bool good = kvf_json_set(to, "pruned_hash", kvf_json_new_str(source)) &&
+                kvf_json_set(to, "pruned_data_hash", kvf_json_new_str(data)) &&
+                kvf_json_set(to, "pruned_kept", kvf_json_new_str(kept.data));
+    if (!good) st = kvf__fail(p->ctx, KVF_ENOMEM, "out of memory");
+out:
+    kvf__buf_done(&kept);
+    return st;
+}
+
+static kvf_json *point_json(const point *at)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "length", kvf_json_new_int(at->P));
+    kvf_json_set(object, "dropped",
+                 at->dropped < 0 ? kvf_json_new_null() : kvf_json_new_int(at->dropped));
+    kvf_json_set(object, "loss", kvf_json_new_real(at->loss));
+    return object;
+}
+
+static kvf_json *describe(const pruning *p, const int64_t shape[6], int64_t bytes)
+{
+    kvf_json *root = kvf_json_object(), *scores = kvf_json_array(), *kept = kvf_json_array();
+    kvf_json *curve = kvf_json_array(), *dims = kvf_json_array();
+
+    for (int64_t i = 0; i < p->prefix->id.P; i++)
+        kvf_json_add(scores, kvf_json_new_real(p->score[i]));
+    for (int64_t i = 0; i < p->n; i++)
+        kvf_json_add(kept, kvf_json_new_int(p->kept[i]));
+    for (size_t i = 0; i < p->n_points; i++)
+        kvf_json_add(curve, point_json(&p->curve[i]));
+    for (int i = 0; i < 6; i++)
+        kvf_json_add(dims, kvf_json_new_int(shape[i]));
+    kvf_json_set(root, "score", kvf_json_new_str(p->by_gradient ? "gradient" : "leave-one-out"));
+    kvf_json_set(root, "loss_before", kvf_json_new_real(p->curve[0].loss));
+    kvf_json_set(root, "loss_after", kvf_json_new_real(p->curve[p->n_points - 1].loss));
+    kvf_json_set(root, "scores", scores);
+    kvf_json_set(root, "kept", kept);
+    kvf_json_set(root, "curve", curve);
+    kvf_json_set(root, "next", p->next.P ? point_json(&p->next) : kvf_json_new_null());
+    kvf_json_set(root, "shape", dims);
+    kvf_json_set(root, "position_start", kvf_json_new_int(p->prefix->id.position_start));
+    kvf_json_set(root, "bytes", kvf_json_new_int(bytes));
+    return root;
+}
+
+/* "length,dropped,loss" lines, the whole prefix first. */
+static kvf_status write_curve(const pruning *p)
+{
+    kvf__buf text = {0};
+    kvf_status st = kvf__buf_printf(p->ctx, &text, "length,dropped,loss\n");
+    for (size_t i = 0; i < p->n_points && !st; i++) {
+        const point *at = &p->curve[i];
+        st = kvf__buf_printf(p->ctx, &text, "%lld,", (long long)at->P);
+        if (!st && at->dropped >= 0)
+            st = kvf__buf_printf(p->ctx, &text, "%lld", (long long)at->dropped);
+        if (!st) st = kvf__buf_printf(p->ctx, &text, ",%.17g\n", at->loss);
+    }
+    if (!st) st = kvf__write_file(p->ctx, p->o->curve, p->o->force, text.data, text.n);
+    kvf__buf_done(&text);
+    return st;
+}
+
+/* Before the work, that it is not lost for a name. */
+static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
+{
+    const char *const outputs[] = {o->out, o->curve}, *const inputs[] = {o->prefix, o->base,
+                                                                         o->eval.data};
+
+    for (int i = 0; i < 2; i++) {
+        if (!outputs[i]) continue;
+        for (int k = 0; k < 3; k++)
+            KVF_TRY(kvf__check_not_input(ctx, outputs[i], inputs[k]));
+        kvf__outfile probe = {0};
+        KVF_TRY(kvf__outfile_begin(ctx, outputs[i], o->force, &probe));
+        kvf__outfile_abort(&probe);
+    }
+    return KVF_OK;
+}
+
+/* Writes those that stay. */
+static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_json **out)
+{
+    const kvf__prefix whole = p->prefix->prefix;
+    const int64_t P = whole.P;
+    int64_t bytes = 0, shape[6];
+    double diff;
+
+    KVF_TRY(extend_lineage(p));
+    cut(p, -1);
+    p->prefix->prefix = p->cut; /* on loan */
+    p->prefix->id.P = p->n;
+    kvf_status st = kvf__waist_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype, &bytes,
+                                     &diff);
+    kvf__waist_shape(p->prefix, shape);
+    p->prefix->prefix = whole;
+    p->prefix->id.P = P;
+    if (!st) *out = describe(p, shape, bytes);
+    return st;
+}
+
+kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out)
+{
+    pruning p = {.ctx = ctx, .o = options};
+    kvf__dtype dtype = KVF__F32;
+    kvf_json *found = NULL;
+    kvf_status st;
+
+    p.by_gradient = options->score && !strcmp(options->score, "gradient");
+    st = check_options(ctx, options);
+    if (!st && options->dtype) st = kvf__prefix_dtype_parse(ctx, options->dtype, &dtype);
+    if (!st) st = check_outputs(ctx, options);
+    if (!st) st = open_all(&p);
+    const kvf__prune_data data = {.ctx = ctx,
+                                  .base = p.base,
+                                  .set = &p.trial.set,
+                                  .subject = &p.subject,
+                                  .batch_tokens = options->eval.batch_tokens};
+    if (!st && p.by_gradient) st = kvf__prune_gradient(&data, p.score);
+    if (!st) st = drop_tokens(&p);
+    if (!st) st = write_kept(&p, dtype, &found);
+    if (!st && options->curve) st = write_curve(&p);
+    if (st)
+        kvf_json_free(found);
+    else
+        *out = found;
+    kvf__trial_done(&p.trial);
+    kvf__head_free(p.subject.head);
+    kvf__lm_head_free(p.subject.lm_head);
+    kvf__prefix_done(&p.cut);
+    kvf__free(p.kept);
+    kvf__free(p.score);
+    kvf__free(p.curve);
+    kvf_prefix_free(p.prefix);
+    kvf_base_free(p.base);
+    return st;
+}
