@@ -337,6 +337,51 @@ START_TEST(gradient_is_the_slope)
 }
 END_TEST
 
+/* What layer_done saw: copies of the layers at the time of its calls. */
+typedef struct witness {
+    const kvf__prefix *into;
+    kvf__prefix *seen;
+    int64_t n, at[TOY_TOKENS];
+} witness;
+
+static void copy_layer(void *user, int64_t l)
+{
+    witness *w = user;
+    size_t size = kvf__prefix_count(w->into) / (size_t)w->into->L, at = size * (size_t)l;
+    memcpy(w->seen->kv + at, w->into->kv + at, size * sizeof(float));
+    w->at[w->n++] = l;
+}
+
+/* Each layer is called once, from the last down, and nothing is added to it later. */
+START_TEST(layers_are_called_when_whole)
+{
+    const kvf__desc *d = kvf__model_desc(t.model);
+    kvf__pass *pass = toy_pass(&t);
+    kvf__prefix prefix = {0}, into = {0}, seen = {0};
+    toy_batch batch;
+    toy_batch_make(&batch, d, LENGTHS, 0.5, 9);
+    toy_prefix(&t, &prefix, 7, 1);
+    toy_prefix(&t, &into, 7, 0);
+    toy_prefix(&t, &seen, 7, 0);
+    witness w = {.into = &into, .seen = &seen};
+    double sum = 0;
+
+    toy_fwd(&t, pass, &batch.b, &prefix);
+    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &sum, NULL), KVF_OK);
+    const kvf__grads grads = {.prefix = &into, .layer_done = copy_layer, .user = &w};
+    ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &grads), KVF_OK);
+    ck_assert_int_eq(w.n, d->L);
+    for (int64_t i = 0; i < w.n; i++)
+        ck_assert_int_eq(w.at[i], d->L - 1 - i);
+    no_bits_differ(seen.kv, into.kv, kvf__prefix_count(&into) * sizeof(float));
+
+    kvf__prefix_done(&prefix);
+    kvf__prefix_done(&into);
+    kvf__prefix_done(&seen);
+    kvf__pass_free(pass);
+}
+END_TEST
+
 /* Masked layers stay untouched, the rest is added to, and the scale is a factor. */
 START_TEST(gradient_adds_and_scales)
 {
@@ -505,6 +550,7 @@ int main(void)
         tcase_add_test(core, times_are_booked);
         tcase_add_loop_test(core, gradient_is_the_slope, 0, sizeof MASKS / sizeof MASKS[0]);
         tcase_add_test(core, gradient_adds_and_scales);
+        tcase_add_test(core, layers_are_called_when_whole);
         tcase_add_test(core, cached_tokens_need_no_second_pass);
         tcase_add_test(core, cache_reads_as_prefix);
         suite_add_tcase(suite, core);

@@ -348,6 +348,11 @@ typedef struct kvf__grads {
     bool block;            /* of the parameters that the model publishes */
     const struct kvf__grads *sections; /* [n_sections] where the input has them: their prefix and
                                           vectors, in place of those above */
+    /* Called as soon as this pass has added all it has to a layer of the prefix's gradient, from
+     * the last layer down, so that it can be sent on while the next is computed. NULL: nobody
+     * waits. */
+    void (*layer_done)(void *user, int64_t l);
+    void *user;
 } kvf__grads;
 /* After lm_loss with gradient, or hidden_grad: *into += d(scale * loss)/d what it names. */
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);

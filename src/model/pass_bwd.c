@@ -156,6 +156,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
         attention_bwd(pass, l, l == lowest);
+        if (into->layer_done && into->prefix) into->layer_done(into->user, l);
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
         if (l == 0) break;
