@@ -35,6 +35,21 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
 
 void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...) KVF__PRINTF(3, 4);
 
+/* ---- launchers ------------------------------------------------------------------------------- */
+
+/* One of several processes that mpirun or srun started together. */
+typedef struct kvf__launch {
+    const char *by; /* who started it; NULL: nobody, and the rest is that of a process alone */
+    int rank, size;
+    int local; /* of them on this machine, 0: not said */
+} kvf__launch;
+kvf__launch kvf__launch_look(void);
+
+/* One thing that lives as long as a context does; leave is called on it when the context is freed.
+ * NULL: it holds none. */
+void kvf__ctx_hold(kvf_ctx *ctx, void *held, void (*leave)(void *held));
+void *kvf__ctx_held(const kvf_ctx *ctx);
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Zeroed, 64-byte aligned, never NULL on success (0 bytes gives 64). *out untouched on failure. */

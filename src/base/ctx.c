@@ -67,8 +67,20 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     return KVF_OK;
 }
 
+void kvf__ctx_hold(kvf_ctx *ctx, void *held, void (*leave)(void *held))
+{
+    ctx->held = held;
+    ctx->leave = leave;
+}
+
+void *kvf__ctx_held(const kvf_ctx *ctx)
+{
+    return ctx->held;
+}
+
 void kvf_ctx_free(kvf_ctx *ctx)
 {
+    if (ctx && ctx->held) ctx->leave(ctx->held);
     if (ctx) free(ctx->check_program);
     free(ctx);
 }

@@ -26,11 +26,13 @@ struct kvf_ctx {
     kvf__seen_file seen[KVF__SEEN_FILES];
     size_t n_seen;
     char *volatile temp[KVF__OUTFILES]; /* views: temporaries of outputs that are not whole yet */
+    void *held;
+    void (*leave)(void *held);
     char error[KVF__LINE_BYTES];
 };
 
 /* The cores this process may use: its affinity mask, cut down to the CPU quota of its control
- * group. */
+ * group, and to its share where others of one launch use the same ones. */
 int kvf__usable_cores(void);
 
 /* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */

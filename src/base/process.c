@@ -47,11 +47,20 @@ static long long quota_cores(void)
     return (quota - 1) / period + 1;
 }
 
+/* Processes of one launch that were not each given cores of their own share what there is. */
+static int launch_share(int own, int all)
+{
+    int n = kvf__launch_look().local;
+    if (n < 2 || (int64_t)own * n <= all) return own;
+    return all > n ? all / n : 1;
+}
+
 int kvf__usable_cores(void)
 {
-    int cores = affinity_cores();
-    long long quota = quota_cores();
-    return quota > 0 && quota < cores ? (int)quota : cores;
+    long long quota = quota_cores(), all = sysconf(_SC_NPROCESSORS_ONLN), own = affinity_cores();
+    if (quota > 0 && quota < own) own = quota;
+    if (quota > 0 && quota < all) all = quota;
+    return launch_share((int)own, (int)all);
 }
 
 /* VmHWM belongs to this program alone; ru_maxrss survives exec and may be a parent's peak. */

@@ -1,0 +1,40 @@
+/* Who started this process, and with how many others: what launchers of parallel programs put into
+ * the environment. Looking costs nothing, so that only a process that has others beside it starts
+ * the library that talks to them.
+ *
+ * Slurm's are those of a step that srun started; a batch script has a count of tasks too, but is
+ * alone. */
+#include "base_int.h"
+
+#include <stdlib.h>
+
+typedef struct launcher {
+    const char *name, *rank, *size, *local; /* variables */
+} launcher;
+
+static const launcher LAUNCHERS[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"},
+};
+
+/* "4(x2)", four on each of two machines, is 4; -1: not there. */
+static int number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text && *text >= '0' && *text <= '9' ? atoi(text) : -1;
+}
+
+kvf__launch kvf__launch_look(void)
+{
+    kvf__launch alone = {.size = 1};
+    for (size_t i = 0; i < sizeof LAUNCHERS / sizeof LAUNCHERS[0]; i++) {
+        int rank = number_of(LAUNCHERS[i].rank), size = number_of(LAUNCHERS[i].size);
+        int local = number_of(LAUNCHERS[i].local);
+        if (rank < 0 || rank >= size) continue;
+        if (size == 1) return alone;
+        return (kvf__launch){
+            .by = LAUNCHERS[i].name, .rank = rank, .size = size, .local = local > 0 ? local : 0};
+    }
+    return alone;
+}

@@ -1,0 +1,163 @@
+/* Processes by MPI. MPI is started by the first run of a process that has others beside it, and
+ * ended with the context. Every wait is a loop of our own around MPI_Test: MPI's spin at full speed
+ * on a core that another rank may need, and would never notice a rank that has gone. */
+#include "dist_priv.h"
+
+#include <sched.h>
+#include <time.h>
+
+enum {
+    SPINS = 200,         /* looks before the core is given away */
+    YIELDS = 2000,       /* and before this process sleeps between looks */
+    SLEEP_NANOS = 50000, /* a transfer of a megabyte takes about ten times as long */
+    LOOKS = 1000,        /* sleeps between two looks at the other ranks: 0.1 s */
+};
+#define PIECE ((size_t)1 << 28) /* bytes of one broadcast: MPI counts by int */
+
+kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    if (code == MPI_SUCCESS) return KVF_OK;
+    dist->broken = true;
+    MPI_Error_string(code, text, &n);
+    return kvf__fail(ctx, KVF_EIO, "MPI: %s: %s", what, text);
+}
+
+static kvf_status look_for_lost(kvf_ctx *ctx, kvf__dist *dist)
+{
+    int r = kvf__dist_lost(dist);
+    if (r < 0) return KVF_OK;
+    dist->broken = true;
+    return kvf__fail(ctx, KVF_EIO, "rank %d of %d has gone (process %lld on %s)", r, dist->size,
+                     (long long)dist->peers[r].pid, dist->peers[r].host);
+}
+
+kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, int64_t n)
+{
+    const struct timespec nap = {.tv_nsec = SLEEP_NANOS};
+    if (n < SPINS) return KVF_OK;
+    if (n < SPINS + YIELDS) {
+        sched_yield();
+        return KVF_OK;
+    }
+    nanosleep(&nap, NULL);
+    return n % LOOKS ? KVF_OK : look_for_lost(ctx, dist);
+}
+
+static kvf_status wait_for(kvf_ctx *ctx, kvf__dist *dist, MPI_Request *request, const char *what)
+{
+    kvf_status st = KVF_OK;
+    double begin = kvf__clock();
+    int there = 0;
+    for (int64_t n = 0; !st && !there; n++) {
+        st = kvf__dist_check(ctx, dist, MPI_Test(request, &there, MPI_STATUS_IGNORE), what);
+        if (!st && !there) st = kvf__dist_pause(ctx, dist, n);
+    }
+    dist->waited += kvf__clock() - begin;
+    return st;
+}
+
+kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t bytes)
+{
+    MPI_Request request;
+    char *at = data;
+    for (size_t n; bytes; bytes -= n, at += n) {
+        n = bytes < PIECE ? bytes : PIECE;
+        int code = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, dist->comm, &request);
+        KVF_TRY(kvf__dist_check(ctx, dist, code, "broadcast"));
+        KVF_TRY(wait_for(ctx, dist, &request, "broadcast"));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, size_t bytes,
+                            void *all)
+{
+    MPI_Request request;
+    int n = (int)bytes;
+    int code = MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, dist->comm, &request);
+    KVF_TRY(kvf__dist_check(ctx, dist, code, "gather"));
+    return wait_for(ctx, dist, &request, "gather");
+}
+
+/* ---- joining and leaving --------------------------------------------------------------------- */
+
+/* At the end of the context, when this process has printed all it has to. */
+static void leave(void *user)
+{
+    kvf__dist *dist = user;
+    if (dist->broken) MPI_Abort(MPI_COMM_WORLD, 1); /* the others would wait forever */
+    MPI_Comm_free(&dist->comm);
+    MPI_Finalize();
+    kvf__sums_done(&dist->sums);
+    kvf__free(dist->peers);
+    kvf__free(dist);
+}
+
+static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
+{
+    int begun = 0, level = 0, rank = 0, size = 0;
+    MPI_Initialized(&begun);
+    if (begun)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "MPI has begun in this process: all runs need the first one's context");
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
+        return kvf__fail(ctx, KVF_EIO, "MPI does not start");
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == launch->rank && size == launch->size) return KVF_OK;
+    MPI_Finalize();
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s started %d processes, but MPI connects %d of them: it is not the MPI that "
+                     "this kvfold was built with, or srun lacks --mpi=pmix",
+                     launch->by, launch->size, size);
+}
+
+static kvf_status connect_ranks(kvf_ctx *ctx, kvf__dist *dist)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &dist->comm);
+    KVF_TRY(kvf__dist_check(ctx, dist, code, "MPI_Comm_dup"));
+    MPI_Comm_rank(dist->comm, &dist->rank);
+    MPI_Comm_size(dist->comm, &dist->size);
+    KVF_TRY(kvf__dist_meet(ctx, dist));
+    return kvf__sums_init(ctx, dist);
+}
+
+kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
+{
+    kvf__launch launch = kvf__launch_look();
+    kvf__dist *dist = kvf__ctx_held(ctx);
+    if (!launch.by) return KVF_OK;
+    if (!dist) {
+        KVF_TRY(kvf__alloc(ctx, sizeof *dist, &dist));
+        kvf_status st = start_mpi(ctx, &launch);
+        if (st) {
+            kvf__free(dist);
+            return st;
+        }
+        dist->ctx = ctx;
+        kvf__ctx_hold(ctx, dist, leave);
+        st = connect_ranks(ctx, dist);
+        dist->broken = st != KVF_OK;
+        KVF_TRY(st);
+    }
+    *out = dist;
+    return KVF_OK;
+}
+
+int kvf__dist_rank(const kvf__dist *dist)
+{
+    return dist->rank;
+}
+
+int kvf__dist_size(const kvf__dist *dist)
+{
+    return dist->size;
+}
+
+double kvf__dist_waited(const kvf__dist *dist)
+{
+    return dist->waited;
+}

@@ -1,0 +1,47 @@
+/* Who the other ranks are. MPI says nothing about a process that was killed on the same machine: it
+ * waits forever, until the launcher ends all. Its process id says it at once. */
+#include "dist_priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void describe(kvf__peer *me)
+{
+    struct stat space;
+    *me = (kvf__peer){.pid = getpid()};
+    if (gethostname(me->host, sizeof me->host - 1)) strcpy(me->host, "?");
+    if (stat("/proc/self/ns/pid", &space) == 0) me->space = space.st_ino;
+}
+
+kvf_status kvf__dist_meet(kvf_ctx *ctx, kvf__dist *dist)
+{
+    kvf__peer me;
+    size_t n = (size_t)dist->size;
+    describe(&me);
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *dist->peers, &dist->peers));
+    KVF_TRY(kvf__dist_gather(ctx, dist, &me, sizeof me, dist->rank ? NULL : dist->peers));
+    return kvf__dist_broadcast(ctx, dist, dist->peers, n * sizeof *dist->peers);
+}
+
+/* Two machines may have one name: then a number that is free here might be meant for there. */
+static bool is_beside(const kvf__peer *me, const kvf__peer *other)
+{
+    return me->space && me->space == other->space && !strcmp(me->host, other->host);
+}
+
+int kvf__dist_lost(const kvf__dist *dist)
+{
+    const kvf__peer *me = dist->peers ? &dist->peers[dist->rank] : NULL;
+    for (int r = 0; me && r < dist->size; r++)
+        if (is_beside(me, &dist->peers[r]) && kill((pid_t)dist->peers[r].pid, 0) && errno == ESRCH)
+            return r;
+    return -1;
+}
+
+const char *kvf__dist_host(const kvf__dist *dist, int rank)
+{
+    return dist->peers[rank].host;
+}
