@@ -156,9 +156,20 @@ typedef struct kvf_train_result {
     int64_t label_tokens, examples;
     const char *precision; /* "f32" or "bf16" */
     bool finished_before;  /* --resume of a finished run: nothing was done */
+    int64_t ranks;         /* processes that trained together */
+    double wait_seconds;   /* of this call, in which this one waited for others */
+    int signal;            /* that stopped it, on any of them; 0: none */
 } kvf_train_result;
 
+/* Which process this is of those that train together since a kvf_train with this context; 0: the
+ * first, or alone, or not yet. */
+int kvf_train_rank(const kvf_ctx *ctx);
+
 /* Trains and writes options->out. ESTOPPED: stopped on request, everything saved, *result filled.
+ *
+ * Processes that a launcher started together train one run: all call this with equal options, base
+ * and data, and stay connected until their contexts are freed. The first one reports events, writes
+ * and has a *result of use; a failure on any of them is one on all, whose line the first one has.
  */
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result);
 

@@ -80,6 +80,10 @@ static int print_json(const cli_call *call, const kvf_train_result *r, const kvf
     kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
     kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
     kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
+    if (r->ranks > 1) {
+        kvf_json_set(object, "ranks", kvf_json_new_int(r->ranks));
+        kvf_json_set(object, "wait_seconds", kvf_json_new_real(r->wait_seconds));
+    }
     kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
     kvf_json_set(object, "notes", w->notes);
     return cli_print_json(call, object);
@@ -117,6 +121,7 @@ static void print_text(const kvf_train_result *r, const kvf_train_options *o, in
 static int report(const cli_call *call, const kvf_train_options *options,
                   const kvf_train_result *result, watcher *w)
 {
+    if (kvf_train_rank(call->ctx)) return CLI_OK; /* the first process has the result */
     if (!w->notes) {
         print_text(result, options, w->progress.steps);
         return CLI_OK;
@@ -138,7 +143,7 @@ static int train(cli_call *call, kvf_train_options *options, watcher *w)
     int code = report(call, options, &result, w);
     if (st != KVF_ESTOPPED) return code;
     cli_fail_status(call, st);
-    return CLI_SIGNAL + cli_stop_signal();
+    return CLI_SIGNAL + result.signal;
 }
 
 static int run(cli_call *call)

@@ -51,6 +51,8 @@ int cli_fail_status(const cli_call *call, kvf_status status)
 {
     const char *line = kvf_ctx_error(call->ctx);
     if (!*line) line = kvf_status_text(status);
+    if (kvf_train_rank(call->ctx)) /* of processes that train together the first speaks for all */
+        return status == KVF_EUSAGE ? CLI_MISUSE : CLI_FAILED;
     return status == KVF_EUSAGE ? cli_misuse(call->command, "%s", line)
                                 : cli_fail(call->command, "%s", line);
 }

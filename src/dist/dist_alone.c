@@ -14,6 +14,12 @@ kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
                      launch.size, launch.by);
 }
 
+const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx)
+{
+    (void)ctx;
+    return NULL;
+}
+
 /* ---- never called: there is no kvf__dist ----------------------------------------------------- */
 
 int kvf__dist_rank(const kvf__dist *dist)
@@ -66,6 +72,12 @@ void kvf__dist_sum_push(kvf__dist *dist)
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist)
 {
     return kvf__dist_broadcast(ctx, dist, NULL, 0);
+}
+
+bool kvf__dist_broken(const kvf__dist *dist)
+{
+    (void)dist;
+    return false;
 }
 
 double kvf__dist_waited(const kvf__dist *dist)

@@ -17,6 +17,8 @@ typedef struct kvf__dist kvf__dist;
  * processes stay connected until that is freed, so that all have said what they have to say before
  * one exits. */
 kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out);
+/* What a context has joined already; NULL: nothing. */
+const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx);
 int kvf__dist_rank(const kvf__dist *dist);
 int kvf__dist_size(const kvf__dist *dist);
 /* The machine a rank runs on, for messages. */
@@ -39,6 +41,7 @@ void kvf__dist_sum_begin(kvf__dist *dist, float *x, int64_t n);
 void kvf__dist_sum_push(kvf__dist *dist);
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist);
 
+bool kvf__dist_broken(const kvf__dist *dist);
 /* Seconds spent waiting for other ranks, in all calls so far. */
 double kvf__dist_waited(const kvf__dist *dist);
 

@@ -6,13 +6,13 @@
 #include <sched.h>
 #include <time.h>
 
-enum {
-    SPINS = 200,         /* looks before the core is given away */
-    YIELDS = 2000,       /* and before this process sleeps between looks */
-    SLEEP_NANOS = 50000, /* a transfer of a megabyte takes about ten times as long */
-    LOOKS = 1000,        /* sleeps between two looks at the other ranks: 0.1 s */
-};
-#define PIECE ((size_t)1 << 28) /* bytes of one broadcast: MPI counts by int */
+/* Seconds of a wait in which this process only looks, and then gives its core away between looks;
+ * after that it sleeps, for as long as a tenth of a megabyte takes. */
+#define SPIN_SECONDS  20e-6
+#define YIELD_SECONDS 1e-3
+#define SLEEP_NANOS   50000
+#define LOOK_SECONDS  0.1               /* between two looks at the other ranks */
+#define PIECE         ((size_t)1 << 28) /* bytes of one broadcast: MPI counts by int */
 
 kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what)
 {
@@ -24,6 +24,11 @@ kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *
     return kvf__fail(ctx, KVF_EIO, "MPI: %s: %s", what, text);
 }
 
+static kvf_status usable(kvf_ctx *ctx, const kvf__dist *dist)
+{
+    return dist->broken ? kvf__fail(ctx, KVF_EIO, "the other ranks cannot be reached") : KVF_OK;
+}
+
 static kvf_status look_for_lost(kvf_ctx *ctx, kvf__dist *dist)
 {
     int r = kvf__dist_lost(dist);
@@ -33,28 +38,35 @@ static kvf_status look_for_lost(kvf_ctx *ctx, kvf__dist *dist)
                      (long long)dist->peers[r].pid, dist->peers[r].host);
 }
 
-kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, int64_t n)
+kvf__wait kvf__dist_wait_begin(void)
+{
+    double now = kvf__clock();
+    return (kvf__wait){now, now};
+}
+
+kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, kvf__wait *wait)
 {
     const struct timespec nap = {.tv_nsec = SLEEP_NANOS};
-    if (n < SPINS) return KVF_OK;
-    if (n < SPINS + YIELDS) {
+    double now = kvf__clock();
+    if (now - wait->begin < SPIN_SECONDS) return KVF_OK;
+    if (now - wait->begin < YIELD_SECONDS)
         sched_yield();
-        return KVF_OK;
-    }
-    nanosleep(&nap, NULL);
-    return n % LOOKS ? KVF_OK : look_for_lost(ctx, dist);
+    else
+        nanosleep(&nap, NULL);
+    if (now - wait->looked < LOOK_SECONDS) return KVF_OK;
+    wait->looked = now;
+    return look_for_lost(ctx, dist);
 }
 
 static kvf_status wait_for(kvf_ctx *ctx, kvf__dist *dist, MPI_Request *request, const char *what)
 {
     kvf_status st = KVF_OK;
-    double begin = kvf__clock();
-    int there = 0;
-    for (int64_t n = 0; !st && !there; n++) {
+    kvf__wait wait = kvf__dist_wait_begin();
+    for (int there = 0; !st && !there;) {
         st = kvf__dist_check(ctx, dist, MPI_Test(request, &there, MPI_STATUS_IGNORE), what);
-        if (!st && !there) st = kvf__dist_pause(ctx, dist, n);
+        if (!st && !there) st = kvf__dist_pause(ctx, dist, &wait);
     }
-    dist->waited += kvf__clock() - begin;
+    dist->waited += kvf__clock() - wait.begin;
     return st;
 }
 
@@ -62,6 +74,7 @@ kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t
 {
     MPI_Request request;
     char *at = data;
+    KVF_TRY(usable(ctx, dist));
     for (size_t n; bytes; bytes -= n, at += n) {
         n = bytes < PIECE ? bytes : PIECE;
         int code = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, dist->comm, &request);
@@ -76,6 +89,7 @@ kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, siz
 {
     MPI_Request request;
     int n = (int)bytes;
+    KVF_TRY(usable(ctx, dist));
     int code = MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, dist->comm, &request);
     KVF_TRY(kvf__dist_check(ctx, dist, code, "gather"));
     return wait_for(ctx, dist, &request, "gather");
@@ -147,6 +161,11 @@ kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
     return KVF_OK;
 }
 
+const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx)
+{
+    return kvf__ctx_held(ctx);
+}
+
 int kvf__dist_rank(const kvf__dist *dist)
 {
     return dist->rank;
@@ -155,6 +174,11 @@ int kvf__dist_rank(const kvf__dist *dist)
 int kvf__dist_size(const kvf__dist *dist)
 {
     return dist->size;
+}
+
+bool kvf__dist_broken(const kvf__dist *dist)
+{
+    return dist->broken;
 }
 
 double kvf__dist_waited(const kvf__dist *dist)

@@ -59,9 +59,13 @@ struct kvf__dist {
 
 /* The status of a call of MPI; EIO breaks the connection. */
 kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what);
-/* Called between two looks at what does not come, the n-th time in a row: gives the core away, and
- * now and then looks whether all ranks that can be seen from here are still there. EIO. */
-kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, int64_t n);
+/* Between two looks at what has not come yet: gives the core away, the longer the wait the more,
+ * and now and then looks whether all ranks that can be seen from here are still there. EIO. */
+typedef struct kvf__wait {
+    double begin, looked; /* clock */
+} kvf__wait;
+kvf__wait kvf__dist_wait_begin(void);
+kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, kvf__wait *wait);
 
 kvf_status kvf__dist_meet(kvf_ctx *ctx, kvf__dist *dist); /* fills peers */
 /* A rank on this machine whose process has ended; -1: none. */

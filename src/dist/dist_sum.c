@@ -10,7 +10,12 @@
  * what kvf__dist_sum_push is for. */
 #include "dist_priv.h"
 
-enum { SUM_TAG = 1 };
+/* Chunks may be ready to go on in another order than they began in, so each has a tag of its own
+ * among those that can travel at a time. */
+static int tag_of(int64_t chunk)
+{
+    return (int)(chunk % 1024);
+}
 
 static void find_family(kvf__dist *dist)
 {
@@ -58,7 +63,7 @@ static kvf_status post(kvf__dist *dist, int64_t chunk)
     t->state = KVF__CHUNK_COMING;
     for (int c = 0; c < s->n_children; c++) {
         int code = MPI_Irecv(buffer_of(s, chunk, c), (int)s->queue[chunk].n, MPI_FLOAT, s->child[c],
-                             SUM_TAG, dist->comm, &t->coming[c]);
+                             tag_of(chunk), dist->comm, &t->coming[c]);
         KVF_TRY(kvf__dist_check(dist->ctx, dist, code, "receive"));
     }
     return KVF_OK;
@@ -81,8 +86,8 @@ static kvf_status send_on(kvf__dist *dist, int64_t chunk)
     kvf__travel *t = travel_of(s, chunk);
     t->state = s->parent < 0 ? KVF__CHUNK_DONE : KVF__CHUNK_GOING;
     if (s->parent < 0) return KVF_OK;
-    int code = MPI_Isend(s->queue[chunk].x, (int)s->queue[chunk].n, MPI_FLOAT, s->parent, SUM_TAG,
-                         dist->comm, &t->going);
+    int code = MPI_Isend(s->queue[chunk].x, (int)s->queue[chunk].n, MPI_FLOAT, s->parent,
+                         tag_of(chunk), dist->comm, &t->going);
     return kvf__dist_check(dist->ctx, dist, code, "send");
 }
 
@@ -153,10 +158,14 @@ kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist)
 {
     kvf__sums *s = &dist->sums;
     double begin = kvf__clock();
-    for (int64_t n = 0, before; !s->status && s->done<s->n; n = s->done> before ? 0 : n + 1) {
-        before = s->done;
+    kvf__wait wait = kvf__dist_wait_begin();
+    while (!s->status && s->done < s->n) {
+        int64_t before = s->done;
         s->status = push(dist);
-        if (!s->status && s->done == before) s->status = kvf__dist_pause(ctx, dist, n);
+        if (s->done > before)
+            wait = kvf__dist_wait_begin();
+        else if (!s->status)
+            s->status = kvf__dist_pause(ctx, dist, &wait);
     }
     dist->waited += kvf__clock() - begin;
     kvf_status st = s->status;

@@ -57,7 +57,8 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
 typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
                            kvf__batch_sizes *sizes);
 
-static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
+/* own: of rows that other ranks compute nothing is seen. */
+static kvf_status walk_schedule(kvf__trainer *t, bool own, walk_fn *visit, kvf__batch_sizes *sizes)
 {
     kvf_status st = KVF_OK;
     rewind_samplers(t);
@@ -66,6 +67,7 @@ static kvf_status walk_schedule(kvf__trainer *t, walk_fn *visit, kvf__batch_size
         bool last;
         kvf__jobs_enter(t, step);
         const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
+        if (own) kvf__ranks_rows(t, &examples, &n);
         int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
         for (int64_t first = 0, part; !st && first < n; first += part) {
             part = kvf__whole_groups(&t->data, examples + first, n - first, part_rows);
@@ -119,16 +121,20 @@ static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
 
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limits)
 {
+    const kvf__batch_sizes least = {.rows = 1, .tokens = 1, .labels = 1, .row_len = 1};
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
                                     .share = !strcmp(t->options.share_leads, "auto") && !by_rows &&
                                              !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
-    KVF_TRY(walk_schedule(t, bound_part, &bounds));
+    KVF_TRY(kvf__ranks_prepare(t));
+    KVF_TRY(walk_schedule(t, true, bound_part, &bounds));
+    if (t->ranks) KVF_TRY(walk_schedule(t, false, bound_part, &bounds)); /* terms are of all rows */
     KVF_TRY(
         kvf__batcher_init(t->ctx, &t->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
-    KVF_TRY(walk_schedule(t, measure_part, &sizes));
+    KVF_TRY(walk_schedule(t, true, measure_part, &sizes));
+    if (t->ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
     *limits = kvf__limits_for(&sizes, t->id.P, true);
     limits->recompute = t->options.recompute;
     limits->row_dropout = by_rows;
@@ -146,7 +152,7 @@ static kvf_status take_pass(kvf__trainer *t)
     kvf__pass_limits limits;
     KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    return walk_schedule(t, prepare_part, &sizes);
+    return walk_schedule(t, true, prepare_part, &sizes);
 }
 
 void kvf__trainer_reach_step(kvf__trainer *t)

@@ -112,7 +112,7 @@ bool kvf__trainer_patience_over(const kvf__trainer *t)
 
 static bool stop_requested(const kvf__trainer *t)
 {
-    return t->options.stop && *t->options.stop;
+    return kvf__ranks_signal(t) != 0;
 }
 
 kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t tokens_before,

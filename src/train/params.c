@@ -187,6 +187,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     KVF_TRY(take_head(t));
     KVF_TRY(kvf__trainer_join(t));
     KVF_TRY(kvf__trainer_take_dropout(t));
+    if (kvf__ranks_follows(t)) return kvf__model_refresh(t->ctx, t->base->model);
     KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, &t->params));
     t->adamw.beta1 = o->beta1;
     t->adamw.beta2 = o->beta2;

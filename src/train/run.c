@@ -33,13 +33,14 @@ static kvf_status open_base(kvf__trainer *t)
     kvf__train form;
     KVF_TRY(kvf__trainer_form(t, &form));
     KVF_TRY(kvf__precision_parse(t->ctx, t->options.precision, &options.precision));
+    KVF_TRY(kvf__ranks_decided(t));
     if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--precision %s: the base is open in %s, which its runs share",
                          t->options.precision, kvf__precision_name(t->base->precision));
     t->options.precision = kvf__precision_name(t->base->precision);
-    return KVF_OK;
+    return kvf__ranks_decided(t);
 }
 
 static bool at_input(const kvf__trainer *t)
@@ -190,7 +191,8 @@ static kvf_status load_sets(kvf__trainer *t)
 {
     KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
     KVF_TRY(check_classes(t));
-    return t->options.valid ? kvf__trainer_load_set(t, t->options.valid, &t->valid) : KVF_OK;
+    if (!t->options.valid || kvf__ranks_follows(t)) return KVF_OK; /* rank 0 measures */
+    return kvf__trainer_load_set(t, t->options.valid, &t->valid);
 }
 
 static kvf_status open_data(kvf__trainer *t)
@@ -245,12 +247,19 @@ static kvf_status open_output(kvf__trainer *t)
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
-kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                 const kvf__feed *feed, kvf__trainer *out)
+/* A run that --resume has nothing to do for. */
+static bool is_finished(const kvf__trainer *t)
+{
+    return t->is_resumed && (t->step >= t->steps || kvf__trainer_patience_over(t));
+}
+
+static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                       const kvf__feed *feed, kvf__ranks *ranks, kvf__trainer *out)
 {
     kvf__trainer *t = out;
     *t = (kvf__trainer){.ctx = ctx,
                         .options = *options,
+                        .ranks = ranks,
                         .base = base,
                         .borrows_base = base != NULL,
                         .feed = feed,
@@ -258,7 +267,9 @@ kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options,
                         .best_loss = NAN,
                         .valid_loss = NAN,
                         .begin = kvf__clock()};
-    kvf_status st = open_output(t); /* first: --resume fills in the run's own options */
+    bool finished = false;
+    /* first: --resume fills in the run's own options */
+    kvf_status st = kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t);
     if (!st && !feed) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
@@ -270,19 +281,28 @@ kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options,
     if (!st) st = open_data(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);
+    if (!st) finished = is_finished(t);
+    st = kvf__ranks_agree(t, st, &finished);
+    t->finished_before = finished;
     if (st) kvf__trainer_done(t);
     return st;
+}
+
+kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
+                                 const kvf__feed *feed, kvf__trainer *out)
+{
+    return init(ctx, options, base, feed, NULL, out);
 }
 
 kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
                                 kvf__trainer *out)
 {
-    return kvf__trainer_init_fed(ctx, options, base, NULL, out);
+    return init(ctx, options, base, NULL, NULL, out);
 }
 
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
 {
-    return kvf__trainer_init_on(ctx, options, NULL, out);
+    return init(ctx, options, NULL, NULL, NULL, out);
 }
 
 kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
@@ -345,6 +365,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__run_file_done(&t->resumed);
     kvf__journal_close(&t->journal);
     kvf__outlock_drop(&t->lock);
+    kvf__ranks_free(t->ranks);
 }
 
 void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_before,
@@ -375,21 +396,27 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .examples = t->data.n,
         .precision = kvf__precision_name(t->base->precision),
     };
+    kvf__ranks_result(t, r);
 }
 
-/* Every step to come, with its journals. */
+/* Every step to come, with its journals, on all ranks if it can be on each. */
 static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
     if (!st) st = kvf__trainer_prepare(t);
-    if (!st) st = kvf__trainer_loop(t);
+    st = kvf__ranks_agree(t, st, &t->finished_before);
+    if (!st && kvf__ranks_follows(t))
+        st = kvf__ranks_follow(t);
+    else if (!st)
+        st = kvf__ranks_end(t, kvf__trainer_loop(t));
     kvf__journal_end(t, st);
     return st;
 }
 
 static kvf_status run_dry(kvf__trainer *t)
 {
-    KVF_TRY(kvf__trainer_prepare(t));
+    kvf_status st = kvf__trainer_prepare(t);
+    KVF_TRY(kvf__ranks_agree(t, st, &t->finished_before));
     kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
                       (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);
     return KVF_OK;
@@ -399,19 +426,20 @@ kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *res
 {
     kvf_status st = KVF_OK;
     int64_t tokens_before = t->tokens;
-    bool finished = t->is_resumed && (t->step >= t->steps || kvf__trainer_patience_over(t));
-    if (!finished) st = t->options.dry_run ? run_dry(t) : run_steps(t);
+    if (!t->finished_before) st = t->options.dry_run ? run_dry(t) : run_steps(t);
     if (st && st != KVF_ESTOPPED) return st;
     kvf__trainer_result(t, begin, tokens_before, result);
-    result->finished_before = finished;
+    result->finished_before = t->finished_before;
     return st;
 }
 
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
 {
     kvf__trainer t;
+    kvf__ranks *ranks = NULL;
     double begin = kvf__clock();
-    KVF_TRY(kvf__trainer_init(ctx, options, &t));
+    KVF_TRY(kvf__ranks_join(ctx, &ranks));
+    KVF_TRY(init(ctx, options, NULL, NULL, ranks, &t));
     kvf_status st = kvf__trainer_run(&t, begin, result);
     kvf__trainer_done(&t);
     return st;

@@ -112,9 +112,10 @@ static kvf_status run_part(kvf__trainer *t, kvf__drawn *drawn)
                         .base_dropout = &t->base_dropout};
     KVF_TRY(kvf__pass_fwd(t->ctx, t->pass, &input));
     KVF_TRY(part_loss(t, drawn->scale, &part));
-    const kvf__grads grads = {.prefix = t->gradient.prefix,
-                              .vectors = t->gradient.vectors,
-                              .block = kvf__trainer_trains_base(t)};
+    kvf__grads grads = {.prefix = t->gradient.prefix,
+                        .vectors = t->gradient.vectors,
+                        .block = kvf__trainer_trains_base(t)};
+    kvf__ranks_watch(t, drawn->done >= drawn->n, &grads);
     KVF_TRY(kvf__pass_bwd(t->ctx, t->pass, &grads));
     drawn->loss_sum += part;
     t->mark = kvf__clock(); /* the pass books its own time */
@@ -159,6 +160,13 @@ static void clear_gradients(kvf__trainer *t)
     if (t->n_jobs) kvf__jobs_clear(t);
 }
 
+/* What the base is to see, here and on the ranks that follow. */
+static kvf_status emit_value(kvf__trainer *t)
+{
+    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    return kvf__ranks_send(t);
+}
+
 kvf_status kvf__trainer_step_begin(kvf__trainer *t, kvf__drawn *drawn)
 {
     *drawn = (kvf__drawn){0};
@@ -167,8 +175,10 @@ kvf_status kvf__trainer_step_begin(kvf__trainer *t, kvf__drawn *drawn)
     drawn->examples = kvf__sampler_next(&t->sampler, &drawn->n, &t->epoch_end);
     drawn->terms = count_terms(t, drawn->examples, drawn->n);
     drawn->scale = drawn->terms ? (float)(1.0 / (double)drawn->terms) : 0;
+    kvf__ranks_rows(t, &drawn->examples, &drawn->n);
+    t->tokens += kvf__ranks_other_tokens(t);
 
-    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    if (!kvf__ranks_follows(t)) KVF_TRY(emit_value(t));
     if (t->turn) kvf__task_prefix_fwd(t, t->turn);
     kvf__trainer_mask(t);
     clear_gradients(t);
@@ -193,9 +203,12 @@ kvf_status kvf__trainer_step_end(kvf__trainer *t, const kvf__drawn *drawn, kvf_s
 kvf_status kvf__trainer_step(kvf__trainer *t)
 {
     kvf__drawn drawn;
-    kvf_status st = KVF_OK;
     KVF_TRY(kvf__trainer_step_begin(t, &drawn));
+    kvf_status st = kvf__ranks_refresh(t);
     while (!st && kvf__trainer_step_part(t, &drawn))
         st = run_part(t, &drawn);
-    return kvf__trainer_step_end(t, &drawn, st);
+    st = kvf__ranks_sum(t, &drawn, st);
+    if (!kvf__ranks_follows(t)) return kvf__trainer_step_end(t, &drawn, st);
+    kvf__jobs_leave(t, t->step++);
+    return st;
 }

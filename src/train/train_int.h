@@ -229,8 +229,11 @@ typedef struct kvf__job {
     kvf__param low[2]; /* --task-prefix low-rank: u, v; owned; value NULL: none */
 } kvf__job;
 
+typedef struct kvf__ranks kvf__ranks;
+
 typedef struct kvf__trainer {
     kvf_ctx *ctx;
+    kvf__ranks *ranks; /* NULL: alone; owned */
     kvf_train_options options;
     kvf_base *base;
     bool borrows_base; /* it is not this trainer's to free */
@@ -293,6 +296,7 @@ typedef struct kvf__trainer {
     kvf__outlock lock;     /* on options.out; none for a dry run */
     kvf__run_file resumed; /* what --resume read; owns texts that options borrow */
     bool is_resumed;
+    bool finished_before; /* --resume has nothing to do */
 } kvf__trainer;
 
 /* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
@@ -414,6 +418,38 @@ kvf_status kvf__trainer_loop(kvf__trainer *trainer);
 void kvf__trainer_start(kvf__trainer *trainer);
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
+/* ranks.c, ranks_step.c: a run over several processes. Each does nothing where there is one.
+ *
+ * Joins the others; *out stays NULL alone. The trainer that gets it frees it. */
+kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out);
+void kvf__ranks_free(kvf__ranks *ranks);
+/* Is this a rank that computes for another one, without encoder, optimizer and output of its own?
+ */
+bool kvf__ranks_follows(const kvf__trainer *trainer);
+/* Those that follow hear what rank 0 decided: its run file's options, its precision. Rank 0 tells
+ * them as soon as that is known. */
+kvf_status kvf__ranks_begin(kvf__trainer *trainer);
+kvf_status kvf__ranks_decided(kvf__trainer *trainer);
+/* All go on, or none does; *finished as rank 0 has it. */
+kvf_status kvf__ranks_agree(kvf__trainer *trainer, kvf_status status, bool *finished);
+kvf_status kvf__ranks_prepare(kvf__trainer *trainer); /* memory */
+/* Of a step's rows this rank's; and then how many tokens the others' have. */
+void kvf__ranks_rows(kvf__trainer *trainer, const int64_t **examples, int64_t *n);
+int64_t kvf__ranks_other_tokens(const kvf__trainer *trainer);
+/* Rank 0 begins a step on the others with what its encoder emitted; they read weights anew. */
+kvf_status kvf__ranks_send(kvf__trainer *trainer);
+kvf_status kvf__ranks_refresh(kvf__trainer *trainer);
+/* Lets a backward pass send on layers that are whole, if it is the last of its step. */
+void kvf__ranks_watch(kvf__trainer *trainer, bool last, kvf__grads *grads);
+/* Gradients and loss become those of all ranks, on rank 0; returns the first failure of any. */
+kvf_status kvf__ranks_sum(kvf__trainer *trainer, kvf__drawn *drawn, kvf_status status);
+/* Steps as rank 0 says, until it ends the run (which it does with the status it ends with). */
+kvf_status kvf__ranks_follow(kvf__trainer *trainer);
+kvf_status kvf__ranks_end(kvf__trainer *trainer, kvf_status status);
+int kvf__ranks_signal(const kvf__trainer *trainer); /* that asked any rank to stop; 0: none */
+int kvf__ranks_size(const kvf__trainer *trainer);
+void kvf__ranks_result(const kvf__trainer *trainer, kvf_train_result *result);
+
 /* What a call did that began at this time and count of tokens. */
 void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t tokens_before,
                          kvf_train_result *out);

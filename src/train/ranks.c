@@ -1,0 +1,253 @@
+/* A run over several processes (mpirun -n N kvfold train ...), before and after its steps.
+ *
+ * Every rank opens base and data and computes rows; rank 0 leads: it alone has encoder, optimizer
+ * and output, decides what to do next, and says how the run ended. What it read from a run file
+ * (--resume) and found by measuring (--precision auto) it tells the others before they open the
+ * base, so that they need no file but base and data. Then all must agree: a rank that failed, or
+ * that has another base, other data or other options, ends the run on all, with one line, which
+ * rank 0 has. */
+#include "ranks_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RETURNED "rank 0 gave up" /* never printed: what it says is */
+
+typedef struct welcome {
+    int32_t status, resumed;
+    char precision[8];
+    int64_t bytes; /* of the options that follow as JSON */
+} welcome;
+
+typedef struct note {
+    int32_t status;
+    char base[33], data[33], options[33];
+    char line[KVF__RANKS_LINE];
+} note;
+
+typedef struct verdict {
+    int32_t status, finished;
+    int64_t step;
+} verdict;
+
+int kvf_train_rank(const kvf_ctx *ctx)
+{
+    const kvf__dist *dist = kvf__dist_joined(ctx);
+    return dist ? kvf__dist_rank(dist) : 0;
+}
+
+bool kvf__ranks_follows(const kvf__trainer *t)
+{
+    return t->ranks && t->ranks->rank;
+}
+
+kvf_status kvf__ranks_fail(kvf__trainer *t, int rank, kvf_status status, const char *line)
+{
+    const char *host = kvf__dist_host(t->ranks->dist, rank);
+    if (!rank) return kvf__fail(t->ctx, status, "%s", line);
+    return kvf__fail(t->ctx, status, "rank %d on %s: %s", rank, host, line);
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out)
+{
+    kvf__dist *dist = NULL;
+    kvf__ranks *ranks = NULL;
+    KVF_TRY(kvf__dist_join(ctx, &dist));
+    if (!dist) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof *ranks, &ranks));
+    ranks->dist = dist;
+    ranks->rank = kvf__dist_rank(dist);
+    ranks->size = kvf__dist_size(dist);
+    *out = ranks;
+    return KVF_OK;
+}
+
+void kvf__ranks_free(kvf__ranks *ranks)
+{
+    if (!ranks) return;
+    kvf__free(ranks->rows);
+    kvf__free(ranks->units);
+    kvf__free(ranks->owner);
+    kvf__free(ranks->load);
+    kvf__free(ranks->reports);
+    kvf__free(ranks);
+}
+
+/* ---- what rank 0 decided --------------------------------------------------------------------- */
+
+static kvf_status tell(kvf__trainer *t, kvf_status st)
+{
+    kvf__dist *dist = t->ranks->dist;
+    char *text = NULL;
+    welcome w = {.status = (int32_t)st, .resumed = t->is_resumed};
+    snprintf(w.precision, sizeof w.precision, "%s", t->options.precision);
+    if (!st && t->is_resumed) {
+        text = kvf_json_text(t->resumed.options, KVF_JSON_COMPACT);
+        w.bytes = text ? (int64_t)strlen(text) : 0;
+        if (!text) w.status = KVF_ENOMEM;
+    }
+    t->ranks->told = true;
+    kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &w, sizeof w);
+    if (!sent && w.bytes) sent = kvf__dist_broadcast(t->ctx, dist, text, (size_t)w.bytes);
+    kvf_json_text_free(text);
+    return sent ? sent : (kvf_status)w.status;
+}
+
+static kvf_status hear_options(kvf__trainer *t, int64_t bytes)
+{
+    char *text = NULL;
+    KVF_TRY(kvf__alloc(t->ctx, (size_t)bytes, &text));
+    kvf_status st = kvf__dist_broadcast(t->ctx, t->ranks->dist, text, (size_t)bytes);
+    if (!st) st = kvf_json_parse(t->ctx, "rank 0", text, (size_t)bytes, &t->resumed.options);
+    kvf__free(text);
+    if (st) return st;
+    t->is_resumed = true;
+    return kvf__train_options_resume(t->ctx, t->options.out, &t->options, t->resumed.options);
+}
+
+static kvf_status hear(kvf__trainer *t)
+{
+    static const char *const PRECISIONS[] = {"auto", "f32", "bf16"};
+    welcome w;
+    KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &w, sizeof w));
+    if (w.status) return kvf__fail(t->ctx, (kvf_status)w.status, RETURNED);
+    if (w.resumed) KVF_TRY(hear_options(t, w.bytes));
+    for (size_t i = 0; i < 3; i++)
+        if (!strcmp(w.precision, PRECISIONS[i])) t->options.precision = PRECISIONS[i];
+    return KVF_OK;
+}
+
+kvf_status kvf__ranks_begin(kvf__trainer *t)
+{
+    if (!kvf__ranks_follows(t)) return KVF_OK;
+    t->options.event = NULL; /* rank 0 reports */
+    t->options.log = t->options.tensorboard = NULL;
+    return hear(t);
+}
+
+kvf_status kvf__ranks_decided(kvf__trainer *t)
+{
+    bool first = t->ranks && !t->ranks->rank && !t->ranks->told;
+    return first && strcmp(t->options.precision, "auto") ? tell(t, KVF_OK) : KVF_OK;
+}
+
+/* ---- agreeing -------------------------------------------------------------------------------- */
+
+static kvf_status hash_options(kvf__trainer *t, char hex[33])
+{
+    kvf_json *stored = NULL;
+    kvf__hash *hash = NULL;
+    KVF_TRY(kvf__train_options_store(t->ctx, &t->options, &stored));
+    char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
+    kvf_json_free(stored);
+    kvf_status st = text ? kvf__hash_create(t->ctx, &hash)
+                         : kvf__fail(t->ctx, KVF_ENOMEM, "out of memory");
+    if (!st) {
+        kvf__hash_add(hash, text, strlen(text));
+        kvf__hash_hex(hash, hex);
+    }
+    kvf__hash_free(hash);
+    kvf_json_text_free(text);
+    return st;
+}
+
+static note describe(kvf__trainer *t, kvf_status st)
+{
+    note mine = {0};
+    if (!st) st = hash_options(t, mine.options);
+    mine.status = (int32_t)st;
+    if (st) {
+        snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(t->ctx));
+        return mine;
+    }
+    memcpy(mine.base, t->base->hash, sizeof mine.base);
+    memcpy(mine.data, t->data.hash, sizeof mine.data);
+    return mine;
+}
+
+static kvf_status compare(kvf__trainer *t, const note *first, const note *other, int rank)
+{
+    const char *what = strcmp(first->base, other->base)         ? "base"
+                       : strcmp(first->data, other->data)       ? "data file"
+                       : strcmp(first->options, other->options) ? "list of options"
+                                                                : NULL;
+    if (!what) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EMISMATCH, "rank %d on %s has another %s than rank 0 on %s", rank,
+                     kvf__dist_host(t->ranks->dist, rank), what, kvf__dist_host(t->ranks->dist, 0));
+}
+
+/* The first failure or difference, in the order of the ranks. */
+static kvf_status judge(kvf__trainer *t, const note *notes)
+{
+    for (int r = 0; r < t->ranks->size; r++) {
+        if (notes[r].status)
+            return kvf__ranks_fail(t, r, (kvf_status)notes[r].status, notes[r].line);
+        KVF_TRY(compare(t, &notes[0], &notes[r], r));
+    }
+    return KVF_OK;
+}
+
+static kvf_status lead_agreement(kvf__trainer *t, const note *mine, bool finished)
+{
+    note *notes = NULL;
+    kvf__dist *dist = t->ranks->dist;
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->ranks->size, sizeof *notes, &notes));
+    kvf_status st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
+    if (!st) st = judge(t, notes);
+    kvf__free(notes);
+    verdict v = {.status = (int32_t)st, .finished = finished, .step = t->step};
+    kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &v, sizeof v);
+    return st ? st : sent;
+}
+
+kvf_status kvf__ranks_agree(kvf__trainer *t, kvf_status st, bool *finished)
+{
+    verdict v;
+    if (!t->ranks) return st;
+    kvf__dist *dist = t->ranks->dist;
+    note mine = describe(t, st);
+    if (!t->ranks->rank) {
+        if (!t->ranks->told) (void)tell(t, st ? st : KVF_EINTERNAL);
+        return lead_agreement(t, &mine, *finished);
+    }
+    KVF_TRY(kvf__dist_gather(t->ctx, dist, &mine, sizeof mine, NULL));
+    KVF_TRY(kvf__dist_broadcast(t->ctx, dist, &v, sizeof v));
+    if (v.status) return kvf__fail(t->ctx, (kvf_status)v.status, RETURNED);
+    *finished = v.finished;
+    t->step = v.step;
+    return KVF_OK;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+kvf_status kvf__ranks_end(kvf__trainer *t, kvf_status st)
+{
+    if (!t->ranks) return st;
+    if (kvf__dist_broken(t->ranks->dist))
+        return kvf__fail(t->ctx, st, "%s; what was saved before is whole, --resume continues",
+                         kvf_ctx_error(t->ctx));
+    kvf__order order = {
+        .kind = KVF__ORDER_END, .status = (int32_t)st, .signal = kvf__ranks_signal(t)};
+    kvf_status sent = kvf__dist_broadcast(NULL, t->ranks->dist, &order, sizeof order);
+    return st ? st : sent;
+}
+
+int kvf__ranks_signal(const kvf__trainer *t)
+{
+    int own = t->options.stop ? *t->options.stop : 0;
+    return own ? own : t->ranks ? t->ranks->signal : 0;
+}
+
+int kvf__ranks_size(const kvf__trainer *t)
+{
+    return t->ranks ? t->ranks->size : 1;
+}
+
+void kvf__ranks_result(const kvf__trainer *t, kvf_train_result *result)
+{
+    result->ranks = kvf__ranks_size(t);
+    result->signal = kvf__ranks_signal(t);
+    result->wait_seconds = t->ranks ? kvf__dist_waited(t->ranks->dist) - t->ranks->waited : 0;
+}

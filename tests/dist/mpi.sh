@@ -1,0 +1,60 @@
+# Words of the scripts beside it, which ../cli/run.sh runs: the command by several processes of this
+# machine. MPIRUN is set where the build has MPI and mpirun is there.
+# shellcheck shell=sh
+[ -n "${MPIRUN:-}" ] || { echo 'no MPI in this build, or no mpirun: skipped'; exit 77; }
+
+# More processes than cores, none tied to one, and root in a container.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_mpi_yield_when_idle=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+
+# ranks N CODE ARGUMENTS...: N processes of the command must end with CODE.
+ranks() {
+    n=$1
+    want=$2
+    shift 2
+    timeout 100 "$MPIRUN" -n "$n" "$KVFOLD" "$@" >out 2>err </dev/null
+    code=$?
+    [ $code -eq "$want" ] && return
+    fail "exit status $code, want $want: mpirun -n $n kvfold $*"
+    sed 's/^/    /' err
+}
+
+# said LINE...: what the command said on standard error, beside the launcher's own words.
+said() {
+    grep '^kvfold: ' err >words
+    if [ $# -gt 0 ]; then printf '%s\n' "$@" >want; else : >want; fi
+    cmp -s want words && return
+    fail "the command did not say what was expected:"
+    cat want err | sed 's/^/    /'
+}
+
+# close A B TOLERANCE WHAT: two runs.
+close() {
+    "$COMPARE_RUNS" "$@" >differences 2>&1 || fail "$1 and $2: $(tail -n 2 differences)"
+}
+
+# Those of the command that descend from process $1, by rank.
+processes() {
+    for status in /proc/[0-9]*/status; do
+        sed -n '/^Name:/{s/.*\t//;h};/^Pid:/{s/.*\t//;H};/^PPid:/{s/.*\t//;H;x;s/\n/ /g;p;q}' "$status" 2>/dev/null
+    done >all_processes
+    family=" $1 "
+    found=
+    for turn in 1 2 3 4; do
+        while read -r name pid parent; do
+            case $family in
+            *" $pid "*) ;;
+            *" $parent "*)
+                family="$family$pid "
+                [ "$name" != kvfold ] || found="$found$pid "
+                ;;
+            esac
+        done <all_processes
+    done
+    for pid in $found; do
+        rank=$(tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^\(OMPI_COMM_WORLD_RANK\|PMI_RANK\)=//p' | head -n 1)
+        printf '%s %s\n' "${rank:-?}" "$pid"
+    done | sort -n | sed 's/.* //'
+}

@@ -1,0 +1,59 @@
+# Several processes against one: the same command twice gives the same bits; the gradient of step 1
+# and the first 5 losses are those of one process, for every port and kind of head. The rest of a run
+# resumes from its first step.
+# shellcheck disable=SC1091,SC2086 # no spaces in names
+. "$SOURCE/tests/dist/mpi.sh"
+make_inputs
+"$MAKE_TINY" bert 1 bert || exit 1
+for i in 1 2 3 4 5 6 7 8; do
+    printf 'good film %d\tyes\nbad film %d, and a long one at that\tno\n' $i $i >>mood.tsv
+    printf 'Ann\tB-PER\nwent\tO\n\nI\tO\nsaw\tO\nBob\tB-PER\n\n' >>names.conll
+done
+common="--threads 1 --precision f32 --schedule constant --warmup 0 --schedule-steps 5 --quiet"
+
+# parity NAME RANKS OPTIONS...
+parity() {
+    name=$1
+    n=$2
+    shift 2
+    run 0 train "$@" $common --steps 1 --out one.h5 --force
+    ranks $n 0 train "$@" $common --steps 1 --out $name.h5
+    said
+    close one.h5 $name.h5 1e-5 gradients
+    run 0 train "$@" $common --steps 5 --out one.h5 --force
+    ranks $n 0 train "$@" $common --steps 5 --out $name.h5 --resume
+    close one.h5 $name.h5 1e-5 losses
+}
+
+lm="--base model --data train.jsonl --batch-size 7"
+prefix="--prefix-length 4"
+parity mlp 2 $lm $prefix --encoder-hidden 16
+parity direct 4 $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2
+parity prompt 2 $lm $prefix --method prompt
+parity adapter 2 $lm --method adapter --adapter-size 4
+parity full 4 $lm --method full --lr 1e-4
+parity seq 2 --base bert --task seq-cls --data mood.tsv $prefix --method direct --head-dropout 0.1
+parity multi 2 --base bert --data mood=mood.tsv --data names=names.conll --task mood=seq-cls \
+    --task names=token-cls --task-prefix low-rank $prefix --method direct
+
+# ---- the same bits, whatever arrives when; and the same file as an unbroken run
+ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2 \
+    $common --steps 5 --valid valid.jsonl --out twice.h5
+ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2 \
+    $common --steps 5 --valid valid.jsonl --out again.h5
+same twice.h5 again.h5
+ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2 \
+    $common --steps 5 --out whole.h5
+same whole.h5 direct.h5
+
+# ---- more processes than rows; one of several, which is alone; what the result says
+ranks 4 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --json --out few.h5
+[ "$(value ranks)" = 4 ] || fail "ranks: $(value ranks)"
+[ "$(wc -l <out)" = 1 ] || fail "more than one line: $(cat out)"
+ranks 1 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --out single.h5
+run 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --out alone.h5
+same single.h5 alone.h5
+ranks 2 0 train $lm $prefix --method direct $common --steps 2 --dry-run --out dry.h5
+absent dry.h5
+ranks 2 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --resume --out few.h5
+has out 'finished before'
