@@ -87,6 +87,40 @@ typedef struct kvf_prune_options {
  * no prefix before rows; EDATA: rows without labels. */
 kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out);
 
+typedef struct kvf_distill_options {
+    kvf_train_options train; /* of the run; method direct and 200 steps unless set. data: rows about
+                                the document, NULL: made from it; valid: rows to measure by, NULL:
+                                one in eight of those; init NULL or as by default: the document's
+                                own keys and values */
+    const char *document;    /* path of a text in UTF-8 */
+    int64_t top_k;           /* items of the teacher at each label, at most 256; 0: 20 */
+    int64_t self_study;    /* prompts that the base answers with the document in context; -1: 64, or
+                              0 with data */
+    int64_t answer_tokens; /* most in such an answer; 0: 64 */
+    double temperature;    /* at which they are drawn */
+    int64_t chunk; /* tokens of the pieces of the document that are rows too; 0: none; -1: 128, or
+                      none with data */
+} kvf_distill_options;
+kvf_distill_options kvf_distill_defaults(void);
+
+typedef struct kvf_distill_result {
+    kvf_train_result train;
+    int64_t document_tokens, prefix_length;
+    int64_t held_out_rows, held_out_labels;
+    double teacher_seconds; /* the document, the rows and what the teacher says of them */
+    /* On the held-out rows, nats per label token: of the bare base, with the prefix (the best
+     * checkpoint), with the document in context; and KL to the last of the other two over the
+     * teacher's items. NaN: dry run, or stopped. */
+    double loss_base, loss_prefix, loss_document;
+    double kl_base, kl_prefix;
+} kvf_distill_result;
+
+/* Trains a prefix that stands for a document, and writes an ordinary run to train.out. EUSAGE: an
+ * option that this has no use for; EDATA, ESHAPE: the document is no text or leaves no positions.
+ * ESTOPPED as kvf_train. */
+kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
+                       kvf_distill_result *result);
+
 #ifdef __cplusplus
 }
 #endif

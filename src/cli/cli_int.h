@@ -70,7 +70,8 @@ typedef struct cli_command {
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
     cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_words, cli_compose,
-    cli_prune, cli_quantize, cli_convert_position, cli_unmerge, cli_report, cli_completion;
+    cli_distill, cli_prune, cli_quantize, cli_convert_position, cli_unmerge, cli_report,
+    cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -158,6 +159,17 @@ typedef struct cli_progress {
 cli_progress cli_progress_make(const cli_common *common);
 void cli_progress_event(cli_progress *progress, const kvf_event *event);
 void cli_progress_clear(cli_progress *progress);
+/* What comes from the library while it trains, for commands that do (cmd_train.c): an event_fn;
+ * the result as an object, which takes the notes; the result as text, planned: steps in all. */
+typedef struct cli_watcher {
+    cli_progress progress;
+    kvf_json *notes; /* array for --json, NULL: they are printed as they come */
+} cli_watcher;
+void cli_watch(void *watcher, const kvf_event *event);
+kvf_json *cli_train_json(const kvf_train_result *result, const kvf_train_options *options,
+                         cli_watcher *watcher);
+void cli_train_text(const kvf_train_result *result, const kvf_train_options *options,
+                    int64_t planned);
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
 

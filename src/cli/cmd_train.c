@@ -32,14 +32,10 @@ static int set_options(cli_call *call, kvf_train_options *options)
     return CLI_OK;
 }
 
-/* What comes from the library while it trains. */
-typedef struct watcher {
-    cli_progress progress;
-    kvf_json *notes; /* array for --json, NULL: they are printed as they come */
-} watcher;
+typedef cli_watcher watcher;
 
 /* Notes are part of the result: residuals, rows left out. */
-static void on_event(void *user, const kvf_event *event)
+void cli_watch(void *user, const kvf_event *event)
 {
     watcher *w = user;
     cli_progress_event(&w->progress, event);
@@ -53,9 +49,7 @@ static void on_event(void *user, const kvf_event *event)
     fflush(stdout);
 }
 
-/* Takes the notes. */
-static int print_json(const cli_call *call, const kvf_train_result *r, const kvf_train_options *o,
-                      const watcher *w)
+kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, watcher *w)
 {
     kvf_json *object = kvf_json_object();
     kvf_json_set(object, "out", kvf_json_new_str(o->out));
@@ -86,7 +80,8 @@ static int print_json(const cli_call *call, const kvf_train_result *r, const kvf
     }
     kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
     kvf_json_set(object, "notes", w->notes);
-    return cli_print_json(call, object);
+    w->notes = NULL;
+    return object;
 }
 
 static void print_losses(const kvf_train_result *r)
@@ -99,7 +94,7 @@ static void print_losses(const kvf_train_result *r)
     putchar('\n');
 }
 
-static void print_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
+void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
 {
     char memory[32], counts[64];
     if (o->dry_run && !r->finished_before)
@@ -123,19 +118,17 @@ static int report(const cli_call *call, const kvf_train_options *options,
 {
     if (kvf_train_rank(call->ctx)) return CLI_OK; /* the first process has the result */
     if (!w->notes) {
-        print_text(result, options, w->progress.steps);
+        cli_train_text(result, options, w->progress.steps);
         return CLI_OK;
     }
-    int code = print_json(call, result, options, w);
-    w->notes = NULL;
-    return code;
+    return cli_print_json(call, cli_train_json(result, options, w));
 }
 
 static int train(cli_call *call, kvf_train_options *options, watcher *w)
 {
     kvf_train_result result;
     options->stop = cli_stop_install();
-    options->event = on_event;
+    options->event = cli_watch;
     options->event_user = w;
     kvf_status st = kvf_train(call->ctx, options, &result);
     cli_progress_clear(&w->progress);

@@ -176,6 +176,10 @@ bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b);
 /* "2-5" or "2", from 0 on. EUSAGE. */
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
 
+/* out->kv = keys and values of the bare base, run on ids [out->P] from position 0 on; every layer
+ * has them. */
+kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *ids,
+                                 kvf__prefix *out);
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);

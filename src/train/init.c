@@ -9,31 +9,6 @@
 
 #define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
 
-/* K/V of the bare base after running ids [P], as a prefix. */
-static kvf_status capture(kvf__trainer *t, const int32_t *ids, kvf__prefix *target)
-{
-    int64_t P = t->id.P, start[2] = {0, P}, example = 0;
-    kvf__pass_limits limits = {.rows = 1, .tokens = P, .row_len = P, .labels = 1, .cache_len = P};
-    kvf__batch batch = {
-        .n_rows = 1, .n_tokens = P, .start = start, .ids = ids, .example = &example};
-    kvf__cache *cache = NULL;
-    kvf__pass *pass = NULL;
-    kvf_status st;
-
-    st = kvf__cache_create(t->ctx, t->base->model, 1, P, &cache);
-    if (st) goto out;
-    st = kvf__pass_create(t->ctx, t->base->model, &limits, &pass);
-    if (st) goto out;
-    kvf__input input = {.batch = &batch, .cache = cache};
-    st = kvf__pass_fwd(t->ctx, pass, &input);
-    if (st) goto out;
-    kvf__cache_read(cache, 0, P, target->kv);
-out:
-    kvf__pass_free(pass);
-    kvf__cache_free(cache);
-    return st;
-}
-
 static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
 {
     kvf__render plain = t->renderer.render;
@@ -84,7 +59,8 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
 {
     int32_t *ids = NULL;
     KVF_TRY(start_ids(t, &ids));
-    kvf_status st = target.prefix ? capture(t, ids, target.prefix) : KVF_OK;
+    kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix)
+                                  : KVF_OK;
     if (!st && t->id.raw_keys)
         st = kvf__model_turn_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0, true);
     if (!st && target.vectors)

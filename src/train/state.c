@@ -44,6 +44,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
         kvf_json_set(lineage, "data_no_answers", kvf_json_new_bool(kvf__has_impossible(&t->data)));
     kvf_json_set(lineage, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     if (t->ranks) kvf_json_set(lineage, "ranks", kvf_json_new_int(kvf__ranks_size(t)));
+    if (t->feed) t->feed->lineage(t->feed->user, lineage);
     return lineage;
 }
 

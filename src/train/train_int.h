@@ -211,6 +211,7 @@ typedef enum kvf__step_part {
 struct kvf__trainer;
 typedef struct kvf__feed {
     kvf_status (*open)(void *user, struct kvf__trainer *trainer);
+    void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
     void *user;
 } kvf__feed;
 

@@ -1,0 +1,289 @@
+/* distill: a document becomes a prefix of a few virtual tokens.
+ *
+ * Context distillation (Snell et al. 2022; as a cache of keys and values, Eyuboglu et al. 2025):
+ * the teacher reads the document, the student the prefix, and the loss is KL(teacher || student)
+ * over the teacher's likeliest items at each label (head_soft.c). The document's keys and values
+ * are computed once, and what the teacher says of all rows once, so that a step costs what any step
+ * behind a prefix of P costs.
+ *
+ * It is a run of train whose rows are made here: its file, --resume and merge know nothing else. */
+#include "distill_int.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    TOP_K = 20,      /* items of the teacher */
+    SELF_STUDY = 64, /* prompts, where no data are given */
+    ANSWER_TOKENS = 64,
+    CHUNK = 128,  /* tokens of a piece, where no data are given */
+    HELD_OUT = 8, /* one row of so many, where no file is held out */
+    STEPS = 200
+};
+
+kvf_distill_options kvf_distill_defaults(void)
+{
+    return (kvf_distill_options){
+        .train = kvf_train_defaults(), .self_study = -1, .chunk = -1, .temperature = 1};
+}
+
+typedef struct distilling {
+    kvf_distill_options options; /* all decided once the rows are open */
+    kvf__document document;
+    char *head; /* of the document's text, to start from */
+    char hash[33];
+    kvf__soft_set held; /* of the held-out rows */
+    double teacher_seconds;
+} distilling;
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+    const char *bad = strcmp(o->task, "lm") || o->named_data.n ? "task"
+                      : o->train_head                          ? "train-head"
+                      : o->infix                               ? "infix"
+                      : o->p_template && *o->p_template        ? "p-template"
+                                                               : NULL;
+    if (bad)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--%s: a document is distilled into a prefix before rows "
+                         "of one task, lm",
+                         bad);
+    if (!method || method->port != KVF__PORT_KV)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--method %s: a document is distilled into keys and values", o->method);
+    return KVF_OK;
+}
+
+static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
+{
+    if (!o->train.base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
+    if (!o->document) return kvf__fail(ctx, KVF_EUSAGE, "--document is needed");
+    if (o->top_k < 0 || o->top_k > 256)
+        return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
+    if (!(o->temperature >= 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
+    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, o->document));
+    return check_train(ctx, &o->train);
+}
+
+/* What a new run has, unless it was given. A direct prefix of any length starts as the document;
+ * epochs say little of rows that are made. */
+static kvf_status decide_train(kvf_ctx *ctx, kvf_train_options *o)
+{
+    if (o->resume && o->out && kvf__exists(o->out)) return KVF_OK;
+    if (!kvf__train_option_given(o, "method")) KVF_TRY(kvf_train_set(ctx, o, "method", "direct"));
+    if (!o->steps && !kvf__train_option_given(o, "epochs")) o->steps = STEPS;
+    return KVF_OK;
+}
+
+/* A stored number for one that was not given. */
+static int64_t resumed(const kvf__trainer *t, const char *key, int64_t given, int64_t none,
+                       int64_t initial)
+{
+    if (given != none) return given;
+    return t->is_resumed ? kvf_json_int(kvf_json_get(t->resumed.lineage, key), initial) : initial;
+}
+
+static void decide_rows(distilling *d, const kvf__trainer *t)
+{
+    kvf_distill_options *o = &d->options;
+    bool data = t->options.data != NULL;
+    o->top_k = resumed(t, "teacher_items", o->top_k, 0, TOP_K);
+    o->self_study = resumed(t, "self_study", o->self_study, -1, data ? 0 : SELF_STUDY);
+    o->answer_tokens = resumed(t, "answer_tokens", o->answer_tokens, 0, ANSWER_TOKENS);
+    if (t->is_resumed && o->temperature == 1)
+        o->temperature = kvf_json_real(kvf_json_get(t->resumed.lineage, "answer_temperature"), 1);
+    o->chunk = resumed(t, "chunk", o->chunk, -1, data ? 0 : CHUNK);
+}
+
+/* ---- the run's rows -------------------------------------------------------------------------- */
+
+/* Rows must fit behind the document and behind the prefix. */
+static kvf_status limit_rows(distilling *d, kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    int64_t room = kvf__longest_row(t->base, t->id.P, t->id.position_start);
+    if (d->document.row_room < room) room = d->document.row_room;
+    if (o->max_length > room)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--max-length %lld: at most %lld tokens fit behind the document",
+                         (long long)o->max_length, (long long)room);
+    if (!o->max_length) o->max_length = room;
+    return KVF_OK;
+}
+
+/* A new run starts as the document does, unless it was told where to. */
+static kvf_status decide_init(distilling *d, kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    int64_t P = t->id.P;
+    if (t->is_resumed || kvf__train_option_given(o, "init") || o->init_from || o->init_encoder)
+        return KVF_OK;
+    if (P > (int64_t)d->document.ids.n)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--prefix-length %lld: the document has only %lld tokens", (long long)P,
+                         (long long)d->document.ids.n);
+    KVF_TRY(kvf__document_head(t->ctx, &d->document, &t->renderer.render, P, &d->head));
+    o->init = "text";
+    o->init_text = d->head;
+    return KVF_OK;
+}
+
+static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *rows)
+{
+    const kvf_distill_options *o = &d->options;
+    const kvf__study_options study = {.n = o->self_study,
+                                      .max_tokens = o->answer_tokens,
+                                      .temperature = o->temperature,
+                                      .seed = t->options.seed};
+    if (t->options.data) {
+        kvf__dataset set = {0};
+        KVF_TRY(kvf__trainer_load_set(t, t->options.data, &set));
+        kvf_status st = kvf__row_list_add_set(t->ctx, rows, &set);
+        kvf__dataset_done(&set);
+        KVF_TRY(st);
+    }
+    if (o->chunk)
+        KVF_TRY(kvf__study_chunks(t->ctx, &d->document, o->chunk, &t->renderer.render, rows));
+    return kvf__study_answers(t->ctx, t->base, &d->document, &t->renderer, &study, rows);
+}
+
+/* The document and the teacher's part decide what is learnt, so they are in the data's hash. */
+static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
+{
+    kvf__hash *hash = NULL;
+    KVF_TRY(kvf__hash_create(ctx, &hash));
+    kvf__hash_add(hash, d->document.ids.data, d->document.ids.n * sizeof *d->document.ids.data);
+    kvf__hash_hex(hash, d->hash);
+    kvf__hash_free(hash);
+    snprintf(salt, 64, "%s %lld", d->hash, (long long)d->options.top_k);
+    return KVF_OK;
+}
+
+static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
+{
+    char salt[64];
+    int64_t n = (int64_t)rows->ends.n, stride = n < HELD_OUT ? n : HELD_OUT;
+    const char *valid = t->options.valid;
+    if (n < (valid ? 1 : 2))
+        return kvf__fail(t->ctx, KVF_EDATA,
+                         "%s: %lld rows to learn from, want more: --self-study, "
+                         "--chunk or --data",
+                         d->options.document, (long long)n);
+    KVF_TRY(make_salt(d, t->ctx, salt));
+    if (valid) {
+        KVF_TRY(kvf__trainer_load_set(t, valid, &t->valid));
+        return kvf__row_list_pick(t->ctx, rows, n + 1, false, salt, &t->data);
+    }
+    KVF_TRY(kvf__row_list_pick(t->ctx, rows, stride, false, salt, &t->data));
+    return kvf__row_list_pick(t->ctx, rows, stride, true, salt, &t->valid);
+}
+
+static kvf_status open_rows(void *user, kvf__trainer *t)
+{
+    distilling *d = user;
+    kvf__row_list rows = {0};
+    double begin = kvf__clock();
+    decide_rows(d, t);
+    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, &t->renderer.render,
+                               &d->document));
+    KVF_TRY(limit_rows(d, t));
+    KVF_TRY(decide_init(d, t));
+    rows.longest = t->options.max_length;
+    kvf_status st = collect_rows(d, t, &rows);
+    if (!st) st = split_rows(d, t, &rows);
+    kvf__row_list_done(&rows);
+    KVF_TRY(st);
+    const kvf__subject teacher = kvf__document_subject(&d->document);
+    int64_t k = d->options.top_k;
+    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &t->data, &teacher, k, &t->soft));
+    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &t->valid, &teacher, k, &d->held));
+    d->teacher_seconds = kvf__clock() - begin;
+    kvf__trainer_note(t,
+                      "document: %lld tokens; %lld rows to learn from, %lld held out; the "
+                      "teacher took %.1f s",
+                      (long long)d->document.ids.n, (long long)t->data.n, (long long)t->valid.n,
+                      d->teacher_seconds);
+    return KVF_OK;
+}
+
+static void add_lineage(void *user, kvf_json *lineage)
+{
+    const distilling *d = user;
+    kvf_json_set(lineage, "document_hash", kvf_json_new_str(d->hash));
+    kvf_json_set(lineage, "document_tokens", kvf_json_new_int((int64_t)d->document.ids.n));
+    kvf_json_set(lineage, "teacher_items", kvf_json_new_int(d->options.top_k));
+    kvf_json_set(lineage, "self_study", kvf_json_new_int(d->options.self_study));
+    kvf_json_set(lineage, "answer_tokens", kvf_json_new_int(d->options.answer_tokens));
+    kvf_json_set(lineage, "answer_temperature", kvf_json_new_real(d->options.temperature));
+    kvf_json_set(lineage, "chunk", kvf_json_new_int(d->options.chunk));
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+/* The state that merge takes. */
+static kvf_status emit_best(kvf__trainer *t)
+{
+    for (size_t i = 0; i < t->best.n; i++)
+        memcpy(t->params.item[i].value, t->best.item[i].value,
+               (size_t)t->best.item[i].n * sizeof(float));
+    return kvf__encoder_fwd(t->ctx, t->encoder, t->emitted);
+}
+
+static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+{
+    const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
+    const kvf__subject prefix = kvf__trainer_subject(t);
+    const kvf__evaluator_options how = {.P = t->id.P > document.prefix->P ? t->id.P
+                                                                          : document.prefix->P,
+                                        .share_leads = !strcmp(t->options.share_leads, "auto"),
+                                        .soft = d->held.k};
+    kvf__evaluator *e = NULL;
+    KVF_TRY(emit_best(t));
+    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &e);
+    if (!st) st = kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL);
+    if (!st) st = kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL);
+    if (!st) st = kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL);
+    if (!st) st = kvf__soft_set_loss(t->ctx, &d->held, e, &bare, &r->kl_base);
+    if (!st) st = kvf__soft_set_loss(t->ctx, &d->held, e, &prefix, &r->kl_prefix);
+    kvf__evaluator_free(e);
+    return st;
+}
+
+static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
+{
+    kvf__trainer t;
+    const kvf__feed feed = {.open = open_rows, .lineage = add_lineage, .user = d};
+    double begin = kvf__clock();
+    KVF_TRY(kvf__trainer_init_fed(ctx, &d->options.train, NULL, &feed, &t));
+    kvf_distill_result r = {.document_tokens = (int64_t)d->document.ids.n,
+                            .prefix_length = t.id.P,
+                            .held_out_rows = t.valid.n,
+                            .held_out_labels = t.valid.n_labels,
+                            .teacher_seconds = d->teacher_seconds,
+                            .loss_base = NAN,
+                            .loss_prefix = NAN,
+                            .loss_document = NAN,
+                            .kl_base = NAN,
+                            .kl_prefix = NAN};
+    kvf_status st = kvf__trainer_run(&t, begin, &r.train);
+    if (!st && !t.options.dry_run) st = measure(d, &t, &r);
+    if (!st || st == KVF_ESTOPPED) *result = r;
+    kvf__trainer_done(&t);
+    return st;
+}
+
+kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_distill_result *result)
+{
+    distilling d = {.options = *options};
+    KVF_TRY(decide_train(ctx, &d.options.train));
+    KVF_TRY(check(ctx, &d.options));
+    kvf_status st = run(&d, ctx, result);
+    kvf__document_done(&d.document);
+    kvf__soft_set_done(&d.held);
+    kvf__free(d.head);
+    return st;
+}

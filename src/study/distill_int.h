@@ -1,0 +1,62 @@
+/* Inside distill: the document, the rows of self-study, and the run that learns from them.
+ *
+ * The teacher is the base with the document in context, the student the base with the prefix. Both
+ * read the same rows: at position n behind a document of n tokens, and where --position-start says
+ * behind the prefix; with rope only distances count, and within a row they are the same. */
+#ifndef KVF_DISTILL_INT_H
+#define KVF_DISTILL_INT_H
+
+#include <kvfold/study.h>
+
+#include "infer_int.h"
+#include "train_int.h"
+
+/* A text that was read: its tokens from position 0 on, and what the base keeps of them, as a prefix
+ * that generation takes as any other. */
+typedef struct kvf__document {
+    kvf__buf text;
+    kvf__ids ids;
+    kvf_prefix *context; /* P = ids.n; its texts are the document's */
+    int64_t row_room;    /* longest row behind it */
+} kvf__document;
+/* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. */
+kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
+                              const kvf__render *render, kvf__document *out);
+void kvf__document_done(kvf__document *document);
+/* The beginning of the text, at least as far as its first n tokens go, with the same ids; *out to
+ * free. */
+kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
+                              const kvf__render *render, int64_t n, char **out);
+kvf__subject kvf__document_subject(const kvf__document *document);
+
+/* Rows as they come together. */
+typedef struct kvf__row_list {
+    kvf__ids ids, labels, ends; /* ends: of each row in ids */
+    int64_t longest;            /* what is longer is cut */
+} kvf__row_list;
+/* Ends the row that was appended to ids and labels; drops it if nothing of it is predicted. */
+kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list);
+kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set);
+void kvf__row_list_done(kvf__row_list *list);
+/* The last row of every `stride` (held), or all others, as a data set of task lm; salt goes into
+ * its hash. */
+kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t stride, bool held,
+                              const char *salt, kvf__dataset *out);
+
+/* Pieces of the document of `chunk` tokens, each beginning half a piece behind the one before,
+ * predicted throughout. */
+kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
+                             const kvf__render *render, kvf__row_list *rows);
+
+typedef struct kvf__study_options {
+    int64_t n, max_tokens;
+    double temperature;
+    uint64_t seed;
+} kvf__study_options;
+/* n prompts about the document, drawn from the seed, and what the base answers with the document in
+ * context. */
+kvf_status kvf__study_answers(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
+                              const kvf__renderer *renderer, const kvf__study_options *options,
+                              kvf__row_list *rows);
+
+#endif

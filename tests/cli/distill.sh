@@ -1,0 +1,41 @@
+# distill: a document becomes a prefix; the run folds like any other.
+make_inputs
+printf 'abc abd abe xyz xyz abf cab dab eab, zyx.\nabc abc abd zzz yyy xxx abe abf cab.\n' >document.txt
+shared="--base model --document document.txt --precision f32 --prefix-length 4 --self-study 8 --answer-tokens 12 --chunk 16 --top-k 8"
+
+# shellcheck disable=SC2086
+run 0 distill $shared --steps 6 --out run.h5 --quiet --threads 2
+has out '^document: [0-9]* tokens; [0-9]* rows to learn from, [0-9]* held out; the teacher took '
+has out '^start: text, relative residual 0.0e+00$'
+has out '^held-out loss: [0-9.]* bare, [0-9.]* with the prefix, [0-9.]* with the document '
+has out '^KL to the base that reads the document: [0-9.]* bare, [0-9.]* with the prefix$'
+run 0 merge run.h5 --out prefix.h5
+run 0 inspect prefix.h5
+has out 'document_tokens'
+
+# shellcheck disable=SC2086
+run 0 distill $shared --data train.jsonl --valid valid.jsonl --steps 2 --out rows.h5 --quiet --json --threads 2
+err_is
+for key in loss_base loss_prefix loss_document kl_base kl_prefix document_tokens held_out_label_tokens teacher_seconds; do
+    has out "\"$key\":[0-9]"
+done
+run 0 merge rows.h5 --out rows-prefix.h5
+run 0 eval --base model --data valid.jsonl --prefix rows-prefix.h5 --precision f32 --json --threads 2
+loss=$(sed 's/.*"loss":\([0-9.]*\).*/\1/' out)
+# shellcheck disable=SC2086
+run 0 distill $shared --data train.jsonl --valid valid.jsonl --out rows.h5 --resume --steps 2 --quiet --json --threads 2
+has out "\"loss_prefix\":$loss"
+has out '"finished_before":true'
+
+# shellcheck disable=SC2086
+run 2 distill $shared --out other.h5 --method prompt
+has err '^kvfold: distill: --method prompt: a document is distilled into keys and values; try '
+# shellcheck disable=SC2086
+run 2 distill $shared --out document.txt --force
+has err '^kvfold: distill: '
+run 2 distill --base model --out other.h5
+has err '^kvfold: distill: .*document'
+: >empty.txt
+run 1 distill --base model --document empty.txt --out other.h5
+has err '^kvfold: distill: empty.txt: the document is empty$'
+[ ! -e other.h5 ] || fail 'an output in spite of an error'

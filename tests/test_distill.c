@@ -1,0 +1,267 @@
+/* distill on the toy base: a document becomes a prefix whose held-out loss lies between that of the
+ * bare base and that of the base that reads the document; the run is an ordinary one, resumable to
+ * the bit; and what is refused. */
+#include <kvfold/study.h>
+
+#include "distill_int.h"
+#include "toy_run.h"
+
+#include <math.h>
+
+static char document[512];
+
+/* About 110 tokens of letters, a word apart. */
+static void setup(void)
+{
+    char text[1024];
+    size_t n = 0;
+    toy_run_setup();
+    toy_path(document, dir, "document.txt");
+    for (int i = 0; i < 22; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%.*s%s", 2 + i % 5, &"qzqzkxqzk"[i % 4],
+                              i % 10 == 9 ? ".\n" : " ");
+    toy_write(dir, "document.txt", text);
+}
+
+static kvf_distill_options options(const char *path)
+{
+    kvf_distill_options o = kvf_distill_defaults();
+    o.train = toy_run_options(path);
+    o.train.data = o.train.valid = NULL;
+    o.train.prefix_length = 8;
+    o.document = document;
+    o.self_study = 12;
+    o.answer_tokens = 24;
+    o.chunk = 32;
+    o.top_k = 12;
+    return o;
+}
+
+static kvf_distill_result distill(const kvf_distill_options *o)
+{
+    kvf_distill_result result = {0};
+    ck_assert_msg(!kvf_distill(ctx, o, &result), "%s", kvf_ctx_error(ctx));
+    return result;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+static void between(const kvf_distill_result *r)
+{
+    ck_assert_msg(r->loss_document < r->loss_prefix && r->loss_prefix < r->loss_base,
+                  "bare %.4f, prefix %.4f, document %.4f", r->loss_base, r->loss_prefix,
+                  r->loss_document);
+    ck_assert_msg(r->kl_prefix > 0 && r->kl_prefix < 0.7 * r->kl_base,
+                  "KL of the prefix %.4f, of the bare base %.4f", r->kl_prefix, r->kl_base);
+}
+
+static const char *const METHODS[] = {"direct", "mlp", "projected"};
+
+START_TEST(loss_lies_between)
+{
+    kvf_distill_options o = options(out);
+    o.train.steps = 40;
+    o.train.eval_every = 40;
+    o.self_study = 24;
+    ck_assert(!kvf_train_set(ctx, &o.train, "method", METHODS[_i]));
+    kvf_distill_result r = distill(&o);
+    ck_assert_int_eq(r.prefix_length, 8);
+    ck_assert_int_gt(r.document_tokens, 100);
+    ck_assert_int_gt(r.held_out_rows, 2);
+    between(&r);
+}
+END_TEST
+
+/* Rows of a file, and of a file held out: the merged prefix has the loss that was reported. */
+START_TEST(run_folds_to_an_ordinary_prefix)
+{
+    kvf_distill_options o = options(out);
+    const kvf_merge_options merge = {.run = out, .out = other};
+    kvf_merge_result merged;
+    kvf_base *loaded = NULL;
+    kvf_prefix *prefix = NULL;
+    kvf_eval_result eval;
+    const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
+    o.train.data = data;
+    o.train.valid = valid;
+    o.self_study = o.chunk = -1;
+    kvf_distill_result r = distill(&o);
+    ck_assert_int_eq(r.train.examples, 24);
+    ck_assert_int_eq(r.held_out_rows, 6);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf_base_open(ctx, base, &f32, &loaded));
+    ck_assert(!kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix));
+    const kvf_eval_options how = {.data = valid};
+    ck_assert_msg(!kvf_eval(ctx, loaded, &prefix, 1, &how, &eval), "%s", kvf_ctx_error(ctx));
+    ck_assert_double_eq(eval.loss, r.loss_prefix);
+    ck_assert(!kvf_eval(ctx, loaded, NULL, 0, &how, &eval));
+    ck_assert_double_eq(eval.loss, r.loss_base);
+    kvf_prefix_free(prefix);
+    kvf_base_free(loaded);
+}
+END_TEST
+
+/* The document as a prefix of all its tokens is the document in context. */
+START_TEST(whole_document_is_the_teacher)
+{
+    kvf_distill_options o = options(out);
+    kvf_distill_result r = distill(&o);
+    o.train.out = other;
+    o.train.prefix_length = r.document_tokens;
+    o.train.steps = 1;
+    o.train.lr = 1e-12;
+    r = distill(&o);
+    ck_assert_double_eq_tol(r.loss_prefix, r.loss_document, 1e-6);
+    ck_assert_double_le(fabs(r.kl_prefix), 1e-5);
+    ck_assert_double_le(fabs(r.train.train_loss), 1e-5);
+}
+END_TEST
+
+START_TEST(same_command_same_bytes)
+{
+    kvf_distill_options o = options(out);
+    distill(&o);
+    o.train.out = other;
+    distill(&o);
+    ck_assert(equal_files(out, other));
+    o.train.seed = 1;
+    o.train.force = true;
+    distill(&o);
+    ck_assert(!equal_files(out, other));
+}
+END_TEST
+
+/* What was given when the run was made need not be given again, except the document. */
+START_TEST(resume_equals_no_stop)
+{
+    kvf_distill_options o = options(out);
+    o.temperature = 0.8;
+    o.train.schedule_steps = 6;
+    distill(&o);
+    o.train.out = other;
+    o.train.steps = 3;
+    distill(&o);
+    kvf_distill_options again = kvf_distill_defaults();
+    again.document = document;
+    again.train.base = base;
+    again.train.out = other;
+    again.train.resume = true;
+    again.train.steps = 6;
+    distill(&again);
+    ck_assert(equal_files(out, other));
+    kvf_distill_result r = distill(&again);
+    ck_assert(r.train.finished_before);
+    ck_assert(isfinite(r.loss_prefix));
+}
+END_TEST
+
+START_TEST(dry_run_writes_nothing)
+{
+    kvf_distill_options o = options(out);
+    o.train.dry_run = true;
+    kvf_distill_result r = distill(&o);
+    ck_assert(isnan(r.loss_prefix));
+    ck_assert(!kvf__exists(out));
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void refuse(const kvf_distill_options *o, kvf_status want, const char *part)
+{
+    kvf_distill_result result;
+    kvf_status st = kvf_distill(ctx, o, &result);
+    ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part),
+                  "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
+                  kvf_ctx_error(ctx), kvf_status_name(want), part);
+    ck_assert(!kvf__exists(out));
+}
+
+static const struct {
+    const char *option, *value, *part;
+} OPTIONS[] = {
+    {"method", "prompt", "distilled into keys and values"},
+    {"method", "full", "distilled into keys and values"},
+    {"task", "seq-cls", "--task: "},
+    {"train-head", "true", "--train-head: "},
+    {"infix", "true", "--infix: "},
+    {"prefix-length", "250", "the document has only"},
+    {"max-length", "299", "fit behind the document"},
+};
+
+START_TEST(what_it_refuses)
+{
+    kvf_distill_options o = options(out);
+    ck_assert(!kvf_train_set(ctx, &o.train, OPTIONS[_i].option, OPTIONS[_i].value));
+    refuse(&o, KVF_EUSAGE, OPTIONS[_i].part);
+}
+END_TEST
+
+START_TEST(documents_that_are_none)
+{
+    static const char *const TEXTS[] = {"", " \n\t\n"};
+    kvf_distill_options o = options(out);
+    char text[400];
+    for (int i = 0; i < 2; i++) {
+        toy_write(dir, "document.txt", TEXTS[i]);
+        refuse(&o, KVF_EDATA, "the document is empty");
+    }
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 0;
+    toy_write(dir, "document.txt", text);
+    refuse(&o, KVF_ESHAPE, "leaves -99 of the model's positions");
+    o.document = NULL;
+    refuse(&o, KVF_EUSAGE, "--document is needed");
+    o.document = "nowhere.txt";
+    refuse(&o, KVF_EIO, "nowhere.txt");
+}
+END_TEST
+
+START_TEST(nothing_to_learn_from)
+{
+    kvf_distill_options o = options(out);
+    o.self_study = o.chunk = 0;
+    refuse(&o, KVF_EDATA, "0 rows to learn from");
+    o.top_k = 61;
+    o.chunk = 32;
+    refuse(&o, KVF_ESHAPE, "61 likeliest items of a vocabulary of 61");
+}
+END_TEST
+
+/* Another document, or another number of its items, is another run. */
+START_TEST(resume_of_another_document)
+{
+    kvf_distill_options o = options(out);
+    kvf_distill_result result;
+    distill(&o);
+    o.train.resume = true;
+    o.train.steps = 7;
+    toy_write(dir, "document.txt", "another text altogether, of some length to be sure");
+    ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "another data file"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("distill");
+    TCase *cases = tcase_create("core");
+    tcase_add_checked_fixture(cases, setup, toy_run_teardown);
+    tcase_set_timeout(cases, 100);
+    tcase_add_loop_test(cases, loss_lies_between, 0, 3);
+    tcase_add_test(cases, run_folds_to_an_ordinary_prefix);
+    tcase_add_test(cases, whole_document_is_the_teacher);
+    tcase_add_test(cases, same_command_same_bytes);
+    tcase_add_test(cases, resume_equals_no_stop);
+    tcase_add_test(cases, dry_run_writes_nothing);
+    suite_add_tcase(suite, cases);
+    cases = tcase_create("errors");
+    tcase_add_checked_fixture(cases, setup, toy_run_teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, what_it_refuses, 0, sizeof OPTIONS / sizeof OPTIONS[0]);
+    tcase_add_test(cases, documents_that_are_none);
+    tcase_add_test(cases, nothing_to_learn_from);
+    tcase_add_test(cases, resume_of_another_document);
+    suite_add_tcase(suite, cases);
+    return ck_main(suite);
+}
