@@ -66,7 +66,7 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
 kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
                                 int64_t *from, int64_t *to)
 {
-    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf__prefix_file file = {0};
     kvf_base *base = NULL;
     kvf_status st;

@@ -98,7 +98,7 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
 /* What the encoder emits now; on its base where the method reads it. */
 static kvf_status open_live(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix **out)
 {
-    static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
+    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
     kvf_prefix *live = NULL;
     kvf_base *base = NULL;
     bool needed = false;

@@ -55,7 +55,7 @@ static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result)
 {
-    const kvf_base_options light = {KVF_PRECISION_F32, false};
+    const kvf_base_options light = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_status st;
 

@@ -14,7 +14,7 @@ enum { HIDDEN = 512 };
 /* The prefix of a prefix file; on the base, if there is one, whose stamp it then carries. */
 static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix **out)
 {
-    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     char kind[16];

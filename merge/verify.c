@@ -93,7 +93,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
 kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live, kvf__fold_probe **out)
 {
-    static const kvf_base_options EXACT = {KVF_PRECISION_F32, false};
+    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
     kvf__fold_probe *p = NULL;
     kvf__renderer renderer;
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));

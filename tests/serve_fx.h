@@ -32,7 +32,7 @@ typedef struct served {
 static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
 {
     const kvf_ctx_options threads = {.threads = 2};
-    const kvf_base_options how = {KVF_PRECISION_F32, false};
+    const kvf_base_options how = {.precision = KVF_PRECISION_F32};
     ck_assert_int_eq(kvf_ctx_create(&threads, ctx), KVF_OK);
     ck_assert_msg(!kvf_base_open(*ctx, dir, &how, base), "%s", kvf_ctx_error(*ctx));
 }

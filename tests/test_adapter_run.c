@@ -24,7 +24,7 @@ typedef struct opened {
 /* file NULL: the bare base. */
 static opened open_file(const char *file)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     opened o = {0};
     if (file)
         ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_DEFAULT, &o.prefix), "%s",

@@ -51,7 +51,7 @@ static void teardown(void)
 
 static kvf_status open_base(kvf_base **opened)
 {
-    const kvf_base_options options = {KVF_PRECISION_F32, false};
+    const kvf_base_options options = {.precision = KVF_PRECISION_F32};
     return kvf_base_open(ctx, base, &options, opened);
 }
 

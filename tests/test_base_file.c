@@ -9,7 +9,7 @@
 
 static kvf_base *open_base(const char *path)
 {
-    const kvf_base_options options = {KVF_PRECISION_F32, false};
+    const kvf_base_options options = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     ck_assert_msg(!kvf_base_open(ctx, path, &options, &base), "%s", kvf_ctx_error(ctx));
     return base;
@@ -111,7 +111,7 @@ END_TEST
 
 static kvf_status try_open(const char *path)
 {
-    const kvf_base_options options = {KVF_PRECISION_F32, false};
+    const kvf_base_options options = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_status st = kvf_base_open(ctx, path, &options, &base);
     kvf_base_free(base);

@@ -50,6 +50,29 @@ static float *all_values(kvf__dtype dtype)
     return values;
 }
 
+/* What gguf 0.19 (quants.quantize) makes of it; one value of the second block is 0. */
+START_TEST(q8_0_is_written_as_the_reference_does)
+{
+    static const uint8_t want[68] = {
+        77,  30, 129, 223, 61,  154, 248, 86,  180, 18,  112, 205, 43,  137, 231, 69,  162,
+        0,   94, 187, 25,  119, 213, 51,  144, 238, 76,  170, 8,   102, 195, 33,  127, 220,
+        101, 0,  60,  150, 246, 86,  176, 16,  111, 202, 0,   132, 227, 67,  158, 253, 93,
+        183, 23, 119, 209, 49,  139, 235, 75,  165, 5,   101, 191, 31,  127, 217, 57,  147};
+    float x[64], back[32];
+    uint8_t got[68];
+    for (int i = 0; i < 64; i++)
+        x[i] = (float)(i * 37 % 101 - 50) / 64 * (i < 32 ? 1 : 1e-3f);
+    x[40] = 0;
+    kvf__from_f32(KVF__Q8_0, x, got, 64);
+    ck_assert_mem_eq(got, want, sizeof want);
+    x[5] = INFINITY;
+    kvf__from_f32(KVF__Q8_0, x, got, 32);
+    kvf__to_f32(KVF__Q8_0, got, back, 32);
+    for (int i = 0; i < 32; i++)
+        ck_assert(isnan(back[i]));
+}
+END_TEST
+
 /* By the definition of IEEE 754 binary16, in double. */
 static double f16_by_definition(uint32_t half)
 {
@@ -339,6 +362,7 @@ int main(void)
     tcase_add_loop_test(core, round_trip_keeps_every_value, 0, 2);
     tcase_add_loop_test(core, rounds_to_nearest_even, 0, 2);
     tcase_add_test(core, f32_and_f64);
+    tcase_add_test(core, q8_0_is_written_as_the_reference_does);
     tcase_add_test(core, dtype_table);
     tcase_add_test(core, views);
     tcase_add_test(core, table_keeps_order_and_finds);

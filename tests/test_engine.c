@@ -25,7 +25,7 @@ static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
 static bool open_base(kvf_precision precision)
 {
     const kvf_ctx_options options = {.threads = 2};
-    const kvf_base_options how = {precision, false};
+    const kvf_base_options how = {.precision = precision};
     const char *dir = ck_tmpdir();
     if (precision == KVF_PRECISION_BF16 && !kvf__cpu_has_bf16()) {
         printf("skipped: this CPU has no bf16 products\n");

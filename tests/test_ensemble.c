@@ -32,7 +32,7 @@ static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
 static void setup(void)
 {
     const kvf_ctx_options options = {.threads = 2};
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     dir = ck_tmpdir();
     toy_folder(dir, 5, 0);
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);

@@ -160,7 +160,7 @@ static void train_prefix(const char *on, double lr)
 
 static double loss_of(const char *on, const char *prefix_path)
 {
-    const kvf_base_options f32 = {KVF_PRECISION_F32, false};
+    const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
     const kvf_eval_options options = {.data = valid};
     kvf_eval_result result = {0};
     kvf_base *opened = NULL;

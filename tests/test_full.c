@@ -27,7 +27,7 @@ static kvf_train_options options_for(const char *path)
 /* Loss of the held-out rows under a run or prefix file, NULL: of the bare base. */
 static double loss_of(const char *base_path, const char *file)
 {
-    const kvf_base_options f32 = {KVF_PRECISION_F32, false};
+    const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
     const kvf_eval_options options = {.data = valid};
     kvf_eval_result result = {0};
     kvf_prefix *prefix = NULL;

@@ -16,7 +16,7 @@ static kvf_base *base;
 static void setup(void)
 {
     const kvf_ctx_options options = {.threads = 2};
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     const char *dir = ck_tmpdir();
     toy_folder(dir, 5, 0);
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);

@@ -76,7 +76,7 @@ static kvf_train_options options_for(const char *path)
 /* head NULL: the file has one. */
 static double loss_of(const char *path, const char *head, const char *file)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     char held[512];
     toy_path(held, dir, file);
     const kvf_eval_options eval = {.data = held};
@@ -247,7 +247,7 @@ START_TEST(what_it_refuses)
     expect_failure(&o, KVF_EUSAGE, "--infix is for one task");
     o = options_for(out);
     train(&o);
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_base *model = NULL;
     ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &model), KVF_OK);
     ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);

@@ -152,7 +152,7 @@ END_TEST
  * bit: none of them drops anything. */
 START_TEST(nothing_is_dropped_outside_steps)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     const kvf_merge_options merge = {.run = out, .out = other, .checkpoint = KVF_CHECKPOINT_LAST};
     const kvf_eval_options eval = {.data = data};
     kvf_train_options o = options_for(out, _i);

@@ -229,7 +229,7 @@ static void eval(kvf_base *model, kvf_prefix *const *prefixes, size_t n, int64_t
 START_TEST(runs_prefixes_and_ensembles_agree)
 {
     setup(_i);
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_train_options o = options_for(out);
     kvf_merge_options fold = {.run = out, .out = other};
     kvf_merge_result merged;

@@ -29,7 +29,7 @@ START_TEST(training_learns)
     kvf_base *bare = NULL;
     kvf_eval_options eval = {.data = valid};
     kvf_eval_result before;
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     ck_assert_int_eq(kvf_base_open(ctx, base, &exact, &bare), KVF_OK);
     ck_assert_int_eq(kvf_eval(ctx, bare, NULL, 0, &eval, &before), KVF_OK);
     kvf_train_result after = train(&o);
@@ -158,7 +158,7 @@ END_TEST
 /* Loss of a file on the validation rows. */
 static double loss_of(const char *file)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_eval_options eval = {.data = valid};
     kvf_eval_result result;
     kvf_base *model = NULL;
@@ -359,7 +359,7 @@ END_TEST
 START_TEST(generation_does_not_depend_on_the_batch)
 {
     static const char *const PROMPTS[] = {"w1:", "w23: a", "abc", "w5:", "x"};
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_train_options o = options_for(out);
     kvf_base *model = NULL;
     kvf_prefix *prefix = NULL;

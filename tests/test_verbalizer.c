@@ -72,7 +72,7 @@ static kvf_train_options options_for(const char *path, const char *method)
 
 static kvf_eval_result eval(const char *path)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     const kvf_eval_options options = {.data = data};
     kvf_eval_result result = {0};
     kvf_prefix *prefix = NULL;

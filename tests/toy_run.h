@@ -52,7 +52,7 @@ static inline kvf_train_options toy_run_options(const char *path)
 
 static inline kvf_base *open_base(void)
 {
-    const kvf_base_options exact = {KVF_PRECISION_F32, false};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_base *opened = NULL;
     ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
     return opened;

@@ -40,6 +40,8 @@ typedef struct kvf_bench_options {
     double label_share;    /* of each row, at its end; at least one label, never the first token */
     int64_t steps, warmup; /* kvf_bench_run: measured, and before that not measured */
     bool recompute;        /* as in kvf_train_options */
+    kvf_weight_dtype weight_dtype;
+    bool stream_layers;
     kvf_precision precision;
     uint64_t seed;
 } kvf_bench_options;

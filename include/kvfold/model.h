@@ -24,12 +24,27 @@ typedef enum kvf_precision {
     KVF_PRECISION_BF16
 } kvf_precision;
 
+/* What frozen weights are kept as in memory. AUTO: as products read them, in the type of the
+ * precision, for training in both directions. The others are one copy of each matrix in that type,
+ * which every layer is packed from just before it is computed: less memory for more time. F32 gives
+ * the bits of AUTO; BF16 and INT8 (a scale for every 32 weights of a row) round the weights. */
+typedef enum kvf_weight_dtype {
+    KVF_WEIGHTS_AUTO,
+    KVF_WEIGHTS_F32,
+    KVF_WEIGHTS_BF16,
+    KVF_WEIGHTS_INT8
+} kvf_weight_dtype;
+
 typedef struct kvf_base kvf_base;
 
 typedef struct kvf_base_options {
-    kvf_precision precision; /* of activations and packed weights; AUTO: bf16 if a short probe finds
-                                it 1.25x faster */
-    bool backward;           /* also pack what training needs */
+    kvf_precision precision; /* of activations and products; AUTO: bf16 if a short probe finds it
+                                1.25x faster */
+    bool backward;           /* also what training needs */
+    kvf_weight_dtype weight_dtype;
+    bool stream_layers; /* keep no weights at all: each layer is packed from the mapped file just
+                           before it is computed, with the bits of AUTO. EUSAGE with a weight_dtype
+                           that is not AUTO */
 } kvf_base_options;
 
 typedef struct kvf_shape {

@@ -90,12 +90,14 @@ typedef struct kvf_train_options {
     bool regression;     /* seq-cls: labels are numbers */
     int64_t doc_stride;  /* qa */
     bool shuffle;
-    const char *share_leads; /* auto, off */
-    const char *group_by;    /* off, lead */
-    bool recompute;          /* the same bits with less memory, in more time */
-    const char *schedule;    /* linear, cosine, constant */
-    int64_t schedule_steps;  /* 0: steps */
-    const char *warmup;      /* "5%" or a number of steps */
+    const char *share_leads;  /* auto, off */
+    const char *group_by;     /* off, lead */
+    bool recompute;           /* the same bits with less memory, in more time */
+    const char *weight_dtype; /* of frozen weights, as kvf_base_options has it */
+    bool stream_layers;       /* the same; sets recompute unless that was given */
+    const char *schedule;     /* linear, cosine, constant */
+    int64_t schedule_steps;   /* 0: steps */
+    const char *warmup;       /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
     int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */

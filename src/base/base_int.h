@@ -128,6 +128,9 @@ void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
 /* Gives back the memory of pages that were read; they come from the file again where they are read
  * again. */
 void kvf__mapfile_forget(const kvf__mapfile *file);
+/* The same for a part of it; or, soon, asks for its pages to be read in the meantime. False, and
+ * nothing happens, if the bytes do not lie in the map. */
+bool kvf__mapfile_advise(const kvf__mapfile *file, const void *at, size_t bytes, bool soon);
 
 /* Cursor over bytes that refuses to read past the end. Little-endian. */
 typedef struct kvf__reader {

@@ -80,6 +80,16 @@ void kvf__mapfile_forget(const kvf__mapfile *file)
     if (file->data) madvise((void *)file->data, file->n, MADV_DONTNEED);
 }
 
+bool kvf__mapfile_advise(const kvf__mapfile *file, const void *at, size_t bytes, bool soon)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)file->data;
+    const uintptr_t from = (uintptr_t)at / page * page, to = (uintptr_t)at + bytes;
+
+    if (!file->data || (uintptr_t)at < base || to > base + file->n) return false;
+    madvise((void *)from, to - from, soon ? MADV_WILLNEED : MADV_DONTNEED);
+    return true;
+}
+
 static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
 {
     return kvf__fail(ctx, KVF_EFORMAT, "%s: is longer than %zu bytes, too long for its kind", path,

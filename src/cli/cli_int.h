@@ -192,13 +192,30 @@ typedef struct cli_model {
 
 typedef struct cli_model_paths {
     const char *base, *precision, *checkpoint;
-    const char *drop_layers; /* adapters that are left out, NULL: none */
+    const char *weight_dtype, *stream_layers; /* NULL: auto, off */
+    const char *drop_layers;                  /* adapters that are left out, NULL: none */
     cli_texts prefixes;
     bool allow_other_base;
     const char *head; /* of prefixes of several tasks; NULL: none */
 } cli_model_paths;
 int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
 void cli_model_close(cli_model *model);
+
+/* How the weights of a base are kept: rows of a table of every command that opens one. */
+#define CLI_WEIGHT_OPTIONS(dtype_at, stream_at)                                                    \
+    {{"weight-dtype", "auto|f32|bf16|int8", "auto",                                                \
+      "weights of the base: one copy in this type, packed layer by layer just before use; auto: "  \
+      "packed once"},                                                                              \
+     CLI_CHOICE,                                                                                   \
+     dtype_at},                                                                                    \
+    {                                                                                              \
+        {"stream-layers", "on|off", "off",                                                         \
+         "read each layer from the file when it is computed, for bases larger than memory"},       \
+            CLI_CHOICE, stream_at                                                                  \
+    }
+/* The texts may be NULL: auto, auto, off. */
+kvf_base_options cli_base_options(const char *precision, const char *weight_dtype,
+                                  const char *stream_layers);
 
 /* Options of eval, which predict has too: rows of a table whose values hold a cli_eval_values,
  * at(f) being the offset of its field f. */
@@ -260,6 +277,7 @@ typedef struct cli_eval_values {
         {{"map", "OURS=THEIRS,...", "", "foreign field names: prompt=question,completion=answer"}, \
          CLI_TEXT,                                                                                 \
          at(eval.map)},                                                                            \
+        CLI_WEIGHT_OPTIONS(at(paths.weight_dtype), at(paths.stream_layers)),                       \
     {                                                                                              \
         {"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},  \
             CLI_CHOICE, at(paths.precision)                                                        \

@@ -7,7 +7,7 @@
 
 typedef struct values {
     kvf_bench_options bench;
-    const char *precision, *recompute;
+    const char *precision, *recompute, *weight_dtype, *stream_layers;
     bool interactive;
 } values;
 
@@ -39,6 +39,7 @@ static const cli_option OPTIONS[] = {
     {{"recompute", "on|off", "off", "compute layers again for the backward pass, as train does"},
      CLI_CHOICE,
      AT(recompute)},
+    CLI_WEIGHT_OPTIONS(AT(weight_dtype), AT(stream_layers)),
     {{"interactive", NULL, "",
       "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
      CLI_FLAG,
@@ -173,7 +174,10 @@ static int run(cli_call *call)
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (code) return code;
     if (!v.bench.shape && !v.bench.base) v.bench.shape = "gpt2";
-    v.bench.precision = cli_precision(v.precision);
+    const kvf_base_options how = cli_base_options(v.precision, v.weight_dtype, v.stream_layers);
+    v.bench.precision = how.precision;
+    v.bench.weight_dtype = how.weight_dtype;
+    v.bench.stream_layers = how.stream_layers;
     v.bench.recompute = v.recompute && !strcmp(v.recompute, "on");
     if (!v.interactive && !v.bench.steps)
         return cli_misuse(call->command, "--steps 0: want a whole number from 1 on");

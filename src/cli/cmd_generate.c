@@ -54,6 +54,7 @@ static const cli_option OPTIONS[] = {
     {{"allow-other-base", NULL, "", "accept a prefix made for another base of the same shape"},
      CLI_FLAG,
      AT(paths.allow_other_base)},
+    CLI_WEIGHT_OPTIONS(AT(paths.weight_dtype), AT(paths.stream_layers)),
     {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
      CLI_CHOICE,
      AT(paths.precision)},

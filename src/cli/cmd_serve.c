@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct values {
-    const char *base, *base_name, *checkpoint, *precision;
+    const char *base, *base_name, *checkpoint, *precision, *weight_dtype, *stream_layers;
     cli_texts prefixes;
     const char *host, *token_file, *chat_template;
     int64_t port, max_body, max_rows, max_queue, max_tokens, max_context, timeout;
@@ -48,6 +48,7 @@ static const cli_option OPTIONS[] = {
     {{"allow-other-base", NULL, "", "accept prefixes made for another base of the same shape"},
      CLI_FLAG,
      AT(allow_other_base)},
+    CLI_WEIGHT_OPTIONS(AT(weight_dtype), AT(stream_layers)),
     {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
      CLI_CHOICE,
      AT(precision)},
@@ -123,7 +124,7 @@ static int serve_on(cli_call *call, const values *v, kvf_base *base,
 
 static int serve(cli_call *call, const values *v, kvf_serve_prefix *prefixes)
 {
-    const kvf_base_options how = {.precision = cli_precision(v->precision)};
+    const kvf_base_options how = cli_base_options(v->precision, v->weight_dtype, v->stream_layers);
     kvf_base *base = NULL;
     for (size_t i = 0; i < v->prefixes.n; i++) {
         int code = split_prefix(call, v->prefixes.at[i], &prefixes[i]);

@@ -17,6 +17,17 @@ kvf_precision cli_precision(const char *name)
     return strcmp(name, "f32") ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
 }
 
+kvf_base_options cli_base_options(const char *precision, const char *weight_dtype,
+                                  const char *stream_layers)
+{
+    static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
+    kvf_base_options options = {.precision = cli_precision(precision)};
+    for (int i = 0; weight_dtype && i < 4; i++)
+        if (!strcmp(weight_dtype, NAMES[i])) options.weight_dtype = (kvf_weight_dtype)i;
+    options.stream_layers = stream_layers && !strcmp(stream_layers, "on");
+    return options;
+}
+
 /* Those that need the base once it is there, the others before. */
 static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *paths,
                                 cli_model *model)
@@ -46,7 +57,8 @@ static const kvf_prefix *changing(const cli_model *model)
 
 static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, cli_model *model)
 {
-    const kvf_base_options options = {.precision = cli_precision(paths->precision)};
+    const kvf_base_options options = cli_base_options(paths->precision, paths->weight_dtype,
+                                                      paths->stream_layers);
     kvf_status st = open_prefixes(call, paths, model);
     if (!st)
         st = kvf_base_open_for(call->ctx, paths->base, &options, changing(model), &model->base);

@@ -27,6 +27,10 @@ kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
 void kvf__weights_close(kvf__weights *weights);        /* {0} and half-open ones are fine */
 void kvf__weights_forget(const kvf__weights *weights); /* kvf__mapfile_forget for all maps */
 
+/* Bytes behind a view of the table will be read soon, or not for a while. Of bytes that lie in no
+ * map nothing is known, and nothing done. */
+void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t bytes, bool soon);
+
 /* The parsers below the three above: bytes in memory, which must outlive the table; `where` names
  * them in errors. They add to *weights, which starts as {0}, and after a failure holds a part:
  * close it either way. */

@@ -23,6 +23,12 @@ void kvf__weights_close(kvf__weights *weights)
     *weights = (kvf__weights){0};
 }
 
+void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t bytes, bool soon)
+{
+    for (size_t i = 0; i < weights->n_maps; i++)
+        if (kvf__mapfile_advise(&weights->maps[i], at, bytes, soon)) return;
+}
+
 void kvf__weights_forget(const kvf__weights *weights)
 {
     for (size_t i = 0; i < weights->n_maps; i++)

@@ -171,7 +171,7 @@ out:
 
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
 {
-    static const kvf_base_options LIGHT = {KVF_PRECISION_F32, false};
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf__file_kind found = KVF__FILE_UNKNOWN;
     kvf_base *base = NULL;
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));

@@ -25,6 +25,7 @@ struct kvf_base {
     kvf__tokenizer *tokenizer;
     kvf__model *model;
     kvf_precision precision;
+    kvf_weight_dtype weight_dtype;
     float *random; /* what the weights of a random base view; NULL: they are in a file */
     const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
 };
@@ -48,6 +49,8 @@ struct kvf_prefix {
 /* "auto", "f32", "bf16". EUSAGE. */
 kvf_status kvf__precision_parse(kvf_ctx *ctx, const char *name, kvf_precision *out);
 const char *kvf__precision_name(kvf_precision precision);
+/* "auto", "f32", "bf16", "int8". EUSAGE. */
+kvf_status kvf__weight_dtype_parse(kvf_ctx *ctx, const char *name, kvf_weight_dtype *out);
 /* AUTO becomes BF16 if a 50 ms probe finds bf16 products at least 1.25x as fast as f32 ones, else
  * F32; BF16 on a CPU without it is EUNSUPPORTED. */
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, kvf_precision *out);

@@ -129,13 +129,42 @@ static void forget_file(void *base)
     kvf__weights_forget(&((kvf_base *)base)->weights);
 }
 
+static void advise_file(void *base, const void *at, size_t bytes, bool soon)
+{
+    kvf__weights_advise(&((kvf_base *)base)->weights, at, bytes, soon);
+}
+
+static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__model_options *pack)
+{
+    static const char ASKED[] = "--weight-dtype and --stream-layers are for frozen weights";
+    static const kvf__dtype STORED[] = {[KVF_WEIGHTS_F32] = KVF__F32,
+                                        [KVF_WEIGHTS_BF16] = KVF__BF16,
+                                        [KVF_WEIGHTS_INT8] = KVF__Q8_0};
+    const bool stored = options->weight_dtype != KVF_WEIGHTS_AUTO;
+
+    if (stored && options->stream_layers)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--stream-layers reads the weights of the file; not with --weight-dtype");
+    pack->keep = stored                   ? KVF__KEEP_STORED
+                 : options->stream_layers ? KVF__KEEP_MAPPED
+                                          : KVF__KEEP_PACKED;
+    if (stored) pack->stored = STORED[options->weight_dtype];
+    if (pack->keep != KVF__KEEP_PACKED && pack->train.what == KVF__TRAIN_EVERYTHING)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s; those of this base are trained ones", ASKED);
+    return KVF_OK;
+}
+
 static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options pack = {.backward = options->backward, .packed = forget_file, .user = base};
     if (form) pack.train = *form;
+    pack.advise = advise_file;
+    KVF_TRY(keep_as(ctx, options, &pack));
+    base->weight_dtype = options->weight_dtype;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
-    if (!base->random) KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, base->hash));
+    if (!base->random)
+        KVF_TRY(kvf__slots_hash_advised(ctx, desc, &base->slots, advise_file, base, base->hash));
     forget_file(base); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
@@ -151,7 +180,7 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out)
 {
-    static const kvf_base_options DEFAULTS = {KVF_PRECISION_AUTO, false};
+    static const kvf_base_options DEFAULTS = {.precision = KVF_PRECISION_AUTO};
     if (!options) options = &DEFAULTS;
     kvf_base *base = NULL;
     kvf__desc desc = {0};

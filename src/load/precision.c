@@ -32,6 +32,18 @@ const char *kvf__precision_name(kvf_precision precision)
                                              : "auto";
 }
 
+kvf_status kvf__weight_dtype_parse(kvf_ctx *ctx, const char *name, kvf_weight_dtype *out)
+{
+    static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(name, NAMES[i])) {
+            *out = (kvf_weight_dtype)i;
+            return KVF_OK;
+        }
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "weight-dtype \"%s\" is not known; known: auto, f32, bf16, int8", name);
+}
+
 /* Best time of a product in one type, after a warm-up. */
 static kvf_status time_product(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *weight,
                                const float *src, float *dst, double *seconds)

@@ -5,30 +5,18 @@
  * feed-forward and vocabulary are cut into planes of at most 1536 columns, where oneDNN is fastest
  * (COMPUTE.md 4d, 4k). Only the embedding (and learned positions) stay in the file, read row by
  * row. */
-#include "arch.h"
-#include "pack.h"
-#include "slot.h"
+#include "creation.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define ROPE_ROWS_AT_CREATION 8192
 
-/* What is needed only while weights are packed: once, or again whenever trained ones have changed,
- * and then kept in between. */
-typedef struct kvf__creation {
-    kvf_ctx *ctx;
-    kvf__model *model;
-    const kvf__desc *desc;
-    const kvf__slots *slots;
-    kvf__packer packer;
-    float *gamma, *beta; /* [C] of the norm at hand */
-    kvf__model_options options;
-} creation;
+typedef kvf__creation creation;
 
 static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer)
 {
-    return kvf__slot_of(c->desc, c->slots, role, layer);
+    return kvf__creation_slot(c, role, layer);
 }
 
 /* Equal widths where possible, multiples of 16 (a cache line of floats) if F is one. */
@@ -44,36 +32,6 @@ static void cut_planes(kvf__model *model, int64_t F)
         model->plane_width[i] = (units / n + (i < units % n)) * unit;
         at += model->plane_width[i];
     }
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static kvf_status prepare(creation *c)
-{
-    const kvf__desc *d = c->desc;
-    int64_t fused = (d->H + 2 * d->G) * d->D, heads = d->H * d->D;
-    int64_t widest = most(most(fused, heads), most(KVF__VOCAB_PLANE, d->C));
-    size_t matrix;
-
-    /* The largest piece: qkv, out, a plane of the feed-forward part or of the vocabulary. */
-    if (!kvf__mul((size_t)d->C, (size_t)widest, &matrix))
-        return kvf__fail(c->ctx, KVF_ENOMEM, "a matrix of %lld x %lld", (long long)d->C,
-                         (long long)widest);
-    KVF_TRY(kvf__packer_init(c->ctx, &c->packer, matrix, (size_t)widest, (size_t)widest));
-    c->packer.mm = c->model->mm;
-    c->packer.act = c->model->act;
-    c->packer.backward = c->model->backward;
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->gamma));
-    return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
-}
-
-/* Do norms go into what follows them? */
-static bool folds(const creation *c)
-{
-    return !c->desc->post_norm && !c->model->unfolded;
 }
 
 /* A weight that is not packed, as f32; NULL if the file has none of this role. */
@@ -105,109 +63,11 @@ static kvf_status read_norms(creation *c, int64_t layer)
     kvf__layer *to = &c->model->layers[layer];
 
     if (c->desc->qk_norm) KVF_TRY(read_head_norms(c, layer, &to->head_gamma));
-    if (folds(c)) return KVF_OK;
+    if (kvf__creation_folds(c)) return KVF_OK;
     KVF_TRY(read_plain(c, KVF__W_NORM1, layer, &to->gamma1));
     KVF_TRY(read_plain(c, KVF__W_NORM1_BETA, layer, &to->beta1));
     KVF_TRY(read_plain(c, KVF__W_NORM2, layer, &to->gamma2));
     return read_plain(c, KVF__W_NORM2_BETA, layer, &to->beta2);
-}
-
-/* Sets gamma and beta of a linear layer that follows a norm. */
-static void put_norm(creation *c, kvf__role gamma, kvf__role beta, int64_t layer,
-                     kvf__linear *linear)
-{
-    const kvf__slot *beta_slot = slot_of(c, beta, layer);
-
-    kvf__slot_row(slot_of(c, gamma, layer), 0, c->gamma);
-    linear->gamma = c->gamma;
-    if (beta_slot) kvf__slot_row(beta_slot, 0, c->beta);
-    linear->beta = beta_slot ? c->beta : NULL;
-}
-
-static kvf__linear one_part(const creation *c, kvf__role weight, kvf__role bias, int64_t layer)
-{
-    return (kvf__linear){
-        .n_parts = 1, .weight = {slot_of(c, weight, layer)}, .bias = {slot_of(c, bias, layer)}};
-}
-
-static kvf_status pack_attention(creation *c, int64_t layer)
-{
-    const kvf__desc *d = c->desc;
-    kvf__layer *to = &c->model->layers[layer];
-    kvf__linear qkv = one_part(c, KVF__W_QKV, KVF__W_QKV_BIAS, layer);
-    kvf__linear out = one_part(c, KVF__W_OUT, KVF__W_OUT_BIAS, layer);
-    int64_t fused = (d->H + 2 * d->G) * d->D, heads = d->H * d->D;
-
-    if (!qkv.weight[0])
-        qkv = (kvf__linear){.n_parts = 3,
-                            .weight = {slot_of(c, KVF__W_Q, layer), slot_of(c, KVF__W_K, layer),
-                                       slot_of(c, KVF__W_V, layer)},
-                            .bias = {slot_of(c, KVF__W_Q_BIAS, layer),
-                                     slot_of(c, KVF__W_K_BIAS, layer),
-                                     slot_of(c, KVF__W_V_BIAS, layer)}};
-    if (folds(c)) put_norm(c, KVF__W_NORM1, KVF__W_NORM1_BETA, layer, &qkv);
-    const kvf__piece all = {.n = fused, .n_padded = fused, .k = d->C, .with_bias = true};
-    KVF_TRY(kvf__pack_piece(&c->packer, &qkv, &all, &to->qkv, &to->qkv_t));
-
-    const kvf__piece whole = {.n = d->C, .n_padded = d->C, .k = heads, .with_bias = true};
-    return kvf__pack_piece(&c->packer, &out, &whole, &to->out, &to->out_t);
-}
-
-static kvf_status pack_ffn(creation *c, int64_t layer)
-{
-    const kvf__desc *d = c->desc;
-    kvf__layer *to = &c->model->layers[layer];
-    kvf__linear up = one_part(c, KVF__W_UP, KVF__W_UP_BIAS, layer);
-    kvf__linear down = one_part(c, KVF__W_DOWN, KVF__W_DOWN_BIAS, layer);
-    kvf__linear gate = {0};
-
-    if (folds(c)) put_norm(c, KVF__W_NORM2, KVF__W_NORM2_BETA, layer, &up);
-    if (d->gated) {
-        gate = one_part(c, KVF__W_GATE, KVF__W_GATE_BIAS, layer);
-        gate.gamma = up.gamma;
-        gate.beta = up.beta;
-    }
-    for (int i = 0; i < c->model->n_planes; i++) {
-        int64_t start = c->model->plane_start[i], width = c->model->plane_width[i];
-        const kvf__piece outputs = {
-            .n0 = start, .n = width, .n_padded = width, .k = d->C, .with_bias = true};
-        const kvf__piece inputs = {
-            .n = d->C, .n_padded = d->C, .k0 = start, .k = width, .with_bias = i == 0};
-        KVF_TRY(kvf__pack_piece(&c->packer, &up, &outputs, &to->up[i], &to->up_t[i]));
-        if (d->gated)
-            KVF_TRY(kvf__pack_piece(&c->packer, &gate, &outputs, &to->gate[i], &to->gate_t[i]));
-        KVF_TRY(kvf__pack_piece(&c->packer, &down, &inputs, &to->down[i], &to->down_t[i]));
-    }
-    return KVF_OK;
-}
-
-static kvf_status pack_head(creation *c)
-{
-    kvf__model *model = c->model;
-    const kvf__desc *d = c->desc;
-    kvf__linear head = {
-        .n_parts = 1, .weight = {&model->head_slot}, .bias = {slot_of(c, KVF__W_HEAD_BIAS, 0)}};
-    int64_t n = (d->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
-
-    if (!kvf__weight_by_role(d, KVF__W_HEAD)) return KVF_OK;
-    if (!model->head)
-        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head, &model->head));
-    model->n_vocab_planes = n;
-    if (model->backward && !model->head_t)
-        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof *model->head_t, &model->head_t));
-
-    if (folds(c)) put_norm(c, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &head);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t start = i * KVF__VOCAB_PLANE, left = d->V - start;
-        const kvf__piece plane = {.n0 = start,
-                                  .n = left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE,
-                                  .n_padded = KVF__VOCAB_PLANE,
-                                  .k = d->C,
-                                  .with_bias = true};
-        KVF_TRY(kvf__pack_piece(&c->packer, &head, &plane, &model->head[i],
-                                model->backward ? &model->head_t[i] : NULL));
-    }
-    return KVF_OK;
 }
 
 /* The vectors outside the layers. */
@@ -252,7 +112,9 @@ static kvf_status put_embedding(creation *c)
     const kvf__slot *types = slot_of(c, KVF__W_TYPES, 0);
 
     model->embedding = *slot_of(c, KVF__W_TOKENS, 0);
-    model->head_slot = head ? *head : model->embedding;
+    model->head_file = head ? *head : model->embedding;
+    model->head_slot = model->stored && model->stored->head.view.data ? model->stored->head
+                                                                      : model->head_file;
     if (positions) model->positions = *positions;
     if (types) model->types = *types;
     KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
@@ -272,12 +134,14 @@ static kvf_status read_all_norms(creation *c)
 
 static kvf_status pack_all(creation *c)
 {
+    KVF_TRY(kvf__creation_take_head(c));
+    if (c->model->unpacked) return kvf__creation_share(c);
     for (int64_t layer = 0; layer < c->desc->L; layer++) {
-        KVF_TRY(pack_attention(c, layer));
-        KVF_TRY(pack_ffn(c, layer));
+        KVF_TRY(kvf__creation_pack_layer(c, layer));
         if (c->options.packed) c->options.packed(c->options.user);
     }
-    KVF_TRY(pack_head(c));
+    for (int64_t plane = 0; plane < c->model->n_vocab_planes; plane++)
+        KVF_TRY(kvf__creation_pack_plane(c, plane));
     if (c->options.packed) c->options.packed(c->options.user);
     return KVF_OK;
 }
@@ -293,7 +157,7 @@ static kvf_status build(creation *c)
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
     cut_planes(model, c->desc->F);
     KVF_TRY(put_embedding(c));
-    KVF_TRY(prepare(c));
+    KVF_TRY(kvf__creation_prepare(c));
     KVF_TRY(read_all_norms(c));
     KVF_TRY(pack_all(c));
     model->packed_bytes = c->packer.packed_bytes;
@@ -313,7 +177,7 @@ static void creation_free(creation *c)
  * do. */
 static void creation_rest(creation *c)
 {
-    if (c->options.train.what == KVF__TRAIN_EVERYTHING) return;
+    if (c->options.train.what == KVF__TRAIN_EVERYTHING || c->model->unpacked) return;
     kvf__packer_done(&c->packer);
     if (c->options.train.what != KVF__TRAIN_NOTHING) return;
     c->model->again = NULL;
@@ -350,6 +214,18 @@ static kvf_status take_trained(creation *c, const kvf__slots *slots)
     return kvf__params_append(c->ctx, &c->model->trained, kvf__masters_params(c->model->masters));
 }
 
+/* Matrices that are packed just before use come from slots of their own. */
+static kvf_status take_stored(creation *c)
+{
+    if (c->options.keep == KVF__KEEP_PACKED) return KVF_OK;
+    if (c->model->trains_weights)
+        return kvf__fail(c->ctx, KVF_EUSAGE, "weights that are trained must be kept packed");
+    KVF_TRY(kvf__stored_create(c->ctx, c->desc, c->slots, &c->options, &c->model->stored));
+    c->slots = &c->model->stored->slots;
+    c->model->unpacked = true;
+    return KVF_OK;
+}
+
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out)
 {
@@ -368,12 +244,14 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     model->again = c;
     st = take_trained(c, slots);
     if (st) goto out;
+    st = take_stored(c);
+    if (st) goto out;
     st = build(c);
     if (st) goto out;
 
     creation_rest(c);
     /* A file may hold a head that the config denies; see bind.c. */
-    model->desc.tied = model->head_slot.view.data == model->embedding.view.data;
+    model->desc.tied = model->head_file.view.data == model->embedding.view.data;
     *desc = (kvf__desc){0};
     *out = model;
     model = NULL;
@@ -387,14 +265,14 @@ kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
 {
     creation *c = model->again;
 
-    if (!c) return KVF_OK;
+    if (!c || c->options.train.what == KVF__TRAIN_NOTHING) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
     c->options.packed = NULL;
     KVF_TRY(read_all_norms(c));
     return c->options.train.what == KVF__TRAIN_EVERYTHING ? pack_all(c) : KVF_OK;
 }
 
-static void free_layer(kvf__layer *layer)
+static void free_packed(kvf__layer *layer)
 {
     kvf__packed_free(layer->qkv);
     kvf__packed_free(layer->out);
@@ -408,6 +286,10 @@ static void free_layer(kvf__layer *layer)
         kvf__packed_free(layer->gate_t[i]);
         kvf__packed_free(layer->down_t[i]);
     }
+}
+
+static void free_norms(kvf__layer *layer)
+{
     float *const vectors[] = {layer->gamma1, layer->beta1, layer->gamma2, layer->beta2,
                               layer->head_gamma};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
@@ -417,9 +299,11 @@ static void free_layer(kvf__layer *layer)
 void kvf__model_free(kvf__model *model)
 {
     if (!model) return;
-    for (int64_t i = 0; model->layers && i < model->desc.L; i++)
-        free_layer(&model->layers[i]);
-    for (int64_t i = 0; i < model->n_vocab_planes; i++) {
+    for (int64_t i = 0; model->layers && i < model->desc.L; i++) {
+        if (i == 0 || !model->unpacked) free_packed(&model->layers[i]);
+        free_norms(&model->layers[i]);
+    }
+    for (int64_t i = 0; i < (model->unpacked ? 1 : model->n_vocab_planes); i++) {
         if (model->head) kvf__packed_free(model->head[i]);
         if (model->head_t) kvf__packed_free(model->head_t[i]);
     }
@@ -441,6 +325,7 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->rope_sin);
     kvf__adapters_free(model->adapters);
     creation_free(model->again);
+    kvf__stored_free(model->stored);
     kvf__masters_free(model->masters);
     kvf__params_done(&model->trained);
     kvf__mm_free(model->mm);

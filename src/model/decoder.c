@@ -4,6 +4,7 @@
 #include "arch.h"
 #include "decoder_priv.h"
 #include "slot.h"
+#include "stored.h"
 
 /* What is needed only while creating. */
 typedef struct making {
@@ -183,6 +184,8 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
     decoder->rows = rows;
     decoder->P = P;
     decoder->threads = kvf_ctx_threads(ctx);
+    /* the values that the model itself computes with */
+    if (model->stored) slots = &model->stored->slots;
     const making m = {.ctx = ctx, .decoder = decoder, .desc = &model->desc, .slots = slots};
     st = take_weights(&m);
     if (st) goto out;

@@ -84,7 +84,7 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
     head->kernels = model->kernels;
     head->V = model->desc.V;
     head->C = model->desc.C;
-    st = kvf__slot_f32(ctx, &model->head_slot, &head->weight);
+    st = kvf__slot_f32(ctx, &model->head_file, &head->weight);
     if (!st) st = take_memory(ctx, head, gradient);
     if (st) {
         kvf__lm_head_free(head);

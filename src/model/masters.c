@@ -24,18 +24,6 @@ static bool is_trained(const kvf__slot *slot, kvf__role role, kvf__train_what wh
     return what == KVF__TRAIN_EVERYTHING || kvf__role_is_norm(role);
 }
 
-static kvf_status copy_slots(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to)
-{
-    KVF_TRY(kvf__alloc_array(ctx, from->n, sizeof *to->items, &to->items));
-    for (size_t i = 0; i < from->n; i++) {
-        const char *name = from->items[i].name;
-        KVF_TRY(kvf__map_put(ctx, &to->index, name, strlen(name), (int64_t)i));
-        to->items[i] = from->items[i];
-        to->n++;
-    }
-    return KVF_OK;
-}
-
 /* Calls each for every trained weight in the order of the slots. */
 typedef struct visit {
     kvf_ctx *ctx;
@@ -124,7 +112,7 @@ kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__s
     st = kvf__alloc(ctx, sizeof *v.masters, &v.masters);
     if (st) goto out;
     v.masters->L = desc->L;
-    st = copy_slots(ctx, slots, &v.masters->slots);
+    st = kvf__slots_copy(ctx, slots, &v.masters->slots);
     if (st) goto out;
     st = kvf__alloc_array(ctx, slots->n, sizeof *v.first, &v.first);
     if (st) goto out;

@@ -88,6 +88,9 @@ kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *u
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+/* Bytes behind a slot will be read soon, or not for a while. */
+typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon);
+
 /* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
  * permuted: rows are in GGUF llama order (INTEROP 5.4) and undone when read. */
 typedef struct kvf__slot {
@@ -114,6 +117,9 @@ void kvf__slots_done(kvf__slots *slots);
  * (tied copies and the masked-LM head left out). */
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                            char hex[33]);
+/* The same, telling of each weight once it has been read; advise as in kvf__model_options. */
+kvf_status kvf__slots_hash_advised(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                   kvf__advise_fn *advise, void *user, char hex[33]);
 
 typedef struct kvf__model kvf__model;
 /* What of a model is trained: port `block`. Adapters come with all norms. */
@@ -129,12 +135,25 @@ typedef struct kvf__train {
     kvf__adapter_shape adapters; /* with TRAIN_ADAPTERS; size 0: none, the norms alone */
 } kvf__train;
 
+/* Where the frozen matrices of layers and head are between two uses. Packed: as products read them,
+ * for both directions, in the act type. Otherwise there is one copy in the order of the file, from
+ * which a layer is packed just before it is computed and the head plane by plane, into memory that
+ * all layers and all planes share; the values are then those of that copy. */
+typedef enum kvf__keep {
+    KVF__KEEP_PACKED,
+    KVF__KEEP_STORED, /* in memory, in the type `stored` */
+    KVF__KEEP_MAPPED  /* in the file, of which only the layer at hand is needed in memory */
+} kvf__keep;
+
 typedef struct kvf__model_options {
-    kvf__dtype act; /* F32 or BF16 */
-    bool backward;  /* pack the transposed weights too */
+    kvf__dtype act;    /* F32 or BF16 */
+    bool backward;     /* pack the transposed weights too */
+    kvf__keep keep;    /* what is trained itself must be packed: EUSAGE */
+    kvf__dtype stored; /* F32, BF16 or Q8_0 (BF16 where rows are no whole blocks) */
     /* Called whenever some weights were packed and will hardly be read from their file again; NULL:
      * nobody wants to know. */
     void (*packed)(void *user);
+    kvf__advise_fn *advise; /* NULL: nobody wants to know; of use with KEEP_MAPPED */
     void *user;
     kvf__train train;
 } kvf__model_options;

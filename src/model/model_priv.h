@@ -30,6 +30,13 @@ typedef struct kvf__layer {
     float *head_gamma; /* [H + G, D] of the norms of queries and keys; NULL: there are none */
 } kvf__layer;
 
+/* What shared packed memory holds: the number of a layer, or of a plane; -1: of none. */
+typedef struct kvf__window {
+    int64_t forward, backward;
+} kvf__window;
+
+typedef struct kvf__stored kvf__stored;
+
 struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
@@ -39,8 +46,12 @@ struct kvf__model {
     kvf__params trained;          /* the list of what is trained: adapters, then masters */
     bool trains_weights;          /* not norms alone */
     struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
-    kvf__adapters *adapters;      /* owned; NULL: none */
-    kvf__mm *mm;                  /* owned */
+    bool unpacked; /* layers are packed when a pass reaches them (reach.c), into memory that they
+                      share */
+    kvf__stored *stored;            /* what they are packed from then */
+    kvf__window layer_at, plane_at; /* what is packed there now */
+    kvf__adapters *adapters;        /* owned; NULL: none */
+    kvf__mm *mm;                    /* owned */
     const kvf__kernels *kernels;
     int64_t row_step;   /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */
@@ -53,8 +64,9 @@ struct kvf__model {
     kvf__packed **head;   /* NULL: the base has no language-model head */
     kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
     kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
-    kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied): target rows for the loss
-                             gradient */
+    kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied) as it is packed: target rows
+                             for the loss gradient */
+    kvf__slot head_file;  /* the same as the file has it */
     float *final_gamma, *final_beta; /* [C]; NULL: none (then the last block's norm is the final
                                         one), no beta */
     kvf__slot positions;             /* learned table [rows, C]; view.data NULL for rope */
@@ -85,11 +97,20 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
  * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
 void kvf__slot_read(const kvf__slot *slot, float *out); /* the same into memory that is there */
+/* Items and index of its own; views are shared. */
+kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to);
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
 
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
  * transformers (INTEROP 2.0). */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
+
+/* Before a pass uses packed weights of a layer, of a plane of the head: packs them, if the model
+ * does so just before use (reach.c). */
+enum { KVF__REACH_FORWARD = 1, KVF__REACH_BACKWARD = 2 };
+kvf_status kvf__model_reach(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned directions);
+kvf_status kvf__model_reach_plane(kvf_ctx *ctx, kvf__model *model, int64_t plane,
+                                  unsigned directions);
 
 struct kvf__cache {
     int64_t L, G, D, slots, capacity;

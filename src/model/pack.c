@@ -175,6 +175,6 @@ kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const
         load_rows_of_outputs(packer, linear, piece);
         fold_rows_of_outputs(packer, linear, n, k);
     }
-    KVF_TRY(put(packer, !by_input, k, n, bias, fwd));
+    if (packer->forward) KVF_TRY(put(packer, !by_input, k, n, bias, fwd));
     return packer->backward ? put(packer, by_input, n, k, NULL, bwd) : KVF_OK;
 }

@@ -10,11 +10,11 @@ typedef struct kvf__packer {
     kvf_ctx *ctx;
     kvf__mm *mm;
     kvf__dtype act;
-    bool backward;
-    size_t packed_bytes; /* so far */
-    float *matrix;       /* [cap] */
-    float *bias;         /* [cap_out] */
-    float *scratch;      /* [threads, scratch_row] */
+    bool forward, backward; /* which of a piece's two forms to pack */
+    size_t packed_bytes;    /* so far */
+    float *matrix;          /* [cap] */
+    float *bias;            /* [cap_out] */
+    float *scratch;         /* [threads, scratch_row] */
     size_t scratch_row;
     int threads;
 } kvf__packer;
@@ -40,8 +40,8 @@ typedef struct kvf__piece {
     bool with_bias;
 } kvf__piece;
 
-/* Folds the norm, packs forward and, if the packer wants it, the transposed weights. What is packed
- * already takes the new values. */
+/* Folds the norm, packs the weights and their transpose, of both what the packer wants. What is
+ * packed already takes the new values. */
 kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
                            kvf__packed **fwd, kvf__packed **bwd);
 

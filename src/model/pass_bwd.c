@@ -47,6 +47,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     const kvf__model *m = pass->model;
     const void *dy;
 
+    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_BACKWARD));
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);

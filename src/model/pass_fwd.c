@@ -211,11 +211,20 @@ static void gather_labelled(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
+kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions)
+{
+    if (!pass->model->unpacked) return KVF_OK;
+    KVF_TRY(kvf__model_reach(ctx, pass->model, l, directions));
+    kvf__pass_lap(pass, KVF__PART_PACK);
+    return KVF_OK;
+}
+
 /* Layer l on the residual stream pass->x. */
 static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     bool last = l == pass->model->desc.L - 1;
 
+    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_FORWARD));
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
     attention_fwd(pass, l);
@@ -253,6 +262,7 @@ static void copy_entered(kvf__pass *pass, int64_t l, bool back)
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     if (!pass->entered || pass->computed == l) return KVF_OK;
+    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_FORWARD | KVF__REACH_BACKWARD));
     copy_entered(pass, l, true);
     pass->again = true;
     kvf_status st = layer_fwd(ctx, pass, l);

@@ -38,6 +38,7 @@
     X(QKV_BWD, "qkv_bwd")                                                                          \
     X(EMBED_BWD, "embed_bwd")                                                                      \
     X(WEIGHT_GRAD, "weight_grad")                                                                  \
+    X(PACK, "pack")                                                                                \
     X(RECOMPUTE, "recompute")                                                                      \
     X(OTHER, "other")
 
@@ -171,6 +172,7 @@ struct kvf__pass {
     const void *qkv_src;    /* [M, C] what the last layer's qkv product read */
     int64_t computed;       /* the layer that ran last: whose kept the others share */
     bool again;             /* a layer is being recomputed */
+    unsigned head_reach;    /* KVF__REACH_...: how the labels at hand use planes of the head */
     double *share;          /* of the input */
 };
 
@@ -204,6 +206,8 @@ struct kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, struct kvf__kvseg
 void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 /* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */
 kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+/* Has packed weights of layer l at hand, in the directions (KVF__REACH_...) that come next. */
+kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 /* Adds layer l's part to what the input's `share` asks for, once attention ran (pass_share.c). */

@@ -104,6 +104,18 @@ kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
     return KVF_OK;
 }
 
+kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to)
+{
+    KVF_TRY(kvf__alloc_array(ctx, from->n, sizeof *to->items, &to->items));
+    for (size_t i = 0; i < from->n; i++) {
+        const char *name = from->items[i].name;
+        KVF_TRY(kvf__map_put(ctx, &to->index, name, strlen(name), (int64_t)i));
+        to->items[i] = from->items[i];
+        to->n++;
+    }
+    return KVF_OK;
+}
+
 void kvf__slots_done(kvf__slots *slots)
 {
     kvf__free(slots->items);

@@ -63,8 +63,27 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Weights may be larger than memory: the reader lets go of them in pieces of this size. */
+enum { PIECE = 64 << 20 };
+
+static void add_bytes(kvf__hash *hash, const kvf__view *view, kvf__advise_fn *advise, void *user)
+{
+    const uint8_t *at = view->data;
+    for (size_t left = kvf__view_bytes(view), n; left; left -= n, at += n) {
+        n = left < PIECE ? left : PIECE;
+        kvf__hash_add(hash, at, n);
+        if (advise) advise(user, at, n, false);
+    }
+}
+
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                            char hex[33])
+{
+    return kvf__slots_hash_advised(ctx, desc, slots, NULL, NULL, hex);
+}
+
+kvf_status kvf__slots_hash_advised(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                   kvf__advise_fn *advise, void *user, char hex[33])
 {
     const kvf__slot **order = NULL;
     kvf__hash *hash = NULL;
@@ -91,7 +110,7 @@ kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots
                              kvf__shape_text(shape, view->rank, view->dim));
         if (st) goto out;
         kvf__hash_add(hash, text.data, text.n);
-        kvf__hash_add(hash, view->data, kvf__view_bytes(view));
+        add_bytes(hash, view, advise, user);
     }
     kvf__hash_hex(hash, hex);
 out:

@@ -1,12 +1,13 @@
 /* Element types: their names and sizes, and conversion to and from f32.
  *
- * Every loop is branch-free and unit-stride, so that the compiler vectorises it for plain SSE2.
- * Rounding is to nearest, ties to even, done in integers: it does not depend on the rounding or
- * flush-to-zero state of the thread, except for subnormals, where the adder rounds. f16 is IEEE 754
- * binary16; bf16 is the upper half of binary32. */
+ * Every loop of plain types is branch-free and unit-stride, so that the compiler vectorises it for
+ * plain SSE2. Rounding is to nearest, ties to even, done in integers: it does not depend on the
+ * rounding or flush-to-zero state of the thread, except for subnormals, where the adder rounds. f16
+ * is IEEE 754 binary16; bf16 is the upper half of binary32. */
 #include "dequant.h"
 
 #include <assert.h>
+#include <math.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensor files are little endian, and read in place");
@@ -160,9 +161,35 @@ static void f32_to_bf16(const float *restrict src, uint8_t *restrict dst, int64_
     }
 }
 
+/* A block as ggml's quantize_row_q8_0_ref makes it: scale = largest / 127 as f16, integers by the
+ * scale before that rounding, halves away from 0. A block with a value that is not finite is all
+ * NaN. */
+static void q8_0_block(const float *restrict src, uint8_t *restrict dst, int64_t block)
+{
+    float largest = 0, poison = 0;
+    for (int64_t i = 0; i < block; i++) {
+        largest = fmaxf(largest, fabsf(src[i]));
+        poison += src[i] - src[i]; /* NaN for NaN and infinity */
+    }
+    const float scale = isnan(poison) ? NAN : largest / 127;
+    const float by = scale > 0 ? 1 / scale : 0;
+    const uint16_t half = f16_bits(scale);
+    memcpy(dst, &half, sizeof half);
+    for (int64_t i = 0; i < block; i++)
+        dst[2 + i] = isnan(poison) ? 1 : (uint8_t)(int8_t)roundf(src[i] * by);
+}
+
+static void f32_to_q8_0(const float *src, uint8_t *dst, int64_t n)
+{
+    const int64_t block = kvf__dtype_block(KVF__Q8_0);
+    assert(n % block == 0);
+    for (int64_t i = 0; i < n / block; i++)
+        q8_0_block(src + i * block, dst + i * (int64_t)kvf__dtype_block_bytes(KVF__Q8_0), block);
+}
+
 void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
 {
-    assert(n >= 0 && dtype <= KVF__BF16);
+    assert(n >= 0 && (dtype <= KVF__BF16 || dtype == KVF__Q8_0));
     if (n == 0) return;
     switch (dtype) {
     case KVF__F32:
@@ -170,6 +197,9 @@ void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
         break;
     case KVF__F16:
         f32_to_f16(src, dst, n);
+        break;
+    case KVF__Q8_0:
+        f32_to_q8_0(src, dst, n);
         break;
     default:
         f32_to_bf16(src, dst, n);

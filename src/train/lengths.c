@@ -136,7 +136,9 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     KVF_TRY(walk_schedule(t, true, measure_part, &sizes));
     if (t->ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
     *limits = kvf__limits_for(&sizes, t->id.P, true);
-    limits->recompute = t->options.recompute;
+    limits->recompute = t->options.recompute ||
+                        (t->options.stream_layers &&
+                         !kvf__train_option_given(&t->options, "recompute"));
     limits->row_dropout = by_rows;
     limits->infix = t->id.infix;
     limits->base_dropout = t->options.base_dropout > 0;

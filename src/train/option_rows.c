@@ -187,6 +187,18 @@ static const kvf__option ROWS[] = {
      KVF__ON_OFF,
      AT(recompute),
      KVF__FREE},
+    {{"weight-dtype", "auto|f32|bf16|int8", "auto",
+      "frozen weights: one copy in this type, packed layer by layer just before use; auto: packed "
+      "once, in both directions"},
+     KVF__CHOICE,
+     AT(weight_dtype),
+     KVF__LATER},
+    {{"stream-layers", "on|off", "off",
+      "read each layer from the file when it is computed, for bases larger than memory: the same "
+      "bits; with --recompute on unless that says off"},
+     KVF__ON_OFF,
+     AT(stream_layers),
+     KVF__FREE | KVF__LATER},
     {{"max-length", "N", "the model's", "longest row in tokens"}, KVF__COUNT, AT(max_length), 0},
     {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"},
      KVF__CHOICE,
@@ -329,6 +341,7 @@ kvf_train_options kvf_train_defaults(void)
         .position_start = "P",
         .chat_template = "auto",
         .precision = "auto",
+        .weight_dtype = "auto",
     };
 }
 

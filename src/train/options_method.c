@@ -40,6 +40,17 @@ static bool is_among(const char *names, const char *name)
     return false;
 }
 
+/* Weights that are trained are f32 in memory. */
+static kvf_status check_trained_base(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const char *option = o->stream_layers                  ? "stream-layers"
+                         : strcmp(o->weight_dtype, "auto") ? "weight-dtype"
+                                                           : NULL;
+    if (!option) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "--%s is for frozen weights; %s trains them", option,
+                     strcmp(o->method, "full") ? "--unfreeze base" : "method full");
+}
+
 kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
@@ -64,6 +75,10 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     if (!(o->base_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--base-lr must be above 0");
     if (!strcmp(o->unfreeze, "base") && o->train_head)
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: --unfreeze base trains it anyway");
+    if (o->stream_layers && strcmp(o->weight_dtype, "auto"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--stream-layers: not with --weight-dtype");
+    if (!strcmp(o->method, "full") || !strcmp(o->unfreeze, "base"))
+        KVF_TRY(check_trained_base(ctx, o));
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
     return KVF_OK;

@@ -34,11 +34,16 @@ static kvf_status open_base(kvf__trainer *t)
     KVF_TRY(kvf__trainer_form(t, &form));
     KVF_TRY(kvf__precision_parse(t->ctx, t->options.precision, &options.precision));
     KVF_TRY(kvf__ranks_decided(t));
+    KVF_TRY(kvf__weight_dtype_parse(t->ctx, t->options.weight_dtype, &options.weight_dtype));
+    options.stream_layers = t->options.stream_layers;
     if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--precision %s: the base is open in %s, which its runs share",
                          t->options.precision, kvf__precision_name(t->base->precision));
+    if (options.weight_dtype != t->base->weight_dtype)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--weight-dtype %s: the base is open as another",
+                         t->options.weight_dtype);
     t->options.precision = kvf__precision_name(t->base->precision);
     return kvf__ranks_decided(t);
 }

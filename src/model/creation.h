@@ -1,0 +1,44 @@
+/* Inside src/model: what is needed while weights are packed: once (create.c); again whenever
+ * trained ones have changed; or over and over, where frozen ones are packed just before use
+ * (reach.c). Kept with the model in the last two cases. */
+#ifndef KVF_CREATION_H
+#define KVF_CREATION_H
+
+#include "arch.h"
+#include "pack.h"
+#include "slot.h"
+#include "stored.h"
+
+typedef struct kvf__creation {
+    kvf_ctx *ctx;
+    kvf__model *model;
+    const kvf__desc *desc;
+    const kvf__slots *slots; /* what is packed */
+    kvf__packer packer;
+    float *gamma, *beta; /* [C] of the norm at hand */
+    kvf__model_options options;
+} kvf__creation;
+
+static inline const kvf__slot *kvf__creation_slot(const kvf__creation *c, kvf__role role,
+                                                  int64_t layer)
+{
+    return kvf__slot_of(c->desc, c->slots, role, layer);
+}
+
+/* Do norms go into what follows them? */
+static inline bool kvf__creation_folds(const kvf__creation *c)
+{
+    return !c->desc->post_norm && !c->model->unfolded;
+}
+
+/* pack_layers.c: the workspace; room for the head's planes; one layer, one plane of the head, in
+ * the directions that the packer is set to. */
+kvf_status kvf__creation_prepare(kvf__creation *c);
+kvf_status kvf__creation_take_head(kvf__creation *c);
+kvf_status kvf__creation_pack_layer(kvf__creation *c, int64_t layer);
+kvf_status kvf__creation_pack_plane(kvf__creation *c, int64_t plane);
+
+/* reach.c: packs layer 0 and plane 0 into the memory that all layers, all planes then share. */
+kvf_status kvf__creation_share(kvf__creation *c);
+
+#endif

@@ -1,0 +1,157 @@
+/* Frozen matrices in one copy in memory, in a type of their own: f32, bf16, or integers of 8 bits
+ * with a scale for every 32 of a row (GGUF's Q8_0).
+ *
+ * What reads slots reads these like any other: packing, and a step of generation, which multiplies
+ * with them as they are. Rows stay in the order of the file. The embedding's rows are read from the
+ * file, as always; where the head is tied to it, the head's copy is one of its own. */
+#include "stored.h"
+#include "arch.h"
+#include "slot.h"
+
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static const kvf__role MATRICES[] = {KVF__W_QKV, KVF__W_Q,    KVF__W_K,  KVF__W_V,
+                                     KVF__W_OUT, KVF__W_GATE, KVF__W_UP, KVF__W_DOWN};
+enum { N_MATRICES = sizeof MATRICES / sizeof MATRICES[0] };
+
+int kvf__stored_role(size_t i)
+{
+    return i < N_MATRICES ? (int)MATRICES[i] : (int)KVF__W_ROLES;
+}
+
+kvf__dtype kvf__stored_dtype(kvf__dtype wanted, int64_t columns)
+{
+    return columns % kvf__dtype_block(wanted) ? KVF__BF16 : wanted;
+}
+
+typedef struct storing {
+    kvf_ctx *ctx;
+    const kvf__model_options *options;
+    kvf__stored *stored;
+    int threads;
+    float *scratch; /* [threads, widest row] */
+    int64_t widest;
+} storing;
+
+static int thread_index(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+static size_t row_bytes(kvf__dtype dtype, int64_t columns)
+{
+    return (size_t)(columns / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);
+}
+
+/* Rows in the order of the file. */
+static void convert(const storing *s, const kvf__view *from, kvf__dtype dtype, uint8_t *to)
+{
+    const int64_t rows = from->dim[0], columns = from->dim[1];
+    const size_t old = row_bytes(from->dtype, columns), new = row_bytes(dtype, columns);
+
+    if (from->dtype == dtype) {
+        memcpy(to, from->data, (size_t)rows * new);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(s->threads)
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = s->scratch + thread_index() * s->widest;
+        kvf__to_f32(from->dtype, (const uint8_t *)from->data + (size_t)r * old, row, columns);
+        kvf__from_f32(dtype, row, to + (size_t)r * new, columns);
+    }
+}
+
+/* The slot becomes a view of a copy. */
+static kvf_status copy_matrix(storing *s, kvf__slot *slot)
+{
+    kvf__stored *stored = s->stored;
+    const kvf__dtype dtype = kvf__stored_dtype(s->options->stored, slot->view.dim[1]);
+    const size_t bytes = (size_t)slot->view.dim[0] * row_bytes(dtype, slot->view.dim[1]);
+    uint8_t *to = NULL;
+
+    KVF_TRY(kvf__alloc(s->ctx, bytes, &to));
+    stored->memory[stored->n++] = to;
+    stored->bytes += bytes;
+    convert(s, &slot->view, dtype, to);
+    slot->view.data = to;
+    slot->view.dtype = dtype;
+    if (s->options->packed) s->options->packed(s->options->user);
+    return KVF_OK;
+}
+
+/* Every matrix of a layer, then the head. */
+static kvf_status each_matrix(storing *s, const kvf__desc *desc,
+                              kvf_status (*visit)(storing *s, kvf__slot *slot))
+{
+    for (int64_t l = 0; l < desc->L; l++)
+        for (size_t i = 0; i < N_MATRICES; i++) {
+            const kvf__slot *slot = kvf__slot_of(desc, &s->stored->slots, MATRICES[i], l);
+            if (slot) KVF_TRY(visit(s, &s->stored->slots.items[slot - s->stored->slots.items]));
+        }
+    return s->stored->head.view.data ? visit(s, &s->stored->head) : KVF_OK;
+}
+
+static kvf_status measure(storing *s, kvf__slot *slot)
+{
+    if (slot->view.dim[1] > s->widest) s->widest = slot->view.dim[1];
+    s->stored->n++; /* counted first, then counted again as they come to be */
+    return KVF_OK;
+}
+
+static kvf_status copy_matrices(storing *s, const kvf__desc *desc)
+{
+    s->threads = 1;
+#ifdef _OPENMP
+    s->threads = omp_get_max_threads();
+#endif
+    KVF_TRY(each_matrix(s, desc, measure));
+    size_t n = s->stored->n;
+    s->stored->n = 0;
+    KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->stored->memory, &s->stored->memory));
+    KVF_TRY(kvf__alloc_array(s->ctx, (size_t)s->threads * (size_t)s->widest, sizeof *s->scratch,
+                             &s->scratch));
+    return each_matrix(s, desc, copy_matrix);
+}
+
+kvf_status kvf__stored_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                              const kvf__model_options *options, kvf__stored **out)
+{
+    storing s = {.ctx = ctx, .options = options};
+    kvf_status st;
+
+    KVF_TRY(kvf__alloc(ctx, sizeof *s.stored, &s.stored));
+    st = kvf__slots_copy(ctx, slots, &s.stored->slots);
+    if (st) goto out;
+    if (kvf__weight_by_role(desc, KVF__W_HEAD)) {
+        const kvf__slot *head = kvf__slot_of(desc, &s.stored->slots, KVF__W_HEAD, 0);
+        if (!head) head = kvf__slot_of(desc, &s.stored->slots, KVF__W_TOKENS, 0);
+        s.stored->head = *head;
+    }
+    if (options->keep == KVF__KEEP_STORED) st = copy_matrices(&s, desc);
+    if (st) goto out;
+
+    *out = s.stored;
+    s.stored = NULL;
+out:
+    kvf__free(s.scratch);
+    kvf__stored_free(s.stored);
+    return st;
+}
+
+void kvf__stored_free(kvf__stored *stored)
+{
+    if (!stored) return;
+    for (size_t i = 0; i < stored->n; i++)
+        kvf__free(stored->memory[i]);
+    kvf__free(stored->memory);
+    kvf__slots_done(&stored->slots);
+    kvf__free(stored);
+}
