@@ -109,7 +109,7 @@ static void put_legend(kvf__html *h, const kvf__chart *chart)
     kvf__html_put(h, "</ul>\n");
 }
 
-/* From the first step to the last: curves fill the width. */
+/* From the first step to the last: curves fill the width. Ticks are whole steps. */
 static kvf__axis steps_axis(const kvf__chart *chart)
 {
     kvf__axis x = kvf__axis_linear(chart->x[0], chart->x[chart->n - 1], 6);
@@ -118,8 +118,10 @@ static kvf__axis steps_axis(const kvf__chart *chart)
     x.low = chart->x[0];
     x.high = chart->x[chart->n - 1];
     if (x.low == x.high) x.high = x.low + 1;
-    for (int i = 0; i < x.n; i++)
-        if (x.tick[i] >= x.low && x.tick[i] <= x.high) x.tick[n++] = x.tick[i];
+    for (int i = 0; i < x.n; i++) {
+        double tick = x.tick[i];
+        if (tick >= x.low && tick <= x.high && tick == floor(tick)) x.tick[n++] = tick;
+    }
     x.n = n;
     return x;
 }

@@ -103,18 +103,23 @@ void kvf__html_text(kvf__html *h, const char *text)
     }
 }
 
+void kvf__html_quoted(kvf__html *h, const kvf_json *value)
+{
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
+
+    if (!text && !h->st) h->st = kvf__fail(h->ctx, KVF_ENOMEM, "report: out of memory");
+    kvf__html_text(h, text);
+    kvf_json_text_free(text);
+}
+
 void kvf__html_value(kvf__html *h, const kvf_json *value)
 {
     const char *string = kvf_json_str(value, NULL);
 
-    if (string) {
+    if (string)
         kvf__html_text(h, string);
-        return;
-    }
-    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-    if (!text && !h->st) h->st = kvf__fail(h->ctx, KVF_ENOMEM, "report: out of memory");
-    kvf__html_text(h, text);
-    kvf_json_text_free(text);
+    else
+        kvf__html_quoted(h, value);
 }
 
 void kvf__html_number(kvf__html *h, double value, int digits)

@@ -45,7 +45,9 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
 
     if (kvf_json_int(P, 0) < 1) return;
     put_card(h, "virtual tokens", P, "");
-    kvf__html_printf(h, "<div><dt>layers, heads, head size</dt><dd>%lld, %lld, %lld</dd></div>\n",
+    kvf__html_printf(h,
+                     "<div><dt>layers &times; heads &times; size</dt><dd>%lld &times; %lld &times; "
+                     "%lld</dd></div>\n",
                      (long long)kvf_json_int(kvf_json_get(attributes, "L"), 0),
                      (long long)kvf_json_int(kvf_json_get(attributes, "G"), 0),
                      (long long)kvf_json_int(kvf_json_get(attributes, "D"), 0));

@@ -66,8 +66,8 @@
     return x - sorted[low] <= sorted[high] - x ? low : high;
   };
 
-  const steps = document.getElementById("steps");
-  const data = steps && columns(steps);
+  const table = document.getElementById("steps");
+  const data = table && columns(table);
 
   const chart = (figure) => {
     const plot = figure.querySelector(".plot");
@@ -78,6 +78,9 @@
       look: item.className,
       values: data[item.dataset.column],
     }));
+    /* Steps at which any of them has a value: a validation is not at every step. */
+    const where = data.step.map((_, i) => i).filter((i) => series.some((one) => !Number.isNaN(one.values[i])));
+    const steps_at = where.map((i) => data.step[i]);
     let added = [];
     let at = -1;
     const off = () => {
@@ -92,16 +95,16 @@
     };
     const show = (index) => {
       const v = view();
-      at = clamp(index, 0, data.step.length - 1);
+      at = clamp(index, 0, where.length - 1);
       off();
-      const left = (100 * (data.step[at] - from)) / (to - from);
+      const left = (100 * (steps_at[at] - from)) / (to - from);
       const cross = make(v, "div", "cross");
       const tip = make(v, "div", "tip");
       cross.style.left = `${left}%`;
       added = [cross, tip];
       const lines = [];
       for (const one of series) {
-        const y = one.values[at];
+        const y = one.values[where[at]];
         if (Number.isNaN(y)) continue;
         lines.push([one.name, String(y)]);
         if (v.classList.contains("log") && y <= 0) continue;
@@ -110,15 +113,15 @@
         dot.style.bottom = `${100 * height(v, y)}%`;
         added.push(dot);
       }
-      fill(tip, `step ${data.step[at]}`, lines);
+      fill(tip, `step ${steps_at[at]}`, lines);
       place(v, tip, (left / 100) * v.clientWidth, v.clientHeight / 3);
     };
     const point = (event) => {
       const box = view().getBoundingClientRect();
       const x = clamp((event.clientX - box.left) / box.width, 0, 1);
-      show(nearest(data.step, from + x * (to - from)));
+      show(nearest(steps_at, from + x * (to - from)));
     };
-    listen(plot, point, (dx) => show(at < 0 && dx < 0 ? data.step.length - 1 : at + dx), off);
+    listen(plot, point, (dx) => show(at < 0 && dx < 0 ? where.length - 1 : at + dx), off);
   };
 
   const heat = (figure) => {

@@ -17,7 +17,11 @@ static void put_pairs(kvf__html *h, const kvf_json *facts, const char *key, cons
         kvf__html_put(h, "<tr><th scope=\"row\">");
         kvf__html_text(h, kvf_json_iter_key(it));
         kvf__html_put(h, "</th><td>");
-        kvf__html_value(h, kvf_json_iter_value(it));
+        const char *text = kvf_json_str(kvf_json_iter_value(it), NULL);
+        if (text && !*text)
+            kvf__html_put(h, "&ndash;");
+        else
+            kvf__html_value(h, kvf_json_iter_value(it));
         kvf__html_put(h, "</td></tr>\n");
     }
     kvf__html_put(h, "</tbody></table></div>\n</section>\n");

@@ -184,9 +184,9 @@ static void put_list(kvf__html *h, const kvf_json *list)
     kvf__html_put(h, "<td>");
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         const kvf_json *item = kvf_json_at(list, i);
-        kvf__html_put(h, "<span class=\"word\"><q>");
-        kvf__html_text(h, kvf_json_str(kvf_json_get(item, "text"), NULL));
-        kvf__html_printf(h, "</q> <small>%.3f</small></span> ",
+        kvf__html_put(h, "<span class=\"word\"><code>");
+        kvf__html_quoted(h, kvf_json_get(item, "text"));
+        kvf__html_printf(h, "</code> <small>%.3f</small></span> ",
                          kvf_json_real(kvf_json_get(item, "cosine"), 0));
     }
     kvf__html_put(h, "</td>");

@@ -28,8 +28,9 @@ void kvf__html_printf(kvf__html *h, const char *fmt, ...) KVF__PRINTF(2, 3);
  * escaped, what is no UTF-8, no character of HTML, or turns the direction of writing, becomes
  * U+FFFD. NULL: nothing. */
 void kvf__html_text(kvf__html *h, const char *text);
-/* A scalar as text; lists and objects as JSON, escaped alike. */
+/* A text as it is, other values as JSON; and a text as JSON too, whose quotes show white space. */
 void kvf__html_value(kvf__html *h, const kvf_json *value);
+void kvf__html_quoted(kvf__html *h, const kvf_json *value);
 /* A number in so many digits, or a dash where it is none. */
 void kvf__html_number(kvf__html *h, double value, int digits);
 
