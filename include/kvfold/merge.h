@@ -1,5 +1,5 @@
 /* Merge: run the encoder of a run once, dropout off, and keep the static prefix alone. And tools on
- * the files that result: compose, quantize.
+ * the files that result: compose, quantize, diff.
  *
  *     kvf_merge_options options = {.run = "run.h5", .out = "prefix.h5"};
  *     kvf_merge_result result;
@@ -7,6 +7,7 @@
 #ifndef KVFOLD_MERGE_H
 #define KVFOLD_MERGE_H
 
+#include <kvfold/json.h>
 #include <kvfold/model.h>
 
 #ifdef __cplusplus
@@ -122,6 +123,15 @@ typedef struct kvf_convert_position_options {
  * stay, and so does the file's dtype. EUNSUPPORTED: a base without rope, a prefix inside rows. */
 kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
                                 int64_t *from, int64_t *to);
+
+/* Two files of a kind compared: run, prefix, embeddings, adapter, base (or Hugging Face folder),
+ * GGUF, safetensors, PEFT folder. *out, the caller's: {"kind", "same", "facts": [{"group", "name",
+ * "a", "b"}] (those that differ, in attributes, options, lineage, metadata, state, history;
+ * "bytes": files of a tokenizer; a missing side is left out), "tensors": {"equal": count,
+ * "changed": [{"name", "shape", "dtype", "shape_b", "dtype_b" (where they differ), "unequal",
+ * "max_abs", "relative_l2", "cosine"}], "removed": [...], "added": [...], "max_abs"}}. Prefixes by
+ * layer, "prefix/3/key". tensors_only: no facts. EUSAGE: two kinds. */
+kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out);
 
 #ifdef __cplusplus
 }

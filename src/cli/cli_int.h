@@ -65,12 +65,13 @@ typedef struct cli_command {
     size_t n_options;
     size_t operands;
     bool more_operands; /* that many at least */
+    int failure;        /* exit status of a failure; 0: CLI_FAILED */
     int (*run)(cli_call *call);
 } cli_command;
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
     cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_words, cli_compose,
-    cli_distill, cli_prune, cli_quantize, cli_convert_position, cli_unmerge, cli_report,
+    cli_distill, cli_diff, cli_prune, cli_quantize, cli_convert_position, cli_unmerge, cli_report,
     cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);

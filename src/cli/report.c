@@ -29,7 +29,7 @@ int cli_fail(const cli_command *command, const char *fmt, ...)
     va_start(args, fmt);
     print_line(command, fmt, args, false);
     va_end(args);
-    return CLI_FAILED;
+    return command && command->failure ? command->failure : CLI_FAILED;
 }
 
 int cli_misuse(const cli_command *command, const char *fmt, ...)

@@ -1,0 +1,283 @@
+/* Diff: two files of a kind, in what they say (attributes, options, lineage, metadata, history) and
+ * in their tensors: those only one has, those of another shape, and by how much the others differ.
+ * Equal bytes are equal; of the rest the largest difference, the L2 norm of the difference over
+ * that of the first file's, and the cosine, in f64. Two NaN are equal. */
+#include "diff.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 4096 }; /* elements; a multiple of every type's block */
+
+typedef struct measure {
+    int64_t unequal; /* elements; -1: they are no numbers of ours */
+    double most, error, norm[2], dot;
+} measure;
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Elements first .. first + n to f64. */
+static void read_values(const kvf__view *view, int64_t first, int64_t n, double *out)
+{
+    const int64_t block = kvf__dtype_block(view->dtype);
+    const uint8_t *at = (const uint8_t *)view->data +
+                        (size_t)(first / block) * kvf__dtype_block_bytes(view->dtype);
+    float narrow[CHUNK];
+
+    if (view->dtype == KVF__F64) {
+        memcpy(out, at, (size_t)n * sizeof *out);
+        return;
+    }
+    kvf__to_f32(view->dtype, at, narrow, n);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (double)narrow[i];
+}
+
+static void measure_values(measure *m, const double *a, const double *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))) {
+            if (isnan(a[i])) continue;
+        } else {
+            m->unequal++;
+        }
+        const double diff = fabs(a[i] - b[i]);
+        if (!(diff <= m->most) && !isnan(m->most)) m->most = diff;
+        m->error += diff * diff;
+        m->norm[0] += a[i] * a[i];
+        m->norm[1] += b[i] * b[i];
+        m->dot += a[i] * b[i];
+    }
+}
+
+static bool same_shape(const kvf__view *a, const kvf__view *b)
+{
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+}
+
+/* Of two of one shape. */
+static measure compare_values(const kvf__view *a, const kvf__view *b)
+{
+    static const measure OTHER = {.unequal = -1};
+    double x[CHUNK], y[CHUNK];
+    measure m = {0};
+    const bool numbers = kvf__dtype_is_float(a->dtype) && kvf__dtype_is_float(b->dtype);
+
+    if (a->dtype == b->dtype && kvf__view_bytes(a) == kvf__view_bytes(b) &&
+        !memcmp(a->data, b->data, kvf__view_bytes(a)))
+        return m;
+    if (!numbers) return OTHER;
+    for (int64_t first = 0, count = kvf__view_count(a); first < count; first += CHUNK) {
+        const int64_t n = count - first < CHUNK ? count - first : CHUNK;
+        read_values(a, first, n, x);
+        read_values(b, first, n, y);
+        measure_values(&m, x, y, n);
+    }
+    return m;
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+/* A value of any kind again. */
+static kvf_json *copy_of(kvf_ctx *ctx, const kvf_json *value)
+{
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
+    kvf_json *copy = NULL;
+    if (text && kvf_json_parse(ctx, "diff", text, strlen(text), &copy)) copy = NULL;
+    kvf_json_text_free(text);
+    return copy;
+}
+
+/* One that differs; a or b NULL: only the other file has it. */
+static void add_fact(kvf_ctx *ctx, kvf_json *facts, const char *group, const char *name,
+                     const kvf_json *a, const kvf_json *b)
+{
+    kvf_json *fact = kvf_json_object();
+    kvf_json_set(fact, "group", kvf_json_new_str(group));
+    kvf_json_set(fact, "name", kvf_json_new_str(name));
+    if (a) kvf_json_set(fact, "a", copy_of(ctx, a));
+    if (b) kvf_json_set(fact, "b", copy_of(ctx, b));
+    kvf_json_add(facts, fact);
+}
+
+static void compare_group(kvf_ctx *ctx, kvf_json *facts, const char *group, kvf_json *a,
+                          kvf_json *b)
+{
+    for (void *it = a ? kvf_json_iter(a) : NULL; it; it = kvf_json_next(a, it)) {
+        const char *name = kvf_json_iter_key(it);
+        const kvf_json *value = kvf_json_iter_value(it), *other = kvf_json_get(b, name);
+        if (!other || !kvf__json_same(value, other))
+            add_fact(ctx, facts, group, name, value, other);
+    }
+    for (void *it = b ? kvf_json_iter(b) : NULL; it; it = kvf_json_next(b, it))
+        if (!kvf_json_get(a, kvf_json_iter_key(it)))
+            add_fact(ctx, facts, group, kvf_json_iter_key(it), NULL, kvf_json_iter_value(it));
+}
+
+static const char *text_of(const kvf__base_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->n_texts; i++)
+        if (!strcmp(file->texts[i].name, name)) return file->texts[i].text;
+    return NULL;
+}
+
+/* A tokenizer's files are too long to be shown: their sizes are. */
+static void add_text(kvf_ctx *ctx, kvf_json *facts, const char *name, const char *a, const char *b)
+{
+    kvf_json *x = a ? kvf_json_new_int((int64_t)strlen(a)) : NULL;
+    kvf_json *y = b ? kvf_json_new_int((int64_t)strlen(b)) : NULL;
+    add_fact(ctx, facts, "bytes", name, x, y);
+    kvf_json_free(x);
+    kvf_json_free(y);
+}
+
+static void compare_texts(kvf_ctx *ctx, kvf_json *facts, const kvf__base_file *a,
+                          const kvf__base_file *b)
+{
+    for (size_t i = 0; i < a->n_texts; i++) {
+        const char *other = text_of(b, a->texts[i].name);
+        if (!other || strcmp(a->texts[i].text, other))
+            add_text(ctx, facts, a->texts[i].name, a->texts[i].text, other);
+    }
+    for (size_t i = 0; i < b->n_texts; i++)
+        if (!text_of(a, b->texts[i].name))
+            add_text(ctx, facts, b->texts[i].name, NULL, b->texts[i].text);
+}
+
+static kvf_json *compare_facts(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b)
+{
+    static const char *const GROUPS[] = {"attributes", "options", "lineage",
+                                         "metadata",   "state",   "history"};
+    kvf_json *facts = kvf_json_array();
+
+    for (size_t i = 0; i < sizeof GROUPS / sizeof GROUPS[0]; i++)
+        compare_group(ctx, facts, GROUPS[i], kvf_json_get(a->tree, GROUPS[i]),
+                      kvf_json_get(b->tree, GROUPS[i]));
+    compare_texts(ctx, facts, &a->texts, &b->texts);
+    return facts;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static kvf_json *shape_of(const kvf__view *view)
+{
+    kvf_json *shape = kvf_json_array();
+    for (int i = 0; i < view->rank; i++)
+        kvf_json_add(shape, kvf_json_new_int(view->dim[i]));
+    return shape;
+}
+
+static kvf_json *entry_of(const char *name, const kvf__view *view)
+{
+    kvf_json *entry = kvf_json_object();
+    kvf_json_set(entry, "name", kvf_json_new_str(name));
+    kvf_json_set(entry, "shape", shape_of(view));
+    kvf_json_set(entry, "dtype",
+                 kvf_json_new_str(view->dtype == KVF__OTHER ? view->other_name
+                                                            : kvf__dtype_name(view->dtype)));
+    return entry;
+}
+
+static void set_measure(kvf_json *entry, const measure *m)
+{
+    const double norms = sqrt(m->norm[0]) * sqrt(m->norm[1]);
+    kvf_json_set(entry, "unequal", kvf_json_new_int(m->unequal));
+    kvf_json_set(entry, "max_abs", kvf_json_new_real(m->most));
+    kvf_json_set(entry, "relative_l2",
+                 kvf_json_new_real(m->norm[0] > 0 ? sqrt(m->error / m->norm[0]) : NAN));
+    kvf_json_set(entry, "cosine", kvf_json_new_real(norms > 0 ? m->dot / norms : NAN));
+}
+
+/* NULL: they are equal. */
+static kvf_json *compare_tensor(const char *name, const kvf__view *a, const kvf__view *b,
+                                measure *total)
+{
+    const bool alike = same_shape(a, b);
+    measure m = {0};
+
+    if (alike) m = compare_values(a, b);
+    if (alike && !m.unequal && a->dtype == b->dtype) return NULL;
+    kvf_json *entry = entry_of(name, a);
+    if (!alike) kvf_json_set(entry, "shape_b", shape_of(b));
+    if (a->dtype != b->dtype)
+        kvf_json_set(entry, "dtype_b", kvf_json_new_str(kvf__dtype_name(b->dtype)));
+    if (!alike || m.unequal < 0) return entry;
+    set_measure(entry, &m);
+    total->unequal += m.unequal;
+    if (!(m.most <= total->most) && !isnan(total->most)) total->most = m.most;
+    return entry;
+}
+
+static kvf_json *compare_tensors(const kvf__table *a, const kvf__table *b)
+{
+    kvf_json *root = kvf_json_object(), *removed = kvf_json_array(), *added = kvf_json_array();
+    kvf_json *changed = kvf_json_array();
+    measure total = {0};
+    int64_t equal = 0;
+
+    for (size_t i = 0; i < a->n; i++) {
+        const kvf__tensor *tensor = &a->items[i];
+        const kvf__view *other = kvf__table_find(b, tensor->name);
+        kvf_json *entry = other ? compare_tensor(tensor->name, &tensor->view, other, &total)
+                                : entry_of(tensor->name, &tensor->view);
+        if (entry)
+            kvf_json_add(other ? changed : removed, entry);
+        else
+            equal++;
+    }
+    for (size_t i = 0; i < b->n; i++)
+        if (!kvf__table_find(a, b->items[i].name))
+            kvf_json_add(added, entry_of(b->items[i].name, &b->items[i].view));
+    kvf_json_set(root, "equal", kvf_json_new_int(equal));
+    kvf_json_set(root, "changed", changed);
+    kvf_json_set(root, "removed", removed);
+    kvf_json_set(root, "added", added);
+    kvf_json_set(root, "max_abs", kvf_json_new_real(total.most));
+    return root;
+}
+
+static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b, bool tensors_only,
+                           kvf_json **out)
+{
+    static const char *const LISTS[] = {"changed", "removed", "added"};
+    kvf_json *root = kvf_json_object(), *tensors = compare_tensors(&a->table, &b->table);
+    kvf_json *facts = tensors_only ? kvf_json_array() : compare_facts(ctx, a, b);
+    bool same = kvf_json_size(facts) == 0;
+
+    for (int i = 0; i < 3; i++)
+        same = same && kvf_json_size(kvf_json_get(tensors, LISTS[i])) == 0;
+    kvf_json_set(root, "kind", kvf_json_new_str(a->kind));
+    kvf_json_set(root, "same", kvf_json_new_bool(same));
+    kvf_json_set(root, "facts", facts);
+    kvf_json_set(root, "tensors", tensors);
+    char *text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
+    const bool whole = text != NULL;
+    kvf_json_text_free(text);
+    if (!whole) {
+        kvf_json_free(root);
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    }
+    *out = root;
+    return KVF_OK;
+}
+
+kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out)
+{
+    kvf__side x = {0}, y = {0};
+    kvf_status st;
+
+    st = kvf__side_open(ctx, a, &x);
+    if (st) goto out;
+    st = kvf__side_open(ctx, b, &y);
+    if (st) goto out;
+    if (strcmp(x.kind, y.kind)) {
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s is of kind %s, %s of kind %s: want two of a kind", a,
+                       x.kind, b, y.kind);
+        goto out;
+    }
+    st = describe(ctx, &x, &y, tensors_only, out);
+out:
+    kvf__side_close(&x);
+    kvf__side_close(&y);
+    return st;
+}

@@ -1,0 +1,179 @@
+/* One file of those that diff compares, as tensors by name. Narrow types and int8 are compared by
+ * what they stand for; the tree of inspect has the facts around them. */
+#include "diff.h"
+
+#include <string.h>
+
+static kvf_status add(kvf_ctx *ctx, kvf__side *side, const char *name, kvf__view view)
+{
+    return kvf__table_add(ctx, &side->table, name, view);
+}
+
+static kvf_status add_params(kvf_ctx *ctx, kvf__side *side, const char *group,
+                             const kvf__params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const kvf__param *p = &params->item[i];
+        kvf__view view = {.data = p->value, .dtype = KVF__F32, .rank = p->rank};
+        char *name = NULL;
+        memcpy(view.dim, p->dim, (size_t)p->rank * sizeof *p->dim);
+        KVF_TRY(kvf__asprintf(ctx, &name, "%s/%s", group, p->name));
+        kvf_status st = add(ctx, side, name, view);
+        kvf__free(name);
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+static kvf_status open_prefix(kvf_ctx *ctx, kvf__side *side)
+{
+    static const char *const HALVES[] = {"key", "value"};
+    char name[64];
+
+    KVF_TRY(kvf__prefix_file_read(ctx, side->path, &side->prefix));
+    const kvf__prefix *p = &side->prefix.prefix;
+    for (int64_t half = 0; half < 2 * p->L; half++) {
+        const kvf__view view = {.data = p->kv + half * p->G * p->P * p->D,
+                                .dtype = KVF__F32,
+                                .rank = 3,
+                                .dim = {p->G, p->P, p->D}};
+        snprintf(name, sizeof name, "prefix/%lld/%s", (long long)(half / 2), HALVES[half % 2]);
+        KVF_TRY(add(ctx, side, name, view));
+    }
+    return add_params(ctx, side, "head", &side->prefix.head.params.params);
+}
+
+static kvf_status open_embeddings(kvf_ctx *ctx, kvf__side *side)
+{
+    KVF_TRY(kvf__embeddings_file_read(ctx, side->path, &side->embeddings));
+    const kvf__vectors *v = &side->embeddings.vectors;
+    const kvf__view view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}};
+    KVF_TRY(add(ctx, side, "embeddings/virtual", view));
+    return add_params(ctx, side, "head", &side->embeddings.head.params.params);
+}
+
+static kvf_status open_adapter(kvf_ctx *ctx, kvf__side *side)
+{
+    KVF_TRY(kvf__adapter_file_read(ctx, side->path, &side->adapter));
+    KVF_TRY(add_params(ctx, side, "adapter", &side->adapter.params.params));
+    return add_params(ctx, side, "head", &side->adapter.head.params.params);
+}
+
+static kvf_status add_history(kvf_ctx *ctx, kvf__side *side, const kvf__history *h)
+{
+    const struct {
+        const char *name;
+        const void *data;
+        kvf__dtype dtype;
+    } columns[] = {
+        {"history/step", h->step, KVF__I64},
+        {"history/tokens", h->tokens, KVF__I64},
+        {"history/train_loss", h->train_loss, KVF__F64},
+        {"history/valid_loss", h->valid_loss, KVF__F64},
+        {"history/valid_metric", h->valid_metric, KVF__F64},
+        {"history/lr", h->lr, KVF__F64},
+        {"history/grad_norm", h->grad_norm, KVF__F64},
+        {"history/prefix_norm", h->prefix_norm, KVF__F64},
+    };
+
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        const kvf__view view = {
+            .data = columns[i].data, .dtype = columns[i].dtype, .rank = 1, .dim = {h->n}};
+        if (view.data && h->n) KVF_TRY(add(ctx, side, columns[i].name, view));
+    }
+    return KVF_OK;
+}
+
+static kvf_status open_run(kvf_ctx *ctx, kvf__side *side)
+{
+    KVF_TRY(kvf__run_file_read(ctx, side->path, true, &side->run));
+    const kvf__run_file *run = &side->run;
+    const struct {
+        const char *group;
+        const kvf__params *params;
+    } groups[] = {
+        {"encoder", &run->encoder.params},   {"head", &run->head.params.params},
+        {"best/encoder", &run->best.params}, {"best/head", &run->best_head.params},
+        {"optimizer/m", &run->m.params},     {"optimizer/v", &run->v.params},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        KVF_TRY(add_params(ctx, side, groups[i].group, groups[i].params));
+    return add_history(ctx, side, &run->history);
+}
+
+/* Its table moves to the side; its maps stay. */
+static kvf_status take_weights(kvf__side *side, kvf_status st)
+{
+    side->table = side->weights.table;
+    side->weights.table = (kvf__table){0};
+    return st;
+}
+
+static kvf_status open_base(kvf_ctx *ctx, kvf__side *side)
+{
+    KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
+    return take_weights(side, KVF_OK);
+}
+
+static kvf_status open_folder(kvf_ctx *ctx, kvf__side *side)
+{
+    strcpy(side->kind, "base");
+    KVF_TRY(kvf__base_texts(ctx, side->path, &side->texts));
+    return take_weights(side, kvf__safetensors_open_dir(ctx, side->path, &side->weights));
+}
+
+static kvf_status open_safetensors(kvf_ctx *ctx, kvf__side *side)
+{
+    return take_weights(side, kvf__safetensors_open(ctx, side->path, &side->weights));
+}
+
+static kvf_status open_gguf(kvf_ctx *ctx, kvf__side *side)
+{
+    return take_weights(side, kvf__gguf_open(ctx, side->path, &side->weights));
+}
+
+static kvf_status open_peft(kvf_ctx *ctx, kvf__side *side)
+{
+    char *path = NULL;
+    KVF_TRY(kvf__path_join(ctx, side->path, "adapter_model.safetensors", &path));
+    kvf_status st = kvf__safetensors_open(ctx, path, &side->weights);
+    kvf__free(path);
+    return take_weights(side, st);
+}
+
+/* By inspect's word. */
+static const struct {
+    const char *kind;
+    kvf_status (*open)(kvf_ctx *ctx, kvf__side *side);
+} KINDS[] = {
+    {"prefix", open_prefix},   {"run", open_run},   {"embeddings", open_embeddings},
+    {"adapter", open_adapter}, {"base", open_base}, {"hf", open_folder},
+    {"gguf", open_gguf},       {"peft", open_peft}, {"safetensors", open_safetensors},
+};
+
+kvf_status kvf__side_open(kvf_ctx *ctx, const char *path, kvf__side *out)
+{
+    out->path = path;
+    KVF_TRY(kvf_inspect(ctx, path, &out->tree));
+    const char *kind = kvf_json_str(kvf_json_get(out->tree, "kind"), NULL);
+    snprintf(out->kind, sizeof out->kind, "%s", kind ? kind : "");
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
+        if (!strcmp(out->kind, KINDS[i].kind)) return KINDS[i].open(ctx, out);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: diff does not know files of kind %s", path,
+                     out->kind);
+}
+
+void kvf__side_close(kvf__side *side)
+{
+    kvf_json_free(side->tree);
+    kvf__table_done(&side->table);
+    kvf__prefix_file_done(&side->prefix);
+    kvf__run_file_done(&side->run);
+    kvf__embeddings_file_done(&side->embeddings);
+    kvf__adapter_file_done(&side->adapter);
+    kvf__weights_close(&side->weights);
+    kvf__base_file_done(&side->texts);
+    *side = (kvf__side){0};
+}

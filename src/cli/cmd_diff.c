@@ -1,0 +1,126 @@
+/* kvfold diff. Exit status as diff(1) has it: 0 equal, 1 different, 2 trouble. */
+#include "cli_int.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef struct values {
+    bool tensors_only;
+} values;
+
+static const cli_option OPTIONS[] = {
+    {{"tensors-only", NULL, "", "compare tensors, not what the files say around them"},
+     CLI_FLAG,
+     offsetof(values, tensors_only)},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], DIFFERENT = 1, SHOWN = 16 };
+
+static void print_value(const kvf_json *value)
+{
+    char *text = value ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
+    fputs(!value ? "-" : text ? text : "?", stdout);
+    kvf_json_text_free(text);
+}
+
+static void print_facts(const kvf_json *facts)
+{
+    for (size_t i = 0; i < kvf_json_size(facts); i++) {
+        const kvf_json *fact = kvf_json_at(facts, i);
+        printf("%s.%s: ", kvf_json_str(kvf_json_get(fact, "group"), NULL),
+               kvf_json_str(kvf_json_get(fact, "name"), NULL));
+        print_value(kvf_json_get(fact, "a"));
+        printf(" | ");
+        print_value(kvf_json_get(fact, "b"));
+        putchar('\n');
+    }
+}
+
+static void print_tensor(const kvf_json *tensor)
+{
+    int64_t dims[SHOWN];
+    char shape[SHOWN * 24];
+    const kvf_json *list = kvf_json_get(tensor, "shape");
+    size_t n = kvf_json_size(list) < SHOWN ? kvf_json_size(list) : SHOWN;
+    for (size_t i = 0; i < n; i++)
+        dims[i] = kvf_json_int(kvf_json_at(list, i), 0);
+    printf("%s %s %s", kvf_json_str(kvf_json_get(tensor, "name"), NULL),
+           cli_shape_text(dims, n, shape, sizeof shape),
+           kvf_json_str(kvf_json_get(tensor, "dtype"), NULL));
+}
+
+static void print_changed(const kvf_json *changed)
+{
+    for (size_t i = 0; i < kvf_json_size(changed); i++) {
+        const kvf_json *tensor = kvf_json_at(changed, i);
+        const kvf_json *shape = kvf_json_get(tensor, "shape_b");
+        const char *dtype = kvf_json_str(kvf_json_get(tensor, "dtype_b"), NULL);
+        print_tensor(tensor);
+        if (shape || dtype) printf(" | ");
+        if (shape) print_value(shape);
+        if (dtype) printf("%s%s", shape ? " " : "", dtype);
+        if (kvf_json_get(tensor, "max_abs"))
+            printf(": max %g, relative %.3g, cosine %.9g",
+                   kvf_json_real(kvf_json_get(tensor, "max_abs"), NAN),
+                   kvf_json_real(kvf_json_get(tensor, "relative_l2"), NAN),
+                   kvf_json_real(kvf_json_get(tensor, "cosine"), NAN));
+        putchar('\n');
+    }
+}
+
+static void print_only(const kvf_json *tensors, const char *path)
+{
+    for (size_t i = 0; i < kvf_json_size(tensors); i++) {
+        printf("only in %s: ", path);
+        print_tensor(kvf_json_at(tensors, i));
+        putchar('\n');
+    }
+}
+
+/* As diff(1), nothing where nothing differs. */
+static void print_text(const cli_call *call, const kvf_json *found)
+{
+    const kvf_json *tensors = kvf_json_get(found, "tensors");
+    const kvf_json *changed = kvf_json_get(tensors, "changed");
+    const kvf_json *removed = kvf_json_get(tensors, "removed");
+    const kvf_json *added = kvf_json_get(tensors, "added");
+    if (kvf_json_bool(kvf_json_get(found, "same"), false)) return;
+    print_facts(kvf_json_get(found, "facts"));
+    print_changed(changed);
+    print_only(removed, call->operands[0]);
+    print_only(added, call->operands[1]);
+    printf("tensors: %lld equal, %zu changed, %zu and %zu in one file only\n",
+           (long long)kvf_json_int(kvf_json_get(tensors, "equal"), 0), kvf_json_size(changed),
+           kvf_json_size(removed), kvf_json_size(added));
+}
+
+static int run(cli_call *call)
+{
+    values v = {0};
+    kvf_json *found = NULL;
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (code) return code;
+    kvf_status st = kvf_diff(call->ctx, call->operands[0], call->operands[1], v.tensors_only,
+                             &found);
+    if (st) return cli_fail_status(call, st);
+    code = kvf_json_bool(kvf_json_get(found, "same"), false) ? CLI_OK : DIFFERENT;
+    if (call->common.json) {
+        int printed = cli_print_json(call, found);
+        return printed ? printed : code;
+    }
+    print_text(call, found);
+    kvf_json_free(found);
+    return code;
+}
+
+const cli_command cli_diff = {
+    .name = "diff",
+    .synopsis = "A B [options]",
+    .summary = "Compares two files of a kind: what they say, and their tensors.",
+    .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it stands\n"
+             "for. Exit status, as of diff(1): 0 equal, 1 different, 2 trouble.\n",
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .operands = 2,
+    .failure = CLI_MISUSE,
+    .run = run,
+};
