@@ -30,17 +30,25 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 kvf_status kvf_check_file(kvf_ctx *ctx, const char *path);
 
 typedef struct kvf_import_options {
-    const char *path, *out; /* PEFT folder, the state dict of an MLP encoder (safetensors), or the
-                               Hugging Face folder of a base */
-    const char *base;   /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
-    const char *labels; /* "a,b,c": names of the head's outputs; NULL: LABEL_0, LABEL_1, ... */
+    const char *path, *out;
+    const char
+        *from;          /* "peft", "encoder", "base", "p-tuning-v2", "prefixtuning", "adapterhub",
+                           "cartridges"; "auto" (also NULL): by the files and tensors that are there */
+    const char *base;   /* gives L, G, D, hash; NULL: PEFT folders and cartridges only, base_hash
+                           stays empty */
+    const char *task;   /* of a checkpoint that does not say it: "lm", "seq-cls", ...; lm leaves a
+                           head out; NULL: as it says, else lm */
+    const char *labels; /* "a,b,c": names of the head's outputs; NULL: as its config says, else
+                           LABEL_0, LABEL_1, ... */
     bool force;
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
- * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash. kind, at
- * least 16 bytes, gets "prefix", "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or
- * "base". */
+ * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash. Of the
+ * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
+ * kvfold has too become runs at step 0, all others what they emit, prefix files. A torch pickle is
+ * EUNSUPPORTED; the line has the command that converts it. kind, at least 16 bytes, gets "prefix",
+ * "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 
 typedef struct kvf_new_base_options {

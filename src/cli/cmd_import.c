@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct values {
-    const char *out, *base, *labels;
+    const char *out, *base, *from, *task, *labels;
     bool force;
 } values;
 
@@ -16,6 +16,14 @@ static const cli_option OPTIONS[] = {
       "base model: checks the shapes and stamps its hash; needed for an encoder"},
      CLI_TEXT,
      AT(base)},
+    {{"from", "FORMAT", "auto",
+      "auto, peft, encoder, base, p-tuning-v2, prefixtuning, adapterhub, cartridges"},
+     CLI_TEXT,
+     AT(from)},
+    {{"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as the checkpoint says",
+      "of P-tuning v2 and AdapterHub; lm leaves a head out"},
+     CLI_CHOICE,
+     AT(task)},
     {{"labels", "NAME,...", "LABEL_0,LABEL_1,...", "names of the outputs of an adapter's head"},
      CLI_TEXT,
      AT(labels)},
@@ -31,7 +39,9 @@ static int run(cli_call *call)
     if (code) return code;
     const kvf_import_options options = {.path = call->operands[0],
                                         .out = v.out,
+                                        .from = v.from,
                                         .base = v.base,
+                                        .task = v.task,
                                         .labels = v.labels,
                                         .force = v.force};
     kvf_status st = kvf_import(call->ctx, &options, kind);
@@ -51,9 +61,8 @@ static int run(cli_call *call)
 const cli_command cli_import = {
     .name = "import",
     .synopsis = "PATH --out FILE.h5 [options]",
-    .summary =
-        "Makes a prefix file of a PEFT folder, a run file of an encoder's weights, or a base "
-        "file of a Hugging Face folder.",
+    .summary = "Makes a prefix file of a PEFT folder or another program's prefix, a run file of an "
+               "encoder's weights, or a base file of a Hugging Face folder.",
     .required = "out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

@@ -1,14 +1,16 @@
 /* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at
- * step 0 with zero moments. With a base the shapes are checked against it and its hash is stamped;
- * without one L, G and D must be in the adapter's config. A head comes with the adapter. */
+ * step 0 with zero moments; other programs' prefixes one or the other (import_foreign.c). With a
+ * base the shapes are checked against it and its hash is stamped; without one L, G and D must be in
+ * the adapter's config. A head comes with the adapter. */
 #include "encoder_int.h"
+#include "foreign.h"
 #include "load_int.h"
 
 #include <string.h>
 
 /* L, G, D and the stamps of the target: from the base, or from the adapter. */
-static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
-                        const char *method, const char *task, kvf__identity *id)
+kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
+                             const char *method, const char *task, kvf__identity *id)
 {
     if (base) {
         const kvf__desc *d = kvf__model_desc(base->model);
@@ -63,7 +65,8 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
                          "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]", options->path,
                          (long long)peft->P, (long long)peft->width, (long long)peft->P,
                          (long long)kvf__model_desc(base->model)->C);
-    st = stamp(ctx, base, peft->base_name, "prompt", kvf__peft_task(peft->task_type), &file.id);
+    st = kvf__import_stamp(ctx, base, peft->base_name, "prompt", kvf__peft_task(peft->task_type),
+                           &file.id);
     if (st) goto out;
     file.id.position_start = 0;
     st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft->head);
@@ -94,7 +97,8 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     }
     st = peft_shape(ctx, options->path, &peft, base, &file.id);
     if (st) goto out;
-    st = stamp(ctx, base, peft.base_name, "direct", kvf__peft_task(peft.task_type), &file.id);
+    st = kvf__import_stamp(ctx, base, peft.base_name, "direct", kvf__peft_task(peft.task_type),
+                           &file.id);
     if (st) goto out;
     st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft.head);
     if (st) goto out;
@@ -151,7 +155,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
     if (st) goto out;
     st = encoder_shape(ctx, options->path, &weights.table, &run.id, &shape.M);
     if (st) goto out;
-    st = stamp(ctx, base, "", "mlp", "lm", &run.id);
+    st = kvf__import_stamp(ctx, base, "", "mlp", "lm", &run.id);
     if (st) goto out;
     shape.L = run.id.L;
     shape.G = run.id.G;
@@ -169,31 +173,106 @@ out:
     return st;
 }
 
-kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+/* ---- what is it? ----------------------------------------------------------------------------- */
+
+/* What others' tensors are not. */
+static const char PEFT[] = "peft", ENCODER[] = "encoder", BASE[] = "base";
+
+/* AdapterHub's config has PEFT's name and no peft_type. */
+static kvf_status is_peft(kvf_ctx *ctx, const char *path, bool *out)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
+    char *config = NULL;
+    kvf_json *json = NULL;
+    KVF_TRY(kvf__path_join(ctx, path, "adapter_config.json", &config));
+    kvf_status st = kvf_json_load(ctx, config, &json);
+    if (!st) *out = !kvf_json_get(json, "config");
+    kvf_json_free(json);
+    kvf__free(config);
+    return st;
+}
+
+/* *from: the word of options, or what the path holds; NULL: a foreign format that its tensors
+ * tell. */
+static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const char **from)
+{
     kvf__file_kind found = KVF__FILE_UNKNOWN;
-    kvf_base *base = NULL;
+    bool peft = false;
+    char names[128];
+
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
-    if (found == KVF__FILE_HF_DIR) {
-        KVF_TRY(kvf__base_import(ctx, options->path, options->out, options->force));
-        strcpy(kind, "base");
+    if (options->from && strcmp(options->from, "auto")) {
+        const char *word = options->from;
+        *from = word;
+        if (!strcmp(word, PEFT) || !strcmp(word, ENCODER) || !strcmp(word, BASE) ||
+            kvf__foreign_known(word))
+            return KVF_OK;
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--from: \"%s\" is not known; known: auto, peft, encoder, base, %s", word,
+                         kvf__foreign_formats(names));
+    }
+    *from = NULL;
+    if (found == KVF__FILE_PEFT_DIR) {
+        KVF_TRY(is_peft(ctx, options->path, &peft));
+        if (peft) *from = PEFT;
         return KVF_OK;
     }
-    if (found != KVF__FILE_PEFT_DIR && found != KVF__FILE_SAFETENSORS)
-        return kvf__fail(
-            ctx, KVF_EFORMAT,
-            "%s: want a PEFT folder (adapter_config.json), a safetensors file of an encoder or a "
-            "Hugging Face folder of a base (config.json)",
-            options->path);
-    if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
-    bool peft = found == KVF__FILE_PEFT_DIR;
+    if (found == KVF__FILE_SAFETENSORS || found == KVF__FILE_HF_DIR) return KVF_OK;
+    KVF_TRY(kvf__foreign_check_pickle(ctx, options->path));
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "
+                     "encoder or a prefix, or a Hugging Face folder of a base (config.json)",
+                     options->path);
+}
+
+/* What no foreign format claims: a folder is a base, a file the state dict of our own encoder. */
+static const char *own_kind(const char *path)
+{
+    return kvf__is_dir(path) ? BASE : ENCODER;
+}
+
+/* On the base, if one is named. */
+static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, const char *from,
+                            const kvf__foreign *foreign, char *kind)
+{
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
+    kvf_base *base = NULL;
     bool at_input = false;
-    kvf_status st = peft ? import_peft(ctx, options, base, &at_input)
-                         : import_encoder(ctx, options, base);
+    kvf_status st;
+
+    if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
+    if (foreign)
+        st = kvf__import_foreign(ctx, options, base, foreign, kind);
+    else if (!strcmp(from, PEFT)) {
+        st = import_peft(ctx, options, base, &at_input);
+        if (!st) strcpy(kind, at_input ? "embeddings" : "prefix");
+    } else {
+        st = import_encoder(ctx, options, base);
+        if (!st) strcpy(kind, "run");
+    }
     kvf_base_free(base);
-    if (!st) strcpy(kind, at_input ? "embeddings" : peft ? "prefix" : "run");
+    return st;
+}
+
+kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+{
+    const char *from = NULL;
+    kvf__foreign foreign = {0};
+    bool found = false;
+    kvf_status st = KVF_OK;
+
+    KVF_TRY(decide(ctx, options, &from));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    if (!from || kvf__foreign_known(from))
+        KVF_TRY(kvf__foreign_open(ctx, options->path, from, &foreign, &found));
+    if (!found && !from) from = own_kind(options->path);
+    if (options->task && !found)
+        st = kvf__fail(ctx, KVF_EUSAGE, "--task: %s says its task itself", options->path);
+    else if (!found && !strcmp(from, BASE)) {
+        st = kvf__base_import(ctx, options->path, options->out, options->force);
+        if (!st) strcpy(kind, BASE);
+    } else
+        st = import_on(ctx, options, from, found ? &foreign : NULL, kind);
+    kvf__foreign_close(&foreign);
     return st;
 }

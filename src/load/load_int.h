@@ -154,6 +154,21 @@ kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const 
 kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,
                             kvf__head_values *head);
 
+struct kvf__foreign; /* foreign.h */
+/* L, G, D (with a base), texts, position_start = P of what is imported. */
+kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
+                             const char *method, const char *task, kvf__identity *id);
+/* Another program's prefix, opened, as a run or prefix file; kind as of kvf_import. */
+kvf_status kvf__import_foreign(kvf_ctx *ctx, const kvf_import_options *options,
+                               const kvf_base *base, const struct kvf__foreign *foreign,
+                               char *kind);
+/* Its task (static), and the head that this task has on the base; EFORMAT: it has none. */
+kvf_status kvf__foreign_task(kvf_ctx *ctx, const kvf_import_options *options,
+                             const struct kvf__foreign *foreign, const char **task);
+kvf_status kvf__foreign_head(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
+                             const struct kvf__foreign *foreign, const char *task,
+                             kvf__head_values *out);
+
 /* A render with what it views. */
 typedef struct kvf__renderer {
     kvf__chat chat;

@@ -1,0 +1,189 @@
+/* Task and head of another program's prefix. The class of the model says the task; which parameters
+ * that task's head has on the base is head_task.c's table; a name that is another's is a row here.
+ * P-tuning v2 classifies on RoBERTa by the (frozen) pooler and a linear layer, which is the two
+ * layers of RoBERTa's own head. */
+#include "foreign.h"
+#include "load_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Part of the model's class -> task. */
+static const struct {
+    const char *part, *task;
+} CLASSES[] = {
+    {"ForSequenceClassification", "seq-cls"},
+    {"ForTokenClassification", "token-cls"},
+    {"ForQuestionAnswering", "qa"},
+    {"ForMultipleChoice", "multiple-choice"},
+};
+
+/* Our name -> what stands for it where that is missing. */
+static const struct {
+    const char *ours, *theirs;
+} NAMES[] = {
+    {"classifier.dense.weight", "roberta.pooler.dense.weight"},
+    {"classifier.dense.bias", "roberta.pooler.dense.bias"},
+    {"classifier.out_proj.weight", "classifier.weight"},
+    {"classifier.out_proj.bias", "classifier.bias"},
+};
+
+/* Where the layer that answers may be. */
+static const char *const OUTPUTS[] = {"classifier.out_proj.weight", "classifier.weight",
+                                      "score.weight"};
+
+kvf_status kvf__foreign_task(kvf_ctx *ctx, const kvf_import_options *options, const kvf__foreign *f,
+                             const char **task)
+{
+    kvf__task parsed;
+    *task = "lm";
+    if (options->task) {
+        KVF_TRY(kvf__task_parse(ctx, options->task, &parsed));
+        *task = kvf__task_name(parsed);
+        return KVF_OK;
+    }
+    for (size_t i = 0; f->model_class && i < sizeof CLASSES / sizeof CLASSES[0]; i++)
+        if (strstr(f->model_class, CLASSES[i].part)) *task = CLASSES[i].task;
+    if (!strcmp(*task, "lm") && kvf__table_find(&f->weights.table, "qa_outputs.weight"))
+        *task = "qa";
+    if (strcmp(*task, "lm") || !kvf__table_find(&f->weights.table, "classifier.weight"))
+        return KVF_OK;
+    return kvf__fail(
+        ctx, KVF_EUSAGE,
+        "%s: has a classifier, but does not say for what: --task seq-cls, token-cls or "
+        "multiple-choice, or lm to leave it out",
+        options->path);
+}
+
+static const kvf__table *table_of(const kvf__foreign *f)
+{
+    return f->head.table.n ? &f->head.table : &f->weights.table;
+}
+
+static const kvf__view *find_param(const kvf__table *table, const char *name)
+{
+    const kvf__view *view = kvf__table_find(table, name);
+    for (size_t i = 0; !view && i < sizeof NAMES / sizeof NAMES[0]; i++)
+        if (!strcmp(NAMES[i].ours, name)) view = kvf__table_find(table, NAMES[i].theirs);
+    return view;
+}
+
+static int64_t count_outputs(const kvf__table *table)
+{
+    for (size_t i = 0; i < sizeof OUTPUTS / sizeof OUTPUTS[0]; i++) {
+        const kvf__view *view = kvf__table_find(table, OUTPUTS[i]);
+        if (view && view->rank == 2) return view->dim[0];
+    }
+    return 0;
+}
+
+/* ---- names of the outputs -------------------------------------------------------------------- */
+
+/* "a,b" of {"0": "a", "1": "b"}, or of {"a": 0, "b": 1}; nothing if they are not n names. */
+static kvf_status join_names(kvf_ctx *ctx, kvf_json *by_id, kvf_json *by_name, int64_t n,
+                             kvf__buf *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        const char *name = kvf_json_str(kvf_json_get(by_id, key), NULL);
+        for (void *it = by_name ? kvf_json_iter(by_name) : NULL; !name && it;
+             it = kvf_json_next(by_name, it))
+            if (kvf_json_int(kvf_json_iter_value(it), -1) == i) name = kvf_json_iter_key(it);
+        if (!name || !*name || strchr(name, ',')) {
+            out->n = 0;
+            return KVF_OK;
+        }
+        KVF_TRY(kvf__buf_printf(ctx, out, "%s%s", i ? "," : "", name));
+    }
+    return KVF_OK;
+}
+
+static kvf_status name_outputs(kvf_ctx *ctx, const kvf_import_options *options,
+                               const kvf__foreign *f, const char *task, int64_t n,
+                               kvf__head_values *head)
+{
+    kvf__buf names = {0};
+    bool classes = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
+    kvf_status st = KVF_OK;
+
+    if (!options->labels && classes && n > 1)
+        st = join_names(ctx, kvf_json_get(f->config, "id2label"),
+                        kvf_json_get(f->head_config, "label2id"), n, &names);
+    if (!st)
+        st = kvf__import_head(ctx, options->path, names.n ? names.data : options->labels, task,
+                              head);
+    kvf__free(names.data);
+    return st;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static kvf_status take_value(kvf_ctx *ctx, const char *path, const kvf__table *table,
+                             kvf__param *param)
+{
+    char found[128], want[128];
+    const kvf__view *view = find_param(table, param->name);
+
+    if (!view)
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: its head has no \"%s\", which the base's has for this task; --task lm "
+            "imports the prefix alone",
+            path, param->name);
+    if (view->rank != param->rank || !kvf__dtype_is_float(view->dtype) ||
+        memcmp(view->dim, param->dim, (size_t)param->rank * sizeof *param->dim))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: \"%s\" is %s %s, want floats %s", path, param->name,
+                         kvf__dtype_name(view->dtype),
+                         kvf__shape_text(found, view->rank, view->dim),
+                         kvf__shape_text(want, param->rank, param->dim));
+    kvf__to_f32(view->dtype, view->data, param->value, param->n);
+    for (int64_t i = 0; i < param->n; i++)
+        if (!isfinite(param->value[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC, "%s: \"%s\" holds %g, want finite values", path,
+                             param->name, (double)param->value[i]);
+    return KVF_OK;
+}
+
+kvf_status kvf__foreign_head(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
+                             const kvf__foreign *f, const char *task, kvf__head_values *out)
+{
+    const kvf__table *table = table_of(f);
+    kvf__head_options how = {.labels = count_outputs(table)};
+    kvf__head *head = NULL;
+    kvf__head_values values = {0};
+    kvf_status st;
+
+    if (!kvf__task_has_head(task))
+        return options->labels ? kvf__import_head(ctx, options->path, options->labels, task, out)
+                               : KVF_OK;
+    if (f->head_pickle)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its head is a torch pickle (pytorch_model_head.bin): convert it to "
+                         "model_head.safetensors as the prefix; --task lm imports the prefix alone",
+                         options->path);
+    KVF_TRY(kvf__task_parse(ctx, task, &how.task));
+    if (!base ||
+        (!how.labels && (how.task == KVF__TASK_SEQ_CLS || how.task == KVF__TASK_TOKEN_CLS)))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: no head for task %s; --task lm imports the prefix "
+                         "alone",
+                         options->path, task);
+    how.regression = how.task == KVF__TASK_SEQ_CLS && how.labels == 1 && !options->labels;
+    st = kvf__head_create(ctx, base->model, &how, &head);
+    if (st) goto out;
+    kvf__params *params = kvf__head_params(head);
+    for (size_t i = 0; i < params->n && !st; i++)
+        st = take_value(ctx, options->path, table, &params->item[i]);
+    if (st) goto out;
+    st = kvf__head_values_copy(ctx, params, NULL, 0, false, &values);
+    if (st) goto out;
+    st = name_outputs(ctx, options, f, task, how.labels, &values);
+    if (st) goto out;
+    *out = values;
+    values = (kvf__head_values){0};
+out:
+    kvf__head_values_done(&values);
+    kvf__head_free(head);
+    return st;
+}
