@@ -235,13 +235,44 @@ static const char LOGS[] =
     "Where one of them can no longer be written, a note says so and the run goes on.\n"
     "Neither changes a bit of the run, and neither is stored in it.\n";
 
+static const char CLUSTERS[] =
+    "mpirun -n N kvfold train ... trains one run by N processes (ranks), where kvfold was\n"
+    "built with MPI. Each computes some rows of every step; --batch-size and --batch-tokens\n"
+    "are over all of them. The gradient of the prefix (or virtual tokens, adapters,\n"
+    "weights) and of heads is summed on rank 0, layer by layer while the next one is\n"
+    "computed. Rank 0 alone has encoder and optimizer, validates, writes, and prints.\n"
+    "\n"
+    "  one machine   mpirun -n 2 --bind-to none kvfold train --threads 4 ...\n"
+    "  several       mpirun -n 8 --hostfile HOSTS --map-by ppr:2:node:PE=4 kvfold train ...\n"
+    "                (HOSTS: lines `name slots=2`)\n"
+    "  Slurm         srun --mpi=pmix -n 8 --cpus-per-task=4 kvfold train ...\n"
+    "\n"
+    "Every machine needs base and data at the same paths, and nothing else: --out,\n"
+    "--resume, --valid and --log are read and written where rank 0 runs. Other data,\n"
+    "another base or other options on one of them end the run before its first step.\n"
+    "--precision auto is decided by rank 0; a CPU that lacks bf16 then says so. CPUs may\n"
+    "differ otherwise. A base is held by every process: one process with T threads needs\n"
+    "half the memory of two with T/2, two are often faster. Open MPI ties each of two\n"
+    "processes to one core unless told --bind-to none or PE=T. Untied processes of one\n"
+    "machine share its cores evenly, unless --threads is given.\n"
+    "\n"
+    "Equal commands give equal bits, whatever arrives when: sums are added in an order that\n"
+    "N alone decides. Another N, like another number of threads, rounds differently; with\n"
+    "--resume both may change. Dropout draws by row: N does not change what is dropped.\n"
+    "\n"
+    "A signal to any rank lets all finish the step, saves, and ends all (130, 143). Sent to\n"
+    "mpirun itself, Open MPI leaves a step one second before it kills: mpirun --mca\n"
+    "odls_base_sigkill_timeout 600 leaves it more. Where a rank is lost all end with one\n"
+    "line, and the file saved last is whole. --json has ranks and wait_seconds, the time\n"
+    "in which rank 0 waited for others.\n";
+
 const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"words", WORDS}, {"files", FILES},     {"methods", METHODS},
-                  {"tasks", TASKS}, {"metrics", METRICS}, {"formats", FORMATS},
-                  {"logs", LOGS}};
+    } TOPICS[] = {{"words", WORDS}, {"files", FILES},      {"methods", METHODS},
+                  {"tasks", TASKS}, {"metrics", METRICS},  {"formats", FORMATS},
+                  {"logs", LOGS},   {"clusters", CLUSTERS}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;
