@@ -121,6 +121,28 @@ typedef struct kvf_distill_result {
 kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
                        kvf_distill_result *result);
 
+typedef void (*kvf_sweep_event_fn)(void *user, const char *run, const kvf_event *event);
+
+typedef struct kvf_sweep_options {
+    const char *grid;         /* file that says which runs there are */
+    const char *out;          /* folder for their files and sweep.csv, made if there is none */
+    int64_t most_runs;        /* trained at a time; 0: all */
+    kvf_train_options train;  /* what the runs have in common; its out and event are not used */
+    kvf_sweep_event_fn event; /* NULL: none */
+    void *event_user;
+} kvf_sweep_options;
+
+/* Trains the runs of a grid file in common passes over one frozen base: rows of all runs share
+ * every product of a step, each run with its own prefix, encoder, head, optimizer, data and order,
+ * and with its own file OUT/NAME.h5, like any other run's. A run's gradients are those it has
+ * alone, but for the order of f32 sums.
+ *
+ * *out, the caller's: {"out", "runs": [{"rank", "name", "file", "options", "status", "line",
+ * "metric", "value", "steps", ...}], best first, "options": [names that differ], "failed",
+ * "passes", "seconds"}. A run whose numbers go bad fails alone, with its line. ESTOPPED: on
+ * request, all saved and *out set; train.resume continues. */
+kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -70,9 +70,9 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
-    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_words, cli_compose,
-    cli_distill, cli_diff, cli_prune, cli_quantize, cli_convert_position, cli_unmerge, cli_report,
-    cli_completion;
+    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_sweep, cli_words,
+    cli_compose, cli_distill, cli_diff, cli_prune, cli_quantize, cli_convert_position, cli_unmerge,
+    cli_report, cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);
@@ -110,6 +110,8 @@ int cli_check_given(const cli_call *call);
 /* Sets the fields of `values` that the table names; options of other tables are passed over. */
 int cli_set_values(const cli_call *call, const cli_option *options, size_t n, void *values);
 int cli_set_common(cli_call *call);
+/* Sets those that are the library's rows of the command, which are train's. */
+int cli_set_train_options(const cli_call *call, kvf_train_options *options);
 /* Value of an option that was given last, NULL if it was not. */
 const char *cli_given_value(const cli_call *call, const char *name);
 /* Room for as many texts as could have been given; false if out of memory (the line is printed). */

@@ -13,19 +13,19 @@ static const cli_option OPTIONS[] = {
      0},
 };
 
-static bool is_library_option(const char *name)
+static bool is_library_option(const cli_command *command, const char *name)
 {
     const kvf_option_row *row;
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++)
+    for (size_t i = 0; (row = command->library_row(i)) != NULL; i++)
         if (!strcmp(row->name, name)) return true;
     return false;
 }
 
-static int set_options(cli_call *call, kvf_train_options *options)
+int cli_set_train_options(const cli_call *call, kvf_train_options *options)
 {
     for (size_t i = 0; i < call->n_given; i++) {
         const cli_given *given = &call->given[i];
-        if (!is_library_option(given->name)) continue;
+        if (!is_library_option(call->command, given->name)) continue;
         if (kvf_train_set(call->ctx, options, given->name, given->value))
             return cli_misuse_at(call->command, given, kvf_ctx_error(call->ctx));
     }
@@ -143,7 +143,7 @@ static int run(cli_call *call)
 {
     kvf_train_options options = kvf_train_defaults();
     watcher w = {.progress = cli_progress_make(&call->common)};
-    int code = set_options(call, &options);
+    int code = cli_set_train_options(call, &options);
     if (code) return code;
     if (call->common.json) w.notes = kvf_json_array();
     if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");

@@ -266,13 +266,43 @@ static const char CLUSTERS[] =
     "line, and the file saved last is whole. --json has ranks and wait_seconds, the time\n"
     "in which rank 0 waited for others.\n";
 
+static const char SWEEPS[] =
+    "kvfold sweep trains many runs in one pass over the base: rows of all of them share\n"
+    "every product, each run with its own prefix, encoder, head, optimizer, data and\n"
+    "order of rows. A run ends as it does alone, but for the order of f32 sums, and\n"
+    "leaves a file like any other, DIR/NAME.h5. --resume continues what was stopped, to\n"
+    "the bytes of a sweep that was not, if all runs were saved at the same step (Ctrl-C,\n"
+    "--save-every); after a kill they may differ in the last digits. train --resume\n"
+    "continues one of them alone.\n"
+    "\n"
+    "The grid file:\n"
+    "  # above the first section every combination is a run\n"
+    "  lr = 0.01, 0.03\n"
+    "  prefix-length = 10, 20\n"
+    "  init-text = \"a, b\", c        quotes where a value has commas\n"
+    "\n"
+    "  [long]                        a run of this name: these values alone\n"
+    "  method = direct\n"
+    "  steps = 400\n"
+    "Options are those of train, as in a recipe, and come on top of the command line.\n"
+    "Combinations are named by what differs: lr-0.01_prefix-length-10.\n"
+    "\n"
+    "Not in a sweep, as the runs share the base: methods adapter and full, --unfreeze,\n"
+    "several tasks; nor dropout by rows, --base-dropout, --infix. Runs with a head of\n"
+    "their own and runs with the base's take passes in turn. A run whose numbers go bad\n"
+    "fails alone, and the others go on; those with fewer --steps leave earlier.\n"
+    "\n"
+    "Runs are ranked by their --metric, without --valid by the mean training loss of\n"
+    "their last 10 steps; sweep.csv has the table. With --tensorboard DIR each has a\n"
+    "folder in DIR. Memory grows with the runs: --most-runs N trains so many at a time.\n";
+
 const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"words", WORDS}, {"files", FILES},      {"methods", METHODS},
-                  {"tasks", TASKS}, {"metrics", METRICS},  {"formats", FORMATS},
-                  {"logs", LOGS},   {"clusters", CLUSTERS}};
+    } TOPICS[] = {{"words", WORDS}, {"files", FILES},       {"methods", METHODS},
+                  {"tasks", TASKS}, {"metrics", METRICS},   {"formats", FORMATS},
+                  {"logs", LOGS},   {"clusters", CLUSTERS}, {"sweeps", SWEEPS}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;

@@ -63,6 +63,20 @@ static int64_t count_terms(kvf__trainer *t, const int64_t *examples, int64_t n)
     return terms;
 }
 
+kvf_status kvf__trainer_head_loss(kvf__trainer *t, const float *hidden, float scale,
+                                  double *loss_sum, float *dhidden)
+{
+    const kvf__batch *batch = &t->batcher.batch;
+    if (t->lm_head)
+        return kvf__lm_head_loss(t->ctx, t->lm_head, batch, hidden, scale, loss_sum, NULL, dhidden);
+    return kvf__head_loss(t->ctx, t->head, batch, hidden, t->step, scale, loss_sum, dhidden);
+}
+
+bool kvf__trainer_has_own_head(const kvf__trainer *t)
+{
+    return t->head || t->lm_head;
+}
+
 /* The loss of a part, and its gradient left where the base's backward pass begins. */
 static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
 {
@@ -72,27 +86,27 @@ static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
         const kvf__soft soft = kvf__soft_set_of(&t->soft, batch);
         return kvf__pass_lm_soft(t->ctx, t->pass, &soft, true, scale, loss_sum, NULL);
     }
-    if (!t->head && !t->lm_head)
+    if (!kvf__trainer_has_own_head(t))
         return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
     KVF_TRY(kvf__pass_hidden(t->ctx, t->pass, &hidden));
-    if (t->lm_head)
-        KVF_TRY(kvf__lm_head_loss(t->ctx, t->lm_head, batch, hidden, scale, loss_sum, NULL,
-                                  t->dhidden));
-    else
-        KVF_TRY(
-            kvf__head_loss(t->ctx, t->head, batch, hidden, t->step, scale, loss_sum, t->dhidden));
+    KVF_TRY(kvf__trainer_head_loss(t, hidden, scale, loss_sum, t->dhidden));
     return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
+}
+
+bool kvf__trainer_fill_part(kvf__trainer *t, kvf__drawn *drawn)
+{
+    if (drawn->done >= drawn->n) return false;
+    drawn->part = part_rows(t, drawn->examples, drawn->n, drawn->done);
+    kvf__batcher_fill(&t->batcher, &t->data, drawn->examples + drawn->done, drawn->part);
+    drawn->done += drawn->part;
+    return true;
 }
 
 bool kvf__trainer_step_part(kvf__trainer *t, kvf__drawn *drawn)
 {
-    if (drawn->done >= drawn->n) return false;
-    const int64_t *examples = drawn->examples + drawn->done;
-    int64_t rows = part_rows(t, drawn->examples, drawn->n, drawn->done);
-    kvf__batcher_fill(&t->batcher, &t->data, examples, rows);
-    for (int64_t i = 0; i < rows; i++)
-        t->tokens += kvf__example_length(&t->data, examples[i]);
-    drawn->done += rows;
+    if (!kvf__trainer_fill_part(t, drawn)) return false;
+    for (int64_t i = drawn->done - drawn->part; i < drawn->done; i++)
+        t->tokens += kvf__example_length(&t->data, drawn->examples[i]);
     lap(t, KVF__STEP_BATCH);
     if (t->batcher.batch.n_labels) t->computed_tokens += t->batcher.sizes.tokens;
     return true;

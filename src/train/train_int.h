@@ -396,13 +396,20 @@ kvf_status kvf__trainer_step(kvf__trainer *trainer);
  * status of its parts. */
 typedef struct kvf__drawn {
     const int64_t *examples; /* [n] rows of the step */
-    int64_t n, done;         /* of them, rows in parts so far */
+    int64_t n, done, part;   /* of them, rows in parts so far; in the last part */
     int64_t terms;           /* what the loss is a mean of */
     float scale;             /* 1 / terms */
     double loss_sum;         /* over the parts so far: the caller adds */
 } kvf__drawn;
 kvf_status kvf__trainer_step_begin(kvf__trainer *trainer, kvf__drawn *drawn);
 bool kvf__trainer_step_part(kvf__trainer *trainer, kvf__drawn *drawn);
+/* The same for a look ahead: nothing is counted. */
+bool kvf__trainer_fill_part(kvf__trainer *trainer, kvf__drawn *drawn);
+/* Has the run a head beside the base's? Its loss on the rows in the batcher, whose final states are
+ * `hidden` [labels, C], adds to its gradient; dhidden [labels, C] is set. */
+bool kvf__trainer_has_own_head(const kvf__trainer *trainer);
+kvf_status kvf__trainer_head_loss(kvf__trainer *trainer, const float *hidden, float scale,
+                                  double *loss_sum, float *dhidden);
 kvf_status kvf__trainer_step_end(kvf__trainer *trainer, const kvf__drawn *drawn, kvf_status status);
 /* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at
  * hand, computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it

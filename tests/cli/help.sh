@@ -1,5 +1,5 @@
 # Help goes to standard output and exits 0, and shows defaults; --version names the libraries.
-commands="train merge inspect eval predict generate import export new-base serve bench compare words distill compose diff prune quantize convert-position unmerge report completion"
+commands="train merge inspect eval predict generate import export new-base serve bench compare sweep words distill compose diff prune quantize convert-position unmerge report completion"
 
 run 0 --help
 err_is
@@ -40,7 +40,7 @@ has out 'what is trained: see help methods (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 
-for topic in words files methods tasks metrics formats logs clusters; do
+for topic in words files methods tasks metrics formats logs clusters sweeps; do
     run 0 help $topic
     err_is
     [ -s out ] || fail "help $topic is empty"

@@ -41,7 +41,12 @@ for command in $commands; do
     grep -q "^\.Ss $command\$" "$man" || fail "the manual has no section on $command"
     [ "$command" != help ] || continue
     from_help "$command" | sort >help.txt
-    { from_man "$command"; from_man 'Common options'; } | sort >man.txt
+    {
+        from_man "$command"
+        from_man 'Common options'
+        # sweep has train's options but for those that its own section lists
+        [ "$command" != sweep ] || from_man train | grep -v -e '^--out ' -e '^--recipe '
+    } | sort >man.txt
     [ -s help.txt ] || fail "no options in $command --help"
     cut -d '|' -f 1- help.txt | sed 's/|[^|]*$//' >help_options.txt
     sed 's/|[^|]*$//' man.txt >man_options.txt
@@ -57,7 +62,7 @@ sed -n 's/^\.Ss //p' "$man" | grep -v '^Common options$' | while read -r section
     echo "$commands" | grep -qx "$section" || echo "$section"
 done >unknown.txt
 [ ! -s unknown.txt ] || fail "the manual has sections on no command: $(cat unknown.txt)"
-for topic in words files methods tasks metrics formats logs clusters; do
+for topic in words files methods tasks metrics formats logs clusters sweeps; do
     has "$man" "^\.Cm $topic"
 done
 if command -v mandoc >/dev/null; then

@@ -1,0 +1,166 @@
+/* kvfold sweep: the runs of a grid file in one pass over the base, and one table. Its options are
+ * those of train, for all runs, but for --out. */
+#include "cli_int.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct values {
+    const char *grid, *out;
+    int64_t most_runs;
+} values;
+
+#define AT(field) offsetof(values, field)
+static const cli_option OPTIONS[] = {
+    {{"grid", "FILE", "", "which runs there are: see help sweeps"}, CLI_TEXT, AT(grid)},
+    {{"out", "DIR", "", "folder for the runs' files, NAME.h5, and sweep.csv"}, CLI_TEXT, AT(out)},
+    {{"most-runs", "N", "all", "runs trained at a time, the others in turn: to save memory"},
+     CLI_POSITIVE,
+     AT(most_runs)},
+    {{"recipe", "FILE", "",
+      "read options from a file of `option = value` lines; the command line wins"},
+     CLI_TEXT,
+     0},
+};
+enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], MOST_WIDTH = 40 };
+
+/* Train's rows without --out. */
+static const kvf_option_row *train_row(size_t index)
+{
+    const kvf_option_row *row;
+    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++)
+        if (strcmp(row->name, "out") && !index--) return row;
+    return NULL;
+}
+
+typedef struct watcher {
+    cli_progress progress;
+    bool silent; /* notes are in the object that is printed */
+} watcher;
+
+/* The runs of a pass are at about the same step: the line shows whichever comes by. */
+static void on_event(void *user, const char *run, const kvf_event *event)
+{
+    watcher *w = user;
+    if (event->kind != KVF_EVENT_EVAL) cli_progress_event(&w->progress, event);
+    if (event->kind != KVF_EVENT_NOTE || w->silent) return;
+    cli_progress_clear(&w->progress);
+    printf("%s: %s\n", run, event->text);
+    fflush(stdout);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const char *text_at(const kvf_json *object, const char *key)
+{
+    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
+    return text ? text : "";
+}
+
+/* Of a column's heading and its texts. */
+static int width_of(const kvf_json *runs, const char *heading, bool option)
+{
+    size_t width = strlen(heading);
+    for (size_t i = 0; i < kvf_json_size(runs); i++) {
+        const kvf_json *run = kvf_json_at(runs, i);
+        size_t n = strlen(text_at(option ? kvf_json_get(run, "options") : run, heading));
+        if (n > width) width = n;
+    }
+    return width < MOST_WIDTH ? (int)width : MOST_WIDTH;
+}
+
+static void print_texts(const kvf_json *report, const kvf_json *run)
+{
+    const kvf_json *runs = kvf_json_get(report, "runs"), *names = kvf_json_get(report, "options");
+    printf("%-*s", width_of(runs, "name", false), run ? text_at(run, "name") : "name");
+    for (size_t i = 0; i < kvf_json_size(names); i++) {
+        const char *name = kvf_json_str(kvf_json_at(names, i), NULL);
+        printf("  %-*s", width_of(runs, name, true),
+               run ? text_at(kvf_json_get(run, "options"), name) : name);
+    }
+}
+
+static void print_run(const kvf_json *report, const kvf_json *run)
+{
+    int64_t rank = kvf_json_int(kvf_json_get(run, "rank"), 0);
+    double value = kvf_json_real(kvf_json_get(run, "value"), NAN);
+    char place[32] = "-", score[32] = "-";
+    if (rank) snprintf(place, sizeof place, "%lld", (long long)rank);
+    if (!isnan(value)) snprintf(score, sizeof score, "%.4f", value);
+    printf("%4s  ", place);
+    print_texts(report, run);
+    printf("  %15s  %7lld  %8.1f  %s\n", score,
+           (long long)kvf_json_int(kvf_json_get(run, "steps"), 0),
+           kvf_json_real(kvf_json_get(run, "seconds"), 0), text_at(run, "status"));
+}
+
+static void print_table(const kvf_json *report)
+{
+    const kvf_json *runs = kvf_json_get(report, "runs");
+    printf("rank  ");
+    print_texts(report, NULL);
+    printf("  %15s  %7s  %8s  status\n", text_at(report, "metric"), "steps", "seconds");
+    for (size_t i = 0; i < kvf_json_size(runs); i++)
+        print_run(report, kvf_json_at(runs, i));
+    for (size_t i = 0; i < kvf_json_size(runs); i++) {
+        const kvf_json *run = kvf_json_at(runs, i);
+        if (!strcmp(text_at(run, "status"), "failed"))
+            printf("%s: %s\n", text_at(run, "name"), text_at(run, "line"));
+    }
+    printf("%s: %zu runs, %lld passes, %.1f s\n", text_at(report, "out"), kvf_json_size(runs),
+           (long long)kvf_json_int(kvf_json_get(report, "passes"), 0),
+           kvf_json_real(kvf_json_get(report, "seconds"), 0));
+}
+
+static int report_runs(const cli_call *call, kvf_json *report)
+{
+    int64_t failed = kvf_json_int(kvf_json_get(report, "failed"), 0);
+    size_t n = kvf_json_size(kvf_json_get(report, "runs"));
+    int code = CLI_OK;
+    if (call->common.json) {
+        code = cli_print_json(call, report);
+    } else {
+        print_table(report);
+        kvf_json_free(report);
+    }
+    if (code || !failed) return code;
+    return cli_fail(call->command, "%lld of %zu runs failed", (long long)failed, n);
+}
+
+static int run(cli_call *call)
+{
+    values v = {.most_runs = 0};
+    watcher w = {.progress = cli_progress_make(&call->common), .silent = call->common.json};
+    kvf_sweep_options options = {
+        .train = kvf_train_defaults(), .event = on_event, .event_user = &w};
+    kvf_json *report = NULL;
+    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_set_train_options(call, &options.train);
+    if (code) return code;
+    options.grid = v.grid;
+    options.out = v.out;
+    options.most_runs = v.most_runs;
+    options.train.stop = cli_stop_install();
+    kvf_status st = kvf_sweep(call->ctx, &options, &report);
+    cli_progress_clear(&w.progress);
+    if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
+    code = report_runs(call, report);
+    if (st != KVF_ESTOPPED) return code;
+    cli_fail_status(call, st);
+    return CLI_SIGNAL + cli_stop_signal();
+}
+
+const cli_command cli_sweep = {
+    .name = "sweep",
+    .synopsis = "--base PATH --data FILE --grid FILE --out DIR [options]",
+    .summary = "Trains many runs in one pass over the base, and ranks them.",
+    .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT\n"
+             "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
+             "begins the others.\n",
+    .required = "base grid out",
+    .library_row = train_row,
+    .options = OPTIONS,
+    .n_options = N_OPTIONS,
+    .run = run,
+};

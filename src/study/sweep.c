@@ -1,0 +1,336 @@
+/* kvf_sweep: the runs of a grid, trained together in passes over one base, as many at a time as
+ * share a pass. A run is a trainer as kvf_train has it, with its own file, which any command reads
+ * and train --resume continues; only the pass is the crew's.
+ *
+ * All steps of a crew are taken at once, so runs that began together are always at the same step,
+ * and a sweep that was stopped continues with the batches of one that was not. */
+#include "sweep_int.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LAST_LOSSES = 10 };
+
+/* ---- what a run is --------------------------------------------------------------------------- */
+
+static void on_event(void *user, const kvf_event *event)
+{
+    kvf__sweep_run *run = user;
+    const kvf_sweep_options *o = run->sweep->options;
+    if (event->kind == KVF_EVENT_NOTE) kvf_json_add(run->notes, kvf_json_new_str(event->text));
+    if (o->event) o->event(o->event_user, run->row->name, event);
+}
+
+/* What would change the base, or draws by rows of one run alone. */
+static kvf_status check_run(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const struct {
+        bool is_set;
+        const char *name, *why;
+    } ITEMS[] = {
+        {o->named_data.n > 0, "data NAME=FILE", "a run of several tasks has no place in a sweep"},
+        {o->log != NULL, "log",
+         "the runs would write to one file; --tensorboard has a folder for each"},
+        {!strcmp(o->unfreeze, "base"), "unfreeze base", "the runs of a sweep share the base"},
+        {o->prefix_dropout_per_row, "prefix-dropout-per-row", "not in a sweep"},
+        {o->base_dropout > 0, "base-dropout", "not in a sweep"},
+        {o->infix, "infix", "not in a sweep"},
+    };
+    if (kvf__method_find(o->method)->port == KVF__PORT_BLOCK)
+        return kvf__fail(ctx, KVF_EUSAGE, "--method %s: the runs of a sweep share the base",
+                         o->method);
+    for (size_t i = 0; i < sizeof ITEMS / sizeof ITEMS[0]; i++)
+        if (ITEMS[i].is_set)
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s", ITEMS[i].name, ITEMS[i].why);
+    return KVF_OK;
+}
+
+static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
+{
+    kvf_train_options *o = &run->options, checked;
+    *o = s->options->train;
+    for (size_t i = 0; i < run->row->n; i++)
+        KVF_TRY(kvf_train_set(s->ctx, o, run->row->settings[i].name, run->row->settings[i].value));
+    o->out = run->out;
+    if (run->tensorboard) o->tensorboard = run->tensorboard;
+    o->stop = &s->stop;
+    o->event = on_event;
+    o->event_user = run;
+    checked = *o;
+    KVF_TRY(kvf__train_options_require(s->ctx, o));
+    KVF_TRY(kvf__train_options_check(s->ctx, &checked));
+    KVF_TRY(check_run(s->ctx, o));
+    run->own_head = strcmp(o->task, "lm") || o->train_head;
+    return kvf__train_options_store(s->ctx, &checked, &run->shown);
+}
+
+static kvf_status check_output(const kvf__sweep *s, const char *path)
+{
+    const kvf_train_options *o = &s->options->train;
+    if (o->force || o->resume || !kvf__exists(path)) return KVF_OK;
+    return kvf__fail(s->ctx, KVF_EEXIST, "%s: exists (--force replaces it, --resume continues it)",
+                     path);
+}
+
+static kvf_status take_run(kvf__sweep *s, kvf__sweep_run *run)
+{
+    const kvf_sweep_options *o = s->options;
+    run->sweep = s;
+    run->last_losses = NAN;
+    run->notes = kvf_json_array();
+    if (!run->notes) return kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    KVF_TRY(kvf__asprintf(s->ctx, &run->out, "%s/%s.h5", o->out, run->row->name));
+    if (o->train.tensorboard)
+        KVF_TRY(kvf__asprintf(s->ctx, &run->tensorboard, "%s/%s", o->train.tensorboard,
+                              run->row->name));
+    kvf_status st = set_options(s, run);
+    if (st)
+        return kvf__fail_prefix(s->ctx, st, "%s:%d: run %s", o->grid, run->row->line,
+                                run->row->name);
+    return check_output(s, run->out);
+}
+
+/* ---- one run's life -------------------------------------------------------------------------- */
+
+static double mean_of_last(const kvf__trainer *t)
+{
+    double sum = 0;
+    int64_t n = t->step < LAST_LOSSES ? t->step : LAST_LOSSES;
+    for (int64_t i = t->step - n; i < t->step; i++)
+        sum += t->history.train_loss[i];
+    return n ? sum / (double)n : NAN;
+}
+
+/* Keeps what the report needs of a run that leaves, and gives back its memory. */
+static void leave(kvf__sweep_run *run, kvf__run_state state)
+{
+    kvf__trainer *t = run->trainer;
+    kvf__trainer_result(t, run->begin, run->tokens_before, &run->result);
+    run->larger = t->metric->larger;
+    run->last_losses = mean_of_last(t);
+    run->state = state;
+    kvf__trainer_done(t);
+    kvf__free(t);
+    run->trainer = NULL;
+}
+
+/* The base is that of the run that is opened first. */
+static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
+{
+    kvf__trainer *t = NULL;
+    KVF_TRY(kvf__alloc(s->ctx, sizeof *t, &t));
+    run->begin = kvf__clock();
+    kvf_status st = kvf__trainer_init_on(s->ctx, &run->options, s->base, t);
+    if (st) {
+        kvf__free(t);
+        return kvf__fail_prefix(s->ctx, st, "run %s", run->row->name);
+    }
+    run->trainer = t;
+    run->tokens_before = t->tokens;
+    s->base = t->base;
+    t->borrows_base = true;
+    if (!t->is_resumed || !(t->step >= t->steps || kvf__trainer_patience_over(t))) return KVF_OK;
+    leave(run, KVF__RUN_DONE);
+    run->result.finished_before = true;
+    return KVF_OK;
+}
+
+/* What follows a step, for one run: it may leave. Only a failure of all is returned. */
+static kvf_status follow_step(kvf__sweep_run *run, kvf__member *m, double seconds, int64_t tokens)
+{
+    kvf__trainer *t = run->trainer;
+    bool over = false;
+    kvf_status st = m->status;
+    if (st) kvf__fail(t->ctx, st, "%s", m->line);
+    if (!st) st = kvf__trainer_after_step(t, seconds, tokens, &over);
+    if (!st && !over) return KVF_OK;
+    kvf__journal_end(t, st);
+    if (st) snprintf(run->line, sizeof run->line, "%s", kvf_ctx_error(t->ctx));
+    if (st && st != KVF_ESTOPPED && st != KVF_ENUMERIC) return st;
+    leave(run, !st ? KVF__RUN_DONE : st == KVF_ESTOPPED ? KVF__RUN_STOPPED : KVF__RUN_FAILED);
+    m->trainer = NULL;
+    return KVF_OK;
+}
+
+/* ---- a crew of them -------------------------------------------------------------------------- */
+
+static bool stop_requested(const kvf__sweep *s)
+{
+    const volatile int *stop = s->options->train.stop;
+    return stop && *stop;
+}
+
+static kvf_status crew_loop(kvf__sweep *s, kvf__crew *crew, kvf__sweep_run *const *runs)
+{
+    size_t left = crew->n;
+    int64_t *tokens = NULL;
+    KVF_TRY(kvf__alloc_array(s->ctx, crew->n, sizeof *tokens, &tokens));
+    kvf_status st = KVF_OK;
+    while (left && !st) {
+        double begin = kvf__clock();
+        for (size_t i = 0; i < crew->n; i++)
+            tokens[i] = runs[i]->trainer ? runs[i]->trainer->tokens : 0;
+        st = kvf__crew_step(crew);
+        double took = kvf__clock() - begin;
+        s->passes++;
+        s->stop = stop_requested(s); /* for all of them, or for none */
+        left = 0;
+        for (size_t i = 0; i < crew->n && !st; i++) {
+            if (!runs[i]->trainer) continue;
+            st = follow_step(runs[i], &crew->member[i], took, tokens[i]);
+            left += runs[i]->trainer != NULL;
+        }
+    }
+    kvf__free(tokens);
+    return st;
+}
+
+static kvf_status dry_run(kvf__sweep *s, kvf__sweep_run *const *runs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        kvf__trainer *t = runs[i]->trainer;
+        kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
+                          (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);
+        leave(runs[i], KVF__RUN_WAITS);
+    }
+    (void)s;
+    return KVF_OK;
+}
+
+/* Runs [n] that are open, from here to their ends. */
+static kvf_status sail(kvf__sweep *s, kvf__sweep_run *const *runs, kvf__trainer *const *trainers,
+                       size_t n)
+{
+    kvf__crew crew = {0};
+    if (!n) return KVF_OK;
+    KVF_TRY(kvf__crew_init(s->ctx, trainers, n, &crew));
+    kvf_status st = KVF_OK;
+    bool dry = s->options->train.dry_run;
+    for (size_t i = 0; i < n && !st && !dry; i++) {
+        st = kvf__journal_open(runs[i]->trainer);
+        if (st) break;
+        runs[i]->state = KVF__RUN_GOES;
+        kvf__trainer_start(runs[i]->trainer);
+    }
+    if (!st) st = dry ? dry_run(s, runs, n) : crew_loop(s, &crew, runs);
+    kvf__crew_done(&crew);
+    return st;
+}
+
+/* The next runs that may share a pass: waiting ones of one kind, at most as many as are asked for.
+ */
+static kvf_status next_crew(kvf__sweep *s, bool own_heads, size_t *from, kvf__sweep_run **runs,
+                            kvf__trainer **trainers, size_t *n)
+{
+    size_t most = s->options->most_runs ? (size_t)s->options->most_runs : s->grid.n;
+    for (*n = 0; *from < s->grid.n && *n < most; ++*from) {
+        kvf__sweep_run *run = &s->runs[*from];
+        if (run->own_head != own_heads) continue;
+        KVF_TRY(open_run(s, run));
+        if (!run->trainer) continue;
+        runs[*n] = run;
+        trainers[(*n)++] = run->trainer;
+    }
+    return KVF_OK;
+}
+
+static kvf_status all_crews(kvf__sweep *s, kvf__sweep_run **runs, kvf__trainer **trainers)
+{
+    for (int own_heads = 0; own_heads < 2; own_heads++)
+        for (size_t from = 0, n; from < s->grid.n && !s->stop;) {
+            KVF_TRY(next_crew(s, own_heads, &from, runs, trainers, &n));
+            KVF_TRY(sail(s, runs, trainers, n));
+        }
+    return KVF_OK;
+}
+
+static kvf_status train_all(kvf__sweep *s)
+{
+    kvf__sweep_run **runs = NULL;
+    kvf__trainer **trainers = NULL;
+    kvf_status st = kvf__alloc_array(s->ctx, s->grid.n, sizeof(void *), &runs);
+    if (!st) st = kvf__alloc_array(s->ctx, s->grid.n, sizeof(void *), &trainers);
+    if (!st) st = all_crews(s, runs, trainers);
+    kvf__free(runs);
+    kvf__free(trainers);
+    return st;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static kvf_status make_folder(kvf_ctx *ctx, const char *path, bool *made)
+{
+    *made = !kvf__is_dir(path);
+    if (!*made || mkdir(path, 0777) == 0) return KVF_OK;
+    *made = false;
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", path, strerror(errno));
+}
+
+static kvf_status prepare(kvf__sweep *s)
+{
+    const kvf_sweep_options *o = s->options;
+    if (!o->grid) return kvf__fail(s->ctx, KVF_EUSAGE, "--grid is needed");
+    if (!o->out) return kvf__fail(s->ctx, KVF_EUSAGE, "--out is needed");
+    KVF_TRY(kvf__grid_load(s->ctx, o->grid, &s->grid));
+    KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));
+    for (size_t i = 0; i < s->grid.n; i++) {
+        s->runs[i].row = &s->grid.runs[i];
+        KVF_TRY(take_run(s, &s->runs[i]));
+    }
+    char *table = NULL;
+    bool made;
+    KVF_TRY(kvf__path_join(s->ctx, o->out, KVF__SWEEP_CSV, &table));
+    kvf_status st = check_output(s, table);
+    kvf__free(table);
+    if (!st) st = make_folder(s->ctx, o->out, &s->made_folder);
+    if (!st && o->train.tensorboard && !o->train.dry_run)
+        st = make_folder(s->ctx, o->train.tensorboard, &made);
+    return st;
+}
+
+/* Is there more to do for --resume? */
+static bool is_unfinished(const kvf__sweep *s)
+{
+    for (size_t i = 0; i < s->grid.n; i++)
+        if (s->runs[i].state == KVF__RUN_STOPPED || s->runs[i].state == KVF__RUN_WAITS) return true;
+    return false;
+}
+
+static void sweep_done(kvf__sweep *s)
+{
+    for (size_t i = 0; s->runs && i < s->grid.n; i++) {
+        kvf__sweep_run *run = &s->runs[i];
+        if (run->trainer) kvf__trainer_done(run->trainer);
+        kvf__free(run->trainer);
+        kvf__free(run->out);
+        kvf__free(run->tensorboard);
+        kvf_json_free(run->shown);
+        kvf_json_free(run->notes);
+    }
+    kvf__free(s->runs);
+    if (s->made_folder) rmdir(s->options->out); /* nothing came into it */
+    kvf_base_free(s->base);
+    kvf__grid_done(&s->grid);
+}
+
+kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **out)
+{
+    kvf__sweep s = {.ctx = ctx, .options = options, .begin = kvf__clock()};
+    kvf_json *report = NULL;
+    kvf_status st = prepare(&s);
+    if (!st) st = train_all(&s);
+    if (!st) st = kvf__sweep_report(&s, &report);
+    if (!st && !options->train.dry_run) st = kvf__sweep_csv(&s, report);
+    if (!st) {
+        *out = report;
+        report = NULL;
+        if (s.stop && is_unfinished(&s))
+            st = kvf__fail(ctx, KVF_ESTOPPED, "stopped, all runs saved; --resume continues them");
+    }
+    kvf_json_free(report);
+    sweep_done(&s);
+    return st;
+}

@@ -1,0 +1,120 @@
+/* Many runs in one pass over the frozen base: the grid that says which, the crew that takes steps
+ * together, and the report that ranks them. */
+#ifndef KVF_SWEEP_INT_H
+#define KVF_SWEEP_INT_H
+
+#include <kvfold/study.h>
+
+#include "train_int.h"
+
+/* ---- the grid (sweep_grid.c) ----------------------------------------------------------------- */
+
+/* `name = value` of a line of the file; texts are views into it. */
+typedef struct kvf__setting {
+    const char *name, *value;
+    int line;
+} kvf__setting;
+
+typedef struct kvf__grid_run {
+    char *name; /* owned: of its file, and in the report */
+    int line;   /* where it comes from */
+    size_t n;
+    kvf__setting *settings; /* [n] owned */
+} kvf__grid_run;
+
+typedef struct kvf__grid {
+    kvf__buf text;
+    size_t n;
+    kvf__grid_run *runs; /* [n] in the order of the file: the product, its last line fastest, then
+                            the named ones */
+    size_t n_options;
+    const char **options; /* [n_options] named anywhere in it, in order */
+} kvf__grid;
+
+/* Reads and checks each line by the options' own rules. EUSAGE: file, line, found, expected. */
+kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out);
+void kvf__grid_done(kvf__grid *grid);
+
+/* ---- the crew (sweep_crew.c) ----------------------------------------------------------------- */
+
+/* A run on board. */
+typedef struct kvf__member {
+    kvf__trainer *trainer; /* NULL: it has left */
+    kvf__drawn drawn;
+    kvf_status status; /* of its last step: OK, or ENUMERIC with */
+    char line[512];
+} kvf__member;
+
+/* Runs whose rows share a pass. Either all have heads of their own or none has. */
+typedef struct kvf__crew {
+    kvf_ctx *ctx;
+    size_t n;
+    kvf__member *member; /* [n] */
+    bool own_heads;
+    kvf__pass *pass;
+    kvf__joined joined;
+    int64_t n_sections; /* of the part at hand */
+    kvf__section *section;
+    kvf__grads *grads;
+    size_t *whose;     /* [n_sections] members */
+    float *token_loss; /* [most labels] the base's head */
+    float *dhidden;    /* [most labels, C] heads of their own */
+} kvf__crew;
+
+/* trainers [n]: open on one base and not prepared yet; they must outlive the crew. */
+kvf_status kvf__crew_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n, kvf__crew *out);
+void kvf__crew_done(kvf__crew *crew);
+/* A step of every member on board. What ends one run alone is its member's status; a status
+ * returned ends them all. Allocates nothing. */
+kvf_status kvf__crew_step(kvf__crew *crew);
+
+/* ---- the runs (sweep.c) ---------------------------------------------------------------------- */
+
+typedef enum kvf__run_state {
+    KVF__RUN_WAITS,
+    KVF__RUN_GOES,
+    KVF__RUN_DONE,
+    KVF__RUN_STOPPED,
+    KVF__RUN_FAILED
+} kvf__run_state;
+
+typedef struct kvf__sweep_run {
+    struct kvf__sweep *sweep;
+    const kvf__grid_run *row;
+    kvf_train_options options;
+    char *out, *tensorboard; /* owned paths; tensorboard may be NULL */
+    bool own_head;
+    kvf_json *shown; /* its options as a run file has them */
+    kvf_json *notes;
+    kvf__trainer *trainer; /* owned; NULL: not open */
+    int64_t tokens_before;
+    double begin;
+
+    kvf__run_state state;
+    kvf_train_result result; /* of one that ended */
+    bool larger;             /* values of its metric are better */
+    double last_losses;      /* mean of the last steps' */
+    char line[512];          /* why it failed */
+} kvf__sweep_run;
+
+typedef struct kvf__sweep {
+    kvf_ctx *ctx;
+    const kvf_sweep_options *options;
+    kvf__grid grid;
+    kvf__sweep_run *runs; /* [grid.n] */
+    kvf_base *base;
+    bool made_folder;  /* options->out was not there */
+    volatile int stop; /* what the runs see: set between two steps only */
+    double begin;
+    int64_t passes; /* optimizer steps, each of several runs */
+} kvf__sweep;
+
+#define KVF__SWEEP_CSV "sweep.csv" /* in the sweep's folder */
+
+/* ---- the report (sweep_report.c) ------------------------------------------------------------- */
+
+kvf_status kvf__sweep_report(kvf__sweep *sweep, kvf_json **out);
+/* DIR/sweep.csv, in place of one that is there. */
+kvf_status kvf__sweep_csv(kvf__sweep *sweep, const kvf_json *report);
+
+#endif

@@ -1,0 +1,262 @@
+/* What came of a sweep: its runs, best first, as one JSON object and as DIR/sweep.csv.
+ *
+ * Runs are ranked by their metric where all have the same one, else by their best validation loss,
+ * else by the mean training loss of their last steps: one loss of a few rows says little. */
+#include "sweep_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- ranking --------------------------------------------------------------------------------- */
+
+typedef struct ranking {
+    const char *metric;
+    bool larger;      /* is better */
+    bool by_loss;     /* best validation loss */
+    bool by_training; /* last training losses */
+} ranking;
+
+static bool counts(const kvf__sweep_run *run)
+{
+    return run->state != KVF__RUN_WAITS && run->state != KVF__RUN_FAILED && run->result.steps > 0;
+}
+
+static ranking ranking_of(const kvf__sweep *s)
+{
+    ranking r = {.metric = NULL};
+    for (size_t i = 0; i < s->grid.n; i++) {
+        const kvf__sweep_run *run = &s->runs[i];
+        if (!counts(run)) continue;
+        if (!run->result.best_step) r.by_training = true;
+        if (r.metric && strcmp(r.metric, run->result.best.name)) r.by_loss = true;
+        r.metric = run->result.best.name;
+        r.larger = run->larger;
+    }
+    if (r.by_loss || r.by_training || !r.metric) r.larger = false;
+    if (r.by_loss) r.metric = "valid_loss";
+    if (r.by_training || !r.metric) r.metric = "last_train_loss";
+    return r;
+}
+
+static double value_of(const ranking *r, const kvf__sweep_run *run)
+{
+    if (!counts(run)) return NAN;
+    if (r->by_training) return run->last_losses;
+    return r->by_loss ? run->result.best_valid_loss : run->result.best.value;
+}
+
+/* Is a better than b? What is no number is worse than any. */
+static bool is_better(const ranking *r, double a, double b)
+{
+    if (isnan(a) || isnan(b)) return !isnan(a) && isnan(b);
+    return r->larger ? a > b : a < b;
+}
+
+/* Indices of runs, best first; equal ones in the order of the file. */
+static void sort_runs(const kvf__sweep *s, const ranking *r, size_t *order)
+{
+    for (size_t i = 0; i < s->grid.n; i++) {
+        size_t at = i;
+        double value = value_of(r, &s->runs[i]);
+        while (at && is_better(r, value, value_of(r, &s->runs[order[at - 1]]))) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* As it stands in the grid, else as a run file has it. Owned. */
+static kvf_json *option_of(const kvf__sweep_run *run, const char *name)
+{
+    for (size_t i = 0; i < run->row->n; i++)
+        if (!strcmp(run->row->settings[i].name, name))
+            return kvf_json_new_str(run->row->settings[i].value);
+    const kvf_json *value = kvf_json_get(run->shown, name);
+    const char *text = kvf_json_str(value, NULL);
+    char *number = value && !text ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
+    kvf_json *out = kvf_json_new_str(text ? text : number ? number : "");
+    kvf_json_text_free(number);
+    return out;
+}
+
+static bool differs(const kvf__sweep *s, const char *name)
+{
+    kvf_json *first = option_of(&s->runs[0], name);
+    bool found = false;
+    for (size_t i = 1; i < s->grid.n && !found; i++) {
+        kvf_json *other = option_of(&s->runs[i], name);
+        const char *a = kvf_json_str(first, NULL), *b = kvf_json_str(other, NULL);
+        found = a && b && strcmp(a, b);
+        kvf_json_free(other);
+    }
+    kvf_json_free(first);
+    return found;
+}
+
+/* --steps is left out: the steps that a run took are a column of their own. */
+static kvf_json *differing(const kvf__sweep *s)
+{
+    kvf_json *names = kvf_json_array();
+    for (size_t i = 0; i < s->grid.n_options; i++)
+        if (strcmp(s->grid.options[i], "steps") && differs(s, s->grid.options[i]))
+            kvf_json_add(names, kvf_json_new_str(s->grid.options[i]));
+    return names;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static const char *status_of(const kvf__sweep_run *run)
+{
+    static const char *const NAMES[] = {
+        [KVF__RUN_WAITS] = "waiting",   [KVF__RUN_GOES] = "running",  [KVF__RUN_DONE] = "done",
+        [KVF__RUN_STOPPED] = "stopped", [KVF__RUN_FAILED] = "failed",
+    };
+    return NAMES[run->state];
+}
+
+static void add_result(kvf_json *row, const kvf__sweep_run *run)
+{
+    const kvf_train_result *r = &run->result;
+    kvf_json_set(row, "steps", kvf_json_new_int(r->steps));
+    kvf_json_set(row, "best_step", kvf_json_new_int(r->best_step));
+    kvf_json_set(row, "valid_loss", kvf_json_new_real(r->steps ? r->valid_loss : NAN));
+    kvf_json_set(row, "best_valid_loss", kvf_json_new_real(r->steps ? r->best_valid_loss : NAN));
+    kvf_json_set(row, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
+    kvf_json_set(row, "last_train_loss", kvf_json_new_real(run->last_losses));
+    kvf_json_set(row, "tokens", kvf_json_new_int(r->tokens));
+    kvf_json_set(row, "computed_tokens", kvf_json_new_int(r->computed_tokens));
+    kvf_json_set(row, "trainable_parameters", kvf_json_new_int(r->trainable_parameters));
+    kvf_json_set(row, "stopped_early", kvf_json_new_bool(r->stopped_early));
+    kvf_json_set(row, "finished_before", kvf_json_new_bool(r->finished_before));
+    kvf_json_set(row, "seconds", kvf_json_new_real(r->seconds));
+}
+
+static kvf_json *row_of(const kvf__sweep_run *run, const kvf_json *names, int64_t rank,
+                        const ranking *r)
+{
+    kvf_json *row = kvf_json_object(), *options = kvf_json_object();
+    for (size_t i = 0; i < kvf_json_size(names); i++) {
+        const char *name = kvf_json_str(kvf_json_at(names, i), NULL);
+        kvf_json_set(options, name, option_of(run, name));
+    }
+    kvf_json_set(row, "rank", counts(run) ? kvf_json_new_int(rank) : kvf_json_new_null());
+    kvf_json_set(row, "name", kvf_json_new_str(run->row->name));
+    kvf_json_set(row, "options", options);
+    kvf_json_set(row, "metric", kvf_json_new_str(r->metric));
+    kvf_json_set(row, "value", kvf_json_new_real(value_of(r, run)));
+    add_result(row, run);
+    kvf_json_set(row, "status", kvf_json_new_str(status_of(run)));
+    kvf_json_set(row, "line", *run->line ? kvf_json_new_str(run->line) : kvf_json_new_null());
+    kvf_json_set(row, "file", kvf_json_new_str(run->out));
+    return row;
+}
+
+static kvf_json *notes_of(const kvf__sweep_run *run)
+{
+    kvf_json *notes = kvf_json_array();
+    for (size_t i = 0; i < kvf_json_size(run->notes); i++)
+        kvf_json_add(notes, kvf_json_new_str(kvf_json_str(kvf_json_at(run->notes, i), NULL)));
+    return notes;
+}
+
+kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
+{
+    const ranking r = ranking_of(s);
+    kvf_json *object = kvf_json_object(), *rows = kvf_json_array(), *names = differing(s);
+    size_t *order = NULL;
+    int64_t failed = 0;
+    kvf_status st = kvf__alloc_array(s->ctx, s->grid.n, sizeof *order, &order);
+    if (!st && !(object && rows && names)) st = kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    if (st) {
+        kvf_json_free(object);
+        kvf_json_free(rows);
+        kvf_json_free(names);
+        kvf__free(order);
+        return st;
+    }
+    sort_runs(s, &r, order);
+    for (size_t i = 0; i < s->grid.n; i++) {
+        const kvf__sweep_run *run = &s->runs[order[i]];
+        kvf_json *row = row_of(run, names, (int64_t)i + 1, &r);
+        kvf_json_set(row, "notes", notes_of(run));
+        kvf_json_add(rows, row);
+        failed += run->state == KVF__RUN_FAILED;
+    }
+    kvf__free(order);
+    kvf_json_set(object, "out", kvf_json_new_str(s->options->out));
+    kvf_json_set(object, "metric", kvf_json_new_str(r.metric));
+    kvf_json_set(object, "options", names);
+    kvf_json_set(object, "runs", rows);
+    kvf_json_set(object, "failed", kvf_json_new_int(failed));
+    kvf_json_set(object, "passes", kvf_json_new_int(s->passes));
+    kvf_json_set(object, "seconds", kvf_json_new_real(kvf__clock() - s->begin));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(kvf_peak_rss_bytes()));
+    *out = object;
+    return KVF_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* What has a comma, a quote or a line's end in it stands in quotes. */
+static kvf_status add_text(kvf_ctx *ctx, kvf__buf *buf, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) return kvf__buf_add(ctx, buf, text, strlen(text));
+    KVF_TRY(kvf__buf_addc(ctx, buf, '"'));
+    for (; *text; text++) {
+        if (*text == '"') KVF_TRY(kvf__buf_addc(ctx, buf, '"'));
+        KVF_TRY(kvf__buf_addc(ctx, buf, *text));
+    }
+    return kvf__buf_addc(ctx, buf, '"');
+}
+
+/* null is an empty field. */
+static kvf_status add_value(kvf_ctx *ctx, kvf__buf *buf, const kvf_json *value)
+{
+    const char *text = kvf_json_str(value, NULL);
+    if (text) return add_text(ctx, buf, text);
+    if (!value || kvf_json_typeof(value) == KVF_JSON_NULL) return KVF_OK;
+    char *number = kvf_json_text(value, KVF_JSON_COMPACT);
+    kvf_status st = add_text(ctx, buf, number ? number : "");
+    kvf_json_text_free(number);
+    return st;
+}
+
+static const char *const BEFORE[] = {"rank", "name"};
+static const char *const BEHIND[] = {"metric",     "value", "best_step", "best_valid_loss",
+                                     "train_loss", "steps", "tokens",    "seconds",
+                                     "status",     "file"};
+enum { N_BEFORE = sizeof BEFORE / sizeof BEFORE[0], N_BEHIND = sizeof BEHIND / sizeof BEHIND[0] };
+
+/* row NULL: the heading. */
+static kvf_status add_row(kvf_ctx *ctx, kvf__buf *buf, const kvf_json *names, const kvf_json *row)
+{
+    size_t n = kvf_json_size(names);
+    for (size_t i = 0; i < N_BEFORE + n + N_BEHIND; i++) {
+        bool option = i >= N_BEFORE && i < N_BEFORE + n;
+        const char *key = option         ? kvf_json_str(kvf_json_at(names, i - N_BEFORE), NULL)
+                          : i < N_BEFORE ? BEFORE[i]
+                                         : BEHIND[i - N_BEFORE - n];
+        const kvf_json *in = option ? kvf_json_get(row, "options") : row;
+        if (i) KVF_TRY(kvf__buf_addc(ctx, buf, ','));
+        KVF_TRY(row ? add_value(ctx, buf, kvf_json_get(in, key)) : add_text(ctx, buf, key));
+    }
+    return kvf__buf_addc(ctx, buf, '\n');
+}
+
+kvf_status kvf__sweep_csv(kvf__sweep *s, const kvf_json *report)
+{
+    const kvf_json *names = kvf_json_get(report, "options"), *rows = kvf_json_get(report, "runs");
+    kvf__buf buf = {0};
+    char *path = NULL;
+    kvf_status st = add_row(s->ctx, &buf, names, NULL);
+    for (size_t i = 0; i < kvf_json_size(rows) && !st; i++)
+        st = add_row(s->ctx, &buf, names, kvf_json_at(rows, i));
+    if (!st) st = kvf__path_join(s->ctx, s->options->out, KVF__SWEEP_CSV, &path);
+    if (!st) st = kvf__write_file(s->ctx, path, true, buf.data, buf.n);
+    kvf__free(path);
+    kvf__buf_done(&buf);
+    return st;
+}

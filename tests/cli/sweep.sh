@@ -1,0 +1,80 @@
+# sweep: the runs of a grid in one pass, one table, files that other commands read.
+make_inputs
+cat >grid.txt <<'G'
+# two by two, and one more
+lr = 0.01, 0.03
+prefix-length = 4, 6
+[mine]
+method = direct
+steps = 2
+G
+shared="--base model --data train.jsonl --precision f32 --threads 2 --steps 4 --schedule constant"
+
+# shellcheck disable=SC2086 # words
+run 0 sweep $shared --valid valid.jsonl --grid grid.txt --out runs --quiet
+has out '^rank  name  *lr  *prefix-length  *method  *loss  *steps  *seconds  status$'
+has out '^   1  '
+has out '^ .*mine  *0.03  *20  *direct .* 2  .* done$'
+has out '^runs: 5 runs, 4 passes, '
+[ "$(grep -c ' done$' out)" -eq 5 ] || fail "not five runs: $(cat out)"
+[ "$(wc -l <runs/sweep.csv)" -eq 6 ] || fail "sweep.csv: $(cat runs/sweep.csv)"
+has runs/sweep.csv '^rank,name,lr,prefix-length,method,metric,value,'
+run 0 merge runs/lr-0.01_prefix-length-6.h5 --out folded.h5
+has out 'folded.h5: \[2, 2, 1, [0-9]*, 6, '
+run 0 eval --base model --data valid.jsonl --prefix runs/mine.h5 --precision f32 --threads 2
+
+# what is there stays; --resume has nothing to do; train continues one of them
+# shellcheck disable=SC2086
+run 1 sweep $shared --valid valid.jsonl --grid grid.txt --out runs
+err_is 'kvfold: sweep: runs/lr-0.01_prefix-length-4.h5: exists (--force replaces it, --resume continues it)'
+# shellcheck disable=SC2086
+run 0 sweep $shared --valid valid.jsonl --grid grid.txt --out runs --resume --json
+[ "$(grep -o '"finished_before":true' out | wc -l)" -eq 5 ] || fail "not five finished: $(cat out)"
+has out '"passes":0'
+run 0 train --base model --data train.jsonl --valid valid.jsonl --out runs/mine.h5 --threads 2 --resume --steps 4
+has out '^runs/mine.h5: 4 steps'
+
+# notes name their runs; one object with --json
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid grid.txt --out other --most-runs 2
+has out '^lr-0.03_prefix-length-6: start: vocab'
+has out '^other: 5 runs, 10 passes, '
+has out 'last_train_loss'
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid grid.txt --out dry --dry-run
+has out '^mine: dry run: 24 examples, '
+has out ' waiting$'
+absent dry
+
+# a run that fails
+printf 'lr = 0.01, 1e38\nmethod = direct\n' >wild.txt
+# shellcheck disable=SC2086
+run 1 sweep $shared --grid wild.txt --out wild --quiet
+err_is 'kvfold: sweep: 1 of 2 runs failed'
+has out '^   1  lr-0.01 .* done$'
+has out '^   -  lr-1e38 .* failed$'
+has out '^lr-1e38: step [0-9]*: '
+
+# misuse
+# shellcheck disable=SC2086
+run 2 sweep $shared --out bad
+err_is 'kvfold: sweep: --grid FILE is needed; try kvfold sweep --help'
+bad() {
+    printf '%b' "$1" >bad.txt
+    # shellcheck disable=SC2086
+    run 2 sweep $shared --grid bad.txt --out bad
+    out_is
+    err_is "kvfold: sweep: bad.txt:$2; try kvfold sweep --help"
+    absent bad
+}
+bad 'lr = 0.1\nlr 3\n' '2: want "option = value" or "[NAME]", found "lr 3"'
+bad 'lr = fast\n' '1: --lr "fast": want a number from 0 on'
+bad '[a]\nlr = 1\n[a]\n' '3: run "a" is that of line 1 already'
+bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a sweep: the runs share one base'
+bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a sweep share the base'
+# shellcheck disable=SC2086
+run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl
+err_is 'kvfold: sweep: grid.txt:3: run lr-0.01_prefix-length-4: --log: the runs would write to one file; --tensorboard has a folder for each; try kvfold sweep --help'
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid grid.txt --out board --tensorboard events --quiet
+[ "$(find events/mine -name 'events*' | wc -l)" -eq 1 ] || fail "no events of mine: $(find events)"
