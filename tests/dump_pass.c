@@ -3,7 +3,8 @@
  *
  *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision f32|bf16]
  * [--threads N]
- *               [--position-start N] [--share-leads on|off] [--hidden FILE] --out X.safetensors
+ *               [--position-start N] [--share-leads on|off] [--hidden FILE]
+ *               [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off] --out X.safetensors
  *
  * --prefix: a kvfold file, or safetensors with past_key_values [L, 2, 1, G, P, D]. --run: a run
  * file, or the state dict of an MLP encoder in safetensors; its last state emits the prefix, and
@@ -27,7 +28,7 @@
 
 typedef struct arguments {
     const char *base, *data, *prefix, *run, *precision, *threads, *position_start, *share_leads,
-        *hidden, *out;
+        *hidden, *weight_dtype, *stream_layers, *out;
 } arguments;
 
 #define MAX_PARAMS  64
@@ -310,6 +311,8 @@ static bool parse(int argc, char **argv, arguments *a)
                 {"--position-start", &a->position_start},
                 {"--share-leads", &a->share_leads},
                 {"--hidden", &a->hidden},
+                {"--weight-dtype", &a->weight_dtype},
+                {"--stream-layers", &a->stream_layers},
                 {"--out", &a->out}};
     for (int i = 1; i < argc; i += 2) {
         size_t r = 0, n = sizeof rows / sizeof *rows;
@@ -327,6 +330,9 @@ static kvf_status dump(program *p, const arguments *a)
     kvf_ctx_options ctx_options = {.threads = a->threads ? atoi(a->threads) : 0};
     KVF_TRY(kvf_ctx_create(&ctx_options, &p->ctx));
     KVF_TRY(kvf__precision_parse(p->ctx, a->precision ? a->precision : "f32", &options.precision));
+    KVF_TRY(kvf__weight_dtype_parse(p->ctx, a->weight_dtype ? a->weight_dtype : "auto",
+                                    &options.weight_dtype));
+    options.stream_layers = a->stream_layers && !strcmp(a->stream_layers, "on");
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));
     KVF_TRY(load_prefix(p, a));
     KVF_TRY(load_batch(p, a->data, a->share_leads && !strcmp(a->share_leads, "on")));
@@ -343,7 +349,8 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &a)) {
         fputs("usage: dump_pass --base PATH --data FILE --out X.safetensors\n"
               "                 [--prefix FILE | --run RUN] [--precision f32|bf16] [--threads N]\n"
-              "                 [--position-start N] [--share-leads on|off] [--hidden FILE]\n",
+              "                 [--position-start N] [--share-leads on|off] [--hidden FILE]\n"
+              "                 [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off]\n",
               stderr);
         return 2;
     }

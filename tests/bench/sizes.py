@@ -1,0 +1,115 @@
+"""Bases of several sizes, in memory and streamed: time of a training step and most memory, beside what docs say they should be.
+
+Makes Llamas of random bf16 weights (safetensors) in --folder, once, with the tokenizer that make_tiny writes, and runs `kvfold bench`
+on each of them.
+
+    python tests/bench/sizes.py --kvfold build/kvfold --make-tiny build/tests/make_tiny --folder /tmp/sizes [--size 0.5 --mode streamed]
+
+Needs numpy.
+"""
+import argparse
+import json
+import os
+import struct
+import subprocess
+
+import numpy
+
+SIZES = {  # GB: C, F, L, heads
+    "0.1": (512, 1408, 8, 8),
+    "0.5": (1024, 2816, 16, 16),
+    "1.5": (1536, 4224, 22, 24),
+    "3": (2048, 5632, 28, 32),
+}
+V, D = 32000, 64
+MODES = {
+    "packed": [],
+    "f32": ["--weight-dtype", "f32"],
+    "bf16": ["--weight-dtype", "bf16"],
+    "int8": ["--weight-dtype", "int8"],
+    "streamed": ["--stream-layers", "on", "--recompute", "on"],
+}
+
+
+def shapes(C, F, L, H):
+    yield "model.embed_tokens.weight", (V, C)
+    for l in range(L):
+        stem = f"model.layers.{l}."
+        yield stem + "input_layernorm.weight", (C,)
+        yield stem + "post_attention_layernorm.weight", (C,)
+        for name in "qkvo":
+            yield stem + f"self_attn.{name}_proj.weight", (C, C)
+        yield stem + "mlp.gate_proj.weight", (F, C)
+        yield stem + "mlp.up_proj.weight", (F, C)
+        yield stem + "mlp.down_proj.weight", (C, F)
+    yield "model.norm.weight", (C,)
+    yield "lm_head.weight", (V, C)
+
+
+def make(args, size):
+    folder = os.path.join(args.folder, size)
+    if os.path.exists(os.path.join(folder, "done")):
+        return folder
+    C, F, L, H = SIZES[size]
+    os.makedirs(args.folder, exist_ok=True)
+    subprocess.run([args.make_tiny, folder], check=True)
+    config = {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": F, "num_hidden_layers": L,
+              "num_attention_heads": H, "num_key_value_heads": H, "head_dim": D, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": 256, "eos_token_id": 257}
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    header, at = {}, 0
+    for name, shape in shapes(C, F, L, H):
+        n = 2 * int(numpy.prod(shape))
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    random = numpy.random.default_rng(1)
+    pool = (random.standard_normal(1 << 24).astype(numpy.float32) * 0.02).view(numpy.uint32) >> 16
+    pool = pool.astype(numpy.uint16)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, shape in shapes(C, F, L, H):
+            n, k = int(numpy.prod(shape)), int(random.integers(1 << 16))
+            if len(shape) == 1:
+                file.write(numpy.full(n, 0x3F80, numpy.uint16).tobytes())
+                continue
+            while n:
+                part = pool[k:k + n]
+                file.write(part.tobytes())
+                n, k = n - len(part), 0
+    open(os.path.join(folder, "done"), "w").close()
+    return folder
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvfold", default="build/kvfold")
+    parser.add_argument("--make-tiny", default="build/tests/make_tiny")
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--size", action="append", choices=SIZES)
+    parser.add_argument("--mode", action="append", choices=MODES)
+    parser.add_argument("--make", action="store_true", help="only make the bases")
+    parser.add_argument("--batch", default="4")
+    parser.add_argument("--length", default="128")
+    parser.add_argument("--precision", default="f32")
+    parser.add_argument("--steps", default="2")
+    args = parser.parse_args()
+    for size in args.size or SIZES:
+        folder = make(args, size)
+        for mode in [] if args.make else args.mode or MODES:
+            command = [args.kvfold, "bench", "--base", folder, "--batch", args.batch, "--length", args.length, "--steps", args.steps,
+                       "--warmup", "1", "--precision", args.precision, "--json", "--quiet"] + MODES[mode]
+            result = subprocess.run(command, capture_output=True, text=True)
+            if result.returncode:
+                print(f"{size:>4} {mode:9} failed: {result.stderr.strip()}", flush=True)
+                continue
+            r = json.loads(result.stdout)
+            parts = r["components"]
+            print(f"{size:>4} {mode:9} {r['seconds_per_step']:8.3f} s/step, pack {parts['pack']:7.3f}, recompute {parts['recompute']:7.3f}, "
+                  f"rate {1e-9 * r['matmul_rate']:6.1f} GFLOP/s, {r['peak_rss_bytes'] / 2**20:7.0f} MiB", flush=True)
+
+
+if __name__ == "__main__":
+    main()

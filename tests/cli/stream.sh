@@ -1,0 +1,66 @@
+# A base that is larger than the memory a run may have, and weights kept in other types.
+make_inputs
+
+# The same numbers whatever is kept of the base in memory; another type is another model.
+train 0 --out packed.h5 --steps 4 --json
+loss=$(value train_loss)
+train 0 --out streamed.h5 --steps 4 --json --stream-layers on
+[ "$(value train_loss)" = "$loss" ] || fail "streamed: loss $(value train_loss), want $loss"
+train 0 --out f32.h5 --steps 4 --json --weight-dtype f32
+[ "$(value train_loss)" = "$loss" ] || fail "weights in f32: loss $(value train_loss), want $loss"
+train 0 --out int8.h5 --steps 4 --json --weight-dtype int8
+[ "$(value train_loss)" != "$loss" ] || fail "weights in int8: the loss of f32"
+run 0 merge packed.h5 --out prefix.h5 --quiet
+"$MAKE_TINY" classes 3 bert || exit 1
+printf '{"text":"a b","label":"x"}\n{"text":"c d","label":"y"}\n' >classes.jsonl
+run 0 train --base classes --data classes.jsonl --task seq-cls --out classes.h5 --steps 2 --quiet
+for how in '--stream-layers on' '--weight-dtype f32'; do
+    # shellcheck disable=SC2086 # an option and its value
+    for command in "eval --base model --prefix prefix.h5 --data valid.jsonl" \
+        "predict --base classes --prefix classes.h5 --data classes.jsonl --out predicted.jsonl --force" \
+        "generate --base model --prefix prefix.h5 --prompt after --max-tokens 8"; do
+        run 0 $command --precision f32 --threads 2
+        sed 's/, [0-9.]* s$//' out >want.txt
+        run 0 $command --precision f32 --threads 2 $how
+        sed 's/, [0-9.]* s$//' out >got.txt
+        same want.txt got.txt
+    done
+done
+
+# What an option is not for
+train 2 --out no.h5 --stream-layers on --weight-dtype int8
+err_is 'kvfold: train: --stream-layers: not with --weight-dtype; try kvfold train --help'
+run 2 train --base model --data train.jsonl --out no.h5 --method full --weight-dtype bf16
+err_is 'kvfold: train: --weight-dtype is for frozen weights; method full trains them; try kvfold train --help'
+run 2 train --base model --data train.jsonl --out no.h5 --method full --stream-layers on
+err_is 'kvfold: train: --stream-layers is for frozen weights; method full trains them; try kvfold train --help'
+train 2 --out no.h5 --method p-tuning --unfreeze base --stream-layers on
+err_is 'kvfold: train: --stream-layers is for frozen weights; --unfreeze base trains them; try kvfold train --help'
+run 2 eval --base model --data valid.jsonl --weight-dtype int4
+run 2 eval --base model --data valid.jsonl --weight-dtype int8 --stream-layers on
+absent no.h5
+
+# 60 MB of weights, and less memory than that for everything a run writes to (a map of a file is no part of it).
+sed -e 's/"hidden_size":32/"hidden_size":256/;s/"intermediate_size":64/"intermediate_size":1024/' \
+    -e 's/"num_hidden_layers":2/"num_hidden_layers":16/;s/"head_dim":8/"head_dim":64/' model/config.json >config.json
+run 0 new-base --config config.json --tokenizer model/tokenizer.json --out large.h5 --quiet
+limit=55000
+bytes=$(wc -c <large.h5)
+[ "$bytes" -gt $((limit * 1024)) ] || fail "the base has $bytes bytes only"
+set -- train --base large.h5 --data train.jsonl --threads 2 --prefix-length 4 --encoder-hidden 16 --precision f32 \
+    --steps 3 --batch-size 4 --init random --json --quiet
+run 0 "$@" --out unlimited.h5
+loss=$(value train_loss)
+if ! (ulimit -d $limit && "$KVFOLD" --version >out 2>err); then
+    echo 'skipped: this build does not start in so little memory'
+else
+    (ulimit -d $limit && "$KVFOLD" "$@" --out packed2.h5 >out 2>err)
+    code=$?
+    [ $code -eq 1 ] || fail "the packed base fits into $limit kB: exit status $code"
+    has err '^kvfold: train: .*memory'
+    absent packed2.h5
+    (ulimit -d $limit && "$KVFOLD" "$@" --out limited.h5 --stream-layers on >out 2>err)
+    code=$?
+    [ $code -eq 0 ] || fail "exit status $code under $limit kB: $(cat err)"
+    [ "$(value train_loss)" = "$loss" ] || fail "limited: loss $(value train_loss), want $loss"
+fi
