@@ -142,7 +142,15 @@ static kvf__history three_steps(void)
     static int64_t step[] = {1, 2, 3};
     static double train[] = {3, 2, 1}, valid[] = {NAN, 2.5, NAN}, metric[] = {NAN, 0.5, NAN},
                   lr[] = {0.1, 0.05, 0}, grad[] = {1, 100, 10}, norm[] = {5, 5, 5};
-    return (kvf__history){3, step, step, train, valid, metric, lr, grad, norm};
+    return (kvf__history){.n = 3,
+                          .step = step,
+                          .tokens = step,
+                          .train_loss = train,
+                          .valid_loss = valid,
+                          .valid_metric = metric,
+                          .lr = lr,
+                          .grad_norm = grad,
+                          .prefix_norm = norm};
 }
 
 START_TEST(hostile_texts_stay_text)

@@ -20,7 +20,8 @@ typedef enum kvf_event_kind {
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE /* `text` says something a person should know */
+    KVF_EVENT_NOTE, /* `text` says something a person should know */
+    KVF_EVENT_METER /* the meter was read */
 } kvf_event_kind;
 
 /* One number of a metric; the name lives as long as the library. */
@@ -32,11 +33,12 @@ typedef struct kvf_score {
 
 typedef struct kvf_event {
     kvf_event_kind kind;
-    int64_t step, steps; /* steps done, and in all */
-    double train_loss;   /* of this step, nats per label token */
-    double valid_loss;   /* EVAL */
-    kvf_score metric;    /* EVAL: what best checkpoints are chosen by */
-    bool best;           /* EVAL: the best so far */
+    int64_t step, steps;                /* steps done, and in all */
+    double train_loss;                  /* of this step, nats per label token */
+    double valid_loss;                  /* EVAL */
+    kvf_score metric;                   /* EVAL: what best checkpoints are chosen by */
+    bool best;                          /* EVAL: the best so far */
+    double meter_loss, meter_base_loss; /* METER: under the prefix, of the bare base */
     double lr, grad_norm;
     double prefix_norm;       /* STEP: of what the base saw */
     int64_t tokens;           /* trained on, all steps */
@@ -109,9 +111,11 @@ typedef struct kvf_train_options {
     const char *adapter_placement;  /* serial, parallel, attn */
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
-    int64_t early_stop;             /* validations without a better one; 0: never */
-    const char *position_start;     /* "P" or "0" */
-    bool infix;                     /* lm: the prefix stands inside rows */
+    const char *meter;              /* lm: text that is to stay as it is; NULL: none */
+    double kl_to_base;  /* weight of KL(base || with the prefix) on the meter's rows; 0: none */
+    int64_t early_stop; /* validations without a better one; 0: never */
+    const char *position_start; /* "P" or "0" */
+    bool infix;                 /* lm: the prefix stands inside rows */
     const char *chat_template;
     const char *map;       /* "prompt=question,completion=answer" */
     const char *precision; /* auto, f32, bf16 */
@@ -149,6 +153,8 @@ typedef struct kvf_train_result {
     kvf_score best;                     /* of the best checkpoint, by its metric */
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
+    /* On the meter's text: now, at step 0, of the bare base; NaN without one. */
+    double meter_loss, meter_start_loss, meter_base_loss;
     int64_t tokens;                    /* trained on, all steps */
     int64_t computed_tokens;           /* of this call: what trimming and shared leads left to do */
     double tokens_per_second, seconds; /* of this call */

@@ -157,6 +157,7 @@ typedef struct cli_progress {
     bool on, drawn;
     double last_drawn; /* seconds of the run */
     double valid_loss; /* NaN before the first validation */
+    double meter_rise; /* of the meter's loss above the bare base's; NaN: there is none */
     int64_t first_step, steps;
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common);

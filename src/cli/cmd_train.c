@@ -63,6 +63,11 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
         kvf_json_set(object, "best_metric", kvf_json_new_str(r->best.name));
         kvf_json_set(object, "best_value", kvf_json_new_real(r->best.value));
     }
+    if (o->meter) {
+        kvf_json_set(object, "meter_loss", kvf_json_new_real(r->meter_loss));
+        kvf_json_set(object, "meter_start_loss", kvf_json_new_real(r->meter_start_loss));
+        kvf_json_set(object, "meter_base_loss", kvf_json_new_real(r->meter_base_loss));
+    }
     kvf_json_set(object, "stopped_early", kvf_json_new_bool(r->stopped_early));
     kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
     kvf_json_set(object, "computed_tokens", kvf_json_new_int(r->computed_tokens));
@@ -107,6 +112,9 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
                (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
                (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(r);
+    if (!isnan(r->meter_loss))
+        printf("meter loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
+               r->meter_base_loss, r->meter_start_loss);
     printf("%s, %lld trainable parameters, %s, peak memory %s\n",
            cli_counts_text(o->task, r->examples, r->label_tokens, counts),
            (long long)r->trainable_parameters, r->precision,

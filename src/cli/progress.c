@@ -11,8 +11,10 @@
 
 cli_progress cli_progress_make(const cli_common *common)
 {
-    return (cli_progress){
-        .on = !common->quiet && isatty(STDERR_FILENO), .valid_loss = NAN, .last_drawn = -1};
+    return (cli_progress){.on = !common->quiet && isatty(STDERR_FILENO),
+                          .valid_loss = NAN,
+                          .meter_rise = NAN,
+                          .last_drawn = -1};
 }
 
 static size_t terminal_width(void)
@@ -35,7 +37,10 @@ static void draw_step(cli_progress *p, const kvf_event *e)
     char line[256], valid[48] = "";
     int64_t done = e->step - p->first_step;
     double left = done > 0 ? e->seconds / (double)done * (double)(e->steps - e->step) : 0;
-    if (!isnan(p->valid_loss)) snprintf(valid, sizeof valid, "  valid %.4f", p->valid_loss);
+    int n = 0;
+    if (!isnan(p->valid_loss)) n = snprintf(valid, sizeof valid, "  valid %.4f", p->valid_loss);
+    if (!isnan(p->meter_rise))
+        snprintf(valid + n, sizeof valid - (size_t)n, "  meter %+.4f", p->meter_rise);
     snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  %lld:%02lld left",
              (long long)e->step, (long long)e->steps, e->train_loss, valid, e->tokens_per_second,
              (long long)left / 60, (long long)left % 60);
@@ -48,6 +53,7 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     p->steps = e->steps;
     if (e->kind == KVF_EVENT_START) p->first_step = e->step;
     if (e->kind == KVF_EVENT_EVAL) p->valid_loss = e->valid_loss;
+    if (e->kind == KVF_EVENT_METER) p->meter_rise = e->meter_loss - e->meter_base_loss;
     if (!p->on) return;
     bool due = e->seconds - p->last_drawn >= SECONDS_BETWEEN_DRAWS || e->step == e->steps;
     if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);

@@ -136,6 +136,8 @@ typedef struct kvf__history {
     int64_t n;
     int64_t *step, *tokens;
     double *train_loss, *valid_loss, *valid_metric, *lr, *grad_norm, *prefix_norm;
+    double *meter_loss; /* NULL: the run has no meter */
+    double *kl_to_base; /* NULL: nor is it held to the base */
 } kvf__history;
 void kvf__history_done(kvf__history *history);
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SERIES = 8 };
+enum { SERIES = 10, ALWAYS = 8 }; /* the first are in every file */
 
 /* One dataset of /history. */
 typedef struct series {
@@ -26,6 +26,8 @@ static void list_series(const kvf__history *h, series out[SERIES])
         {"lr", NULL, KVF__F64, h->lr},
         {"grad_norm", "L2 norm", KVF__F64, h->grad_norm},
         {"prefix_norm", "L2 norm", KVF__F64, h->prefix_norm},
+        {"meter_loss", "nats per token", KVF__F64, h->meter_loss},
+        {"kl_to_base", "nats per token", KVF__F64, h->kl_to_base},
     };
     memcpy(out, all, sizeof all);
 }
@@ -51,7 +53,7 @@ kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history)
     list_series(history, all);
     st = kvf__h5_group_create(h5, h5->file, "history", &group);
     for (int i = 0; i < SERIES && !st; i++)
-        st = write_series(h5, group, history->n, &all[i]);
+        if (all[i].values) st = write_series(h5, group, history->n, &all[i]);
     kvf__h5_release(&group);
     return st;
 }
@@ -98,11 +100,20 @@ static kvf_status read_metric(kvf__h5 *h5, kvf__h5_id group, const series *s, kv
     return KVF_OK;
 }
 
+/* Of runs with a meter only. */
+static kvf_status read_option(kvf__h5 *h5, kvf__h5_id group, const series *s, int64_t *n, void *out)
+{
+    bool there = false;
+    KVF_TRY(kvf__h5_has(h5, group, s->name, &there));
+    return there ? read_series(h5, group, s, false, n, out) : KVF_OK;
+}
+
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
 {
     kvf__history h = {0};
-    void *const targets[SERIES] = {&h.step,         &h.tokens, &h.train_loss, &h.valid_loss,
-                                   &h.valid_metric, &h.lr,     &h.grad_norm,  &h.prefix_norm};
+    void *const targets[SERIES] = {&h.step,         &h.tokens,    &h.train_loss, &h.valid_loss,
+                                   &h.valid_metric, &h.lr,        &h.grad_norm,  &h.prefix_norm,
+                                   &h.meter_loss,   &h.kl_to_base};
     kvf__h5_id group = KVF__H5_NONE;
     series all[SERIES];
     kvf_status st;
@@ -110,9 +121,9 @@ kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
     list_series(&h, all);
     st = kvf__h5_group_open(h5, h5->file, "history", &group);
     for (int i = 0; i < SERIES && !st; i++)
-        st = targets[i] == &h.valid_metric
-                 ? read_metric(h5, group, &all[i], &h)
-                 : read_series(h5, group, &all[i], i == 0, &h.n, targets[i]);
+        st = targets[i] == &h.valid_metric ? read_metric(h5, group, &all[i], &h)
+             : i >= ALWAYS                 ? read_option(h5, group, &all[i], &h.n, targets[i])
+                           : read_series(h5, group, &all[i], i == 0, &h.n, targets[i]);
     if (st) goto out;
     *out = h;
     h = (kvf__history){0};
@@ -132,5 +143,7 @@ void kvf__history_done(kvf__history *history)
     kvf__free(history->lr);
     kvf__free(history->grad_norm);
     kvf__free(history->prefix_norm);
+    kvf__free(history->meter_loss);
+    kvf__free(history->kl_to_base);
     *history = (kvf__history){0};
 }

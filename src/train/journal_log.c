@@ -4,12 +4,13 @@
  * steps above its `step` are of steps that were lost, and done again. */
 #include "train_int.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const char *const NAMES[] = {
     [KVF_EVENT_START] = "start", [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
-    [KVF_EVENT_SAVE] = "save",   [KVF_EVENT_NOTE] = "note",
+    [KVF_EVENT_SAVE] = "save",   [KVF_EVENT_NOTE] = "note", [KVF_EVENT_METER] = "meter",
 };
 
 kvf_status kvf__log_open(kvf__trainer *t)
@@ -80,12 +81,21 @@ static void add_eval(kvf_json *object, const kvf_event *e)
     kvf_json_set(object, "best", kvf_json_new_bool(e->best));
 }
 
+static void add_meter(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
+{
+    double kl = kvf__anchor_kl(t);
+    kvf_json_set(object, "meter_loss", kvf_json_new_real(e->meter_loss));
+    kvf_json_set(object, "meter_base_loss", kvf_json_new_real(e->meter_base_loss));
+    if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
+}
+
 kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
 {
     kvf_json *object = begin_line(NAMES[e->kind], e->step, e->seconds);
     if (e->kind == KVF_EVENT_START) add_start(t, object);
     if (e->kind == KVF_EVENT_STEP) add_step(object, e);
     if (e->kind == KVF_EVENT_EVAL) add_eval(object, e);
+    if (e->kind == KVF_EVENT_METER) add_meter(t, object, e);
     if (e->kind == KVF_EVENT_SAVE) kvf_json_set(object, "path", kvf_json_new_str(e->text));
     if (e->kind == KVF_EVENT_NOTE) kvf_json_set(object, "text", kvf_json_new_str(e->text));
     return write_line(t, object);

@@ -68,8 +68,11 @@ kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
         {"train/tokens_per_second", e->tokens_per_second},
     };
     const kvf__event_scalar eval[] = {{"valid/loss", e->valid_loss}, {tag, e->metric.value}};
+    const kvf__event_scalar meter[] = {{"meter/loss", e->meter_loss}};
     if (e->kind == KVF_EVENT_STEP)
         return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, step, 5);
+    if (e->kind == KVF_EVENT_METER)
+        return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, meter, 1);
     if (e->kind != KVF_EVENT_EVAL) return KVF_OK;
     snprintf(tag, sizeof tag, "valid/%s", e->metric.name);
     bool second = strcmp(e->metric.name, "loss") != 0;

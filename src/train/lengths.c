@@ -144,7 +144,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     limits->base_dropout = t->options.base_dropout > 0;
     limits->soft = t->soft.k;
     if (t->soft.k) KVF_TRY(kvf__soft_set_room(t->ctx, &t->soft, sizes.labels));
-    return take_head_memory(t, sizes.labels);
+    KVF_TRY(take_head_memory(t, sizes.labels));
+    return kvf__meter_prepare(t);
 }
 
 /* Leaves the sampler at step 0. */
@@ -160,6 +161,7 @@ static kvf_status take_pass(kvf__trainer *t)
 void kvf__trainer_reach_step(kvf__trainer *t)
 {
     rewind_samplers(t);
+    kvf__anchor_reach_step(t);
     for (int64_t step = 0; step < t->step; step++) {
         int64_t n;
         kvf__jobs_enter(t, step);

@@ -7,6 +7,8 @@
 
 static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t tokens, bool best)
 {
+    kvf_train_result meter;
+    kvf__meter_result(t, &meter);
     kvf_event event = {
         .kind = kind,
         .step = t->step,
@@ -15,6 +17,8 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .valid_loss = t->valid_loss,
         .metric = {t->metric->name, t->metric_value},
         .best = best,
+        .meter_loss = meter.meter_loss,
+        .meter_base_loss = meter.meter_base_loss,
         .lr = t->lr,
         .grad_norm = t->grad_norm,
         .prefix_norm = t->step ? t->history.prefix_norm[t->step - 1] : NAN,
@@ -53,6 +57,8 @@ static void record(kvf__trainer *t)
     h->lr[i] = t->lr;
     h->grad_norm[i] = t->grad_norm;
     h->prefix_norm[i] = emitted_norm(t->emitted);
+    if (h->meter_loss) h->meter_loss[i] = NAN;
+    if (h->kl_to_base) h->kl_to_base[i] = kvf__anchor_kl(t);
 }
 
 static void keep_best(kvf__trainer *t)
@@ -98,6 +104,16 @@ static bool is_due(const kvf__trainer *t, int64_t every)
     return every ? t->step % every == 0 : t->epoch_end;
 }
 
+static kvf_status read_meter(kvf__trainer *t)
+{
+    kvf_train_result now;
+    KVF_TRY(kvf__meter_measure(t));
+    kvf__meter_result(t, &now);
+    t->history.meter_loss[t->step - 1] = now.meter_loss;
+    emit(t, KVF_EVENT_METER, 0, 0, false);
+    return KVF_OK;
+}
+
 static kvf_status save(kvf__trainer *t)
 {
     KVF_TRY(kvf__trainer_save(t, true));
@@ -122,6 +138,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
     record(t);
     emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
     if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+    if (t->meter && is_due(t, t->options.eval_every)) KVF_TRY(read_meter(t));
     bool stop = stop_requested(t) && t->step < t->steps;
     t->stopped_early = kvf__trainer_patience_over(t);
     if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));
@@ -134,6 +151,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
 void kvf__trainer_start(kvf__trainer *t)
 {
     emit(t, KVF_EVENT_START, 0, 0, false);
+    if (t->meter) emit(t, KVF_EVENT_METER, 0, 0, false);
 }
 
 kvf_status kvf__trainer_loop(kvf__trainer *t)

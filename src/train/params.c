@@ -168,6 +168,9 @@ static kvf_status take_history(kvf__trainer *t)
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_metric, &h->valid_metric));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->lr, &h->lr));
     KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->grad_norm, &h->grad_norm));
+    if (t->meter) KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->meter_loss, &h->meter_loss));
+    if (t->meter && t->options.kl_to_base > 0)
+        KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->kl_to_base, &h->kl_to_base));
     return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);
 }
 

@@ -228,8 +228,8 @@ static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     kvf__outfile probe = {0};
-    const char *const inputs[] = {o->base,    o->data,         o->valid,
-                                  o->init_kv, o->init_encoder, o->init_from};
+    const char *const inputs[] = {o->base,         o->data,      o->valid, o->init_kv,
+                                  o->init_encoder, o->init_from, o->meter};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         KVF_TRY(check_not_input(t, inputs[i]));
@@ -284,6 +284,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
+    if (!st) st = kvf__meter_open(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);
     if (!st) finished = is_finished(t);
@@ -345,6 +346,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__batcher_done(&t->batcher);
     kvf__sampler_done(&t->sampler);
     kvf__evaluator_free(t->evaluator);
+    kvf__meter_free(t->meter);
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
     kvf__verbalizer_free(t->words, t->data.names.n);
@@ -401,6 +403,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .examples = t->data.n,
         .precision = kvf__precision_name(t->base->precision),
     };
+    kvf__meter_result(t, r);
     kvf__ranks_result(t, r);
 }
 

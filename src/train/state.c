@@ -44,6 +44,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
         kvf_json_set(lineage, "data_no_answers", kvf_json_new_bool(kvf__has_impossible(&t->data)));
     kvf_json_set(lineage, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     if (t->ranks) kvf_json_set(lineage, "ranks", kvf_json_new_int(kvf__ranks_size(t)));
+    kvf__meter_lineage(t, lineage);
     if (t->feed) t->feed->lineage(t->feed->user, lineage);
     return lineage;
 }
@@ -112,7 +113,9 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
     KVF_TRY(same_text(t, "base", run->id.base_hash, t->base->hash));
     KVF_TRY(kvf__jobs_same(t, &run->head));
     KVF_TRY(same_text(t, "data file", data, t->data.hash));
-    return same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : "");
+    KVF_TRY(same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : ""));
+    const char *meter = kvf_json_str(kvf_json_get(run->lineage, "meter_hash"), NULL);
+    return same_text(t, "meter file", meter, kvf__meter_hash(t));
 }
 
 static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__params *from,
@@ -144,6 +147,10 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
     memcpy(to->lr, from->lr, n * sizeof *to->lr);
     memcpy(to->grad_norm, from->grad_norm, n * sizeof *to->grad_norm);
     memcpy(to->prefix_norm, from->prefix_norm, n * sizeof *to->prefix_norm);
+    if (to->meter_loss && from->meter_loss)
+        memcpy(to->meter_loss, from->meter_loss, n * sizeof *to->meter_loss);
+    if (to->kl_to_base && from->kl_to_base)
+        memcpy(to->kl_to_base, from->kl_to_base, n * sizeof *to->kl_to_base);
     t->train_loss = from->train_loss[n - 1];
     t->valid_loss = from->valid_loss[n - 1];
     for (size_t i = 0; i < n; i++)

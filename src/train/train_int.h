@@ -215,6 +215,23 @@ typedef struct kvf__feed {
     void *user;
 } kvf__feed;
 
+/* --meter and --kl-to-base (meter.c, anchor.c): which runs may have them; the meter's rows; what
+ * the base says of them, once steps are known; the loss under the prefix now. Without a meter they
+ * do nothing, but for `measure`. */
+typedef struct kvf__meter kvf__meter;
+kvf_status kvf__meter_check(kvf_ctx *ctx, const kvf_train_options *options);
+kvf_status kvf__meter_open(struct kvf__trainer *trainer);
+kvf_status kvf__meter_prepare(struct kvf__trainer *trainer);
+kvf_status kvf__meter_measure(struct kvf__trainer *trainer);
+void kvf__meter_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
+void kvf__meter_result(const struct kvf__trainer *trainer, kvf_train_result *result);
+const char *kvf__meter_hash(const struct kvf__trainer *trainer); /* "": none */
+void kvf__meter_free(kvf__meter *meter);
+/* What --kl-to-base adds to a step's gradient; moves its rows to the step that comes next. */
+kvf_status kvf__anchor_step(struct kvf__trainer *trainer);
+void kvf__anchor_reach_step(struct kvf__trainer *trainer);
+double kvf__anchor_kl(const struct kvf__trainer *trainer); /* of the last step; NaN: none */
+
 /* One of several tasks: what a step or a validation of it puts in the trainer's place of the same
  * name. */
 typedef struct kvf__job {
@@ -243,6 +260,7 @@ typedef struct kvf__trainer {
     kvf__dataset data, valid;  /* valid.n = 0: none */
     kvf__soft_set soft;        /* k = 0: labels say what is to be learnt */
     kvf__evaluator *evaluator; /* NULL: none */
+    kvf__meter *meter;         /* --meter; NULL: none */
 
     kvf__task task;
     const kvf__method *method;

@@ -1,0 +1,136 @@
+/* --kl-to-base W: a step's loss is that of its task plus W times the mean, over the labels of some
+ * rows of the meter's file, of KL(base || base with the prefix) over the base's likeliest items
+ * (head_soft.c), so that the prefix is paid to leave that text alone.
+ *
+ * The rows are drawn as those of a data file, by an order of their own from the seed; which they
+ * are depends on seed and step alone. Their pass runs beside the task's, on the prefix as the step
+ * shows it (--prefix-dropout included), and adds to the same gradient. */
+#include "meter.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ITEMS = 20, ROWS = 8 }; /* of the base at a label; of a step that is cut by tokens */
+
+#define ORDER_SEED 0x6d657465 /* "mete": apart from the task's order */
+
+/* A walk over the rows of all steps to come. */
+typedef kvf_status walk_fn(kvf__trainer *t, kvf__batch_sizes *sizes);
+
+static const int64_t *draw(kvf__meter *m, int64_t *n)
+{
+    bool last;
+    return kvf__sampler_next(&m->sampler, n, &last);
+}
+
+static kvf_status walk(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
+{
+    kvf__meter *m = t->meter;
+    kvf__sampler_rewind(&m->sampler);
+    for (int64_t step = 0; step < t->steps; step++) {
+        int64_t n;
+        const int64_t *rows = draw(m, &n);
+        kvf__batcher_fill(&m->batcher, &m->set, rows, n);
+        KVF_TRY(visit(t, sizes));
+    }
+    kvf__sampler_rewind(&m->sampler);
+    return KVF_OK;
+}
+
+static kvf_status measure_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes_raise(sizes, &t->meter->batcher.sizes);
+    return KVF_OK;
+}
+
+static kvf_status prepare_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
+{
+    const kvf__batch_sizes *now = &t->meter->batcher.sizes;
+    (void)sizes;
+    return now->labels ? kvf__pass_prepare(t->ctx, t->meter->pass, now->tokens, now->labels)
+                       : KVF_OK;
+}
+
+/* Room for the longest rows that could meet. */
+static kvf_status take_batcher(kvf__trainer *t, int64_t rows)
+{
+    kvf__meter *m = t->meter;
+    int64_t longest = 0;
+    const kvf__batch_rules rules = {.causal = true,
+                                    .share = !strcmp(t->options.share_leads, "auto")};
+    for (int64_t r = 0; r < m->set.n; r++)
+        if (kvf__example_length(&m->set, r) > longest) longest = kvf__example_length(&m->set, r);
+    return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
+}
+
+static kvf_status take_pass(kvf__trainer *t)
+{
+    kvf__meter *m = t->meter;
+    kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
+    KVF_TRY(walk(t, measure_batch, &sizes));
+    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
+    limits.recompute = t->options.recompute;
+    limits.soft = m->base.k;
+    KVF_TRY(kvf__soft_set_room(t->ctx, &m->base, sizes.labels));
+    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &m->pass));
+    return walk(t, prepare_batch, &sizes);
+}
+
+kvf_status kvf__anchor_prepare(kvf__trainer *t)
+{
+    kvf__meter *m = t->meter;
+    const kvf_train_options *o = &t->options;
+    const kvf__subject bare = {0};
+    int64_t rows = o->batch_tokens ? ROWS : o->batch_size;
+    int64_t V = kvf__model_desc(t->base->model)->V, k = V > ITEMS ? ITEMS : V - 1;
+    if (rows > m->set.n) rows = m->set.n;
+    KVF_TRY(kvf__sampler_init(t->ctx, &m->sampler, &m->set, true, o->seed ^ ORDER_SEED, rows, 0));
+    KVF_TRY(take_batcher(t, rows));
+    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &m->set, &bare, k, &m->base));
+    return take_pass(t);
+}
+
+void kvf__anchor_done(kvf__meter *m)
+{
+    kvf__soft_set_done(&m->base);
+    kvf__sampler_done(&m->sampler);
+    kvf__batcher_done(&m->batcher);
+    kvf__pass_free(m->pass);
+}
+
+void kvf__anchor_reach_step(kvf__trainer *t)
+{
+    int64_t n;
+    if (!t->meter || !t->meter->base.k) return;
+    kvf__sampler_rewind(&t->meter->sampler);
+    for (int64_t step = 0; step < t->step; step++)
+        draw(t->meter, &n);
+}
+
+double kvf__anchor_kl(const kvf__trainer *t)
+{
+    return t->meter && t->meter->base.k ? t->meter->kl : NAN;
+}
+
+kvf_status kvf__anchor_step(kvf__trainer *t)
+{
+    kvf__meter *m = t->meter;
+    double sum = 0;
+    int64_t n;
+    if (!m || !m->base.k) return KVF_OK;
+    const int64_t *rows = draw(m, &n);
+    kvf__batcher_fill(&m->batcher, &m->set, rows, n);
+    int64_t labels = m->batcher.batch.n_labels;
+    m->kl = 0;
+    if (!labels) return KVF_OK;
+    const kvf__input input = {
+        .batch = &m->batcher.batch, .prefix = t->shown, .position_start = t->id.position_start};
+    const kvf__soft soft = kvf__soft_set_of(&m->base, input.batch);
+    const kvf__grads grads = {.prefix = t->gradient.prefix};
+    float scale = (float)(t->options.kl_to_base / (double)labels);
+    KVF_TRY(kvf__pass_fwd(t->ctx, m->pass, &input));
+    KVF_TRY(kvf__pass_lm_soft(t->ctx, m->pass, &soft, true, scale, &sum, NULL));
+    KVF_TRY(kvf__pass_bwd(t->ctx, m->pass, &grads));
+    m->kl = sum / (double)labels;
+    return KVF_OK;
+}

@@ -1,0 +1,247 @@
+/* --meter and --kl-to-base on the toy base: the meter changes nothing and says what eval says; the
+ * held loss has the gradient of what it adds, keeps the text nearer to the base, and resumes to the
+ * bit. */
+#include "train_int.h"
+
+#include "meter.h"
+#include "toy_run.h"
+
+#include <math.h>
+
+static char text[512];
+
+static void setup(void)
+{
+    toy_run_setup();
+    toy_path(text, dir, "text.jsonl");
+    toy_write(
+        dir, "text.jsonl",
+        "{\"text\": \"zyx zyx wvu zyx, and so on\"}\n{\"text\": \"plain words, plain words\"}\n"
+        "{\"text\": \"kvkvkv 12345\"}\n{\"text\": \"zyx wvu tsr qpo\"}\n"
+        "{\"text\": \"one two three four five\"}\n{\"text\": \"54321 12345 11111\"}\n");
+}
+
+static kvf_train_options options(const char *path, double weight)
+{
+    kvf_train_options o = toy_run_options(path);
+    o.prefix_length = 5;
+    o.method = "direct";
+    o.meter = text;
+    o.kl_to_base = weight;
+    return o;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+static double eval_loss(const char *file, const char *prefix_path, kvf_checkpoint checkpoint)
+{
+    const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
+    const kvf_eval_options how = {.data = file};
+    kvf_base *loaded = NULL;
+    kvf_prefix *prefix = NULL;
+    kvf_eval_result result;
+    ck_assert(!kvf_base_open(ctx, base, &f32, &loaded));
+    if (prefix_path) ck_assert(!kvf_prefix_open(ctx, prefix_path, checkpoint, &prefix));
+    ck_assert_msg(!kvf_eval(ctx, loaded, &prefix, prefix ? 1 : 0, &how, &result), "%s",
+                  kvf_ctx_error(ctx));
+    kvf_prefix_free(prefix);
+    kvf_base_free(loaded);
+    return result.loss;
+}
+
+START_TEST(meter_says_what_eval_says)
+{
+    kvf_train_options o = options(out, 0), without = options(other, 0);
+    without.meter = NULL;
+    kvf_train_result r = train(&o), bare = train(&without);
+    ck_assert_double_eq(r.meter_base_loss, eval_loss(text, NULL, KVF_CHECKPOINT_LAST));
+    ck_assert_double_eq(r.meter_loss, eval_loss(text, out, KVF_CHECKPOINT_LAST));
+    ck_assert_double_ne(r.meter_start_loss, r.meter_base_loss);
+    ck_assert_double_ne(r.meter_start_loss, r.meter_loss);
+    ck_assert(isnan(bare.meter_loss) && isnan(bare.meter_base_loss));
+    /* it changes nothing */
+    ck_assert_double_eq(r.train_loss, bare.train_loss);
+    ck_assert_double_eq(r.valid_loss, bare.valid_loss);
+    ck_assert_double_eq(eval_loss(valid, out, KVF_CHECKPOINT_LAST),
+                        eval_loss(valid, other, KVF_CHECKPOINT_LAST));
+}
+END_TEST
+
+/* At every validation, and nowhere else; without validation data too. */
+START_TEST(history_has_it)
+{
+    kvf_train_options o = options(out, 1);
+    kvf__run_file run = {0};
+    o.valid = NULL;
+    kvf_train_result r = train(&o);
+    ck_assert(!kvf__run_file_read(ctx, out, true, &run));
+    ck_assert_ptr_nonnull(run.history.meter_loss);
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(isnan(run.history.meter_loss[i]) != 0, i % 3 != 2);
+        ck_assert_double_gt(run.history.kl_to_base[i], 0);
+    }
+    ck_assert_double_eq(run.history.meter_loss[5], r.meter_loss);
+    kvf__run_file_done(&run);
+}
+END_TEST
+
+START_TEST(weight_holds_the_text)
+{
+    kvf_train_options free_run = options(out, 0), held_run = options(other, 20);
+    free_run.steps = held_run.steps = 30;
+    free_run.eval_every = held_run.eval_every = 30;
+    kvf_train_result loose = train(&free_run), held = train(&held_run);
+    ck_assert_double_eq(loose.meter_base_loss, held.meter_base_loss);
+    ck_assert_double_eq(loose.meter_start_loss, held.meter_start_loss);
+    double rise = loose.meter_loss - loose.meter_base_loss;
+    ck_assert_msg(held.meter_loss - held.meter_base_loss < 0.5 * rise && rise > 0,
+                  "base %.4f, without %.4f, held %.4f", held.meter_base_loss, loose.meter_loss,
+                  held.meter_loss);
+}
+END_TEST
+
+START_TEST(resume_equals_no_stop)
+{
+    kvf_train_options whole = options(out, 2), part = options(other, 2);
+    whole.schedule_steps = part.schedule_steps = 6;
+    kvf_train_result r = train(&whole);
+    part.steps = 3;
+    train(&part);
+    part.steps = 6;
+    part.resume = true;
+    kvf_train_result again = train(&part);
+    ck_assert(equal_files(out, other));
+    ck_assert_double_eq(again.meter_loss, r.meter_loss);
+    ck_assert_double_eq(again.meter_start_loss, r.meter_start_loss);
+    again = train(&part);
+    ck_assert(again.finished_before);
+    ck_assert_double_eq(again.meter_loss, r.meter_loss);
+}
+END_TEST
+
+/* ---- grad ------------------------------------------------------------------------------------ */
+
+/* A step on all rows: the loss is then a function of the prefix alone, whatever their order. Value
+ * and moments are as before. */
+static double whole_loss(kvf__trainer *t, const float *value)
+{
+    kvf__param *param = &t->params.item[0];
+    memcpy(param->value, value, (size_t)param->n * sizeof(float));
+    ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
+    return t->train_loss + t->options.kl_to_base * kvf__anchor_kl(t);
+}
+
+START_TEST(gradient_matches_differences)
+{
+    kvf_train_options o = options(out, 3);
+    kvf__trainer t;
+    o.valid = NULL;
+    o.batch_size = 24;
+    o.steps = 40;
+    o.method = "direct";
+    ck_assert_msg(!kvf__trainer_init(ctx, &o, &t), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_prepare(&t), "%s", kvf_ctx_error(ctx));
+    kvf__param *param = &t.params.item[0];
+    size_t n = (size_t)param->n;
+    float *value = calloc(n, sizeof *value), *moved = calloc(n, sizeof *moved);
+    float *grad = calloc(n, sizeof *grad), *way = calloc(n, sizeof *way);
+    kvf__rng rng = kvf__rng_make(3, 0);
+    memcpy(value, param->value, n * sizeof *value);
+    for (int trial = 0; trial < 5; trial++) {
+        const float step = 0.01f;
+        double slope = 0;
+        whole_loss(&t, value);
+        param = &t.params.item[0];
+        memcpy(grad, param->grad, n * sizeof *grad);
+        for (size_t i = 0; i < n; i++) {
+            way[i] = (float)kvf__rng_normal(&rng);
+            slope += (double)grad[i] * (double)way[i];
+        }
+        for (size_t i = 0; i < n; i++)
+            moved[i] = value[i] + step * way[i];
+        double up = whole_loss(&t, moved);
+        for (size_t i = 0; i < n; i++)
+            moved[i] = value[i] - step * way[i];
+        double want = (up - whole_loss(&t, moved)) / (2 * (double)step);
+        ck_assert_double_eq_tol(slope, want, 2e-3 + 1e-2 * fabs(want));
+    }
+    free(value);
+    free(moved);
+    free(grad);
+    free(way);
+    kvf__trainer_done(&t);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *option, *value, *part;
+} REFUSED[] = {
+    {"method", "prompt", "--meter: not for method prompt"},
+    {"method", "adapter", "--meter: not for method adapter"},
+    {"task", "seq-cls", "--meter is for one task, lm"},
+    {"infix", "true", "--meter: not with --infix"},
+    {"train-head", "true", "--kl-to-base: not with --train-head"},
+};
+
+START_TEST(what_it_refuses)
+{
+    kvf_train_options o = options(out, 1);
+    o.method = "mlp";
+    ck_assert(!kvf_train_set(ctx, &o, REFUSED[_i].option, REFUSED[_i].value));
+    expect_failure(&o, KVF_EUSAGE, REFUSED[_i].part);
+    ck_assert(!kvf__exists(out));
+}
+END_TEST
+
+START_TEST(files_and_values)
+{
+    kvf_train_options o = options(out, 1);
+    o.meter = NULL;
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --meter");
+    o = options(out, -1);
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base must not be negative");
+    o = options(text, 0);
+    o.force = true;
+    expect_failure(&o, KVF_EUSAGE, "text.jsonl");
+    o = options(out, 0);
+    o.steps = 3;
+    train(&o);
+    o.resume = true;
+    o.steps = 6;
+    o.schedule_steps = 3;
+    o.meter = NULL;
+    expect_failure(&o, KVF_EMISMATCH, "another meter file");
+    o.meter = valid;
+    expect_failure(&o, KVF_EMISMATCH, "another meter file");
+    o.meter = text;
+    o.kl_to_base = 1;
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base was another when the run was created");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("meter");
+    TCase *cases = tcase_create("core");
+    tcase_add_checked_fixture(cases, setup, toy_run_teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, meter_says_what_eval_says);
+    tcase_add_test(cases, history_has_it);
+    tcase_add_test(cases, weight_holds_the_text);
+    tcase_add_test(cases, resume_equals_no_stop);
+    suite_add_tcase(suite, cases);
+    cases = tcase_create("grad");
+    tcase_add_checked_fixture(cases, setup, toy_run_teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, gradient_matches_differences);
+    suite_add_tcase(suite, cases);
+    cases = tcase_create("errors");
+    tcase_add_checked_fixture(cases, setup, toy_run_teardown);
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, what_it_refuses, 0, sizeof REFUSED / sizeof REFUSED[0]);
+    tcase_add_test(cases, files_and_values);
+    suite_add_tcase(suite, cases);
+    return ck_main(suite);
+}
