@@ -76,6 +76,27 @@ train 0 --method direct --layers 1-1 --steps 2 --out layers.h5 --quiet
 page layers.h5 --base model --data valid.jsonl --words 1
 shows '<tr><th scope="row">0</th><td>&ndash;</td>'
 
+# several tasks on a base that is not causal: the words are left out; a prefix inside rows
+"$MAKE_TINY" bert 1 bert || exit 1
+for i in 1 2 3 4; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>mood.tsv
+    printf 'Ann\tB-PER\nwent\tO\n\nI\tO\nsaw\tO\nBob\tB-PER\n\n' >>names.conll
+done
+run 0 train --base bert --data mood=mood.tsv --data names=names.conll --task mood=seq-cls --task names=token-cls \
+    --valid mood=mood.tsv --method direct --prefix-length 4 --steps 4 --batch-size 4 --out multi.h5 --quiet
+page multi.h5
+page multi.h5 --base bert --head names --data names.conll
+shows '<li>Nearest words need a causal base, bert is none.'
+shows '<li>No samples: task token-cls classifies'
+section attention
+no_section words
+run 2 report multi.h5 --out no.html --base bert --data mood.tsv
+err_is 'kvfold: report: multi.h5: holds heads of several tasks: --head names one of mood, names; try kvfold report --help'
+train 0 --method direct --infix --steps 2 --out infix.h5 --quiet
+page infix.h5 --base model --data valid.jsonl --words 1
+section attention
+section samples
+
 # hostile names and data
 name='a"b<script>alert(1)<img src=x onerror=alert(2)>&amp;.h5'
 printf '%s\n' '{"prompt": "<script>alert(3)</script>\u202e\"", "completion": " </pre><b>"}' >'evil<i>.jsonl'
