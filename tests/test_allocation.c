@@ -150,13 +150,60 @@ static kvf_status path_inspect(void)
     return KVF_OK;
 }
 
+/* PrefixTuning's encoder, which is our mlp, and one of another width, which is folded at once. */
+static kvf_status path_import(void)
+{
+    static float zeros[2 * 3 * 16 * 4];
+    char checkpoint[512], kind[16];
+    kvf__tensor tensors[] = {
+        {(char *)"wte.weight", {.data = zeros, .rank = 2, .dim = {2, 24}}},
+        {(char *)"control_trans.0.weight", {.data = zeros, .rank = 2, .dim = {4, 24}}},
+        {(char *)"control_trans.0.bias", {.data = zeros, .rank = 1, .dim = {4}}},
+        {(char *)"control_trans.2.weight", {.data = zeros, .rank = 2, .dim = {96, 4}}},
+        {(char *)"control_trans.2.bias", {.data = zeros, .rank = 1, .dim = {96}}},
+    };
+    const kvf_import_options options = {
+        .path = checkpoint, .out = out, .base = base, .force = true};
+    toy_path(checkpoint, dir, "prefix.safetensors");
+    for (int64_t width = 24; width >= 16; width -= 8) {
+        tensors[0].view.dim[1] = tensors[1].view.dim[1] = width;
+        KVF_TRY(kvf__safetensors_write(ctx, checkpoint, true, tensors, 5));
+        KVF_TRY(kvf_import(ctx, &options, kind));
+    }
+    return KVF_OK;
+}
+
+static kvf_status path_unmerge(void)
+{
+    const kvf_unmerge_options options = {
+        .prefix = prefix, .out = out, .base = base, .encoder_hidden = 4};
+    kvf_unmerge_result result;
+    return kvf_unmerge(ctx, &options, &result);
+}
+
+static kvf_status path_convert_position(void)
+{
+    const kvf_convert_position_options options = {
+        .prefix = prefix, .out = out, .base = base, .position_start = "9"};
+    int64_t from, to;
+    return kvf_convert_position(ctx, &options, &from, &to);
+}
+
 static const struct {
     const char *name;
     kvf_status (*path)(void);
 } PATHS[] = {
-    {"open", path_open},     {"train", path_train},     {"resume", path_resume},
-    {"merge", path_merge},   {"eval", path_eval},       {"generate", path_generate},
-    {"export", path_export}, {"inspect", path_inspect},
+    {"open", path_open},
+    {"train", path_train},
+    {"resume", path_resume},
+    {"merge", path_merge},
+    {"eval", path_eval},
+    {"generate", path_generate},
+    {"export", path_export},
+    {"inspect", path_inspect},
+    {"import", path_import},
+    {"unmerge", path_unmerge},
+    {"convert-position", path_convert_position},
 };
 
 static void check_nothing_left(const char *name, int64_t n)
