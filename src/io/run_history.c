@@ -53,7 +53,7 @@ kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history)
     list_series(history, all);
     st = kvf__h5_group_create(h5, h5->file, "history", &group);
     for (int i = 0; i < SERIES && !st; i++)
-        if (all[i].values) st = write_series(h5, group, history->n, &all[i]);
+        if (i < ALWAYS || all[i].values) st = write_series(h5, group, history->n, &all[i]);
     kvf__h5_release(&group);
     return st;
 }
