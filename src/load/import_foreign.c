@@ -194,8 +194,9 @@ static kvf_status emit(kvf_ctx *ctx, const target *t, kvf__prefix *prefix)
         memcpy(prefix->kv, t->f->prefix.kv, kvf__prefix_count(prefix) * sizeof *prefix->kv);
         goto out;
     }
-    if (!kvf__mul((size_t)t->id.P, (size_t)t->width, &n)) st = KVF_ENOMEM;
-    if (!st) st = kvf__alloc_array(ctx, n, sizeof *flat, &flat);
+    st = kvf__mul((size_t)t->id.P, (size_t)t->width, &n)
+             ? kvf__alloc_array(ctx, n, sizeof *flat, &flat)
+             : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", t->options->path);
     if (st) goto out;
     st = kvf__foreign_emit(ctx, t->f, t->id.P, t->width, flat);
     if (st)

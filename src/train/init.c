@@ -92,6 +92,9 @@ out:
 /* Keys that stand before rows are rotated, those inside are not. */
 static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
 {
+    if (from->position_start != t->id.position_start)
+        kvf__trainer_note(t, "%s: rows behind it started at position %lld, here they start at %lld",
+                          path, (long long)from->position_start, (long long)t->id.position_start);
     if (from->infix == t->id.infix) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");

@@ -37,3 +37,5 @@ err_is 'kvfold: convert-position: --position-start: "x" is no whole number from 
 run 2 convert-position prefix.h5 --base model --out none.h5
 err_is 'kvfold: convert-position: --position-start P|N is needed; try kvfold convert-position --help'
 absent none.h5
+train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
+has out 'moved.h5: rows behind it started at position 9, here they start at 4$'
