@@ -94,6 +94,7 @@ void kvf_ctx_fail_allocation(kvf_ctx *ctx, int64_t n);
 
 /* Largest resident memory of this process so far, in bytes. */
 int64_t kvf_peak_rss_bytes(void);
+int64_t kvf_rss_bytes(void); /* at this moment; 0: not known */
 
 #ifdef __cplusplus
 }

@@ -20,8 +20,9 @@ typedef enum kvf_event_kind {
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE, /* `text` says something a person should know */
-    KVF_EVENT_METER /* the meter was read */
+    KVF_EVENT_NOTE,    /* `text` says something a person should know */
+    KVF_EVENT_METER,   /* the meter was read */
+    KVF_EVENT_FORECAST /* before the first step, where one is asked for */
 } kvf_event_kind;
 
 /* One number of a metric; the name lives as long as the library. */
@@ -30,6 +31,18 @@ typedef struct kvf_score {
     double value;     /* NaN: not defined on this data */
 } kvf_score;
 #define KVF_MAX_SCORES 24
+
+/* What a run will take, from a few steps of its own batches that leave no trace on its bits. */
+typedef struct kvf_forecast {
+    int64_t steps, validations; /* still to do; steps 0: there is no forecast */
+    double seconds_per_step, seconds_per_validation, seconds_per_save;
+    double seconds;         /* of the whole call; of a dry run: of the call that is no dry run */
+    double probe_seconds;   /* what the forecast itself took */
+    int64_t peak_rss_bytes; /* largest resident memory */
+    int64_t tokens;         /* to train on */
+    int64_t trainable_parameters;
+    int64_t file_bytes; /* of the run file, about */
+} kvf_forecast;
 
 typedef struct kvf_event {
     kvf_event_kind kind;
@@ -40,11 +53,13 @@ typedef struct kvf_event {
     bool best;                          /* EVAL: the best so far */
     double meter_loss, meter_base_loss; /* METER: under the prefix, of the bare base */
     double lr, grad_norm;
-    double prefix_norm;       /* STEP: of what the base saw */
-    int64_t tokens;           /* trained on, all steps */
-    double tokens_per_second; /* of this step */
-    double seconds;           /* since the start of this call */
-    const char *text;         /* NOTE, SAVE (path) */
+    double prefix_norm;           /* STEP: of what the base saw */
+    int64_t tokens;               /* trained on, all steps */
+    double tokens_per_second;     /* of this step */
+    double seconds;               /* since the start of this call */
+    double seconds_left;          /* about, to the end of the run; NaN: not known */
+    const char *text;             /* NOTE, SAVE (path) */
+    const kvf_forecast *forecast; /* FORECAST */
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
@@ -122,6 +137,7 @@ typedef struct kvf_train_options {
     uint64_t seed;
     const char *log;         /* JSONL, a line an event; NULL or "": none */
     const char *tensorboard; /* folder for an event file; the same */
+    const char *forecast;    /* on, off, auto: for a dry run */
     /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
 
@@ -167,6 +183,7 @@ typedef struct kvf_train_result {
     int64_t ranks;         /* processes that trained together */
     double wait_seconds;   /* of this call, in which this one waited for others */
     int signal;            /* that stopped it, on any of them; 0: none */
+    kvf_forecast forecast; /* what was said before the first step */
 } kvf_train_result;
 
 /* Which process this is of those that train together since a kvf_train with this context; 0: the

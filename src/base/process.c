@@ -78,6 +78,16 @@ int64_t kvf_peak_rss_bytes(void)
     return (int64_t)kib * 1024;
 }
 
+int64_t kvf_rss_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+
+    if (file && fscanf(file, "%*d %lld", &pages) != 1) pages = 0;
+    if (file) fclose(file);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
 double kvf__clock(void)
 {
     struct timespec now;

@@ -137,6 +137,8 @@ int cli_print_json(const cli_call *call, kvf_json *object);
 int cli_finish(const cli_command *command, int code);
 /* "1.5 MiB". */
 const char *cli_bytes_text(int64_t bytes, char buf[32]);
+/* "4:31", "12:03:59". */
+const char *cli_time_text(double seconds, char buf[32]);
 /* "828 examples with 43362 label tokens": what has labels differs by task; most have one each. */
 const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, char buf[64]);
 /* "[30, 2, 1, 3, 20, 64]" of an array of integers. */
@@ -158,7 +160,7 @@ typedef struct cli_progress {
     double last_drawn; /* seconds of the run */
     double valid_loss; /* NaN before the first validation */
     double meter_rise; /* of the meter's loss above the bare base's; NaN: there is none */
-    int64_t first_step, steps;
+    int64_t steps;
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common);
 void cli_progress_event(cli_progress *progress, const kvf_event *event);
@@ -168,6 +170,7 @@ void cli_progress_clear(cli_progress *progress);
 typedef struct cli_watcher {
     cli_progress progress;
     kvf_json *notes; /* array for --json, NULL: they are printed as they come */
+    bool dry_run;    /* the forecast is the result */
 } cli_watcher;
 void cli_watch(void *watcher, const kvf_event *event);
 kvf_json *cli_train_json(const kvf_train_result *result, const kvf_train_options *options,

@@ -34,11 +34,28 @@ int cli_set_train_options(const cli_call *call, kvf_train_options *options)
 
 typedef cli_watcher watcher;
 
+/* "300 steps of 1.21 s, 4 validations of 3.0 s: 6:25 in all, peak memory 1.4 GiB". */
+static void print_forecast(FILE *to, const kvf_forecast *f)
+{
+    char time[32], memory[32], file[32], valid[64] = "";
+    if (f->validations)
+        snprintf(valid, sizeof valid, ", %lld validations of %.3g s", (long long)f->validations,
+                 f->seconds_per_validation);
+    fprintf(to, "forecast: %lld steps of %.3g s%s: %s in all, peak memory %s\n",
+            (long long)f->steps, f->seconds_per_step, valid, cli_time_text(f->seconds, time),
+            cli_bytes_text(f->peak_rss_bytes, memory));
+    fprintf(to, "forecast: %lld tokens, %lld trainable parameters, run file of %s\n",
+            (long long)f->tokens, (long long)f->trainable_parameters,
+            cli_bytes_text(f->file_bytes, file));
+}
+
 /* Notes are part of the result: residuals, rows left out. */
 void cli_watch(void *user, const kvf_event *event)
 {
     watcher *w = user;
     cli_progress_event(&w->progress, event);
+    if (event->kind == KVF_EVENT_FORECAST && w->progress.on && !w->dry_run)
+        print_forecast(stderr, event->forecast);
     if (event->kind != KVF_EVENT_NOTE) return;
     if (w->notes) {
         kvf_json_add(w->notes, kvf_json_new_str(event->text));
@@ -47,6 +64,23 @@ void cli_watch(void *user, const kvf_event *event)
     cli_progress_clear(&w->progress);
     puts(event->text);
     fflush(stdout);
+}
+
+static kvf_json *forecast_json(const kvf_forecast *f)
+{
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "steps", kvf_json_new_int(f->steps));
+    kvf_json_set(object, "validations", kvf_json_new_int(f->validations));
+    kvf_json_set(object, "seconds_per_step", kvf_json_new_real(f->seconds_per_step));
+    kvf_json_set(object, "seconds_per_validation", kvf_json_new_real(f->seconds_per_validation));
+    kvf_json_set(object, "seconds_per_save", kvf_json_new_real(f->seconds_per_save));
+    kvf_json_set(object, "seconds", kvf_json_new_real(f->seconds));
+    kvf_json_set(object, "probe_seconds", kvf_json_new_real(f->probe_seconds));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(f->peak_rss_bytes));
+    kvf_json_set(object, "tokens", kvf_json_new_int(f->tokens));
+    kvf_json_set(object, "trainable_parameters", kvf_json_new_int(f->trainable_parameters));
+    kvf_json_set(object, "file_bytes", kvf_json_new_int(f->file_bytes));
+    return object;
 }
 
 kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, watcher *w)
@@ -84,6 +118,7 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
         kvf_json_set(object, "wait_seconds", kvf_json_new_real(r->wait_seconds));
     }
     kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
+    if (r->forecast.steps) kvf_json_set(object, "forecast", forecast_json(&r->forecast));
     kvf_json_set(object, "notes", w->notes);
     w->notes = NULL;
     return object;
@@ -97,6 +132,14 @@ static void print_losses(const kvf_train_result *r)
     if (r->best_step && strcmp(r->best.name, "loss"))
         printf(", best %s %.4f at step %lld", r->best.name, r->best.value, (long long)r->best_step);
     putchar('\n');
+}
+
+static void print_comparison(const kvf_train_result *r)
+{
+    char said[32], was[32];
+    printf("forecast %.1f s and %s, actual %.1f s and %s\n", r->forecast.seconds,
+           cli_bytes_text(r->forecast.peak_rss_bytes, said), r->seconds,
+           cli_bytes_text(r->peak_rss_bytes, was));
 }
 
 void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
@@ -115,10 +158,12 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
     if (!isnan(r->meter_loss))
         printf("meter loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
                r->meter_base_loss, r->meter_start_loss);
+    if (r->forecast.steps && o->dry_run) print_forecast(stdout, &r->forecast);
     printf("%s, %lld trainable parameters, %s, peak memory %s\n",
            cli_counts_text(o->task, r->examples, r->label_tokens, counts),
            (long long)r->trainable_parameters, r->precision,
            cli_bytes_text(r->peak_rss_bytes, memory));
+    if (r->forecast.steps && !o->dry_run) print_comparison(r);
 }
 
 static int report(const cli_call *call, const kvf_train_options *options,
@@ -153,6 +198,8 @@ static int run(cli_call *call)
     watcher w = {.progress = cli_progress_make(&call->common)};
     int code = cli_set_train_options(call, &options);
     if (code) return code;
+    w.dry_run = options.dry_run;
+    if (w.progress.on && !strcmp(options.forecast, "auto")) options.forecast = "on";
     if (call->common.json) w.notes = kvf_json_array();
     if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
     code = train(call, &options, &w);

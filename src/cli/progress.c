@@ -34,16 +34,17 @@ static void draw(cli_progress *p, const char *line)
 
 static void draw_step(cli_progress *p, const kvf_event *e)
 {
-    char line[256], valid[48] = "";
-    int64_t done = e->step - p->first_step;
-    double left = done > 0 ? e->seconds / (double)done * (double)(e->steps - e->step) : 0;
+    char line[256], valid[48] = "", left[48] = "", memory[32];
+    char time[32];
     int n = 0;
     if (!isnan(p->valid_loss)) n = snprintf(valid, sizeof valid, "  valid %.4f", p->valid_loss);
     if (!isnan(p->meter_rise))
         snprintf(valid + n, sizeof valid - (size_t)n, "  meter %+.4f", p->meter_rise);
-    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  %lld:%02lld left",
+    if (!isnan(e->seconds_left))
+        snprintf(left, sizeof left, "  %s left", cli_time_text(e->seconds_left, time));
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s%s  %s",
              (long long)e->step, (long long)e->steps, e->train_loss, valid, e->tokens_per_second,
-             (long long)left / 60, (long long)left % 60);
+             left, cli_bytes_text(kvf_rss_bytes(), memory));
     draw(p, line);
     p->last_drawn = e->seconds;
 }
@@ -51,7 +52,6 @@ static void draw_step(cli_progress *p, const kvf_event *e)
 void cli_progress_event(cli_progress *p, const kvf_event *e)
 {
     p->steps = e->steps;
-    if (e->kind == KVF_EVENT_START) p->first_step = e->step;
     if (e->kind == KVF_EVENT_EVAL) p->valid_loss = e->valid_loss;
     if (e->kind == KVF_EVENT_METER) p->meter_rise = e->meter_loss - e->meter_base_loss;
     if (!p->on) return;

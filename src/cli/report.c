@@ -87,6 +87,16 @@ const char *cli_bytes_text(int64_t bytes, char buf[32])
     return buf;
 }
 
+const char *cli_time_text(double seconds, char buf[32])
+{
+    long long s = seconds < 1e15 ? (long long)(seconds + 0.5) : 0;
+    if (s < 3600)
+        snprintf(buf, 32, "%lld:%02lld", s / 60, s % 60);
+    else
+        snprintf(buf, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return buf;
+}
+
 const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, char buf[64])
 {
     const char *what = !strcmp(task, "lm")          ? "label tokens"

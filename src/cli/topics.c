@@ -222,6 +222,7 @@ static const char LOGS[] =
     "  meter  meter_loss, meter_base_loss, kl_to_base (of the last step)\n"
     "  save   path\n"
     "  note   text\n"
+    "  forecast  where one is made: steps (to do), forecast_seconds, peak_rss_bytes\n"
     "  end    how: finished, stopped_early, stopped, failed; error\n"
     "Keys may be added. Each line is one write. An existing file needs --force, or\n"
     "--resume, which adds to it: another start line, and lines before it of steps above\n"

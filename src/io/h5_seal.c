@@ -25,14 +25,20 @@ enum {
     SUPERBLOCK_BYTES = 48
 };
 enum { SEAL_HEAD = sizeof SEAL - 1, HEX = 32, SEAL_BYTES = SEAL_HEAD + HEX + 1 };
+enum { SLICE = 4 << 20 };
 
-static kvf_status make_seal(kvf_ctx *ctx, const uint8_t *data, size_t n, char seal[SEAL_BYTES])
+/* Of the file's first n bytes, whose pages are given back as they are done: whole, they would be
+ * the peak of a training run's memory. */
+static kvf_status make_seal(kvf_ctx *ctx, const kvf__mapfile *map, size_t n, char seal[SEAL_BYTES])
 {
     kvf__hash *hash = NULL;
     char hex[HEX + 1];
 
     KVF_TRY(kvf__hash_create(ctx, &hash));
-    kvf__hash_add(hash, data, n);
+    for (size_t at = 0; at < n; at += SLICE) {
+        kvf__hash_add(hash, map->data + at, n - at < SLICE ? n - at : SLICE);
+        kvf__mapfile_forget(map);
+    }
     kvf__hash_hex(hash, hex);
     kvf__hash_free(hash);
     memcpy(seal, SEAL, SEAL_HEAD);
@@ -90,7 +96,7 @@ static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: %zu bytes behind the end that the superblock names (byte %llu)",
                          map->path, behind, (unsigned long long)end);
-    KVF_TRY(make_seal(ctx, map->data, (size_t)end, want));
+    KVF_TRY(make_seal(ctx, map, (size_t)end, want));
     if (memcmp(found, want, SEAL_BYTES) != 0)
         return kvf__fail(
             ctx, KVF_EFORMAT,
@@ -156,7 +162,7 @@ kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path)
 
     st = kvf__mapfile_open(ctx, temp, &map);
     if (st) goto out;
-    st = make_seal(ctx, map.data, map.n, seal);
+    st = make_seal(ctx, &map, map.n, seal);
     if (st) goto out;
     st = append(ctx, temp, path, seal, sizeof seal);
 out:

@@ -198,6 +198,18 @@ static bool has_gold(const kvf__dataset *set)
     return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
 }
 
+static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                          int64_t first, int64_t n)
+{
+    kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
+    const kvf__input input = {.batch = &e->batcher.batch,
+                              .prefix = subject->prefix,
+                              .vectors = subject->vectors,
+                              .position_start = subject->position_start,
+                              .share = subject->share};
+    return kvf__pass_fwd(ctx, e->pass, &input);
+}
+
 kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
                                kvf__visit_fn *visit, void *user)
 {
@@ -205,14 +217,8 @@ kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subje
     for (int64_t first = 0, n; first < e->dataset->n; first += n) {
         n = batch_rows(e, first, &tokens, &labels);
         if (!labels) continue;
-        kvf__batcher_fill(&e->batcher, e->dataset, e->order + first, n);
-        kvf__input input = {.batch = &e->batcher.batch,
-                            .prefix = subject->prefix,
-                            .vectors = subject->vectors,
-                            .position_start = subject->position_start,
-                            .share = subject->share};
-        KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
-        KVF_TRY(visit(user, e->pass, input.batch));
+        KVF_TRY(forward(ctx, e, subject, first, n));
+        KVF_TRY(visit(user, e->pass, &e->batcher.batch));
     }
     return KVF_OK;
 }
@@ -253,4 +259,49 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
     if (!subject->head) s.terms = e->dataset->n_labels;
     *loss = s.gold && s.terms ? s.sum / (double)s.terms : NAN;
     return KVF_OK;
+}
+
+/* The smallest batch of at least so many tokens, or else the largest; only whole ones keep to the
+ * pass's limits, since which leads rows share depends on their company. */
+static void find_batch(const kvf__evaluator *e, int64_t tokens, int64_t *at, int64_t *n)
+{
+    int64_t best = -1, found, labels;
+    for (int64_t first = 0, rows; first < e->dataset->n; first += rows) {
+        rows = batch_rows(e, first, &found, &labels);
+        if (!labels) continue;
+        bool better = best < tokens ? found > best : found >= tokens && found < best;
+        if (!better) continue;
+        best = found;
+        *at = first;
+        *n = rows;
+    }
+}
+
+kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                                int64_t tokens, int times, double *seconds)
+{
+    const kvf__dataset *set = e->dataset;
+    double begin = 0;
+    int64_t first = 0, n = 0;
+    float *logits = NULL;
+    kvf_status st = KVF_OK;
+    find_batch(e, tokens, &first, &n);
+    *seconds = 0;
+    if (!n) return KVF_OK;
+    size_t outputs = subject->head ? (size_t)(set->n_labels * kvf__head_width(subject->head)) : 0;
+    KVF_TRY(kvf__alloc_array(ctx, outputs, sizeof *logits, &logits));
+    summing s = {.ctx = ctx,
+                 .evaluator = e,
+                 .subject = subject,
+                 .gold = has_gold(set),
+                 .each = subject->head ? logits : NULL};
+    for (int i = 0; i < times && !st; i++) {
+        begin = kvf__clock();
+        st = forward(ctx, e, subject, first, n);
+        if (!st) st = add_batch(&s, e->pass, &e->batcher.batch);
+    }
+    *seconds = (kvf__clock() - begin) / (double)(set->start[first + n] - set->start[first]) *
+               (double)set->start[set->n];
+    kvf__free(logits);
+    return st;
 }

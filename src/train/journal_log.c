@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 
 static const char *const NAMES[] = {
-    [KVF_EVENT_START] = "start", [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
-    [KVF_EVENT_SAVE] = "save",   [KVF_EVENT_NOTE] = "note", [KVF_EVENT_METER] = "meter",
+    [KVF_EVENT_START] = "start",       [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
+    [KVF_EVENT_SAVE] = "save",         [KVF_EVENT_NOTE] = "note", [KVF_EVENT_METER] = "meter",
+    [KVF_EVENT_FORECAST] = "forecast",
 };
 
 kvf_status kvf__log_open(kvf__trainer *t)
@@ -89,6 +90,13 @@ static void add_meter(const kvf__trainer *t, kvf_json *object, const kvf_event *
     if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
 }
 
+static void add_forecast(kvf_json *object, const kvf_forecast *f)
+{
+    kvf_json_set(object, "steps", kvf_json_new_int(f->steps));
+    kvf_json_set(object, "forecast_seconds", kvf_json_new_real(f->seconds));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(f->peak_rss_bytes));
+}
+
 kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
 {
     kvf_json *object = begin_line(NAMES[e->kind], e->step, e->seconds);
@@ -98,6 +106,7 @@ kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
     if (e->kind == KVF_EVENT_METER) add_meter(t, object, e);
     if (e->kind == KVF_EVENT_SAVE) kvf_json_set(object, "path", kvf_json_new_str(e->text));
     if (e->kind == KVF_EVENT_NOTE) kvf_json_set(object, "text", kvf_json_new_str(e->text));
+    if (e->kind == KVF_EVENT_FORECAST) add_forecast(object, e->forecast);
     return write_line(t, object);
 }
 

@@ -39,6 +39,7 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
         KVF_TRY(kvf__jobs_samplers(t));
     else
         KVF_TRY(take_sampler(t));
+    if (!t->n_jobs) t->epoch_steps = steps_per_epoch(t, 1);
     t->steps = o->steps    ? o->steps
                : t->n_jobs ? t->epoch_steps * o->epochs
                            : steps_per_epoch(t, o->epochs);
@@ -107,6 +108,32 @@ static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
     if (!t->batcher.sizes.labels) return KVF_OK;
     return kvf__pass_prepare(t->ctx, t->pass, t->batcher.sizes.tokens, t->batcher.sizes.labels);
+}
+
+/* Tokens of the steps to come; the walk begins at step 0. */
+static kvf_status survey_part(kvf__trainer *t, const int64_t *examples, int64_t n,
+                              kvf__batch_sizes *sizes)
+{
+    kvf__batch_sizes part = {0};
+    bound_part(t, examples, n, &part);
+    kvf__batcher_fill(&t->batcher, &t->data, examples, n);
+    sizes->tokens += part.tokens;
+    if (t->batcher.sizes.labels) sizes->lead_tokens += t->batcher.sizes.tokens;
+    return KVF_OK;
+}
+
+kvf_status kvf__trainer_survey(kvf__trainer *t, kvf__survey *out)
+{
+    kvf__batch_sizes before = {0}, all = {0};
+    const int64_t steps = t->steps;
+    t->steps = t->step;
+    kvf_status st = walk_schedule(t, true, survey_part, &before);
+    t->steps = steps;
+    if (!st) st = walk_schedule(t, true, survey_part, &all);
+    kvf__trainer_reach_step(t);
+    *out = (kvf__survey){steps - t->step, all.tokens - before.tokens,
+                         all.lead_tokens - before.lead_tokens};
+    return st;
 }
 
 /* What the head needs beside the pass. */

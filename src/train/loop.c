@@ -25,6 +25,7 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .tokens = t->tokens,
         .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
         .seconds = kvf__clock() - t->begin,
+        .seconds_left = kvf__pace_left(t),
         .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
     };
     kvf__trainer_emit(t, &event);
@@ -83,6 +84,7 @@ static bool is_better(const kvf__trainer *t)
 
 static kvf_status validate(kvf__trainer *t)
 {
+    double begin = kvf__clock();
     if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     const kvf__subject subject = kvf__trainer_subject(t);
     KVF_TRY(t->n_jobs ? kvf__jobs_validate(t)
@@ -94,6 +96,7 @@ static kvf_status validate(kvf__trainer *t)
     bool best = is_better(t);
     if (best) keep_best(t);
     t->stale = best ? 0 : t->stale + 1;
+    kvf__pace_add(&t->pace.validation, kvf__clock() - begin);
     emit(t, KVF_EVENT_EVAL, 0, 0, best);
     return KVF_OK;
 }
@@ -116,7 +119,9 @@ static kvf_status read_meter(kvf__trainer *t)
 
 static kvf_status save(kvf__trainer *t)
 {
+    double begin = kvf__clock();
     KVF_TRY(kvf__trainer_save(t, true));
+    kvf__pace_add(&t->pace.save, kvf__clock() - begin);
     emit(t, KVF_EVENT_SAVE, 0, 0, false);
     return KVF_OK;
 }
@@ -135,6 +140,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
                                    bool *over)
 {
     t->step_seconds += seconds;
+    kvf__pace_add(&t->pace.step, seconds);
     record(t);
     emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
     if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));

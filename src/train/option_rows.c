@@ -25,7 +25,8 @@ static const kvf__option ROWS[] = {
      AT(resume),
      KVF__LOCAL},
     {{"force", NULL, "", "replace an existing output"}, KVF__FLAG, AT(force), KVF__LOCAL},
-    {{"dry-run", NULL, "", "load everything, say what would be done, and stop"},
+    {{"dry-run", NULL, "",
+      "load everything, say what would be done and what it would take, and stop"},
      KVF__FLAG,
      AT(dry_run),
      KVF__LOCAL},
@@ -308,6 +309,11 @@ static const kvf__option ROWS[] = {
      KVF__TEXT,
      AT(log),
      KVF__LOCAL},
+    {{"forecast", "auto|on|off", "auto",
+      "say before the first step what the run will take; auto: on a terminal, and in a dry run"},
+     KVF__CHOICE,
+     AT(forecast),
+     KVF__LOCAL},
     {{"tensorboard", "DIR", "", "write loss, rates, norms and metrics for TensorBoard"},
      KVF__TEXT,
      AT(tensorboard),
@@ -353,6 +359,7 @@ kvf_train_options kvf_train_defaults(void)
         .chat_template = "auto",
         .precision = "auto",
         .weight_dtype = "auto",
+        .forecast = "auto",
     };
 }
 

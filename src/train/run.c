@@ -402,6 +402,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .label_tokens = t->data.n_labels,
         .examples = t->data.n,
         .precision = kvf__precision_name(t->base->precision),
+        .forecast = t->forecast,
     };
     kvf__meter_result(t, r);
     kvf__ranks_result(t, r);
@@ -412,6 +413,7 @@ static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
     if (!st) st = kvf__trainer_prepare(t);
+    if (!st && !strcmp(t->options.forecast, "on")) st = kvf__trainer_forecast(t);
     st = kvf__ranks_agree(t, st, &t->finished_before);
     if (!st && kvf__ranks_follows(t))
         st = kvf__ranks_follow(t);
@@ -424,6 +426,7 @@ static kvf_status run_steps(kvf__trainer *t)
 static kvf_status run_dry(kvf__trainer *t)
 {
     kvf_status st = kvf__trainer_prepare(t);
+    if (!st && strcmp(t->options.forecast, "off")) st = kvf__trainer_forecast(t);
     KVF_TRY(kvf__ranks_agree(t, st, &t->finished_before));
     kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
                       (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);

@@ -181,6 +181,15 @@ static kvf_status emit_value(kvf__trainer *t)
     return kvf__ranks_send(t);
 }
 
+/* The value as the step's rows will see it, and room for its gradient. */
+static void show_value(kvf__trainer *t)
+{
+    if (t->turn) kvf__task_prefix_fwd(t, t->turn);
+    kvf__trainer_mask(t);
+    clear_gradients(t);
+    lap(t, KVF__STEP_ENCODER);
+}
+
 kvf_status kvf__trainer_step_begin(kvf__trainer *t, kvf__drawn *drawn)
 {
     *drawn = (kvf__drawn){0};
@@ -193,10 +202,7 @@ kvf_status kvf__trainer_step_begin(kvf__trainer *t, kvf__drawn *drawn)
     t->tokens += kvf__ranks_other_tokens(t);
 
     if (!kvf__ranks_follows(t)) KVF_TRY(emit_value(t));
-    if (t->turn) kvf__task_prefix_fwd(t, t->turn);
-    kvf__trainer_mask(t);
-    clear_gradients(t);
-    lap(t, KVF__STEP_ENCODER);
+    show_value(t);
     return KVF_OK;
 }
 
@@ -213,6 +219,21 @@ kvf_status kvf__trainer_step_end(kvf__trainer *t, const kvf__drawn *drawn, kvf_s
     if (take) KVF_TRY(update(t));
     t->step++;
     return KVF_OK;
+}
+
+kvf_status kvf__trainer_probe(kvf__trainer *t, const int64_t *examples, int64_t n, double *seconds)
+{
+    kvf__drawn drawn = {.examples = examples, .n = n, .terms = 1, .scale = 1};
+    kvf_status st = KVF_OK;
+    double begin = kvf__clock();
+    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    show_value(t);
+    while (!st && kvf__trainer_step_part(t, &drawn))
+        st = run_part(t, &drawn);
+    if (t->turn) kvf__task_prefix_bwd(t, t->turn);
+    if (!st) st = finish_gradients(t);
+    *seconds = kvf__clock() - begin;
+    return st == KVF_ENUMERIC ? KVF_OK : st; /* what is wrong is said when it counts */
 }
 
 kvf_status kvf__trainer_step(kvf__trainer *t)

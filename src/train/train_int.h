@@ -10,11 +10,13 @@
 
 #include "dropout.h"
 #include "encoder_int.h"
+#include "forecast.h"
 #include "journal.h"
 #include "load_int.h"
 #include "method.h"
 #include "metric_int.h"
 #include "optim_int.h"
+#include "pace.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -95,6 +97,11 @@ kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch);
  * its options allow k. */
 kvf_status kvf__soft_set_loss(kvf_ctx *ctx, kvf__soft_set *set, kvf__evaluator *evaluator,
                               const kvf__subject *subject, double *loss);
+/* *seconds: about what a run takes, from the last of so many times of one batch of so many tokens,
+ * or more. */
+kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *evaluator,
+                                const kvf__subject *subject, int64_t tokens, int times,
+                                double *seconds);
 
 /* Probabilities of a data set's labels by a head, or their mean over several heads. Classes and
  * tags share 1 at each label; choices share it over their question; starts and ends of answers each
@@ -279,7 +286,7 @@ typedef struct kvf__trainer {
     kvf__prefix
         task_prefix;     /* --task-prefix low-rank: of the task in turn; P = 0: they share one */
     kvf__job *turn;      /* whose step it is; NULL between steps */
-    int64_t epoch_steps; /* of all jobs */
+    int64_t epoch_steps; /* of an epoch; of all jobs */
     uint8_t *layer_mask; /* [L] 0: this layer has no prefix */
     kvf__prefix masked;  /* the prefix under the step's dropout; empty: there is none */
     const kvf__prefix *shown; /* what the base sees while training: prefix or masked; or NULL */
@@ -311,6 +318,8 @@ typedef struct kvf__trainer {
     double grad_norm, lr;
     double begin, step_seconds;          /* clock at the start; time spent in steps */
     double spent[KVF__STEP_PARTS], mark; /* seconds by part; clock at the end of the last one */
+    kvf__pace pace;
+    kvf_forecast forecast; /* steps = 0: none was made */
     kvf__journal journal;
     kvf__outlock lock;     /* on options.out; none for a dry run */
     kvf__run_file resumed; /* what --resume read; owns texts that options borrow */

@@ -1,0 +1,187 @@
+/* A forecast of time and memory, from the run's own batches.
+ *
+ * Time: one row warms up (pages of the weights, code that oneDNN writes at first use), then the
+ * next steps' rows go forward and backward, two of them, or for up to a second where steps are
+ * short; the seconds are scaled by the tokens of the mean step, and an update is timed on scratch
+ * memory. Some rows of the held-out data stand for all. Cost: about three steps.
+ *
+ * Memory: what a run needs is taken and zeroed before its first step, so that after the probe this
+ * process is as large as it will be, but for what a save takes.
+ *
+ * Nothing lasts: gradients are cleared by the next step, the sampler is put back, random numbers
+ * are functions of the step. A run with a forecast has the bits of one without. */
+#include "train_int.h"
+
+#include <math.h>
+
+enum { MOST_STEPS = 16 };
+enum { SAVE_BYTES = 20 << 20 }; /* what HDF5 holds while it writes, measured */
+enum { LONGEST_PROBE = 2048 };  /* tokens of held-out rows, where steps are short */
+#define SHORT_STEP     0.25     /* seconds */
+#define ENOUGH_SECONDS 1.0      /* of probing, where steps are short */
+#define ENOUGH_SHARE   0.01     /* of the run */
+#define WRITE_RATE     400e6    /* bytes a second into a run file: hashing and flushing to disk */
+#define FORWARD_SHARE  0.45     /* of a step, per token: for validations that are not probed */
+
+static int64_t count_parameters(const kvf__trainer *t)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < t->params.n; i++)
+        n += t->params.item[i].n;
+    return n;
+}
+
+/* Values, two moments, the best values; eight columns of history; and what a file has anyway. */
+static int64_t file_bytes(const kvf__trainer *t)
+{
+    int64_t copies = 3 + (t->valid.n > 0);
+    return count_parameters(t) * copies * 4 + t->steps * 8 * 8 + (20 << 10);
+}
+
+/* A parameter cut to at most n values, whose values and moments are scratch. */
+static kvf__param cut_param(const kvf__param *from, int64_t n, float *scratch)
+{
+    kvf__param p = *from;
+    int64_t width = p.rank > 1 ? p.n / p.dim[0] : 1;
+    p.dim[0] = n / width < 1 ? 1 : n / width < p.dim[0] ? n / width : p.dim[0];
+    p.n = p.dim[0] * width;
+    p.value = scratch;
+    return p;
+}
+
+/* Seconds of an update of all parameters: memory bounds it, so a part of the largest one tells.
+ * Where the base is trained, its weights are laid out anew each time too. */
+static kvf_status probe_update(kvf__trainer *t, double *out)
+{
+    const kvf__param *largest = NULL;
+    const int64_t all = count_parameters(t), most = all / 16 < 1 << 20 ? all / 16 : 1 << 20;
+    for (size_t i = 0; i < t->params.n; i++)
+        if (!largest || t->params.item[i].n > largest->n) largest = &t->params.item[i];
+    if (!largest || most < 1 << 12 || (!largest->grad && !largest->outer)) return KVF_OK;
+
+    kvf__adamw adamw = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    kvf__params one = {0};
+    float *scratch = NULL;
+    int64_t width = largest->rank > 1 ? largest->n / largest->dim[0] : 1;
+    kvf_status st = kvf__alloc_array(t->ctx, (size_t)(most > width ? most : width), sizeof *scratch,
+                                     &scratch);
+    kvf__param part = cut_param(largest, most, scratch);
+    if (!st) st = kvf__params_add(t->ctx, &one, &part);
+    if (!st) st = kvf__adamw_init(t->ctx, &adamw, &one);
+    double begin = kvf__clock();
+    if (!st) kvf__adamw_step(&adamw, &one, 0, 1);
+    *out = (kvf__clock() - begin) / (double)part.n * (double)all;
+    begin = kvf__clock();
+    if (!st && kvf__trainer_trains_base(t)) st = kvf__model_refresh(t->ctx, t->base->model);
+    *out += kvf__clock() - begin;
+    kvf__adamw_done(&adamw);
+    kvf__params_done(&one);
+    kvf__free(scratch);
+    return st;
+}
+
+/* One of the next steps, forward and backward; adds what it took and the tokens it had. */
+static kvf_status probe_step(kvf__trainer *t, int64_t step, double *seconds, int64_t *tokens)
+{
+    int64_t n, before = t->computed_tokens;
+    bool last;
+    double took = 0;
+    kvf__jobs_enter(t, step);
+    const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
+    kvf_status st = kvf__trainer_probe(t, examples, n, &took);
+    kvf__jobs_leave(t, step);
+    *tokens += t->computed_tokens - before;
+    *seconds += took;
+    return st;
+}
+
+/* Seconds of a mean step of the survey, without its update. The first one warms up, and counts only
+ * where it is all there is. */
+static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double *out)
+{
+    double seconds = 0, mean = (double)survey->computed_tokens / (double)survey->steps;
+    int64_t tokens = 0;
+    KVF_TRY(probe_step(t, t->step, &seconds, &tokens));
+    for (int64_t i = 1; i < MOST_STEPS && i < survey->steps; i++) {
+        if (i == 1) seconds = 0, tokens = 0;
+        KVF_TRY(probe_step(t, t->step + i, &seconds, &tokens));
+        double whole = tokens ? seconds / (double)tokens * (double)survey->computed_tokens : 0;
+        if (seconds > ENOUGH_SECONDS || seconds > ENOUGH_SHARE * whole) break;
+    }
+    *out = tokens ? seconds / (double)tokens * mean : 0;
+    return KVF_OK;
+}
+
+static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double mean, double *out)
+{
+    int64_t tokens = kvf__valid_tokens(t);
+    *out = mean > 0 ? FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
+    if (!t->valid.n || t->n_jobs) return KVF_OK;
+    const kvf__subject subject = kvf__trainer_subject(t);
+    bool brief = step_seconds < SHORT_STEP; /* then the first time would say too much */
+    return kvf__evaluator_probe(t->ctx, t->evaluator, &subject,
+                                brief ? LONGEST_PROBE : (int64_t)mean, brief ? 2 : 1, out);
+}
+
+/* Probes count for nothing. */
+static kvf_status probe(kvf__trainer *t, const kvf__survey *survey, kvf_forecast *f)
+{
+    const int64_t tokens = t->tokens, computed = t->computed_tokens;
+    const double grad_norm = t->grad_norm;
+    double update = 0;
+    double mean = (double)survey->computed_tokens / (double)survey->steps;
+    kvf_status st = probe_steps(t, survey, &f->seconds_per_step);
+    if (!st) st = probe_validation(t, f->seconds_per_step, mean, &f->seconds_per_validation);
+    if (!st) st = probe_update(t, &update);
+    f->seconds_per_step += update;
+    t->tokens = tokens;
+    t->computed_tokens = computed;
+    t->grad_norm = grad_norm;
+    kvf__trainer_reach_step(t);
+    return st;
+}
+
+static void say(kvf__trainer *t)
+{
+    const kvf_event event = {.kind = KVF_EVENT_FORECAST,
+                             .step = t->step,
+                             .steps = t->steps,
+                             .seconds = kvf__clock() - t->begin,
+                             .forecast = &t->forecast};
+    kvf__trainer_emit(t, &event);
+}
+
+/* What other processes compute, what waiting for them takes, and what the meter's rows take are not
+ * probed: better no forecast than a wrong one. */
+static kvf_status refuse(kvf__trainer *t)
+{
+    if (!kvf__train_option_given(&t->options, "forecast")) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s", t->options.forecast,
+                     t->meter ? "with --meter" : "for several processes");
+}
+
+kvf_status kvf__trainer_forecast(kvf__trainer *t)
+{
+    kvf__survey survey = {0};
+    kvf_forecast f = {0};
+    double begin = kvf__clock();
+    if (kvf__ranks_size(t) > 1 || t->meter) return refuse(t);
+    KVF_TRY(kvf__trainer_survey(t, &survey));
+    if (!survey.steps) return KVF_OK;
+    KVF_TRY(probe(t, &survey, &f));
+    f.steps = survey.steps;
+    f.tokens = survey.tokens;
+    f.validations = t->valid.n ? kvf__pace_left_of(t, t->options.eval_every) : 0;
+    f.trainable_parameters = count_parameters(t);
+    f.file_bytes = file_bytes(t);
+    f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
+    f.peak_rss_bytes = kvf_peak_rss_bytes() +
+                       (f.file_bytes < SAVE_BYTES ? f.file_bytes : (int64_t)SAVE_BYTES);
+    f.probe_seconds = kvf__clock() - begin;
+    t->pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation, f.seconds_per_save};
+    /* a run without a probe pays none */
+    f.seconds = (t->options.dry_run ? begin : kvf__clock()) - t->begin + kvf__pace_left(t);
+    t->forecast = f;
+    say(t);
+    return KVF_OK;
+}
