@@ -139,8 +139,8 @@ typedef struct kvf_sweep_options {
  *
  * *out, the caller's: {"out", "runs": [{"rank", "name", "file", "options", "status", "line",
  * "metric", "value", "steps", ...}], best first, "options": [names that differ], "failed",
- * "passes", "seconds"}. A run whose numbers go bad fails alone, with its line. ESTOPPED: on
- * request, all saved and *out set; train.resume continues. */
+ * "passes", "step_seconds", "seconds"}. A run whose numbers go bad fails alone, with its line.
+ * ESTOPPED: on request, all saved and *out set; train.resume continues. */
 kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **out);
 
 #ifdef __cplusplus

@@ -176,6 +176,7 @@ static kvf_status crew_loop(kvf__sweep *s, kvf__crew *crew, kvf__sweep_run *cons
         st = kvf__crew_step(crew);
         double took = kvf__clock() - begin;
         s->passes++;
+        s->step_seconds += took;
         s->stop = stop_requested(s); /* for all of them, or for none */
         left = 0;
         for (size_t i = 0; i < crew->n && !st; i++) {

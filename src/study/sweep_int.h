@@ -106,7 +106,8 @@ typedef struct kvf__sweep {
     bool made_folder;  /* options->out was not there */
     volatile int stop; /* what the runs see: set between two steps only */
     double begin;
-    int64_t passes; /* optimizer steps, each of several runs */
+    int64_t passes;      /* optimizer steps, each of several runs */
+    double step_seconds; /* in them */
 } kvf__sweep;
 
 #define KVF__SWEEP_CSV "sweep.csv" /* in the sweep's folder */
