@@ -324,8 +324,9 @@ static const char *const BARE[] = {
     "{}",
     "{\"title\":\"t\",\"kind\":\"prefix\"}",
     "{\"title\":\"t\",\"kind\":\"prefix\",\"prefix\":{\"keys\":[],\"values\":[]},\"virtual\":[]}",
-    "{\"title\":1,\"kind\":[],\"prefix\":{\"keys\":[null],\"values\":[[null]]},\"options\":[1],"
-    "\"samples\":{\"rows\":[{}]},\"attention\":{},\"words\":{},\"tensors\":[1],\"virtual\":[null]}",
+    ("{\"title\":1,\"kind\":[],\"prefix\":{\"keys\":[null],\"values\":[[null]]},\"options\":[1],"
+     "\"samples\":{\"rows\":[{}]},\"attention\":{},\"words\":{},\"tensors\":[1],\"virtual\":[null]"
+     "}"),
     "{\"virtual\":[1.5,0],\"words\":{\"tokens\":[{\"nearest\":[{\"text\":\"a\",\"cosine\":1}]}]}}",
 };
 
@@ -401,6 +402,8 @@ int main(void)
     tcase_add_test(limits, odd_values_draw);
     tcase_add_test(limits, large_maps_stay_small);
     tcase_add_test(errors, memory_may_run_out);
+    tcase_set_timeout(limits, 30);
+    tcase_set_timeout(errors, 30);
     for (int i = 0; i < 3; i++) {
         tcase_add_checked_fixture(cases[i], setup, teardown);
         suite_add_tcase(suite, cases[i]);

@@ -63,23 +63,41 @@ static void put_colour(kvf__html *h, int shade)
     kvf__html_printf(h, "#%02x%02x%02x", (unsigned)rgb[0], (unsigned)rgb[1], (unsigned)rgb[2]);
 }
 
-static void put_cells(kvf__html *h, const field *f)
+/* shade [rows, columns]: of each cell, -1: it is not drawn. */
+static void put_cells(kvf__html *h, const field *f, const signed char *shade)
 {
-    for (int shade = 0; shade < SHADES; shade++) {
+    for (int s = 0; s < SHADES; s++) {
         bool any = false;
-        for (size_t r = 0; r < f->rows; r++)
-            for (size_t c = 0; c < f->columns; c++) {
-                if (shade_of(f, value_at(f, r, c)) != shade) continue;
-                if (!any) {
-                    kvf__html_put(h, "<path fill=\"");
-                    put_colour(h, shade);
-                    kvf__html_put(h, "\" d=\"");
-                }
-                any = true;
-                kvf__html_printf(h, "M%zu %zuh1v1h-1z", c, r);
+        for (size_t i = 0; i < f->rows * f->columns; i++) {
+            if (shade[i] != s) continue;
+            if (!any) {
+                kvf__html_put(h, "<path fill=\"");
+                put_colour(h, s);
+                kvf__html_put(h, "\" d=\"");
             }
+            any = true;
+            kvf__html_printf(h, "M%zu %zuh1v1h-1z", i % f->columns, i / f->columns);
+        }
         if (any) kvf__html_put(h, "\"/>");
     }
+}
+
+static void put_picture(kvf__html *h, const field *f)
+{
+    signed char *shade = NULL;
+
+    if (h->st) return;
+    h->st = kvf__alloc_array(h->ctx, f->rows, f->columns, &shade);
+    if (h->st) return;
+    for (size_t i = 0; i < f->rows * f->columns; i++)
+        shade[i] = (signed char)shade_of(f, value_at(f, i / f->columns, i % f->columns));
+    kvf__html_printf(h,
+                     "<svg viewBox=\"0 0 %zu %zu\" preserveAspectRatio=\"none\" "
+                     "aria-hidden=\"true\">",
+                     f->columns, f->rows);
+    put_cells(h, f, shade);
+    kvf__html_put(h, "</svg>");
+    kvf__free(shade);
 }
 
 static void put_labels(kvf__html *h, const char *look, const char *side, size_t n)
@@ -134,11 +152,9 @@ void kvf__heat_put(kvf__html *h, const kvf__heat *heat)
                      heat->unit);
     kvf__html_printf(h,
                      "<div class=\"field\" role=\"img\" tabindex=\"0\" aria-label=\"%s\" "
-                     "style=\"--rows:%zu\">\n<svg viewBox=\"0 0 %zu %zu\" "
-                     "preserveAspectRatio=\"none\" aria-hidden=\"true\">",
-                     heat->label, f.rows, f.columns, f.rows);
-    put_cells(h, &f);
-    kvf__html_put(h, "</svg>");
+                     "style=\"--rows:%zu\">\n",
+                     heat->label, f.rows);
+    put_picture(h, &f);
     put_labels(h, "y", "top", f.rows);
     put_labels(h, "x", "left", f.columns);
     kvf__html_printf(h,

@@ -123,6 +123,9 @@ err_is 'kvfold: report: --samples needs --data; try kvfold report --help'
 run 1 report valid.jsonl --out no.html
 err_is 'kvfold: report: valid.jsonl: no file of kvfold, want a run, prefix, embeddings or adapter file'
 run 1 report model --out no.html
+run 0 import model --out base.h5
+run 1 report base.h5 --out no.html
+err_is 'kvfold: report: base.h5: is a base file, want a run, prefix, embeddings or adapter file'
 run 1 report absent.h5 --out no.html
 run 1 report run.h5 --out no.html --base model --data absent.jsonl
 run 2 report run.h5 --out run.h5 --force
