@@ -140,10 +140,13 @@ static void byte_token(int byte, char out[8])
 
 static kvf_json *added_token(int id, const char *content)
 {
+    static const char *const FLAGS[] = {"single_word", "lstrip", "rstrip", "normalized"};
     kvf_json *token = kvf_json_object();
     kvf_json_set(token, "id", kvf_json_new_int(id));
     kvf_json_set(token, "content", kvf_json_new_str(content));
     kvf_json_set(token, "special", kvf_json_new_bool(true));
+    for (size_t i = 0; i < sizeof FLAGS / sizeof FLAGS[0]; i++) /* tokenizers wants them all */
+        kvf_json_set(token, FLAGS[i], kvf_json_new_bool(false));
     return token;
 }
 

@@ -1,0 +1,47 @@
+/* Completes a prompt on a base, with a prefix and without: what the prefix changes.
+ *
+ *     generate BASE PREFIX.h5 "Internet, noun:"
+ */
+#include <kvfold/kvfold.h>
+#include <stdio.h>
+
+static int fail(kvf_ctx *ctx)
+{
+    fprintf(stderr, "generate: %s\n", kvf_ctx_error(ctx));
+    return 1;
+}
+
+static int complete(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const char *prompt)
+{
+    char *texts[1];
+    kvf_generate_options options = kvf_generate_defaults(); /* greedy */
+    options.max_tokens = 20;
+    if (kvf_generate(ctx, base, prefix, &prompt, 1, &options, texts, NULL)) return fail(ctx);
+    printf("%s %s\n", prefix ? "with:   " : "without:", texts[0]);
+    kvf_texts_free(texts, 1);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    kvf_ctx *ctx = NULL;
+    kvf_base *base = NULL;
+    kvf_prefix *prefix = NULL;
+    const kvf_base_options how = {.precision = KVF_PRECISION_F32};
+    int code = 1;
+    if (argc != 4) {
+        fputs("usage: generate BASE PREFIX.h5 PROMPT\n", stderr);
+        return 2;
+    }
+    if (kvf_ctx_create(NULL, &ctx)) return 1;
+    if (kvf_base_open(ctx, argv[1], &how, &base) ||
+        kvf_prefix_open(ctx, argv[2], KVF_CHECKPOINT_DEFAULT, &prefix) ||
+        kvf_prefix_check(ctx, prefix, base, false)) /* is it this base's? */
+        fail(ctx);
+    else
+        code = complete(ctx, base, NULL, argv[3]) || complete(ctx, base, prefix, argv[3]);
+    kvf_prefix_free(prefix);
+    kvf_base_free(base);
+    kvf_ctx_free(ctx);
+    return code;
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# What `meson install` leaves, in the layout of a Debian package, and that a program builds against it.
+# Usage: install.sh MESON BUILD_DIR SOURCE_DIR CC
+set -u
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+fail() {
+    failures=$((failures + 1))
+    printf 'FAILED: %s\n' "$*"
+}
+
+DESTDIR=$folder "$1" install -C "$2" --no-rebuild --quiet >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+root=$(dirname "$(dirname "$(find "$folder" -path '*/bin/kvfold' -type f)")")
+[ -x "$root/bin/kvfold" ] || { echo 'no bin/kvfold'; exit 1; }
+for file in share/man/man1/kvfold.1 share/bash-completion/completions/kvfold.bash share/zsh/site-functions/_kvfold \
+    share/fish/vendor_completions.d/kvfold.fish share/doc/kvfold/README.md share/doc/kvfold/CHANGELOG.md share/doc/kvfold/LICENSE; do
+    [ -s "$root/$file" ] || [ -s "$root/$file.gz" ] || fail "$file is not installed"
+done
+for file in "$3"/include/kvfold/*.h; do
+    [ -s "$root/include/kvfold/${file##*/}" ] || fail "include/kvfold/${file##*/} is not installed"
+done
+for file in "$3"/examples/*.c "$3"/examples/*.sh "$3"/examples/*.py; do
+    [ -s "$root/share/doc/kvfold/examples/${file##*/}" ] || fail "examples/${file##*/} is not installed"
+done
+for file in "$root"/share/doc/kvfold/examples/*.sh; do
+    [ -x "$file" ] || fail "$file cannot be run"
+done
+library=$(find "$root" -name libkvfold.a)
+package=$(find "$root" -name kvfold.pc)
+case $library in
+"$root"/lib/*) ;;
+*) fail "libkvfold.a is at \"$library\"" ;;
+esac
+[ "$package" = "$(dirname "$library")/pkgconfig/kvfold.pc" ] || fail "kvfold.pc is at \"$package\""
+
+# an example, as a user of the package builds it
+if command -v pkg-config >/dev/null && [ -n "$package" ]; then
+    mkdir "$folder/pc" && sed "s|^prefix=.*|prefix=$root|" "$package" >"$folder/pc/kvfold.pc"
+    flags=$(PKG_CONFIG_PATH=$folder/pc pkg-config --cflags --libs kvfold) ||
+        fail "pkg-config does not take kvfold.pc"
+    # shellcheck disable=SC2086
+    $4 -std=c11 -o "$folder/inspect" "$root/share/doc/kvfold/examples/inspect.c" $flags -fopenmp ||
+        fail 'inspect.c does not build against what is installed'
+    "$folder/inspect" >"$folder/out" 2>&1
+    [ $? -eq 2 ] || fail "inspect does not run: $(cat "$folder/out")"
+fi
+[ $failures -eq 0 ]
