@@ -46,7 +46,7 @@ static kvf_train_options options_for(const char *path)
 
 /* Runs of one crew: settings besides those of options_for; data by name. */
 typedef struct member {
-    const char *data, *settings[10];
+    const char *data, *settings[10]; /* of meter the value is a data file too */
 } member;
 
 static const member BY_BASE[] = {
@@ -58,6 +58,7 @@ static const member BY_BASE[] = {
     {"train.jsonl", {"method", "mlp", "grad-accum", "2", "share-leads", "off"}},
     {"words.jsonl", {"method", "direct", "prefix-dropout", "0.2", "layers", "1-2", "seed", "9"}},
     {"train.jsonl", {"method", "mlp", "prefix-length", "2", "init", "random", "steps", "2"}},
+    {"train.jsonl", {"method", "direct", "meter", "words.jsonl", "kl-to-base", "0.5"}},
 };
 static const member BY_HEADS[] = {
     {"classes.jsonl", {"method", "mlp", "task", "seq-cls"}},
@@ -70,13 +71,13 @@ static const struct {
     size_t n;
 } CREWS[] = {{BY_BASE, sizeof BY_BASE / sizeof BY_BASE[0]},
              {BY_HEADS, sizeof BY_HEADS / sizeof BY_HEADS[0]}};
-enum { MOST = 8, STEPS = 5 };
+enum { MOST = 9, STEPS = 5 };
 
 /* A trainer of one member; its files never come to be. */
 static void open_member(const member *m, size_t index, const char *kind, kvf_base *on,
                         kvf__trainer *t)
 {
-    static char paths[2 * MOST][512], outs[2 * MOST][512];
+    static char paths[2 * MOST][512], outs[2 * MOST][512], meter[512];
     size_t at = index + (on ? MOST : 0);
     char name[64];
     snprintf(name, sizeof name, "%s%zu.h5", kind, index);
@@ -86,9 +87,14 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
     o.data = paths[at];
     o.valid = NULL;
     o.steps = STEPS;
-    for (size_t i = 0; m->settings[i]; i += 2)
-        ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], m->settings[i + 1]), "%s",
-                      kvf_ctx_error(ctx));
+    for (size_t i = 0; m->settings[i]; i += 2) {
+        const char *value = m->settings[i + 1];
+        if (!strcmp(m->settings[i], "meter")) {
+            toy_path(meter, dir, value);
+            value = meter;
+        }
+        ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], value), "%s", kvf_ctx_error(ctx));
+    }
     ck_assert_msg(!kvf__trainer_init_on(ctx, &o, on, t), "member %zu: %s", index,
                   kvf_ctx_error(ctx));
 }
@@ -377,6 +383,8 @@ static const struct {
     {"base = a, b\n",
      ":1: base cannot differ between the runs of a sweep: the runs share one base"},
     {"precision = f32\n", ":1: precision cannot differ"},
+    {"weight-dtype = bf16, int8\n", ":1: weight-dtype cannot differ"},
+    {"forecast = on\n", "--forecast on: not in a sweep"},
     {"init-text = \"a, b\n", ":1: init-text: a quote is not closed"},
     {"init-text = \"a\" b\n", ":1: init-text: want a comma behind a quote"},
     {"data = x=a.jsonl\n", ":1: data = x=a.jsonl: a run of several tasks has no place in a sweep"},

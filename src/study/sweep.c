@@ -38,6 +38,7 @@ static kvf_status check_run(kvf_ctx *ctx, const kvf_train_options *o)
         {o->prefix_dropout_per_row, "prefix-dropout-per-row", "not in a sweep"},
         {o->base_dropout > 0, "base-dropout", "not in a sweep"},
         {o->infix, "infix", "not in a sweep"},
+        {!strcmp(o->forecast, "on"), "forecast on", "not in a sweep"},
     };
     if (kvf__method_find(o->method)->port == KVF__PORT_BLOCK)
         return kvf__fail(ctx, KVF_EUSAGE, "--method %s: the runs of a sweep share the base",
@@ -275,6 +276,10 @@ static kvf_status prepare(kvf__sweep *s)
     const kvf_sweep_options *o = s->options;
     if (!o->grid) return kvf__fail(s->ctx, KVF_EUSAGE, "--grid is needed");
     if (!o->out) return kvf__fail(s->ctx, KVF_EUSAGE, "--out is needed");
+    const kvf__launch launch = kvf__launch_look();
+    if (launch.size > 1)
+        return kvf__fail(s->ctx, KVF_EUSAGE, "a sweep is one process, %s started %d", launch.by,
+                         launch.size);
     KVF_TRY(kvf__grid_load(s->ctx, o->grid, &s->grid));
     KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));
     for (size_t i = 0; i < s->grid.n; i++) {

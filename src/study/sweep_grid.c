@@ -23,6 +23,8 @@ static const struct {
 } COMMON[] = {
     {"base", "the runs share one base"},
     {"precision", "the runs share one base"},
+    {"weight-dtype", "the runs share one base"},
+    {"stream-layers", "the runs share one base"},
     {"out", "a run's file is named after the run"},
     {"resume", "it holds for all runs"},
     {"force", "it holds for all runs"},

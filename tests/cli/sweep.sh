@@ -78,3 +78,7 @@ err_is 'kvfold: sweep: grid.txt:3: run lr-0.01_prefix-length-4: --log: the runs 
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid grid.txt --out board --tensorboard events --quiet
 [ "$(find events/mine -name 'events*' | wc -l)" -eq 1 ] || fail "no events of mine: $(find events)"
+export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
+# shellcheck disable=SC2086
+run 2 sweep $shared --grid grid.txt --out bad
+err_is 'kvfold: sweep: a sweep is one process, Open MPI started 2; try kvfold sweep --help'
