@@ -34,7 +34,9 @@
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     element.addEventListener("pointermove", to);
     element.addEventListener("pointerdown", to);
-    element.addEventListener("pointerleave", off);
+    /* A finger that is lifted leaves its text behind, until it touches something else. */
+    element.addEventListener("pointerleave", (event) => event.pointerType === "touch" || off());
+    document.addEventListener("pointerdown", (event) => element.contains(event.target) || off());
     element.addEventListener("blur", off);
     element.addEventListener("keydown", (event) => {
       if (event.key === "Escape") off();

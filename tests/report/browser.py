@@ -127,6 +127,7 @@ class Page:
             self.call(f"{domain}.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
         self.call("Emulation.setEmulatedMedia", media=media, features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce"}])
@@ -153,6 +154,11 @@ class Page:
         """The pointer to a part of a box."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + x * box[2],
                   y=box[1] + y * box[3])
+
+    def tap(self, box, x, y):
+        point = {"x": box[0] + x * box[2], "y": box[1] + y * box[3]}
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[point])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def press(self, key):
         for kind in ("rawKeyDown", "keyUp"):
@@ -234,6 +240,19 @@ def check_chart(page, figure):
         page.expect(seen == [f"view {scale}"], f"{figure}: {scale} shows {seen}")
 
 
+def check_touch(page):
+    """A tap leaves a text at the chart or map that was touched last, and nowhere else."""
+    for figure, part in (("loss", ".view"), ("keys", ".field"), ("loss", ".view")):
+        find = f"document.getElementById('{figure}')"
+        if page.ask(f"!{find}"):
+            continue
+        page.ask(f"{find}.scrollIntoView({{block: 'center'}})")
+        page.tap(page.ask(f"look.box([...{find}.querySelectorAll('{part}')].find((v) => v.offsetWidth))"),
+                 0.4, 0.5)
+        last = page.ask("[...document.querySelectorAll('.tip')].map((e) => e.closest('figure').id)")
+        page.expect(last == [figure], f"a tap on {figure} shows a text at {last}")
+
+
 def check_heat(page, figure):
     find = f"document.getElementById('{figure}')"
     page.ask(f"{find}.scrollIntoView({{block: 'center'}})")
@@ -306,6 +325,8 @@ def look_at(browser, path):
                 check_chart(page, figure)
             for figure in page.ask("[...document.querySelectorAll('.heat')].map((e) => e.id)"):
                 check_heat(page, figure)
+            if "phone" in name:
+                check_touch(page)
             page.ask("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
             check_fit(page)
         failures += page.close()
