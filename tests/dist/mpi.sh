@@ -38,6 +38,22 @@ close() {
     "$COMPARE_RUNS" "$@" >differences 2>&1 || fail "$1 and $2: $(tail -n 2 differences)"
 }
 
+# parity NAME RANKS OPTIONS...: N processes against one. The gradient of step 1, and the first 5
+# losses, of which the last 4 are those of a resumed run. Leaves NAME.h5.
+parity() {
+    name=$1
+    n=$2
+    shift 2
+    set -- "$@" --threads 1 --precision f32 --schedule constant --warmup 0 --schedule-steps 5 --quiet
+    run 0 train "$@" --steps 1 --out one.h5 --force
+    ranks "$n" 0 train "$@" --steps 1 --out "$name.h5"
+    said
+    close one.h5 "$name.h5" 1e-5 gradients
+    run 0 train "$@" --steps 5 --out one.h5 --force
+    ranks "$n" 0 train "$@" --steps 5 --out "$name.h5" --resume
+    close one.h5 "$name.h5" 1e-5 losses
+}
+
 # Those of the command that descend from process $1, by rank.
 processes() {
     for status in /proc/[0-9]*/status; do

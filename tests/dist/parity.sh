@@ -11,20 +11,6 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 common="--threads 1 --precision f32 --schedule constant --warmup 0 --schedule-steps 5 --quiet"
 
-# parity NAME RANKS OPTIONS...
-parity() {
-    name=$1
-    n=$2
-    shift 2
-    run 0 train "$@" $common --steps 1 --out one.h5 --force
-    ranks $n 0 train "$@" $common --steps 1 --out $name.h5
-    said
-    close one.h5 $name.h5 1e-5 gradients
-    run 0 train "$@" $common --steps 5 --out one.h5 --force
-    ranks $n 0 train "$@" $common --steps 5 --out $name.h5 --resume
-    close one.h5 $name.h5 1e-5 losses
-}
-
 lm="--base model --data train.jsonl --batch-size 7"
 prefix="--prefix-length 4"
 parity mlp 2 $lm $prefix --encoder-hidden 16

@@ -1,0 +1,26 @@
+# As parity.sh, for every other way to train: what is not the rule in one of them crosses between
+# processes too.
+# shellcheck disable=SC1091,SC2086 # no spaces in names
+. "$SOURCE/tests/dist/mpi.sh"
+make_inputs
+"$MAKE_TINY" bert 1 bert || exit 1
+for i in 1 2 3 4 5 6 7 8; do
+    printf 'Ann\tB-PER\nwent\tO\n\nI\tO\nsaw\tO\nBob\tB-PER\n\n' >>names.conll
+    printf '{"text":"which %d","choices":["one a","two bb %d","three"],"label":%d}\n' $i $i $((i % 3)) >>choice.jsonl
+    printf '{"context":"the cat %d sat there","question":"who sat?","answers":[{"text":"cat","start":4}]}\n' $i >>qa.jsonl
+done
+lm="--base model --data train.jsonl --batch-size 7"
+prefix="--prefix-length 4 --method direct"
+parity ptuning 2 $lm --prefix-length 4 --method p-tuning --encoder-hidden 16
+parity unfreeze 2 $lm --prefix-length 4 --method p-tuning --encoder-hidden 16 --unfreeze base --base-lr 1e-5
+parity projected 2 $lm --prefix-length 4 --method projected
+parity masked 2 $lm --prefix-length 4 --encoder-hidden 16 --prefix-dropout 0.3
+parity dropped 2 $lm --method full --base-dropout 0.1 --lr 1e-4
+parity infix 2 $lm $prefix --infix
+parity own_head 2 $lm $prefix --train-head
+parity layers 3 $lm $prefix --layers 1-1 --recompute on
+parity held 2 $lm $prefix --meter valid.jsonl --kl-to-base 0.5
+parity tokens 2 --base model --data train.jsonl $prefix --batch-tokens 120 --group-by lead
+parity words 3 --base bert --task token-cls --data names.conll $prefix --batch-size 5
+parity choice 3 --base bert --task multiple-choice --data choice.jsonl $prefix --batch-size 4
+parity answers 2 --base bert --task qa --data qa.jsonl $prefix --batch-size 4
