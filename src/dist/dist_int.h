@@ -42,6 +42,8 @@ void kvf__dist_sum_push(kvf__dist *dist);
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist);
 
 bool kvf__dist_broken(const kvf__dist *dist);
+/* This rank cannot do its part any more: as if it had gone. */
+void kvf__dist_give_up(kvf__dist *dist);
 /* Seconds spent waiting for other ranks, in all calls so far. */
 double kvf__dist_waited(const kvf__dist *dist);
 

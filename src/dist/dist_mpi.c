@@ -181,6 +181,11 @@ bool kvf__dist_broken(const kvf__dist *dist)
     return dist->broken;
 }
 
+void kvf__dist_give_up(kvf__dist *dist)
+{
+    dist->broken = true;
+}
+
 double kvf__dist_waited(const kvf__dist *dist)
 {
     return dist->waited;

@@ -56,7 +56,11 @@ kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out)
     kvf__ranks *ranks = NULL;
     KVF_TRY(kvf__dist_join(ctx, &dist));
     if (!dist) return KVF_OK;
-    KVF_TRY(kvf__alloc(ctx, sizeof *ranks, &ranks));
+    kvf_status st = kvf__alloc(ctx, sizeof *ranks, &ranks);
+    if (st) {
+        kvf__dist_give_up(dist); /* the others would wait for what this rank has to say */
+        return st;
+    }
     ranks->dist = dist;
     ranks->rank = kvf__dist_rank(dist);
     ranks->size = kvf__dist_size(dist);
@@ -193,8 +197,12 @@ static kvf_status lead_agreement(kvf__trainer *t, const note *mine, bool finishe
 {
     note *notes = NULL;
     kvf__dist *dist = t->ranks->dist;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->ranks->size, sizeof *notes, &notes));
-    kvf_status st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
+    kvf_status st = kvf__alloc_array(t->ctx, (size_t)t->ranks->size, sizeof *notes, &notes);
+    if (st) {
+        kvf__dist_give_up(dist);
+        return st;
+    }
+    st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
     if (!st) st = judge(t, notes);
     kvf__free(notes);
     verdict v = {.status = (int32_t)st, .finished = finished, .step = t->step};
