@@ -4,6 +4,7 @@
 #   ./setup.sh demo    build, fetch a real model, train a prefix on it, merge, measure, generate
 #   ./setup.sh test    build and run the tests
 #   ./setup.sh build   build only: the command is build/kvfold
+#   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
@@ -21,6 +22,7 @@ TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin python3-pip"
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
 MODEL="$CACHE/SmolLM2-135M-Instruct.Q4_1.gguf"
 DEMO=build/demo
+ONEDNN3="$CACHE/onednn-3.2"
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -128,6 +130,42 @@ run_tests() {
   meson test -C build --print-errorlogs --no-suite slow
 }
 
+# oneDNN 3.2 with its headers, as the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp hold it. Newer ones need
+# the DPC++ runtime. `meson setup BUILD -Ddnnl=FOLDER` takes any folder with include/ and lib/.
+fetch_onednn3() {
+  [ -e "$ONEDNN3/include/oneapi/dnnl/dnnl.h" ] && return
+  say "fetching oneDNN 3.2"
+  wheels=$(mktemp -d)
+  for package in onednn-cpu-gomp onednn-devel-cpu-gomp; do
+    python3 -m pip download -q --no-deps --disable-pip-version-check -d "$wheels" $package==2023.2.0 2>&1 |
+      grep -v '^WARNING' || true
+  done
+  for wheel in "$wheels"/*.whl; do
+    python3 -m zipfile -e "$wheel" "$wheels"
+  done
+  rm -rf "$ONEDNN3.part"
+  mkdir -p "$ONEDNN3.part"
+  cp -R "$wheels"/*.data/data/lib "$wheels"/*.data/data/include "$ONEDNN3.part"
+  rm -rf "$wheels" "$ONEDNN3"
+  mv "$ONEDNN3.part" "$ONEDNN3"
+}
+
+run_onednn3() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $TEST_PACKAGES
+  fetch_onednn3
+  say "building"
+  options="-Dtests=enabled -Ddnnl=$ONEDNN3"
+  [ ! -e build-onednn3/build.ninja ] || options="--reconfigure $options"
+  # shellcheck disable=SC2086
+  meson setup build-onednn3 $options >/dev/null
+  meson compile -C build-onednn3 >build-onednn3/compile.log 2>&1 || { tail -n 40 build-onednn3/compile.log >&2; exit 1; }
+  build-onednn3/kvfold --version
+  fetch_model || echo "setup.sh: no model: tests that need it will skip" >&2
+  say "testing"
+  meson test -C build-onednn3 --print-errorlogs --no-suite slow
+}
+
 # kills COUNT SEED
 run_kills() {
   # shellcheck disable=SC2086
@@ -184,6 +222,7 @@ fuzz)
   shift
   run_fuzz "$@"
   ;;
+onednn3) run_onednn3 ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" ;;
 build)
@@ -192,7 +231,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,12s/^# \{0,1\}//p' "$0"
+  sed -n '2,13s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
