@@ -412,6 +412,31 @@ START_TEST(memory_does_not_grow_with_layers)
 }
 END_TEST
 
+/* On matrices of whole blocks, which oneDNN pads nowhere. */
+START_TEST(the_footprint_is_foretold)
+{
+    static const char *const SQUARE =
+        "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":64,\"intermediate_size\":128,"
+        "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":"
+        "8,"
+        "\"max_position_embeddings\":300,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
+        "\"hidden_act\":\"silu\",\"rope_theta\":1000.0}";
+    const kvf__model_options o = {.backward = true, .keep = (kvf__keep)_i, .stored = KVF__Q8_0};
+    toy t;
+    make(&t, SQUARE, &o, KVF__F32);
+    const kvf__desc *d = kvf__model_desc(t.model);
+    const kvf__footprint f = kvf__model_footprint(d, &o, KVF__BF16);
+    const double layer = (double)(d->C * (d->D * 2 * (d->H + d->G) + 3 * d->F));
+    ck_assert_double_eq_tol(f.packed, (double)kvf__model_packed_bytes(t.model), 0.05 * f.packed);
+    ck_assert_double_eq(f.mapped, o.keep == KVF__KEEP_MAPPED ? 2 * layer : 0);
+    if (o.keep == KVF__KEEP_STORED)
+        ck_assert_double_eq(f.stored, (double)t.model->stored->bytes);
+    else
+        ck_assert_double_eq(f.stored, 0);
+    toy_free(&t);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 START_TEST(trained_weights_stay_packed)
@@ -476,6 +501,7 @@ int main(void)
     tcase_add_loop_test(limits, a_step_allocates_nothing, 0, 2);
     tcase_add_test(limits, pages_are_asked_for_and_let_go);
     tcase_add_test(limits, memory_does_not_grow_with_layers);
+    tcase_add_loop_test(limits, the_footprint_is_foretold, 0, 3);
     suite_add_tcase(suite, limits);
     tcase_add_loop_test(errors, trained_weights_stay_packed, 0, 2);
     tcase_add_loop_test(errors, creation_survives_lack_of_memory, 0, 2);

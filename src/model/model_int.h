@@ -174,6 +174,16 @@ kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
 kvf__dtype kvf__model_act(const kvf__model *model);
 size_t kvf__model_packed_bytes(const kvf__model *model);
+/* Bytes that such a model takes once it is made, within a few percent; file: the type of its
+ * matrices there. */
+typedef struct kvf__footprint {
+    double packed; /* weights as products read them */
+    double stored; /* copies in a type of their own */
+    double mapped; /* pages of the file that a step needs at a time */
+    double rest;   /* norms, rope tables, workspace of packing */
+} kvf__footprint;
+kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
+                                    kvf__dtype file);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with

@@ -1,4 +1,4 @@
-"""Bases of several sizes, in memory and streamed: time of a training step and most memory, beside what docs say they should be.
+"""Bases of several sizes, in memory and streamed: time of a training step and most memory, beside what `kvfold help scaling` foretells.
 
 Makes Llamas of random bf16 weights (safetensors) in --folder, once, with the tokenizer that make_tiny writes, and runs `kvfold bench`
 on each of them.
@@ -83,6 +83,31 @@ def make(args, size):
     return folder
 
 
+# The model on paper of `kvfold help scaling`: share of oneDNN's rate that a step reaches, seconds to pack a weight for a step, bytes that
+# do not depend on the base.
+SHARE, PACK_ONCE_KEPT, PACK_STREAMED, FIXED = 0.9, 2.0e-9, 3.0e-9, 68 * 2**20
+PREFIX, HIDDEN = 20, 16
+
+
+def foretell(size, mode, tokens, labels, rate):
+    """Seconds of a step and bytes of memory, in f32."""
+    C, F, L, H = SIZES[size]
+    layer, head = 4 * C * C + 3 * C * F, V * C
+    flops = 4 * layer * L * tokens + 4 * head * labels
+    weights = layer * L + head
+    again = mode == "streamed"
+    seconds = (flops + (2 * layer * L * tokens if again else 0)) / (SHARE * rate)
+    seconds += weights * {"packed": 0, "streamed": PACK_STREAMED}.get(mode, PACK_ONCE_KEPT)
+    kept = 4 * tokens * (6 * C + 2 * F)
+    activations = kept * (1 if again else L) + (4 * tokens * C * L if again else 0) + 4 * tokens * (11 * C + 4 * 1536)
+    encoder = 16 * (PREFIX * C + C * HIDDEN + 2 * L * C * HIDDEN) + 16 * 2 * L * C * PREFIX
+    plane, workspace = 1536 * C, 4 * 3 * C * C
+    shared = 8 * (layer + plane) + workspace
+    held = {"packed": 8 * weights, "f32": 4 * weights + shared, "bf16": 2 * weights + shared, "int8": 34 / 32 * weights + shared,
+            "streamed": shared + 2 * layer}[mode]
+    return seconds, FIXED + held + activations + encoder
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvfold", default="build/kvfold")
@@ -91,24 +116,27 @@ def main():
     parser.add_argument("--size", action="append", choices=SIZES)
     parser.add_argument("--mode", action="append", choices=MODES)
     parser.add_argument("--make", action="store_true", help="only make the bases")
-    parser.add_argument("--batch", default="4")
+    parser.add_argument("--batch", default="2")
     parser.add_argument("--length", default="128")
     parser.add_argument("--precision", default="f32")
-    parser.add_argument("--steps", default="2")
+    parser.add_argument("--steps", default="3")
+    parser.add_argument("--warmup", default="1")
     args = parser.parse_args()
     for size in args.size or SIZES:
         folder = make(args, size)
         for mode in [] if args.make else args.mode or MODES:
             command = [args.kvfold, "bench", "--base", folder, "--batch", args.batch, "--length", args.length, "--steps", args.steps,
-                       "--warmup", "1", "--precision", args.precision, "--json", "--quiet"] + MODES[mode]
+                       "--warmup", args.warmup, "--encoder-hidden", "16", "--precision", args.precision, "--json", "--quiet"] + MODES[mode]
             result = subprocess.run(command, capture_output=True, text=True)
             if result.returncode:
                 print(f"{size:>4} {mode:9} failed: {result.stderr.strip()}", flush=True)
                 continue
             r = json.loads(result.stdout)
             parts = r["components"]
-            print(f"{size:>4} {mode:9} {r['seconds_per_step']:8.3f} s/step, pack {parts['pack']:7.3f}, recompute {parts['recompute']:7.3f}, "
-                  f"rate {1e-9 * r['matmul_rate']:6.1f} GFLOP/s, {r['peak_rss_bytes'] / 2**20:7.0f} MiB", flush=True)
+            seconds, memory = foretell(size, mode, r["tokens"] / r["steps"], r["label_tokens"] / r["steps"], r["matmul_rate"])
+            print(f"{size:>4} {mode:9} {r['seconds_per_step']:7.2f} s/step (foretold {seconds:6.2f}: {seconds / r['seconds_per_step'] - 1:+4.0%}), "
+                  f"pack {parts['pack']:5.2f}, recompute {parts['recompute']:5.2f}, rate {1e-9 * r['matmul_rate']:4.0f} GFLOP/s, "
+                  f"{r['peak_rss_bytes'] / 2**20:6.0f} MiB (foretold {memory / 2**20:6.0f}: {memory / r['peak_rss_bytes'] - 1:+4.0%})", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+/* What a model will take of memory, from its description alone: for a forecast before a base is
+ * opened, and for the paper model of bases that no machine here could hold.
+ *
+ * Matrices count with their elements; oneDNN pads some to whole blocks, which the sum of a real
+ * model hides (1 % of SmolLM2). */
+#include "arch.h"
+#include "stored.h"
+
+#include <string.h>
+
+/* Elements of a layer's matrices, of its widest row of outputs, of all in the head. */
+typedef struct counts {
+    double layer, head;
+    double widest; /* outputs of the largest piece of packing */
+} counts;
+
+static counts count(const kvf__desc *d)
+{
+    const double C = (double)d->C, qkv = (double)((d->H + 2 * d->G) * d->D);
+    counts n = {.layer = C * (qkv + (double)(d->H * d->D) + (d->gated ? 3.0 : 2.0) * (double)d->F),
+                .widest = qkv};
+
+    if (n.widest < KVF__VOCAB_PLANE) n.widest = KVF__VOCAB_PLANE;
+    if (n.widest < C) n.widest = C;
+    if (kvf__weight_by_role(d, KVF__W_HEAD)) n.head = (double)d->V * C;
+    return n;
+}
+
+static double bytes_of(kvf__dtype dtype)
+{
+    return (double)kvf__dtype_block_bytes(dtype) / (double)kvf__dtype_block(dtype);
+}
+
+kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
+                                    kvf__dtype file)
+{
+    const counts n = count(desc);
+    const bool packed = options->keep == KVF__KEEP_PACKED;
+    const double each = bytes_of(options->act) * (options->backward ? 2 : 1), L = (double)desc->L;
+    const double plane = n.head > 0 ? (double)(KVF__VOCAB_PLANE * desc->C) : 0;
+    const double planes = n.head > 0 ? (double)((desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE)
+                                     : 0;
+    const double rope = desc->positions == KVF__POS_ROPE
+                            ? (double)(desc->max_positions < 8192 ? desc->max_positions : 8192) *
+                                  (double)desc->D * sizeof(float)
+                            : 0;
+    kvf__footprint out = {.rest = rope + L * 4 * (double)desc->C * sizeof(float)};
+
+    out.packed = each * (packed ? L * n.layer + planes * plane : n.layer + plane);
+    if (options->keep == KVF__KEEP_STORED)
+        out.stored = L * n.layer * bytes_of(kvf__stored_dtype(options->stored, desc->C)) +
+                     n.head * bytes_of(kvf__stored_dtype(options->stored, desc->C));
+    if (options->keep == KVF__KEEP_MAPPED) out.mapped = n.layer * bytes_of(file);
+    if (!packed) out.rest += n.widest * (double)desc->C * sizeof(float);
+    return out;
+}
