@@ -154,6 +154,28 @@ static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__mo
     return KVF_OK;
 }
 
+static double megabytes(const kvf__desc *desc, const kvf__model_options *pack)
+{
+    const kvf__footprint f = kvf__model_footprint(desc, pack, KVF__F32);
+    return 1e-6 * (f.packed + f.stored + f.rest);
+}
+
+/* In place of the allocation that happened to fail. */
+static kvf_status say_what_it_takes(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
+                                    const kvf__model_options *pack)
+{
+    kvf__model_options streamed = *pack;
+
+    streamed.keep = KVF__KEEP_MAPPED;
+    if (pack->keep == KVF__KEEP_MAPPED || pack->train.what == KVF__TRAIN_EVERYTHING)
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory: its weights take %.0f MB", where,
+                         megabytes(desc, pack));
+    return kvf__fail(ctx, KVF_ENOMEM,
+                     "%s: out of memory: its weights take %.0f MB this way, %.0f MB with "
+                     "--stream-layers on",
+                     where, megabytes(desc, pack), megabytes(desc, &streamed));
+}
+
 static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options, const kvf__train *form)
 {
@@ -168,7 +190,8 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     forget_file(base); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
-    return kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
+    kvf_status st = kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
+    return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;
 }
 
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
