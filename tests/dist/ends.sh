@@ -33,6 +33,13 @@ ranks 2 1 train --base model --data bad.jsonl $common --out run.h5
 said "kvfold: train: bad.jsonl:25: ':' expected near end of file"
 absent run.h5
 
+# ---- a launcher that starts processes which MPI does not connect: not the same run twice
+export SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2
+run 1 $good
+has err '^kvfold: train: Slurm started 2 processes, but MPI connects 1 of them'
+absent run.h5
+unset SLURM_PROCID SLURM_STEP_NUM_TASKS
+
 # ---- signals and kills
 # begin N ARGUMENTS...: until a step has been saved; the processes' ids in $1, $2, ...
 begin() {
