@@ -93,7 +93,7 @@ static int run(cli_call *call)
     values v = {
         .max_loss_rise = NAN, .score = "leave-one-out", .dtype = "f32", .tool.precision = "f32"};
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-    if (!code && !v.keep == isnan(v.max_loss_rise))
+    if (!code && (v.keep != 0) == !isnan(v.max_loss_rise))
         code = cli_misuse(call->command, "one of --keep and --max-loss-rise is needed");
     return code ? code : prune(call, &v);
 }
