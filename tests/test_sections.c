@@ -38,7 +38,7 @@ typedef struct one {
     int32_t parent[TOY_ROWS];
     kvf__prefix prefix, alone, joined; /* value; gradient alone, in one pass */
     kvf__vectors vectors, valone, vjoined;
-    double loss;
+    double loss, joined_loss;
 } one;
 
 static void make_vectors(one *r)
@@ -133,7 +133,8 @@ static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
                                      .prefix = &runs[i].prefix,
                                      .vectors = RUNS[i].vectors ? &runs[i].vectors : NULL,
                                      .position_start = RUNS[i].position_start,
-                                     .loss_scale = RUNS[i].scale};
+                                     .loss_scale = RUNS[i].scale,
+                                     .loss_sum = &runs[i].joined_loss};
         grads[i] = (kvf__grads){.prefix = &runs[i].joined,
                                 .vectors = RUNS[i].vectors ? &runs[i].vjoined : NULL};
     }
@@ -174,6 +175,7 @@ START_TEST(sections_equal_runs_alone)
             loss += (double)*at++;
         ck_assert_msg(fabs(loss - r->loss) <= 1e-5 * r->loss, "run %d: loss %g, alone %g", i, loss,
                       r->loss);
+        ck_assert_double_eq_tol(r->joined_loss, loss, 1e-6 * loss);
         double off = relative(r->joined.kv, r->alone.kv, kvf__prefix_count(&r->alone));
         ck_assert_msg(off <= 1e-5, "run %d: gradient off by %g", i, off);
         off = relative(r->vjoined.x, r->valone.x, (size_t)(r->valone.P * r->valone.C));

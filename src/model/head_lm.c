@@ -99,6 +99,7 @@ static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum
         double loss = log((double)pass->ce_sum[j]) + (double)pass->ce_max[j] -
                       (double)pass->ce_target[j];
         *loss_sum += loss;
+        kvf__pass_add_loss(pass, c->first + j, loss);
         if (token_loss) token_loss[c->first + j] = (float)loss;
     }
 }

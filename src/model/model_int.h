@@ -317,6 +317,7 @@ typedef struct kvf__section {
     const kvf__vectors *vectors; /* the same */
     int64_t position_start;
     float loss_scale; /* a factor on `scale` of lm_loss for its labels */
+    double *loss_sum; /* lm_loss adds its labels' losses, as to that of a batch; NULL: not wanted */
 } kvf__section;
 
 typedef struct kvf__input {

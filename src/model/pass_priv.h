@@ -77,6 +77,7 @@ typedef struct kvf__pass_section {
     const kvf__prefix *prefix; /* NULL if P = 0 */
     const kvf__vectors *vectors;
     int64_t position_start;
+    double *loss_sum;     /* NULL: not wanted */
     kvf__prefix *dprefix; /* set by bwd */
     kvf__vectors *dvectors;
     int32_t seg;  /* of its prefix in the layer at hand; -1: none */
@@ -221,6 +222,7 @@ kvf_status kvf__pass_take_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads 
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l);
 bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
 const kvf__pass_section *kvf__pass_section_of(const kvf__pass *pass, int64_t r);
+void kvf__pass_add_loss(const kvf__pass *pass, int64_t label, double loss); /* to its section's */
 const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token);
 static inline float kvf__pass_label_scale(const kvf__pass *pass, float scale, int64_t label)
 {

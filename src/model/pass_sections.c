@@ -46,6 +46,7 @@ static kvf_status take_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section
         .prefix = from->prefix && from->prefix->P > 0 ? from->prefix : NULL,
         .vectors = from->vectors,
         .position_start = from->position_start,
+        .loss_sum = from->loss_sum,
         .seg = -1,
     };
     return KVF_OK;
@@ -179,11 +180,23 @@ const kvf__pass_section *kvf__pass_section_of(const kvf__pass *pass, int64_t r)
     return &pass->section[i];
 }
 
-const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
+static const kvf__pass_section *section_at(const kvf__pass *pass, int64_t token)
 {
     int64_t i = 0;
 
     while (token >= pass->batch->start[pass->section[i].end])
         i++;
-    return pass->section[i].vectors;
+    return &pass->section[i];
+}
+
+const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
+{
+    return section_at(pass, token)->vectors;
+}
+
+void kvf__pass_add_loss(const kvf__pass *pass, int64_t label, double loss)
+{
+    if (!pass->in_sections) return;
+    double *sum = section_at(pass, pass->batch->label_at[label])->loss_sum;
+    if (sum) *sum += loss;
 }

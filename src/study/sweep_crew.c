@@ -100,8 +100,7 @@ static kvf_status take_memory(kvf__crew *crew, const kvf__batch_sizes *most, int
     KVF_TRY(kvf__alloc_array(crew->ctx, n, sizeof *crew->section, &crew->section));
     KVF_TRY(kvf__alloc_array(crew->ctx, n, sizeof *crew->grads, &crew->grads));
     KVF_TRY(kvf__alloc_array(crew->ctx, n, sizeof *crew->whose, &crew->whose));
-    if (!crew->own_heads)
-        return kvf__alloc_array(crew->ctx, labels, sizeof *crew->token_loss, &crew->token_loss);
+    if (!crew->own_heads) return KVF_OK;
     return kvf__alloc_array(crew->ctx, labels * (size_t)C, sizeof *crew->dhidden, &crew->dhidden);
 }
 
@@ -141,7 +140,6 @@ void kvf__crew_done(kvf__crew *crew)
     kvf__free(crew->section);
     kvf__free(crew->grads);
     kvf__free(crew->whose);
-    kvf__free(crew->token_loss);
     kvf__free(crew->dhidden);
     *crew = (kvf__crew){0};
 }
@@ -159,7 +157,9 @@ static void board(kvf__crew *crew, size_t index)
                                       .prefix = t->shown,
                                       .vectors = t->emitted.vectors,
                                       .position_start = t->id.position_start,
-                                      .loss_scale = m->drawn.scale};
+                                      .loss_scale = m->drawn.scale,
+                                      .loss_sum = &m->loss_sum};
+    m->loss_sum = 0;
     crew->grads[s] = (kvf__grads){.prefix = t->gradient.prefix, .vectors = t->gradient.vectors};
     kvf__joined_add(&crew->joined, &t->batcher.batch);
 }
@@ -189,20 +189,14 @@ static void fail_member(kvf__crew *crew, kvf__member *m, kvf_status status)
 static kvf_status base_losses(kvf__crew *crew)
 {
     double all = 0;
-    const float *loss = crew->token_loss;
-    KVF_TRY(kvf__pass_lm_loss(crew->ctx, crew->pass, true, 1, &all, crew->token_loss));
+    KVF_TRY(kvf__pass_lm_loss(crew->ctx, crew->pass, true, 1, &all, NULL));
     for (int64_t s = 0; s < crew->n_sections; s++) {
         kvf__member *m = &crew->member[crew->whose[s]];
-        int64_t n = m->trainer->batcher.batch.n_labels;
-        double sum = 0;
-        for (int64_t j = 0; j < n; j++)
-            sum += (double)*loss++;
-        if (crew->n_sections == 1) sum = all; /* in f64: the bits of the run alone */
-        m->drawn.loss_sum += sum;
-        if (isfinite(sum)) continue;
+        m->drawn.loss_sum += m->loss_sum;
+        if (isfinite(m->loss_sum)) continue;
         fail_member(crew, m,
                     kvf__fail(crew->ctx, KVF_ENUMERIC,
-                              "loss of the batch is %g, expected a finite number", sum));
+                              "loss of the batch is %g, expected a finite number", m->loss_sum));
     }
     return KVF_OK;
 }

@@ -41,6 +41,7 @@ void kvf__grid_done(kvf__grid *grid);
 typedef struct kvf__member {
     kvf__trainer *trainer; /* NULL: it has left */
     kvf__drawn drawn;
+    double loss_sum;   /* of the part at hand */
     kvf_status status; /* of its last step: OK, or ENUMERIC with */
     char line[512];
 } kvf__member;
@@ -56,9 +57,8 @@ typedef struct kvf__crew {
     int64_t n_sections; /* of the part at hand */
     kvf__section *section;
     kvf__grads *grads;
-    size_t *whose;     /* [n_sections] members */
-    float *token_loss; /* [most labels] the base's head */
-    float *dhidden;    /* [most labels, C] heads of their own */
+    size_t *whose;  /* [n_sections] members */
+    float *dhidden; /* [most labels, C] heads of their own */
 } kvf__crew;
 
 /* trainers [n]: open on one base and not prepared yet; they must outlive the crew. */
