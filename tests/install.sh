@@ -27,6 +27,18 @@ done
 for file in "$root"/share/doc/kvfold/examples/*.sh; do
     [ -x "$file" ] || fail "$file cannot be run"
 done
+commands=$("$root/bin/kvfold" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
+[ -n "$commands" ] || fail 'no commands in --help'
+for command in $commands; do
+    page=$root/share/man/man1/kvfold-$command.1
+    [ "$command" != help ] || continue
+    [ -s "$page" ] || fail "no manual page of $command"
+    options=$("$root/bin/kvfold" "$command" --help | grep -c '^  --')
+    [ "$(grep -c '^\.It Fl' "$page")" -eq "$options" ] || fail "$page has not $options options"
+    if command -v mandoc >/dev/null; then
+        mandoc -Tlint -Werror "$page" >"$folder/lint" 2>&1 || fail "$(cat "$folder/lint")"
+    fi
+done
 library=$(find "$root" -name libkvfold.a)
 package=$(find "$root" -name kvfold.pc)
 case $library in

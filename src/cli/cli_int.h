@@ -149,6 +149,7 @@ const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size
 void cli_help_program(void);
 void cli_help_command(const cli_command *command);
 int cli_help_topic(const char *topic);
+int cli_man(const char *command); /* its page, as mdoc */
 /* Text of a topic by index; *name. NULL past the last. */
 const char *cli_topic(size_t index, const char **name);
 

@@ -62,7 +62,7 @@ sed -n 's/^\.Ss //p' "$man" | grep -v '^Common options$' | while read -r section
     echo "$commands" | grep -qx "$section" || echo "$section"
 done >unknown.txt
 [ ! -s unknown.txt ] || fail "the manual has sections on no command: $(cat unknown.txt)"
-for topic in words files methods tasks metrics formats logs clusters sweeps scaling; do
+for topic in words files methods tasks metrics formats logs numbers clusters sweeps scaling; do
     has "$man" "^\.Cm $topic"
 done
 if command -v mandoc >/dev/null; then
