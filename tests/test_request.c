@@ -29,7 +29,7 @@ START_TEST(what_is_asked_is_read)
     kvf__problem p;
     ck_assert(parse("{\"model\":\"m\",\"prompt\":\"Hi\",\"max_tokens\":7,\"temperature\":0.5,"
                     "\"top_p\":0.9,\"top_k\":3,\"seed\":-2,\"stop\":[\"a\",\"bc\"],\"stream\":true,"
-                    "\"stream_options\":{\"include_usage\":true},\"n\":1,\"echo\":false,"
+                    "\"stream_options\":{\"include_usage\":true},\"n\":5,\"echo\":false,"
                     "\"logprobs\":null,\"user\":\"u\",\"frequency_penalty\":0.0}",
                     false, &r, &p));
     ck_assert_str_eq(r.model, "m");
@@ -38,6 +38,7 @@ START_TEST(what_is_asked_is_read)
     ck_assert(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.9 && r.sampling.top_k == 3);
     ck_assert(r.seeded && r.seed == (uint64_t)-2);
     ck_assert(r.stream && r.usage && !r.chat);
+    ck_assert_int_eq(r.n, 5);
     ck_assert_uint_eq(r.n_stop, 2);
     ck_assert_str_eq(r.stop[1], "bc");
     kvf__request_done(&r);
@@ -51,7 +52,7 @@ START_TEST(defaults_are_the_api_s)
     ck_assert(parse("{\"model\":\"m\",\"prompt\":[1,2,60]}", false, &r, &p));
     ck_assert_int_eq(r.max_tokens, 16);
     ck_assert(r.sampling.temperature == 1 && r.sampling.top_p == 1 && !r.sampling.top_k);
-    ck_assert(!r.seeded && !r.stream && !r.prompt);
+    ck_assert(!r.seeded && !r.stream && !r.prompt && r.n == 1);
     ck_assert_uint_eq(r.ids.n, 3);
     ck_assert_int_eq(r.ids.data[2], 60);
     kvf__request_done(&r);
@@ -96,7 +97,11 @@ static const struct {
     {false, P "\"stop\":[1]}", "stop", "1 to 256"},
     {false, P "\"stream\":1}", "stream", "true or false"},
     {false, P "\"stream_options\":{\"x\":1}}", "stream_options", "include_usage"},
-    {false, P "\"n\":2}", "n", "not supported"},
+    {false, P "\"stream_options\":{\"include_usage\":true}}", "stream_options", "only streams"},
+    {false, P "\"n\":0}", "n", "from 1 to 128"},
+    {false, P "\"n\":129}", "n", "from 1 to 128"},
+    {false, P "\"logprobs\":1}", "logprobs", "not supported"},
+    {false, P "\"best_of\":2}", "best_of", "not supported"},
     {false, P "\"echo\":true}", "echo", "not supported"},
     {false, P "\"logit_bias\":{\"1\":1}}", "logit_bias", "not supported"},
     {false, P "\"messages\":[]}", "messages", "no field"},

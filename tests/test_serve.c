@@ -61,6 +61,11 @@ static void is_served(void)
     ck_assert_str_eq(got, want);
 }
 
+enum { CHOICES = 3 };
+#define MANY_BODY(stream)                                                                          \
+    "{\"model\":\"two\",\"prompt\":\"the answer is\",\"max_tokens\":12,\"temperature\":0.8,"       \
+    "\"seed\":11,\"n\":3,\"stream\":" stream "}"
+
 static void has(const char *what)
 {
     ck_assert_msg(strstr(text, what) != NULL, "no %s in %s", what, text);
@@ -103,6 +108,77 @@ START_TEST(a_stream_says_the_same)
     ck_assert_str_eq(got, want);
     has("\"finish_reason\":\"");
     has("data: [DONE]");
+    serve_end(&s);
+}
+END_TEST
+
+/* Choice i of n is what kvf_generate says of the i-th of n like prompts, each alone. */
+static void generate_many(const char *file, const char *prompt, uint64_t seed, char (*out)[256])
+{
+    const char *prompts[CHOICES];
+    char *said[CHOICES];
+    kvf_prefix *prefix = NULL;
+    kvf_generate_options options = kvf_generate_defaults();
+    ck_assert_int_eq(kvf_prefix_open(s.ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    options.max_tokens = NEW;
+    options.seed = seed;
+    options.temperature = 0.8;
+    options.batch_size = 1;
+    for (int i = 0; i < CHOICES; i++)
+        prompts[i] = prompt;
+    ck_assert_int_eq(kvf_generate(s.ctx, s.base, prefix, prompts, CHOICES, &options, said, NULL),
+                     KVF_OK);
+    for (int i = 0; i < CHOICES; i++)
+        snprintf(out[i], sizeof out[i], "%s", said[i]);
+    kvf_texts_free(said, CHOICES);
+    kvf_prefix_free(prefix);
+}
+
+/* Index of the choice that an object or event is about. */
+static int index_at(const char *at)
+{
+    const char *found = strstr(at, "\"index\":");
+    ck_assert_ptr_nonnull(found);
+    return atoi(found + strlen("\"index\":"));
+}
+
+START_TEST(several_choices_draw_each_its_own)
+{
+    char want[CHOICES][256], got[CHOICES][256] = {""}, piece[256], usage[80];
+    const char *at;
+    s.options.max_rows = CHOICES; /* one row less than it takes to begin beside another */
+    serve_start(&s);
+    generate_many(s.path[1], "the answer is", 11, want);
+    ck_assert_str_ne(want[0], want[1]);
+    snprintf(usage, sizeof usage, "\"prompt_tokens\":13,\"completion_tokens\":%zu,", /* bytes */
+             strlen(want[0]) + strlen(want[1]) + strlen(want[2]));
+    int beside = dial(&s);
+    ask(beside, "POST", "/v1/completions", NULL, body_of("one", "beside", 1, false));
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL, MANY_BODY("false"), text, ROOM),
+                     200);
+    at = text;
+    for (int i = 0; i < CHOICES; i++) {
+        at = strstr(at, "{\"index\":");
+        ck_assert_ptr_nonnull(at);
+        ck_assert_int_eq(index_at(at), i);
+        member(at++, "text", piece, sizeof piece);
+        ck_assert_str_eq(piece, want[i]);
+    }
+    has(usage);
+    ck_assert_int_eq(hear(beside, text, ROOM), 200);
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
+                           MANY_BODY("true,\"stream_options\":{\"include_usage\":true}"), text,
+                           ROOM),
+                     200);
+    for (at = text; (at = strstr(at, "{\"index\":")) != NULL; at++) {
+        member(at, "text", piece, sizeof piece);
+        strcat(got[index_at(at)], piece);
+    }
+    for (int i = 0; i < CHOICES; i++)
+        ck_assert_str_eq(got[i], want[i]);
+    has("\"choices\":[],\"usage\":{");
+    has(usage);
+    ck_assert_ptr_eq(strstr(strstr(text, "[DONE]") + 1, "[DONE]"), NULL);
     serve_end(&s);
 }
 END_TEST
@@ -258,8 +334,10 @@ static const struct {
     {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
     {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
     {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":3}", 400,
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":17}", 400,
      "\"param\":\"n\""},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"logprobs\":2}", 400,
+     "logprobs: not supported"},
     {"POST", "/v1/completions", NULL, "{\"model\":\"four\",\"prompt\":\"a\"}", 404,
      "model_not_found"},
     {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":[900]}", 400,
@@ -451,6 +529,7 @@ int main(void)
           *limits = tcase_create("limits");
     tcase_add_test(core, a_model_s_name_picks_its_prefix);
     tcase_add_test(core, a_stream_says_the_same);
+    tcase_add_test(core, several_choices_draw_each_its_own);
     tcase_add_test(core, models_health_and_metrics);
     tcase_add_test(core, company_changes_no_answer);
     tcase_add_test(core, a_replaced_file_is_read_again);

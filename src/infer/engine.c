@@ -91,6 +91,14 @@ bool kvf__engine_full(const kvf__engine *engine)
     return free_row(engine) < 0;
 }
 
+int64_t kvf__engine_room(const kvf__engine *engine)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < engine->n_rows; i++)
+        n += engine->rows[i].state == ROW_FREE;
+    return n;
+}
+
 /* Most new tokens of an order. */
 static kvf_status limit_of(kvf_ctx *ctx, const kvf__engine *e, const kvf__order *order,
                            int64_t *limit)
@@ -117,7 +125,7 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
     engine->rows[at] = (row){.state = ROW_WAITS,
                              .turn = engine->turns++,
                              .order = *order,
-                             .answer = {.rng = kvf__rng_make(order->seed, 0),
+                             .answer = {.rng = kvf__rng_make(order->seed, order->stream),
                                         .limit = limit,
                                         .stop = order->stop,
                                         .n_stop = order->n_stop,

@@ -124,7 +124,7 @@ typedef struct kvf__order {
     int64_t n;
     int64_t max_tokens;
     kvf__sampling sampling;
-    uint64_t seed;
+    uint64_t seed, stream;   /* draws are those of prompt `stream` of a generate with this seed */
     const char *const *stop; /* viewed as long */
     size_t n_stop;
     int32_t turn_end;
@@ -145,6 +145,7 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
                               kvf__engine **out);
 void kvf__engine_free(kvf__engine *engine);
 bool kvf__engine_full(const kvf__engine *engine);
+int64_t kvf__engine_room(const kvf__engine *engine); /* rows that may join */
 /* *row names it until it ends. EDATA: the prompt leaves no room for an answer. */
 kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
                             int64_t *row);

@@ -62,59 +62,70 @@ static kvf_json *message_of(const char *role, const char *text)
     return message;
 }
 
-/* The one choice, with a member of the given name. */
-static kvf_json *choices_of(const char *name, kvf_json *value, kvf__finish finish)
+/* Adds a choice with a member of the given name. */
+static void add_choice(kvf_json *choices, int64_t index, const char *name, kvf_json *value,
+                       kvf__finish finish)
 {
-    kvf_json *choices = kvf_json_array(), *choice = kvf_json_object();
-    kvf_json_set(choice, "index", kvf_json_new_int(0));
+    kvf_json *choice = kvf_json_object();
+    kvf_json_set(choice, "index", kvf_json_new_int(index));
     kvf_json_set(choice, name, value);
     kvf_json_set(choice, "logprobs", kvf_json_new_null());
     kvf_json_set(choice, "finish_reason", finish_value(finish));
     kvf_json_add(choices, choice);
-    return choices;
 }
 
-kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__buf *text, kvf__finish finish,
+kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
                             kvf__buf *out)
 {
-    const char *said = text->n ? text->data : "";
     kvf_json *object = object_of(reply, reply->chat ? "chat.completion" : "text_completion");
-    kvf_json *value = reply->chat ? message_of("assistant", said) : kvf_json_new_str(said);
-    kvf_json_set(object, "choices", choices_of(reply->chat ? "message" : "text", value, finish));
+    kvf_json *list = kvf_json_array();
+    for (int64_t i = 0; i < n; i++) {
+        const char *said = choices[i].text.n ? choices[i].text.data : "";
+        kvf_json *value = reply->chat ? message_of("assistant", said) : kvf_json_new_str(said);
+        add_choice(list, i, reply->chat ? "message" : "text", value, choices[i].finish);
+    }
+    kvf_json_set(object, "choices", list);
     kvf_json_set(object, "usage", usage_of(reply));
     return put(object, "", "\n", out);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static kvf_status put_chunk(const kvf__reply *reply, const char *role, const char *text,
-                            kvf__finish finish, kvf__buf *out)
+static kvf_status put_chunk(const kvf__reply *reply, int64_t index, const char *role,
+                            const char *text, kvf__finish finish, kvf__buf *out)
 {
     kvf_json *object = object_of(reply, reply->chat ? "chat.completion.chunk" : "text_completion");
     kvf_json *value = reply->chat ? message_of(role, text) : kvf_json_new_str(text ? text : "");
-    kvf_json_set(object, "choices", choices_of(reply->chat ? "delta" : "text", value, finish));
+    kvf_json *choices = kvf_json_array();
+    add_choice(choices, index, reply->chat ? "delta" : "text", value, finish);
+    kvf_json_set(object, "choices", choices);
     return put_event(object, out);
 }
 
-kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__buf *out)
+kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out)
 {
-    return reply->chat ? put_chunk(reply, "assistant", "", KVF__GOES_ON, out) : KVF_OK;
+    return reply->chat ? put_chunk(reply, index, "assistant", "", KVF__GOES_ON, out) : KVF_OK;
 }
 
-kvf_status kvf__reply_text(const kvf__reply *reply, const char *text, size_t n, kvf__buf *out)
+kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
+                           kvf__buf *out)
 {
     char *piece = NULL;
     if (!n) return KVF_OK;
     KVF_TRY(kvf__strndup(NULL, text, n, &piece));
-    kvf_status st = put_chunk(reply, NULL, piece, KVF__GOES_ON, out);
+    kvf_status st = put_chunk(reply, index, NULL, piece, KVF__GOES_ON, out);
     kvf__free(piece);
     return st;
 }
 
-kvf_status kvf__reply_end(const kvf__reply *reply, kvf__finish finish, bool usage, kvf__buf *out)
+kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish, kvf__buf *out)
+{
+    return put_chunk(reply, index, NULL, NULL, finish, out);
+}
+
+kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)
 {
     static const char done[] = "data: [DONE]\n\n";
-    KVF_TRY(put_chunk(reply, NULL, NULL, finish, out));
     if (usage) {
         kvf_json *object = object_of(reply,
                                      reply->chat ? "chat.completion.chunk" : "text_completion");

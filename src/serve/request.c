@@ -2,15 +2,21 @@
  * be thrown at it.
  *
  * Fields are rows of a table. One that is not there is refused by name, and so is one that asks for
- * what the server does not do (several choices, log-probabilities, tools): a client must not think
- * that it was heard. Form: OpenAI's API reference, completions and chat completions. */
+ * what the server does not do (log-probabilities, penalties, tools): a client must not think that
+ * it was heard. Form: OpenAI's API reference, completions and chat completions. */
 #include "serve_int.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-enum { MOST_STOPS = 16, MOST_STOP_BYTES = 256, MOST_MESSAGES = 4096, DEFAULT_TOKENS = 16 };
+enum {
+    MOST_STOPS = 16,
+    MOST_STOP_BYTES = 256,
+    MOST_MESSAGES = 4096,
+    DEFAULT_TOKENS = 16,
+    MOST_CHOICES = 128
+};
 
 bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
 {
@@ -136,6 +142,14 @@ static bool read_seed(const reading *r, const field *f, const kvf_json *value)
     if (kvf_json_typeof(value) != KVF_JSON_INT) return refuse(r, f, "a whole number");
     r->to->seed = (uint64_t)kvf_json_int(value, 0);
     r->to->seeded = true;
+    return true;
+}
+
+static bool read_n(const reading *r, const field *f, const kvf_json *value)
+{
+    int64_t n = kvf_json_int(value, -1);
+    if (n < 1 || n > MOST_CHOICES) return refuse(r, f, "a whole number from 1 to 128");
+    r->to->n = n;
     return true;
 }
 
@@ -268,7 +282,7 @@ static const field FIELDS[] = {
     {"stop", BOTH, read_stop, NULL},
     {"stream", BOTH, read_stream, NULL},
     {"stream_options", BOTH, read_stream_options, NULL},
-    {"n", BOTH, read_neutral, "1"},
+    {"n", BOTH, read_n, NULL},
     {"best_of", COMPLETIONS, read_neutral, "1"},
     {"echo", COMPLETIONS, read_neutral, "false"},
     {"suffix", COMPLETIONS, read_neutral, "\"\""},
@@ -284,6 +298,10 @@ static const field FIELDS[] = {
     {"user", BOTH, read_nothing, NULL},
     {"metadata", CHAT, read_nothing, NULL},
     {"store", CHAT, read_neutral, "false"},
+    {"modalities", CHAT, read_neutral, "[\"text\"]"},
+    {"service_tier", CHAT, read_neutral, "\"auto\"|\"default\""},
+    {"safety_identifier", CHAT, read_nothing, NULL},
+    {"prompt_cache_key", CHAT, read_nothing, NULL},
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
@@ -306,6 +324,9 @@ static bool read_fields(const reading *r)
     for (void *it = kvf_json_iter(root); it; it = kvf_json_next(root, it))
         if (!read_field(r, kvf_json_iter_key(it), kvf_json_iter_value(it))) return false;
     if (!r->to->model) return kvf__problem_set(r->problem, 400, "model", "model is missing");
+    if (r->to->usage && !r->to->stream)
+        return kvf__problem_set(r->problem, 400, "stream_options",
+                                "stream_options: only streams (\"stream\": true) have them");
     if (r->to->chat && !r->to->messages)
         return kvf__problem_set(r->problem, 400, "messages", "messages are missing");
     if (!r->to->chat && !r->to->prompt && !r->to->ids.n)
@@ -316,7 +337,7 @@ static bool read_fields(const reading *r)
 bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
                         kvf__request *out, kvf__problem *problem)
 {
-    kvf__request request = {.chat = chat, .sampling = {.temperature = 1, .top_p = 1}};
+    kvf__request request = {.chat = chat, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
     const reading r = {ctx, &request, problem, max_tokens};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     if (kvf_json_parse(ctx, "body", body, bytes, &request.root))

@@ -39,6 +39,7 @@ typedef struct kvf__request {
     int64_t max_tokens;
     kvf__sampling sampling;
     uint64_t seed;
+    int64_t n; /* choices */
     bool seeded;
     const char **stop; /* [n_stop] */
     size_t n_stop;
@@ -58,12 +59,23 @@ typedef struct kvf__reply {
     const char *model;
     int64_t prompt_tokens, new_tokens;
 } kvf__reply;
-kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__buf *text, kvf__finish finish,
+/* One of the answers that a request asks for. */
+typedef struct kvf__choice {
+    struct kvf__job *job;
+    int64_t index, row, new_tokens;
+    kvf__buf text; /* so far; streams do not keep it */
+    kvf__finish finish;
+} kvf__choice;
+kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
                             kvf__buf *out);
-/* Events of a stream: its beginning (chats say the role), more text, the end. */
-kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__buf *out);
-kvf_status kvf__reply_text(const kvf__reply *reply, const char *text, size_t n, kvf__buf *out);
-kvf_status kvf__reply_end(const kvf__reply *reply, kvf__finish finish, bool usage, kvf__buf *out);
+/* Events of a stream: of a choice its beginning (chats say the role), more text, its end; and the
+ * end of all, behind the counts where usage says so. */
+kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out);
+kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
+                           kvf__buf *out);
+kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish,
+                          kvf__buf *out);
+kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
 kvf_status kvf__reply_problem(const kvf__problem *problem, kvf__buf *out);
 /* The same as an event. */
 kvf_status kvf__reply_broken(const kvf__problem *problem, kvf__buf *out);
@@ -140,9 +152,9 @@ typedef struct kvf__job {
     /* the computing thread's */
     kvf__held *held;
     kvf__ids prompt;
-    kvf__buf text;
-    int64_t row;
-    bool first; /* token is still to come */
+    kvf__choice *choices; /* [request.n] */
+    bool first;           /* token is still to come */
+    bool broken;          /* its problem was said: the rows that still go on are to leave */
 
     /* under the server's lock */
     kvf__job_state state;

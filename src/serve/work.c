@@ -16,9 +16,11 @@ static const double SWEEP_SECONDS = 0.25, FLUSH_SECONDS = 10;
 void kvf__job_drop(kvf__job *job)
 {
     if (--job->owners > 0) return;
-    kvf__request_done(&job->request);
     kvf__ids_done(&job->prompt);
-    kvf__buf_done(&job->text);
+    for (int64_t i = 0; i < job->request.n; i++)
+        kvf__buf_done(&job->choices[i].text);
+    kvf__free(job->choices);
+    kvf__request_done(&job->request);
     kvf__buf_done(&job->out);
     kvf__free(job);
 }
@@ -31,6 +33,19 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
+static bool make_choices(const kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    const int64_t n = job->request.n;
+    if (n > server->options.max_rows)
+        return kvf__problem_set(problem, 400, "n", "n: want at most %lld, the rows of this server",
+                                (long long)server->options.max_rows);
+    if (kvf__alloc_array(NULL, (size_t)n, sizeof *job->choices, &job->choices))
+        return kvf__problem_set(problem, 500, NULL, "out of memory");
+    for (int64_t i = 0; i < n; i++)
+        job->choices[i] = (kvf__choice){.job = job, .index = i};
+    return true;
+}
+
 bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     bool taken = false;
@@ -41,6 +56,7 @@ bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
         problem->code = "model_not_found";
         return false;
     }
+    if (!make_choices(server, job, problem)) return false;
     if (!job->request.seeded) job->request.seed = any_seed();
     job->server = server;
     job->arrived = kvf__clock();
@@ -67,6 +83,7 @@ bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
         taken = true;
     }
     pthread_mutex_unlock(&server->lock);
+    if (!taken) kvf__free(job->choices);
     return taken;
 }
 
@@ -116,45 +133,67 @@ static void let_go(kvf__job *job)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static kvf_status add_stream(kvf__job *job, const char *text, size_t n, kvf__finish end)
+static bool all_ended(const kvf__job *job)
 {
-    KVF_TRY(kvf__reply_text(&job->reply, text, n, &job->out));
-    if (!end) return KVF_OK;
-    return kvf__reply_end(&job->reply, end, job->request.usage, &job->out);
+    for (int64_t i = 0; i < job->request.n; i++)
+        if (!job->choices[i].finish) return false;
+    return true;
 }
 
-static kvf_status add_whole(kvf__job *job, const char *text, size_t n, kvf__finish end)
+static kvf_status add_stream(kvf__choice *c, const char *text, size_t n)
 {
-    KVF_TRY(kvf__buf_add(NULL, &job->text, text, n));
-    if (!end) return KVF_OK;
-    return kvf__reply_whole(&job->reply, &job->text, end, &job->out);
+    kvf__job *job = c->job;
+    KVF_TRY(kvf__reply_text(&job->reply, c->index, text, n, &job->out));
+    if (c->finish) KVF_TRY(kvf__reply_end(&job->reply, c->index, c->finish, &job->out));
+    return all_ended(job) ? kvf__reply_close(&job->reply, job->request.usage, &job->out) : KVF_OK;
+}
+
+static kvf_status add_whole(kvf__choice *c, const char *text, size_t n)
+{
+    kvf__job *job = c->job;
+    KVF_TRY(kvf__buf_add(NULL, &c->text, text, n));
+    if (!all_ended(job)) return KVF_OK;
+    return kvf__reply_whole(&job->reply, job->choices, job->request.n, &job->out);
+}
+
+/* Under the lock. */
+static void break_off(kvf__job *job, const char *line)
+{
+    job->broken = true;
+    finish_problem(job, 500, line);
+}
+
+/* Under the lock. */
+static void add_text(kvf__choice *c, const char *text, size_t n)
+{
+    kvf__job *job = c->job;
+    const bool stream = job->request.stream;
+    if (c->finish == KVF__FINISH_FAILED)
+        break_off(job, kvf_ctx_error(job->server->ctx));
+    else if (stream ? add_stream(c, text, n) : add_whole(c, text, n))
+        break_off(job, "out of memory");
+    else if (all_ended(job))
+        finish(job, 200);
+    else if (stream && (n || c->finish))
+        kvf__http_wake(job);
 }
 
 /* Called by the engine, at the end of which the row is gone. */
 static void take_text(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish end)
 {
-    kvf__job *job = user;
+    kvf__choice *c = user;
+    kvf__job *job = c->job;
     kvf__server *server = job->server;
-    kvf_status st = KVF_OK;
     pthread_mutex_lock(&server->lock);
     if (job->first)
         kvf__histogram_add(&server->figures.first_token, kvf__clock() - job->arrived, true);
     job->first = false;
-    job->reply.new_tokens = new_tokens;
-    if (end == KVF__FINISH_FAILED)
-        finish_problem(job, 500, kvf_ctx_error(server->ctx));
-    else if (job->request.stream)
-        st = add_stream(job, text, n, end);
-    else
-        st = add_whole(job, text, n, end);
-    if (st)
-        finish_problem(job, 500, "out of memory");
-    else if (end && end != KVF__FINISH_FAILED)
-        finish(job, 200);
-    else if (job->request.stream && n)
-        kvf__http_wake(job);
+    job->reply.new_tokens += new_tokens - c->new_tokens;
+    c->new_tokens = new_tokens;
+    c->finish = end;
+    if (!job->broken) add_text(c, text, n);
     pthread_mutex_unlock(&server->lock);
-    if (end) let_go(job);
+    if (all_ended(job)) let_go(job);
 }
 
 /* ---- beginnings ------------------------------------------------------------------------------ */
@@ -182,23 +221,39 @@ static kvf_status render(kvf_ctx *ctx, kvf__job *job)
     return kvf__ids_append(ctx, &job->prompt, request->ids.data, request->ids.n);
 }
 
+/* Rows of a job that still go on. */
+static void leave_rows(kvf_ctx *ctx, kvf__engine *engine, kvf__job *job, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!job->choices[i].finish) kvf__engine_leave(ctx, engine, job->choices[i].row);
+}
+
+/* A row for each choice; choice i draws as the i-th of so many like prompts. */
 static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
 {
     const kvf__request *request = &job->request;
     KVF_TRY(render(ctx, job));
-    const kvf__order order = {.prefix = job->held->prefix,
-                              .prompt = job->prompt.data,
-                              .n = (int64_t)job->prompt.n,
-                              .max_tokens = request->max_tokens,
-                              .sampling = request->sampling,
-                              .seed = request->seed,
-                              .stop = request->stop,
-                              .n_stop = request->n_stop,
-                              .turn_end = job->held->turn_end,
-                              .text = take_text,
-                              .user = job};
+    kvf__order order = {.prefix = job->held->prefix,
+                        .prompt = job->prompt.data,
+                        .n = (int64_t)job->prompt.n,
+                        .max_tokens = request->max_tokens,
+                        .sampling = request->sampling,
+                        .seed = request->seed,
+                        .stop = request->stop,
+                        .n_stop = request->n_stop,
+                        .turn_end = job->held->turn_end,
+                        .text = take_text};
     job->reply.prompt_tokens = order.n;
-    return kvf__engine_join(ctx, server->engine, &order, &job->row);
+    for (int64_t i = 0; i < request->n; i++) {
+        order.stream = (uint64_t)i;
+        order.user = &job->choices[i];
+        kvf_status st = kvf__engine_join(ctx, server->engine, &order, &job->choices[i].row);
+        if (st) {
+            leave_rows(ctx, server->engine, job, i);
+            return st;
+        }
+    }
+    return KVF_OK;
 }
 
 /* Statuses that the request caused. */
@@ -222,17 +277,19 @@ static void begin(kvf__server *server, kvf__job *job)
     } else if (job->request.stream) {
         job->state = KVF__JOB_RUNS;
         job->status = 200;
-        kvf__reply_begin(&job->reply, &job->out);
+        for (int64_t i = 0; i < job->request.n; i++)
+            kvf__reply_begin(&job->reply, i, &job->out);
         kvf__http_wake(job);
     }
     pthread_mutex_unlock(&server->lock);
     if (st) let_go(job);
 }
 
-static kvf__job *next_job(kvf__server *server)
+/* The one that has waited longest, if so many rows are enough for it. */
+static kvf__job *next_job(kvf__server *server, int64_t rows)
 {
     pthread_mutex_lock(&server->lock);
-    kvf__job *job = server->first;
+    kvf__job *job = server->first && server->first->request.n <= rows ? server->first : NULL;
     if (job) {
         server->first = job->next;
         if (!server->first) server->last = NULL;
@@ -255,20 +312,20 @@ static bool is_gone(kvf__server *server, const kvf__job *job)
 static void begin_all(kvf__server *server)
 {
     kvf__job *job;
-    while (!kvf__engine_full(server->engine) && (job = next_job(server)) != NULL)
+    while ((job = next_job(server, kvf__engine_room(server->engine))) != NULL)
         if (is_gone(server, job))
             let_go(job);
         else
             begin(server, job);
 }
 
-/* Rows whose clients went away. */
+/* Rows whose clients went away, or were told that there is no answer. */
 static void leave_gone(kvf__server *server)
 {
     for (kvf__job *job = server->running, *next; job; job = next) {
         next = job->next;
-        if (!is_gone(server, job)) continue;
-        kvf__engine_leave(server->ctx, server->engine, job->row);
+        if (!job->broken && !is_gone(server, job)) continue;
+        leave_rows(server->ctx, server->engine, job, job->request.n);
         let_go(job);
     }
 }
@@ -306,7 +363,7 @@ static void refuse_waiting(kvf__server *server)
     pthread_mutex_lock(&server->lock);
     server->closing = true;
     pthread_mutex_unlock(&server->lock);
-    for (kvf__job *job; (job = next_job(server)) != NULL;) {
+    for (kvf__job *job; (job = next_job(server, INT64_MAX)) != NULL;) {
         pthread_mutex_lock(&server->lock);
         finish_problem(job, 503, "the server is shutting down");
         pthread_mutex_unlock(&server->lock);

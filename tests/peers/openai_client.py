@@ -57,6 +57,37 @@ def check_completions(args, client, names):
     expect("its end", pieces[-1].choices[0].finish_reason, drawn.choices[0].finish_reason)
 
 
+def check_choices(args, client, names):
+    """Choice i is what the i-th of n like prompts is answered."""
+    name, path = list(names.items())[-1]
+    want = [generate(args, PROMPT, path, 5, 0.8), *generate_choices(args, path)]
+    got = client.completions.create(model=name, prompt=PROMPT, max_tokens=24, temperature=0.8, seed=5, n=3)
+    expect("three choices", [c.text for c in got.choices], want)
+    expect("their numbers", [c.index for c in got.choices], [0, 1, 2])
+    texts, ends, usage = ["", "", ""], [None] * 3, None
+    for piece in client.completions.create(model=name, prompt=PROMPT, max_tokens=24, temperature=0.8, seed=5, n=3,
+                                           stream=True, stream_options={"include_usage": True}):
+        usage = piece.usage or usage
+        for choice in piece.choices:
+            texts[choice.index] += choice.text
+            ends[choice.index] = choice.finish_reason or ends[choice.index]
+    expect("three choices in a stream", texts, want)
+    expect("their ends", ends, [c.finish_reason for c in got.choices])
+    expect("their usage", usage.completion_tokens, got.usage.completion_tokens)
+
+
+def generate_choices(args, path):
+    """The second and third of three like prompts, each computed alone."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as rows:
+        rows.write((json.dumps({"prompt": PROMPT, "completion": ""}) + "\n") * 3)
+        rows.flush()
+        command = [args.kvfold, "generate", "--base", args.base, "--data", rows.name, "--max-tokens", "24", "--seed", "5",
+                   "--precision", args.precision, "--temperature", "0.8", "--batch-size", "1", "--quiet", "--json"]
+        command += ["--prefix", path] if path else []
+        said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    return [json.loads(line)["text"] for line in said.splitlines()][1:]
+
+
 def check_chats(args, client):
     messages = [{"role": "user", "content": "Name three colours."}]
     want = generate(args, messages[0]["content"], chat="chatml")
@@ -80,9 +111,12 @@ def check_refusals(args, client):
     error = refused("a model that is not there", openai.NotFoundError,
                     lambda: client.completions.create(model="nobody", prompt="x"))
     expect("its code", error.code, "model_not_found")
-    error = refused("several choices", openai.BadRequestError,
-                    lambda: client.completions.create(model="bare", prompt="x", n=3))
+    error = refused("more choices than rows", openai.BadRequestError,
+                    lambda: client.completions.create(model="bare", prompt="x", n=100))
     expect("its field", error.param, "n")
+    error = refused("log-probabilities", openai.BadRequestError,
+                    lambda: client.completions.create(model="bare", prompt="x", logprobs=2))
+    expect("their field", error.param, "logprobs")
     refused("tools", openai.BadRequestError, lambda: client.chat.completions.create(
         model="bare", messages=[{"role": "user", "content": "x"}],
         tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}]))
@@ -128,6 +162,7 @@ def main():
             expect("models", sorted(m.id for m in client.models.list()), sorted(names))
             expect("one model", client.models.retrieve("bare").owned_by, "kvfold")
             check_completions(args, client, names)
+            check_choices(args, client, names)
             check_chats(args, client)
             check_refusals(args, client)
             check_many(args, client, names)
