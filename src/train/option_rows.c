@@ -252,7 +252,8 @@ static const kvf__option ROWS[] = {
      AT(adapter_placement),
      KVF__LATER},
     {{"base-dropout", "X", "0",
-      "dropout of the base while training: on embeddings and what each half of a block adds"},
+      "dropout of the base while training: on embeddings and what each half of a block adds, not "
+      "on the probabilities of attention"},
      KVF__REAL,
      AT(base_dropout),
      KVF__LATER},
