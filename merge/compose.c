@@ -84,6 +84,7 @@ static kvf_status open_parts(composing *c)
 {
     const kvf_compose_options *o = c->o;
 
+    KVF_TRY(kvf__check_not_input(c->ctx, o->out, o->base));
     KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
     for (; c->n < o->n; c->n++) {
         const kvf__waist_source source = {

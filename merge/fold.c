@@ -162,6 +162,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
     KVF_TRY(open_live(ctx, options, &live));
     kvf_status st = KVF_OK;
     if (!live->from_run)

@@ -52,6 +52,8 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     if (st) goto out;
     st = kvf__check_not_input(ctx, options->out, options->prefix);
     if (st) goto out;
+    st = kvf__check_not_input(ctx, options->out, options->base);
+    if (st) goto out;
     st = kvf__waist_open(ctx, &source, &prefix);
     if (st) goto out;
     st = relative_diff(ctx, options->prefix, &prefix->prefix, dtype, &r.relative_diff);

@@ -303,7 +303,7 @@ END_TEST
 /* By its own name, a link's, another way there; not for other files, or ones that are not there. */
 START_TEST(inputs_are_not_replaced)
 {
-    char *link_name = NULL, *other = NULL;
+    char *link_name = NULL, *other = NULL, *config = NULL;
     put_file(path, "x", 1);
     ck_assert_int_eq(kvf__path_join(ctx, dir, "link", &link_name), KVF_OK);
     ck_assert_int_eq(kvf__path_join(ctx, dir, "other", &other), KVF_OK);
@@ -317,6 +317,13 @@ START_TEST(inputs_are_not_replaced)
     ck_assert_int_eq(kvf__check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
     put_file(other, "x", 1);
     ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, other, dir), KVF_OK); /* no model's file */
+    ck_assert_int_eq(kvf__path_join(ctx, dir, "config.json", &config), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
+    ck_assert_int_eq(symlink("out", config), 0);
+    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
+    kvf__free(config);
     kvf__free(link_name);
     kvf__free(other);
 }

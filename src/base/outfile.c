@@ -6,6 +6,7 @@
  * training, not after. */
 #include "ctx_int.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -43,12 +44,45 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     return KVF_OK;
 }
 
+/* Is the entry of a folder one that is read where the folder is the input: of a model's, a
+ * tokenizer's or an adapter's files? Other things may lie there too. */
+static bool read_of_folder(const char *name)
+{
+    static const char *const BEGINS[] = {"config", "model",          "tokenizer", "vocab",
+                                         "merges", "special_tokens", "adapter_"};
+
+    for (size_t i = 0; i < sizeof BEGINS / sizeof BEGINS[0]; i++)
+        if (!strncmp(name, BEGINS[i], strlen(BEGINS[i]))) return true;
+    return false;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* By way of the links that caches of models are made of, too. */
+static bool folder_holds(const char *path, const struct stat *file)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    struct stat info;
+    bool found = false;
+
+    while (folder && !found && (entry = readdir(folder)) != NULL)
+        found = read_of_folder(entry->d_name) &&
+                fstatat(dirfd(folder), entry->d_name, &info, 0) == 0 && same_file(&info, file);
+    if (folder) closedir(folder);
+    return found;
+}
+
 kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input)
 {
     struct stat a, b;
 
     if (!out || !input || stat(out, &a) < 0 || stat(input, &b) < 0) return KVF_OK;
-    if (a.st_dev != b.st_dev || a.st_ino != b.st_ino || S_ISDIR(a.st_mode)) return KVF_OK;
+    if (S_ISDIR(a.st_mode)) return KVF_OK;
+    if (!same_file(&a, &b) && !(S_ISDIR(b.st_mode) && folder_holds(input, &a))) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE, "%s: is read by this command, it will not be replaced", out);
 }
 

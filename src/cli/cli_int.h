@@ -107,6 +107,8 @@ int cli_parse(cli_call *call, int argc, char **argv);
 int cli_recipe_load(cli_call *call, const char *path);
 /* Operands and required options are there? Called after the recipe. */
 int cli_check_given(const cli_call *call);
+/* No output is a file that another option or operand names to be read. */
+int cli_check_outputs(const cli_call *call);
 /* Sets the fields of `values` that the table names; options of other tables are passed over. */
 int cli_set_values(const cli_call *call, const cli_option *options, size_t n, void *values);
 int cli_set_common(cli_call *call);

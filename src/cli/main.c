@@ -88,6 +88,7 @@ static int run_parsed(cli_call *call, char **argv)
     int code = recipe ? cli_recipe_load(call, recipe) : CLI_OK;
     if (!code) code = cli_set_common(call);
     if (!code) code = cli_check_given(call);
+    if (!code) code = cli_check_outputs(call);
     if (code) return code;
     wait_passively(argv);
     return run_with_context(call);
