@@ -350,7 +350,7 @@ static const char SCALING[] =
     "\n"
     "Random Llamas in bf16 files, 256 tokens and 64 labels a step, f32, on two cores that\n"
     "other work disturbed. Paper and measurement differ in memory by 0 to 8 %, in time by\n"
-    "3 to 38 % (once by 49 %, the file not in the page cache):\n"
+    "3 to 38 %, once by 49 % (some of its constants were set with these points in view):\n"
     "  file     packed           int8             streamed\n"
     "  0.12 GB  0.19 s   454 MB  0.21 s   200 MB  0.38 s  138 MB\n"
     "  0.54 GB  1.85 s  2126 MB  2.22 s   649 MB  3.05 s  300 MB\n"
