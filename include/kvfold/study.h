@@ -18,6 +18,8 @@ extern "C" {
 typedef struct kvf_words_options {
     int64_t top;   /* items named for each; 0: 5 */
     int64_t chunk; /* vocabulary items run at once; 0: 256 */
+    void (*progress)(void *user, int64_t done, int64_t items); /* after each chunk; may be NULL */
+    void *user;
 } kvf_words_options;
 
 /* What a prefix says: for each layer and virtual token the vocabulary items whose own key, and

@@ -135,6 +135,8 @@ int cli_misuse_at(const cli_command *command, const cli_given *given, const char
 
 /* Prints the object on one line and frees it. */
 int cli_print_json(const cli_call *call, kvf_json *object);
+/* Flushes stdout early: `code`, or CLI_FAILED with a line. */
+int cli_flush(const cli_command *command, int code);
 /* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written. */
 int cli_finish(const cli_command *command, int code);
 /* "1.5 MiB". */
@@ -167,6 +169,7 @@ typedef struct cli_progress {
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common);
 void cli_progress_event(cli_progress *progress, const kvf_event *event);
+void cli_progress_items(cli_progress *progress, int64_t done, int64_t items);
 void cli_progress_clear(cli_progress *progress);
 /* What comes from the library while it trains, for commands that do (cmd_train.c): an event_fn;
  * the result as an object, which takes the notes; the result as text, planned: steps in all. */

@@ -68,6 +68,11 @@ static int report(const cli_call *call, kvf_json *found)
     return CLI_OK;
 }
 
+static void show_progress(void *user, int64_t done, int64_t items)
+{
+    cli_progress_items(user, done, items);
+}
+
 static int run(cli_call *call)
 {
     values v = {.top = 5, .precision = "f32"};
@@ -76,7 +81,8 @@ static int run(cli_call *call)
     kvf_json *found = NULL;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (code) return code;
-    const kvf_words_options options = {.top = v.top};
+    cli_progress progress = cli_progress_make(&call->common);
+    const kvf_words_options options = {.top = v.top, .progress = show_progress, .user = &progress};
     const kvf_base_options how = {.precision = cli_precision(v.precision)};
     kvf_status st = kvf_base_open(call->ctx, v.base, &how, &base);
     if (!st)
@@ -84,6 +90,7 @@ static int run(cli_call *call)
                                 &prefix);
     if (!st) st = kvf_prefix_check(call->ctx, prefix, base, v.allow_other_base);
     if (!st) st = kvf_words(call->ctx, base, prefix, &options, &found);
+    cli_progress_clear(&progress);
     code = st ? cli_fail_status(call, st) : report(call, found);
     kvf_prefix_free(prefix);
     kvf_base_free(base);

@@ -77,7 +77,8 @@ static int run_with_context(cli_call *call)
     cli_stop_clean(call->ctx);
     int code = call->command->run(call);
     cli_stop_clean(NULL);
-    fflush(stdout); /* processes that train together part when their contexts are freed */
+    /* Processes that train together part when their contexts are freed. */
+    code = cli_flush(call->command, code);
     kvf_ctx_free(call->ctx);
     return code;
 }

@@ -59,6 +59,14 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);
 }
 
+void cli_progress_items(cli_progress *p, int64_t done, int64_t items)
+{
+    char line[64];
+    if (!p->on) return;
+    snprintf(line, sizeof line, "item %lld/%lld", (long long)done, (long long)items);
+    draw(p, line);
+}
+
 void cli_progress_clear(cli_progress *progress)
 {
     if (progress->drawn) fputs("\r\033[K", stderr);

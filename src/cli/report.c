@@ -67,6 +67,15 @@ int cli_print_json(const cli_call *call, kvf_json *object)
     return CLI_OK;
 }
 
+/* What failed before leaves its line to cli_finish(); what fails here is told, and not again. */
+int cli_flush(const cli_command *command, int code)
+{
+    if (ferror(stdout) || fflush(stdout) == 0) return code;
+    code = cli_fail(command, "standard output: %s", strerror(errno));
+    clearerr(stdout);
+    return code;
+}
+
 int cli_finish(const cli_command *command, int code)
 {
     bool failed = ferror(stdout);

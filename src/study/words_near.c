@@ -19,6 +19,7 @@ typedef struct found {
 typedef struct reading {
     kvf_ctx *ctx;
     kvf_base *base;
+    const kvf_words_options *options;
     int64_t top, chunk, V;
     int64_t places, width; /* vectors that are read, and their length */
     float *want;           /* [places, width] of length 1 */
@@ -164,6 +165,7 @@ static kvf_status read_layers(reading *r)
         int64_t here = r->V - first < n ? r->V - first : n;
         st = run_chunk(r, pass, cache, (int32_t)first, here, ids, start, example, kv);
         if (!st) compare_chunk(r, kv, (int32_t)first, here, blocks);
+        if (!st && r->options->progress) r->options->progress(r->options->user, first + here, r->V);
     }
 out:
     kvf__free(kv);
@@ -263,6 +265,7 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     bool layers = prefix->prefix.P > 0;
     reading r = {.ctx = ctx,
                  .base = base,
+                 .options = options,
                  .top = options->top ? options->top : 5,
                  .chunk = options->chunk ? options->chunk : 256,
                  .V = d->V,
