@@ -85,7 +85,7 @@ def generate_choices(args, path):
                    "--precision", args.precision, "--temperature", "0.8", "--batch-size", "1", "--quiet", "--json"]
         command += ["--prefix", path] if path else []
         said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    return [json.loads(line)["text"] for line in said.splitlines()][1:]
+    return json.loads(said)["texts"][1:]
 
 
 def check_chats(args, client):

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Load on `kvfold serve`: many clients at once over many prefixes, answers compared with `kvfold generate`.
 
-Starts the server itself, on a free port. Standard library only.
+Starts the server itself, on a free port. Beside the storm, connections that send half a request, a byte now and then or
+far too much are there all the time. Standard library only, but --from needs h5py.
 
   load.py --kvfold build/kvfold --base MODEL            64 clients, 32 prefixes, 4 requests each; every answer checked
   load.py --kvfold build/kvfold --base MODEL --measure  tokens a second with 1, 16 and 64 clients, nothing checked
 
-Prefixes are made by `train --method direct --steps 1`, of unequal length, and kept in --work.
+Prefixes are made by `train --method direct --steps 1`, of unequal length, and kept in --work; with --from FILE they are
+noisy copies of one file, cut to unequal lengths, which takes no time.
 """
 import argparse
 import http.client
@@ -14,7 +16,9 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,21 @@ def run(args, *rest):
     return done.stdout
 
 
+def copy_prefix(source, path, i):
+    import h5py
+    import numpy as np
+    shutil.copyfile(source, path)
+    with h5py.File(path, "r+") as file:
+        group, name = file["prefix"], "past_key_values"
+        kv, attrs = group[name][...], dict(group[name].attrs)
+        kv = kv[..., :1 + i * 7 % kv.shape[4], :] + np.random.default_rng(i).normal(0, 0.3, kv.shape[-1]).astype(kv.dtype)
+        del group[name]
+        group.create_dataset(name, data=kv)
+        for key, value in attrs.items():
+            group[name].attrs[key] = value
+        group[name].attrs["position_start"] = np.int64(kv.shape[4])
+
+
 def make_prefixes(args):
     data = os.path.join(args.work, "rows.jsonl")
     with open(data, "w") as out:
@@ -39,7 +58,9 @@ def make_prefixes(args):
     paths = {}
     for i in range(args.prefixes):
         name, path = f"p{i}", os.path.join(args.work, f"p{i}.h5")
-        if not os.path.exists(path):
+        if args.source:
+            copy_prefix(args.source, path, i)
+        elif not os.path.exists(path):
             start = os.path.join(args.work, "run.h5")
             run(args, "train", "--base", args.base, "--data", data, "--out", start, "--method", "direct", "--force",
                 "--prefix-length", str(1 + i * 7 % 23), "--steps", "1", "--batch-size", "1", "--lr", "0.3",
@@ -93,6 +114,37 @@ class Client(threading.Thread):
             self.answers.append((key, response.status, text, time.monotonic() - begin))
 
 
+class Vandals(threading.Thread):
+    """Connections nobody should have to care about, until stop is set; a lap of them is counted when it went as it should."""
+    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+
+    def __init__(self, server):
+        super().__init__()
+        self.server, self.stop, self.laps, self.odd = server, threading.Event(), 0, []
+
+    def dial(self, text):
+        connection = socket.create_connection((self.server.host, self.server.port), timeout=60)
+        connection.sendall(text.encode())
+        return connection
+
+    def run(self):
+        half = [self.dial("POST /v1/comp") for _ in range(20)] + [self.dial(self.HEAD + '80\r\n\r\n{"mod') for _ in range(20)]
+        drip = self.dial("GET /health HTTP/1.1\r\nX: ")
+        while not self.stop.wait(0.2):
+            try:
+                drip.sendall(b"x")
+            except OSError:
+                drip = self.dial("GET /health HTTP/1.1\r\nX: ")
+            big = self.dial(self.HEAD + "99999999\r\n\r\n")
+            status = big.recv(100).split(b" ")[1:2]
+            big.close()
+            if status != [b"413"]:
+                self.odd.append(status)
+            self.laps += 1
+        for connection in [*half, drip]:
+            connection.close()
+
+
 def storm(server, clients, bodies):
     work, answers = queue.Queue(), []
     for item in bodies:
@@ -140,18 +192,23 @@ def loaded(args, prefixes):
         bodies.append((i, body_of(args, names[i % len(names)], f"{WORDS[i // len(names) % len(WORDS)]}, noun:", seed,
                                   0.8 if seed else 0)))
     server = Server(args, prefixes)
+    vandals = Vandals(server)
+    vandals.start()
     try:
         answers, seconds = storm(server, args.clients, bodies)
         figures = server.get("/metrics")
     finally:
+        vandals.stop.set()
+        vandals.join()
         code = server.stop()
+    print(f"beside them 41 half-open connections and {vandals.laps} oversized requests, {len(vandals.odd)} not refused with 413")
     tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
     times = sorted(a[3] for a in answers)
     steps = re.search(r"kvfold_batch_rows_sum (\S+)\nkvfold_batch_rows_count (\S+)", figures)
     print(f"{args.clients} clients, {len(prefixes)} prefixes: {len(answers)} requests in {seconds:.1f} s, "
           f"{tokens / seconds:.0f} tokens/s, {float(steps[1]) / float(steps[2]):.1f} rows a step, median "
           f"{times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s, exit status {code}")
-    return check(args, prefixes, answers, bodies) + (code != 143)
+    return check(args, prefixes, answers, bodies) + (code != 143) + len(vandals.odd)
 
 
 def measured(args, prefixes):
@@ -178,6 +235,7 @@ def main():
     parser.add_argument("--kvfold", required=True)
     parser.add_argument("--base", required=True)
     parser.add_argument("--work", default=None)
+    parser.add_argument("--from", dest="source", metavar="FILE", help="prefix file to make all of")
     parser.add_argument("--prefixes", type=int, default=32)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--requests", type=int, default=4, help="of each client")
