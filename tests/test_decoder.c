@@ -246,7 +246,7 @@ START_TEST(company_changes_no_bit)
     toy_prefix(&t, &shorter, P - 3, 0.7);
     rearrange(CASES[_i].how);
     kvf__decoder *many = decoder_of(t.ctx, a), *one = decoder_of(t.ctx, b);
-    const kvf__step_row rows[ROWS] = {{&shorter, 2}, {NULL, 0}, {&prefix, P}};
+    const kvf__step_row rows[ROWS] = {{&shorter, 2, NULL}, {NULL, 0, NULL}, {&prefix, P, NULL}};
 
     for (int i = 0; i < STEPS; i++) {
         kvf__step step = step_of(i, ROWS, ids, NULL);

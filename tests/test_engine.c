@@ -203,9 +203,6 @@ START_TEST(what_does_not_fit_is_refused)
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "adapter: changes the base itself, which rows of many prefixes share");
     classifier.block.params.n = 0;
-    classifier.vectors.P = 2;
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
-    classifier.vectors.P = 0;
     classifier.id.infix = true;
     ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_int_eq(row, -5);

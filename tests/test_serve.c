@@ -1,5 +1,7 @@
 /* The server over real sockets, on the toy base: answers are those of kvf_generate, alone and in
  * company; those who ask badly, slowly or not at all keep nobody else from being served. */
+#include <kvfold/train.h>
+
 #include "serve_fx.h"
 
 enum { ROOM = 1 << 16, NEW = 12 };
@@ -179,6 +181,81 @@ START_TEST(several_choices_draw_each_its_own)
     has("\"choices\":[],\"usage\":{");
     has(usage);
     ck_assert_ptr_eq(strstr(strstr(text, "[DONE]") + 1, "[DONE]"), NULL);
+    serve_end(&s);
+}
+END_TEST
+
+/* ---- files that bring more than keys and values ---------------------------------------------- */
+
+static const struct own_file {
+    const char *method;
+    bool head, infix;
+    const char *refused; /* NULL: is served */
+} OWN[] = {
+    {"direct", true, false, NULL},
+    {"prompt", false, false, NULL},
+    {"p-tuning", true, false, NULL},
+    {"direct", false, true, "stands inside rows"},
+    {"adapter", false, false, "changes the base itself"},
+};
+enum { N_OWN = sizeof OWN / sizeof OWN[0], N_SERVED = 3 };
+
+/* Trains it into path. */
+static void make_own(const struct own_file *own, const char *path)
+{
+    char data[600];
+    kvf_train_result result;
+    kvf_train_options o = kvf_train_defaults();
+    toy_write(s.dir, "rows.jsonl",
+              "{\"prompt\":\"one of\",\"completion\":\" bcdefg\"}\n"
+              "{\"prompt\":\"the\",\"completion\":\" answer is 7\"}\n");
+    snprintf(data, sizeof data, "%s/rows.jsonl", s.dir);
+    o.base = s.dir;
+    o.data = data;
+    o.out = path;
+    o.method = own->method;
+    o.train_head = own->head;
+    o.infix = own->infix;
+    o.prefix_length = 4;
+    o.steps = 8;
+    o.batch_size = 2;
+    o.lr = 0.5;
+    o.head_lr = 0.1;
+    o.adapter_size = 4;
+    o.precision = "f32";
+    o.chat_template = "none";
+    o.force = true;
+    ck_assert_msg(!kvf_train(s.ctx, &o, &result), "%s: %s", own->method, kvf_ctx_error(s.ctx));
+}
+
+/* Those that can stand beside others are answered what generate says, all at once and alone. */
+START_TEST(heads_and_virtual_tokens_of_one_s_own)
+{
+    static const char *const names[] = {"one", "two", "three", "bare"};
+    char want[4][256], got[256];
+    int fds[12];
+    for (int i = 0; i < N_SERVED; i++)
+        make_own(&OWN[i], s.path[i]);
+    for (int i = 0; i < 4; i++)
+        generate(i < N_FILES ? s.path[i] : NULL, "the answer is", 5, 0.8, want[i]);
+    for (int i = 0; i < 3; i++)
+        ck_assert_str_ne(want[i], want[3]);
+    serve_start(&s);
+    for (int i = 0; i < 12; i++) {
+        fds[i] = dial(&s);
+        ask(fds[i], "POST", "/v1/completions", NULL,
+            body_of(names[i % 4], "the answer is", 5, false));
+    }
+    for (int i = 0; i < 12; i++) {
+        ck_assert_int_eq(hear(fds[i], text, ROOM), 200);
+        member(text, "text", got, sizeof got);
+        ck_assert_str_eq(got, want[i % 4]);
+    }
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(complete(names[i], "the answer is", 5), 200);
+        member(text, "text", got, sizeof got);
+        ck_assert_str_eq(got, want[i]);
+    }
     serve_end(&s);
 }
 END_TEST
@@ -420,6 +497,15 @@ START_TEST(what_cannot_be_served_is_said_at_once)
 }
 END_TEST
 
+START_TEST(what_cannot_stand_beside_others_is_refused)
+{
+    for (int i = N_SERVED; i < N_OWN; i++) {
+        make_own(&OWN[i], s.path[0]);
+        check_start(KVF_EUSAGE, OWN[i].refused);
+    }
+}
+END_TEST
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 START_TEST(oversized_requests_are_cut_off)
@@ -530,6 +616,7 @@ int main(void)
     tcase_add_test(core, a_model_s_name_picks_its_prefix);
     tcase_add_test(core, a_stream_says_the_same);
     tcase_add_test(core, several_choices_draw_each_its_own);
+    tcase_add_test(core, heads_and_virtual_tokens_of_one_s_own);
     tcase_add_test(core, models_health_and_metrics);
     tcase_add_test(core, company_changes_no_answer);
     tcase_add_test(core, a_replaced_file_is_read_again);
@@ -537,6 +624,7 @@ int main(void)
     tcase_add_test(errors, bad_requests_are_refused);
     tcase_add_test(errors, without_the_token_nothing_is_said);
     tcase_add_test(errors, what_cannot_be_served_is_said_at_once);
+    tcase_add_test(errors, what_cannot_stand_beside_others_is_refused);
     tcase_add_test(limits, oversized_requests_are_cut_off);
     tcase_add_test(limits, half_open_connections_shut_out_no_one);
     tcase_add_test(limits, a_full_queue_is_said);

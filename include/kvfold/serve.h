@@ -13,8 +13,9 @@
  * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
  * answered does not depend on what is computed beside it: it is what kvf_generate says of that
  * prompt alone, bit for bit; of n choices, the i-th what it says of the i-th of n such prompts. A
- * prefix file that is replaced (by rename) is read again: requests
- * that have begun end with the old one. */
+ * prefix file that is replaced (by rename) is read again: requests that have begun end with the old
+ * one. Prefixes with a head of their own and virtual tokens at the input are served too; those that
+ * stand inside rows or change the base are refused. */
 #ifndef KVFOLD_SERVE_H
 #define KVFOLD_SERVE_H
 

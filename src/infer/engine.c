@@ -121,7 +121,8 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
     int64_t at = free_row(engine), limit = 0;
     assert(at >= 0 && order->max_tokens > 0);
     KVF_TRY(limit_of(ctx, engine, order, &limit));
-    KVF_TRY(kvf__session_open(ctx, engine->session, at, order->prefix, order->n + limit));
+    KVF_TRY(
+        kvf__session_open(ctx, engine->session, at, order->prefix, order->head, order->n + limit));
     engine->rows[at] = (row){.state = ROW_WAITS,
                              .turn = engine->turns++,
                              .order = *order,

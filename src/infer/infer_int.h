@@ -88,9 +88,10 @@ kvf_status kvf__session_create_mixed(kvf_ctx *ctx, kvf_base *base, int64_t rows,
 /* EUSAGE with the reason if rows of a mixed session cannot stand behind this prefix. */
 kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
 /* A slot for a row: room for so many tokens, behind a prefix (NULL: none) that must live as long.
- * A longer one than any before makes new memory for steps. */
+ * A longer one than any before makes new memory for steps. head: the prefix's own as
+ * kvf__prefix_lm_head makes it, which lives as long; NULL: it brings none. */
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, int64_t room);
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t room);
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
 
 /* ---- several prefixes as one ----------------------------------------------------------------- */
@@ -120,7 +121,8 @@ typedef struct kvf__engine kvf__engine;
 
 typedef struct kvf__order {
     const kvf_prefix *prefix; /* NULL: none; must live until the row ends */
-    const int32_t *prompt;    /* [n], viewed as long */
+    const kvf__lm_head *head; /* its own (kvf__prefix_lm_head), NULL: it has none; as long */
+    const int32_t *prompt;    /* [n], viewed as long; ids below 0: its virtual tokens */
     int64_t n;
     int64_t max_tokens;
     kvf__sampling sampling;

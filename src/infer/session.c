@@ -22,11 +22,17 @@ typedef struct kvf__infix_rows {
     int64_t *start;       /* [rows + 1] */
 } kvf__infix_rows;
 
+typedef struct row_file {
+    const kvf__vectors *vectors;
+    const kvf__lm_head *head;
+} row_file;
+
 struct kvf__session {
     kvf_base *base;
     bool mixed;
     const kvf__vectors *vectors; /* what ids below 0 stand for; NULL: there are none */
     kvf__step_row *before;       /* [rows] what stands before each slot's tokens */
+    row_file *files;             /* [rows] mixed: what else a slot's prefix file brings */
     kvf__step_row *listed;       /* [rows] the same for the rows of a step */
     int64_t capacity, P;         /* most tokens in a row, longest prefix */
     int64_t prompt_tokens;       /* in one feed */
@@ -108,6 +114,7 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *p
                              sizeof(float), &s->logits));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->before, &s->before));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->listed, &s->listed));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->files, &s->files));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_at, &s->label_at));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->label_id, &s->label_id));
     return kvf__alloc_array(ctx, (size_t)s->rows, sizeof *s->example, &s->example);
@@ -144,7 +151,8 @@ static kvf_status create(kvf_ctx *ctx, const kvf__session *made, const kvf_prefi
 static kvf__step_row before_of(const kvf_prefix *prefix)
 {
     if (!prefix) return (kvf__step_row){0};
-    return (kvf__step_row){prefix->prefix.P ? &prefix->prefix : NULL, prefix->id.position_start};
+    return (kvf__step_row){.prefix = prefix->prefix.P ? &prefix->prefix : NULL,
+                           .position_start = prefix->id.position_start};
 }
 
 kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
@@ -188,6 +196,7 @@ void kvf__session_free(kvf__session *session)
     kvf__free(session->logits);
     kvf__free(session->before);
     kvf__free(session->listed);
+    kvf__free(session->files);
     kvf__free(session->label_at);
     kvf__free(session->label_id);
     kvf__free(session->example);
@@ -201,32 +210,28 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "the prefix stands inside rows (placement infix): rows of many prefixes "
                          "begin with theirs");
-    if (prefix && prefix->vectors.P)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "virtual tokens at the input stand in the rows of one file only: `merge` "
-                         "makes a prefix of them where they lead");
     if (prefix && prefix->block.params.n)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: changes the base itself, which rows of many prefixes share",
                          prefix->id.method);
-    if (!prefix || !prefix->head.params.params.n) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "the prefix brings a language-model head of its own: rows of many prefixes "
-                     "share that of the base");
+    return KVF_OK;
 }
 
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, int64_t room)
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t room)
 {
     assert(session->mixed && slot >= 0 && slot < session->rows);
+    assert(!head == !(prefix && prefix->head.params.params.n));
     KVF_TRY(kvf__session_fits(ctx, prefix));
-    const int64_t P = prefix ? prefix->id.P : 0;
+    const int64_t P = prefix ? prefix->prefix.P : 0;
     if (P > session->P || !session->pass) {
         if (P > session->P) session->P = P;
         KVF_TRY(make_passes(ctx, session));
     }
     KVF_TRY(kvf__cache_reserve(ctx, session->cache, slot, room));
     session->before[slot] = before_of(prefix);
+    if (head) session->before[slot].head = kvf__lm_head_slot(head);
+    session->files[slot] = (row_file){prefix && prefix->vectors.P ? &prefix->vectors : NULL, head};
     return KVF_OK;
 }
 
@@ -249,18 +254,19 @@ void kvf__session_reset(kvf__session *session)
 }
 
 /* After a pass over n rows: logits [n, V]. */
-static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, int64_t n, float *logits)
+static kvf_status take_logits(kvf_ctx *ctx, kvf__session *session, const kvf__lm_head *head,
+                              int64_t n, float *logits)
 {
     const float *hidden = NULL;
-    if (!session->head) return kvf__pass_lm_logits(ctx, session->pass, logits);
+    if (!head) return kvf__pass_lm_logits(ctx, session->pass, logits);
     KVF_TRY(kvf__pass_hidden(ctx, session->pass, &hidden));
-    return kvf__lm_head_logits(ctx, session->head, hidden, n, logits);
+    return kvf__lm_head_logits(ctx, head, hidden, n, logits);
 }
 
 /* What a slot's tokens behind its infix see: it turned to its place, and positions P further on. */
 static kvf__step_row behind_infix(const kvf__session *session, int64_t slot)
 {
-    return (kvf__step_row){&session->infix.turned[slot], session->P};
+    return (kvf__step_row){.prefix = &session->infix.turned[slot], .position_start = session->P};
 }
 
 /* One token a row, behind others. */
@@ -280,6 +286,8 @@ static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *
                             const int64_t *start, const int32_t *ids, int64_t n, float *logits)
 {
     const int32_t *infix_at = session->infix.at ? session->infix.listed : NULL;
+    const row_file file = session->mixed ? session->files[slots[0]]
+                                         : (row_file){session->vectors, session->head};
     for (int64_t r = 0; infix_at && r < n; r++)
         session->infix.listed[r] = session->infix.at[slots[r]];
     for (int64_t r = 0; r < n; r++)
@@ -298,13 +306,13 @@ static kvf_status feed_pass(kvf_ctx *ctx, kvf__session *session, const int32_t *
     kvf__input input = {
         .batch = &batch,
         .prefix = session->before[slots[0]].prefix,
-        .vectors = session->vectors,
+        .vectors = file.vectors,
         .position_start = session->before[slots[0]].position_start,
         .cache = session->cache,
         .slot = slots,
     };
     KVF_TRY(kvf__pass_fwd(ctx, session->pass, &input));
-    return take_logits(ctx, session, n, logits);
+    return take_logits(ctx, session, file.head, n, logits);
 }
 
 /* All but the last token of prompts: what stands before the infix and does not see it. */

@@ -172,7 +172,9 @@ static void project(const worker *w, int64_t l)
 /* What stands before row m of a step. */
 static kvf__step_row before_row(const kvf__step *step, int64_t m)
 {
-    return step->row ? step->row[m] : (kvf__step_row){step->prefix, step->position_start};
+    return step->row
+               ? step->row[m]
+               : (kvf__step_row){.prefix = step->prefix, .position_start = step->position_start};
 }
 
 static kvf__kvseg prefix_segment(const kvf__prefix *p, int64_t l)
@@ -275,6 +277,28 @@ static void embed(const worker *w)
     }
 }
 
+static const kvf__slot *head_of(const worker *w, int64_t r)
+{
+    const kvf__slot *own = before_row(w->step, r).head;
+    return own ? own : w->decoder->head.slot;
+}
+
+/* Logits: neighbours with one head in one product. */
+static void multiply_heads(const worker *w)
+{
+    const kvf__raw *base = &w->decoder->head;
+    for (int64_t r = 0, end; r < w->step->n; r = end) {
+        const kvf__raw head = {.slot = head_of(w, r), .rows = base->rows, .K = base->K};
+        kvf__step part = *w->step;
+        worker own = *w;
+        for (end = r + 1; end < w->step->n && head_of(w, end) == head.slot;)
+            end++;
+        part.n = end - r;
+        own.step = &part;
+        multiply_share(&own, &head, w->own->xhat + r * base->K, w->logits + r * base->rows, false);
+    }
+}
+
 static void work(const worker *w)
 {
     const kvf__decoder *decoder = w->decoder;
@@ -297,7 +321,7 @@ static void work(const worker *w)
         kvf__team_wait(w->team, w->n);
     }
     normalise(w, &decoder->final);
-    multiply_share(w, &decoder->head, w->own->xhat, w->logits, false);
+    multiply_heads(w);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

@@ -250,6 +250,7 @@ typedef struct kvf__decoder kvf__decoder;
 typedef struct kvf__step_row {
     const kvf__prefix *prefix; /* NULL: none */
     int64_t position_start;
+    const kvf__slot *head; /* NULL: the decoder's */
 } kvf__step_row;
 typedef struct kvf__step {
     int64_t n;           /* rows */

@@ -88,6 +88,7 @@ kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, i
 /* A prefix as a file had it, with how its prompts are rendered; lives until no row uses it. */
 typedef struct kvf__held {
     kvf_prefix *prefix; /* NULL: the bare base */
+    kvf__lm_head *head; /* that the prefix brings, NULL: none */
     kvf__renderer renderer;
     int32_t turn_end;
     int64_t uses;

@@ -14,6 +14,7 @@ void kvf__held_release(kvf__held *held)
 {
     if (!held || --held->uses > 0) return;
     kvf__renderer_done(&held->renderer);
+    kvf__lm_head_free(held->head);
     kvf_prefix_free(held->prefix);
     kvf__free(held);
 }
@@ -22,10 +23,13 @@ void kvf__held_release(kvf__held *held)
 static kvf_status hold(kvf_ctx *ctx, const kvf__shelf *shelf, kvf_prefix *prefix, kvf__held **out)
 {
     kvf__held *held = NULL;
-    const char *template = shelf->options->chat_template;
-    if (!template && prefix) template = prefix->id.chat_template;
     KVF_TRY(kvf__alloc(ctx, sizeof *held, &held));
-    kvf_status st = kvf__renderer_init(ctx, shelf->base, template, NULL, &held->renderer);
+    kvf_status st = kvf__renderer_for(ctx, shelf->base, prefix, shelf->options->chat_template, NULL,
+                                      &held->renderer);
+    if (!st && prefix) {
+        st = kvf__prefix_lm_head(ctx, shelf->base, prefix, &held->head);
+        if (st) kvf__renderer_done(&held->renderer);
+    }
     if (st) {
         kvf__free(held);
         return st;
@@ -39,9 +43,9 @@ static kvf_status hold(kvf_ctx *ctx, const kvf__shelf *shelf, kvf_prefix *prefix
 
 static kvf_status check_fit(kvf_ctx *ctx, const kvf__shelf *shelf, const kvf_prefix *prefix)
 {
-    KVF_TRY(kvf_prefix_check(ctx, prefix, shelf->base, shelf->options->allow_other_base));
     KVF_TRY(kvf__session_fits(ctx, prefix));
-    if (kvf__longest_row(shelf->base, prefix->id.P, prefix->id.position_start) > 1) return KVF_OK;
+    KVF_TRY(kvf_prefix_check(ctx, prefix, shelf->base, shelf->options->allow_other_base));
+    if (kvf__text_room(shelf->base, prefix) > 1) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld leaves no room for rows",
                      (long long)prefix->id.P);
 }

@@ -208,15 +208,29 @@ static kvf_status check_ids(kvf_ctx *ctx, const kvf__server *server, const kvf__
     return KVF_OK;
 }
 
+/* Virtual tokens that lead the rows of a prefix. */
+static kvf_status add_lead(kvf_ctx *ctx, const kvf__render *how, kvf__ids *ids)
+{
+    if (!how->pattern) return KVF_OK;
+    if (how->pattern->n)
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "this model's rows follow a template: send a completion's prompt, as text");
+    for (int64_t p = 0; p < how->pattern->lead; p++)
+        KVF_TRY(kvf__ids_add(ctx, ids, (int32_t)(-1 - p)));
+    return KVF_OK;
+}
+
 /* The ids that the row begins with, as generate makes them. */
 static kvf_status render(kvf_ctx *ctx, kvf__job *job)
 {
     const kvf__request *request = &job->request;
     const kvf__render *how = &job->held->renderer.render;
+    if (request->prompt) return kvf__render_prompt(ctx, how, request->prompt, &job->prompt);
+    KVF_TRY(add_lead(ctx, how, &job->prompt));
     if (request->chat)
         return kvf__chat_encode(ctx, how->tokenizer, how->chat, request->messages,
                                 request->n_messages, true, &job->prompt, NULL);
-    if (request->prompt) return kvf__render_prompt(ctx, how, request->prompt, &job->prompt);
     KVF_TRY(check_ids(ctx, job->server, &request->ids));
     return kvf__ids_append(ctx, &job->prompt, request->ids.data, request->ids.n);
 }
@@ -234,6 +248,7 @@ static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
     const kvf__request *request = &job->request;
     KVF_TRY(render(ctx, job));
     kvf__order order = {.prefix = job->held->prefix,
+                        .head = job->held->head,
                         .prompt = job->prompt.data,
                         .n = (int64_t)job->prompt.n,
                         .max_tokens = request->max_tokens,
