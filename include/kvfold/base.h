@@ -85,6 +85,10 @@ int kvf_ctx_threads(const kvf_ctx *ctx);
 /* Allocations made through this context so far (a training step adds none after the first). */
 uint64_t kvf_ctx_allocations(const kvf_ctx *ctx);
 
+/* EUSAGE where a launcher of parallel programs started several processes: only training is divided
+ * among them. what: "a sweep". */
+kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what);
+
 /* Removes what outputs that are not whole yet have left beside their place. Safe in a handler of a
  * signal that then ends the process, and of no use elsewhere. */
 void kvf_ctx_drop_outputs(kvf_ctx *ctx);

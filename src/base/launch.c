@@ -38,3 +38,11 @@ kvf__launch kvf__launch_look(void)
     }
     return alone;
 }
+
+kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what)
+{
+    const kvf__launch launch = kvf__launch_look();
+    if (launch.size == 1) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s is one process, %s started %d", what, launch.by,
+                     launch.size);
+}

@@ -281,6 +281,8 @@ static int run(cli_call *call)
     kvf_json *rows = kvf_json_array();
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code && !rows) code = cli_fail(call->command, "out of memory");
+    if (!code && kvf_check_alone(call->ctx, "a comparison"))
+        code = cli_fail_status(call, KVF_EUSAGE);
     if (!code) code = split(call, "methods", v.methods, &methods);
     if (!code && v.inits) code = split(call, "inits", v.inits, &inits);
     if (!code) code = run_all(call, &v, &methods, &inits, rows);

@@ -279,6 +279,7 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_distill_result *result)
 {
     distilling d = {.options = *options};
+    KVF_TRY(kvf_check_alone(ctx, "distillation"));
     KVF_TRY(decide_train(ctx, &d.options.train));
     KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);

@@ -279,10 +279,7 @@ static kvf_status prepare(kvf__sweep *s)
     const kvf_sweep_options *o = s->options;
     if (!o->grid) return kvf__fail(s->ctx, KVF_EUSAGE, "--grid is needed");
     if (!o->out) return kvf__fail(s->ctx, KVF_EUSAGE, "--out is needed");
-    const kvf__launch launch = kvf__launch_look();
-    if (launch.size > 1)
-        return kvf__fail(s->ctx, KVF_EUSAGE, "a sweep is one process, %s started %d", launch.by,
-                         launch.size);
+    KVF_TRY(kvf_check_alone(s->ctx, "a sweep"));
     KVF_TRY(kvf__grid_load(s->ctx, o->grid, &s->grid));
     KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));
     for (size_t i = 0; i < s->grid.n; i++) {

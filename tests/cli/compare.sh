@@ -32,6 +32,12 @@ has err '^kvfold: compare: train for lora failed'
 [ "$(wc -l <out)" -eq 2 ] || fail "not a heading and one row: $(cat out)"
 has out '^direct '
 
+export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
+# shellcheck disable=SC2086
+run 2 compare $shared --methods direct --out ranks --quiet
+err_is 'kvfold: compare: a comparison is one process, Open MPI started 2; try kvfold compare --help'
+unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
+
 # a run that merge refuses has a row all the same
 "$MAKE_TINY" bert 1 bert || fail "no bert"
 {
