@@ -112,9 +112,20 @@ START_TEST(resume_is_no_stop)
 }
 END_TEST
 
+static void count_notes(void *user, kvf_log_level level, const char *line)
+{
+    if (level == KVF_LOG_WARN && strstr(line, "merge will make no base file of it"))
+        ++*(int *)user;
+}
+
+/* A base file has no place for the head: merge refuses, and training has said so. */
 START_TEST(head_of_a_task)
 {
     char rows[512];
+    int notes = 0;
+    const kvf_ctx_options listening = {.threads = 2, .log = count_notes, .log_user = &notes};
+    kvf_ctx_free(ctx);
+    ck_assert_int_eq(kvf_ctx_create(&listening, &ctx), KVF_OK);
     toy_write(dir, "cls.jsonl",
               "{\"text\": \"a b c\", \"label\": \"x\"}\n{\"text\": \"d e f\", \"label\": \"y\"}\n"
               "{\"text\": \"b c a\", \"label\": \"x\"}\n{\"text\": \"e f d\", \"label\": \"y\"}\n");
@@ -126,6 +137,7 @@ START_TEST(head_of_a_task)
     o.eval_every = 30;
     kvf_train_result result = train(&o);
     ck_assert_double_lt(result.valid_loss, 0.3);
+    ck_assert_int_eq(notes, 1);
     ck_assert_int_eq(merge(out, folded, base), KVF_EUNSUPPORTED);
 }
 END_TEST
