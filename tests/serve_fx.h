@@ -205,4 +205,81 @@ static inline void member(const char *text, const char *key, char *out, size_t r
     snprintf(out, room, "%.*s", (int)strcspn(at, "\""), at);
 }
 
+/* ---- one server of the test that runs, and what it is asked ------------------------------------
+ */
+
+enum { ROOM = 1 << 16, NEW = 12 };
+
+static served s;
+static char text[ROOM];
+
+static inline void setup(void)
+{
+    serve_prepare(&s);
+}
+
+static inline void teardown(void)
+{
+    serve_done(&s);
+}
+
+/* What kvf_generate says; file: of a prefix, NULL: none. */
+static inline void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
+                            char *out)
+{
+    kvf_prefix *prefix = NULL;
+    kvf_generate_options options = kvf_generate_defaults();
+    char *said = NULL;
+    if (file)
+        ck_assert_int_eq(kvf_prefix_open(s.ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    options.max_tokens = NEW;
+    options.seed = seed;
+    options.temperature = temperature;
+    ck_assert_int_eq(kvf_generate(s.ctx, s.base, prefix, &prompt, 1, &options, &said, NULL),
+                     KVF_OK);
+    strcpy(out, said);
+    kvf_texts_free(&said, 1);
+    kvf_prefix_free(prefix);
+}
+
+static inline const char *body_of(const char *model, const char *prompt, uint64_t seed, bool stream)
+{
+    static char body[512];
+    snprintf(body, sizeof body,
+             "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%d,\"temperature\":0.8,"
+             "\"seed\":%d%s}",
+             model, prompt, NEW, (int)seed, stream ? ",\"stream\":true" : "");
+    return body;
+}
+
+static inline int complete(const char *model, const char *prompt, uint64_t seed)
+{
+    return fetch(&s, "POST", "/v1/completions", NULL, body_of(model, prompt, seed, false), text,
+                 ROOM);
+}
+
+static inline void is_served(void)
+{
+    char want[256], got[256];
+    generate(s.path[1], "are you there", 3, 0.8, want);
+    ck_assert_int_eq(complete("two", "are you there", 3), 200);
+    member(text, "text", got, sizeof got);
+    ck_assert_str_eq(got, want);
+}
+
+static inline void has(const char *what)
+{
+    ck_assert_msg(strstr(text, what) != NULL, "no %s in %s", what, text);
+}
+
+static inline void check_start(kvf_status status, const char *line)
+{
+    serve_start(&s);
+    pthread_join(s.thread, NULL);
+    ck_assert_int_eq(s.port, 0);
+    ck_assert_int_eq(s.status, status);
+    ck_assert_msg(strstr(s.line, line) != NULL, "%s", s.line);
+    s.ended = false;
+}
+
 #endif

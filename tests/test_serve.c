@@ -1,77 +1,13 @@
 /* The server over real sockets, on the toy base: answers are those of kvf_generate, alone and in
- * company; those who ask badly, slowly or not at all keep nobody else from being served. */
+ * company. */
 #include <kvfold/train.h>
 
 #include "serve_fx.h"
-
-enum { ROOM = 1 << 16, NEW = 12 };
-
-static served s;
-static char text[ROOM];
-
-static void setup(void)
-{
-    serve_prepare(&s);
-}
-
-static void teardown(void)
-{
-    serve_done(&s);
-}
-
-/* What kvf_generate says; file: of a prefix, NULL: none. */
-static void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
-                     char *out)
-{
-    kvf_prefix *prefix = NULL;
-    kvf_generate_options options = kvf_generate_defaults();
-    char *said = NULL;
-    if (file)
-        ck_assert_int_eq(kvf_prefix_open(s.ctx, file, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
-    options.max_tokens = NEW;
-    options.seed = seed;
-    options.temperature = temperature;
-    ck_assert_int_eq(kvf_generate(s.ctx, s.base, prefix, &prompt, 1, &options, &said, NULL),
-                     KVF_OK);
-    strcpy(out, said);
-    kvf_texts_free(&said, 1);
-    kvf_prefix_free(prefix);
-}
-
-static const char *body_of(const char *model, const char *prompt, uint64_t seed, bool stream)
-{
-    static char body[512];
-    snprintf(body, sizeof body,
-             "{\"model\":\"%s\",\"prompt\":\"%s\",\"max_tokens\":%d,\"temperature\":0.8,"
-             "\"seed\":%d%s}",
-             model, prompt, NEW, (int)seed, stream ? ",\"stream\":true" : "");
-    return body;
-}
-
-static int complete(const char *model, const char *prompt, uint64_t seed)
-{
-    return fetch(&s, "POST", "/v1/completions", NULL, body_of(model, prompt, seed, false), text,
-                 ROOM);
-}
-
-static void is_served(void)
-{
-    char want[256], got[256];
-    generate(s.path[1], "are you there", 3, 0.8, want);
-    ck_assert_int_eq(complete("two", "are you there", 3), 200);
-    member(text, "text", got, sizeof got);
-    ck_assert_str_eq(got, want);
-}
 
 enum { CHOICES = 3 };
 #define MANY_BODY(stream)                                                                          \
     "{\"model\":\"two\",\"prompt\":\"the answer is\",\"max_tokens\":12,\"temperature\":0.8,"       \
     "\"seed\":11,\"n\":3,\"stream\":" stream "}"
-
-static void has(const char *what)
-{
-    ck_assert_msg(strstr(text, what) != NULL, "no %s in %s", what, text);
-}
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
@@ -260,6 +196,15 @@ START_TEST(heads_and_virtual_tokens_of_one_s_own)
 }
 END_TEST
 
+START_TEST(what_cannot_stand_beside_others_is_refused)
+{
+    for (int i = N_SERVED; i < N_OWN; i++) {
+        make_own(&OWN[i], s.path[0]);
+        check_start(KVF_EUSAGE, OWN[i].refused);
+    }
+}
+END_TEST
+
 START_TEST(models_health_and_metrics)
 {
     serve_start(&s);
@@ -400,240 +345,21 @@ START_TEST(a_stop_leaves_no_answer_out)
 }
 END_TEST
 
-/* ---- errors ---------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *method, *url, *extra, *body;
-    int status;
-    const char *has;
-} BAD[] = {
-    {"GET", "/", NULL, NULL, 404, "there is no / here"},
-    {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
-    {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
-    {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":17}", 400,
-     "\"param\":\"n\""},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"logprobs\":2}", 400,
-     "logprobs: not supported"},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"four\",\"prompt\":\"a\"}", 404,
-     "model_not_found"},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":[900]}", 400,
-     "outside the vocabulary"},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"\"}", 400, "no tokens"},
-    {"POST", "/v1/chat/completions", NULL,
-     "{\"model\":\"one\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", 400, "template"},
-    {"POST", "/v1/completions", "Content-Type: text/plain\r\nContent-Length: 2\r\n", NULL, 415,
-     "application/json"},
-};
-
-START_TEST(bad_requests_are_refused)
-{
-    serve_start(&s);
-    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
-        int fd = dial(&s);
-        ask(fd, BAD[i].method, BAD[i].url, BAD[i].extra, BAD[i].body);
-        if (BAD[i].status == 415) say(fd, "{}");
-        ck_assert_msg(hear(fd, text, ROOM) == BAD[i].status, "%s %s: %s", BAD[i].method, BAD[i].url,
-                      text);
-        has(BAD[i].has);
-        has("\"error\":{\"message\":");
-    }
-    is_served();
-    serve_end(&s);
-}
-END_TEST
-
-START_TEST(without_the_token_nothing_is_said)
-{
-    static const char *const wrong[] = {
-        NULL, "Authorization: Bearer wrong\r\n", "Authorization: Basic s3cret\r\n",
-        "Authorization: Bearer s3cret2\r\n", "Authorization: Bearer \r\n"};
-    char path[600];
-    toy_write(s.dir, "token", "s3cret\n");
-    snprintf(path, sizeof path, "%s/token", s.dir);
-    s.options.token_file = path;
-    serve_start(&s);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        ck_assert_int_eq(fetch(&s, "GET", "/v1/models", wrong[i], NULL, text, ROOM), 401);
-        has("WWW-Authenticate: Bearer");
-        ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", wrong[i],
-                               body_of("one", "x", 1, false), text, ROOM),
-                         401);
-    }
-    ck_assert_int_eq(fetch(&s, "GET", "/health", NULL, NULL, text, ROOM), 200);
-    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", "Authorization: Bearer s3cret\r\n",
-                           body_of("one", "x", 1, false), text, ROOM),
-                     200);
-    serve_end(&s);
-}
-END_TEST
-
-static void check_start(kvf_status status, const char *line)
-{
-    serve_start(&s);
-    pthread_join(s.thread, NULL);
-    ck_assert_int_eq(s.port, 0);
-    ck_assert_int_eq(s.status, status);
-    ck_assert_msg(strstr(s.line, line) != NULL, "%s", s.line);
-    s.ended = false;
-}
-
-START_TEST(what_cannot_be_served_is_said_at_once)
-{
-    s.prefixes[1].name = "one";
-    check_start(KVF_EUSAGE, "\"one\" is given twice");
-    s.prefixes[1].name = "bare";
-    check_start(KVF_EUSAGE, "that of the base");
-    s.prefixes[1].name = "a b";
-    check_start(KVF_EUSAGE, "want 1 to 64 letters");
-    s.prefixes[1] = (kvf_serve_prefix){"two", "nowhere.h5"};
-    check_start(KVF_EIO, "nowhere.h5");
-    s.prefixes[1].path = s.path[1];
-    s.options.host = "example.org";
-    check_start(KVF_EUSAGE, "in numbers");
-    s.options.host = "127.0.0.1";
-    s.options.max_rows = 0;
-    check_start(KVF_EUSAGE, "max-rows 0");
-}
-END_TEST
-
-START_TEST(what_cannot_stand_beside_others_is_refused)
-{
-    for (int i = N_SERVED; i < N_OWN; i++) {
-        make_own(&OWN[i], s.path[0]);
-        check_start(KVF_EUSAGE, OWN[i].refused);
-    }
-}
-END_TEST
-
-/* ---- limits ---------------------------------------------------------------------------------- */
-
-START_TEST(oversized_requests_are_cut_off)
-{
-    static char much[40000];
-    s.options.max_body = 20000;
-    serve_start(&s);
-    memset(much, 'a', sizeof much - 1);
-    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL, much, text, ROOM), 413);
-    int fd = dial(&s); /* announced and never sent */
-    ask(fd, "POST", "/v1/completions",
-        "Content-Type: application/json\r\nContent-Length: 99999999999\r\n", NULL);
-    ck_assert_int_eq(hear(fd, text, ROOM), 413);
-    fd = dial(&s); /* not announced */
-    ask(fd, "POST", "/v1/completions",
-        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", NULL);
-    for (int i = 0; i < 3; i++) {
-        say(fd, "9c3f\r\n");
-        say(fd, much);
-        say(fd, "\r\n");
-    }
-    say(fd, "0\r\n\r\n");
-    ck_assert_int_eq(hear(fd, text, ROOM), 413);
-    is_served();
-    serve_end(&s);
-}
-END_TEST
-
-/* Connections that say nothing, half a head, half a body, or a byte now and then. */
-START_TEST(half_open_connections_shut_out_no_one)
-{
-    enum { MANY = 60 };
-    int fds[MANY], drip;
-    s.options.timeout = 2;
-    serve_start(&s);
-    for (int i = 0; i < MANY; i++) {
-        fds[i] = dial(&s);
-        if (i % 3 == 1) say(fds[i], "POST /v1/completions HT");
-        if (i % 3 == 2)
-            say(fds[i], "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n"
-                        "Content-Type: application/json\r\n\r\n{\"mod");
-    }
-    drip = dial(&s);
-    say(drip, "POST /v1/completions HTTP/1.1\r\nX: ");
-    is_served();
-    bool open = true;
-    for (int i = 0; i < 60 && open; i++) { /* silence is never as long as the timeout */
-        usleep(100000);
-        open = send(drip, "x", 1, MSG_NOSIGNAL) == 1;
-    }
-    ck_assert(!open);
-    for (int i = 0; i < MANY; i++) {
-        ck_assert_int_ne(hear(fds[i], text, ROOM), 200);
-        ck_assert_msg(strstr(text, "HTTP/1.1 200") == NULL, "%s", text);
-    }
-    close(drip);
-    is_served();
-    serve_end(&s);
-}
-END_TEST
-
-START_TEST(a_full_queue_is_said)
-{
-    int fds[8], refused = 0, status;
-    s.options.max_rows = 1;
-    s.options.max_queue = 2;
-    serve_start(&s);
-    for (int i = 0; i < 8; i++) {
-        fds[i] = dial(&s);
-        ask(fds[i], "POST", "/v1/completions", NULL,
-            "{\"model\":\"one\",\"prompt\":\"a\",\"max_tokens\":200}");
-    }
-    for (int i = 0; i < 8; i++) {
-        status = hear(fds[i], text, ROOM);
-        ck_assert_msg(status == 200 || status == 503, "status %d: %s", status, text);
-        refused += status == 503;
-        if (status == 503) has("Retry-After: 1");
-    }
-    ck_assert_int_ge(refused, 1);
-    is_served();
-    serve_end(&s);
-}
-END_TEST
-
-/* Clients that hang up in the middle of their answer. */
-START_TEST(those_who_leave_are_let_go)
-{
-    s.options.max_rows = 2;
-    serve_start(&s);
-    for (int i = 0; i < 6; i++) {
-        int fd = dial(&s);
-        ask(fd, "POST", "/v1/completions", NULL,
-            "{\"model\":\"two\",\"prompt\":\"a\",\"max_tokens\":250,\"stream\":true,\"seed\":4}");
-        recv(fd, text, 20, 0);
-        close(fd);
-    }
-    is_served();
-    serve_end(&s);
-    ck_assert_int_eq(s.status, KVF_ESTOPPED);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("serve");
-    TCase *core = tcase_create("core"), *errors = tcase_create("errors"),
-          *limits = tcase_create("limits");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 100);
+    tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, a_model_s_name_picks_its_prefix);
     tcase_add_test(core, a_stream_says_the_same);
     tcase_add_test(core, several_choices_draw_each_its_own);
     tcase_add_test(core, heads_and_virtual_tokens_of_one_s_own);
+    tcase_add_test(core, what_cannot_stand_beside_others_is_refused);
     tcase_add_test(core, models_health_and_metrics);
     tcase_add_test(core, company_changes_no_answer);
     tcase_add_test(core, a_replaced_file_is_read_again);
     tcase_add_test(core, a_stop_leaves_no_answer_out);
-    tcase_add_test(errors, bad_requests_are_refused);
-    tcase_add_test(errors, without_the_token_nothing_is_said);
-    tcase_add_test(errors, what_cannot_be_served_is_said_at_once);
-    tcase_add_test(errors, what_cannot_stand_beside_others_is_refused);
-    tcase_add_test(limits, oversized_requests_are_cut_off);
-    tcase_add_test(limits, half_open_connections_shut_out_no_one);
-    tcase_add_test(limits, a_full_queue_is_said);
-    tcase_add_test(limits, those_who_leave_are_let_go);
-    TCase *const all[] = {core, errors, limits};
-    for (int i = 0; i < 3; i++) {
-        tcase_set_timeout(all[i], 100);
-        tcase_add_checked_fixture(all[i], setup, teardown);
-        suite_add_tcase(suite, all[i]);
-    }
+    suite_add_tcase(suite, core);
     return ck_main(suite);
 }

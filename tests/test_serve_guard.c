@@ -1,0 +1,213 @@
+/* The server and those who ask badly, slowly or not at all: they get one clear answer, and keep
+ * nobody else from being served. */
+#include <kvfold/train.h>
+
+#include "serve_fx.h"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *method, *url, *extra, *body;
+    int status;
+    const char *has;
+} BAD[] = {
+    {"GET", "/", NULL, NULL, 404, "there is no / here"},
+    {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
+    {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
+    {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":17}", 400,
+     "\"param\":\"n\""},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"logprobs\":2}", 400,
+     "logprobs: not supported"},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"four\",\"prompt\":\"a\"}", 404,
+     "model_not_found"},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":[900]}", 400,
+     "outside the vocabulary"},
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"\"}", 400, "no tokens"},
+    {"POST", "/v1/chat/completions", NULL,
+     "{\"model\":\"one\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", 400, "template"},
+    {"POST", "/v1/completions", "Content-Type: text/plain\r\nContent-Length: 2\r\n", NULL, 415,
+     "application/json"},
+};
+
+START_TEST(bad_requests_are_refused)
+{
+    serve_start(&s);
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        int fd = dial(&s);
+        ask(fd, BAD[i].method, BAD[i].url, BAD[i].extra, BAD[i].body);
+        if (BAD[i].status == 415) say(fd, "{}");
+        ck_assert_msg(hear(fd, text, ROOM) == BAD[i].status, "%s %s: %s", BAD[i].method, BAD[i].url,
+                      text);
+        has(BAD[i].has);
+        has("\"error\":{\"message\":");
+    }
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
+START_TEST(without_the_token_nothing_is_said)
+{
+    static const char *const wrong[] = {
+        NULL, "Authorization: Bearer wrong\r\n", "Authorization: Basic s3cret\r\n",
+        "Authorization: Bearer s3cret2\r\n", "Authorization: Bearer \r\n"};
+    char path[600];
+    toy_write(s.dir, "token", "s3cret\n");
+    snprintf(path, sizeof path, "%s/token", s.dir);
+    s.options.token_file = path;
+    serve_start(&s);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        ck_assert_int_eq(fetch(&s, "GET", "/v1/models", wrong[i], NULL, text, ROOM), 401);
+        has("WWW-Authenticate: Bearer");
+        ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", wrong[i],
+                               body_of("one", "x", 1, false), text, ROOM),
+                         401);
+    }
+    ck_assert_int_eq(fetch(&s, "GET", "/health", NULL, NULL, text, ROOM), 200);
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", "Authorization: Bearer s3cret\r\n",
+                           body_of("one", "x", 1, false), text, ROOM),
+                     200);
+    serve_end(&s);
+}
+END_TEST
+
+START_TEST(what_cannot_be_served_is_said_at_once)
+{
+    s.prefixes[1].name = "one";
+    check_start(KVF_EUSAGE, "\"one\" is given twice");
+    s.prefixes[1].name = "bare";
+    check_start(KVF_EUSAGE, "that of the base");
+    s.prefixes[1].name = "a b";
+    check_start(KVF_EUSAGE, "want 1 to 64 letters");
+    s.prefixes[1] = (kvf_serve_prefix){"two", "nowhere.h5"};
+    check_start(KVF_EIO, "nowhere.h5");
+    s.prefixes[1].path = s.path[1];
+    s.options.host = "example.org";
+    check_start(KVF_EUSAGE, "in numbers");
+    s.options.host = "127.0.0.1";
+    s.options.max_rows = 0;
+    check_start(KVF_EUSAGE, "max-rows 0");
+}
+END_TEST
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+START_TEST(oversized_requests_are_cut_off)
+{
+    static char much[40000];
+    s.options.max_body = 20000;
+    serve_start(&s);
+    memset(much, 'a', sizeof much - 1);
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL, much, text, ROOM), 413);
+    int fd = dial(&s); /* announced and never sent */
+    ask(fd, "POST", "/v1/completions",
+        "Content-Type: application/json\r\nContent-Length: 99999999999\r\n", NULL);
+    ck_assert_int_eq(hear(fd, text, ROOM), 413);
+    fd = dial(&s); /* not announced */
+    ask(fd, "POST", "/v1/completions",
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", NULL);
+    for (int i = 0; i < 3; i++) {
+        say(fd, "9c3f\r\n");
+        say(fd, much);
+        say(fd, "\r\n");
+    }
+    say(fd, "0\r\n\r\n");
+    ck_assert_int_eq(hear(fd, text, ROOM), 413);
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
+/* Connections that say nothing, half a head, half a body, or a byte now and then. */
+START_TEST(half_open_connections_shut_out_no_one)
+{
+    enum { MANY = 60 };
+    int fds[MANY], drip;
+    s.options.timeout = 2;
+    serve_start(&s);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = dial(&s);
+        if (i % 3 == 1) say(fds[i], "POST /v1/completions HT");
+        if (i % 3 == 2)
+            say(fds[i], "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n"
+                        "Content-Type: application/json\r\n\r\n{\"mod");
+    }
+    drip = dial(&s);
+    say(drip, "POST /v1/completions HTTP/1.1\r\nX: ");
+    is_served();
+    bool open = true;
+    for (int i = 0; i < 60 && open; i++) { /* silence is never as long as the timeout */
+        usleep(100000);
+        open = send(drip, "x", 1, MSG_NOSIGNAL) == 1;
+    }
+    ck_assert(!open);
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_ne(hear(fds[i], text, ROOM), 200);
+        ck_assert_msg(strstr(text, "HTTP/1.1 200") == NULL, "%s", text);
+    }
+    close(drip);
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
+START_TEST(a_full_queue_is_said)
+{
+    int fds[8], refused = 0, status;
+    s.options.max_rows = 1;
+    s.options.max_queue = 2;
+    serve_start(&s);
+    for (int i = 0; i < 8; i++) {
+        fds[i] = dial(&s);
+        ask(fds[i], "POST", "/v1/completions", NULL,
+            "{\"model\":\"one\",\"prompt\":\"a\",\"max_tokens\":200}");
+    }
+    for (int i = 0; i < 8; i++) {
+        status = hear(fds[i], text, ROOM);
+        ck_assert_msg(status == 200 || status == 503, "status %d: %s", status, text);
+        refused += status == 503;
+        if (status == 503) has("Retry-After: 1");
+    }
+    ck_assert_int_ge(refused, 1);
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
+/* Clients that hang up in the middle of their answer. */
+START_TEST(those_who_leave_are_let_go)
+{
+    s.options.max_rows = 2;
+    serve_start(&s);
+    for (int i = 0; i < 6; i++) {
+        int fd = dial(&s);
+        ask(fd, "POST", "/v1/completions", NULL,
+            "{\"model\":\"two\",\"prompt\":\"a\",\"max_tokens\":250,\"stream\":true,\"seed\":4}");
+        recv(fd, text, 20, 0);
+        close(fd);
+    }
+    is_served();
+    serve_end(&s);
+    ck_assert_int_eq(s.status, KVF_ESTOPPED);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("serve_guard");
+    TCase *const cases[] = {tcase_create("errors"), tcase_create("limits")};
+    for (int i = 0; i < 2; i++) {
+        tcase_set_timeout(cases[i], 100);
+        tcase_add_checked_fixture(cases[i], setup, teardown);
+        suite_add_tcase(suite, cases[i]);
+    }
+    tcase_add_test(cases[0], bad_requests_are_refused);
+    tcase_add_test(cases[0], without_the_token_nothing_is_said);
+    tcase_add_test(cases[0], what_cannot_be_served_is_said_at_once);
+    tcase_add_test(cases[1], oversized_requests_are_cut_off);
+    tcase_add_test(cases[1], half_open_connections_shut_out_no_one);
+    tcase_add_test(cases[1], a_full_queue_is_said);
+    tcase_add_test(cases[1], those_who_leave_are_let_go);
+    return ck_main(suite);
+}
