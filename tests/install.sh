@@ -15,7 +15,8 @@ DESTDIR=$folder "$1" install -C "$2" --no-rebuild --quiet >"$folder/log" 2>&1 ||
 root=$(dirname "$(dirname "$(find "$folder" -path '*/bin/kvfold' -type f)")")
 [ -x "$root/bin/kvfold" ] || { echo 'no bin/kvfold'; exit 1; }
 for file in share/man/man1/kvfold.1 share/bash-completion/completions/kvfold.bash share/zsh/site-functions/_kvfold \
-    share/fish/vendor_completions.d/kvfold.fish share/doc/kvfold/README.md share/doc/kvfold/CHANGELOG.md share/doc/kvfold/LICENSE; do
+    share/fish/vendor_completions.d/kvfold.fish share/doc/kvfold/README.md share/doc/kvfold/CHANGELOG.md share/doc/kvfold/LICENSE \
+    share/doc/kvfold/docs/measured.md share/doc/kvfold/docs/methods.md; do
     [ -s "$root/$file" ] || [ -s "$root/$file.gz" ] || fail "$file is not installed"
 done
 for file in "$3"/include/kvfold/*.h; do
@@ -42,7 +43,7 @@ done
 library=$(find "$root" -name libkvfold.a)
 package=$(find "$root" -name kvfold.pc)
 case $library in
-"$root"/lib/*) ;;
+"$root"/lib/* | "$root"/lib64/*) ;; # the second where meson is not told that this is Debian
 *) fail "libkvfold.a is at \"$library\"" ;;
 esac
 [ "$package" = "$(dirname "$library")/pkgconfig/kvfold.pc" ] || fail "kvfold.pc is at \"$package\""
