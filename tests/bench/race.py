@@ -1,7 +1,7 @@
 """kvfold and PEFT, step by step in turn: ratios that a machine with a moving clock cannot spoil.
 
 Every contestant is a process that stays open and runs one step when told to. A round is one step of each; a ratio is the median
-over rounds of the ratio within a round. Before a round the machine must be idle.
+over rounds of the ratio within a round. Before a round the machine must be idle; each round begins with the next contestant.
 
     python tests/bench/race.py --kvfold build/kvfold                 # the whole table, an hour on two slow cores
     python tests/bench/race.py --kvfold build/kvfold --work gpt2:8x128 --rounds 9
@@ -12,6 +12,7 @@ Needs what peft_step.py needs, for the contestants that are PEFT.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -101,6 +102,21 @@ def wait_until_idle(most):
     return True
 
 
+def spin(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def wake(threads, seconds=0.5):
+    """The first half second after a pause is up to a tenth slower; it must not fall on the contestant that begins."""
+    spinners = [multiprocessing.Process(target=spin, args=(seconds,)) for _ in range(threads)]
+    for spinner in spinners:
+        spinner.start()
+    for spinner in spinners:
+        spinner.join()
+
+
 # ---- figures -------------------------------------------------------------------------------------------------
 
 def median(values):
@@ -143,7 +159,9 @@ def race(args, work):
     for round_number in range(-args.warmup, args.rounds):
         quiet = wait_until_idle(args.idle if round_number >= 0 else 0)
         disturbed += round_number >= 0 and not quiet
-        for c in contestants:
+        wake(args.threads)
+        turn = round_number % len(contestants)
+        for c in contestants[turn:] + contestants[:turn]:
             c.step(round_number >= 0)
             time.sleep(0.05)  # threads that spin after their work come to rest
     return summarise(contestants, [c.close() for c in contestants], disturbed)
