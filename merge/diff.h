@@ -16,7 +16,8 @@ typedef struct kvf__side {
     kvf__embeddings_file embeddings;
     kvf__adapter_file adapter;
     kvf__weights weights; /* its table is `table`, on loan */
-    kvf__base_file texts; /* of a base: its tokenizer's files */
+    kvf__base_file texts; /* of a base: its tokenizer's files, */
+    kvf__base_task task;  /* and its head, if any */
 } kvf__side;
 
 /* What is read is to be closed on failure too. */

@@ -113,8 +113,10 @@ static kvf_status take_weights(kvf__side *side, kvf_status st)
 
 static kvf_status open_base(kvf_ctx *ctx, kvf__side *side)
 {
+    bool found = false;
     KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
-    return take_weights(side, KVF_OK);
+    KVF_TRY(take_weights(side, kvf__base_task_read(ctx, side->path, &found, &side->task)));
+    return add_params(ctx, side, "head", &side->task.head.params.params);
 }
 
 static kvf_status open_folder(kvf_ctx *ctx, kvf__side *side)
@@ -175,5 +177,6 @@ void kvf__side_close(kvf__side *side)
     kvf__adapter_file_done(&side->adapter);
     kvf__weights_close(&side->weights);
     kvf__base_file_done(&side->texts);
+    kvf__base_task_done(&side->task);
     *side = (kvf__side){0};
 }

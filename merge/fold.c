@@ -151,48 +151,70 @@ static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf
     return KVF_OK;
 }
 
+/* Through prefix file and probe, to what the caller is told. */
+static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                              kvf__dtype dtype, kvf_merge_result *result)
+{
+    const kvf__identity *id = &live->id;
+    kvf__fold_probe *probe = NULL;
+    kvf_merge_result r = {.shape = {id->L, 2, 1, id->G, id->P, id->D},
+                          .rank = 6,
+                          .step = live->step,
+                          .probe_max_abs_diff = NAN};
+    double expected = 0;
+    kvf_status st;
+
+    st = rounding_diff(ctx, options, &live->prefix, dtype, &expected);
+    if (st) goto out;
+    st = extend_lineage(ctx, live, options->run, expected);
+    if (st) goto out;
+    if (options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
+    if (st) goto out;
+    st = write_prefix(ctx, options, live, dtype);
+    if (st) goto out;
+    st = verify(ctx, options, live, expected, probe, &r);
+    if (!st) *result = r;
+out:
+    kvf__fold_probe_free(probe);
+    return st;
+}
+
+static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                       kvf__dtype dtype, kvf_merge_result *result)
+{
+    const bool changes = kvf_prefix_changes_base(live), beside = changes && live->vectors.P;
+    kvf_merge_options rest = *options;
+    bool written = false;
+
+    if (!live->from_run)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: is a prefix file already: there is no encoder to fold", options->run);
+    if (options->out_base && !beside)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--out-base: not for %s, which did not train virtual tokens and base "
+                         "together (p-tuning --unfreeze base)",
+                         options->run);
+    if (changes && !beside) return fold_block(ctx, options, live, result);
+    if (beside) {
+        KVF_TRY(kvf__fold_beside(ctx, options, live));
+        rest.base = options->out_base;
+    }
+    if (live->vectors.P) KVF_TRY(fold_embed(ctx, &rest, live, &written, result));
+    return written ? KVF_OK : fold_prefix(ctx, &rest, live, dtype, result);
+}
+
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
     kvf__dtype dtype = KVF__F32;
     kvf_prefix *live = NULL;
-    kvf__fold_probe *probe = NULL;
-    double expected = 0;
-    kvf_merge_result r = {.probe_max_abs_diff = NAN};
+
     if (options->dtype) KVF_TRY(kvf__prefix_dtype_parse(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
     KVF_TRY(open_live(ctx, options, &live));
-    kvf_status st = KVF_OK;
-    if (!live->from_run)
-        st = kvf__fail(ctx, KVF_EUSAGE, "%s: is a prefix file already: there is no encoder to fold",
-                       options->run);
-    if (!st && kvf_prefix_changes_base(live)) {
-        st = fold_block(ctx, options, live, result);
-        kvf_prefix_free(live);
-        return st;
-    }
-    bool written = false;
-    if (!st && live->vectors.P) st = fold_embed(ctx, options, live, &written, result);
-    if (written) {
-        kvf_prefix_free(live);
-        return st;
-    }
-    if (!st) st = rounding_diff(ctx, options, &live->prefix, dtype, &expected);
-    if (!st) st = extend_lineage(ctx, live, options->run, expected);
-    if (!st && options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
-    if (!st) st = write_prefix(ctx, options, live, dtype);
-    if (!st) st = verify(ctx, options, live, expected, probe, &r);
-    if (!st) {
-        const kvf__identity *id = &live->id;
-        const int64_t shape[6] = {id->L, 2, 1, id->G, id->P, id->D};
-        memcpy(r.shape, shape, sizeof shape);
-        r.rank = 6;
-        r.step = live->step;
-        *result = r;
-    }
-    kvf__fold_probe_free(probe);
+    kvf_status st = fold(ctx, options, live, dtype, result);
     kvf_prefix_free(live);
     return st;
 }

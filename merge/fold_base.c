@@ -1,5 +1,8 @@
-/* Folding a run that trained every weight: they become a base file, with the config and the
- * tokenizer of the base that the run began from. */
+/* Folding a run that trained every weight: they become a base file, with config and tokenizer of
+ * the base that the run began from (of a GGUF, as made of its metadata) and the head of its task.
+ *
+ * A run that trained virtual tokens beside them folds to two files: that base file, and the one
+ * that the method's virtual tokens fold to anyway, made on it and for it. */
 #include "merge_int.h"
 
 #include <math.h>
@@ -8,21 +11,17 @@
 static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
                                 const kvf_prefix *live)
 {
-    if (live->vectors.P)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: trained the base beside its virtual tokens (--unfreeze base), and no "
-                         "file holds both: use the run itself",
-                         options->run);
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
                          live->id.method);
     if (options->dtype && strcmp(options->dtype, "f32"))
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32", options->dtype,
                          live->id.method);
-    if (live->head.params.params.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: a base file has no place for the head of task %s: use the run itself",
-                         options->run, live->id.task);
+    return KVF_OK;
+}
+
+static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live)
+{
     if (options->base) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
                      "%s: method %s folds to a base, which takes config and tokenizer from the one "
@@ -52,27 +51,105 @@ static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
     return st;
 }
 
-kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                          kvf_merge_result *result)
+static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__base_task *task)
+{
+    kvf__base_task back = {0};
+    bool found = false;
+
+    KVF_TRY(kvf__base_task_read(ctx, path, &found, &back));
+    bool same = found && kvf__same_head(&task->head, &back.head);
+    kvf__base_task_done(&back);
+    return same ? KVF_OK
+                : kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
+                            path);
+}
+
+/* The base file at `out`; task NULL: the head goes elsewhere. */
+static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                             kvf__base_task *task, const char *out)
 {
     const kvf_base_options light = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_status st;
 
-    KVF_TRY(check_options(ctx, options, live));
     st = kvf_base_open(ctx, options->base, &light, &base);
     if (st) goto out;
     st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
     if (st) goto out;
-    st = kvf__base_from_values(ctx, base, &live->block.params, options->out, options->force);
+    st = kvf__base_from_values(ctx, base, &live->block.params, task, out, options->force);
     if (st) goto out;
-    st = verify(ctx, options->out, live);
-    if (st) goto out;
+    st = verify(ctx, out, live);
+    if (!st && task) st = verify_head(ctx, out, task);
+out:
+    kvf_base_free(base);
+    return st;
+}
+
+/* What the file says of its head is the run's, but for the hash. The head is viewed. */
+static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options,
+                                  const kvf_prefix *live)
+{
+    kvf__base_task task = {.head = live->head, .options = live->options, .lineage = live->lineage};
+
+    if (live->task == KVF__TASK_LM) return write_base(ctx, options, live, NULL, options->out);
+    KVF_TRY(kvf__identity_copy(ctx, &live->id, &task.id));
+    kvf_status st = write_base(ctx, options, live, &task, options->out);
+    kvf__identity_done(&task.id);
+    return st;
+}
+
+kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                          kvf_merge_result *result)
+{
+    KVF_TRY(check_options(ctx, options, live));
+    KVF_TRY(check_base(ctx, options, live));
+    KVF_TRY(write_with_head(ctx, options, live));
     result->max_abs_diff = 0;
     result->rank = 1;
     for (size_t i = 0; i < live->block.params.n; i++)
         result->shape[0] += live->block.params.item[i].n;
-out:
+    return KVF_OK;
+}
+
+/* ---- beside virtual tokens ------------------------------------------------------------------- */
+
+static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
+                               const kvf_prefix *live)
+{
+    kvf__outfile probe = {0};
+
+    if (!options->out_base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: trained the base beside its virtual tokens (--unfreeze base) and "
+                         "folds to two files: name the base's with --out-base",
+                         options->run);
+    KVF_TRY(check_base(ctx, options, live));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->run));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->probe));
+    if (!strcmp(options->out_base, options->out))
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
+    /* before the base is written, which takes longest */
+    KVF_TRY(kvf__outfile_begin(ctx, options->out, options->force, &probe));
+    kvf__outfile_abort(&probe);
+    return KVF_OK;
+}
+
+kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)
+{
+    const kvf_base_options light = {.precision = KVF_PRECISION_F32};
+    kvf_base *base = NULL;
+    char *hash = NULL;
+
+    KVF_TRY(check_beside(ctx, options, live));
+    KVF_TRY(write_base(ctx, options, live, NULL, options->out_base));
+    KVF_TRY(kvf_base_open(ctx, options->out_base, &light, &base));
+    kvf_status st = kvf__strdup(ctx, kvf_base_hash(base), &hash);
     kvf_base_free(base);
-    return st;
+    if (st) return st;
+    kvf__free(live->id.base_hash);
+    live->id.base_hash = hash;
+    kvf__params_owned_done(&live->block);
+    live->form = (kvf__train){0};
+    return KVF_OK;
 }

@@ -43,6 +43,10 @@ kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result);
 
+/* The base's part of a run that trained virtual tokens too: writes options->out_base, after which
+ * `live` are virtual tokens for that base and nothing else. */
+kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live);
+
 /* Virtual tokens at the input (capture.c): does a prefix take their place? */
 kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out);
 /* Runs options->base on them: `live` becomes a prefix. *diff: relative, of a row's final state. */

@@ -112,20 +112,32 @@ START_TEST(resume_is_no_stop)
 }
 END_TEST
 
-static void count_notes(void *user, kvf_log_level level, const char *line)
+/* What eval says under a file, or under the head of the base alone. */
+static kvf_eval_result measured(const char *base_path, const char *file, const char *rows)
 {
-    if (level == KVF_LOG_WARN && strstr(line, "merge will make no base file of it"))
-        ++*(int *)user;
+    const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
+    const kvf_eval_options options = {.data = rows};
+    kvf_eval_result result = {0};
+    kvf_prefix *prefix = NULL;
+    kvf_base *opened = NULL;
+
+    ck_assert_msg(!kvf_prefix_open(ctx, file, KVF_CHECKPOINT_LAST, &prefix), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_base_open_for(ctx, base_path, &f32, prefix, &opened), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prefix_check(ctx, prefix, opened, false), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_eval(ctx, opened, &prefix, 1, &options, &result), "%s", kvf_ctx_error(ctx));
+    kvf_base_free(opened);
+    kvf_prefix_free(prefix);
+    return result;
 }
 
-/* A base file has no place for the head: merge refuses, and training has said so. */
+/* The base file has the head and its labels, and is measured with them; on another base they are
+ * of no use. */
 START_TEST(head_of_a_task)
 {
     char rows[512];
-    int notes = 0;
-    const kvf_ctx_options listening = {.threads = 2, .log = count_notes, .log_user = &notes};
-    kvf_ctx_free(ctx);
-    ck_assert_int_eq(kvf_ctx_create(&listening, &ctx), KVF_OK);
+    bool has = false;
     toy_write(dir, "cls.jsonl",
               "{\"text\": \"a b c\", \"label\": \"x\"}\n{\"text\": \"d e f\", \"label\": \"y\"}\n"
               "{\"text\": \"b c a\", \"label\": \"x\"}\n{\"text\": \"e f d\", \"label\": \"y\"}\n");
@@ -137,14 +149,33 @@ START_TEST(head_of_a_task)
     o.eval_every = 30;
     kvf_train_result result = train(&o);
     ck_assert_double_lt(result.valid_loss, 0.3);
-    ck_assert_int_eq(notes, 1);
-    ck_assert_int_eq(merge(out, folded, base), KVF_EUNSUPPORTED);
+    ck_assert_msg(!merge(out, folded, base), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf_base_has_head(ctx, folded, &has) && has);
+    ck_assert(!kvf_base_has_head(ctx, base, &has) && !has);
+    const kvf_eval_result live = measured(base, out, rows), file = measured(folded, folded, rows);
+    ck_assert_str_eq(file.task, "seq-cls");
+    ck_assert_double_eq_tol(file.loss, live.loss, 1e-5 * live.loss + 1e-7);
+    ck_assert_double_eq(file.scores[0].value, 1);
+
+    kvf_json *tree = NULL;
+    ck_assert_msg(!kvf_inspect(ctx, folded, &tree), "%s", kvf_ctx_error(ctx));
+    const kvf_json *about = kvf_json_get(tree, "attributes");
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(about, "task"), NULL), "seq-cls");
+    ck_assert_uint_eq(kvf_json_size(kvf_json_get(about, "labels")), 2);
+    kvf_json_free(tree);
+    kvf_prefix *head = NULL;
+    kvf_base *opened = open_base();
+    ck_assert_int_eq(kvf_prefix_open(ctx, folded, KVF_CHECKPOINT_DEFAULT, &head), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_check(ctx, head, opened, false), KVF_EMISMATCH);
+    kvf_prefix_free(head);
+    kvf_base_free(opened);
 }
 END_TEST
 
-/* Virtual tokens and the base's weights together: one run, used as it is. */
+/* Virtual tokens and the base's weights together; they fold to a base file and a prefix for it. */
 START_TEST(p_tuning_unfreezes_the_base)
 {
+    char second[512];
     kvf_train_options o = options_for(out);
     o.method = "p-tuning";
     o.unfreeze = "base";
@@ -153,8 +184,9 @@ START_TEST(p_tuning_unfreezes_the_base)
     o.prefix_length = 3;
     o.p_encoder = "mlp";
     kvf_train_result both = train(&o);
+    double live = loss_of(base, out);
     ck_assert_double_lt(both.valid_loss, loss_of(base, NULL) - 0.1);
-    ck_assert_double_eq_tol(loss_of(base, out), both.valid_loss, 1e-6);
+    ck_assert_double_eq_tol(live, both.valid_loss, 1e-6);
     o.out = other;
     o.steps = 4;
     train(&o);
@@ -162,9 +194,29 @@ START_TEST(p_tuning_unfreezes_the_base)
     o.resume = true;
     train(&o);
     ck_assert(equal_files(out, other));
-    ck_assert_int_eq(merge(out, folded, base), KVF_EUNSUPPORTED);
 
-    o = options_for(folded);
+    toy_path(second, dir, "second.h5");
+    kvf_merge_options m = {
+        .run = out, .out = second, .base = base, .checkpoint = KVF_CHECKPOINT_LAST};
+    kvf_merge_result result;
+    ck_assert_int_eq(kvf_merge(ctx, &m, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name the base's with --out-base"));
+    m.out_base = second;
+    ck_assert_int_eq(kvf_merge(ctx, &m, &result), KVF_EUSAGE);
+    m.out_base = folded;
+    ck_assert_msg(!kvf_merge(ctx, &m, &result), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(result.rank, 6);
+    ck_assert_double_eq_tol(loss_of(folded, second), live, 1e-4 * live);
+    kvf_prefix *prefix = NULL;
+    kvf_base *opened = open_base();
+    ck_assert_int_eq(kvf_prefix_open(ctx, second, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_check(ctx, prefix, opened, false), KVF_EMISMATCH);
+    kvf_prefix_free(prefix);
+    kvf_base_free(opened);
+    ck_assert_int_eq(kvf_merge(ctx, &m, &result), KVF_EEXIST);
+
+    toy_path(second, dir, "none.h5");
+    o = options_for(second);
     ck_assert_int_eq(kvf_train_set(ctx, &o, "unfreeze", "base"), KVF_OK);
     expect_failure(&o, KVF_EUSAGE, "--unfreeze: not for method full");
 }
@@ -182,6 +234,10 @@ START_TEST(refused)
     train(&o);
     ck_assert_int_eq(merge(out, folded, NULL), KVF_EUSAGE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name that with --base"));
+    const kvf_merge_options two = {.run = out, .out = folded, .out_base = other, .base = base};
+    kvf_merge_result result;
+    ck_assert_int_eq(kvf_merge(ctx, &two, &result), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--out-base: not for"));
     char wrong[512];
     toy_path(wrong, dir, "wrong");
     ck_assert_int_eq(mkdir(wrong, 0777), 0);

@@ -44,7 +44,8 @@ typedef struct kvf_import_options {
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
- * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash. Of the
+ * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash; a GGUF
+ * one of the same bits, integers as the f32 they stand for, and so of a hash of its own. Of the
  * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
  * kvfold has too become runs at step 0, all others what they emit, prefix files. A torch pickle is
  * EUNSUPPORTED; the line has the command that converts it. kind, at least 16 bytes, gets "prefix",

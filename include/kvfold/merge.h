@@ -16,11 +16,13 @@ extern "C" {
 
 typedef struct kvf_merge_options {
     const char *run, *out;
+    const char *out_base; /* of p-tuning --unfreeze base, which folds to a base file as well; else
+                             NULL */
     kvf_checkpoint checkpoint;
     const char *head;  /* of a run of several tasks: fold for this one; NULL: all heads are kept */
     const char *dtype; /* f32 (also NULL), f16, bf16, int8 */
     bool force;
-    const char *base;  /* needed for probe */
+    const char *base;  /* needed for probe, and where folding runs or reads it */
     const char *probe; /* data file: logits through encoder and file are compared too; NULL: no */
     bool allow_other_base;
 } kvf_merge_options;

@@ -83,13 +83,16 @@ typedef enum kvf_checkpoint {
     KVF_CHECKPOINT_LAST
 } kvf_checkpoint;
 
-/* A prefix file, an adapter file, or a run file whose encoder is run now (dropout off). */
+/* A prefix file, an adapter file, a base file with a head (which is all it gives), or a run file
+ * whose encoder is run now (dropout off). */
 kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkpoint,
                            kvf_prefix **out);
 /* The same on its base, which some methods read to emit their prefix: runs of those are EUSAGE
  * without it (base NULL, or kvf_prefix_open). The base is not kept. */
 kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
                               kvf_checkpoint checkpoint, kvf_prefix **out);
+/* Is the path a base file that merge made of a run of method full with a task's head? */
+kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out);
 /* Is the file a run of such a method? */
 kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 /* Of a run of several tasks the head of one: the prefix is then that task's. EUSAGE: it has no such

@@ -210,6 +210,7 @@ typedef struct cli_model_paths {
     cli_texts prefixes;
     bool allow_other_base;
     const char *head; /* of prefixes of several tasks; NULL: none */
+    bool own_head;    /* without a prefix, the head of the base file counts, if it has one */
 } cli_model_paths;
 int cli_model_open(const cli_call *call, const cli_model_paths *paths, cli_model *out);
 void cli_model_close(cli_model *model);

@@ -9,7 +9,7 @@ static const cli_option OPTIONS[] = {
     CLI_EVAL_OPTIONS(AT, "data to measure on",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "without it: the "
-                     "bare base"),
+                     "bare base, or the head of a base file that has one"),
     {{"generate", "N", "off",
       "lm: also complete prompts by at most N tokens and compare with their references"},
      CLI_COUNT,
@@ -58,7 +58,7 @@ static int measure(cli_call *call, const cli_eval_values *v)
 
 static int run(cli_call *call)
 {
-    cli_eval_values v = {0};
+    cli_eval_values v = {.paths.own_head = true};
     if (!cli_texts_init(call, &v.paths.prefixes)) return CLI_FAILED;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code) code = measure(call, &v);

@@ -62,7 +62,7 @@ const cli_command cli_import = {
     .name = "import",
     .synopsis = "PATH --out FILE.h5 [options]",
     .summary = "Makes a prefix file of a PEFT folder or another program's prefix, a run file of an "
-               "encoder's weights, or a base file of a Hugging Face folder.",
+               "encoder's weights, or a base file of a Hugging Face folder or a GGUF.",
     .required = "out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

@@ -5,13 +5,17 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *dtype, *base, *probe, *checkpoint, *head;
+    const char *out, *out_base, *dtype, *base, *probe, *checkpoint, *head;
     bool force, allow_other_base;
 } values;
 
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
     {{"out", "PREFIX.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
+    {{"out-base", "BASE.h5", "",
+      "p-tuning --unfreeze base: the base's trained weights, as a base file beside --out"},
+     CLI_TEXT,
+     AT(out_base)},
     {{"dtype", CLI_DTYPES, "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
     {{"checkpoint", "best|last", "best if there is one", "state of the run to fold"},
      CLI_CHOICE,
@@ -31,12 +35,13 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
-static int print_json(const cli_call *call, const kvf_merge_result *r, const char *out)
+static int print_json(const cli_call *call, const kvf_merge_result *r, const values *v)
 {
     kvf_json *object = kvf_json_object(), *shape = kvf_json_array();
     for (int i = 0; i < r->rank; i++)
         kvf_json_add(shape, kvf_json_new_int(r->shape[i]));
-    kvf_json_set(object, "out", kvf_json_new_str(out));
+    kvf_json_set(object, "out", kvf_json_new_str(v->out));
+    if (v->out_base) kvf_json_set(object, "out_base", kvf_json_new_str(v->out_base));
     kvf_json_set(object, "shape", shape);
     kvf_json_set(object, "bytes", kvf_json_new_int(r->bytes));
     kvf_json_set(object, "max_abs_diff", kvf_json_new_real(r->max_abs_diff));
@@ -51,6 +56,7 @@ static void print_text(const kvf_merge_result *r, const values *v)
     printf("%s: %s %s, %s, from step %lld\n", v->out,
            cli_shape_text(r->shape, r->rank, shape, sizeof shape), v->dtype,
            cli_bytes_text(r->bytes, size), (long long)r->step);
+    if (v->out_base) printf("%s: base file that it is for\n", v->out_base);
     printf("largest difference from the encoder's output: %g\n", r->max_abs_diff);
     if (!isnan(r->probe_max_abs_diff))
         printf("largest difference of logits: %g\n", r->probe_max_abs_diff);
@@ -65,6 +71,7 @@ static int run(cli_call *call)
     const kvf_merge_options options = {
         .run = call->operands[0],
         .out = v.out,
+        .out_base = v.out_base,
         .checkpoint = cli_checkpoint(v.checkpoint),
         .dtype = v.dtype,
         .head = v.head,
@@ -75,7 +82,7 @@ static int run(cli_call *call)
     };
     kvf_status st = kvf_merge(call->ctx, &options, &result);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) return print_json(call, &result, v.out);
+    if (call->common.json) return print_json(call, &result, &v);
     print_text(&result, &v);
     return CLI_OK;
 }

@@ -13,7 +13,8 @@ typedef struct values {
 #define AT_SHARED(field) offsetof(values, shared.field)
 static const cli_option OPTIONS[] = {
     CLI_EVAL_OPTIONS(AT_SHARED, "data to predict on",
-                     "prefix or run file; given more than once, their probabilities are averaged"),
+                     "prefix or run file; given more than once, their probabilities are averaged; "
+                     "not needed where the base file has a head"),
     {{"out", "FILE", "", "file to write"}, CLI_TEXT, AT(out)},
     {{"out-format", "jsonl|conll", "by its name, else jsonl", "format of --out"},
      CLI_CHOICE,
@@ -55,7 +56,7 @@ static int predict(cli_call *call, const values *v)
 
 static int run(cli_call *call)
 {
-    values v = {0};
+    values v = {.shared.paths.own_head = true};
     if (!cli_texts_init(call, &v.shared.paths.prefixes)) return CLI_FAILED;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code) code = predict(call, &v);
@@ -65,9 +66,9 @@ static int run(cli_call *call)
 
 const cli_command cli_predict = {
     .name = "predict",
-    .synopsis = "--base PATH --prefix FILE --data FILE --out FILE [options]",
+    .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes predictions of a prefix with a head, with their probabilities.",
-    .required = "base prefix data out",
+    .required = "base data out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,
     .run = run,

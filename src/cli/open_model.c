@@ -46,6 +46,17 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_paths *pat
     return st;
 }
 
+/* There is always room for it. */
+static kvf_status open_own_head(const cli_call *call, const cli_model_paths *paths,
+                                cli_model *model)
+{
+    bool there = false;
+    kvf_status st = kvf_base_has_head(call->ctx, paths->base, &there);
+    if (st || !there) return st;
+    model->n = 1;
+    return kvf_prefix_open(call->ctx, paths->base, KVF_CHECKPOINT_DEFAULT, &model->prefixes[0]);
+}
+
 /* The first that changes the base; kvf_prefix_check refuses company. */
 static const kvf_prefix *changing(const cli_model *model)
 {
@@ -60,9 +71,10 @@ static kvf_status open_all(const cli_call *call, const cli_model_paths *paths, c
     const kvf_base_options options = cli_base_options(paths->precision, paths->weight_dtype,
                                                       paths->stream_layers);
     kvf_status st = open_prefixes(call, paths, model);
+    if (!st && !model->n && paths->own_head) st = open_own_head(call, paths, model);
     if (!st)
         st = kvf_base_open_for(call->ctx, paths->base, &options, changing(model), &model->base);
-    if (!st && model->n) st = open_prefixes(call, paths, model);
+    if (!st && paths->prefixes.n) st = open_prefixes(call, paths, model);
     for (size_t i = 0; !st && i < model->n; i++)
         st = kvf_prefix_check(call->ctx, model->prefixes[i], model->base, paths->allow_other_base);
     if (!st && paths->drop_layers)

@@ -9,7 +9,7 @@
 
 static bool is_output(const char *name)
 {
-    static const char *const OUTPUTS[] = {"out", "log", "curve"};
+    static const char *const OUTPUTS[] = {"out", "out-base", "log", "curve"};
     for (size_t i = 0; i < sizeof OUTPUTS / sizeof OUTPUTS[0]; i++)
         if (!strcmp(name, OUTPUTS[i])) return true;
     return false;

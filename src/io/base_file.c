@@ -11,20 +11,19 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static kvf_status write_weight(kvf__h5 *h5, kvf__h5_id group, const kvf__tensor *tensor)
+static kvf_status write_weight(kvf__h5 *h5, kvf__h5_id group, const kvf__base_file *file, size_t i)
 {
-    const kvf__view *view = &tensor->view;
-    const kvf__h5_spec spec = {.name = tensor->name,
-                               .dtype = view->dtype,
-                               .rank = view->rank,
-                               .dim = view->dim,
-                               .contiguous = true};
+    const char *name = file->tensors[i].name;
+    kvf__view view = file->tensors[i].view;
 
-    if (!kvf__base_file_takes(view))
+    if (file->load) KVF_TRY(file->load(file->user, i, &view));
+    if (!kvf__base_file_takes(&view))
         return kvf__h5_fail(h5, group, KVF_EUNSUPPORTED,
-                            "%s has type %s, want f32, f16, bf16, f64, i64 or u8", tensor->name,
-                            view->other_name ? view->other_name : kvf__dtype_name(view->dtype));
-    return kvf__h5_data_write(h5, group, &spec, view->data, NULL);
+                            "%s has type %s, want f32, f16, bf16, f64, i64 or u8", name,
+                            view.other_name ? view.other_name : kvf__dtype_name(view.dtype));
+    const kvf__h5_spec spec = {
+        .name = name, .dtype = view.dtype, .rank = view.rank, .dim = view.dim, .contiguous = true};
+    return kvf__h5_data_write(h5, group, &spec, view.data, NULL);
 }
 
 bool kvf__base_file_takes(const kvf__view *view)
@@ -58,7 +57,8 @@ static kvf_status write_all(kvf__h5 *h5, const kvf__base_file *file)
     st = kvf__h5_group_create(h5, h5->file, "weights", &group);
     if (st) goto out;
     for (size_t i = 0; i < file->n && !st; i++)
-        st = write_weight(h5, group, &file->tensors[i]);
+        st = write_weight(h5, group, file, i);
+    if (!st && file->task) st = kvf__base_task_write(h5, group, file->task);
 out:
     kvf__h5_release(&group);
     return st;

@@ -173,12 +173,23 @@ kvf_status kvf__run_file_history(kvf_ctx *ctx, const char *path, kvf__history *o
 typedef struct kvf__base_text {
     char *name, *text; /* "tokenizer.json" */
 } kvf__base_text;
+/* The task that its weights were trained for, where that has a head. */
+typedef struct kvf__base_task {
+    kvf__identity id; /* P = 0; base_hash: of these weights */
+    kvf__head_values head;
+    kvf_json *options, *lineage; /* as of a prefix file */
+} kvf__base_task;
 typedef struct kvf__base_file {
     char *config;          /* config.json */
     kvf__base_text *texts; /* [n_texts] files of the tokenizer */
     size_t n_texts;
     const kvf__tensor *tensors; /* [n] writing only; viewed */
     size_t n;
+    /* Writing: gives the i-th tensor its bytes when its turn comes, until the next call; NULL: they
+     * are there. */
+    kvf_status (*load)(void *user, size_t i, kvf__view *view);
+    void *user;
+    const kvf__base_task *task; /* writing; NULL: none */
 } kvf__base_file;
 bool kvf__base_file_takes(const kvf__view *view); /* a tensor of a type it can hold */
 kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
@@ -186,6 +197,9 @@ kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
 /* weights: views of the mapped file; NULL: only the texts are wanted. */
 kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, kvf__weights *weights,
                                kvf__base_file *file);
+/* *found: it has one; else *out stays empty. */
+kvf_status kvf__base_task_read(kvf_ctx *ctx, const char *path, bool *found, kvf__base_task *out);
+void kvf__base_task_done(kvf__base_task *task);
 /* Copies a text in. */
 kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *name,
                               const char *text, size_t n);

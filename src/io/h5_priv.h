@@ -181,6 +181,9 @@ void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale
 /* The same of virtual tokens. */
 kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *out);
 
+/* Into a base file that is written; weights: its group (base_task.c). */
+kvf_status kvf__base_task_write(kvf__h5 *h5, kvf__h5_id weights, const kvf__base_task *task);
+
 /* /history (run_history.c). */
 kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history);
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out);

@@ -63,7 +63,11 @@ static kvf_status try_base(kvf_ctx *ctx, const char *path)
 {
     kvf__weights weights = {0};
     kvf__base_file file = {0};
+    kvf__base_task task = {0};
+    bool found = false;
     kvf_status st = kvf__base_file_open(ctx, path, &weights, &file);
+    if (!st) st = kvf__base_task_read(ctx, path, &found, &task);
+    kvf__base_task_done(&task);
     kvf__base_file_done(&file);
     kvf__weights_close(&weights);
     return st;
@@ -73,11 +77,8 @@ static const struct reader {
     const char *kind;
     kvf_status (*read)(kvf_ctx *ctx, const char *path);
 } READERS[] = {
-    {"run", try_run},
-    {"prefix", try_prefix},
-    {"embeddings", try_embeddings},
-    {"adapter", try_adapter},
-    {"base", try_base},
+    {"run", try_run},         {"prefix", try_prefix}, {"embeddings", try_embeddings},
+    {"adapter", try_adapter}, {"base", try_base},
 };
 
 kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)

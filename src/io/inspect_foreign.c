@@ -75,6 +75,29 @@ kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root)
     return inspect_with(ctx, dir, root, kvf__safetensors_open_dir);
 }
 
+/* The head of a base file that has one, its task among the attributes. */
+static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__base_task task = {0};
+    bool found = false;
+    kvf_status st;
+
+    st = kvf__base_task_read(ctx, path, &found, &task);
+    if (st || !found) goto out;
+    kvf_json_set(kvf_json_get(root, "attributes"), "task", kvf_json_new_str(task.id.task));
+    st = kvf__h5_open(ctx, path, "base", &h5);
+    if (st) goto out;
+    st = kvf__inspect_head(&h5, root, kvf_json_get(root, "tensors"));
+    if (st) goto out;
+    kvf__set_taken(root, "options", &task.options);
+    kvf__set_taken(root, "lineage", &task.lineage);
+out:
+    kvf__base_task_done(&task);
+    kvf__h5_close(&h5);
+    return st;
+}
+
 /* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
 kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
@@ -92,6 +115,7 @@ kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
         kvf_json_add(texts, kvf_json_new_str(file.texts[i].name));
     kvf__set_taken(root, "tokenizer", &texts);
     describe_weights(&weights, root);
+    st = add_task(ctx, path, root);
 out:
     kvf_json_free(config);
     kvf_json_free(texts);

@@ -58,8 +58,11 @@ static int flag_of(const kvf__weights *w, const char *name)
     return value ? (int)kvf_json_bool(value, false) : -1;
 }
 
-kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *w,
-                                    kvf__tokenizer **out)
+/* What a vocabulary becomes. */
+typedef kvf_status (*use_fn)(kvf_ctx *ctx, const kvf__vocab *vocab, void *out);
+
+static kvf_status with_vocab(kvf_ctx *ctx, const char *path, const kvf__weights *w, use_fn use,
+                             void *out)
 {
     arrays a = {0};
     kvf_status st = read_arrays(ctx, path, w, &a);
@@ -85,8 +88,29 @@ kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__w
             .add_space_prefix = flag_of(w, "tokenizer.ggml.add_space_prefix"),
             .chat_template = kvf_json_str(key(w, "tokenizer.chat_template"), NULL),
         };
-        st = kvf__tokenizer_from_vocab(ctx, &vocab, out);
+        st = use(ctx, &vocab, out);
     }
     arrays_done(&a);
     return st;
+}
+
+static kvf_status make_tokenizer(kvf_ctx *ctx, const kvf__vocab *vocab, void *out)
+{
+    return kvf__tokenizer_from_vocab(ctx, vocab, out);
+}
+
+static kvf_status make_text(kvf_ctx *ctx, const kvf__vocab *vocab, void *out)
+{
+    return kvf__vocab_to_json(ctx, vocab, out);
+}
+
+kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *w,
+                                    kvf__tokenizer **out)
+{
+    return with_vocab(ctx, path, w, make_tokenizer, out);
+}
+
+kvf_status kvf__gguf_vocab_text(kvf_ctx *ctx, const char *path, const kvf__weights *w, char **out)
+{
+    return with_vocab(ctx, path, w, make_text, out);
 }

@@ -216,11 +216,16 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const 
         if (peft) *from = PEFT;
         return KVF_OK;
     }
+    if (found == KVF__FILE_GGUF) {
+        *from = BASE;
+        return KVF_OK;
+    }
     if (found == KVF__FILE_SAFETENSORS || found == KVF__FILE_HF_DIR) return KVF_OK;
     KVF_TRY(kvf__foreign_check_pickle(ctx, options->path));
     return kvf__fail(ctx, KVF_EFORMAT,
                      "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "
-                     "encoder or a prefix, or a Hugging Face folder of a base (config.json)",
+                     "encoder or a prefix, or a base: a Hugging Face folder (config.json) or a "
+                     "GGUF file",
                      options->path);
 }
 

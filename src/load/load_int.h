@@ -69,15 +69,18 @@ kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options);
 
-/* config.json and the tokenizer's files of a Hugging Face folder or a base file. */
+/* config.json and the tokenizer's files of a Hugging Face folder or a base file; of a GGUF as they
+ * are made of its metadata. */
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
 kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
                                kvf__tokenizer **out);
-/* A base file of the base's weights, where `values` has no others for them, by name. */
+/* A base file of the base's weights, where `values` has no others for them, by name. task: what it
+ * says of a head, the hash of the new weights being filled in; NULL: there is none. */
 kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                                 const char *out, bool force);
-/* A Hugging Face folder as a base file. */
-kvf_status kvf__base_import(kvf_ctx *ctx, const char *dir, const char *out, bool force);
+                                 kvf__base_task *task, const char *out, bool force);
+/* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
+ * integers as the f32 that they stand for. */
+kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
 
 /* kvf_base_open in a form to be trained. */
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
@@ -108,6 +111,9 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
                                     kvf__tokenizer **out);
+/* The same as the text that a base file keeps (tokenizer.gguf.json); to be freed. */
+kvf_status kvf__gguf_vocab_text(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
+                                char **out);
 
 struct kvf__encoder; /* infer sees this header, and not the encoder */
 struct kvf__encoder_shape;

@@ -1,5 +1,5 @@
-/* Base files made: from a Hugging Face folder (import), from random numbers (new-base), and from
- * the weights that a run trained (merge). Config and tokenizer go along as texts. */
+/* What goes along with the weights of a base file, as texts: config and tokenizer of a folder, of a
+ * base file, or made of a GGUF's metadata. And base files of random numbers (new-base). */
 #include "load_int.h"
 
 #include <stdlib.h>
@@ -56,6 +56,30 @@ static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
     return st ? st : add_tokenizer_dir(ctx, dir, file);
 }
 
+static kvf_status read_gguf(kvf_ctx *ctx, const char *path, kvf__base_file *file)
+{
+    static const char NAME[] = "tokenizer.gguf.json";
+    kvf__weights weights = {0};
+    kvf__desc desc = {0};
+    char *text = NULL;
+    kvf_status st;
+
+    st = kvf__gguf_open(ctx, path, &weights);
+    if (st) goto out;
+    st = kvf__desc_from_gguf(ctx, path, weights.meta, &weights.table, &desc);
+    if (st) goto out;
+    st = kvf__desc_to_hf(ctx, path, &desc, &file->config);
+    if (st) goto out;
+    st = kvf__gguf_vocab_text(ctx, path, &weights, &text);
+    if (st) goto out;
+    st = kvf__base_text_add(ctx, file, NAME, text, strlen(text));
+out:
+    kvf__free(text);
+    kvf__desc_done(&desc);
+    kvf__weights_close(&weights);
+    return st;
+}
+
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
@@ -63,129 +87,18 @@ kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out)
 
     KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
     if (kind == KVF__FILE_HDF5) return kvf__base_file_open(ctx, path, NULL, out);
-    if (kind != KVF__FILE_HF_DIR)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: has no config.json to go along: want a Hugging Face folder or a "
-                         "kvfold base file",
+    if (kind != KVF__FILE_HF_DIR && kind != KVF__FILE_GGUF)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: not a base: want a Hugging Face folder, a GGUF or a kvfold base file",
                          path);
-    kvf_status st = read_dir(ctx, path, &file);
+    kvf_status st = kind == KVF__FILE_GGUF ? read_gguf(ctx, path, &file)
+                                           : read_dir(ctx, path, &file);
     if (st) {
         kvf__base_file_done(&file);
         return st;
     }
     *out = file;
     return KVF_OK;
-}
-
-/* ---- import ---------------------------------------------------------------------------------- */
-
-/* All tensors of types that HDF5 takes: also those that no base of ours reads, such as a masked
- * model's head. */
-static kvf_status choose_tensors(kvf_ctx *ctx, const kvf__table *table, kvf__tensor **out,
-                                 size_t *n)
-{
-    kvf__tensor *tensors = NULL;
-
-    KVF_TRY(kvf__alloc_array(ctx, table->n, sizeof *tensors, &tensors));
-    *n = 0;
-    for (size_t i = 0; i < table->n; i++)
-        if (kvf__base_file_takes(&table->items[i].view)) tensors[(*n)++] = table->items[i];
-    *out = tensors;
-    return KVF_OK;
-}
-
-/* A folder that could not be opened as a base must not become one. */
-static kvf_status check_dir(kvf_ctx *ctx, const char *dir, const kvf__base_file *file,
-                            const kvf__table *table)
-{
-    kvf_json *config = NULL;
-    kvf__desc desc = {0};
-    kvf__slots slots = {0};
-    kvf_status st;
-
-    st = kvf_json_parse(ctx, dir, file->config, strlen(file->config), &config);
-    if (st) goto out;
-    st = kvf__desc_from_hf(ctx, dir, config, &desc);
-    if (st) goto out;
-    st = kvf__bind(ctx, dir, &desc, table, &slots);
-out:
-    kvf__slots_done(&slots);
-    kvf__desc_done(&desc);
-    kvf_json_free(config);
-    return st;
-}
-
-kvf_status kvf__base_import(kvf_ctx *ctx, const char *dir, const char *out, bool force)
-{
-    kvf__base_file file = {0};
-    kvf__weights weights = {0};
-    kvf__tokenizer *tokenizer = NULL;
-    kvf__tensor *tensors = NULL;
-    kvf_status st;
-
-    st = kvf__base_texts(ctx, dir, &file);
-    if (st) goto out;
-    st = kvf__tokenizer_from_dir(ctx, dir, &tokenizer);
-    if (st) goto out;
-    st = kvf__safetensors_open_dir(ctx, dir, &weights);
-    if (st) goto out;
-    st = check_dir(ctx, dir, &file, &weights.table);
-    if (st) goto out;
-    st = choose_tensors(ctx, &weights.table, &tensors, &file.n);
-    if (st) goto out;
-    file.tensors = tensors;
-    st = kvf__base_file_write(ctx, out, force, &file);
-out:
-    kvf__free(tensors);
-    kvf__tokenizer_free(tokenizer);
-    kvf__weights_close(&weights);
-    kvf__base_file_done(&file);
-    return st;
-}
-
-/* ---- trained weights ------------------------------------------------------------------------- */
-
-static kvf__view value_view(const kvf__param *param)
-{
-    kvf__view view = {.data = param->value, .dtype = KVF__F32, .rank = param->rank};
-    memcpy(view.dim, param->dim, (size_t)param->rank * sizeof *param->dim);
-    return view;
-}
-
-/* Weights that the model has, by the names of their slots: copies of tied ones would be stale. */
-kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                                 const char *out, bool force)
-{
-    kvf__base_file file = {0};
-    kvf__tensor *tensors = NULL;
-    size_t used = 0;
-    kvf_status st;
-
-    st = kvf__base_texts(ctx, base->path, &file);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, base->slots.n, sizeof *tensors, &tensors);
-    if (st) goto out;
-    for (size_t i = 0; i < base->slots.n; i++) {
-        kvf__slot *slot = &base->slots.items[i];
-        tensors[i] = (kvf__tensor){.name = slot->name, .view = slot->view};
-        for (size_t j = 0; j < values->n; j++)
-            if (!strcmp(values->item[j].name, slot->name)) {
-                tensors[i].view = value_view(&values->item[j]);
-                used++;
-            }
-    }
-    if (used != values->n) {
-        st = kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu of the %zu weights that were trained",
-                       base->path, used, values->n);
-        goto out;
-    }
-    file.tensors = tensors;
-    file.n = base->slots.n;
-    st = kvf__base_file_write(ctx, out, force, &file);
-out:
-    kvf__free(tensors);
-    kvf__base_file_done(&file);
-    return st;
 }
 
 /* ---- random weights -------------------------------------------------------------------------- */

@@ -43,6 +43,41 @@ static kvf_status from_embeddings_file(kvf_ctx *ctx, const char *path, kvf_prefi
     return KVF_OK; /* everything of the file was taken over */
 }
 
+/* The head of a base file: weights apart, it says no more than a prefix of length 0 would. */
+static kvf_status from_base_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+{
+    kvf__base_task task = {0};
+    bool found = false;
+    KVF_TRY(kvf__base_task_read(ctx, path, &found, &task));
+    if (!found)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a base file without a head, want a prefix, embeddings, adapter or "
+                         "run file",
+                         path);
+    prefix->id = task.id;
+    prefix->head = task.head;
+    prefix->options = task.options;
+    prefix->lineage = task.lineage;
+    prefix->step = -1; /* everything of it was taken over */
+    return take_pattern(ctx, prefix->options, prefix);
+}
+
+kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
+{
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    kvf__base_task task = {0};
+    char word[16];
+
+    *out = false;
+    KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
+    if (kind != KVF__FILE_HDF5) return KVF_OK;
+    KVF_TRY(kvf__h5_kind(ctx, path, word));
+    if (strcmp(word, "base")) return KVF_OK;
+    KVF_TRY(kvf__base_task_read(ctx, path, out, &task));
+    kvf__base_task_done(&task);
+    return KVF_OK;
+}
+
 /* Which parameter tells the hidden width of an encoder, and of which form it is then. */
 static const struct {
     const char *name, *form;
@@ -249,6 +284,8 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
         st = from_embeddings_file(ctx, path, prefix);
     else if (!strcmp(kind, "adapter"))
         st = kvf__block_from_file(ctx, path, prefix);
+    else if (!strcmp(kind, "base"))
+        st = from_base_file(ctx, path, prefix);
     else if (!strcmp(kind, "run"))
         st = from_run_file(ctx, path, base, checkpoint, prefix);
     else

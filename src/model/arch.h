@@ -169,6 +169,8 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
 /* Checks that the numbers make sense together and fit what the pass can do; ESHAPE never, EFORMAT
  * or EUNSUPPORTED. */
 kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc);
+/* Do both compute the same, whatever files they came from? Token ids count too. */
+kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same);
 /* inv_freq and rope_scale from desc->rope and desc->rope_divisors. */
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc);
 /* The factor on cos and sin that yarn's authors recommend: 0.1 * mscale * ln(factor) + 1. */

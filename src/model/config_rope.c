@@ -57,6 +57,28 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
     return KVF_OK;
 }
 
+/* What a GGUF says in place of the rule: each frequency's own divisor. */
+static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    const kvf_json *list = kvf_json_get(dict, "divisors");
+    const int64_t n = desc->D / 2;
+
+    desc->rope.original = 0;
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY || (int64_t)kvf_json_size(list) != n || n < 1)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope divisors: want a list of %lld numbers",
+                         c->where, (long long)n);
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof(float), &desc->rope_divisors));
+    for (int64_t i = 0; i < n; i++) {
+        double value = kvf_json_real(kvf_json_at(list, (size_t)i), 0);
+        desc->rope_divisors[i] = (float)value;
+        if (!(desc->rope_divisors[i] > 0) || !isfinite(desc->rope_divisors[i]))
+            return kvf__fail(c->ctx, KVF_EFORMAT,
+                             "%s: rope divisor %lld is %g, expected a positive number", c->where,
+                             (long long)i, value);
+    }
+    return KVF_OK;
+}
+
 static kvf_status check_object(const kvf__config *c, const char *key)
 {
     const kvf_json *value = kvf_json_get(c->root, key);
@@ -132,6 +154,7 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
         rope->kind = KVF__ROPE_YARN;
         return read_yarn(c, dict, desc);
     }
+    if (type && !strcmp(type, "divisors")) return read_divisors(c, dict, desc);
     return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_type", type_value,
                            "default, linear, llama3 or yarn");
 }

@@ -79,6 +79,9 @@ kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *co
 kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta,
                                const kvf__table *table, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
+/* A config.json that reads back as the same model; *out to be freed. EUNSUPPORTED: it has no words
+ * for what `where` describes. */
+kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *desc, char **out);
 
 /* Visits every weight that a file of this description holds, by the name and in the shape Hugging
  * Face gives it, in model order; stops at the first status that is not KVF_OK. For those who make a
@@ -113,6 +116,10 @@ typedef struct kvf__slots {
 kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
                      const kvf__table *table, kvf__slots *out);
 void kvf__slots_done(kvf__slots *slots);
+/* A weight as Hugging Face has it, for a file: rows in its order, integers as f32, other types as
+ * they are. A view of the slot's bytes, or of *memory, which takes the place of what it was before
+ * and is freed by the caller. */
+kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out);
 /* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
  * (tied copies and the masked-LM head left out). */
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,

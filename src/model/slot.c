@@ -104,6 +104,30 @@ kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
     return KVF_OK;
 }
 
+kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out)
+{
+    const bool whole = kvf__dtype_block(slot->view.dtype) == 1;
+    const kvf__dtype dtype = whole ? slot->view.dtype : KVF__F32;
+    const int64_t n = kvf__slot_rows(slot) * kvf__slot_columns(slot);
+    float *values = NULL;
+    void *narrow = NULL;
+
+    *out = slot->view;
+    if (whole && !slot->permuted_heads) return KVF_OK;
+    KVF_TRY(kvf__slot_f32(ctx, slot, &values));
+    if (dtype != KVF__F32) {
+        kvf_status st = kvf__alloc_array(ctx, (size_t)n, kvf__dtype_block_bytes(dtype), &narrow);
+        if (!st) kvf__from_f32(dtype, values, narrow, n); /* exact: they were of that type */
+        kvf__free(values);
+        if (st) return st;
+    }
+    kvf__free(*memory);
+    *memory = narrow ? narrow : values;
+    out->data = *memory;
+    out->dtype = dtype;
+    return KVF_OK;
+}
+
 kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to)
 {
     KVF_TRY(kvf__alloc_array(ctx, from->n, sizeof *to->items, &to->items));

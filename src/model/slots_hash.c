@@ -57,6 +57,22 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     return KVF_OK;
 }
 
+kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same)
+{
+    kvf__desc x = *a, y = *b; /* views */
+    kvf__buf text[2] = {{0}};
+
+    x.gguf = y.gguf = false;
+    kvf_status st = describe(ctx, &x, &text[0]);
+    if (!st) st = describe(ctx, &y, &text[1]);
+    if (!st)
+        *same = text[0].n == text[1].n && !memcmp(text[0].data, text[1].data, text[0].n) &&
+                a->tied == b->tied && a->bos == b->bos && a->eos == b->eos && a->pad == b->pad;
+    kvf__buf_done(&text[0]);
+    kvf__buf_done(&text[1]);
+    return st;
+}
+
 static int by_name(const void *a, const void *b)
 {
     const kvf__slot *const *x = a, *const *y = b;

@@ -10,11 +10,12 @@
 
 typedef struct kvf__tokenizer kvf__tokenizer;
 
-/* A folder with tokenizer.json (preferred), vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2) or
- * vocab.txt (BERT), and tokenizer_config.json, special_tokens_map.json, chat_template.jinja if
- * there. EFORMAT, EUNSUPPORTED name file and field. add_bos_token and add_eos_token of the config,
- * where written, rule over the post-processor; add_prefix_space, do_lower_case, strip_accents and
- * tokenize_chinese_chars over the tokenizer.json's own. Its truncation and padding are ignored. */
+/* A folder with tokenizer.json (preferred), tokenizer.gguf.json (the vocabulary of a GGUF),
+ * vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2) or vocab.txt (BERT), and tokenizer_config.json,
+ * special_tokens_map.json, chat_template.jinja if there. EFORMAT, EUNSUPPORTED name file and field.
+ * add_bos_token and add_eos_token of the config, where written, rule over the post-processor;
+ * add_prefix_space, do_lower_case, strip_accents and tokenize_chinese_chars over the
+ * tokenizer.json's own. Its truncation and padding are ignored. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
 /* The same from texts in memory; `where` stands for the folder in errors. */
 typedef struct kvf__text_file {
@@ -49,6 +50,9 @@ typedef struct kvf__vocab {
     const char *chat_template;              /* may be NULL */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
+/* The same as the text of tokenizer.gguf.json, from which a folder or a base file gives the same
+ * tokenizer; *out to be freed. */
+kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *vocab, char **out);
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added

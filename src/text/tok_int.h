@@ -405,6 +405,9 @@ kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json
 kvf_status kvf__tokenizer_from_parts(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                      const char *config_where, const kvf_json *config,
                                      const kvf_json *special_map, kvf__tokenizer **out);
+/* The vocabulary of a GGUF as JSON (vocab_text.c). */
+kvf_status kvf__tokenizer_from_vocab_json(kvf_ctx *ctx, const char *where, const kvf_json *root,
+                                          kvf__tokenizer **out);
 /* vocab.json and the text of merges.txt (tokenizer_merges.c). */
 kvf_status kvf__tokenizer_from_merges(kvf_ctx *ctx, const char *vocab_where, kvf_json *vocab,
                                       const char *merges_where, const kvf__buf *merges,

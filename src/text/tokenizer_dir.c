@@ -1,13 +1,14 @@
 /* The tokenizer of a model: which of its files are there decides.
  *
- * tokenizer.json before vocab.json + merges.txt before vocab.txt; tokenizer_config.json,
+ * tokenizer.json before tokenizer.gguf.json (a GGUF's vocabulary) before vocab.json + merges.txt
+ * before vocab.txt; tokenizer_config.json,
  * special_tokens_map.json and chat_template.jinja add to either. They lie in a folder, or as texts
  * in a base file. */
 #include "tok_int.h"
 
 #include <string.h>
 
-enum { TOKENIZER, VOCAB, MERGES, LINES, CONFIG, SPECIAL, TEMPLATE, N_FILES };
+enum { TOKENIZER, GGUF, VOCAB, MERGES, LINES, CONFIG, SPECIAL, TEMPLATE, N_FILES };
 
 /* Larger than any template met by a hundred, and than any merge list by ten. */
 static const struct {
@@ -15,6 +16,7 @@ static const struct {
     size_t most;
 } FILES[N_FILES] = {
     [TOKENIZER] = {"tokenizer.json", 1 << 28},
+    [GGUF] = {"tokenizer.gguf.json", 1 << 28},
     [VOCAB] = {"vocab.json", 1 << 28},
     [MERGES] = {"merges.txt", 1 << 28},
     [LINES] = {"vocab.txt", 1 << 28},
@@ -71,6 +73,10 @@ static kvf_status build(folder *f, kvf__tokenizer **out)
         KVF_TRY(parse(f, TOKENIZER));
         return kvf__tokenizer_from_parts(f->ctx, f->path[TOKENIZER], f->json[TOKENIZER],
                                          f->path[CONFIG], f->json[CONFIG], f->json[SPECIAL], out);
+    }
+    if (f->there[GGUF]) {
+        KVF_TRY(parse(f, GGUF));
+        return kvf__tokenizer_from_vocab_json(f->ctx, f->path[GGUF], f->json[GGUF], out);
     }
     if (!f->there[VOCAB] || !f->there[MERGES]) return build_lines(f, out);
     KVF_TRY(parse(f, VOCAB));

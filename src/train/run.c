@@ -252,29 +252,6 @@ static kvf_status open_output(kvf__trainer *t)
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
-/* What merge will say of a run that trains the base is said before it is trained. */
-static kvf_status note_fold(kvf__trainer *t)
-{
-    kvf__file_kind kind = KVF__FILE_UNKNOWN;
-    const char *why = NULL;
-
-    if (strcmp(t->method->folds_to, "base") && strcmp(t->options.unfreeze, "base")) return KVF_OK;
-    if (t->is_resumed || t->borrows_base || kvf__ranks_follows(t)) return KVF_OK;
-    KVF_TRY(kvf__file_kind_of(t->ctx, t->options.base, &kind));
-    if (t->method->port == KVF__PORT_EMBED)
-        why = "no file holds virtual tokens and a base";
-    else if (strcmp(t->id.task, "lm"))
-        why = "a base file has no place for a head";
-    else if (kind == KVF__FILE_GGUF)
-        why = "a GGUF base has no config.json to go along";
-    if (why)
-        kvf__log(t->ctx, KVF_LOG_WARN,
-                 "%s: merge will make no base file of it: %s; eval, predict and "
-                 "generate take the run itself",
-                 t->options.out, why);
-    return KVF_OK;
-}
-
 /* A run that --resume has nothing to do for. */
 static bool is_finished(const kvf__trainer *t)
 {
@@ -310,7 +287,6 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st) st = kvf__meter_open(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);
-    if (!st) st = note_fold(t);
     if (!st) finished = is_finished(t);
     st = kvf__ranks_agree(t, st, &finished);
     t->finished_before = finished;

@@ -51,3 +51,15 @@ absent none.h5
 run 0 import "$SOURCE/tests/golden/origins/cartridge.safetensors" --out cartridge.h5 --json
 [ "$(value kind)" = '"prefix"' ] || fail "kind is $(value kind)"
 run 0 inspect cartridge.h5
+
+# a GGUF as a base file: the same model
+gguf=$SOURCE/tests/golden/gguf_bpe.gguf
+run 0 import "$gguf" --out from_gguf.h5
+out_is 'from_gguf.h5: base file'
+run 0 eval --base "$gguf" --data valid.jsonl --precision f32 --json
+sed 's/"seconds":[^,}]*//' out >gguf.measured
+run 0 eval --base from_gguf.h5 --data valid.jsonl --precision f32 --json
+sed 's/"seconds":[^,}]*//' out >file.measured
+same gguf.measured file.measured
+run 1 import "$gguf" --out from_gguf.h5
+err_is 'kvfold: import: from_gguf.h5: exists (use --force to replace it)'

@@ -186,6 +186,29 @@ run 1 export choice.h5 --format peft --out no_adapter
 has err 'PEFT has no type for task multiple-choice'
 absent no_adapter
 
+# ---- every weight: the base file has the head, and answers as the run does
+
+base=bert
+run 0 train --base bert --task seq-cls --data seq-cls.tsv --valid seq-cls.tsv --method full --lr 1e-3 --steps 8 \
+    --batch-size 4 --threads 2 --precision f32 --out full.h5 --quiet
+run 0 merge full.h5 --base bert --out full_base.h5
+measure full.h5 seq-cls.tsv
+cp measured full.measured
+run 0 eval --base full_base.h5 --data seq-cls.tsv --precision f32 --json
+[ "$(value accuracy)" = "$(sed -n 's/.*"accuracy":\([0-9.]*\).*/\1/p' full.measured)" ] || fail "$(cat out)"
+for base in bert full_base.h5; do
+    set --
+    [ $base = bert ] && set -- --prefix full.h5
+    predict "$@" --data seq-cls.tsv --out answers.jsonl
+    sed 's/,"probabilities.*//' answers.jsonl >$base.answers
+done
+same bert.answers full_base.h5.answers
+run 0 inspect full_base.h5
+has out 'head/classifier.weight'
+run 2 predict --base bert --data seq-cls.tsv --out none.jsonl
+has err 'task lm has no head'
+absent none.jsonl
+
 # ---- texts against references
 
 for i in 1 1 2; do printf '{"prompt": "after %d:", "completion": " %d"}\n' $i $((i + 1)); done >lm.jsonl

@@ -1,0 +1,154 @@
+/* Description -> config.json, for bases whose file had none: those of a GGUF.
+ *
+ * The keys are those that config_hf.c reads, so transformers reads them too, with one exception:
+ * Llama 3's rope divisors stand in a GGUF as numbers, not as the rule that made them, and the rule
+ * would not give back the last bit. They are written out (rope_type "divisors"), which no other
+ * program takes for something else. What was written is read again and compared: a description that
+ * a config.json has no words for is refused. */
+#include "arch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The double with the fewest digits that is this float. */
+static double plain(float value)
+{
+    char text[32];
+
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) break;
+    }
+    return strtod(text, NULL);
+}
+
+static void set_int(kvf_json *root, const char *key, int64_t value)
+{
+    if (key) kvf_json_set(root, key, kvf_json_new_int(value));
+}
+
+static void set_switch(kvf_json *root, const char *key, bool value)
+{
+    if (key) kvf_json_set(root, key, kvf_json_new_bool(value));
+}
+
+static void set_id(kvf_json *root, const char *key, int32_t id)
+{
+    kvf_json_set(root, key, id < 0 ? kvf_json_new_null() : kvf_json_new_int(id));
+}
+
+static void set_sizes(kvf_json *root, const kvf__desc *d)
+{
+    const kvf__config_keys *keys = d->arch->keys;
+
+    set_int(root, keys->vocab.names[0], d->V);
+    set_int(root, keys->width.names[0], d->C);
+    set_int(root, keys->ffn.names[0], d->F);
+    set_int(root, keys->layers.names[0], d->L);
+    set_int(root, keys->heads.names[0], d->H);
+    set_int(root, keys->kv_heads.names[0], d->G);
+    set_int(root, keys->head_dim.names[0], d->D);
+    set_int(root, keys->positions.names[0], d->max_positions);
+    if (!keys->sliding_window) return;
+    set_switch(root, keys->sliding_window_switch, d->sliding_window > 0);
+    kvf_json_set(root, keys->sliding_window,
+                 d->sliding_window ? kvf_json_new_int(d->sliding_window) : kvf_json_new_null());
+}
+
+static kvf_json *divisors(const kvf__desc *d)
+{
+    kvf_json *scaling = kvf_json_object(), *list = kvf_json_array();
+
+    for (int64_t i = 0; i < d->D / 2; i++)
+        kvf_json_add(list, kvf_json_new_real(plain(d->rope_divisors[i])));
+    kvf_json_set(scaling, "rope_type", kvf_json_new_str("divisors"));
+    kvf_json_set(scaling, "divisors", list);
+    return scaling;
+}
+
+/* Of the kinds that a GGUF can say. */
+static kvf_json *scaling_of(const kvf__desc *d)
+{
+    const kvf__rope *rope = &d->rope;
+    kvf_json *scaling;
+
+    if (rope->kind == KVF__ROPE_DEFAULT)
+        return d->rope_divisors ? divisors(d) : kvf_json_new_null();
+    scaling = kvf_json_object();
+    kvf_json_set(scaling, "rope_type",
+                 kvf_json_new_str(rope->kind == KVF__ROPE_LINEAR ? "linear" : "yarn"));
+    kvf_json_set(scaling, "factor", kvf_json_new_real(rope->factor));
+    if (rope->kind != KVF__ROPE_YARN) return scaling;
+    kvf_json_set(scaling, "original_max_position_embeddings", kvf_json_new_real(rope->original));
+    kvf_json_set(scaling, "beta_fast", kvf_json_new_real(rope->beta_fast));
+    kvf_json_set(scaling, "beta_slow", kvf_json_new_real(rope->beta_slow));
+    kvf_json_set(scaling, "attention_factor", kvf_json_new_real(rope->attention_factor));
+    kvf_json_set(scaling, "truncate", kvf_json_new_bool(rope->truncate));
+    return scaling;
+}
+
+static const char *act_name(kvf__act_fn act)
+{
+    static const char *const NAMES[] = {
+        [KVF__GELU_TANH] = "gelu_new", [KVF__GELU_ERF] = "gelu",         [KVF__SILU] = "silu",
+        [KVF__RELU] = "relu",          [KVF__QUICK_GELU] = "quick_gelu",
+    };
+    return NAMES[act];
+}
+
+/* Checked as a whole, by its text. */
+static kvf_json *build(const kvf__desc *d)
+{
+    const kvf__config_keys *keys = d->arch->keys;
+    kvf_json *root = kvf_json_object(), *classes = kvf_json_array();
+    char name[64];
+
+    snprintf(name, sizeof name, "%sForCausalLM", d->arch->class_stem);
+    kvf_json_add(classes, kvf_json_new_str(name));
+    kvf_json_set(root, "architectures", classes);
+    kvf_json_set(root, "model_type", kvf_json_new_str(d->arch->name));
+    set_sizes(root, d);
+    kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->act)));
+    kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
+    set_switch(root, "tie_word_embeddings", d->tied);
+    set_switch(root, keys->attention_bias, d->qkv_bias);
+    set_switch(root, keys->mlp_bias, d->mlp_bias);
+    if (d->positions == KVF__POS_ROPE) {
+        kvf_json_set(root, "rope_theta", kvf_json_new_real(d->rope.theta));
+        kvf_json_set(root, "rope_scaling", scaling_of(d));
+    }
+    set_id(root, "bos_token_id", d->bos);
+    set_id(root, "eos_token_id", d->eos);
+    set_id(root, "pad_token_id", d->pad);
+    return root;
+}
+
+static kvf_status check(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
+                        const kvf_json *config)
+{
+    kvf__desc back = {0};
+    bool same = false;
+
+    kvf_status st = kvf__desc_from_hf(ctx, where, config, &back);
+    if (!st) st = kvf__desc_same(ctx, desc, &back, &same);
+    kvf__desc_done(&back);
+    if (st || same) return st;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: a config.json of architecture %s cannot say all that this file does: no "
+                     "base file can be made of it",
+                     where, desc->arch_name);
+}
+
+kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *desc, char **out)
+{
+    kvf_json *config = build(desc);
+    char *text = kvf_json_text(config, KVF_JSON_INDENT);
+    kvf_status st;
+
+    st = text ? check(ctx, where, desc, config) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    if (!st) st = kvf__strdup(ctx, text, out);
+    kvf_json_text_free(text);
+    kvf_json_free(config);
+    return st;
+}
