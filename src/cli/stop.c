@@ -1,7 +1,8 @@
 /* SIGINT and SIGTERM. While a run trains or a server answers, the first asks it to finish and save;
  * the second, as the first one of any other command, ends the program as if there were no handler,
- * but without leaving half an output behind. The flag and the context are the mutable globals of
- * the command: a handler has nowhere else to look. */
+ * but without leaving half an output behind. What was ignored when the program started, as SIGINT
+ * is behind a shell's `&`, stays ignored. The flag and the context are the mutable globals of the
+ * command: a handler has nowhere else to look. */
 #include "cli_int.h"
 
 #include <signal.h>
@@ -25,15 +26,21 @@ static void on_signal(int number)
         stop_flag = number;
 }
 
-static void install(void (*handler)(int))
+static void install_one(int number, void (*handler)(int))
 {
-    struct sigaction action;
+    struct sigaction action, before;
+    if (!sigaction(number, NULL, &before) && before.sa_handler == SIG_IGN) return;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART; /* a read or write on its way is not disturbed */
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+static void install(void (*handler)(int))
+{
+    install_one(SIGINT, handler);
+    install_one(SIGTERM, handler);
 }
 
 void cli_stop_clean(kvf_ctx *ctx)

@@ -2,9 +2,11 @@
 # after kill -9 the last saved file is whole.
 #
 # The command reads its data from a pipe that nobody has written to yet, so that a signal always
-# comes while it waits, and the run that follows is exactly one step.
+# comes while it waits, and the run that follows is exactly one step. A shell's `&` lets its commands
+# ignore SIGINT, which they would go on doing: `env` gives it back.
 make_inputs
 mkfifo pipe
+attend='env --default-signal=INT'
 
 # It is the command, no longer this shell's fork, and catches SIGTERM (bit 4000).
 has_handler() {
@@ -14,7 +16,7 @@ has_handler() {
 
 # begin ARGUMENTS...: in the background, its id in $pid, once it waits for the pipe.
 begin() {
-    "$KVFOLD" train --base model --data pipe --threads 2 --prefix-length 4 --encoder-hidden 16 \
+    $attend "$KVFOLD" train --base model --data pipe --threads 2 --prefix-length 4 --encoder-hidden 16 \
         --precision f32 --schedule constant --warmup 0 --schedule-steps 3 --json "$@" >out 2>err &
     pid=$!
     tries=0
@@ -54,7 +56,7 @@ done
 cat >big.json <<'EOF'
 {"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "n_embd": 512, "n_layer": 12, "n_head": 8}
 EOF
-"$KVFOLD" new-base --config big.json --tokenizer model --out big.h5 >out 2>err &
+$attend "$KVFOLD" new-base --config big.json --tokenizer model --out big.h5 >out 2>err &
 pid=$!
 tries=0
 until [ -e "big.h5.tmp.$pid" ] || [ $tries -eq 400 ]; do
@@ -74,6 +76,17 @@ kill -0 "$pid" || fail 'the first signal ended it'
 kill -s TERM "$pid"
 end 143
 absent second.h5
+
+# What is ignored when the command starts stays so, as by nohup or a script's `&`; SIGTERM does not.
+attend='env --ignore-signal=INT'
+begin --out ignored.h5 --steps 3
+grep -q '^SigIgn:.*[2367abef]$' "/proc/$pid/status" || fail 'SIGINT is not ignored'
+kill -s INT "$pid"
+kill -s INT "$pid"
+kill -s TERM "$pid"
+cat train.jsonl >pipe
+end 143
+[ "$(value steps)" = 1 ] || fail "steps: $(value steps)"
 
 # killed between and within saves; each save is a whole file
 train 0 --out killed.h5 --schedule constant --steps 1 --save-every 1
