@@ -84,7 +84,7 @@ static kvf_status open_parts(composing *c)
 {
     const kvf_compose_options *o = c->o;
 
-    KVF_TRY(kvf__check_not_input(c->ctx, o->out, o->base));
+    KVF_TRY(kvf_check_not_input(c->ctx, o->out, o->base));
     KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
     for (; c->n < o->n; c->n++) {
         const kvf__waist_source source = {
@@ -94,7 +94,7 @@ static kvf_status open_parts(composing *c)
             .checkpoint = o->checkpoint,
             .allow_other_base = o->allow_other_base,
         };
-        KVF_TRY(kvf__check_not_input(c->ctx, o->out, source.path));
+        KVF_TRY(kvf_check_not_input(c->ctx, o->out, source.path));
         KVF_TRY(kvf__waist_open(c->ctx, &source, &c->part[c->n]));
         if (c->part[c->n]->head.n_tasks) {
             c->n++; /* it is freed with the others */

@@ -71,8 +71,8 @@ kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options
     kvf_base *base = NULL;
     kvf_status st;
 
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
     st = kvf__prefix_file_read(ctx, options->prefix, &file);
     if (st) goto out;
     st = kvf_base_open(ctx, options->base, &LIGHT, &base);

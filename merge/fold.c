@@ -210,9 +210,9 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
 
     if (options->dtype) KVF_TRY(kvf__prefix_dtype_parse(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->run));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->probe));
     KVF_TRY(open_live(ctx, options, &live));
     kvf_status st = fold(ctx, options, live, dtype, result);
     kvf_prefix_free(live);

@@ -124,9 +124,9 @@ static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
                          "folds to two files: name the base's with --out-base",
                          options->run);
     KVF_TRY(check_base(ctx, options, live));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->run));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->base));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->probe));
+    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->run));
+    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->base));
+    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->probe));
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
     /* before the base is written, which takes longest */

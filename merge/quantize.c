@@ -50,9 +50,9 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
 
     st = kvf__prefix_dtype_parse(ctx, options->dtype, &dtype);
     if (st) goto out;
-    st = kvf__check_not_input(ctx, options->out, options->prefix);
+    st = kvf_check_not_input(ctx, options->out, options->prefix);
     if (st) goto out;
-    st = kvf__check_not_input(ctx, options->out, options->base);
+    st = kvf_check_not_input(ctx, options->out, options->base);
     if (st) goto out;
     st = kvf__waist_open(ctx, &source, &prefix);
     if (st) goto out;

@@ -105,8 +105,8 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unm
     kvf_unmerge_result r = {0};
     kvf_status st;
 
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
     st = open_prefix(ctx, options, &prefix);
     if (st) goto out;
     st = solve(ctx, options, prefix, &encoder, &r.residual);

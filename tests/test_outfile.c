@@ -308,21 +308,21 @@ START_TEST(inputs_are_not_replaced)
     ck_assert_int_eq(kvf__path_join(ctx, dir, "link", &link_name), KVF_OK);
     ck_assert_int_eq(kvf__path_join(ctx, dir, "other", &other), KVF_OK);
     ck_assert_int_eq(symlink("out", link_name), 0);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, path), KVF_EUSAGE);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, link_name), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, path), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, link_name), KVF_EUSAGE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "it will not be replaced"));
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
-    ck_assert_int_eq(kvf__check_not_input(ctx, other, path), KVF_OK);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, NULL), KVF_OK);
-    ck_assert_int_eq(kvf__check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf_check_not_input(ctx, other, path), KVF_OK);
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, NULL), KVF_OK);
+    ck_assert_int_eq(kvf_check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
     put_file(other, "x", 1);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
-    ck_assert_int_eq(kvf__check_not_input(ctx, other, dir), KVF_OK); /* no model's file */
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf_check_not_input(ctx, other, dir), KVF_OK); /* no model's file */
     ck_assert_int_eq(kvf__path_join(ctx, dir, "config.json", &config), KVF_OK);
-    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
+    ck_assert_int_eq(kvf_check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
     ck_assert_int_eq(symlink("out", config), 0);
-    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_EUSAGE);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
+    ck_assert_int_eq(kvf_check_not_input(ctx, config, dir), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
     kvf__free(config);
     kvf__free(link_name);
     kvf__free(other);

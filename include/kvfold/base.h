@@ -89,6 +89,11 @@ uint64_t kvf_ctx_allocations(const kvf_ctx *ctx);
  * among them. what: "a sweep". */
 kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what);
 
+/* EUSAGE where `out` is the very file that is read as `input`, by whatever name: force is for what
+ * an earlier command wrote. NULL is no input; of a folder, the files of a model or adapter are.
+ * Every function here that writes asks this of what it reads itself. */
+kvf_status kvf_check_not_input(kvf_ctx *ctx, const char *out, const char *input);
+
 /* Removes what outputs that are not whole yet have left beside their place. Safe in a handler of a
  * signal that then ends the process, and of no use elsewhere. */
 void kvf_ctx_drop_outputs(kvf_ctx *ctx);

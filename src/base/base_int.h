@@ -164,9 +164,6 @@ typedef struct kvf__outfile {
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
-/* EUSAGE where `out` is the very file that the command reads, by whatever name: force is for what
- * an earlier command wrote. NULL is no input; of a folder, the files of a model or adapter are. */
-kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input);
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 

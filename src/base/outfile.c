@@ -76,7 +76,7 @@ static bool folder_holds(const char *path, const struct stat *file)
     return found;
 }
 
-kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input)
+kvf_status kvf_check_not_input(kvf_ctx *ctx, const char *out, const char *input)
 {
     struct stat a, b;
 

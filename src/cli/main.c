@@ -75,7 +75,8 @@ static int run_with_context(cli_call *call)
     if (st == KVF_EUSAGE) return cli_misuse(call->command, "%s", call->log);
     if (st) return cli_fail(call->command, "%s", kvf_status_text(st));
     cli_stop_clean(call->ctx);
-    int code = call->command->run(call);
+    int code = cli_check_outputs(call);
+    if (!code) code = call->command->run(call);
     cli_stop_clean(NULL);
     /* Processes that train together part when their contexts are freed. */
     code = cli_flush(call->command, code);
@@ -89,7 +90,6 @@ static int run_parsed(cli_call *call, char **argv)
     int code = recipe ? cli_recipe_load(call, recipe) : CLI_OK;
     if (!code) code = cli_set_common(call);
     if (!code) code = cli_check_given(call);
-    if (!code) code = cli_check_outputs(call);
     if (code) return code;
     wait_passively(argv);
     return run_with_context(call);

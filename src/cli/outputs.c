@@ -1,11 +1,10 @@
 /* What a command writes is never one of the files that it was given to read, by whatever name.
  *
- * The library asks the same of the options it knows; here are recipes, grids and data that only the
- * command reads. Which options name files is what their rows say. */
+ * The library asks that of what it reads itself, by the same function; recipes and grids are read
+ * by the command alone, so all options are asked here. Which name files is what their rows say. */
 #include "cli_int.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 static bool is_output(const char *name)
 {
@@ -22,22 +21,15 @@ static bool is_input(const cli_call *call, const cli_given *given)
            (strstr(row->argument, "FILE") || strstr(row->argument, "PATH"));
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
 static int check_output(const cli_call *call, const char *out)
 {
-    bool read = false;
-    for (size_t i = 0; i < call->n_operands; i++)
-        read |= same_file(out, call->operands[i]);
-    for (size_t i = 0; i < call->n_given; i++)
-        read |= is_input(call, &call->given[i]) && same_file(out, call->given[i].value);
-    if (!read) return CLI_OK;
-    return cli_misuse(call->command, "%s: is read by this command, it will not be replaced", out);
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; i < call->n_operands && !st; i++)
+        st = kvf_check_not_input(call->ctx, out, call->operands[i]);
+    for (size_t i = 0; i < call->n_given && !st; i++)
+        if (is_input(call, &call->given[i]))
+            st = kvf_check_not_input(call->ctx, out, call->given[i].value);
+    return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
 int cli_check_outputs(const cli_call *call)

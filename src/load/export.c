@@ -70,7 +70,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
                          options->format);
     kvf_prefix *prefix = NULL;
     bool needs_base = false;
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf_prefix_needs_base(ctx, options->path, &needs_base));
     if (needs_base)
         return kvf__fail(ctx, KVF_EUSAGE,

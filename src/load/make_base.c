@@ -188,9 +188,9 @@ kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
     int64_t parameters = 0;
     kvf_status st;
 
-    st = kvf__check_not_input(ctx, options->out, options->config);
+    st = kvf_check_not_input(ctx, options->out, options->config);
     if (st) goto out;
-    st = kvf__check_not_input(ctx, options->out, options->tokenizer);
+    st = kvf_check_not_input(ctx, options->out, options->tokenizer);
     if (st) goto out;
     st = read_config(ctx, options->config, &file);
     if (st) goto out;

@@ -109,7 +109,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
     if (o->words < 0 || o->rows < 0 || o->samples < 0 || o->max_tokens < 0)
         return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf__check_not_input(ctx, o->out, inputs[i]));
+        KVF_TRY(kvf_check_not_input(ctx, o->out, inputs[i]));
     return KVF_OK;
 }
 

@@ -73,7 +73,7 @@ static kvf_status check_output(const kvf__sweep *s, const char *path)
     const kvf_train_options *o = &s->options->train;
     const char *const inputs[] = {s->options->grid, o->base, o->data, o->valid};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf__check_not_input(s->ctx, path, inputs[i]));
+        KVF_TRY(kvf_check_not_input(s->ctx, path, inputs[i]));
     if (o->force || o->resume || !kvf__exists(path)) return KVF_OK;
     return kvf__fail(s->ctx, KVF_EEXIST, "%s: exists (--force replaces it, --resume continues it)",
                      path);

@@ -220,8 +220,8 @@ static kvf_status open_data(kvf__trainer *t)
 /* Nothing that is written may be a file that is read. */
 static kvf_status check_not_input(kvf__trainer *t, const char *input)
 {
-    KVF_TRY(kvf__check_not_input(t->ctx, t->options.out, input));
-    return t->options.log ? kvf__check_not_input(t->ctx, t->options.log, input) : KVF_OK;
+    KVF_TRY(kvf_check_not_input(t->ctx, t->options.out, input));
+    return t->options.log ? kvf_check_not_input(t->ctx, t->options.log, input) : KVF_OK;
 }
 
 static kvf_status open_output(kvf__trainer *t)
