@@ -1,6 +1,6 @@
-/* Tests of the descriptions read from config.json and from GGUF metadata
- * (INTEROP 2.1, 2.5, 2.6, 2.11, 5.5): known models in both generations of the file against what
- * transformers reads, refusals line by line, rotary frequencies. */
+/* Tests of the descriptions read from config.json (INTEROP 2.1, 2.5, 2.6, 2.11): known models in
+ * both generations of the file against what transformers reads, refusals line by line, rotary
+ * frequencies. Those of GGUF metadata: test_config_gguf.c. */
 #include "ck.h"
 #include "model_priv.h"
 
@@ -435,135 +435,6 @@ START_TEST(every_allocation_can_fail)
 }
 END_TEST
 
-/* ---- GGUF ------------------------------------------------------------------------------------ */
-
-#define META                                                                                       \
-    "{\"general.architecture\":\"llama\",\"llama.block_count\":30,\"llama.context_length\":8192,"  \
-    "\"llama.embedding_length\":576,\"llama.feed_forward_length\":1536,"                           \
-    "\"llama.attention.head_count\":9,\"llama.attention.head_count_kv\":3,"                        \
-    "\"llama.rope.freq_base\":100000.0,\"llama.attention.layer_norm_rms_epsilon\":9."              \
-    "999999747378752e-06,"                                                                         \
-    "\"llama.rope.dimension_count\":64,\"tokenizer.ggml.bos_token_id\":1,"                         \
-    "\"tokenizer.ggml.eos_token_id\":2}"
-
-static const float divisors[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1.5f, 2, 2, 2, 2, 2,
-                                   8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8,    8, 8, 8, 8, 8};
-
-static kvf_status describe_gguf(const char *key, const char *value, const kvf__table *table,
-                                kvf__desc *d)
-{
-    static const kvf__table none;
-    kvf_json *root = parse(META);
-    if (key) ck_assert(kvf_json_set(root, key, parse(value)));
-    if (!key || strcmp(key, "llama.vocab_size")) {
-        kvf_json *size = kvf_json_new_int(49152);
-        ck_assert(kvf_json_set(root, "llama.vocab_size", size));
-    }
-    kvf_status st = kvf__desc_from_gguf(ctx, "m.gguf", root, table ? table : &none, d);
-    kvf_json_free(root);
-    return st;
-}
-
-START_TEST(gguf_numbers)
-{
-    kvf__desc d = {0};
-
-    ck_assert_msg(describe_gguf(NULL, NULL, NULL, &d) == KVF_OK, "%s", kvf_ctx_error(ctx));
-    ck_assert(d.gguf && d.tied && !d.qkv_bias && d.gated);
-    ck_assert_int_eq(d.L, 30);
-    ck_assert_int_eq(d.D, 64);
-    ck_assert_int_eq(d.G, 3);
-    ck_assert_int_eq(d.V, 49152);
-    ck_assert_int_eq(d.bos, 1);
-    ck_assert_int_eq(d.pad, -1);
-    ck_assert(d.norm_eps == 1e-5f && d.score_scale == 0.125f && d.rope.theta == 100000);
-    kvf__desc_done(&d);
-}
-END_TEST
-
-START_TEST(gguf_reads_the_tensors)
-{
-    static const float any[4];
-    kvf__table table = {0};
-    kvf__desc plain = {0}, d = {0};
-    kvf__view bias = {.data = any, .dtype = KVF__F32, .rank = 1, .dim = {576}};
-    kvf__view freqs = {.data = divisors, .dtype = KVF__F32, .rank = 1, .dim = {32}};
-
-    ck_assert_int_eq(describe_gguf(NULL, NULL, NULL, &plain), KVF_OK);
-    ck_assert_int_eq(kvf__table_add(ctx, &table, "blk.0.attn_q.bias", bias), KVF_OK);
-    ck_assert_int_eq(kvf__table_add(ctx, &table, "output.weight", bias), KVF_OK);
-    ck_assert_int_eq(kvf__table_add(ctx, &table, "rope_freqs.weight", freqs), KVF_OK);
-    ck_assert_int_eq(describe_gguf(NULL, NULL, &table, &d), KVF_OK);
-    ck_assert(d.qkv_bias && !d.out_bias && !d.tied);
-    for (int i = 0; i < 32; i++)
-        ck_assert(d.inv_freq[i] == plain.inv_freq[i] / divisors[i]);
-    kvf__desc_done(&d);
-
-    table.items[2].view.dim[0] = 31;
-    ck_assert_int_eq(describe_gguf(NULL, NULL, &table, &d), KVF_ESHAPE);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "m.gguf: rope_freqs.weight is [31], expected [32]");
-    kvf__desc_done(&plain);
-    kvf__table_done(&table);
-}
-END_TEST
-
-START_TEST(gguf_rope_scaling)
-{
-    kvf__desc plain = {0}, d = {0};
-
-    ck_assert_int_eq(describe_gguf(NULL, NULL, NULL, &plain), KVF_OK);
-    ck_assert_int_eq(describe_gguf("llama.rope.scale_linear", "4.0", NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.rope.kind, KVF__ROPE_LINEAR);
-    ck_assert(d.inv_freq[5] == plain.inv_freq[5] / 4);
-    kvf__desc_done(&d);
-
-    kvf_json *root = parse(META);
-    kvf_json_set(root, "llama.vocab_size", kvf_json_new_int(49152));
-    kvf_json_set(root, "llama.rope.scaling.type", kvf_json_new_str("yarn"));
-    kvf_json_set(root, "llama.rope.scaling.factor", kvf_json_new_real(4));
-    kvf_json_set(root, "llama.rope.scaling.original_context_length", kvf_json_new_int(2048));
-    kvf__table none = {0};
-    ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
-    ck_assert_int_eq(d.rope.kind, KVF__ROPE_YARN);
-    ck_assert(fabs(d.rope_scale - (0.1 * log(4) + 1)) < 1e-6);
-    ck_assert(d.inv_freq[0] == 1 && d.inv_freq[31] < plain.inv_freq[31]);
-    kvf__desc_done(&d);
-    kvf__desc_done(&plain);
-    kvf_json_free(root);
-}
-END_TEST
-
-static const struct refusal gguf_refusals[] = {
-    {NULL, "general.architecture", "\"gemma\"", KVF_EUNSUPPORTED,
-     "\"gemma\" is not supported in a GGUF (llama"},
-    {NULL, "general.architecture", "7", KVF_EFORMAT, "general.architecture is missing"},
-    {NULL, "llama.block_count", "\"x\"", KVF_EFORMAT, "llama.block_count is \"x\""},
-    {NULL, "llama.attention.head_count_kv", "[3,3,1]", KVF_EUNSUPPORTED, "head_count_kv is a list"},
-    {NULL, "llama.feed_forward_length", "{\"array\":\"u32\",\"count\":100}", KVF_EUNSUPPORTED,
-     "feed_forward_length is a list"},
-    {NULL, "llama.expert_count", "8", KVF_EUNSUPPORTED, "llama.expert_count is 8"},
-    {NULL, "llama.attention.causal", "false", KVF_EUNSUPPORTED, "llama.attention.causal is false"},
-    {NULL, "llama.attention.value_length", "32", KVF_EUNSUPPORTED, "keys 64, values 32"},
-    {NULL, "llama.rope.dimension_count", "32", KVF_EUNSUPPORTED, "rotated 32"},
-    {NULL, "llama.rope.scaling.type", "\"longrope\"", KVF_EUNSUPPORTED,
-     "scaling.type is \"longrope\""},
-    {NULL, "llama.embedding_length", "0", KVF_EFORMAT, "embedding_length is 0"},
-    {NULL, "llama.attention.layer_norm_rms_epsilon", "null", KVF_EFORMAT, "epsilon is null"},
-    {NULL, "llama.vocab_size", "-5", KVF_EFORMAT, "vocab_size is -5"},
-};
-#define N_GGUF_REFUSALS (sizeof gguf_refusals / sizeof *gguf_refusals)
-
-START_TEST(gguf_refused)
-{
-    const struct refusal *r = &gguf_refusals[_i];
-    kvf__desc d = {0};
-
-    ck_assert_int_eq(describe_gguf(r->key, r->value, NULL, &d), r->status);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
-                  kvf_ctx_error(ctx), r->line);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("config");
@@ -580,15 +451,11 @@ int main(void)
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);
     tcase_add_test(tc, precedence_of_rope_keys);
-    tcase_add_test(tc, gguf_numbers);
-    tcase_add_test(tc, gguf_reads_the_tensors);
-    tcase_add_test(tc, gguf_rope_scaling);
     suite_add_tcase(suite, tc);
 
     tc = tcase_create("errors");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, refused, 0, N_REFUSALS);
-    tcase_add_loop_test(tc, gguf_refused, 0, N_GGUF_REFUSALS);
     tcase_add_test(tc, every_allocation_can_fail);
     suite_add_tcase(suite, tc);
     return ck_main(suite);

@@ -1,11 +1,9 @@
-/* Tests of the JSON coat: what is refused and where the error line points, order, numbers, text. */
+/* Tests of the JSON coat: what is refused and where the error line points, what is read, order,
+ * files. Numbers, building and text: test_json_text.c. */
 #include "base_int.h"
 #include "ck.h"
 
-#include <float.h>
 #include <kvfold/json.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -301,193 +299,7 @@ START_TEST(strings_with_nul)
 }
 END_TEST
 
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *text;
-    kvf_json_type type;
-    int64_t i;
-    double r;
-} NUMBERS[] = {
-    {"9223372036854775807", KVF_JSON_INT, INT64_MAX, 9223372036854775807.0},
-    {"-9223372036854775808", KVF_JSON_INT, INT64_MIN, -9223372036854775808.0},
-    {"9223372036854775808", KVF_JSON_REAL, -1, 9223372036854775808.0},
-    {"-9223372036854775809", KVF_JSON_REAL, -1, -9223372036854775808.0},
-    {"18446744073709551615", KVF_JSON_REAL, -1, 18446744073709551616.0},
-    {"1000000000000000019884624838656", KVF_JSON_REAL, -1, 1e30},
-    {"-1000000000000000019884624838656", KVF_JSON_REAL, -1, -1e30},
-    {"999999999999999999", KVF_JSON_INT, 999999999999999999, 1e18},
-    {"12345678901234567890.5", KVF_JSON_REAL, -1, 12345678901234567890.5},
-    {"0.12345678901234567890123", KVF_JSON_REAL, -1, 0.12345678901234567890123},
-    {"12345678901234567890e2", KVF_JSON_REAL, -1, 12345678901234567890e2},
-    {"12345678901234567890E-2", KVF_JSON_REAL, -1, 12345678901234567890E-2},
-    {"1e5", KVF_JSON_REAL, -1, 1e5},
-    {"1.0", KVF_JSON_REAL, -1, 1.0},
-    {"0", KVF_JSON_INT, 0, 0.0},
-    {"-0", KVF_JSON_INT, 0, 0.0},
-    {"5e-324", KVF_JSON_REAL, -1, 5e-324},
-};
-
-START_TEST(numbers)
-{
-    char *nested_text = NULL;
-    kvf_json *root = parse(NUMBERS[_i].text), *list;
-
-    ck_assert_int_eq(kvf_json_typeof(root), NUMBERS[_i].type);
-    ck_assert(kvf_json_int(root, -1) == NUMBERS[_i].i);
-    ck_assert(kvf_json_real(root, 0.25) == NUMBERS[_i].r);
-    kvf_json_free(root);
-
-    /* the same between others, twice, and untouched inside a string */
-    ck_assert_int_eq(kvf__asprintf(ctx, &nested_text, "[7,%s, \"%s\" ,%s,8]", NUMBERS[_i].text,
-                                   NUMBERS[_i].text, NUMBERS[_i].text),
-                     KVF_OK);
-    list = parse(nested_text);
-    ck_assert_uint_eq(kvf_json_size(list), 5);
-    ck_assert(kvf_json_real(kvf_json_at(list, 1), 0.25) == NUMBERS[_i].r);
-    ck_assert_str_eq(kvf_json_str(kvf_json_at(list, 2), NULL), NUMBERS[_i].text);
-    ck_assert(kvf_json_real(kvf_json_at(list, 3), 0.25) == NUMBERS[_i].r);
-    ck_assert_int_eq(kvf_json_int(kvf_json_at(list, 4), 0), 8);
-    kvf_json_free(list);
-    kvf__free(nested_text);
-}
-END_TEST
-
-static const struct {
-    double value;
-    const char *text;
-} REALS[] = {
-    {0.1, "0.1"},
-    {1, "1.0"},
-    {-0.0, "-0.0"},
-    {1e22, "1e+22"},
-    {1.0 / 3, "0.3333333333333333"},
-    {0.1 + 0.2, "0.30000000000000004"},
-    {1e-5, "1e-05"},
-    {5e-324, "4.94065645841247e-324"},
-    {DBL_MAX, "1.7976931348623157e+308"},
-    {123456789.0, "123456789.0"},
-    {NAN, "null"},
-    {INFINITY, "null"},
-    {-INFINITY, "null"},
-};
-
-START_TEST(reals_as_text)
-{
-    kvf_json *real = kvf_json_new_real(REALS[_i].value), *back;
-
-    check_text(real, KVF_JSON_COMPACT, REALS[_i].text);
-    if (isfinite(REALS[_i].value)) {
-        back = parse(REALS[_i].text);
-        ck_assert_int_eq(kvf_json_typeof(back), KVF_JSON_REAL);
-        ck_assert(kvf_json_real(back, 0.5) == REALS[_i].value);
-        kvf_json_free(back);
-    }
-    kvf_json_free(real);
-}
-END_TEST
-
-START_TEST(random_reals_come_back)
-{
-    kvf__rng rng = kvf__rng_make(1, 1);
-
-    for (int i = 0; i < 5000; i++) {
-        double value = kvf__rng_normal(&rng) * pow(10, (double)kvf__rng_below(&rng, 600) - 300);
-        kvf_json *real = kvf_json_new_real(value);
-        char *text = kvf_json_text(real, 0);
-        kvf_json *back = parse(text);
-        ck_assert(kvf_json_real(back, 0) == value);
-        kvf_json_free(back);
-        kvf_json_text_free(text);
-        kvf_json_free(real);
-    }
-}
-END_TEST
-
-/* ---- building and text ----------------------------------------------------------------------- */
-
-START_TEST(build)
-{
-    kvf_json *root = kvf_json_object(), *list = kvf_json_array();
-
-    ck_assert(kvf_json_set(root, "n", kvf_json_new_int(INT64_MIN)));
-    ck_assert(kvf_json_set(root, "on", kvf_json_new_bool(true)));
-    ck_assert(kvf_json_set(root, "none", kvf_json_new_null()));
-    ck_assert(kvf_json_add(list, kvf_json_new_str("x")));
-    ck_assert(kvf_json_add(list, kvf_json_object()));
-    ck_assert(kvf_json_add(list, kvf_json_array()));
-    ck_assert(kvf_json_set(root, "list", list));
-    ck_assert(kvf_json_set(root, "n", kvf_json_new_int(1))); /* replaces, keeps its place */
-    check_text(root, KVF_JSON_COMPACT,
-               "{\"n\":1,\"on\":true,\"none\":null,\"list\":[\"x\",{},[]]}");
-    check_text(
-        root, KVF_JSON_INDENT | KVF_JSON_SORTED,
-        "{\n  \"list\": [\n    \"x\",\n    {},\n    []\n  ],\n  \"n\": 1,\n  \"none\": null,\n"
-        "  \"on\": true\n}");
-    kvf_json_free(root);
-}
-END_TEST
-
-/* One check at the end of a chain is enough. */
-START_TEST(failed_build_has_no_text)
-{
-    kvf_json *root = kvf_json_object(), *list = kvf_json_array();
-
-    ck_assert(kvf_json_set(root, "list", list));
-    check_text(root, 0, "{\"list\":[]}");
-    ck_assert(!kvf_json_add(list, NULL));
-    ck_assert_ptr_null(kvf_json_text(root, 0));
-    ck_assert_int_eq(kvf_json_typeof(kvf_json_at(list, 0)), KVF_JSON_NONE);
-    kvf_json_free(root);
-
-    root = kvf_json_object();
-    ck_assert(!kvf_json_set(root, "a", NULL));
-    ck_assert(kvf_json_set(root, "b", kvf_json_new_int(1)));
-    ck_assert_ptr_null(kvf_json_text(root, KVF_JSON_SORTED));
-    kvf_json_free(root);
-
-    root = kvf_json_object();
-    ck_assert(!kvf_json_set(root, "\xff", kvf_json_new_int(1)));
-    ck_assert_ptr_null(kvf_json_text(root, 0));
-    kvf_json_free(root);
-    ck_assert(!kvf_json_set(NULL, "a", kvf_json_new_int(1)));
-    ck_assert(!kvf_json_add(NULL, kvf_json_new_int(1)));
-    ck_assert_ptr_null(kvf_json_new_str(NULL));
-}
-END_TEST
-
-static const struct {
-    const char *in, *out;
-} STRINGS[] = {
-    {"", "\"\""},
-    {"a/b", "\"a/b\""},
-    {"\"\\\b\f\n\r\t\x01\x1f\x7f", "\"\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\""},
-    {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""},
-    {"a\xff"
-     "b",
-     "\"a\xef\xbf\xbd"
-     "b\""},
-    {"\xc3", "\"\xef\xbf\xbd\""},
-    {"\xe2\x82", "\"\xef\xbf\xbd\xef\xbf\xbd\""},
-    {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                                 /* overlong */
-    {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},                 /* surrogate */
-    {"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* > 10FFFF */
-    {"\xe0\x80\x80x", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx\""},
-    {"\xf0\x9f\x98x", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdx\""},
-};
-
-START_TEST(strings_as_text)
-{
-    kvf_json *string = kvf_json_new_str(STRINGS[_i].in), *back;
-
-    ck_assert_ptr_nonnull(string);
-    check_text(string, KVF_JSON_COMPACT, STRINGS[_i].out);
-    back = parse(STRINGS[_i].out);
-    ck_assert_str_eq(kvf_json_str(back, NULL), kvf_json_str(string, NULL));
-    kvf_json_free(back);
-    kvf_json_free(string);
-}
-END_TEST
+/* ---- files ----------------------------------------------------------------------------------- */
 
 START_TEST(load_files)
 {
@@ -557,13 +369,8 @@ int main(void)
     tcase_add_test(core, any_root);
     tcase_add_test(core, order_is_kept);
     tcase_add_test(core, strings_with_nul);
-    tcase_add_test(core, build);
-    tcase_add_loop_test(core, strings_as_text, 0, COUNT(STRINGS));
-    tcase_add_loop_test(core, reals_as_text, 0, COUNT(REALS));
     tcase_add_test(core, load_files);
     tcase_add_test(core, real_file_comes_back);
-    tcase_add_loop_test(limits, numbers, 0, COUNT(NUMBERS));
-    tcase_add_test(limits, random_reals_come_back);
     tcase_add_test(limits, depth);
     tcase_add_test(limits, deep_nesting_is_cheap_to_refuse);
     tcase_add_test(limits, nothing_in_nothing_out);
@@ -571,6 +378,5 @@ int main(void)
     tcase_add_test(errors, line_of_a_line);
     tcase_add_test(errors, truncated_at_every_byte);
     tcase_add_test(errors, allocation_fails);
-    tcase_add_test(errors, failed_build_has_no_text);
     return ck_main(suite);
 }

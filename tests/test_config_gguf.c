@@ -1,0 +1,172 @@
+/* Tests of the descriptions read from GGUF metadata (INTEROP 5.5): numbers, what the tensors say,
+ * rotary scaling, refusals line by line. */
+#include "ck.h"
+#include "model_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static kvf_json *parse(const char *text)
+{
+    kvf_json *root = NULL;
+    ck_assert_msg(kvf_json_parse(ctx, "text", text, strlen(text), &root) == KVF_OK, "%s in %s",
+                  kvf_ctx_error(ctx), text);
+    return root;
+}
+
+#define META                                                                                       \
+    "{\"general.architecture\":\"llama\",\"llama.block_count\":30,\"llama.context_length\":8192,"  \
+    "\"llama.embedding_length\":576,\"llama.feed_forward_length\":1536,"                           \
+    "\"llama.attention.head_count\":9,\"llama.attention.head_count_kv\":3,"                        \
+    "\"llama.rope.freq_base\":100000.0,\"llama.attention.layer_norm_rms_epsilon\":9."              \
+    "999999747378752e-06,"                                                                         \
+    "\"llama.rope.dimension_count\":64,\"tokenizer.ggml.bos_token_id\":1,"                         \
+    "\"tokenizer.ggml.eos_token_id\":2}"
+
+static const float divisors[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1.5f, 2, 2, 2, 2, 2,
+                                   8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8,    8, 8, 8, 8, 8};
+
+static kvf_status describe(const char *key, const char *value, const kvf__table *table,
+                           kvf__desc *d)
+{
+    static const kvf__table none;
+    kvf_json *root = parse(META);
+    if (key) ck_assert(kvf_json_set(root, key, parse(value)));
+    if (!key || strcmp(key, "llama.vocab_size")) {
+        kvf_json *size = kvf_json_new_int(49152);
+        ck_assert(kvf_json_set(root, "llama.vocab_size", size));
+    }
+    kvf_status st = kvf__desc_from_gguf(ctx, "m.gguf", root, table ? table : &none, d);
+    kvf_json_free(root);
+    return st;
+}
+
+START_TEST(numbers)
+{
+    kvf__desc d = {0};
+
+    ck_assert_msg(describe(NULL, NULL, NULL, &d) == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert(d.gguf && d.tied && !d.qkv_bias && d.gated);
+    ck_assert_int_eq(d.L, 30);
+    ck_assert_int_eq(d.D, 64);
+    ck_assert_int_eq(d.G, 3);
+    ck_assert_int_eq(d.V, 49152);
+    ck_assert_int_eq(d.bos, 1);
+    ck_assert_int_eq(d.pad, -1);
+    ck_assert(d.norm_eps == 1e-5f && d.score_scale == 0.125f && d.rope.theta == 100000);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+START_TEST(the_tensors_are_read)
+{
+    static const float any[4];
+    kvf__table table = {0};
+    kvf__desc plain = {0}, d = {0};
+    kvf__view bias = {.data = any, .dtype = KVF__F32, .rank = 1, .dim = {576}};
+    kvf__view freqs = {.data = divisors, .dtype = KVF__F32, .rank = 1, .dim = {32}};
+
+    ck_assert_int_eq(describe(NULL, NULL, NULL, &plain), KVF_OK);
+    ck_assert_int_eq(kvf__table_add(ctx, &table, "blk.0.attn_q.bias", bias), KVF_OK);
+    ck_assert_int_eq(kvf__table_add(ctx, &table, "output.weight", bias), KVF_OK);
+    ck_assert_int_eq(kvf__table_add(ctx, &table, "rope_freqs.weight", freqs), KVF_OK);
+    ck_assert_int_eq(describe(NULL, NULL, &table, &d), KVF_OK);
+    ck_assert(d.qkv_bias && !d.out_bias && !d.tied);
+    for (int i = 0; i < 32; i++)
+        ck_assert(d.inv_freq[i] == plain.inv_freq[i] / divisors[i]);
+    kvf__desc_done(&d);
+
+    table.items[2].view.dim[0] = 31;
+    ck_assert_int_eq(describe(NULL, NULL, &table, &d), KVF_ESHAPE);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "m.gguf: rope_freqs.weight is [31], expected [32]");
+    kvf__desc_done(&plain);
+    kvf__table_done(&table);
+}
+END_TEST
+
+START_TEST(rope_scaling)
+{
+    kvf__desc plain = {0}, d = {0};
+
+    ck_assert_int_eq(describe(NULL, NULL, NULL, &plain), KVF_OK);
+    ck_assert_int_eq(describe("llama.rope.scale_linear", "4.0", NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.rope.kind, KVF__ROPE_LINEAR);
+    ck_assert(d.inv_freq[5] == plain.inv_freq[5] / 4);
+    kvf__desc_done(&d);
+
+    kvf_json *root = parse(META);
+    kvf_json_set(root, "llama.vocab_size", kvf_json_new_int(49152));
+    kvf_json_set(root, "llama.rope.scaling.type", kvf_json_new_str("yarn"));
+    kvf_json_set(root, "llama.rope.scaling.factor", kvf_json_new_real(4));
+    kvf_json_set(root, "llama.rope.scaling.original_context_length", kvf_json_new_int(2048));
+    kvf__table none = {0};
+    ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
+    ck_assert_int_eq(d.rope.kind, KVF__ROPE_YARN);
+    ck_assert(fabs(d.rope_scale - (0.1 * log(4) + 1)) < 1e-6);
+    ck_assert(d.inv_freq[0] == 1 && d.inv_freq[31] < plain.inv_freq[31]);
+    kvf__desc_done(&d);
+    kvf__desc_done(&plain);
+    kvf_json_free(root);
+}
+END_TEST
+
+static const struct refusal {
+    const char *key, *value;
+    kvf_status status;
+    const char *line; /* part of the message */
+} REFUSALS[] = {
+    {"general.architecture", "\"gemma\"", KVF_EUNSUPPORTED,
+     "\"gemma\" is not supported in a GGUF (llama"},
+    {"general.architecture", "7", KVF_EFORMAT, "general.architecture is missing"},
+    {"llama.block_count", "\"x\"", KVF_EFORMAT, "llama.block_count is \"x\""},
+    {"llama.attention.head_count_kv", "[3,3,1]", KVF_EUNSUPPORTED, "head_count_kv is a list"},
+    {"llama.feed_forward_length", "{\"array\":\"u32\",\"count\":100}", KVF_EUNSUPPORTED,
+     "feed_forward_length is a list"},
+    {"llama.expert_count", "8", KVF_EUNSUPPORTED, "llama.expert_count is 8"},
+    {"llama.attention.causal", "false", KVF_EUNSUPPORTED, "llama.attention.causal is false"},
+    {"llama.attention.value_length", "32", KVF_EUNSUPPORTED, "keys 64, values 32"},
+    {"llama.rope.dimension_count", "32", KVF_EUNSUPPORTED, "rotated 32"},
+    {"llama.rope.scaling.type", "\"longrope\"", KVF_EUNSUPPORTED, "scaling.type is \"longrope\""},
+    {"llama.embedding_length", "0", KVF_EFORMAT, "embedding_length is 0"},
+    {"llama.attention.layer_norm_rms_epsilon", "null", KVF_EFORMAT, "epsilon is null"},
+    {"llama.vocab_size", "-5", KVF_EFORMAT, "vocab_size is -5"},
+};
+enum { N_REFUSALS = sizeof REFUSALS / sizeof REFUSALS[0] };
+
+START_TEST(refused)
+{
+    const struct refusal *r = &REFUSALS[_i];
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(r->key, r->value, NULL, &d), r->status);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
+                  kvf_ctx_error(ctx), r->line);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_gguf");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_test(core, numbers);
+    tcase_add_test(core, the_tensors_are_read);
+    tcase_add_test(core, rope_scaling);
+    suite_add_tcase(suite, core);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_loop_test(errors, refused, 0, N_REFUSALS);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
