@@ -113,6 +113,15 @@ const char *ck_tmpdir(void)
     return dir;
 }
 
+TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds)
+{
+    TCase *tcase = tcase_create(name);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, seconds);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
 int ck_main(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);

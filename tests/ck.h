@@ -23,6 +23,8 @@ const char *ck_source(const char *name);
 /* A fresh empty folder in the temporary place, removed when the process of this test ends. */
 const char *ck_tmpdir(void);
 
+/* A new case of the suite, with a checked fixture and a timeout in seconds. */
+TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds);
 /* Runs a suite; the return value of main. */
 int ck_main(Suite *suite);
 

@@ -32,6 +32,18 @@ static inline const kvf__view *golden_view(const golden *g, const char *name)
     return view;
 }
 
+/* "MODEL.what" of another file beside the models; numbers are aligned in it (checked). */
+static inline const void *golden_stored(const kvf__weights *file, const char *model,
+                                        const char *what)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", model, what);
+    const kvf__view *view = kvf__table_find(&file->table, full);
+    ck_assert_msg(view != NULL, "no tensor %s", full);
+    ck_assert_uint_eq((uintptr_t)view->data % sizeof(float), 0);
+    return view->data;
+}
+
 /* A copy, because tensors in a file need not be aligned. */
 static inline void *golden_values(const golden *g, const char *name, int64_t *n)
 {

@@ -301,13 +301,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("answers");
-    TCase *core = tcase_create("core"), *spans_case = tcase_create("spans");
-    TCase *const cases[] = {core, spans_case};
+    TCase *core = ck_case(suite, "core", setup, teardown, 4);
+    TCase *spans_case = ck_case(suite, "spans", setup, teardown, 4);
 
-    for (int i = 0; i < 2; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_test(core, classes);
     tcase_add_test(core, choices_share_their_question);
     tcase_add_test(core, numbers);

@@ -306,15 +306,6 @@ START_TEST(hash_is_a_stream)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tc = tcase_create(name);
-    tcase_set_timeout(tc, 30);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    suite_add_tcase(suite, tc);
-    return tc;
-}
-
 /* The names that errors and options list are those of the table, in its order. */
 START_TEST(methods)
 {
@@ -338,9 +329,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("base");
-    TCase *core = add_case(suite, "core");
-    TCase *limits = add_case(suite, "limits");
-    TCase *errors = add_case(suite, "errors");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
 
     tcase_add_test(core, status_names);
     tcase_add_test(core, methods);

@@ -262,14 +262,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("compose");
-    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
-    TCase *const cases[] = {core, errors};
+    TCase *core = ck_case(suite, "core", setup, toy_run_teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, toy_run_teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, toy_run_teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_test(core, keys_stand_behind_the_part_before);
     tcase_add_test(core, starts_of_0_turn_nothing);
     tcase_add_test(core, mean_by_weights);

@@ -343,20 +343,11 @@ START_TEST(table_survives_lack_of_memory)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 30);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("dtype");
 
-    TCase *core = add_case(suite, "core");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
     tcase_add_test(core, f16_is_read_exactly);
     tcase_add_test(core, bf16_is_read_exactly);
     tcase_add_loop_test(core, round_trip_keeps_every_value, 0, 2);
@@ -367,12 +358,12 @@ int main(void)
     tcase_add_test(core, views);
     tcase_add_test(core, table_keeps_order_and_finds);
 
-    TCase *limits = add_case(suite, "limits");
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, extremes);
     tcase_add_loop_test(limits, any_length_and_alignment, 0, 2);
     tcase_add_test(limits, table_survives_lack_of_memory);
 
-    TCase *golden = add_case(suite, "golden");
+    TCase *golden = ck_case(suite, "golden", setup, teardown, 30);
     tcase_add_loop_test(golden, dequant_equals_reference, 0, N_BLOCK_TYPES);
     return ck_main(suite);
 }

@@ -226,25 +226,16 @@ START_TEST(arrays_lack_memory)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 30);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("gguf");
 
-    TCase *golden = add_case(suite, "golden");
+    TCase *golden = ck_case(suite, "golden", setup, teardown, 30);
     tcase_add_test(golden, metadata_of_all_kinds);
     tcase_add_test(golden, arrays);
     tcase_add_test(golden, tensors);
 
-    TCase *limits = add_case(suite, "limits");
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, truncated_at_every_byte);
     tcase_add_loop_test(limits, bits_flipped, 0, 8);
     tcase_add_test(limits, lack_of_memory);

@@ -367,20 +367,11 @@ START_TEST(tensor_names)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 30);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("gguf_bad");
 
-    TCase *errors = add_case(suite, "errors");
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
     tcase_add_test(errors, frames);
     tcase_add_test(errors, hostile_metadata);
     tcase_add_test(errors, hostile_arrays);

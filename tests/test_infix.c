@@ -65,16 +65,6 @@ static double run(kvf_ctx *ctx, kvf__pass *pass, const kvf__batch *batch, const 
 static const char *const MODELS[] = {"llama_tied", "gpt2", "qwen3"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
-static const void *stored(const kvf__weights *file, const char *model, const char *what)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%s.%s", model, what);
-    const kvf__view *view = kvf__table_find(&file->table, full);
-    ck_assert_msg(view != NULL, "no tensor %s", full);
-    ck_assert_uint_eq((uintptr_t)view->data % sizeof(float), 0);
-    return view->data;
-}
-
 START_TEST(loss_and_gradient_are_those_of_torch)
 {
     golden g;
@@ -84,13 +74,14 @@ START_TEST(loss_and_gradient_are_those_of_torch)
     golden_load(&g, MODELS[_i], KVF__F32);
     ck_assert(!kvf__safetensors_open(g.ctx, ck_source("tests/golden/infix.safetensors"), &file));
     ck_assert(!kvf__prefix_init(g.ctx, &grad, g.prefix.L, g.prefix.G, g.prefix.P, g.prefix.D));
-    split_batch(&s, &g.batch, stored(&file, MODELS[_i], "cut"));
+    split_batch(&s, &g.batch, golden_stored(&file, MODELS[_i], "cut"));
     kvf__pass *pass = make_pass(g.ctx, g.model, true, false);
 
-    double want = (double)*(const float *)stored(&file, MODELS[_i], "loss");
+    double want = (double)*(const float *)golden_stored(&file, MODELS[_i], "loss");
     ck_assert_double_eq_tol(run(g.ctx, pass, &s.b, &g.prefix, 0, &grad), want, 1e-5 * want);
     ck_assert_double_le(
-        ck_rel_l2(grad.kv, stored(&file, MODELS[_i], "grad"), kvf__prefix_count(&grad)), 1e-5);
+        ck_rel_l2(grad.kv, golden_stored(&file, MODELS[_i], "grad"), kvf__prefix_count(&grad)),
+        1e-5);
     kvf__pass_free(pass);
     kvf__prefix_done(&grad);
     kvf__weights_close(&file);

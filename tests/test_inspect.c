@@ -298,15 +298,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("inspect");
-    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
-    TCase *golden = tcase_create("golden");
-    TCase *const cases[] = {core, errors, golden};
+    TCase *core = ck_case(suite, "core", setup, teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 60);
+    TCase *golden = ck_case(suite, "golden", setup, teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_test(core, embeddings);
     tcase_add_test(core, prefix_file);
     tcase_add_test(core, run_file);

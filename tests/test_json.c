@@ -347,23 +347,14 @@ START_TEST(real_file_comes_back)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tc = tcase_create(name);
-    tcase_set_timeout(tc, 30);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    suite_add_tcase(suite, tc);
-    return tc;
-}
-
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void)
 {
     Suite *suite = suite_create("json");
-    TCase *core = add_case(suite, "core");
-    TCase *limits = add_case(suite, "limits");
-    TCase *errors = add_case(suite, "errors");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
 
     tcase_add_test(core, types_and_getters);
     tcase_add_test(core, any_root);

@@ -12,17 +12,6 @@ enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 /* ---- against torch --------------------------------------------------------------------------- */
 
-/* NAME.what of the file; numbers are aligned in it (checked). */
-static const float *stored(const kvf__weights *file, const char *model, const char *what)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%s.%s", model, what);
-    const kvf__view *view = kvf__table_find(&file->table, full);
-    ck_assert_msg(view != NULL, "no tensor %s", full);
-    ck_assert_uint_eq((uintptr_t)view->data % sizeof(float), 0);
-    return view->data;
-}
-
 static double loss_and_gradients(golden *g, kvf__lm_head *head, kvf__prefix *grad)
 {
     const kvf__input input = {
@@ -52,15 +41,16 @@ START_TEST(gradient_is_that_of_torch)
     ck_assert(!kvf__lm_head_create(g.ctx, g.model, true, &head));
     ck_assert(!kvf__prefix_init(g.ctx, &grad, g.prefix.L, g.prefix.G, g.prefix.P, g.prefix.D));
     kvf__param *param = &kvf__lm_head_params(head)->item[0];
-    memcpy(param->value, stored(&file, MODELS[_i], "head"), (size_t)param->n * sizeof(float));
+    memcpy(param->value, golden_stored(&file, MODELS[_i], "head"),
+           (size_t)param->n * sizeof(float));
 
-    double want = (double)stored(&file, MODELS[_i], "loss")[0];
+    double want = (double)*(const float *)golden_stored(&file, MODELS[_i], "loss");
     ck_assert_double_eq_tol(loss_and_gradients(&g, head, &grad), want, 1e-5 * want);
-    ck_assert_double_le(ck_rel_l2(param->grad, stored(&file, MODELS[_i], "grad"), (size_t)param->n),
-                        1e-5);
     ck_assert_double_le(
-        ck_rel_l2(grad.kv, stored(&file, MODELS[_i], "prefix_grad"), kvf__prefix_count(&grad)),
-        1e-5);
+        ck_rel_l2(param->grad, golden_stored(&file, MODELS[_i], "grad"), (size_t)param->n), 1e-5);
+    ck_assert_double_le(ck_rel_l2(grad.kv, golden_stored(&file, MODELS[_i], "prefix_grad"),
+                                  kvf__prefix_count(&grad)),
+                        1e-5);
     kvf__prefix_done(&grad);
     kvf__lm_head_free(head);
     kvf__weights_close(&file);

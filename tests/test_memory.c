@@ -440,23 +440,14 @@ START_TEST(every_allocation_fails_once)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tc = tcase_create(name);
-    tcase_set_timeout(tc, 30);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    suite_add_tcase(suite, tc);
-    return tc;
-}
-
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 int main(void)
 {
     Suite *suite = suite_create("memory");
-    TCase *core = add_case(suite, "core");
-    TCase *limits = add_case(suite, "limits");
-    TCase *errors = add_case(suite, "errors");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
     const char *fork = getenv("CK_FORK");
 
     tcase_add_test(core, alloc_is_zeroed_aligned_counted);

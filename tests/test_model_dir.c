@@ -199,28 +199,19 @@ START_TEST(file_kinds)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 30);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("model_dir");
 
-    TCase *core = add_case(suite, "core");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
     tcase_add_test(core, reads_shards);
     tcase_add_test(core, file_kinds);
 
-    TCase *errors = add_case(suite, "errors");
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
     tcase_add_loop_test(errors, index_is_held_to_its_word, 0, N_BAD_INDEXES);
     tcase_add_test(errors, folders_without_weights);
 
-    TCase *limits = add_case(suite, "limits");
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, lack_of_memory);
     return ck_main(suite);
 }

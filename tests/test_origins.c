@@ -487,14 +487,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("origins");
-    TCase *golden_case = tcase_create("golden"), *limits = tcase_create("limits"),
-          *errors = tcase_create("errors");
-    TCase *const cases[] = {golden_case, limits, errors};
-    for (int i = 0; i < 3; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
+    TCase *golden_case = ck_case(suite, "golden", setup, teardown, 60);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 60);
+
     tcase_add_loop_test(golden_case, emits_what_torch_emits, 0, N_CASES);
     tcase_add_loop_test(golden_case, the_word_finds_the_same, 0, N_CASES);
     tcase_add_loop_test(golden_case, conditions_as_there, 0, N_CASES);

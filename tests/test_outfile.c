@@ -454,20 +454,11 @@ START_TEST(every_allocation_fails_once)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tc = tcase_create(name);
-    tcase_set_timeout(tc, 30);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    suite_add_tcase(suite, tc);
-    return tc;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("outfile");
-    TCase *core = add_case(suite, "core");
-    TCase *errors = add_case(suite, "errors");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
 
     tcase_add_test(core, map_a_file);
     tcase_add_test(core, forgotten_pages_come_back);

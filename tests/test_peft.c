@@ -260,8 +260,8 @@ static const folder FOLDERS[] = {
     {.config = CONFIG("CARTRIDGE", SIZES ",\"num_frozen_tokens\":1")},
     {.config = CONFIG("PREFIX_TUNING", SIZES ",\"prefix_projection\":true,\"future\":[1]")},
     {.config = CONFIG("PREFIX_TUNING", ",\"num_virtual_tokens\":5,\"num_layers\":null")},
-    {"peft_type is LORA, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or P_TUNING", KVF_EUNSUPPORTED,
-     .config = CONFIG("LORA", "")},
+    {"peft_type is LORA, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or P_TUNING",
+     KVF_EUNSUPPORTED, .config = CONFIG("LORA", "")},
     {"prompt_embeddings has rows of 96, but token_dim is 16", KVF_ESHAPE,
      .config = CONFIG("P_TUNING", SIZES)},
     {"no text \"peft_type\"", KVF_EFORMAT, .config = "{\"r\":8}"},
@@ -361,15 +361,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("peft");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
-    TCase *errors = tcase_create("errors");
-    TCase *const cases[] = {core, limits, errors};
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 30);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_test(core, reads_what_peft_saved);
     tcase_add_test(core, writes_what_peft_saves);
     tcase_add_test(core, config_is_peft_s);

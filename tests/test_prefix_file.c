@@ -498,15 +498,11 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("prefix_file");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
-    TCase *errors = tcase_create("errors"), *gold = tcase_create("golden");
-    TCase *const cases[] = {core, limits, errors, gold};
+    TCase *core = ck_case(suite, "core", setup, teardown, 60);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 60);
+    TCase *gold = ck_case(suite, "golden", setup, teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_loop_test(core, round_trip, 0, 4);
     tcase_add_loop_test(core, equal_content_equal_bytes, 0, 4);
     tcase_add_test(core, no_items_is_not_empty_items);

@@ -92,14 +92,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("prefix_store");
-    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
-    TCase *const cases[] = {core, errors};
+    TCase *core = ck_case(suite, "core", setup, teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_test(core, int8_rounds_by_head);
     tcase_add_test(core, words_of_types);
     tcase_add_test(errors, int8_scales_are_checked);

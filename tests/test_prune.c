@@ -320,15 +320,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("prune");
-    TCase *core = tcase_create("core"), *grad = tcase_create("grad");
-    TCase *errors = tcase_create("errors");
-    TCase *const cases[] = {core, grad, errors};
+    TCase *core = ck_case(suite, "core", setup, toy_run_teardown, 60);
+    TCase *grad = ck_case(suite, "grad", setup, toy_run_teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, toy_run_teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, toy_run_teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_loop_test(core, useless_tokens_go_first, 0, 2);
     tcase_add_loop_test(core, curve_is_the_files_losses, 0, 2);
     tcase_add_test(core, leave_one_out_is_exact);

@@ -390,9 +390,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("report");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
-          *errors = tcase_create("errors");
-    TCase *const cases[] = {core, limits, errors};
+    TCase *core = ck_case(suite, "core", setup, teardown, 4);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 4);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 4);
+
     tcase_add_loop_test(core, text_is_escaped, 0, sizeof TEXTS / sizeof TEXTS[0]);
     tcase_add_test(core, hostile_texts_stay_text);
     tcase_add_test(core, best_step_is_marked);
@@ -404,9 +405,5 @@ int main(void)
     tcase_add_test(errors, memory_may_run_out);
     tcase_set_timeout(limits, 30);
     tcase_set_timeout(errors, 30);
-    for (int i = 0; i < 3; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        suite_add_tcase(suite, cases[i]);
-    }
     return ck_main(suite);
 }

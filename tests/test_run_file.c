@@ -371,15 +371,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("run_file");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
-    TCase *errors = tcase_create("errors");
-    TCase *const cases[] = {core, limits, errors};
+    TCase *core = ck_case(suite, "core", setup, teardown, 60);
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], setup, teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_loop_test(core, round_trip, 0, 2);
     tcase_add_test(core, without_optimizer);
     tcase_add_loop_test(core, equal_content_equal_bytes, 0, 2);

@@ -355,35 +355,26 @@ START_TEST(writer_lacks_memory)
 }
 END_TEST
 
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 30);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("safetensors");
 
-    TCase *core = add_case(suite, "core");
+    TCase *core = ck_case(suite, "core", setup, teardown, 30);
     tcase_add_loop_test(core, accepts, 0, sizeof ACCEPTED / sizeof ACCEPTED[0]);
     tcase_add_test(core, other_types_are_listed_with_their_size);
 
-    TCase *errors = add_case(suite, "errors");
+    TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
     tcase_add_loop_test(errors, rejects, 0, sizeof REJECTED / sizeof REJECTED[0]);
     tcase_add_test(errors, rejects_lengths);
     tcase_add_test(errors, error_lines_say_what_and_where);
     tcase_add_test(errors, writer_refuses);
 
-    TCase *limits = add_case(suite, "limits");
+    TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, truncated_at_every_byte);
     tcase_add_test(limits, every_bit_flipped);
     tcase_add_test(limits, writer_lacks_memory);
 
-    TCase *golden = add_case(suite, "golden");
+    TCase *golden = ck_case(suite, "golden", setup, teardown, 30);
     tcase_add_test(golden, reads_foreign_file);
     tcase_add_test(golden, writes_the_same_bytes_as_the_reference);
     return ck_main(suite);

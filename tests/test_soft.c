@@ -13,16 +13,6 @@ enum { K = 6, MOST_LABELS = TOY_TOKENS };
 static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "qwen3"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
-static const void *stored(const kvf__weights *file, const char *model, const char *what)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%s.%s", model, what);
-    const kvf__view *view = kvf__table_find(&file->table, full);
-    ck_assert_msg(view != NULL, "no tensor %s", full);
-    ck_assert_uint_eq((uintptr_t)view->data % sizeof(float), 0);
-    return view->data;
-}
-
 static kvf__pass *soft_pass(kvf_ctx *ctx, kvf__model *model, int64_t tokens, int64_t labels)
 {
     const kvf__pass_limits limits = {.rows = TOY_ROWS,
@@ -53,20 +43,20 @@ START_TEST(loss_and_gradient_are_those_of_torch)
 
     ck_assert(!kvf__pass_fwd(g.ctx, pass, &(kvf__input){.batch = &g.batch}));
     ck_assert(!kvf__pass_lm_top(g.ctx, pass, K, ids, logp));
-    ck_assert(!memcmp(ids, stored(&file, MODELS[_i], "ids"), n * K * sizeof *ids));
-    ck_close(logp, stored(&file, MODELS[_i], "logp"), n * (K + 1), 1e-5, 1e-5);
+    ck_assert(!memcmp(ids, golden_stored(&file, MODELS[_i], "ids"), n * K * sizeof *ids));
+    ck_close(logp, golden_stored(&file, MODELS[_i], "logp"), n * (K + 1), 1e-5, 1e-5);
 
-    const kvf__soft soft = {.k = K, .ids = ids, .logp = stored(&file, MODELS[_i], "logp")};
+    const kvf__soft soft = {.k = K, .ids = ids, .logp = golden_stored(&file, MODELS[_i], "logp")};
     const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = g.prefix.P};
     ck_assert(!kvf__pass_fwd(g.ctx, pass, &input));
     ck_assert_msg(!kvf__pass_lm_soft(g.ctx, pass, &soft, true, 1, &loss, NULL), "%s",
                   kvf_ctx_error(g.ctx));
     ck_assert(!kvf__pass_bwd(g.ctx, pass, &(kvf__grads){.prefix = &grad}));
-    double want = (double)*(const float *)stored(&file, MODELS[_i], "loss");
+    double want = (double)*(const float *)golden_stored(&file, MODELS[_i], "loss");
     ck_assert_double_eq_tol(loss, want, 1e-5 * want);
-    ck_assert_double_le(
-        ck_rel_l2(grad.kv, stored(&file, MODELS[_i], "prefix_grad"), kvf__prefix_count(&grad)),
-        1e-5);
+    ck_assert_double_le(ck_rel_l2(grad.kv, golden_stored(&file, MODELS[_i], "prefix_grad"),
+                                  kvf__prefix_count(&grad)),
+                        1e-5);
     free(ids);
     free(logp);
     kvf__pass_free(pass);

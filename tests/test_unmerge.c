@@ -212,14 +212,10 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("unmerge");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
-          *errors = tcase_create("errors");
-    TCase *const cases[] = {core, limits, errors};
-    for (int i = 0; i < 3; i++) {
-        tcase_add_checked_fixture(cases[i], setup, toy_run_teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
+    TCase *core = ck_case(suite, "core", setup, toy_run_teardown, 60);
+    TCase *limits = ck_case(suite, "limits", setup, toy_run_teardown, 60);
+    TCase *errors = ck_case(suite, "errors", setup, toy_run_teardown, 60);
+
     tcase_add_test(core, folds_back);
     tcase_add_test(core, training_goes_on_from_the_prefix);
     tcase_add_test(core, seeds_differ_and_repeat);

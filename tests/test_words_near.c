@@ -152,14 +152,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("words_near");
-    TCase *core = tcase_create("core"), *limits = tcase_create("limits");
-    TCase *const cases[] = {core, limits};
+    TCase *core = ck_case(suite, "core", toy_run_setup, toy_run_teardown, 60);
+    TCase *limits = ck_case(suite, "limits", toy_run_setup, toy_run_teardown, 60);
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tcase_add_checked_fixture(cases[i], toy_run_setup, toy_run_teardown);
-        tcase_set_timeout(cases[i], 60);
-        suite_add_tcase(suite, cases[i]);
-    }
     tcase_add_loop_test(core, token_alone_is_itself, 0, sizeof TEXTS / sizeof TEXTS[0]);
     tcase_add_test(core, first_layer_spells_the_text);
     tcase_add_test(core, embeddings_spell_the_text);
