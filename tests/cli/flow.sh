@@ -126,6 +126,7 @@ evaluate --prefix direct_prefix.h5
 # threads wait passively, unless a person says otherwise
 OMP_DISPLAY_ENV=true
 export OMP_DISPLAY_ENV
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT
 run 0 inspect prefix.h5
 has err "OMP_WAIT_POLICY *= *'PASSIVE'"
 OMP_WAIT_POLICY=active

@@ -17,6 +17,8 @@ SCRIPT=$(absolute "$3")
 # shellcheck disable=SC2034 # for the scripts
 SOURCE=$(cd "$(dirname "$0")/../.." && pwd)
 export LC_ALL=C
+# What the command would set, and then start itself anew: half of the time of a short one.
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=2000
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
