@@ -40,7 +40,8 @@ static void ask_for_large_pages(void *block, size_t size)
     uintptr_t from = ((uintptr_t)block + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
     uintptr_t to = ((uintptr_t)block + size) / LARGE_PAGE * LARGE_PAGE;
 
-    if (size >= 2 * (size_t)LARGE_PAGE && from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
+    if (size >= 2 * (size_t)LARGE_PAGE && from < to)
+        madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
 /* Undefined contents; NULL after reporting. */
@@ -48,7 +49,14 @@ static void *take_block(kvf_ctx *ctx, size_t bytes)
 {
     void *block = NULL;
     size_t size = bytes ? bytes : ALIGNMENT;
+    int64_t room;
 
+    if (!kvf__group_allows(ctx, bytes, &room)) {
+        kvf__fail(ctx, KVF_ENOMEM,
+                  "out of memory: cannot get %zu bytes, the control group leaves %lld", bytes,
+                  (long long)room);
+        return NULL;
+    }
     if (fails_now(ctx) || size > PTRDIFF_MAX || posix_memalign(&block, ALIGNMENT, size)) {
         kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot get %zu bytes", bytes);
         return NULL;

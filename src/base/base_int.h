@@ -52,6 +52,14 @@ void *kvf__ctx_held(const kvf_ctx *ctx);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Would the system let this process have so many more bytes now? */
+bool kvf__room_for(size_t bytes);
+/* ENOMEM where threads that do not run yet would find no room for their stacks, which OpenMP does
+ * not survive. */
+kvf_status kvf__room_for_threads(kvf_ctx *ctx);
+/* What a process does once and a context remembers: is this the first time? Always without one. */
+typedef enum kvf__once { KVF__ONCE_THREADS, KVF__ONCE_SGEMM } kvf__once;
+bool kvf__ctx_first(kvf_ctx *ctx, kvf__once what);
 /* Zeroed, 64-byte aligned, never NULL on success (0 bytes gives 64). *out untouched on failure. */
 kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out /* T ** */);
 kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out /* T ** */);
@@ -167,8 +175,8 @@ void kvf__outfile_abort(kvf__outfile *out);
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 
-/* A file that only grows: each piece is one write, and one for which there is no room is taken back.
- * {0} is none. */
+/* A file that only grows: each piece is one write, and one for which there is no room is taken
+ * back. {0} is none. */
 typedef struct kvf__appendfile {
     char *path;
     int fd;

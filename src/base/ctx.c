@@ -67,6 +67,15 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     return KVF_OK;
 }
 
+bool kvf__ctx_first(kvf_ctx *ctx, kvf__once what)
+{
+    const unsigned bit = 1u << what;
+    if (!ctx) return true;
+    bool first = !(ctx->done & bit);
+    ctx->done |= bit;
+    return first;
+}
+
 void kvf__ctx_hold(kvf_ctx *ctx, void *held, void (*leave)(void *held))
 {
     ctx->held = held;

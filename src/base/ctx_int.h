@@ -20,6 +20,8 @@ struct kvf_ctx {
     kvf_log_fn log;
     void *log_user;
     uint64_t allocations;
+    unsigned done;       /* bits of kvf__once */
+    size_t unchecked;    /* bytes taken since the control group's limit was looked at */
     int64_t fail_in;     /* allocations until one fails; -1: none will */
     char *check_program; /* owned; NULL: files are not tried */
     bool is_screening;   /* this process is the one that tries them */
@@ -34,6 +36,12 @@ struct kvf_ctx {
 /* The cores this process may use: its affinity mask, cut down to the CPU quota of its control
  * group, and to its share where others of one launch use the same ones. */
 int kvf__usable_cores(void);
+
+/* May so many bytes be taken and written to? *room: what the control groups leave, if they were
+ * looked at, else INT64_MAX. */
+bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *room);
+/* What the groups of `groups` (as /proc/self/cgroup lists them) below `root` leave. */
+int64_t kvf__group_room_in(const char *root, const char *groups);
 
 /* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);

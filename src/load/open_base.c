@@ -209,6 +209,8 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     kvf__desc desc = {0};
     kvf_status st;
 
+    st = kvf__room_for_threads(ctx);
+    if (st) goto out;
     st = kvf__alloc(ctx, sizeof *base, &base);
     if (st) goto out;
     base->ctx = ctx;

@@ -4,6 +4,9 @@
 
 #include "kernels_int.h"
 
+/* Each kernel has a buffer of 256 or 320 KB; a product up to 16 kernels, dnnl_sgemm 24 in all. */
+enum { CODE_BYTES = 8 << 20 };
+
 kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
 {
     static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
@@ -20,9 +23,18 @@ kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
     return KVF_OK;
 }
 
+kvf_status kvf__dnnl_room(kvf_ctx *ctx)
+{
+    if (kvf__room_for(CODE_BYTES)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ENOMEM,
+                     "out of memory: less than the %d MB are left that oneDNN may need for code",
+                     CODE_BYTES >> 20);
+}
+
 kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream)
 {
     KVF_TRY(kvf__dnnl_cap(ctx));
+    KVF_TRY(kvf__dnnl_room(ctx));
     if (dnnl_engine_create(engine, dnnl_cpu, 0) ||
         dnnl_stream_create(stream, *engine, dnnl_stream_default_flags))
         return kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");

@@ -64,3 +64,19 @@ else
     [ $code -eq 0 ] || fail "exit status $code under $limit kB: $(cat err)"
     [ "$(value train_loss)" = "$loss" ] || fail "limited: loss $(value train_loss), want $loss"
 fi
+
+# Too little memory ends in one line wherever it is met, from the first thread to the last step.
+for limit in 10000 12000 16000 24000 30000 33000 36000 38000 40000 41000 42000 43000 44000 45000 46000 47000 48000 50000; do
+    # shellcheck disable=SC3045 # of every shell that we run in
+    (ulimit -d $limit && "$KVFOLD" --version >out 2>err) || continue
+    rm -f limited.h5
+    (ulimit -d $limit && "$KVFOLD" "$@" --out limited.h5 --stream-layers on >out 2>err)
+    code=$?
+    if [ $code -eq 0 ]; then
+        [ "$(value train_loss)" = "$loss" ] || fail "$limit kB: loss $(value train_loss), want $loss"
+        continue
+    fi
+    [ $code -eq 1 ] || fail "exit status $code under $limit kB: $(cat err)"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$limit kB: not one line: $(cat err)"
+    has err '^kvfold: train: .*out of memory'
+done

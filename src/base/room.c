@@ -1,0 +1,133 @@
+/* How much memory is left before somebody says no, for those that cannot take a no: a control
+ * group's limit ends the process in which it is met, and oneDNN's generated code has no way to
+ * fail.
+ *
+ * Limits of a process (RLIMIT_DATA, RLIMIT_AS) and of the system (overcommit) are asked by asking:
+ * a mapping of that size, given back untouched. Those of control groups are read, the group's own
+ * and those of all above it: memory.max of cgroup v2, memory.limit_in_bytes of v1 (Linux
+ * Documentation/admin-guide). Pages of files count as free there, for the kernel drops them first;
+ * swap is left out. */
+#include "ctx_int.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { CHECK_EVERY = 16 << 20 }; /* bytes taken between two looks at the control group */
+
+bool kvf__room_for(size_t bytes)
+{
+    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) return false;
+    munmap(block, bytes);
+    return true;
+}
+
+kvf_status kvf__room_for_threads(kvf_ctx *ctx)
+{
+    pthread_attr_t attr;
+    size_t stack = 0;
+    size_t more = ctx->threads > 1 ? (size_t)ctx->threads - 1 : 0;
+    if (!kvf__ctx_first(ctx, KVF__ONCE_THREADS) || pthread_getattr_default_np(&attr)) return KVF_OK;
+    pthread_attr_getstacksize(&attr, &stack);
+    pthread_attr_destroy(&attr);
+    if (!more || kvf__room_for(more * stack)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ENOMEM,
+                     "out of memory: the stacks of %zu more threads take %zu MB (ulimit -s, or "
+                     "fewer --threads)",
+                     more, more * stack >> 20);
+}
+
+/* ---- control groups -------------------------------------------------------------------------- */
+
+typedef struct version {
+    const char *controller; /* of its line in /proc/self/cgroup: between the colons */
+    const char *folder, *limit, *usage, *inactive, *active;
+} version;
+static const version VERSIONS[] = {
+    {"", "", "memory.max", "memory.current", "inactive_file", "active_file"},
+    {"memory", "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+     "total_active_file"},
+};
+enum { PATH_BYTES = 1024 };
+
+/* -1: there is no such number ("max" is none). */
+static int64_t read_number(const char *folder, const char *name)
+{
+    char path[2 * PATH_BYTES];
+    long long value = -1;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%lld", &value) != 1) value = -1;
+    if (file) fclose(file);
+    return value;
+}
+
+static int64_t file_pages(const char *folder, const version *v)
+{
+    char path[2 * PATH_BYTES], key[64];
+    long long value, sum = 0;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    FILE *file = fopen(path, "re");
+    while (file && fscanf(file, "%63s %lld", key, &value) == 2)
+        if (!strcmp(key, v->inactive) || !strcmp(key, v->active)) sum += value;
+    if (file) fclose(file);
+    return sum;
+}
+
+static int64_t room_of(const char *folder, const version *v)
+{
+    int64_t limit = read_number(folder, v->limit), used = read_number(folder, v->usage);
+    if (limit < 0 || used < 0) return INT64_MAX;
+    used -= file_pages(folder, v);
+    return used >= limit ? 0 : limit - (used > 0 ? used : 0);
+}
+
+/* The group at `path` and all above it. In a container the path may be one of the host's. */
+static int64_t least_room(const char *root, const version *v, char *path)
+{
+    char folder[PATH_BYTES];
+    int64_t least = INT64_MAX;
+    for (;;) {
+        snprintf(folder, sizeof folder, "%s%s%s", root, v->folder, path);
+        int64_t room = room_of(folder, v);
+        if (room < least) least = room;
+        char *slash = strrchr(path, '/');
+        if (!slash) return least;
+        *slash = '\0';
+    }
+}
+
+int64_t kvf__group_room_in(const char *root, const char *groups)
+{
+    char line[PATH_BYTES];
+    int64_t least = INT64_MAX;
+    FILE *file = fopen(groups, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        char *name = strchr(line, ':'), *path = name ? strchr(name + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        if (!strcmp(path, "/")) *path = '\0';
+        for (size_t i = 0; i < sizeof VERSIONS / sizeof VERSIONS[0]; i++)
+            if (!strcmp(name + 1, VERSIONS[i].controller)) {
+                int64_t room = least_room(root, &VERSIONS[i], path);
+                if (room < least) least = room;
+            }
+    }
+    if (file) fclose(file);
+    return least;
+}
+
+/* Looks now and then: reading the files takes as long as 100 KB of zeros. */
+bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *room)
+{
+    *room = INT64_MAX;
+    if (!ctx) return true;
+    ctx->unchecked += bytes;
+    if (ctx->unchecked < CHECK_EVERY) return true;
+    ctx->unchecked = 0;
+    *room = kvf__group_room_in("/sys/fs/cgroup", "/proc/self/cgroup");
+    return *room == INT64_MAX || bytes <= (size_t)*room;
+}
