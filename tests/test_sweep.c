@@ -75,7 +75,7 @@ enum { MOST = 9, STEPS = 5 };
 
 /* A trainer of one member; its files never come to be. */
 static void open_member(const member *m, size_t index, const char *kind, kvf_base *on,
-                        kvf__trainer *t)
+                        kvf__reads *reads, kvf__trainer *t)
 {
     static char paths[2 * MOST][512], outs[2 * MOST][512], meter[512];
     size_t at = index + (on ? MOST : 0);
@@ -95,7 +95,7 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
         }
         ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], value), "%s", kvf_ctx_error(ctx));
     }
-    ck_assert_msg(!kvf__trainer_init_on(ctx, &o, on, t), "member %zu: %s", index,
+    ck_assert_msg(!kvf__trainer_init_on(ctx, &o, on, reads, t), "member %zu: %s", index,
                   kvf_ctx_error(ctx));
 }
 
@@ -114,9 +114,9 @@ START_TEST(members_step_as_alone)
     size_t n = CREWS[_i].n;
     kvf__crew crew;
     for (size_t i = 0; i < n; i++) {
-        open_member(&members[i], i, "alone", NULL, &alone[i]);
+        open_member(&members[i], i, "alone", NULL, NULL, &alone[i]);
         ck_assert(!kvf__trainer_prepare(&alone[i]));
-        open_member(&members[i], i, "joined", alone[0].base, &joined[i]);
+        open_member(&members[i], i, "joined", alone[0].base, NULL, &joined[i]);
         list[i] = &joined[i];
     }
     ck_assert_msg(!kvf__crew_init(ctx, list, n, &crew), "%s", kvf_ctx_error(ctx));
@@ -157,7 +157,7 @@ START_TEST(a_step_allocates_nothing)
     kvf_base *shared = NULL;
     kvf__crew crew;
     for (size_t i = 0; i < CREWS[_i].n; i++) {
-        open_member(&members[i], i, "joined", shared, &joined[i]);
+        open_member(&members[i], i, "joined", shared, NULL, &joined[i]);
         if (!i) shared = joined[0].base;
         list[i] = &joined[i];
     }
@@ -169,6 +169,41 @@ START_TEST(a_step_allocates_nothing)
     kvf__crew_done(&crew);
     for (size_t i = CREWS[_i].n; i-- > 0;)
         kvf__trainer_done(&joined[i]);
+}
+END_TEST
+
+/* Runs and whether their rows are those of the first one. */
+static const struct {
+    member run;
+    bool same;
+} READERS[] = {
+    {{"words.jsonl", {"seed", "3"}}, true},
+    {{"words.jsonl", {"seed", "4", "prefix-length", "9", "method", "direct"}}, true},
+    {{"words.jsonl", {"max-length", "60"}}, true}, /* longer than any row */
+    {{"words.jsonl", {"max-length", "8", "overlong", "truncate"}}, false},
+    {{"words.jsonl", {"chat-template", "chatml"}}, false},
+    {{"words.jsonl", {"method", "prompt"}}, false}, /* virtual tokens are in the rows */
+    {{"train.jsonl", {"seed", "3"}}, false},
+};
+enum { N_READERS = sizeof READERS / sizeof READERS[0] };
+
+START_TEST(equal_rows_are_read_once)
+{
+    static kvf__trainer runs[N_READERS];
+    kvf__reads *reads = NULL;
+    ck_assert(!kvf__reads_create(ctx, &reads));
+    for (size_t i = 0; i < N_READERS; i++) {
+        open_member(&READERS[i].run, i, "reader", i ? runs[0].base : NULL, reads, &runs[i]);
+        bool same = runs[i].data.ids == runs[0].data.ids;
+        ck_assert_msg(same == READERS[i].same, "run %zu: its rows are %s", i,
+                      same ? "the first one's" : "its own");
+    }
+    ck_assert_int_eq(runs[3].data.truncated > 0, 1);
+    kvf__reads_free(reads); /* before its readers */
+    for (size_t i = N_READERS; i-- > 0;) {
+        ck_assert_int_ge(runs[i].data.ids[0], -9);
+        kvf__trainer_done(&runs[i]);
+    }
 }
 END_TEST
 
@@ -452,6 +487,7 @@ int main(void)
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(parity, members_step_as_alone, 0, 2);
     tcase_add_loop_test(parity, a_step_allocates_nothing, 0, 2);
+    tcase_add_test(core, equal_rows_are_read_once);
     tcase_add_test(core, report_ranks_the_runs);
     tcase_add_test(core, one_at_a_time_is_train);
     tcase_add_loop_test(core, resume_equals_no_stop, 0, 2);

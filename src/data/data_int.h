@@ -155,6 +155,8 @@ typedef struct kvf__dataset {
     int64_t n_groups;      /* questions; with group NULL every row stands alone and n_groups = n */
     int64_t *group;        /* [n_groups + 1] rows that belong together */
     kvf__sources *sources; /* NULL: lm without options.references */
+
+    int64_t *sharers; /* how many data sets have these lists; NULL: this one alone */
 } kvf__dataset;
 
 typedef struct kvf__dataset_options {
@@ -195,6 +197,8 @@ typedef struct kvf__dataset_options {
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out);
 void kvf__dataset_done(kvf__dataset *dataset);
+/* *out: the same lists, which last until both are done. Nobody may write to them. */
+kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out);
 int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);
 /* Labels that a head reads or predicts: of lm rows those past the first token. */
 int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);

@@ -246,8 +246,24 @@ out:
     return st;
 }
 
+kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out)
+{
+    if (!dataset->sharers) {
+        KVF_TRY(kvf__alloc(ctx, sizeof *dataset->sharers, &dataset->sharers));
+        *dataset->sharers = 1;
+    }
+    ++*dataset->sharers;
+    *out = *dataset;
+    return KVF_OK;
+}
+
 void kvf__dataset_done(kvf__dataset *dataset)
 {
+    if (dataset->sharers && --*dataset->sharers) {
+        *dataset = (kvf__dataset){0};
+        return;
+    }
+    kvf__free(dataset->sharers);
     kvf__free(dataset->start);
     kvf__free(dataset->ids);
     kvf__free(dataset->labels);

@@ -127,7 +127,7 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     kvf__trainer *t = NULL;
     KVF_TRY(kvf__alloc(s->ctx, sizeof *t, &t));
     run->begin = kvf__clock();
-    kvf_status st = kvf__trainer_init_on(s->ctx, &run->options, s->base, t);
+    kvf_status st = kvf__trainer_init_on(s->ctx, &run->options, s->base, s->reads, t);
     if (st) {
         kvf__free(t);
         return kvf__fail_prefix(s->ctx, st, "run %s", run->row->name);
@@ -280,6 +280,7 @@ static kvf_status prepare(kvf__sweep *s)
     if (!o->grid) return kvf__fail(s->ctx, KVF_EUSAGE, "--grid is needed");
     if (!o->out) return kvf__fail(s->ctx, KVF_EUSAGE, "--out is needed");
     KVF_TRY(kvf_check_alone(s->ctx, "a sweep"));
+    KVF_TRY(kvf__reads_create(s->ctx, &s->reads));
     KVF_TRY(kvf__grid_load(s->ctx, o->grid, &s->grid));
     KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));
     for (size_t i = 0; i < s->grid.n; i++) {
@@ -318,6 +319,7 @@ static void sweep_done(kvf__sweep *s)
     }
     kvf__free(s->runs);
     if (s->made_folder) rmdir(s->options->out); /* nothing came into it */
+    kvf__reads_free(s->reads);
     kvf_base_free(s->base);
     kvf__grid_done(&s->grid);
 }

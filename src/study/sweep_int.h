@@ -103,6 +103,7 @@ typedef struct kvf__sweep {
     kvf__grid grid;
     kvf__sweep_run *runs; /* [grid.n] */
     kvf_base *base;
+    kvf__reads *reads; /* what the runs' files hold */
     bool made_folder;  /* options->out was not there */
     volatile int stop; /* what the runs see: set between two steps only */
     double begin;

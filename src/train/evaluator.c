@@ -1,8 +1,9 @@
 /* A data set under a prefix, and a head where the task has one. Batches are fixed by the data alone
  * (rows in file order, up to so many tokens), so that a run, its folded prefix and a later
  * evaluation of either see the same batches and give the same bits. */
-#include "train_int.h"
+#include "ranks_int.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct kvf__evaluator {
     float *logits;  /* of one batch; NULL until a head needs it */
     int64_t logits_room, most_labels;
     int64_t batch_tokens;
+    kvf__shared *shared; /* batches are divided among ranks; NULL: all are this one's */
 };
 
 /* Rows of the batch that begins at `first`: whole groups, at least one. */
@@ -110,6 +112,7 @@ void kvf__evaluator_free(kvf__evaluator *evaluator)
     if (!evaluator) return;
     kvf__pass_free(evaluator->pass);
     kvf__batcher_done(&evaluator->batcher);
+    kvf__shared_free(evaluator->shared);
     kvf__free(evaluator->order);
     kvf__free(evaluator->first);
     kvf__free(evaluator->logits);
@@ -250,12 +253,59 @@ static kvf_status add_batch(void *user, kvf__pass *pass, const kvf__batch *batch
     return KVF_OK;
 }
 
+kvf_status kvf__evaluator_divide(kvf_ctx *ctx, kvf__evaluator *e, struct kvf__dist *dist)
+{
+    int64_t tokens, labels, batches = 0;
+    for (int64_t first = 0; first < e->dataset->n; batches++)
+        first += batch_rows(e, first, &tokens, &labels);
+    return kvf__shared_create(ctx, dist, batches, &e->shared);
+}
+
+bool kvf__evaluator_helps(const kvf__evaluator *evaluator)
+{
+    return kvf__shared_helps(evaluator->shared);
+}
+
+void kvf__evaluator_give_up(const kvf__evaluator *evaluator)
+{
+    if (evaluator->shared) kvf__shared_give_up(evaluator->shared);
+}
+
+/* This rank's batches, each by itself. */
+static kvf_status run_own(summing *s)
+{
+    kvf__evaluator *e = s->evaluator;
+    int64_t tokens, labels, batch = 0;
+    for (int64_t first = 0, n; first < e->dataset->n; first += n, batch++) {
+        n = batch_rows(e, first, &tokens, &labels);
+        if (!labels || !kvf__shared_owns(e->shared, batch)) continue;
+        s->sum = 0;
+        s->terms = 0;
+        KVF_TRY(forward(s->ctx, e, s->subject, first, n));
+        KVF_TRY(add_batch(s, e->pass, &e->batcher.batch));
+        kvf__shared_put(e->shared, batch, s->sum, s->terms);
+    }
+    return KVF_OK;
+}
+
+/* Outputs of a head are placed by rows; of lm's labels none are wanted here. */
+static kvf_status run_shared(summing *s)
+{
+    kvf__evaluator *e = s->evaluator;
+    const kvf__subject *subject = s->subject;
+    int64_t width = subject->head ? kvf__head_width(subject->head) : 0;
+    assert(subject->head || !s->each);
+    kvf_status st = run_own(s);
+    return kvf__shared_end(s->ctx, e->shared, st, s->each, e->dataset->n_labels * width, &s->sum,
+                           &s->terms);
+}
+
 kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
                               double *loss, float *each)
 {
     summing s = {
         .ctx = ctx, .evaluator = e, .subject = subject, .gold = has_gold(e->dataset), .each = each};
-    KVF_TRY(kvf__evaluator_walk(ctx, e, subject, add_batch, &s));
+    KVF_TRY(e->shared ? run_shared(&s) : kvf__evaluator_walk(ctx, e, subject, add_batch, &s));
     if (!subject->head) s.terms = e->dataset->n_labels;
     *loss = s.gold && s.terms ? s.sum / (double)s.terms : NAN;
     return KVF_OK;

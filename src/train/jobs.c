@@ -108,13 +108,13 @@ static kvf_status open_job(kvf__trainer *t, kvf__job *job, const char *kind, con
     if (t->data.names.n == 1)
         return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
                          job->path, t->data.names.names[0]);
-    if (valid && !kvf__ranks_follows(t)) KVF_TRY(kvf__trainer_load_set(t, valid, &t->valid));
+    if (valid) KVF_TRY(kvf__trainer_load_set(t, valid, &t->valid));
     job->data = t->data;
     job->valid = t->valid;
     t->data = t->valid = (kvf__dataset){0};
     const kvf__evaluator_options how = {.P = t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto")};
-    if (!valid || kvf__ranks_follows(t)) return KVF_OK;
+    if (!valid) return KVF_OK;
     return kvf__evaluator_create(t->ctx, t->base, &job->valid, &how, &job->evaluator);
 }
 
@@ -318,6 +318,7 @@ kvf_status kvf__jobs_validate(kvf__trainer *t)
         if (t->task_prefix.P) subject.prefix = &t->task_prefix;
         KVF_TRY(kvf__measure_subject(t->ctx, job->evaluator, &job->valid, &subject, job->metric,
                                      &one_loss, &one));
+        if (kvf__ranks_follows(t)) continue;
         kvf__trainer_note(t, "step %lld, %s: validation loss %.4f%s%s", (long long)t->step,
                           job->name, one_loss, strcmp(job->metric->name, "loss") ? ", " : "",
                           strcmp(job->metric->name, "loss") ? job->metric->name : "");

@@ -82,14 +82,20 @@ static bool is_better(const kvf__trainer *t)
     return t->metric->larger ? t->metric_value > t->best_value : t->metric_value < t->best_value;
 }
 
+kvf_status kvf__trainer_measure(kvf__trainer *t)
+{
+    const kvf__subject subject = kvf__trainer_subject(t);
+    if (t->n_jobs) return kvf__jobs_validate(t);
+    return kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
+                                &t->valid_loss, &t->metric_value);
+}
+
 static kvf_status validate(kvf__trainer *t)
 {
     double begin = kvf__clock();
     if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
-    const kvf__subject subject = kvf__trainer_subject(t);
-    KVF_TRY(t->n_jobs ? kvf__jobs_validate(t)
-                      : kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
-                                             &t->valid_loss, &t->metric_value));
+    KVF_TRY(kvf__ranks_validate(t));
+    KVF_TRY(kvf__trainer_measure(t));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
     t->history.valid_metric[t->step - 1] = t->metric_value;
     t->best_loss = fmin(t->best_loss, t->valid_loss);

@@ -66,13 +66,13 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
 
     if (subject->head) {
         st = kvf__scores_init(ctx, &scores, set, kvf__head_width(subject->head));
-        if (st) goto out;
-        size_t count = (size_t)(scores.first[set->n] * scores.width);
-        st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
+        size_t count = st ? 0 : (size_t)(scores.first[set->n] * scores.width);
+        if (!st) st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
+        if (st) kvf__evaluator_give_up(evaluator);
         if (st) goto out;
     }
     st = kvf__evaluator_run(ctx, evaluator, subject, loss, logits);
-    if (st) goto out;
+    if (st || kvf__evaluator_helps(evaluator)) goto out;
     in.loss = *loss;
     if (subject->head) {
         kvf__scores_add(&scores, logits, 1);

@@ -66,30 +66,41 @@ kvf_status kvf__meter_open(kvf__trainer *t)
 {
     const kvf__evaluator_options how = {.P = t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto")};
-    if (!t->options.meter || kvf__ranks_follows(t)) return KVF_OK;
+    if (!t->options.meter) return KVF_OK;
     KVF_TRY(kvf__alloc(t->ctx, sizeof *t->meter, &t->meter));
     kvf__meter *m = t->meter;
     m->base_loss = m->start_loss = m->loss = m->kl = NAN;
     if (t->is_resumed) restore(t, m);
     KVF_TRY(load(t, &m->set));
-    if (m->set.truncated)
+    if (m->set.truncated && !kvf__ranks_follows(t))
         kvf__trainer_note(t, "%s: %lld rows cut", t->options.meter, (long long)m->set.truncated);
     return kvf__evaluator_create(t->ctx, t->base, &m->set, &how, &m->evaluator);
 }
 
-kvf_status kvf__meter_measure(kvf__trainer *t)
+kvf_status kvf__meter_run(kvf__trainer *t)
 {
     kvf__meter *m = t->meter;
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
     const kvf__subject subject = kvf__trainer_subject(t);
     return kvf__evaluator_run(t->ctx, m->evaluator, &subject, &m->loss, NULL);
+}
+
+kvf_status kvf__meter_measure(kvf__trainer *t)
+{
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    KVF_TRY(kvf__ranks_meter(t));
+    return kvf__meter_run(t);
+}
+
+kvf__evaluator *kvf__meter_evaluator(kvf__trainer *t)
+{
+    return t->meter ? t->meter->evaluator : NULL;
 }
 
 kvf_status kvf__meter_prepare(kvf__trainer *t)
 {
     kvf__meter *m = t->meter;
     const kvf__subject bare = {0};
-    if (!m) return KVF_OK;
+    if (!m || kvf__ranks_follows(t)) return KVF_OK;
     if (t->options.kl_to_base > 0) KVF_TRY(kvf__anchor_prepare(t));
     if (t->is_resumed || t->options.dry_run) return KVF_OK;
     KVF_TRY(kvf__evaluator_run(t->ctx, m->evaluator, &bare, &m->base_loss, NULL));

@@ -21,7 +21,7 @@ typedef struct welcome {
 
 typedef struct note {
     int32_t status;
-    char base[33], data[33], options[33];
+    char base[33], data[33], valid[33], meter[33], options[33];
     char line[KVF__RANKS_LINE];
 } note;
 
@@ -168,6 +168,8 @@ static note describe(kvf__trainer *t, kvf_status st)
     }
     memcpy(mine.base, t->base->hash, sizeof mine.base);
     memcpy(mine.data, t->data.hash, sizeof mine.data);
+    memcpy(mine.valid, t->valid.hash, sizeof mine.valid);
+    snprintf(mine.meter, sizeof mine.meter, "%s", kvf__meter_hash(t));
     return mine;
 }
 
@@ -175,6 +177,8 @@ static kvf_status compare(kvf__trainer *t, const note *first, const note *other,
 {
     const char *what = strcmp(first->base, other->base)         ? "base"
                        : strcmp(first->data, other->data)       ? "data file"
+                       : strcmp(first->valid, other->valid)     ? "validation file"
+                       : strcmp(first->meter, other->meter)     ? "meter file"
                        : strcmp(first->options, other->options) ? "list of options"
                                                                 : NULL;
     if (!what) return KVF_OK;

@@ -114,12 +114,16 @@ static kvf_status share_value(kvf__trainer *t)
     return KVF_OK;
 }
 
-kvf_status kvf__ranks_send(kvf__trainer *t)
+kvf_status kvf__ranks_order(kvf__trainer *t, kvf__order_kind kind)
 {
-    kvf__order order = {.kind = KVF__ORDER_STEP};
-    if (!t->ranks) return KVF_OK;
+    kvf__order order = {.kind = kind};
     KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &order, sizeof order));
     return share_value(t);
+}
+
+kvf_status kvf__ranks_send(kvf__trainer *t)
+{
+    return t->ranks ? kvf__ranks_order(t, KVF__ORDER_STEP) : KVF_OK;
 }
 
 kvf_status kvf__ranks_refresh(kvf__trainer *t)
@@ -204,13 +208,20 @@ static kvf_status end_as_told(kvf__trainer *t, const kvf__order *order)
     return kvf__fail(t->ctx, (kvf_status)order->status, "rank 0 ended the run");
 }
 
+static kvf_status help(kvf__trainer *t, kvf__order_kind kind)
+{
+    KVF_TRY(share_value(t));
+    if (kind == KVF__ORDER_STEP) return kvf__trainer_step(t);
+    KVF_TRY(kvf__ranks_refresh(t));
+    return kind == KVF__ORDER_METER ? kvf__meter_run(t) : kvf__trainer_measure(t);
+}
+
 kvf_status kvf__ranks_follow(kvf__trainer *t)
 {
     kvf__order order;
     for (;;) {
         KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &order, sizeof order));
         if (order.kind == KVF__ORDER_END) return end_as_told(t, &order);
-        KVF_TRY(share_value(t));
-        KVF_TRY(kvf__trainer_step(t));
+        KVF_TRY(help(t, (kvf__order_kind)order.kind));
     }
 }

@@ -176,7 +176,8 @@ kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset
         .doc_stride = o->doc_stride,
     };
     KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
-    KVF_TRY(kvf__dataset_load(t->ctx, path, &load, out));
+    KVF_TRY(t->reads ? kvf__reads_load(t, path, &load, out)
+                     : kvf__dataset_load(t->ctx, path, &load, out));
     if (out->skipped || out->truncated)
         kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
                           (long long)out->skipped, (long long)out->truncated,
@@ -196,7 +197,7 @@ static kvf_status load_sets(kvf__trainer *t)
 {
     KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
     KVF_TRY(check_classes(t));
-    if (!t->options.valid || kvf__ranks_follows(t)) return KVF_OK; /* rank 0 measures */
+    if (!t->options.valid) return KVF_OK;
     return kvf__trainer_load_set(t, t->options.valid, &t->valid);
 }
 
@@ -259,7 +260,8 @@ static bool is_finished(const kvf__trainer *t)
 }
 
 static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                       const kvf__feed *feed, kvf__ranks *ranks, kvf__trainer *out)
+                       const kvf__feed *feed, kvf__reads *reads, kvf__ranks *ranks,
+                       kvf__trainer *out)
 {
     kvf__trainer *t = out;
     *t = (kvf__trainer){.ctx = ctx,
@@ -268,6 +270,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
                         .base = base,
                         .borrows_base = base != NULL,
                         .feed = feed,
+                        .reads = reads,
                         .best_value = NAN,
                         .best_loss = NAN,
                         .valid_loss = NAN,
@@ -297,18 +300,18 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
 kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
                                  const kvf__feed *feed, kvf__trainer *out)
 {
-    return init(ctx, options, base, feed, NULL, out);
+    return init(ctx, options, base, feed, NULL, NULL, out);
 }
 
 kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                kvf__trainer *out)
+                                kvf__reads *reads, kvf__trainer *out)
 {
-    return init(ctx, options, base, NULL, NULL, out);
+    return init(ctx, options, base, NULL, reads, NULL, out);
 }
 
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
 {
-    return init(ctx, options, NULL, NULL, NULL, out);
+    return init(ctx, options, NULL, NULL, NULL, NULL, out);
 }
 
 kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
@@ -414,6 +417,7 @@ static kvf_status run_steps(kvf__trainer *t)
     kvf_status st = kvf__journal_open(t);
     if (!st) st = kvf__trainer_prepare(t);
     if (!st && !strcmp(t->options.forecast, "on")) st = kvf__trainer_forecast(t);
+    if (!st) st = kvf__ranks_divide(t);
     st = kvf__ranks_agree(t, st, &t->finished_before);
     if (!st && kvf__ranks_follows(t))
         st = kvf__ranks_follow(t);
@@ -450,7 +454,7 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     kvf__ranks *ranks = NULL;
     double begin = kvf__clock();
     KVF_TRY(kvf__ranks_join(ctx, &ranks));
-    KVF_TRY(init(ctx, options, NULL, NULL, ranks, &t));
+    KVF_TRY(init(ctx, options, NULL, NULL, NULL, ranks, &t));
     kvf_status st = kvf__trainer_run(&t, begin, result);
     kvf__trainer_done(&t);
     return st;

@@ -68,6 +68,15 @@ void kvf__evaluator_free(kvf__evaluator *evaluator);
  * rows. */
 kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
                               double *loss, float *each);
+/* From now on runs are those of all ranks together, which call them at the same time with equal
+ * arguments (each: with a head only): every rank computes some of the batches, and rank 0 gets what
+ * one process gets. Elsewhere what a run returns means nothing. */
+struct kvf__dist;
+kvf_status kvf__evaluator_divide(kvf_ctx *ctx, kvf__evaluator *evaluator, struct kvf__dist *dist);
+/* Is this another rank than 0 of an evaluator that was divided? */
+bool kvf__evaluator_helps(const kvf__evaluator *evaluator);
+/* A run that the other ranks count on cannot be. */
+void kvf__evaluator_give_up(const kvf__evaluator *evaluator);
 
 /* Every batch with labels, in an order that is the same at every call, after its forward pass under
  * the subject; stops at the first status that is not KVF_OK. */
@@ -222,6 +231,15 @@ typedef struct kvf__feed {
     void *user;
 } kvf__feed;
 
+/* Rows that several runs on one base have in common (read_once.c): a file is read and made into ids
+ * once for all options that make the same rows of it. */
+typedef struct kvf__reads kvf__reads;
+kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out);
+void kvf__reads_free(kvf__reads *reads);
+/* As kvf__dataset_load, for the trainer's run. */
+kvf_status kvf__reads_load(struct kvf__trainer *trainer, const char *path,
+                           const kvf__dataset_options *options, kvf__dataset *out);
+
 /* --meter and --kl-to-base (meter.c, anchor.c): which runs may have them; the meter's rows; what
  * the base says of them, once steps are known; the loss under the prefix now. Without a meter they
  * do nothing, but for `measure`. */
@@ -230,6 +248,8 @@ kvf_status kvf__meter_check(kvf_ctx *ctx, const kvf_train_options *options);
 kvf_status kvf__meter_open(struct kvf__trainer *trainer);
 kvf_status kvf__meter_prepare(struct kvf__trainer *trainer);
 kvf_status kvf__meter_measure(struct kvf__trainer *trainer);
+kvf__evaluator *kvf__meter_evaluator(struct kvf__trainer *trainer); /* NULL: none */
+kvf_status kvf__meter_run(struct kvf__trainer *trainer); /* the same of what is emitted already */
 void kvf__meter_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
 void kvf__meter_result(const struct kvf__trainer *trainer, kvf_train_result *result);
 const char *kvf__meter_hash(const struct kvf__trainer *trainer); /* "": none */
@@ -264,6 +284,7 @@ typedef struct kvf__trainer {
     bool borrows_base; /* it is not this trainer's to free */
     kvf__renderer renderer;
     const kvf__feed *feed;     /* NULL: data and valid come from the options' files */
+    kvf__reads *reads;         /* shared with other runs; NULL: none */
     kvf__dataset data, valid;  /* valid.n = 0: none */
     kvf__soft_set soft;        /* k = 0: labels say what is to be learnt */
     kvf__evaluator *evaluator; /* NULL: none */
@@ -331,9 +352,10 @@ typedef struct kvf__trainer {
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out);
 void kvf__trainer_done(kvf__trainer *trainer);
 /* The same on a base that is open already, for backward passes, and must outlive the trainer; NULL:
- * it opens its own. For methods that leave the base as it is. */
+ * it opens its own. For methods that leave the base as it is. reads, NULL for none: of runs on this
+ * base. */
 kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                kvf__trainer *out);
+                                kvf__reads *reads, kvf__trainer *out);
 /* The same on rows of a feed (NULL: none); options->data and valid are what the feed makes of
  * them. */
 kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
@@ -398,8 +420,10 @@ kvf_status kvf__trainer_form(const kvf__trainer *trainer, kvf__train *out);
 /* Lists encoder and head anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
 kvf_status kvf__trainer_join(kvf__trainer *trainer);
-/* What a validation measures: the emitted value and the head. */
+/* What a validation measures: the emitted value and the head; and the measuring itself, which sets
+ * valid_loss and metric_value. */
 kvf__subject kvf__trainer_subject(const kvf__trainer *trainer);
+kvf_status kvf__trainer_measure(kvf__trainer *trainer);
 /* Makes what only steps need, by the sizes of those to come: the batcher, the pass, its primitives.
  */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
@@ -474,6 +498,11 @@ int64_t kvf__ranks_other_tokens(const kvf__trainer *trainer);
 /* Rank 0 begins a step on the others with what its encoder emitted; they read weights anew. */
 kvf_status kvf__ranks_send(kvf__trainer *trainer);
 kvf_status kvf__ranks_refresh(kvf__trainer *trainer);
+/* ranks_measure.c: validation and the meter are divided among the ranks from here on. Rank 0 has
+ * the others measure what its encoder emitted, just before it does so itself. */
+kvf_status kvf__ranks_divide(kvf__trainer *trainer);
+kvf_status kvf__ranks_validate(kvf__trainer *trainer);
+kvf_status kvf__ranks_meter(kvf__trainer *trainer);
 /* Lets a backward pass send on layers that are whole, if it is the last of its step. */
 void kvf__ranks_watch(kvf__trainer *trainer, bool last, kvf__grads *grads);
 /* Gradients and loss become those of all ranks, on rank 0; returns the first failure of any. */

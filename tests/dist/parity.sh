@@ -32,6 +32,28 @@ ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropou
     $common --steps 5 --out whole.h5
 same whole.h5 direct.h5
 
+# ---- several batches of held-out rows, divided: the numbers of one process, of any kind
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    cat train.jsonl >>many.jsonl
+    sed "s/film/film, it is said by $i of $i who saw it to its very end,/" mood.tsv >>moods.tsv
+    sed "s/went/went$i/" names.conll >>more.conll
+done
+for n in 2 4; do
+    ranks $n 0 train $lm $prefix --method direct $common --steps 2 --valid many.jsonl --meter many.jsonl --json --out lm$n.h5
+    got=$(value valid_loss)
+    [ "$(value meter_loss)" = "$got" ] || fail "the meter's loss is $(value meter_loss), not $got"
+    run 0 eval --base model --prefix lm$n.h5 --data many.jsonl --precision f32 --threads 1 --json
+    [ "$(value loss)" = "$got" ] || fail "$n ranks: validation loss $got, alone $(value loss)"
+    ranks $n 0 train --base bert --task seq-cls --data mood.tsv $prefix --method direct $common --steps 2 \
+        --valid moods.tsv --metric accuracy --json --out seq$n.h5
+    got="$(value valid_loss) $(value best_value)"
+    run 0 eval --base bert --prefix seq$n.h5 --data moods.tsv --precision f32 --threads 1 --json
+    [ "$(value loss) $(value accuracy)" = "$got" ] || fail "$n ranks: $got, alone $(value loss) $(value accuracy)"
+done
+ranks 3 0 train --base bert --data mood=mood.tsv --data names=names.conll --task mood=seq-cls \
+    --task names=token-cls --valid mood=moods.tsv --valid names=more.conll $prefix --method direct $common --steps 2 --out tasks.h5
+said
+
 # ---- more processes than rows; one of several, which is alone; what the result says
 ranks 4 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --json --out few.h5
 [ "$(value ranks)" = 4 ] || fail "ranks: $(value ranks)"

@@ -1,0 +1,132 @@
+/* Validation and the meter over several processes: every rank computes some of the batches, and
+ * rank 0 adds up what all found in the order that one process has, so N changes no bit of it. */
+#include "ranks_int.h"
+
+#include <string.h>
+
+/* ---- a data set ------------------------------------------------------------------------------ */
+
+typedef struct found {
+    double sum;
+    int64_t terms;
+} found;
+
+struct kvf__shared {
+    kvf__dist *dist;
+    int rank, size;
+    int64_t n;
+    found *own, *all;     /* [n] by batch; [size, n] on rank 0 */
+    kvf__report *reports; /* [size] on rank 0 */
+};
+
+kvf_status kvf__shared_create(kvf_ctx *ctx, kvf__dist *dist, int64_t batches, kvf__shared **out)
+{
+    kvf__shared *s = NULL;
+    size_t n = (size_t)batches, size = (size_t)kvf__dist_size(dist);
+    KVF_TRY(kvf__alloc(ctx, sizeof *s, &s));
+    *s = (kvf__shared){.dist = dist, .rank = kvf__dist_rank(dist), .size = (int)size, .n = batches};
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *s->own, &s->own);
+    if (!st && !s->rank) st = kvf__alloc_array(ctx, n * size, sizeof *s->all, &s->all);
+    if (!st && !s->rank) st = kvf__alloc_array(ctx, size, sizeof *s->reports, &s->reports);
+    if (st)
+        kvf__shared_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+void kvf__shared_free(kvf__shared *shared)
+{
+    if (!shared) return;
+    kvf__free(shared->own);
+    kvf__free(shared->all);
+    kvf__free(shared->reports);
+    kvf__free(shared);
+}
+
+void kvf__shared_give_up(kvf__shared *shared)
+{
+    kvf__dist_give_up(shared->dist);
+}
+
+bool kvf__shared_helps(const kvf__shared *shared)
+{
+    return shared && shared->rank;
+}
+
+bool kvf__shared_owns(const kvf__shared *shared, int64_t batch)
+{
+    return !shared || batch % shared->size == shared->rank;
+}
+
+void kvf__shared_put(kvf__shared *shared, int64_t batch, double sum, int64_t terms)
+{
+    shared->own[batch] = (found){sum, terms};
+}
+
+static void add_up(const kvf__shared *s, double *sum, int64_t *terms)
+{
+    *sum = 0;
+    *terms = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const found *f = &s->all[i % s->size * s->n + i];
+        *sum += f->sum;
+        *terms += f->terms;
+    }
+}
+
+static kvf_status judge(kvf_ctx *ctx, const kvf__shared *s, kvf_status st)
+{
+    for (int r = 1; r < s->size && !st; r++)
+        if (s->reports[r].status)
+            st = kvf__fail(ctx, (kvf_status)s->reports[r].status, "rank %d on %s: %s", r,
+                           kvf__dist_host(s->dist, r), s->reports[r].line);
+    return st;
+}
+
+kvf_status kvf__shared_end(kvf_ctx *ctx, kvf__shared *s, kvf_status st, float *each, int64_t n,
+                           double *sum, int64_t *terms)
+{
+    kvf__report mine = {.status = (int32_t)st};
+    if (st) snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(ctx));
+    if (each) kvf__dist_sum_begin(s->dist, each, n);
+    KVF_TRY(kvf__dist_sum_end(ctx, s->dist));
+    KVF_TRY(kvf__dist_gather(ctx, s->dist, &mine, sizeof mine, s->reports));
+    KVF_TRY(kvf__dist_gather(ctx, s->dist, s->own, (size_t)s->n * sizeof *s->own, s->all));
+    memset(s->own, 0, (size_t)s->n * sizeof *s->own);
+    if (s->rank) return KVF_OK; /* what went wrong is rank 0's to judge */
+    add_up(s, sum, terms);
+    return judge(ctx, s, st);
+}
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__ranks_divide(kvf__trainer *t)
+{
+    if (!t->ranks || t->ranks->size < 2) return KVF_OK;
+    kvf__dist *dist = t->ranks->dist;
+    kvf__evaluator *meter = kvf__meter_evaluator(t);
+    if (t->evaluator) KVF_TRY(kvf__evaluator_divide(t->ctx, t->evaluator, dist));
+    for (size_t i = 0; i < t->n_jobs; i++)
+        if (t->jobs[i].evaluator)
+            KVF_TRY(kvf__evaluator_divide(t->ctx, t->jobs[i].evaluator, dist));
+    if (meter) KVF_TRY(kvf__evaluator_divide(t->ctx, meter, dist));
+    t->ranks->divided = true;
+    return KVF_OK;
+}
+
+static kvf_status order(kvf__trainer *t, kvf__order_kind kind)
+{
+    bool leads = t->ranks && t->ranks->divided && !t->ranks->rank;
+    return leads ? kvf__ranks_order(t, kind) : KVF_OK;
+}
+
+kvf_status kvf__ranks_validate(kvf__trainer *t)
+{
+    return order(t, KVF__ORDER_VALIDATE);
+}
+
+kvf_status kvf__ranks_meter(kvf__trainer *t)
+{
+    return order(t, KVF__ORDER_METER);
+}

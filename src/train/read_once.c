@@ -1,0 +1,106 @@
+/* One reading of a file for several runs on one base. Rows depend on the file and on the options
+ * that say how it is read and rendered, which make up a key; on --max-length only where it cut or
+ * left out something, or where the task cuts texts by it (qa's windows). */
+#include "train_int.h"
+
+#include <string.h>
+
+typedef struct reading {
+    char key[33];
+    int64_t max_length; /* it was read with */
+    int64_t longest;    /* of its rows; max_length where another one would change them */
+    kvf__dataset set;
+} reading;
+
+struct kvf__reads {
+    size_t n;
+    reading *item; /* [n] owned */
+};
+
+kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out)
+{
+    return kvf__alloc(ctx, sizeof **out, out);
+}
+
+void kvf__reads_free(kvf__reads *reads)
+{
+    for (size_t i = 0; reads && i < reads->n; i++)
+        kvf__dataset_done(&reads->item[i].set);
+    if (reads) kvf__free(reads->item);
+    kvf__free(reads);
+}
+
+static void add_text(kvf__hash *hash, const char *text)
+{
+    kvf__hash_add(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+/* All that decides the rows beside the base and --max-length. */
+static kvf_status make_key(const kvf__trainer *t, const char *path, const kvf__dataset_options *how,
+                           char key[33])
+{
+    const kvf_train_options *o = &t->options;
+    const kvf__row_template *pattern = how->render.pattern;
+    const int64_t numbers[] = {how->overlong, how->no_header,          how->task,
+                               how->causal,   how->regression,         how->doc_stride,
+                               how->vocab,    pattern ? pattern->P : 0};
+    kvf__hash *hash = NULL;
+    KVF_TRY(kvf__hash_create(t->ctx, &hash));
+    add_text(hash, path);
+    add_text(hash, how->format);
+    add_text(hash, how->columns);
+    add_text(hash, o->chat_template);
+    add_text(hash, o->map);
+    add_text(hash, o->p_template);
+    kvf__hash_add(hash, numbers, sizeof numbers);
+    for (size_t i = 0; how->label_set && i < how->label_set->n; i++)
+        add_text(hash, how->label_set->names[i]);
+    kvf__hash_hex(hash, key);
+    kvf__hash_free(hash);
+    return KVF_OK;
+}
+
+/* Longest --max-length at which other rows could come out. */
+static int64_t longest_of(const kvf__dataset *set, const kvf__dataset_options *how)
+{
+    int64_t longest = 0;
+    if (set->skipped || set->truncated || set->task == KVF__TASK_QA || how->render.pattern)
+        return how->max_length;
+    for (int64_t i = 0; i < set->n; i++)
+        if (kvf__example_length(set, i) > longest) longest = kvf__example_length(set, i);
+    return longest;
+}
+
+static bool fits(const reading *r, const char *key, int64_t max_length)
+{
+    if (strcmp(r->key, key)) return false;
+    return r->max_length == max_length || (r->longest < r->max_length && max_length >= r->longest);
+}
+
+/* What was just read stays, for the runs to come. */
+static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const reading *made, kvf__dataset *out)
+{
+    size_t bytes = reads->n * sizeof *reads->item;
+    KVF_TRY(kvf__grow(ctx, &reads->item, bytes, bytes + sizeof *reads->item));
+    reading *r = &reads->item[reads->n];
+    *r = *made;
+    KVF_TRY(kvf__dataset_share(ctx, &r->set, out));
+    reads->n++;
+    return KVF_OK;
+}
+
+kvf_status kvf__reads_load(kvf__trainer *t, const char *path, const kvf__dataset_options *options,
+                           kvf__dataset *out)
+{
+    kvf__reads *reads = t->reads;
+    reading made = {.max_length = options->max_length};
+    KVF_TRY(make_key(t, path, options, made.key));
+    for (size_t i = 0; i < reads->n; i++)
+        if (fits(&reads->item[i], made.key, options->max_length))
+            return kvf__dataset_share(t->ctx, &reads->item[i].set, out);
+    KVF_TRY(kvf__dataset_load(t->ctx, path, options, &made.set));
+    made.longest = longest_of(&made.set, options);
+    kvf_status st = keep(t->ctx, reads, &made, out);
+    if (st) kvf__dataset_done(&made.set);
+    return st;
+}
