@@ -1,8 +1,8 @@
-/* What a run measured at its steps: four or five charts over one table of numbers.
+/* What a run measured at its steps: four to seven charts over one table of numbers.
  *
  * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
  * measures (train loss, gradient norm), the last of what a step leaves behind (learning rate,
- * prefix norm, validation). The smoothed curve is taken before thinning. */
+ * prefix norm, validation, the meter). The smoothed curve is taken before thinning. */
 #include "report_priv.h"
 
 #include <math.h>
@@ -10,12 +10,14 @@
 
 enum { MOST_POINTS = 400, SMOOTH_PART = 25, LEAST_TO_SMOOTH = 20 };
 
-enum { STEP, TRAIN, SMOOTH, VALID, METRIC, LR, GRAD, NORM, COLUMNS };
+enum { STEP, TRAIN, SMOOTH, VALID, METRIC, METER, BARE, KL, LR, GRAD, NORM, COLUMNS };
 static const struct {
     const char *key, *title;
 } COLUMN[COLUMNS] = {
-    {"step", "step"}, {"train", "train loss"}, {"smooth", "smoothed"},    {"valid", "valid loss"},
-    {"metric", NULL}, {"lr", "learning rate"}, {"grad", "gradient norm"}, {"norm", "prefix norm"},
+    {"step", "step"},          {"train", "train loss"}, {"smooth", "smoothed"},
+    {"valid", "valid loss"},   {"metric", NULL},        {"meter", "meter"},
+    {"bare", "bare base"},     {"kl", "KL to base"},    {"lr", "learning rate"},
+    {"grad", "gradient norm"}, {"norm", "prefix norm"},
 };
 
 typedef struct series {
@@ -57,7 +59,14 @@ static double last_of(const double *x, int64_t n)
     return n > 0 ? x[n - 1] : NAN;
 }
 
-static void thin(const kvf__history *history, const double *smoothed, series *s)
+/* A column that not every run has. */
+static double last_if(const double *x, int64_t first, int64_t n)
+{
+    return x ? last_of(x + first, n) : NAN;
+}
+
+/* base_loss: of the bare base on the meter's text, a level beside the meter's values. */
+static void thin(const kvf__history *history, const double *smoothed, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
         int64_t first = row * s->every;
@@ -67,6 +76,9 @@ static void thin(const kvf__history *history, const double *smoothed, series *s)
         s->at[SMOOTH][row] = s->horizon ? last_of(smoothed + first, n) : NAN;
         s->at[VALID][row] = last_of(history->valid_loss + first, n);
         s->at[METRIC][row] = last_of(history->valid_metric + first, n);
+        s->at[METER][row] = last_if(history->meter_loss, first, n);
+        s->at[BARE][row] = isfinite(s->at[METER][row]) ? base_loss : NAN;
+        s->at[KL][row] = history->kl_to_base ? mean_of(history->kl_to_base + first, n) : NAN;
         s->at[LR][row] = last_of(history->lr + first, n);
         s->at[GRAD][row] = mean_of(history->grad_norm + first, n);
         s->at[NORM][row] = last_of(history->prefix_norm + first, n);
@@ -79,8 +91,11 @@ static void series_done(series *s)
         kvf__free(s->at[c]);
 }
 
-static kvf_status take_series(kvf_ctx *ctx, const kvf__history *history, series *s)
+static kvf_status take_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
+                              series *s)
 {
+    const kvf_json *lineage = kvf_json_get(facts, "lineage");
+    const double base_loss = kvf_json_real(kvf_json_get(lineage, "meter_base_loss"), NAN);
     double *smoothed = NULL;
     kvf_status st = KVF_OK;
 
@@ -92,7 +107,7 @@ static kvf_status take_series(kvf_ctx *ctx, const kvf__history *history, series 
         st = kvf__alloc_array(ctx, (size_t)s->n, sizeof(double), &s->at[c]);
     if (!st) st = kvf__alloc_array(ctx, (size_t)history->n, sizeof *smoothed, &smoothed);
     if (!st && s->horizon) smooth(history->train_loss, history->n, s->horizon, smoothed);
-    if (!st) thin(history, smoothed, s);
+    if (!st) thin(history, smoothed, base_loss, s);
     kvf__free(smoothed);
     return st;
 }
@@ -152,6 +167,18 @@ static void put_metric(kvf__html *h, const kvf_json *facts, const kvf__history *
     kvf__chart_put(h, &chart);
 }
 
+/* The loss on text that the prefix is not meant to change, beside that of the bare base. */
+static void put_meter(kvf__html *h, const series *s)
+{
+    kvf__chart chart = chart_of(s, "meter", "Forgetting meter", "nats per label",
+                                "Loss on the meter's text by step, with that of the bare base");
+
+    chart.curve[chart.n_curves++] = curve_of(s, METER, "meter", "smooth", true);
+    if (isfinite(last_of(s->at[BARE], s->n)))
+        chart.curve[chart.n_curves++] = curve_of(s, BARE, COLUMN[BARE].title, "valid", false);
+    kvf__chart_put(h, &chart);
+}
+
 static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *history,
                        const series *s)
 {
@@ -165,11 +192,13 @@ static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *
     kvf__chart_put(h, &loss);
 
     put_metric(h, facts, history, s);
+    put_meter(h, s);
 
     static const struct {
         int column;
         const char *id, *title, *unit, *label;
     } OTHERS[] = {
+        {KL, "kl", "KL to the base", "nats per label", "KL of the base to the run by step"},
         {LR, "lr", "Learning rate", "per step", "Learning rate by step"},
         {GRAD, "grad", "Gradient norm", "L2, before clipping", "Gradient norm by step"},
         {NORM, "norm", "Prefix norm", "L2", "Norm of the emitted prefix by step"},
@@ -255,7 +284,7 @@ void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *hi
     series s = {0};
 
     if (h->st || !history || history->n < 1) return;
-    h->st = take_series(h->ctx, history, &s);
+    h->st = take_series(h->ctx, facts, history, &s);
     if (!h->st) {
         kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n");
         put_best(h, facts);
