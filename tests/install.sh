@@ -28,7 +28,7 @@ done
 for file in "$root"/share/doc/kvfold/examples/*.sh; do
     [ -x "$file" ] || fail "$file cannot be run"
 done
-commands=$("$root/bin/kvfold" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
+commands=$("$root/bin/kvfold" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p')
 [ -n "$commands" ] || fail 'no commands in --help'
 for command in $commands; do
     page=$root/share/man/man1/kvfold-$command.1

@@ -53,8 +53,20 @@ typedef struct cli_given {
 
 typedef struct cli_call cli_call;
 
+/* What a command is for: help and the manual name them together. */
+typedef enum cli_group {
+    CLI_TRAIN,
+    CLI_USE,
+    CLI_FILES,
+    CLI_LOOK,
+    CLI_PROGRAM,
+    CLI_GROUPS
+} cli_group;
+extern const char *const cli_group_titles[CLI_GROUPS]; /* "train" of "commands to train:" */
+
 typedef struct cli_command {
     const char *name;
+    cli_group group;
     const char *synopsis; /* what follows the name */
     const char *summary;
     const char *notes;    /* end of --help, NULL: none */

@@ -186,6 +186,7 @@ static int run(cli_call *call)
 
 const cli_command cli_bench = {
     .name = "bench",
+    .group = CLI_PROGRAM,
     .synopsis = "[--shape NAME | --base PATH] [options]",
     .summary = "Measures a training step: tokens per second, share of the matmul rate, memory.",
     .notes = "A step is that of train. The share is 4 * weights * tokens + 4 * V * C * labels\n"

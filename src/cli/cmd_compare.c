@@ -298,6 +298,7 @@ static int run(cli_call *call)
 
 const cli_command cli_compare = {
     .name = "compare",
+    .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
     .summary = "Trains methods on the same data and budget, and prints one table.",
     .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n"

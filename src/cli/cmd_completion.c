@@ -257,6 +257,7 @@ static int run(cli_call *call)
 
 const cli_command cli_completion = {
     .name = "completion",
+    .group = CLI_PROGRAM,
     .synopsis = "bash|zsh|fish",
     .summary = "Prints what a shell needs to complete kvfold's commands and options.",
     .notes = "examples:\n"

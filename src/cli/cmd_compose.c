@@ -107,6 +107,7 @@ static int run(cli_call *call)
 
 const cli_command cli_compose = {
     .name = "compose",
+    .group = CLI_FILES,
     .synopsis = "A.h5 B.h5 ... --out C.h5 [options]",
     .summary = "Makes one prefix of several: one behind the other, or their mean.",
     .notes = "Prefix files, or runs, whose encoder is run now. Concatenated, each part keeps\n"

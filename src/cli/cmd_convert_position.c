@@ -49,6 +49,7 @@ static int run(cli_call *call)
 
 const cli_command cli_convert_position = {
     .name = "convert-position",
+    .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out FILE.h5 [options]",
     .summary = "Rotates a prefix's keys for rows that start at another position (rope).",
     .notes = "Results stay the same: only distances between positions count. PEFT, P-tuning v2\n"

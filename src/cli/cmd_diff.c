@@ -114,6 +114,7 @@ static int run(cli_call *call)
 
 const cli_command cli_diff = {
     .name = "diff",
+    .group = CLI_LOOK,
     .synopsis = "A B [options]",
     .summary = "Compares two files of a kind: what they say, and their tensors.",
     .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it stands\n"

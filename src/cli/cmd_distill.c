@@ -178,6 +178,7 @@ static int run(cli_call *call)
 
 const cli_command cli_distill = {
     .name = "distill",
+    .group = CLI_TRAIN,
     .synopsis = "--base PATH --document FILE --out RUN.h5 [options]",
     .summary = "Compresses a document into a prefix that answers as if it had been read.",
     .notes = "The teacher is the base with the document in context, the student the base with\n"

@@ -68,6 +68,7 @@ static int run(cli_call *call)
 
 const cli_command cli_eval = {
     .name = "eval",
+    .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] --data FILE [options]",
     .summary = "Measures loss and metrics of a base with or without a prefix.",
     .required = "base data",

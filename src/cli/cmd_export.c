@@ -50,6 +50,7 @@ static int run(cli_call *call)
 
 const cli_command cli_export = {
     .name = "export",
+    .group = CLI_FILES,
     .synopsis = "FILE --out PATH [options]",
     .summary = "Writes a prefix or run for other programs: a PEFT folder, or safetensors.",
     .required = "out",

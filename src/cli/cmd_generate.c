@@ -193,6 +193,7 @@ static int run(cli_call *call)
 
 const cli_command cli_generate = {
     .name = "generate",
+    .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
     .required = "base",

@@ -60,6 +60,7 @@ static int run(cli_call *call)
 
 const cli_command cli_import = {
     .name = "import",
+    .group = CLI_FILES,
     .synopsis = "PATH --out FILE.h5 [options]",
     .summary = "Makes a prefix file of a PEFT folder or another program's prefix, a run file of an "
                "encoder's weights, or a base file of a Hugging Face folder or a GGUF.",

@@ -66,6 +66,7 @@ static int run(cli_call *call)
 
 const cli_command cli_inspect = {
     .name = "inspect",
+    .group = CLI_LOOK,
     .synopsis = "FILE [options]",
     .summary = "Describes a file: tensors, shapes, types, statistics by layer, lineage. "
                "Any kvfold, safetensors or GGUF file, Hugging Face or PEFT folder.",

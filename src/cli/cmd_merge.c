@@ -89,6 +89,7 @@ static int run(cli_call *call)
 
 const cli_command cli_merge = {
     .name = "merge",
+    .group = CLI_FILES,
     .synopsis = "RUN.h5 --out PREFIX.h5 [options]",
     .summary = "Folds the encoder of a run into a static prefix, and verifies it.",
     .required = "out",

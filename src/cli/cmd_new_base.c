@@ -49,6 +49,7 @@ static int run(cli_call *call)
 
 const cli_command cli_new_base = {
     .name = "new-base",
+    .group = CLI_TRAIN,
     .synopsis = "--config FILE --tokenizer FILE --out BASE.h5 [options]",
     .summary = "Makes a base with random weights, to be trained with --method full.",
     .required = "config tokenizer out",

@@ -66,6 +66,7 @@ static int run(cli_call *call)
 
 const cli_command cli_predict = {
     .name = "predict",
+    .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes predictions of a prefix with a head, with their probabilities.",
     .required = "base data out",

@@ -100,6 +100,7 @@ static int run(cli_call *call)
 
 const cli_command cli_prune = {
     .name = "prune",
+    .group = CLI_FILES,
     .synopsis = "PREFIX --base PATH --data FILE --out OUT.h5 --keep N [options]",
     .summary = "Drops the virtual tokens that cost least, and prints length against loss.",
     .notes = "The text keeps its positions, as position_start stays: the loss of each length\n"

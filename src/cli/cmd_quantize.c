@@ -91,6 +91,7 @@ static int run(cli_call *call)
 
 const cli_command cli_quantize = {
     .name = "quantize",
+    .group = CLI_FILES,
     .synopsis = "PREFIX --out OUT.h5 --dtype TYPE [options]",
     .summary = "Stores a prefix in a narrower type, and measures what that costs.",
     .notes = "int8: a scale for each head of each layer's keys and values, the largest value\n"

@@ -107,6 +107,7 @@ static int run(cli_call *call)
 
 const cli_command cli_report = {
     .name = "report",
+    .group = CLI_LOOK,
     .synopsis = "FILE --out REPORT.html [options]",
     .summary = "Writes one self-contained HTML page about a run or what it folded to.",
     .notes = "Always: options, lineage, curves of a run, norms by layer and virtual token.\n"

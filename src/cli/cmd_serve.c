@@ -165,6 +165,7 @@ static int run(cli_call *call)
 
 const cli_command cli_serve = {
     .name = "serve",
+    .group = CLI_USE,
     .synopsis = "--base PATH [--prefix NAME=FILE ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, in the manner of OpenAI's API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the\n"

@@ -153,6 +153,7 @@ static int run(cli_call *call)
 
 const cli_command cli_sweep = {
     .name = "sweep",
+    .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --grid FILE --out DIR [options]",
     .summary = "Trains many runs in one pass over the base, and ranks them.",
     .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT\n"

@@ -209,6 +209,7 @@ static int run(cli_call *call)
 
 const cli_command cli_train = {
     .name = "train",
+    .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
     .summary = "Trains a prefix for a frozen base and writes a run file.",
     .notes = "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"

@@ -58,6 +58,7 @@ static int run(cli_call *call)
 
 const cli_command cli_unmerge = {
     .name = "unmerge",
+    .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out RUN.h5 [options]",
     .summary = "Makes of any prefix a run whose MLP encoder emits it, to be trained further.",
     .notes =

@@ -99,6 +99,7 @@ static int run(cli_call *call)
 
 const cli_command cli_words = {
     .name = "words",
+    .group = CLI_LOOK,
     .synopsis = "FILE --base PATH [options]",
     .summary = "Names the vocabulary items nearest to each virtual token, by layer.",
     .notes = "Nearest by cosine: keys (without rope) and values as the base computes them for\n"

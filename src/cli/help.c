@@ -51,6 +51,21 @@ void cli_help_command(const cli_command *command)
     if (command->notes) printf("\n%s", command->notes);
 }
 
+const char *const cli_group_titles[CLI_GROUPS] = {"train", "use what was trained",
+                                                  "turn one file into another", "look inside",
+                                                  "know the program and the machine"};
+
+static void print_group(cli_group group, size_t column)
+{
+    const cli_command *command;
+    printf("\ncommands to %s:\n", cli_group_titles[group]);
+    for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++) {
+        if (command->group != group) continue;
+        printf("  %-*s", (int)column - 2, command->name);
+        print_wrapped(command->summary, column, column);
+    }
+}
+
 void cli_help_program(void)
 {
     const cli_command *command;
@@ -60,11 +75,9 @@ void cli_help_program(void)
         if (strlen(command->name) + 4 > column) column = strlen(command->name) + 4;
     printf("usage: kvfold COMMAND [options]\n\n"
            "Trains key/value prefixes for frozen pretrained transformers, folds the\n"
-           "trained encoder into a static prefix, and uses it.\n\ncommands:\n");
-    for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++) {
-        printf("  %-*s", (int)column - 2, command->name);
-        print_wrapped(command->summary, column, column);
-    }
+           "trained encoder into a static prefix, and uses it.\n");
+    for (int group = 0; group < CLI_GROUPS; group++)
+        print_group((cli_group)group, column);
     char topics[256] = "This text, the options of a command, or a topic:";
     for (size_t i = 0; cli_topic(i, &name); i++)
         snprintf(topics + strlen(topics), sizeof topics - strlen(topics), "%s %s", i ? "," : "",

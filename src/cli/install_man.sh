@@ -6,6 +6,6 @@ man=$MESON_INSTALL_DESTDIR_PREFIX/$2/man1
 kvfold=$MESON_BUILD_ROOT/${1##*/}
 mkdir -p "$man"
 [ -x "$kvfold" ]
-for command in $("$kvfold" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'); do
+for command in $("$kvfold" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p'); do
     [ "$command" = help ] || "$kvfold" --man "$command" >"$man/kvfold-$command.1"
 done

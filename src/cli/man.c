@@ -46,6 +46,17 @@ static void print_option(const kvf_option_row *row)
     putchar('\n');
 }
 
+/* kvfold(1), and the other commands that are for the same. */
+static void print_see_also(const cli_command *command)
+{
+    const cli_command *other;
+    printf(".Sh SEE ALSO\n.Xr kvfold 1");
+    for (size_t i = 0; (other = cli_command_at(i)) != NULL; i++)
+        if (other != command && other->group == command->group)
+            printf(" ,\n.Xr kvfold-%s 1", other->name);
+    putchar('\n');
+}
+
 int cli_man(const char *name)
 {
     const kvf_option_row *row;
@@ -67,6 +78,6 @@ int cli_man(const char *name)
         print_text(command->notes, false);
         printf(".Ed\n");
     }
-    printf(".Sh SEE ALSO\n.Xr kvfold 1\n");
+    print_see_also(command);
     return CLI_OK;
 }

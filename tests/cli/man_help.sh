@@ -1,6 +1,6 @@
 # The manual and --help name the same commands, options, arguments and plain defaults.
 man=$SOURCE/src/cli/kvfold.1
-commands=$("$KVFOLD" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
+commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p')
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.
 from_help() {
@@ -62,6 +62,10 @@ sed -n 's/^\.Ss //p' "$man" | grep -v '^Common options$' | while read -r section
     echo "$commands" | grep -qx "$section" || echo "$section"
 done >unknown.txt
 [ ! -s unknown.txt ] || fail "the manual has sections on no command: $(cat unknown.txt)"
+# the groups of the commands, in one order
+"$KVFOLD" --help | sed -n -e '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' >groups.txt
+sed -n '/^The commands are, to$/,/^\.El$/p' "$man" | sed -n -e 's/^\.It \(.*\)$/\1:/p' -e 's/^\.Cm \([a-z-]*\).*/\1/p' >man_groups.txt
+diff groups.txt man_groups.txt >difference || fail "groups of --help (<) and manual (>): $(cat difference)"
 for topic in words files methods tasks metrics formats logs numbers clusters sweeps scaling; do
     has "$man" "^\.Cm $topic"
 done
