@@ -136,10 +136,27 @@ static kvf_prune_options options_for(int64_t keep, const char *score)
                                .force = true};
 }
 
+typedef struct seen {
+    int64_t done, items;
+} seen;
+
+static void see(void *user, int64_t done, int64_t items)
+{
+    seen *s = user;
+    ck_assert_int_eq(done, s->done + 1);
+    ck_assert(done == 1 || items == s->items);
+    *s = (seen){done, items};
+}
+
+/* With --keep as many losses as were announced. */
 static kvf_json *prune(kvf_prune_options o)
 {
     kvf_json *found = NULL;
+    seen s = {0};
+    o.progress = see;
+    o.user = &s;
     ck_assert_msg(!kvf_prune(ctx, &o, &found), "%s", kvf_ctx_error(ctx));
+    ck_assert(o.keep ? s.done == s.items : s.done <= s.items);
     return found;
 }
 

@@ -74,6 +74,9 @@ typedef struct kvf_prune_options {
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: the one to keep */
     bool allow_other_base, force;
+    /* After each loss; items: the most there will be. May be NULL. */
+    void (*progress)(void *user, int64_t done, int64_t items);
+    void *user;
 } kvf_prune_options;
 
 /* Drops virtual tokens, the least needed first, and writes those that stay as a prefix. Keys stay

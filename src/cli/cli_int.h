@@ -181,7 +181,8 @@ typedef struct cli_progress {
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common);
 void cli_progress_event(cli_progress *progress, const kvf_event *event);
-void cli_progress_items(cli_progress *progress, int64_t done, int64_t items);
+/* As the library calls it back, with a cli_progress. */
+void cli_progress_items(void *progress, int64_t done, int64_t items);
 void cli_progress_clear(cli_progress *progress);
 /* What comes from the library while it trains, for commands that do (cmd_train.c): an event_fn;
  * the result as an object, which takes the notes; the result as text, planned: steps in all. */
@@ -312,12 +313,17 @@ typedef struct cli_eval_values {
 /* Options of the tools for prefix files, in the same manner; those of a base and data are for
  * measuring. */
 typedef struct cli_tool_values {
-    const char *base, *checkpoint, *head, *precision;
-    bool allow_other_base;
+    const char *out, *dtype, *base, *checkpoint, *head, *precision;
+    bool allow_other_base, force;
     kvf_eval_options eval;
 } cli_tool_values;
-#define CLI_TOOL_OPTIONS(at, data_help)                                                            \
-    {{"base", "PATH", "", "base model"}, CLI_TEXT, at(tool.base)},                                 \
+#define CLI_TOOL_OPTIONS(at, usual_dtype, data_help)                                               \
+    {{"out", "OUT.h5", "", "prefix file to write"}, CLI_TEXT, at(tool.out)},                       \
+        {{"dtype", CLI_DTYPES, usual_dtype, "type of the stored values"},                          \
+         CLI_CHOICE,                                                                               \
+         at(tool.dtype)},                                                                          \
+        {{"force", NULL, "", "replace existing outputs"}, CLI_FLAG, at(tool.force)},               \
+        {{"base", "PATH", "", "base model"}, CLI_TEXT, at(tool.base)},                             \
         {{"data", "FILE", "", data_help}, CLI_TEXT, at(tool.eval.data)},                           \
         {{"checkpoint", "best|last", "best if there is one", "state of run files"},                \
          CLI_CHOICE,                                                                               \

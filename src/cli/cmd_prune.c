@@ -5,16 +5,14 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *curve, *score, *dtype;
+    const char *curve, *score;
     int64_t keep;
     double max_loss_rise;
-    bool force;
     cli_tool_values tool;
 } values;
 
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
-    {{"out", "OUT.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
     {{"keep", "N", "", "virtual tokens that stay"}, CLI_POSITIVE, AT(keep)},
     {{"max-loss-rise", "X", "", "drop as many as let the loss rise by at most X"},
      CLI_REAL,
@@ -24,9 +22,7 @@ static const cli_option OPTIONS[] = {
      CLI_CHOICE,
      AT(score)},
     {{"curve", "FILE", "", "write length, token dropped and loss as CSV"}, CLI_TEXT, AT(curve)},
-    {{"dtype", CLI_DTYPES, "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
-    CLI_TOOL_OPTIONS(AT, "data file that decides what can go"),
-    {{"force", NULL, "", "replace existing outputs"}, CLI_FLAG, AT(force)},
+    CLI_TOOL_OPTIONS(AT, "f32", "data file that decides what can go"),
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
@@ -52,7 +48,7 @@ static void print_text(const values *v, const kvf_json *found)
     if (kvf_json_get(next, "loss"))
         printf("dropping %lld too would change the loss by %+.6f\n",
                (long long)kvf_json_int(kvf_json_get(next, "dropped"), 0), loss_of(next) - before);
-    printf("%s: %zu virtual tokens, %s, text from position %lld\n", v->out,
+    printf("%s: %zu virtual tokens, %s, text from position %lld\n", v->tool.out,
            kvf_json_size(kvf_json_get(found, "kept")),
            cli_bytes_text(kvf_json_int(kvf_json_get(found, "bytes"), 0), size),
            (long long)kvf_json_int(kvf_json_get(found, "position_start"), 0));
@@ -60,27 +56,31 @@ static void print_text(const values *v, const kvf_json *found)
 
 static int prune(cli_call *call, const values *v)
 {
+    cli_progress progress = cli_progress_make(&call->common);
     const kvf_prune_options options = {
         .prefix = call->operands[0],
         .base = v->tool.base,
-        .out = v->out,
+        .out = v->tool.out,
         .curve = v->curve,
         .eval = v->tool.eval,
         .precision = cli_precision(v->tool.precision),
         .keep = v->keep,
         .max_loss_rise = v->max_loss_rise,
         .score = v->score,
-        .dtype = v->dtype,
+        .dtype = v->tool.dtype,
         .checkpoint = cli_checkpoint(v->tool.checkpoint),
         .head = v->tool.head,
         .allow_other_base = v->tool.allow_other_base,
-        .force = v->force,
+        .force = v->tool.force,
+        .progress = cli_progress_items,
+        .user = &progress,
     };
     kvf_json *found = NULL;
     kvf_status st = kvf_prune(call->ctx, &options, &found);
+    cli_progress_clear(&progress);
     if (st) return cli_fail_status(call, st);
     if (call->common.json) {
-        kvf_json_set(found, "out", kvf_json_new_str(v->out));
+        kvf_json_set(found, "out", kvf_json_new_str(v->tool.out));
         return cli_print_json(call, found);
     }
     print_text(v, found);
@@ -90,8 +90,10 @@ static int prune(cli_call *call, const values *v)
 
 static int run(cli_call *call)
 {
-    values v = {
-        .max_loss_rise = NAN, .score = "leave-one-out", .dtype = "f32", .tool.precision = "f32"};
+    values v = {.max_loss_rise = NAN,
+                .score = "leave-one-out",
+                .tool.dtype = "f32",
+                .tool.precision = "f32"};
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code && (v.keep != 0) == !isnan(v.max_loss_rise))
         code = cli_misuse(call->command, "one of --keep and --max-loss-rise is needed");

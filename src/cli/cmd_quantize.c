@@ -6,17 +6,13 @@
 #include <stddef.h>
 
 typedef struct values {
-    const char *out, *dtype;
-    bool force;
     cli_tool_values tool;
 } values;
 
 #define AT(field) offsetof(values, field)
 static const cli_option OPTIONS[] = {
-    {{"out", "OUT.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
-    {{"dtype", CLI_DTYPES, "", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
-    CLI_TOOL_OPTIONS(AT, "data file on which the loss is measured before and after; needs --base"),
-    {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
+    CLI_TOOL_OPTIONS(AT, "",
+                     "data file on which the loss is measured before and after; needs --base"),
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
@@ -30,8 +26,8 @@ static int print_json(const cli_call *call, const values *v, const outcome *o)
     kvf_json *object = kvf_json_object(), *shape = kvf_json_array();
     for (int i = 0; i < 6; i++)
         kvf_json_add(shape, kvf_json_new_int(o->file.shape[i]));
-    kvf_json_set(object, "out", kvf_json_new_str(v->out));
-    kvf_json_set(object, "dtype", kvf_json_new_str(v->dtype));
+    kvf_json_set(object, "out", kvf_json_new_str(v->tool.out));
+    kvf_json_set(object, "dtype", kvf_json_new_str(v->tool.dtype));
     kvf_json_set(object, "shape", shape);
     kvf_json_set(object, "bytes", kvf_json_new_int(o->file.bytes));
     kvf_json_set(object, "max_abs_diff", kvf_json_new_real(o->file.max_abs_diff));
@@ -47,8 +43,8 @@ static int print_json(const cli_call *call, const values *v, const outcome *o)
 static void print_text(const values *v, const outcome *o)
 {
     char shape[160], size[32];
-    printf("%s: %s %s, %s\n", v->out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
-           v->dtype, cli_bytes_text(o->file.bytes, size));
+    printf("%s: %s %s, %s\n", v->tool.out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
+           v->tool.dtype, cli_bytes_text(o->file.bytes, size));
     printf("largest difference of a value: %g, of the whole relative: %g\n", o->file.max_abs_diff,
            o->file.relative_diff);
     if (v->tool.eval.data)
@@ -60,13 +56,13 @@ static int quantize(const cli_call *call, const values *v, outcome *o)
 {
     const kvf_quantize_options options = {
         .prefix = call->operands[0],
-        .out = v->out,
-        .dtype = v->dtype,
+        .out = v->tool.out,
+        .dtype = v->tool.dtype,
         .checkpoint = cli_checkpoint(v->tool.checkpoint),
         .head = v->tool.head,
         .base = v->tool.base,
         .allow_other_base = v->tool.allow_other_base,
-        .force = v->force,
+        .force = v->tool.force,
     };
     kvf_status st = kvf_quantize(call->ctx, &options, &o->file);
     return st ? cli_fail_status(call, st) : CLI_OK;
@@ -82,7 +78,7 @@ static int run(cli_call *call)
     if (!code && v.tool.eval.data)
         code = cli_tool_eval(call, &v.tool, call->operands[0], &o.before);
     if (!code) code = quantize(call, &v, &o);
-    if (!code && v.tool.eval.data) code = cli_tool_eval(call, &v.tool, v.out, &o.after);
+    if (!code && v.tool.eval.data) code = cli_tool_eval(call, &v.tool, v.tool.out, &o.after);
     if (code) return code;
     if (call->common.json) return print_json(call, &v, &o);
     print_text(&v, &o);

@@ -68,11 +68,6 @@ static int report(const cli_call *call, kvf_json *found)
     return CLI_OK;
 }
 
-static void show_progress(void *user, int64_t done, int64_t items)
-{
-    cli_progress_items(user, done, items);
-}
-
 static int run(cli_call *call)
 {
     values v = {.top = 5, .precision = "f32"};
@@ -82,7 +77,8 @@ static int run(cli_call *call)
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (code) return code;
     cli_progress progress = cli_progress_make(&call->common);
-    const kvf_words_options options = {.top = v.top, .progress = show_progress, .user = &progress};
+    const kvf_words_options options = {
+        .top = v.top, .progress = cli_progress_items, .user = &progress};
     const kvf_base_options how = {.precision = cli_precision(v.precision)};
     kvf_status st = kvf_base_open(call->ctx, v.base, &how, &base);
     if (!st)

@@ -59,8 +59,9 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);
 }
 
-void cli_progress_items(cli_progress *p, int64_t done, int64_t items)
+void cli_progress_items(void *progress, int64_t done, int64_t items)
 {
+    cli_progress *p = progress;
     char line[64];
     if (!p->on) return;
     snprintf(line, sizeof line, "item %lld/%lld", (long long)done, (long long)items);

@@ -33,6 +33,7 @@ typedef struct pruning {
     double *score;    /* [P] of each at first */
     point *curve;     /* [n_points] */
     size_t n_points;
+    int64_t losses, most_losses;
     point next; /* the drop that was not made; P = 0: none */
 } pruning;
 
@@ -57,7 +58,17 @@ static kvf_status loss_without(pruning *p, int64_t place, double *loss)
 {
     cut(p, place);
     p->subject.prefix = &p->cut;
-    return kvf__evaluator_run(p->ctx, p->trial.evaluator, &p->subject, loss, NULL);
+    KVF_TRY(kvf__evaluator_run(p->ctx, p->trial.evaluator, &p->subject, loss, NULL));
+    p->losses++;
+    if (p->o->progress) p->o->progress(p->o->user, p->losses, p->most_losses);
+    return KVF_OK;
+}
+
+/* Losses until so many are left as --keep says; --max-loss-rise may end it before one is. */
+static int64_t most_losses(const pruning *p)
+{
+    const int64_t P = p->prefix->id.P, keep = p->o->keep ? p->o->keep : 1;
+    return p->by_gradient ? P - keep : P * (P + 1) / 2 - keep * (keep + 1) / 2;
 }
 
 /* Place of the token that goes next, and the loss without it. */
@@ -94,6 +105,7 @@ static bool enough(const pruning *p)
 static kvf_status drop_tokens(pruning *p)
 {
     p->curve[p->n_points++] = (point){p->n, -1, p->trial.loss};
+    p->most_losses = most_losses(p);
     while (!enough(p)) {
         int64_t place = 0;
         double loss = 0;
