@@ -3,7 +3,7 @@
 #include "infer_int.h"
 #include "toy_base.h"
 
-enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 4, N_ORDERS = 23 };
+enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 5, INFIX = 4, N_ORDERS = 23, LONGEST = 296 };
 
 static kvf_ctx *ctx;
 static kvf_base *base;
@@ -35,7 +35,9 @@ static bool open_base(kvf_precision precision)
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_msg(!kvf_base_open(ctx, dir, &how, &base), "%s", kvf_ctx_error(ctx));
     for (int i = 1; i < N_PREFIXES; i++)
-        make_prefix(&prefixes[i], 3 * i * i - 2, (uint64_t)i);
+        make_prefix(&prefixes[i], i == INFIX ? 5 : 3 * i * i - 2, (uint64_t)i);
+    prefixes[INFIX].id.infix = true;
+    prefixes[INFIX].id.position_start = 0;
     return true;
 }
 
@@ -178,6 +180,75 @@ START_TEST(a_row_that_leaves_disturbs_nobody)
 }
 END_TEST
 
+/* tokens of prompts around the length of a part, and the prefix before (in) them */
+static const struct {
+    int64_t n;
+    int prefix;
+} LONG[] = {{257, 0}, {256, 1}, {270, 2}, {257, INFIX}, {256, INFIX}, {250, INFIX}, {280, 1}};
+enum { N_LONG = sizeof LONG / sizeof LONG[0] };
+
+static void make_long(client *c, int i)
+{
+    static char texts[N_LONG][LONGEST];
+    for (int64_t k = 0; k < LONG[i].n; k++)
+        texts[i][k] = (char)('a' + (k * k + i) % 23);
+    make_client(c, LONG[i].prefix);
+    kvf__ids_done(&c->prompt);
+    c->text = texts[i];
+    ck_assert_int_eq(
+        kvf__encode(ctx, base->tokenizer, c->text, (size_t)LONG[i].n, true, &c->prompt), KVF_OK);
+    ck_assert_int_eq((int64_t)c->prompt.n, LONG[i].n);
+    c->order.prompt = c->prompt.data;
+    c->order.n = LONG[i].n;
+    c->order.max_tokens = 4;
+    c->order.n_stop = 0;
+}
+
+/* A long prompt holds up neither rows that have begun nor short prompts behind it. */
+START_TEST(long_prompts_are_read_between_steps)
+{
+    if (!open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32)) return;
+    kvf__engine *engine = NULL;
+    client began, all[N_LONG], late;
+    int64_t row;
+    ck_assert_int_eq(kvf__engine_create(ctx, base, N_LONG + 2, LONGEST, &engine), KVF_OK);
+    make_client(&began, 6);
+    make_client(&late, 13);
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &began.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    for (int i = 0; i < N_LONG; i++) {
+        make_long(&all[i], i);
+        ck_assert_int_eq(kvf__engine_join(ctx, engine, &all[i].order, &row), KVF_OK);
+    }
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &late.order, &row), KVF_OK);
+    const int64_t calls = began.calls;
+    ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    ck_assert_int_eq(began.calls, calls + 1);
+    ck_assert_int_ge(late.calls, 1);
+    ck_assert_int_eq(all[1].calls, 0);
+    ck_assert_int_le(kvf__engine_stats_of(engine).prompt_tokens,
+                     (int64_t)began.prompt.n + 2 * KVF__PROMPT_PART);
+    for (int64_t waiting = 1, steps = 0; waiting; steps++) {
+        ck_assert_int_lt(steps, 100);
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+        waiting = kvf__engine_stats_of(engine).rows + kvf__engine_stats_of(engine).waiting;
+    }
+    check_client(&began);
+    check_client(&late);
+    for (int i = 0; i < N_LONG; i++) {
+        check_client(&all[i]);
+        kvf__ids_done(&all[i].prompt);
+        kvf__buf_done(&all[i].got);
+    }
+    kvf__ids_done(&began.prompt);
+    kvf__buf_done(&began.got);
+    kvf__ids_done(&late.prompt);
+    kvf__buf_done(&late.got);
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_refused)
 {
     open_base(KVF_PRECISION_F32);
@@ -202,9 +273,6 @@ START_TEST(what_does_not_fit_is_refused)
     ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "adapter: changes the base itself, which rows of many prefixes share");
-    classifier.block.params.n = 0;
-    classifier.id.infix = true;
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_int_eq(row, -5);
     ck_assert(!kvf__engine_full(engine));
     kvf__engine_free(engine);
@@ -254,6 +322,7 @@ int main(void)
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, company_changes_no_answer, 0, 2);
+    tcase_add_loop_test(core, long_prompts_are_read_between_steps, 0, 2);
     tcase_add_test(core, a_row_that_leaves_disturbs_nobody);
     tcase_add_test(core, only_what_is_settled_is_ready);
     tcase_add_test(errors, what_does_not_fit_is_refused);

@@ -1,6 +1,7 @@
-/* Continuous batching: rows join and leave between steps. A step first reads the prompts of rows
- * that wait, a bounded number of tokens so that those that have begun do not stand still, then
- * decodes one token for all that have begun.
+/* Continuous batching: rows join and leave between steps. A step first reads prompts of rows that
+ * wait, a bounded number of tokens so that those that have begun do not stand still, then decodes
+ * one token for all that have begun. A long prompt is read in parts, one a step, and short ones do
+ * not wait until it ends.
  *
  * What a row answers depends on nothing beside it: the session feeds rows as if they were alone,
  * and each draws from its own random stream, that of the first prompt of a `generate`. */
@@ -10,13 +11,14 @@
 #include <omp.h>
 #include <string.h>
 
-enum { PROMPT_BUDGET = 256 }; /* tokens of prompts from which on no other is begun in a step */
+enum { PROMPT_BUDGET = 256 }; /* tokens of prompts in a step, beside the one that waits longest */
 
 typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_GOES } row_state;
 
 typedef struct row {
     row_state state;
     int64_t turn; /* rows wait in this order */
+    int64_t read; /* tokens of the prompt so far */
     kvf__order order;
     kvf__answer answer;
 } row;
@@ -99,28 +101,36 @@ int64_t kvf__engine_room(const kvf__engine *engine)
     return n;
 }
 
-/* Most new tokens of an order. */
-static kvf_status limit_of(kvf_ctx *ctx, const kvf__engine *e, const kvf__order *order,
-                           int64_t *limit)
+/* Tokens that a row may have behind a prefix; EDATA if a prompt of n leaves none for an answer. */
+static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
+                               int64_t n, int64_t *longest)
 {
-    const kvf_prefix *prefix = order->prefix;
-    int64_t longest = kvf__row_room(e->base, prefix);
-    if (longest > e->capacity) longest = e->capacity;
-    if (order->n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
-    if (order->n >= longest)
-        return kvf__fail(ctx, KVF_EDATA,
-                         "the prompt has %lld tokens, at most %lld leave room for an answer",
-                         (long long)order->n, (long long)longest - 1);
-    *limit = longest - order->n < order->max_tokens ? longest - order->n : order->max_tokens;
+    *longest = kvf__row_room(e->base, prefix);
+    if (*longest > e->capacity) *longest = e->capacity;
+    if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
+    if (n < *longest) return KVF_OK;
+    return kvf__fail(ctx, KVF_EDATA,
+                     "the prompt has %lld tokens, at most %lld leave room for an answer",
+                     (long long)n, (long long)*longest - 1);
+}
+
+kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
+                             const kvf__ids *prompts, int64_t n)
+{
+    int64_t longest;
+    for (int64_t i = 0; i < n; i++)
+        KVF_TRY(check_prompt(ctx, engine, prefix, (int64_t)prompts[i].n, &longest));
     return KVF_OK;
 }
 
 kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
                             int64_t *out)
 {
-    int64_t at = free_row(engine), limit = 0;
+    int64_t at = free_row(engine), longest = 0;
     assert(at >= 0 && order->max_tokens > 0);
-    KVF_TRY(limit_of(ctx, engine, order, &limit));
+    KVF_TRY(check_prompt(ctx, engine, order->prefix, order->n, &longest));
+    const int64_t room = longest - order->n;
+    const int64_t limit = room < order->max_tokens ? room : order->max_tokens;
     KVF_TRY(
         kvf__session_open(ctx, engine->session, at, order->prefix, order->head, order->n + limit));
     engine->rows[at] = (row){.state = ROW_WAITS,
@@ -178,25 +188,36 @@ static kvf_status advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *
     return KVF_OK;
 }
 
-/* The row that has waited longest; -1: none does. */
-static int64_t next_waiting(const kvf__engine *e)
+static int64_t unread(const row *r)
+{
+    return r->order.n - r->read;
+}
+
+/* The row that has waited longest of those with at most so many tokens to read; -1: none does. */
+static int64_t next_waiting(const kvf__engine *e, int64_t most)
 {
     int64_t first = -1;
     for (int64_t i = 0; i < e->n_rows; i++)
-        if (e->rows[i].state == ROW_WAITS && (first < 0 || e->rows[i].turn < e->rows[first].turn))
+        if (e->rows[i].state == ROW_WAITS && unread(&e->rows[i]) <= most &&
+            (first < 0 || e->rows[i].turn < e->rows[first].turn))
             first = i;
     return first;
 }
 
+/* A part of a prompt, or what is left of it; then its first token is drawn. */
 static kvf_status read_prompt(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
     const float *logits = NULL;
     row *r = &e->rows[at];
-    const int64_t start[] = {0, r->order.n};
+    const int32_t *ids = r->order.prompt + r->read;
+    const int64_t n = unread(r) < KVF__PROMPT_PART ? unread(r) : KVF__PROMPT_PART;
+    const int64_t start[] = {0, n};
+    e->stats.prompt_tokens += n;
+    r->read += n;
+    if (unread(r)) return kvf__session_read(ctx, e->session, (int32_t)at, ids, n);
     e->slots[0] = (int32_t)at;
-    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, start, r->order.prompt, 1, &logits));
+    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, start, ids, 1, &logits));
     r->state = ROW_GOES;
-    e->stats.prompt_tokens += r->order.n;
     return advance(ctx, e, 1, logits);
 }
 
@@ -207,15 +228,18 @@ static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
     tell(ctx, e, at);
 }
 
+/* A part of the prompt that has waited longest, and short ones that end. */
 static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
 {
     double begin = kvf__clock();
-    int64_t at, tokens = 0;
-    while (tokens < PROMPT_BUDGET && (at = next_waiting(e)) >= 0) {
-        tokens += e->rows[at].order.n;
+    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET;
+    if (at < 0) return;
+    if (read_prompt(ctx, e, at)) fail_row(ctx, e, at);
+    while ((at = next_waiting(e, budget)) >= 0) {
+        budget -= unread(&e->rows[at]);
         if (read_prompt(ctx, e, at)) fail_row(ctx, e, at);
     }
-    if (tokens) e->stats.prefill_seconds += kvf__clock() - begin;
+    e->stats.prefill_seconds += kvf__clock() - begin;
 }
 
 static kvf_status decode(kvf_ctx *ctx, kvf__engine *e)

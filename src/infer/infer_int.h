@@ -76,6 +76,12 @@ void kvf__session_free(kvf__session *session);
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                              const int64_t *start, const int32_t *ids, int64_t n,
                              const float **logits);
+/* A prompt of more than KVF__PROMPT_PART tokens is read in parts of so many; this reads one of
+ * them, for who wants to do something else in between. Then the rest, at most a part, is fed:
+ * logits are those of feeding it whole. */
+enum { KVF__PROMPT_PART = 256 };
+kvf_status kvf__session_read(kvf_ctx *ctx, kvf__session *session, int32_t slot, const int32_t *ids,
+                             int64_t n);
 /* Slot `to` begins with the first n tokens of slot `from`. */
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);
 void kvf__session_reset(kvf__session *session); /* forgets all rows */
@@ -148,12 +154,16 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
 void kvf__engine_free(kvf__engine *engine);
 bool kvf__engine_full(const kvf__engine *engine);
 int64_t kvf__engine_room(const kvf__engine *engine); /* rows that may join */
-/* *row names it until it ends. EDATA: the prompt leaves no room for an answer. */
+/* EDATA: one of the prompts [n] is empty or leaves no room for an answer behind this prefix. */
+kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
+                             const kvf__ids *prompts, int64_t n);
+/* *row names it until it ends. EDATA as kvf__engine_check. */
 kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
                             int64_t *row);
 void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t row); /* text is not called */
-/* Prompts that wait, up to some hundreds of tokens of them, then one token for every row that has
- * begun. A prompt that fails ends its row alone; a failed step ends all rows, and is returned. */
+/* Up to some hundreds of tokens of prompts that wait, long ones part by part, then one token for
+ * every row that has begun. A prompt that fails ends its row alone; a failed step ends all rows,
+ * and is returned. */
 kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine);
 kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine);
 
