@@ -33,7 +33,8 @@ START_TEST(what_is_asked_is_read)
                     "\"logprobs\":null,\"user\":\"u\",\"frequency_penalty\":0.0}",
                     false, &r, &p));
     ck_assert_str_eq(r.model, "m");
-    ck_assert_str_eq(r.prompt, "Hi");
+    ck_assert_uint_eq(r.n_prompts, 1);
+    ck_assert_str_eq(r.prompts[0].text, "Hi");
     ck_assert_int_eq(r.max_tokens, 7);
     ck_assert(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.9 && r.sampling.top_k == 3);
     ck_assert(r.seeded && r.seed == (uint64_t)-2);
@@ -52,9 +53,10 @@ START_TEST(defaults_are_the_api_s)
     ck_assert(parse("{\"model\":\"m\",\"prompt\":[1,2,60]}", false, &r, &p));
     ck_assert_int_eq(r.max_tokens, 16);
     ck_assert(r.sampling.temperature == 1 && r.sampling.top_p == 1 && !r.sampling.top_k);
-    ck_assert(!r.seeded && !r.stream && !r.prompt && r.n == 1);
-    ck_assert_uint_eq(r.ids.n, 3);
-    ck_assert_int_eq(r.ids.data[2], 60);
+    ck_assert(!r.seeded && !r.stream && r.n == 1);
+    ck_assert(r.n_prompts == 1 && !r.prompts[0].text);
+    ck_assert_uint_eq(r.prompts[0].ids.n, 3);
+    ck_assert_int_eq(r.prompts[0].ids.data[2], 60);
     kvf__request_done(&r);
     ck_assert(parse("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
                     "{\"role\":\"assistant\",\"content\":\"y\",\"refusal\":null},"
@@ -65,6 +67,24 @@ START_TEST(defaults_are_the_api_s)
     ck_assert_uint_eq(r.n_messages, 3);
     ck_assert_str_eq(r.messages[1].role, "assistant");
     ck_assert_str_eq(r.messages[2].content, "ab");
+    kvf__request_done(&r);
+}
+END_TEST
+
+START_TEST(several_prompts_are_read)
+{
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":[\"a\",\"\",\"c\"],\"n\":2}", false, &r, &p));
+    ck_assert_uint_eq(r.n_prompts, 3);
+    ck_assert_str_eq(r.prompts[0].text, "a");
+    ck_assert_str_eq(r.prompts[1].text, "");
+    ck_assert_str_eq(r.prompts[2].text, "c");
+    kvf__request_done(&r);
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":[[1,2],[3]]}", false, &r, &p));
+    ck_assert(r.n_prompts == 2 && !r.prompts[0].text && !r.prompts[1].text);
+    ck_assert(r.prompts[0].ids.n == 2 && r.prompts[1].ids.n == 1);
+    ck_assert_int_eq(r.prompts[1].ids.data[0], 3);
     kvf__request_done(&r);
 }
 END_TEST
@@ -83,7 +103,11 @@ static const struct {
     {false, "{\"prompt\":\"x\"}", "model", "missing"},
     {false, "{\"model\":\"m\"}", "prompt", "missing"},
     {false, "{\"model\":\"m\",\"prompt\":\"a\\u0000b\"}", "prompt", "without NUL"},
-    {false, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"]}", "prompt", "one prompt"},
+    {false, "{\"model\":\"m\",\"prompt\":[\"a\",3]}", "prompt", "token ids"},
+    {false, "{\"model\":\"m\",\"prompt\":[[1],[]]}", "prompt", "token ids"},
+    {false, "{\"model\":\"m\",\"prompt\":[[[1]]]}", "prompt", "token ids"},
+    {false, "{\"model\":\"m\",\"prompt\":{}}", "prompt", "token ids"},
+    {false, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\",\"c\"],\"n\":43}", "n", "128 in all"},
     {false, "{\"model\":\"m\",\"prompt\":[1,-1]}", "prompt", "token ids"},
     {false, "{\"model\":\"m\",\"prompt\":[]}", "prompt", "want a text"},
     {false, P "\"max_tokens\":0}", "max_tokens", "from 1 to 100"},
@@ -187,6 +211,7 @@ int main(void)
         tcase_add_checked_fixture(all[i], setup, teardown);
     tcase_add_test(core, what_is_asked_is_read);
     tcase_add_test(core, defaults_are_the_api_s);
+    tcase_add_test(core, several_prompts_are_read);
     tcase_add_loop_test(errors, what_cannot_be_done_is_refused, 0, sizeof BAD / sizeof BAD[0]);
     tcase_add_test(limits, every_beginning_and_every_changed_byte);
     tcase_add_test(limits, tokens_are_compared_whole);

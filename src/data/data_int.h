@@ -61,6 +61,13 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
 /* The same for a bare prompt. */
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
                               kvf__ids *ids);
+/* For one given as ids, as they are; where a template places virtual tokens among the row's texts,
+ * in place of the prompt's own, a blank before it among them. */
+kvf_status kvf__render_prompt_ids(kvf_ctx *ctx, const kvf__render *render, const int32_t *prompt,
+                                  size_t n, kvf__ids *ids);
+/* For a chat that the assistant goes on with. EUSAGE where such a template has no place for it. */
+kvf_status kvf__render_chat(kvf_ctx *ctx, const kvf__render *render, const kvf__message *messages,
+                            size_t n, kvf__ids *ids);
 
 /* ---- what a task's rows came from ------------------------------------------------------------ */
 

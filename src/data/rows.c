@@ -294,3 +294,45 @@ kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const cha
         KVF_TRY(kvf__ids_add(ctx, ids, kvf__token_bos(render->tokenizer)));
     return kvf__encode(ctx, render->tokenizer, prompt, strlen(prompt), false, ids);
 }
+
+/* The row's texts around a prompt that is ids. */
+static kvf_status pieces_of_ids(kvf_ctx *ctx, const kvf__render *render, const int32_t *prompt,
+                                size_t n, kvf__ids *ids, kvf__ids *labels)
+{
+    const kvf__row_template *pattern = render->pattern;
+    KVF_TRY(add_bos(ctx, render, ids, labels));
+    for (size_t i = 0; i < pattern->n; i++) {
+        const kvf__piece *piece = &pattern->pieces[i];
+        if (piece->kind != KVF__PIECE_FIELD) {
+            size_t bytes = piece->text ? strlen(piece->text) : 0;
+            KVF_TRY(add_piece(ctx, render, piece, piece->text, bytes, false, ids, labels));
+        } else if (!strcmp(piece->text, "completion")) {
+            break;
+        } else {
+            KVF_TRY(kvf__ids_append(ctx, ids, prompt, n));
+        }
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__render_prompt_ids(kvf_ctx *ctx, const kvf__render *render, const int32_t *prompt,
+                                  size_t n, kvf__ids *ids)
+{
+    kvf__ids labels = {0};
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    if (!render->pattern || !render->pattern->n) return kvf__ids_append(ctx, ids, prompt, n);
+    kvf_status st = pieces_of_ids(ctx, render, prompt, n, ids, &labels);
+    kvf__ids_done(&labels);
+    return st;
+}
+
+kvf_status kvf__render_chat(kvf_ctx *ctx, const kvf__render *render, const kvf__message *messages,
+                            size_t n, kvf__ids *ids)
+{
+    if (render->pattern && render->pattern->n)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "rows of this prefix follow a template that has no place for a chat: send "
+                         "a completion's prompt");
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    return kvf__chat_encode(ctx, render->tokenizer, render->chat, messages, n, true, ids, NULL);
+}

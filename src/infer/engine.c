@@ -93,14 +93,6 @@ bool kvf__engine_full(const kvf__engine *engine)
     return free_row(engine) < 0;
 }
 
-int64_t kvf__engine_room(const kvf__engine *engine)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < engine->n_rows; i++)
-        n += engine->rows[i].state == ROW_FREE;
-    return n;
-}
-
 /* Tokens that a row may have behind a prefix; EDATA if a prompt of n leaves none for an answer. */
 static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
                                int64_t n, int64_t *longest)

@@ -152,8 +152,7 @@ typedef struct kvf__engine_stats {
 kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
                               kvf__engine **out);
 void kvf__engine_free(kvf__engine *engine);
-bool kvf__engine_full(const kvf__engine *engine);
-int64_t kvf__engine_room(const kvf__engine *engine); /* rows that may join */
+bool kvf__engine_full(const kvf__engine *engine); /* no row may join */
 /* EDATA: one of the prompts [n] is empty or leaves no room for an answer behind this prefix. */
 kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
                              const kvf__ids *prompts, int64_t n);

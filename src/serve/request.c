@@ -71,29 +71,41 @@ static bool read_model(const reading *r, const field *f, const kvf_json *value)
     return r->to->model ? true : refuse(r, f, "the name of a model");
 }
 
-static bool read_ids(const reading *r, const field *f, const kvf_json *list)
+static bool refuse_prompt(const reading *r, const field *f)
 {
+    return refuse(r, f, "a text without NUL, an array of token ids, or an array of such prompts");
+}
+
+static bool read_ids(const reading *r, const field *f, const kvf_json *list, kvf__ids *ids)
+{
+    if (!kvf_json_size(list)) return refuse_prompt(r, f);
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         int64_t id = kvf_json_int(kvf_json_at(list, i), -1);
-        if (id < 0 || id > INT32_MAX) return refuse(r, f, "a text, or an array of token ids");
-        if (kvf__ids_add(NULL, &r->to->ids, (int32_t)id)) return no_memory(r);
+        if (id < 0 || id > INT32_MAX) return refuse_prompt(r, f);
+        if (kvf__ids_add(NULL, ids, (int32_t)id)) return no_memory(r);
     }
     return true;
 }
 
+static bool read_one_prompt(const reading *r, const field *f, const kvf_json *value)
+{
+    kvf__asked *to = &r->to->prompts[r->to->n_prompts++];
+    if (kvf_json_typeof(value) == KVF_JSON_ARRAY) return read_ids(r, f, value, &to->ids);
+    to->text = text_of(value);
+    return to->text ? true : refuse_prompt(r, f);
+}
+
+/* "a", [1, 2], ["a", "b"], [[1, 2], [3]] */
 static bool read_prompt(const reading *r, const field *f, const kvf_json *value)
 {
-    if (kvf_json_typeof(value) == KVF_JSON_ARRAY && kvf_json_size(value) > 0) {
-        const kvf_json *first = kvf_json_at(value, 0);
-        if (kvf_json_typeof(first) == KVF_JSON_INT) return read_ids(r, f, value);
-        if (kvf_json_size(value) > 1)
-            return refuse(r, f, "one prompt: send a request for each of several");
-        if (kvf_json_typeof(first) == KVF_JSON_ARRAY && kvf_json_size(first) > 0)
-            return read_ids(r, f, first);
-        value = first;
-    }
-    r->to->prompt = text_of(value);
-    return r->to->prompt ? true : refuse(r, f, "a text without NUL, or an array of token ids");
+    bool several = kvf_json_typeof(value) == KVF_JSON_ARRAY && kvf_json_size(value) > 0 &&
+                   kvf_json_typeof(kvf_json_at(value, 0)) != KVF_JSON_INT;
+    size_t n = several ? kvf_json_size(value) : 1;
+    if (n > MOST_CHOICES) return refuse(r, f, "at most 128 prompts");
+    if (kvf__alloc_array(NULL, n, sizeof *r->to->prompts, &r->to->prompts)) return no_memory(r);
+    for (size_t i = 0; i < n; i++)
+        if (!read_one_prompt(r, f, several ? kvf_json_at(value, i) : value)) return false;
+    return true;
 }
 
 static bool read_max_tokens(const reading *r, const field *f, const kvf_json *value)
@@ -329,8 +341,12 @@ static bool read_fields(const reading *r)
                                 "stream_options: only streams (\"stream\": true) have them");
     if (r->to->chat && !r->to->messages)
         return kvf__problem_set(r->problem, 400, "messages", "messages are missing");
-    if (!r->to->chat && !r->to->prompt && !r->to->ids.n)
+    if (!r->to->chat && !r->to->n_prompts)
         return kvf__problem_set(r->problem, 400, "prompt", "prompt is missing");
+    if (r->to->n * (int64_t)r->to->n_prompts > MOST_CHOICES)
+        return kvf__problem_set(r->problem, 400, "n",
+                                "n: %lld for each of %zu prompts, want at most 128 in all",
+                                (long long)r->to->n, r->to->n_prompts);
     return true;
 }
 
@@ -356,7 +372,9 @@ void kvf__request_done(kvf__request *request)
         kvf__buf_done(&request->contents[i]);
     kvf__free(request->contents);
     kvf__free(request->messages);
-    kvf__ids_done(&request->ids);
+    for (size_t i = 0; i < request->n_prompts; i++)
+        kvf__ids_done(&request->prompts[i].ids);
+    kvf__free(request->prompts);
     kvf__free(request->stop);
     kvf_json_free(request->root);
     *request = (kvf__request){0};

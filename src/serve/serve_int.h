@@ -26,20 +26,26 @@ typedef struct kvf__problem {
 bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
     KVF__PRINTF(4, 5);
 
+/* One of the prompts of a completion. */
+typedef struct kvf__asked {
+    const char *text; /* NULL: ids are given */
+    kvf__ids ids;
+} kvf__asked;
+
 /* A body, checked. Texts are views into root. */
 typedef struct kvf__request {
     bool chat, stream, usage; /* usage: a chunk with the counts ends the stream */
     kvf_json *root;
     const char *model;
-    const char *prompt;     /* completions: a text, */
-    kvf__ids ids;           /* or ids */
+    kvf__asked *prompts; /* completions: [n_prompts] */
+    size_t n_prompts;
     kvf__message *messages; /* chat: [n_messages] */
     size_t n_messages;
     kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
     int64_t max_tokens;
     kvf__sampling sampling;
     uint64_t seed;
-    int64_t n; /* choices */
+    int64_t n; /* choices for each prompt */
     bool seeded;
     const char **stop; /* [n_stop] */
     size_t n_stop;
@@ -134,7 +140,7 @@ typedef struct kvf__figures {
 void kvf__histogram_add(kvf__histogram *histogram, double value, bool seconds);
 kvf_status kvf__figures_print(const kvf__figures *figures, kvf__buf *out);
 
-/* ---- jobs (work.c) --------------------------------------------------------------------------- */
+/* ---- jobs (job.c) --------------------------------------------------------------------------- */
 
 typedef enum kvf__job_state {
     KVF__JOB_WAITS,
@@ -152,10 +158,12 @@ typedef struct kvf__job {
 
     /* the computing thread's */
     kvf__held *held;
-    kvf__ids prompt;
-    kvf__choice *choices; /* [request.n] */
-    bool first;           /* token is still to come */
-    bool broken;          /* its problem was said: the rows that still go on are to leave */
+    kvf__ids *prompts;    /* [n_prompts] */
+    kvf__choice *choices; /* [n_choices]: request.n for each prompt */
+    int64_t n_prompts, n_choices;
+    int64_t joined; /* choices that have or had a row */
+    bool first;     /* token is still to come */
+    bool broken;    /* its problem was said: the rows that still go on are to leave */
 
     /* under the server's lock */
     kvf__job_state state;
@@ -180,6 +188,7 @@ typedef struct kvf__server {
     pthread_cond_t arrival;
     kvf__job *first, *last; /* that wait */
     kvf__job *running;      /* list by next; the computing thread's alone */
+    kvf__job *joining;      /* of them, some of whose choices have had no row yet; NULL: none */
     int64_t pending;        /* jobs that are not answered to the last byte */
     int64_t ids;
     bool closing;
@@ -187,10 +196,14 @@ typedef struct kvf__server {
     struct kvf__http *http;
 } kvf__server;
 
+/* The ids that its rows begin with, as generate makes them. */
+kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job);
 /* Takes the job over, or says why not. Called by the HTTP thread. */
 bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem);
 /* One of its threads has done with it; under the lock. */
 void kvf__job_drop(kvf__job *job);
+/* ---- the computing thread (work.c) ----------------------------------------------------------- */
+
 /* The computing thread's loop, until all is answered after *stop. */
 kvf_status kvf__work(kvf__server *server);
 

@@ -3,89 +3,12 @@
  *
  * A job has two owners, this thread and that of HTTP; whoever is last frees it. Everything between
  * them is under the server's lock, which no computation holds. */
-#include <errno.h>
-#include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "serve_int.h"
 
 enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
 static const double SWEEP_SECONDS = 0.25, FLUSH_SECONDS = 10;
-
-void kvf__job_drop(kvf__job *job)
-{
-    if (--job->owners > 0) return;
-    kvf__ids_done(&job->prompt);
-    for (int64_t i = 0; i < job->request.n; i++)
-        kvf__buf_done(&job->choices[i].text);
-    kvf__free(job->choices);
-    kvf__request_done(&job->request);
-    kvf__buf_done(&job->out);
-    kvf__free(job);
-}
-
-/* Draws of a request without a seed begin anywhere. */
-static uint64_t any_seed(void)
-{
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
-    return seed >> 1;
-}
-
-static bool make_choices(const kvf__server *server, kvf__job *job, kvf__problem *problem)
-{
-    const int64_t n = job->request.n;
-    if (n > server->options.max_rows)
-        return kvf__problem_set(problem, 400, "n", "n: want at most %lld, the rows of this server",
-                                (long long)server->options.max_rows);
-    if (kvf__alloc_array(NULL, (size_t)n, sizeof *job->choices, &job->choices))
-        return kvf__problem_set(problem, 500, NULL, "out of memory");
-    for (int64_t i = 0; i < n; i++)
-        job->choices[i] = (kvf__choice){.job = job, .index = i};
-    return true;
-}
-
-bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
-{
-    bool taken = false;
-    job->model = kvf__shelf_find(&server->shelf, job->request.model);
-    if (job->model < 0) {
-        kvf__problem_set(problem, 404, "model", "the model \"%.80s\" does not exist",
-                         job->request.model);
-        problem->code = "model_not_found";
-        return false;
-    }
-    if (!make_choices(server, job, problem)) return false;
-    if (!job->request.seeded) job->request.seed = any_seed();
-    job->server = server;
-    job->arrived = kvf__clock();
-    job->first = true;
-    pthread_mutex_lock(&server->lock);
-    if (server->closing) {
-        kvf__problem_set(problem, 503, NULL, "the server is shutting down");
-    } else if (server->figures.queued >= server->options.max_queue) {
-        kvf__problem_set(problem, 503, NULL, "%lld requests wait already: try again later",
-                         (long long)server->figures.queued);
-        problem->code = "overloaded";
-    } else {
-        job->reply = (kvf__reply){.chat = job->request.chat,
-                                  .id = ++server->ids,
-                                  .created = (int64_t)time(NULL),
-                                  .model = server->shelf.names[job->model]};
-        job->owners = 2;
-        if (server->last) server->last->next = job;
-        if (!server->last) server->first = job;
-        server->last = job;
-        server->figures.queued++;
-        server->pending++;
-        pthread_cond_signal(&server->arrival);
-        taken = true;
-    }
-    pthread_mutex_unlock(&server->lock);
-    if (!taken) kvf__free(job->choices);
-    return taken;
-}
 
 /* ---- ends of a job --------------------------------------------------------------------------- */
 
@@ -125,6 +48,7 @@ static void let_go(kvf__job *job)
             *at = job->next;
             break;
         }
+    if (server->joining == job) server->joining = NULL;
     kvf__held_release(job->held);
     pthread_mutex_lock(&server->lock);
     kvf__job_drop(job);
@@ -135,7 +59,7 @@ static void let_go(kvf__job *job)
 
 static bool all_ended(const kvf__job *job)
 {
-    for (int64_t i = 0; i < job->request.n; i++)
+    for (int64_t i = 0; i < job->n_choices; i++)
         if (!job->choices[i].finish) return false;
     return true;
 }
@@ -153,7 +77,7 @@ static kvf_status add_whole(kvf__choice *c, const char *text, size_t n)
     kvf__job *job = c->job;
     KVF_TRY(kvf__buf_add(NULL, &c->text, text, n));
     if (!all_ended(job)) return KVF_OK;
-    return kvf__reply_whole(&job->reply, job->choices, job->request.n, &job->out);
+    return kvf__reply_whole(&job->reply, job->choices, job->n_choices, &job->out);
 }
 
 /* Under the lock. */
@@ -198,76 +122,43 @@ static void take_text(void *user, const char *text, size_t n, int64_t new_tokens
 
 /* ---- beginnings ------------------------------------------------------------------------------ */
 
-static kvf_status check_ids(kvf_ctx *ctx, const kvf__server *server, const kvf__ids *ids)
+/* Its rows that still go on. */
+static void leave_rows(kvf_ctx *ctx, kvf__engine *engine, kvf__job *job)
 {
-    const int64_t V = kvf__model_desc(server->base->model)->V;
-    for (size_t i = 0; i < ids->n; i++)
-        if (ids->data[i] >= V)
-            return kvf__fail(ctx, KVF_EDATA, "prompt: id %ld is outside the vocabulary of %lld",
-                             (long)ids->data[i], (long long)V);
-    return KVF_OK;
-}
-
-/* Virtual tokens that lead the rows of a prefix. */
-static kvf_status add_lead(kvf_ctx *ctx, const kvf__render *how, kvf__ids *ids)
-{
-    if (!how->pattern) return KVF_OK;
-    if (how->pattern->n)
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "this model's rows follow a template: send a completion's prompt, as text");
-    for (int64_t p = 0; p < how->pattern->lead; p++)
-        KVF_TRY(kvf__ids_add(ctx, ids, (int32_t)(-1 - p)));
-    return KVF_OK;
-}
-
-/* The ids that the row begins with, as generate makes them. */
-static kvf_status render(kvf_ctx *ctx, kvf__job *job)
-{
-    const kvf__request *request = &job->request;
-    const kvf__render *how = &job->held->renderer.render;
-    if (request->prompt) return kvf__render_prompt(ctx, how, request->prompt, &job->prompt);
-    KVF_TRY(add_lead(ctx, how, &job->prompt));
-    if (request->chat)
-        return kvf__chat_encode(ctx, how->tokenizer, how->chat, request->messages,
-                                request->n_messages, true, &job->prompt, NULL);
-    KVF_TRY(check_ids(ctx, job->server, &request->ids));
-    return kvf__ids_append(ctx, &job->prompt, request->ids.data, request->ids.n);
-}
-
-/* Rows of a job that still go on. */
-static void leave_rows(kvf_ctx *ctx, kvf__engine *engine, kvf__job *job, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < job->joined; i++)
         if (!job->choices[i].finish) kvf__engine_leave(ctx, engine, job->choices[i].row);
 }
 
-/* A row for each choice; choice i draws as the i-th of so many like prompts. */
-static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
+/* A row for the next choice. */
+static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
 {
     const kvf__request *request = &job->request;
-    KVF_TRY(render(ctx, job));
-    kvf__order order = {.prefix = job->held->prefix,
-                        .head = job->held->head,
-                        .prompt = job->prompt.data,
-                        .n = (int64_t)job->prompt.n,
-                        .max_tokens = request->max_tokens,
-                        .sampling = request->sampling,
-                        .seed = request->seed,
-                        .stop = request->stop,
-                        .n_stop = request->n_stop,
-                        .turn_end = job->held->turn_end,
-                        .text = take_text};
-    job->reply.prompt_tokens = order.n;
-    for (int64_t i = 0; i < request->n; i++) {
-        order.stream = (uint64_t)i;
-        order.user = &job->choices[i];
-        kvf_status st = kvf__engine_join(ctx, server->engine, &order, &job->choices[i].row);
-        if (st) {
-            leave_rows(ctx, server->engine, job, i);
-            return st;
-        }
-    }
+    kvf__choice *choice = &job->choices[job->joined];
+    const kvf__ids *prompt = &job->prompts[job->joined / request->n];
+    const kvf__order order = {.prefix = job->held->prefix,
+                              .head = job->held->head,
+                              .prompt = prompt->data,
+                              .n = (int64_t)prompt->n,
+                              .max_tokens = request->max_tokens,
+                              .sampling = request->sampling,
+                              .seed = request->seed,
+                              .stream = (uint64_t)job->joined,
+                              .stop = request->stop,
+                              .n_stop = request->n_stop,
+                              .turn_end = job->held->turn_end,
+                              .text = take_text,
+                              .user = choice};
+    KVF_TRY(kvf__engine_join(ctx, server->engine, &order, &choice->row));
+    job->joined++;
+    return KVF_OK;
+}
+
+/* Rows for its choices, as many as there are free; the others get theirs before any later job. */
+static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
+{
+    while (job->joined < job->n_choices && !kvf__engine_full(server->engine))
+        KVF_TRY(join_next(ctx, server, job));
+    server->joining = job->joined < job->n_choices ? job : NULL;
     return KVF_OK;
 }
 
@@ -277,6 +168,16 @@ static unsigned http_status(kvf_status st)
     return st == KVF_EDATA || st == KVF_EUSAGE || st == KVF_EUNSUPPORTED ? 400 : 500;
 }
 
+static kvf_status start_job(kvf__server *server, kvf__job *job)
+{
+    KVF_TRY(kvf__job_render(server->ctx, server->base, job));
+    KVF_TRY(kvf__engine_check(server->ctx, server->engine, job->held->prefix, job->prompts,
+                              job->n_prompts));
+    for (int64_t i = 0; i < job->n_prompts; i++)
+        job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
+    return join(server->ctx, server, job);
+}
+
 static void begin(kvf__server *server, kvf__job *job)
 {
     kvf_ctx *ctx = server->ctx;
@@ -284,7 +185,8 @@ static void begin(kvf__server *server, kvf__job *job)
     job->held->uses++;
     job->next = server->running;
     server->running = job;
-    kvf_status st = join(ctx, server, job);
+    kvf_status st = start_job(server, job);
+    if (st) leave_rows(ctx, server->engine, job);
     pthread_mutex_lock(&server->lock);
     kvf__histogram_add(&server->figures.waited, kvf__clock() - job->arrived, true);
     if (st) {
@@ -292,7 +194,7 @@ static void begin(kvf__server *server, kvf__job *job)
     } else if (job->request.stream) {
         job->state = KVF__JOB_RUNS;
         job->status = 200;
-        for (int64_t i = 0; i < job->request.n; i++)
+        for (int64_t i = 0; i < job->n_choices; i++)
             kvf__reply_begin(&job->reply, i, &job->out);
         kvf__http_wake(job);
     }
@@ -300,11 +202,21 @@ static void begin(kvf__server *server, kvf__job *job)
     if (st) let_go(job);
 }
 
-/* The one that has waited longest, if so many rows are enough for it. */
-static kvf__job *next_job(kvf__server *server, int64_t rows)
+/* More rows for the choices of the job that began last. */
+static void go_on_joining(kvf__server *server)
+{
+    kvf__job *job = server->joining;
+    if (!job || job->broken || !join(server->ctx, server, job)) return;
+    pthread_mutex_lock(&server->lock);
+    break_off(job, kvf_ctx_error(server->ctx)); /* leave_gone lets it go */
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* The one that has waited longest. */
+static kvf__job *next_job(kvf__server *server)
 {
     pthread_mutex_lock(&server->lock);
-    kvf__job *job = server->first && server->first->request.n <= rows ? server->first : NULL;
+    kvf__job *job = server->first;
     if (job) {
         server->first = job->next;
         if (!server->first) server->last = NULL;
@@ -327,7 +239,9 @@ static bool is_gone(kvf__server *server, const kvf__job *job)
 static void begin_all(kvf__server *server)
 {
     kvf__job *job;
-    while ((job = next_job(server, kvf__engine_room(server->engine))) != NULL)
+    go_on_joining(server);
+    while (!server->joining && !kvf__engine_full(server->engine) &&
+           (job = next_job(server)) != NULL)
         if (is_gone(server, job))
             let_go(job);
         else
@@ -340,7 +254,7 @@ static void leave_gone(kvf__server *server)
     for (kvf__job *job = server->running, *next; job; job = next) {
         next = job->next;
         if (!job->broken && !is_gone(server, job)) continue;
-        leave_rows(server->ctx, server->engine, job, job->request.n);
+        leave_rows(server->ctx, server->engine, job);
         let_go(job);
     }
 }
@@ -378,7 +292,7 @@ static void refuse_waiting(kvf__server *server)
     pthread_mutex_lock(&server->lock);
     server->closing = true;
     pthread_mutex_unlock(&server->lock);
-    for (kvf__job *job; (job = next_job(server, INT64_MAX)) != NULL;) {
+    for (kvf__job *job; (job = next_job(server)) != NULL;) {
         pthread_mutex_lock(&server->lock);
         finish_problem(job, 503, "the server is shutting down");
         pthread_mutex_unlock(&server->lock);
@@ -429,7 +343,10 @@ kvf_status kvf__work(kvf__server *server)
             wait_for_arrival(server);
         publish(server);
     }
-    if (st) refuse_waiting(server);
+    if (st) {
+        leave_gone(server); /* jobs some of whose choices had no row yet */
+        refuse_waiting(server);
+    }
     flush(server);
     return st;
 }
