@@ -12,10 +12,11 @@
  *
  * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
  * answered does not depend on what is computed beside it: it is what kvf_generate says of that
- * prompt alone, bit for bit; of n choices, the i-th what it says of the i-th of n such prompts. A
- * prefix file that is replaced (by rename) is read again: requests that have begun end with the old
- * one. Prefixes with a head of their own and virtual tokens at the input are served too; those that
- * stand inside rows or change the base are refused. */
+ * prompt alone, bit for bit; of n choices, the i-th what it says of the i-th of n such prompts, and
+ * of several prompts those of a file with each n times. A prefix file that is replaced (by rename)
+ * is read again: requests that have begun end with the old one. Prefixes with a head of their own,
+ * virtual tokens at the input and prefixes inside rows are served too; what changes the base itself
+ * (adapters) is refused, as its rows could not be computed beside others. */
 #ifndef KVFOLD_SERVE_H
 #define KVFOLD_SERVE_H
 
@@ -41,7 +42,7 @@ typedef struct kvf_serve_options {
     int64_t port;              /* 0: a free one */
     const char *token_file;    /* its first line must come as "Authorization: Bearer"; NULL: none */
     int64_t max_body;          /* bytes of a request */
-    int64_t max_rows;          /* requests computed together; further ones wait */
+    int64_t max_rows;          /* choices computed together; further ones wait */
     int64_t max_queue;         /* that wait; further ones are refused with 503 */
     int64_t max_tokens;        /* most a request may ask for */
     int64_t max_context;       /* most tokens in a row, prompt and answer; 0: the model's */

@@ -29,7 +29,7 @@ static const cli_option OPTIONS[] = {
      CLI_TEXT,
      AT(token_file)},
     {{"max-body", "BYTES", "1048576", "largest request"}, CLI_COUNT, AT(max_body)},
-    {{"max-rows", "N", "16", "requests computed together; others wait"}, CLI_COUNT, AT(max_rows)},
+    {{"max-rows", "N", "16", "answers computed together; others wait"}, CLI_COUNT, AT(max_rows)},
     {{"max-queue", "N", "256", "requests that wait; others are refused"}, CLI_COUNT, AT(max_queue)},
     {{"max-tokens", "N", "1024", "most new tokens a request may ask for"},
      CLI_COUNT,
@@ -169,8 +169,9 @@ const cli_command cli_serve = {
     .synopsis = "--base PATH [--prefix NAME=FILE ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, in the manner of OpenAI's API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the\n"
-             "base. GET /v1/models, /metrics (Prometheus), /health. An answer is that of\n"
-             "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"
+             "base; \"prompt\" is a text, token ids, or an array of either. GET /v1/models,\n"
+             "/metrics (Prometheus), /health. An answer is that of `kvfold generate` for its\n"
+             "prompt, prefix and seed, whatever else is computed.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
     .options = OPTIONS,
