@@ -7,7 +7,7 @@ The base is the GGUF, dequantised. Rows are rendered by the tokenizer's own chat
 reference and its end token carry loss. Every rate of --lr trains one run; the lowest loss on --valid is measured on --test: loss, and
 BLEU and ROUGE-L of greedy continuations (--max-tokens) of its different prompts against all their references, computed by kvfold's own
 metrics (tests/dump_metrics, which metrics.py compares with sacrebleu and rouge_score). Trained encoders stay in the work folder,
-so that the whole can be done in pieces. Without --lr the bare base is measured, which `kvfold eval` must equal: rows are then the same."""
+so that measuring can be done again. Without --lr the bare base is measured, which `kvfold eval` must equal: rows are then the same."""
 import csv
 import json
 import math
@@ -22,7 +22,7 @@ import metrics
 import peer
 from understanding import cache_of, order_of_steps
 
-STEPS, BATCH, HIDDEN, CLIP, WARMUP, PARTS = 80, 16, 512, 1.0, 0.05, 4
+STEPS, BATCH, HIDDEN, CLIP, WARMUP, PARTS = 80, 16, 512, 1.0, 0.05, 2
 
 
 def read(path):
@@ -47,10 +47,11 @@ def rows_of(tokenizer, pairs):
 def loss_sum(args, model, rows):
     """(sum of the loss of all labels, their number)."""
     ids, mask, labels = peer.padded(rows, "right")
-    with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
-        logits = model(input_ids=ids, attention_mask=mask).logits
     wanted = labels[:, 1:] != -100
-    return torch.nn.functional.cross_entropy(logits[:, :-1][wanted].float(), labels[:, 1:][wanted], reduction="sum"), int(wanted.sum())
+    columns = torch.arange(int(wanted.any(0).nonzero()[0]), wanted.shape[1])
+    logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=columns).logits
+    wanted, labels = wanted[:, columns], labels[:, 1:][:, columns]
+    return torch.nn.functional.cross_entropy(logits[wanted].float(), labels[wanted], reduction="sum"), int(wanted.sum())
 
 
 def mean_loss(args, model, rows):
@@ -85,12 +86,17 @@ def train(args, tuned, rows, lr):
             print(f"lr {lr:g} step {len(losses)}: loss {sum(losses[-10:]) / 10:.4f}, {tokens / (time.monotonic() - start):.0f} tokens/s", flush=True)
 
 
+def base_of(args):
+    base = peer.load_gguf(args.model, args.work)
+    return base.to(torch.bfloat16) if args.precision == "bf16" else base
+
+
 def trained(args, tokenizer, lr):
     """The model at this rate, from the work folder if it is there, and its loss on --valid."""
     torch.manual_seed(args.seed)
     config = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=peer.P, prefix_projection=True, encoder_hidden_size=HIDDEN)
-    tuned = get_peft_model(peer.load_gguf(args.model, args.work), config)
-    kept = os.path.join(args.work, f"e2e-{lr:g}-{args.seed}-{args.steps}.pt")
+    tuned = get_peft_model(base_of(args), config)
+    kept = os.path.join(args.work, f"e2e-{args.precision}-{lr:g}-{args.seed}-{args.steps}.pt")
     if os.path.exists(kept):
         tuned.prompt_encoder.load_state_dict(torch.load(kept))
     else:
@@ -106,7 +112,7 @@ def cache_for(args, model, rows):
         return DynamicCache(), 0
     L, G, _ = peer.shape(model)
     flat = encoder["default"](torch.arange(peer.P)[None])
-    return cache_of(flat.expand(rows, -1, -1), L, G), peer.P
+    return cache_of(flat.expand(rows, -1, -1).to(model.dtype), L, G), peer.P
 
 
 def continuations(args, model, tokenizer, prompts):
@@ -117,8 +123,7 @@ def continuations(args, model, tokenizer, prompts):
     mask = torch.cat([torch.ones(len(rows), at, dtype=mask.dtype), mask], 1)
     base, said, ended = getattr(model, "base_model", model) if at else model, [], torch.zeros(len(rows), dtype=torch.bool)
     for _ in range(args.max_tokens):
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
-            out = base(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        out = base(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
         ids = out.logits[:, -1].argmax(-1, keepdim=True)
         ids[ended] = tokenizer.eos_token_id
         ended |= ids[:, 0] == tokenizer.eos_token_id
@@ -151,14 +156,14 @@ def main():
     args = peer.parse(__doc__, ("--train", {}), ("--valid", {}), ("--test", {"required": True}),
                       ("--lr", {"nargs": "*", "type": float, "default": []}), ("--seed", {"type": int, "default": 1}),
                       ("--steps", {"type": int, "default": STEPS}), ("--max-tokens", {"type": int, "default": 64}),
-                      ("--autocast", {"action": "store_true", "help": "bf16 where torch.autocast takes it"}))
+                      ("--precision", {"choices": ["f32", "bf16"], "default": "f32", "help": "the base's; PEFT's encoder stays f32"}))
     tokenizer = peer.gguf_tokenizer(args.model)
     if not args.lr:
-        return print(json.dumps(scores(args, peer.load_gguf(args.model, args.work), tokenizer)))
+        return print(json.dumps(scores(args, base_of(args), tokenizer)))
     best = None
     for lr in args.lr:
         tuned, valid = trained(args, tokenizer, lr)
-        print(json.dumps({"lr": lr, "seed": args.seed, "steps": args.steps, "valid_loss": valid, "autocast": args.autocast}), flush=True)
+        print(json.dumps({"lr": lr, "seed": args.seed, "steps": args.steps, "valid_loss": valid, "precision": args.precision}), flush=True)
         if best is None or valid < best[1]:
             best = (tuned, valid, lr)
     print(json.dumps({"lr": best[2], "seed": args.seed, "steps": args.steps, "valid_loss": best[1], **scores(args, best[0], tokenizer)}), flush=True)
