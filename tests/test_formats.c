@@ -150,7 +150,7 @@ START_TEST(files_become_rows)
 END_TEST
 
 static const sample BAD[] = {
-    {"a.tsv", "text\tlabel\nx\t1\ny\n", "a.tsv:3: 1 columns, want 2", {SEQ}},
+    {"a.tsv", "text\tlabel\nx\t1\ny\n", "a.tsv:3: 1 column, want 2", {SEQ}},
     {"a.csv",
      "text,label\nx,1\n\"y\n\n,1\n",
      "a.csv:3: a quoted field that begins in this row has no "

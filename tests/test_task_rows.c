@@ -110,6 +110,11 @@ static const struct {
      "10 0:0 1 2:0 3 11",
      "O",
      {TOK, .max_length = 7, .overlong = KVF__OVERLONG_TRUNCATE}}, /* not within "ef" */
+    {"a.conll",
+     "abcd O\ne O\n",
+     "10 0:0 1 2 11",
+     "O",
+     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}}, /* a web address */
 
     {"a.jsonl",
      "{\"question\": \"h\", \"context\": \"abcd\", \"answers\": [{\"text\": \"bc\", \"start\": "
@@ -243,8 +248,8 @@ static const struct {
     {"a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [null]}", "a.jsonl:1: tag 0 is not a name", {TOK}},
     {"a.conll",
      "abcd O\n",
-     "a.conll:1: not even the first word fits into 5 tokens",
-     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}},
+     "a.conll:1: no word fits into 2 tokens",
+     {TOK, .max_length = 2, .overlong = KVF__OVERLONG_TRUNCATE}},
     {"a.conll",
      "abcd O\n",
      "a.conll:1: the row has 6 tokens, at most 5 fit (see --overlong)",

@@ -167,7 +167,7 @@ static const char METRICS[] =
     "seq-cls          accuracy, f1 (mean over the classes), f1_micro, mcc\n"
     "  --regression   pearson, spearman\n"
     "token-cls        f1, precision and recall of entities as in seqeval, f1_macro,\n"
-    "                 f1_strict (IOB2 to the letter), accuracy of tags\n"
+    "                 f1_strict (IOB2 or BILOU to the letter), accuracy of tags\n"
     "qa               f1, exact_match, as SQuAD's own scripts\n"
     "multiple-choice  accuracy\n"
     "\n"

@@ -215,8 +215,8 @@ static kvf_status check_record(const table *t)
         if (strlen(record_field(t, i)) + 1 != t->field[i + 1] - t->field[i])
             return fail_at(t, "a NUL byte in the text");
     if (t->n == t->n_columns) return KVF_OK;
-    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %zu columns, want %zu", t->file->path,
-                     (long long)t->line, t->n, t->n_columns);
+    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %zu column%s, want %zu", t->file->path,
+                     (long long)t->line, t->n, t->n == 1 ? "" : "s", t->n_columns);
 }
 
 static kvf_status hand_over(const table *t)

@@ -103,7 +103,8 @@ static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, word
     return KVF_OK;
 }
 
-/* Leaves out whole words at the end until the sentence fits. */
+/* Leaves out whole words at the end until the sentence fits; of a first one that is longer, the
+ * pieces at its end. */
 static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t *at, size_t n,
                       bool *fits)
 {
@@ -114,10 +115,10 @@ static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t
     if (!*fits) return KVF_OK;
     while (n && at[n] > room)
         n--;
-    if (!at[n])
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: not even the first word fits into %lld tokens",
-                         row->where, (long long)most);
-    load->a.n = (size_t)at[n];
+    if (!at[n] && room < 1)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: no word fits into %lld tokens", row->where,
+                         (long long)most);
+    load->a.n = (size_t)(at[n] ? at[n] : room);
     load->truncated++;
     return KVF_OK;
 }
