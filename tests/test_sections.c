@@ -245,7 +245,7 @@ static const struct {
     {{1, 1, 0}, 2, false, false, "sections have 2 rows, the batch 3"},
     {{1, 1, 1}, 3, false, false, "3 sections, the pass was made for at most 2"},
     {{1, 2, 0}, 2, true, false, "10 prefix positions, the pass was made for at most 9"},
-    {{1, 2, 0}, 2, false, true, "sections exclude a cache, a prefix inside rows and dropout"},
+    {{1, 2, 0}, 2, false, true, "sections exclude a prefix inside rows and dropout"},
 };
 
 START_TEST(bad_sections_are_refused)

@@ -13,7 +13,7 @@
 
 enum { PROMPT_BUDGET = 256 }; /* tokens of prompts in a step, beside the one that waits longest */
 
-typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_GOES } row_state;
+typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_READS, ROW_GOES } row_state;
 
 typedef struct row {
     row_state state;
@@ -31,7 +31,8 @@ struct kvf__engine {
     kvf__candidate *scratch; /* [threads, V] */
     int threads;
     int32_t *slots, *ids, *tokens; /* [rows] of a step */
-    int64_t *start;                /* [rows + 1] */
+    int32_t *prompts; /* [KVF__PROMPT_PART + PROMPT_BUDGET] of those that end in a step */
+    int64_t *start;   /* [rows + 1] */
     kvf__engine_stats stats;
 };
 
@@ -44,6 +45,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__engine *e)
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->slots, &e->slots));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->ids, &e->ids));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->tokens, &e->tokens));
+    KVF_TRY(
+        kvf__alloc_array(ctx, KVF__PROMPT_PART + PROMPT_BUDGET, sizeof *e->prompts, &e->prompts));
     return kvf__alloc_array(ctx, rows + 1, sizeof *e->start, &e->start);
 }
 
@@ -75,6 +78,7 @@ void kvf__engine_free(kvf__engine *engine)
     kvf__free(engine->slots);
     kvf__free(engine->ids);
     kvf__free(engine->tokens);
+    kvf__free(engine->prompts);
     kvf__free(engine->start);
     kvf__free(engine);
 }
@@ -196,23 +200,6 @@ static int64_t next_waiting(const kvf__engine *e, int64_t most)
     return first;
 }
 
-/* A part of a prompt, or what is left of it; then its first token is drawn. */
-static kvf_status read_prompt(kvf_ctx *ctx, kvf__engine *e, int64_t at)
-{
-    const float *logits = NULL;
-    row *r = &e->rows[at];
-    const int32_t *ids = r->order.prompt + r->read;
-    const int64_t n = unread(r) < KVF__PROMPT_PART ? unread(r) : KVF__PROMPT_PART;
-    const int64_t start[] = {0, n};
-    e->stats.prompt_tokens += n;
-    r->read += n;
-    if (unread(r)) return kvf__session_read(ctx, e->session, (int32_t)at, ids, n);
-    e->slots[0] = (int32_t)at;
-    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, start, ids, 1, &logits));
-    r->state = ROW_GOES;
-    return advance(ctx, e, 1, logits);
-}
-
 static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
     if (e->rows[at].state == ROW_FREE) return;
@@ -220,17 +207,57 @@ static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
     tell(ctx, e, at);
 }
 
+/* A part of a prompt that does not end in this step. */
+static kvf_status read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+{
+    row *r = &e->rows[at];
+    const int32_t *ids = r->order.prompt + r->read;
+    r->read += KVF__PROMPT_PART;
+    e->stats.prompt_tokens += KVF__PROMPT_PART;
+    return kvf__session_read(ctx, e->session, (int32_t)at, ids, KVF__PROMPT_PART);
+}
+
+/* What is left of a prompt goes to the n-th place of those that end. */
+static void add_prompt(kvf__engine *e, int64_t at, int64_t n)
+{
+    row *r = &e->rows[at];
+    const int64_t from = n ? e->start[n] : 0;
+    memcpy(e->prompts + from, r->order.prompt + r->read, (size_t)unread(r) * sizeof *e->prompts);
+    e->slots[n] = (int32_t)at;
+    e->start[0] = 0;
+    e->start[n + 1] = from + unread(r);
+    e->stats.prompt_tokens += unread(r);
+    r->read = r->order.n;
+    r->state = ROW_READS;
+}
+
+/* The last parts of n prompts, and their first tokens. Their rows fail together. */
+static void end_prompts(kvf_ctx *ctx, kvf__engine *e, int64_t n)
+{
+    const float *logits = NULL;
+    kvf_status st = kvf__session_feed(ctx, e->session, e->slots, e->start, e->prompts, n, &logits);
+    for (int64_t i = 0; i < n; i++)
+        e->rows[e->slots[i]].state = ROW_GOES;
+    if (!st) st = advance(ctx, e, n, logits);
+    for (int64_t i = 0; st && i < n; i++)
+        fail_row(ctx, e, e->slots[i]);
+}
+
 /* A part of the prompt that has waited longest, and short ones that end. */
 static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
 {
     double begin = kvf__clock();
-    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET;
+    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET, n = 0;
     if (at < 0) return;
-    if (read_prompt(ctx, e, at)) fail_row(ctx, e, at);
+    if (unread(&e->rows[at]) <= KVF__PROMPT_PART)
+        add_prompt(e, at, n++);
+    else if (read_part(ctx, e, at))
+        fail_row(ctx, e, at);
     while ((at = next_waiting(e, budget)) >= 0) {
         budget -= unread(&e->rows[at]);
-        if (read_prompt(ctx, e, at)) fail_row(ctx, e, at);
+        add_prompt(e, at, n++);
     }
+    if (n) end_prompts(ctx, e, n);
     e->stats.prefill_seconds += kvf__clock() - begin;
 }
 

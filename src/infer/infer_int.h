@@ -161,8 +161,8 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
                             int64_t *row);
 void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t row); /* text is not called */
 /* Up to some hundreds of tokens of prompts that wait, long ones part by part, then one token for
- * every row that has begun. A prompt that fails ends its row alone; a failed step ends all rows,
- * and is returned. */
+ * every row that has begun. Prompts that end in a step fail together; a failed step ends all
+ * rows, and is returned. */
 kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine);
 kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine);
 

@@ -3,8 +3,9 @@
  *
  * All rows share a prefix and are computed together, and where that prefix brings a language-model
  * head of its own, logits are that one's. Or (mixed) each row has its own prefix, and its bits do
- * not depend on its company: prompts take passes of their own, and steps sum every row in the order
- * of a single one. A base that has no form for steps takes a pass per row and token then. */
+ * not depend on its company: steps sum every row in the order of a single one, and prompts share a
+ * pass where a trial shows that its products do so by themselves; elsewhere each takes its own. A
+ * base that has no form for steps then takes a pass per row and token. */
 #include "session_priv.h"
 
 #include <assert.h>
@@ -14,14 +15,16 @@ enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
 /* The memory that depends on the longest prefix. */
 static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
 {
-    kvf__pass_limits limits = {
-        .rows = s->mixed ? 1 : s->rows,
+    const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
+    const kvf__pass_limits limits = {
+        .rows = rows,
         .tokens = s->mixed ? KVF__PROMPT_PART : s->pass_tokens,
         .row_len = s->capacity < KVF__PROMPT_PART ? s->capacity : KVF__PROMPT_PART,
-        .labels = s->mixed ? 1 : s->rows,
+        .labels = rows,
         .P = s->P,
         .cache_len = s->capacity,
         .infix = s->infixes,
+        .sections = s->together ? rows : 0,
     };
     kvf__decoder_free(s->decoder);
     kvf__pass_free(s->pass);
@@ -61,6 +64,8 @@ static kvf_status take_rows(kvf_ctx *ctx, kvf__session *s)
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->label_at, &s->label_at));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->label_id, &s->label_id));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->example, &s->example));
+    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->sections, &s->sections));
+    KVF_TRY(kvf__alloc_array(ctx, rows + 1, sizeof *s->section_start, &s->section_start));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->left, &s->left));
     KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->part_slots, &s->part_slots));
     KVF_TRY(kvf__alloc_array(ctx, rows + 1, sizeof *s->part_start, &s->part_start));
@@ -73,6 +78,8 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *p
                        kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
     if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
     s->infixes = prefix && prefix->id.infix;
+    if (s->mixed)
+        KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(make(ctx, s->base->model, s->rows, s->capacity, &s->cache));
     KVF_TRY(make_passes(ctx, s));
     return take_rows(ctx, s);
@@ -175,6 +182,8 @@ void kvf__session_free(kvf__session *session)
     kvf__free(session->label_at);
     kvf__free(session->label_id);
     kvf__free(session->example);
+    kvf__free(session->sections);
+    kvf__free(session->section_start);
     kvf__free(session->left);
     kvf__free(session->part_slots);
     kvf__free(session->part_start);

@@ -104,15 +104,76 @@ static kvf_status run_row(kvf_ctx *ctx, kvf__session *s, const kvf__fed *in, int
                                       : run_pass(ctx, s, &one, logits);
 }
 
+/* May row r be computed in a pass with others behind other prefixes? */
+static bool is_social(const kvf__session *s, const kvf__fed *in, int64_t r)
+{
+    const int32_t slot = in->slots[r];
+    const bool step = s->decoder && in->start[r + 1] - in->start[r] == 1;
+    return s->together && !step && !s->infix[slot].on && !s->files[slot].head;
+}
+
+/* The end of the rows from r on that share a pass; r + 1: it is alone. */
+static int64_t end_of_company(const kvf__session *s, const kvf__fed *in, int64_t r)
+{
+    int64_t end = r;
+    while (end < in->n && is_social(s, in, end) &&
+           in->start[end + 1] - in->start[r] <= KVF__PROMPTS_TOGETHER)
+        end++;
+    return end > r ? end : r + 1;
+}
+
+/* Rows from .. end - 1 in one pass, each a section of its own. */
+static kvf_status run_company(kvf_ctx *ctx, kvf__session *s, const kvf__fed *in, int64_t from,
+                              int64_t end, float *logits)
+{
+    const int64_t n = end - from;
+    for (int64_t r = 0; r <= n; r++)
+        s->section_start[r] = in->start[from + r] - in->start[from];
+    for (int64_t r = 0; r < n; r++) {
+        const int32_t slot = in->slots[from + r];
+        s->label_at[r] = (int32_t)(s->section_start[r + 1] - 1);
+        s->sections[r] = (kvf__section){.rows = 1,
+                                        .prefix = s->before[slot].prefix,
+                                        .vectors = s->files[slot].vectors,
+                                        .position_start = s->before[slot].position_start};
+    }
+    const kvf__batch batch = {.n_rows = n,
+                              .n_tokens = s->section_start[n],
+                              .n_labels = n,
+                              .start = s->section_start,
+                              .ids = in->ids + in->start[from],
+                              .label_at = s->label_at,
+                              .label_id = s->label_id,
+                              .example = s->example};
+    const kvf__input input = {.batch = &batch,
+                              .cache = s->cache,
+                              .slot = in->slots + from,
+                              .sections = s->sections,
+                              .n_sections = n};
+    KVF_TRY(kvf__pass_fwd(ctx, s->pass, &input));
+    return kvf__pass_lm_logits(ctx, s->pass, logits);
+}
+
+/* Rows that each have what stands before them; logits [n, V], or NULL. */
+static kvf_status run_mixed(kvf_ctx *ctx, kvf__session *s, const kvf__fed *in, float *logits)
+{
+    const int64_t V = kvf__model_desc(s->base->model)->V;
+    for (int64_t r = 0, end; r < in->n; r = end) {
+        float *to = logits ? logits + r * V : NULL;
+        end = logits ? end_of_company(s, in, r) : r + 1;
+        if (end > r + 1)
+            KVF_TRY(run_company(ctx, s, in, r, end, to));
+        else
+            KVF_TRY(run_row(ctx, s, in, r, to));
+    }
+    return KVF_OK;
+}
+
 /* logits [n, V], or NULL. */
 static kvf_status run(kvf_ctx *ctx, kvf__session *s, const kvf__fed *in, float *logits)
 {
-    const int64_t V = kvf__model_desc(s->base->model)->V;
     if (logits && is_step(s, in)) return run_step(ctx, s, in, logits);
-    if (!s->mixed) return run_pass(ctx, s, in, logits);
-    for (int64_t r = 0; r < in->n; r++)
-        KVF_TRY(run_row(ctx, s, in, r, logits ? logits + r * V : NULL));
-    return KVF_OK;
+    return s->mixed ? run_mixed(ctx, s, in, logits) : run_pass(ctx, s, in, logits);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

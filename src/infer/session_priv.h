@@ -25,9 +25,12 @@ typedef struct kvf__fed {
     int64_t n;
 } kvf__fed;
 
+enum { KVF__PROMPTS_TOGETHER = 128 }; /* most tokens in a pass that prompts share */
+
 struct kvf__session {
     kvf_base *base;
     bool mixed;
+    bool together;          /* prompts of several rows may share a pass */
     bool infixes;           /* passes are made for prefixes inside rows */
     kvf__step_row *before;  /* [rows] what stands before each slot's tokens */
     kvf__row_file *files;   /* [rows] */
@@ -45,6 +48,9 @@ struct kvf__session {
     int32_t *label_at;       /* [rows] */
     int32_t *label_id;       /* [rows], never read: a pass without loss */
     int64_t *example;        /* [rows] */
+
+    kvf__section *sections; /* [rows] of a pass that prompts share */
+    int64_t *section_start; /* [rows + 1] */
 
     /* A part of what is fed, and what is left of each row behind the parts. */
     int64_t *left;       /* [rows] index of its first id */

@@ -191,6 +191,9 @@ typedef struct kvf__footprint {
 } kvf__footprint;
 kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
                                     kvf__dtype file);
+/* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it? Tried
+ * (rows_alike.c), in the time of some passes; false where weights are packed just before use. */
+kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
@@ -344,7 +347,7 @@ typedef struct kvf__input {
     double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                       falls on virtual tokens: prefix, or vectors (but those in a cache) */
     const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and
-                                     position_start; excludes dropout, infix_at and a cache */
+                                     position_start; excludes dropout and infix_at */
     int64_t n_sections;           /* 0: none */
 } kvf__input;
 

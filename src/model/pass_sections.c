@@ -60,10 +60,9 @@ static kvf_status check_excluded(kvf_ctx *ctx, const kvf__pass *pass, const kvf_
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld sections, the pass was made for at most %lld",
                          (long long)input->n_sections, (long long)pass->limits.sections);
-    if (input->cache || input->batch->infix_at || (rows && rows->p > 0) || (base && base->p > 0))
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "batch: sections exclude a cache, a prefix inside rows and dropout by rows");
+    if (input->batch->infix_at || (rows && rows->p > 0) || (base && base->p > 0))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "batch: sections exclude a prefix inside rows and dropout by rows");
     return KVF_OK;
 }
 
