@@ -120,8 +120,9 @@ typedef struct kvf_train_options {
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
     double prefix_dropout;  /* 0: none; below 1 */
     bool prefix_dropout_per_row;
-    double base_dropout; /* of embeddings and of what each half of a block adds; 0: none; below 1 */
-    int64_t adapter_size;           /* width of the bottleneck, for method adapter */
+    double base_dropout;  /* of embeddings, of what each half of a block adds, and of attention's
+                             probabilities where the config has a rate for them; 0: none; below 1 */
+    int64_t adapter_size; /* width of the bottleneck, for method adapter */
     const char *adapter_activation; /* gelu, relu, tanh */
     const char *adapter_placement;  /* serial, parallel, attn */
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */

@@ -91,6 +91,8 @@ typedef struct kvf__config_keys {
     const char *eps;
     double eps_otherwise;
     const char *act;
+    const char *attention_dropout; /* NULL: the family has none */
+    double dropout_otherwise;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
     const char *sliding_window;            /* NULL: this family has none */

@@ -92,6 +92,8 @@ static const kvf__config_keys bert_keys = {
     .eps = "layer_norm_eps",
     .eps_otherwise = 1e-12,
     .act = "hidden_act",
+    .attention_dropout = "attention_probs_dropout_prob",
+    .dropout_otherwise = 0.1,
 };
 
 /* What is the same in every row. */

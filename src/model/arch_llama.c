@@ -42,7 +42,7 @@ static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
     .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
     .heads = {{"num_attention_heads"}, 0}, .ffn = {{"intermediate_size"}, 0},                      \
     .vocab = {{"vocab_size"}, 0}, .eps = "rms_norm_eps", .eps_otherwise = 1e-6,                    \
-    .act = "hidden_act"
+    .act = "hidden_act", .attention_dropout = "attention_dropout"
 
 static const kvf__config_keys llama_keys = {
     LLAMA_KEYS,

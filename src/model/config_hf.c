@@ -250,6 +250,9 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", -1, &desc->classifier_dropout));
     KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout_prob", -1, &prob));
     KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout", prob, &desc->hidden_dropout));
+    if (desc->arch->keys->attention_dropout)
+        KVF_TRY(kvf__config_real(c, c->root, desc->arch->keys->attention_dropout,
+                                 desc->arch->keys->dropout_otherwise, &desc->attention_dropout));
     return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
 }
 

@@ -67,6 +67,8 @@ typedef struct kvf__desc {
     bool score_by_layer;    /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
     /* For task heads; < 0 or 0: the config does not say. */
     double classifier_dropout, hidden_dropout, initializer_range;
+    double
+        attention_dropout; /* dropout of the base drops probabilities too where this is above 0 */
     int32_t bos, eos, pad; /* config's ids, -1 if absent */
     bool gguf;             /* names and row order are those of a GGUF */
 } kvf__desc;

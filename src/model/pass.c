@@ -159,6 +159,7 @@ static void lay_fwd(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     if (s->adapter) pass->adapt_part = kvf__carve(carve, s->R, d->C, sizeof(float));
     if (pass->limits.base_dropout) {
         pass->drop_stream = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__rng));
+        pass->attn_stream = kvf__carve(carve, pass->limits.rows, 1, sizeof(kvf__rng));
         pass->drop_row = kvf__carve(carve, s->M, 1, sizeof(int32_t));
         pass->half = kvf__carve(carve, s->R, d->C, sizeof(float));
     }
@@ -283,7 +284,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
         .H = d->H,
         .G = d->G,
         .D = d->D,
-        .backward = limits->backward};
+        .backward = limits->backward,
+        .dropout = limits->base_dropout && d->attention_dropout > 0};
     return kvf__attn_plan_create(ctx, &attn, &pass->plan);
 }
 

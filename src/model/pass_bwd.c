@@ -94,7 +94,11 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     attn.dout = pass->datt;
     attn.dqkv = pass->dqkv;
     attn.shared_only = prefix_only;
-    m->kernels->attn_bwd(&attn);
+    attn.drop = kvf__pass_attn_drop(pass, l);
+    if (attn.drop)
+        kvf__attn_drop_bwd(&attn);
+    else
+        m->kernels->attn_bwd(&attn);
     kvf__pass_collect_rows(pass, l, dprefix);
     kvf__pass_collect_turned(pass, l, dprefix);
     if (!prefix_only) kvf__pass_collect_leads(pass);

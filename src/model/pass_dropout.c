@@ -1,6 +1,6 @@
 /* Dropout of the base itself: on embeddings and on what each half adds to the stream, where GPT and
- * BERT have theirs (embd_pdrop, resid_pdrop, hidden_dropout_prob). Probabilities of attention are
- * left whole: they never exist as a matrix here.
+ * BERT have theirs (embd_pdrop, resid_pdrop, hidden_dropout_prob), and on the probabilities of
+ * attention where the config has a rate for them (attention_drop.c).
  *
  * Masks are drawn by (seed, step, example, place, token, column) when they are applied (dropout.h),
  * so that a row draws the same in any batch, and a layer that is computed again draws it again. A
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define BASE_STREAM 0x62617365 /* "base" */
+#define ATTN_STREAM 0x6174746e /* "attn" */
 
 enum { MAX_ROW = 1 << 24 }; /* tokens of a row, of which every place numbers as many */
 
@@ -29,14 +30,23 @@ kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf_
         return kvf__fail(ctx, KVF_EUSAGE,
                          "pass: dropout of the base excludes leads, a cache and adapters");
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)BASE_STREAM << 32) + (uint64_t)by->step);
+    kvf__rng attn = kvf__rng_make(by->seed, ((uint64_t)ATTN_STREAM << 32) + (uint64_t)by->step);
     for (int64_t r = 0; r < b->n_rows; r++) {
         pass->drop_stream[r] = kvf__dropout_row(stream, b, r);
+        pass->attn_stream[r] = kvf__dropout_row(attn, b, r);
         for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
             pass->drop_row[i] = (int32_t)r;
     }
     pass->drop = kvf__dropout_make(by->p);
     pass->drops = pass->drop.drop > 0;
     return KVF_OK;
+}
+
+const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l)
+{
+    if (!pass->drops || !(pass->model->desc.attention_dropout > 0)) return NULL;
+    pass->attn_drop = (kvf__attn_drop){.rate = pass->drop, .stream = pass->attn_stream, .layer = l};
+    return &pass->attn_drop;
 }
 
 /* The token behind row i of what layer l's second half computes on. */

@@ -138,7 +138,11 @@ static void attention_fwd(kvf__pass *pass, int64_t l)
 
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
-    m->kernels->attn_fwd(&attn);
+    attn.drop = kvf__pass_attn_drop(pass, l);
+    if (attn.drop)
+        kvf__attn_drop_fwd(&attn);
+    else
+        m->kernels->attn_fwd(&attn);
     /* rows of padding are not attention's, but the next product reads them */
     memset(kvf__act_row(m->act, attn.out, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));

@@ -127,6 +127,7 @@ struct kvf__pass {
     float *row_dkv;        /* its gradient, backward only */
     kvf__rng *row_stream;  /* [limits.rows] where each row's masks are drawn from */
     kvf__rng *drop_stream; /* the same for dropout of the base; NULL: there is none */
+    kvf__rng *attn_stream; /* and for its attention */
     int32_t *drop_row;     /* [Mx] row of each token */
     float *half;           /* [Rx, C] what a half adds, before its mask */
     float *dhalf;          /* [Rx, C] its gradient; backward only */
@@ -167,7 +168,8 @@ struct kvf__pass {
     kvf__dropout row_dropout;
     bool drops_rows; /* this batch has it */
     kvf__dropout drop;
-    bool drops;             /* this batch has dropout of the base */
+    kvf__attn_drop attn_drop; /* of the layer at hand; its streams are those of attention alone */
+    bool drops;               /* this batch has dropout of the base */
     bool turns_rows;        /* this batch has a prefix inside its rows, which rope turns for each */
     int64_t position_start; /* of the input */
     const void *qkv_src;    /* [M, C] what the last layer's qkv product read */
@@ -263,6 +265,8 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, 
  * is without dropout; x [tokens, C] under the mask of embeddings, and back on dx and dxhat. */
 kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
 void kvf__pass_drop_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x);
+/* Of layer l's probabilities, until the next call; NULL: they stay whole. */
+const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l);
 const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, const float *dx,
                                 int64_t M, const void **dy);
 void kvf__pass_drop_embedding(kvf__pass *pass, float *x);

@@ -30,6 +30,10 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     if (!kvf__mul(block, KVF__ATTN_QUERIES, &blocks)) return false;
     if (!kvf__add(packs, blocks, &floats)) return false;
     if (!kvf__mul(floats, sizeof(float), &floats)) return false;
+    if (limits->dropout) {
+        const size_t dropped = kvf__attn_drop_scratch((int64_t)width, (int64_t)keys);
+        if (dropped > floats) floats = dropped;
+    }
     *out = (size_t)round_up((int64_t)floats, 64);
     return true;
 }

@@ -13,6 +13,7 @@
 #ifndef KVF_ATTENTION_H
 #define KVF_ATTENTION_H
 
+#include "dropout.h"
 #include "view.h"
 
 /* Keys and values that stand before a row's own tokens; element (g, t, d) at g*head_stride +
@@ -40,6 +41,7 @@ typedef struct kvf__attn_limits {
     int64_t grad_len;              /* sum of lengths of segments with gradients */
     int64_t H, G, D;
     bool backward;
+    bool dropout; /* calls may have it */
 } kvf__attn_limits;
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits,
                                  kvf__attn_plan **out);
@@ -50,6 +52,13 @@ void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t
 
 /* Bytes of scratch for kernels.attn_head with so many keys, its own included. */
 size_t kvf__attn_head_scratch(int64_t D, int64_t keys);
+
+/* Dropout of the probabilities. */
+typedef struct kvf__attn_drop {
+    kvf__dropout rate;
+    const kvf__rng *stream; /* of each row of the plan */
+    int64_t layer;          /* of the model: each draws its own masks */
+} kvf__attn_drop;
 
 typedef struct kvf__attn {
     kvf__attn_plan *plan;
@@ -65,7 +74,13 @@ typedef struct kvf__attn {
     const void *dout; /* backward only: act [N, H*D] */
     void *dqkv;       /* backward only: act [N, ld], written */
     bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
+    const kvf__attn_drop *drop; /* for the two calls below alone, which want it */
 } kvf__attn;
+
+/* What kernels.attn_fwd and attn_bwd do, under dropout (attention_drop.c); rows and their keys are
+ * at most 2^20. One goes with the other: lse is of the kernel's own kind. */
+void kvf__attn_drop_fwd(const kvf__attn *attn);
+void kvf__attn_drop_bwd(const kvf__attn *attn);
 
 /* How query i of a row's head divides its attention: p [keys] = softmax of its scaled scores, in
  * f64 as the formula says it, for those who look at attention and not for those who compute with

@@ -33,6 +33,9 @@ struct kvf__attn_plan {
     size_t grad_count; /* 2 * G * grad_len * D */
 };
 
+/* Bytes that dropout's kernel needs of a thread's scratch. */
+size_t kvf__attn_drop_scratch(int64_t D, int64_t keys);
+
 /* Sum of the lengths of a row's shared segments. */
 int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row);
 

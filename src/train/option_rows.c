@@ -252,8 +252,8 @@ static const kvf__option ROWS[] = {
      AT(adapter_placement),
      KVF__LATER},
     {{"base-dropout", "X", "0",
-      "dropout of the base while training: on embeddings and what each half of a block adds, not "
-      "on the probabilities of attention"},
+      "dropout of the base while training: on embeddings, what each half of a block adds, and the "
+      "probabilities of attention where the config has a rate for them"},
      KVF__REAL,
      AT(base_dropout),
      KVF__LATER},

@@ -1,0 +1,291 @@
+/* Attention with dropout on its probabilities, forward and backward:
+ *
+ *   p = softmax(s)    o = sum_j m_j p_j v_j
+ *   dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do
+ *
+ * where m is 0 or 1 / (1 - rate), drawn by (row, layer, head, query, key) when it is applied and so
+ * drawn again in the backward pass (dropout.h). A kernel of its own, f32 and portable, so that the
+ * fused ones pay nothing for what only training with dropout of the base wants: every inner loop
+ * runs over keys or over D without a sum across lanes, on keys and values that are transposed once
+ * per item. lse is in natural logarithms here. */
+#include "attention_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Queries and keys of a row: bounds of what the counter of a mask has room for. */
+enum { MOST_KEYS = 1 << 20 };
+
+/* One item: head g of one row's keys, and its scratch. */
+typedef struct drop_job {
+    const kvf__attn *attn;
+    const kvf__attn_row *row;
+    kvf__rng stream;
+    int thread;
+    int64_t g, shared, n;          /* key/value head; keys before the row's own, keys in all */
+    float *k, *v;                  /* [n, D] */
+    float *k_cols, *v_cols;        /* [D, n] */
+    float *dk, *dv;                /* [n, D] */
+    float *p, *dp, *mask, *row_of; /* [n] each, row_of [n] of ones */
+    float *q, *dq, *o, *dout;      /* [D] */
+} drop_job;
+
+static float *take(char **scratch, int64_t n)
+{
+    float *out = (float *)(void *)*scratch;
+    *scratch += (size_t)n * sizeof(float);
+    return out;
+}
+
+size_t kvf__attn_drop_scratch(int64_t D, int64_t keys)
+{
+    return (size_t)(6 * keys * D + 4 * keys + 4 * D) * sizeof(float);
+}
+
+/* ---- in and out ------------------------------------------------------------------------------ */
+
+static void read_f32(kvf__dtype dtype, const void *from, int64_t at, float *to, int64_t n)
+{
+    const char *bytes = (const char *)from + (size_t)at * kvf__dtype_block_bytes(dtype);
+    kvf__to_f32(dtype, bytes, to, n);
+}
+
+static int64_t own_at(const drop_job *j, int64_t t, int which)
+{
+    const kvf__attn *a = j->attn;
+    return (j->row->start + t) * a->ld + (a->H + which * a->G + j->g) * a->D;
+}
+
+/* Keys (which = 0) or values as rows, segment after segment, then the row's own. */
+static void gather(const drop_job *j, int which, float *rows)
+{
+    const kvf__attn *a = j->attn;
+
+    for (int32_t s = 0; s < j->row->n_segs; s++) {
+        const kvf__kvseg *seg = &a->segs[j->row->seg[s]];
+        for (int64_t t = 0; t < seg->len; t++, rows += a->D)
+            read_f32(seg->dtype, which ? seg->v : seg->k,
+                     j->g * seg->head_stride + t * seg->token_stride, rows, a->D);
+    }
+    for (int64_t t = 0; t < j->row->len; t++, rows += a->D)
+        read_f32(a->act, a->qkv, own_at(j, t, which), rows, a->D);
+}
+
+static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t d = 0; d < D; d++)
+            cols[d * n + i] = rows[i * D + d];
+}
+
+static int64_t query_at(const drop_job *j, int64_t head, int64_t i)
+{
+    return (j->row->start + i) * j->attn->ld + head * j->attn->D;
+}
+
+static int64_t out_at(const drop_job *j, int64_t head, int64_t i)
+{
+    return ((j->row->start + i) * j->attn->H + head) * j->attn->D;
+}
+
+static void write_act(const kvf__attn *a, void *to, int64_t at, const float *values)
+{
+    char *bytes = (char *)to + (size_t)at * kvf__dtype_block_bytes(a->act);
+    kvf__from_f32(a->act, values, bytes, a->D);
+}
+
+static int64_t visible(const drop_job *j, int64_t i)
+{
+    return j->attn->causal ? j->shared + i + 1 : j->n;
+}
+
+static float *lse_of(const drop_job *j, int64_t head, int64_t i)
+{
+    return &j->attn->lse[head * j->attn->N + j->row->start + i];
+}
+
+static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *item)
+{
+    char *scratch = kvf__attn_scratch(attn->plan, item->thread);
+
+    *j = (drop_job){.attn = attn,
+                    .row = &attn->plan->rows[item->row],
+                    .stream = attn->drop->stream[item->row],
+                    .thread = item->thread,
+                    .g = item->head};
+    j->shared = kvf__attn_shared_len(attn, j->row);
+    j->n = j->shared + j->row->len;
+    j->k = take(&scratch, j->n * attn->D);
+    j->v = take(&scratch, j->n * attn->D);
+    j->k_cols = take(&scratch, j->n * attn->D);
+    j->v_cols = take(&scratch, j->n * attn->D);
+    j->dk = take(&scratch, j->n * attn->D);
+    j->dv = take(&scratch, j->n * attn->D);
+    j->p = take(&scratch, j->n);
+    j->dp = take(&scratch, j->n);
+    j->mask = take(&scratch, j->n);
+    j->row_of = take(&scratch, j->n);
+    j->q = take(&scratch, attn->D);
+    j->dq = take(&scratch, attn->D);
+    j->o = take(&scratch, attn->D);
+    j->dout = take(&scratch, attn->D);
+    for (int64_t i = 0; i < j->n; i++)
+        j->row_of[i] = 1;
+    gather(j, 0, j->k);
+    gather(j, 1, j->v);
+    transpose(j->k, j->n, attn->D, j->k_cols);
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+/* to [n] += x * from [n] */
+static void add_scaled(float *restrict to, float x, const float *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += x * from[i];
+}
+
+/* to [n] = x [D] cols [D, stride] */
+static void times_cols(const drop_job *j, float *to, const float *x, const float *cols, int64_t n)
+{
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t d = 0; d < j->attn->D; d++)
+        add_scaled(to, x[d], cols + d * j->n, n);
+}
+
+/* mask [n] of what query i of a head sees. */
+static void draw_mask(const drop_job *j, int64_t head, int64_t i, int64_t n)
+{
+    const kvf__attn_drop *drop = j->attn->drop;
+    int64_t first = ((drop->layer * j->attn->H + head) * MOST_KEYS + i) * MOST_KEYS;
+    kvf__dropout_set(drop->rate, j->stream, first, j->mask, j->row_of, n);
+}
+
+/* s [n], scaled. */
+static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
+{
+    read_f32(j->attn->act, j->attn->qkv, query_at(j, head, i), j->q, j->attn->D);
+    times_cols(j, j->p, j->q, j->k_cols, n);
+    for (int64_t k = 0; k < n; k++)
+        j->p[k] *= j->attn->scale;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static void query_fwd(const drop_job *j, int64_t head, int64_t i)
+{
+    const kvf__attn *a = j->attn;
+    const int64_t n = visible(j, i);
+    float top = -INFINITY;
+    double sum = 0;
+
+    scores(j, head, i, n);
+    for (int64_t k = 0; k < n; k++)
+        top = j->p[k] > top ? j->p[k] : top;
+    for (int64_t k = 0; k < n; k++) {
+        j->p[k] = expf(j->p[k] - top);
+        sum += (double)j->p[k];
+    }
+    *lse_of(j, head, i) = top + (float)log(sum);
+    draw_mask(j, head, i, n);
+    memset(j->o, 0, (size_t)a->D * sizeof *j->o);
+    for (int64_t k = 0; k < n; k++)
+        if (j->mask[k] != 0)
+            add_scaled(j->o, (float)(j->p[k] * j->mask[k] / sum), j->v + k * a->D, a->D);
+    write_act(a, a->out, out_at(j, head, i), j->o);
+}
+
+static void fwd_item(const kvf__attn *attn, const kvf__attn_item *item)
+{
+    const int64_t heads = attn->H / attn->G;
+    drop_job j;
+
+    open_job(&j, attn, item);
+    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++)
+        for (int64_t i = 0; i < j.row->len; i++)
+            query_fwd(&j, head, i);
+}
+
+void kvf__attn_drop_fwd(const kvf__attn *attn)
+{
+    kvf__attn_run(attn, fwd_item, false);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* p and ds of query i over the n keys it sees, ds in dp; p under the mask. */
+static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
+{
+    const kvf__attn *a = j->attn;
+    const float lse = *lse_of(j, head, i);
+    float delta = 0;
+
+    scores(j, head, i, n);
+    draw_mask(j, head, i, n);
+    read_f32(a->act, a->out, out_at(j, head, i), j->o, a->D);
+    for (int64_t d = 0; d < a->D; d++)
+        delta += j->dout[d] * j->o[d];
+    times_cols(j, j->dp, j->dout, j->v_cols, n);
+    for (int64_t k = 0; k < n; k++) {
+        float p = expf(j->p[k] - lse);
+        j->dp[k] = p * (j->dp[k] * j->mask[k] - delta) * a->scale;
+        j->p[k] = p * j->mask[k];
+    }
+}
+
+static void query_bwd(const drop_job *j, int64_t head, int64_t i)
+{
+    const kvf__attn *a = j->attn;
+    const int64_t n = visible(j, i), keys = a->shared_only ? j->shared : n;
+
+    read_f32(a->act, a->dout, out_at(j, head, i), j->dout, a->D);
+    query_probs(j, head, i, n);
+    memset(j->dq, 0, (size_t)a->D * sizeof *j->dq);
+    for (int64_t k = 0; k < keys; k++) {
+        add_scaled(j->dk + k * a->D, j->dp[k], j->q, a->D);
+        add_scaled(j->dv + k * a->D, j->p[k], j->dout, a->D);
+        add_scaled(j->dq, j->dp[k], j->k + k * a->D, a->D);
+    }
+    if (!a->shared_only) write_act(a, a->dqkv, query_at(j, head, i), j->dq);
+}
+
+/* Gradients of keys and values to where they belong: accumulators of segments, rows of dqkv. */
+static void store_grads(const drop_job *j)
+{
+    const kvf__attn *a = j->attn;
+    int64_t at = 0;
+
+    for (int32_t s = 0; s < j->row->n_segs; s++) {
+        const int64_t len = a->segs[j->row->seg[s]].len, n = len * a->D;
+        float *to = kvf__attn_grad(a, j->thread, j->row->seg[s]);
+        if (to) {
+            add_scaled(to + j->g * n, 1, j->dk + at, n);
+            add_scaled(to + (a->G + j->g) * n, 1, j->dv + at, n);
+        }
+        at += n;
+    }
+    for (int64_t t = 0; !a->shared_only && t < j->row->len; t++, at += a->D) {
+        write_act(a, a->dqkv, own_at(j, t, 0), j->dk + at);
+        write_act(a, a->dqkv, own_at(j, t, 1), j->dv + at);
+    }
+}
+
+static void bwd_item(const kvf__attn *attn, const kvf__attn_item *item)
+{
+    const int64_t heads = attn->H / attn->G;
+    drop_job j;
+
+    open_job(&j, attn, item);
+    transpose(j.v, j.n, attn->D, j.v_cols);
+    memset(j.dk, 0, (size_t)(j.n * attn->D) * sizeof *j.dk);
+    memset(j.dv, 0, (size_t)(j.n * attn->D) * sizeof *j.dv);
+    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++)
+        for (int64_t i = 0; i < j.row->len; i++)
+            query_bwd(&j, head, i);
+    store_grads(&j);
+}
+
+void kvf__attn_drop_bwd(const kvf__attn *attn)
+{
+    kvf__attn_run(attn, bwd_item, true);
+}
