@@ -213,7 +213,8 @@ const cli_command cli_train = {
     .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
     .summary = "Trains a prefix for a frozen base and writes a run file.",
     .notes = "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"
-             "signal ends the program at once; what was saved before stays whole.\n",
+             "signal ends the program at once; what was saved before stays whole. One that was\n"
+             "ignored when the command started (nohup, a script's &) stays ignored.\n",
     .required = "base data out",
     .library_row = kvf_train_option_row,
     .options = OPTIONS,
