@@ -76,6 +76,17 @@ def check_choices(args, client, names):
     expect("their usage", usage.completion_tokens, got.usage.completion_tokens)
 
 
+def check_prompts(args, client, names):
+    """Several prompts in one request, as texts, and beside more choices than there are rows."""
+    name, path = list(names.items())[-1]
+    asked = [PROMPT, "Winter, noun:", "Garden, noun:"]
+    want = [generate(args, prompt, path) for prompt in asked]
+    got = client.completions.create(model=name, prompt=asked, max_tokens=24, temperature=0)
+    expect("three prompts", [c.text for c in got.choices], want)
+    got = client.completions.create(model=name, prompt=asked, max_tokens=24, temperature=0, n=8)
+    expect("eight answers to each", [c.text for c in got.choices], [text for text in want for _ in range(8)])
+
+
 def generate_choices(args, path):
     """The second and third of three like prompts, each computed alone."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as rows:
@@ -111,8 +122,8 @@ def check_refusals(args, client):
     error = refused("a model that is not there", openai.NotFoundError,
                     lambda: client.completions.create(model="nobody", prompt="x"))
     expect("its code", error.code, "model_not_found")
-    error = refused("more choices than rows", openai.BadRequestError,
-                    lambda: client.completions.create(model="bare", prompt="x", n=100))
+    error = refused("too many choices", openai.BadRequestError,
+                    lambda: client.completions.create(model="bare", prompt="x", n=129))
     expect("its field", error.param, "n")
     error = refused("log-probabilities", openai.BadRequestError,
                     lambda: client.completions.create(model="bare", prompt="x", logprobs=2))
@@ -163,6 +174,7 @@ def main():
             expect("one model", client.models.retrieve("bare").owned_by, "kvfold")
             check_completions(args, client, names)
             check_choices(args, client, names)
+            check_prompts(args, client, names)
             check_chats(args, client)
             check_refusals(args, client)
             check_many(args, client, names)

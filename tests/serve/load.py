@@ -6,6 +6,7 @@ far too much are there all the time. Standard library only, but --from needs h5p
 
   load.py --kvfold build/kvfold --base MODEL            64 clients, 32 prefixes, 4 requests each; every answer checked
   load.py --kvfold build/kvfold --base MODEL --measure  tokens a second with 1, 16 and 64 clients, nothing checked
+  load.py --kvfold build/kvfold --base MODEL --long N   how long 8 streams stand still when a prompt of N tokens arrives
 
 Prefixes are made by `train --method direct --steps 1`, of unequal length, and kept in --work; with --from FILE they are
 noisy copies of one file, cut to unequal lengths, which takes no time.
@@ -230,6 +231,56 @@ def measure_with(args, names, server):
         print(f"{clients} clients: {tokens} tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s", flush=True)
 
 
+class Stream(threading.Thread):
+    """One streamed completion, and when its events came."""
+
+    def __init__(self, server, body):
+        super().__init__()
+        self.server, self.body, self.times = server, body, []
+
+    def run(self):
+        connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=600)
+        self.begin = time.monotonic()
+        connection.request("POST", "/v1/completions", json.dumps(self.body | {"stream": True}),
+                           {"Content-Type": "application/json"})
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                self.times.append(time.monotonic())
+
+    def first(self):
+        return self.times[0] - self.begin
+
+    def gaps(self, since):
+        return [b - a for a, b in zip(self.times, self.times[1:]) if b > since]
+
+
+def stalled(args, prefixes):
+    """Streams go on, a long prompt arrives, and a short one behind it."""
+    names = list(prefixes) or ["bare"]
+    server = Server(args, prefixes)
+    try:
+        others = [Stream(server, body_of(args, names[i % len(names)], f"{WORDS[i]}, noun:", i + 1, 0.8) | {"max_tokens": 200})
+                  for i in range(8)]
+        late = [Stream(server, body_of(args, names[0], prompt, 1, 0.8) | {"max_tokens": 4})
+                for prompt in ([1000 + i * 7919 % 40000 for i in range(args.long)], "Late, noun:")]
+        for stream in others:
+            stream.start()
+        while min(len(stream.times) for stream in others) < 10 and any(stream.is_alive() for stream in others):
+            time.sleep(0.01)
+        for stream in late:
+            stream.start()
+            time.sleep(0.05)
+        for stream in [*others, *late]:
+            stream.join()
+    finally:
+        server.stop()
+    gaps = sorted(gap for stream in others for gap in stream.gaps(late[0].begin) if gap)
+    print(f"{args.long} tokens arrive beside 8 streams: their first answer after {late[0].first():.2f} s, that of a short prompt "
+          f"behind them after {late[1].first():.2f} s; between two tokens of the 8 at most {gaps[-1]:.2f} s, "
+          f"median {gaps[len(gaps) // 2]:.3f} s", flush=True)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvfold", required=True)
@@ -243,12 +294,14 @@ def main():
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--precision", default="f32", help="of server and generate alike (f32)")
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--long", type=int, metavar="N", help="tokens of a prompt that arrives beside 8 streams")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         args.work = args.work or folder
         os.makedirs(args.work, exist_ok=True)
         prefixes = make_prefixes(args)
-        wrong = measured(args, prefixes) if args.measure else loaded(args, prefixes)
+        what = stalled if args.long else measured if args.measure else loaded
+        wrong = what(args, prefixes)
     sys.exit(1 if wrong else 0)
 
 
