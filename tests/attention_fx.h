@@ -26,8 +26,9 @@ static void fx_must(bool fine)
 typedef struct fx_shape {
     int64_t H, G, D, P, lead;
     int n_rows;
-    int64_t len[FX_ROWS], cache[FX_ROWS];
+    int64_t len[FX_ROWS], cache[FX_ROWS], first[FX_ROWS];
     bool full;      /* not causal */
+    bool lines;     /* rows begin where lines of a cache do, as those of a model */
     kvf__dtype act; /* F32 is 0 */
 } fx_shape;
 
@@ -48,9 +49,9 @@ static size_t fx_bytes(kvf__dtype dtype, int64_t n)
 
 static void *fx_zeros(size_t bytes)
 {
-    void *p = calloc(bytes + 1, 1);
+    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
     fx_must(p);
-    return p;
+    return memset(p, 0, bytes);
 }
 
 /* n random floats as `dtype` in *typed, and what is left of them there as floats. */
@@ -91,7 +92,7 @@ static void fx_rows(fx *f, kvf__attn_limits *limits)
     int64_t at = 0;
     for (int r = 0; r < sh->n_rows; r++) {
         kvf__attn_row *row = &f->rows[r];
-        *row = (kvf__attn_row){.start = at, .len = sh->len[r]};
+        *row = (kvf__attn_row){.start = at, .len = sh->len[r], .first = sh->first[r]};
         row->seg[row->n_segs++] = 0;
         if (sh->lead) row->seg[row->n_segs++] = 1;
         if (sh->cache[r]) row->seg[row->n_segs++] = 2 + r;
@@ -124,7 +125,7 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
         fx_segment(f, &rng, 2 + r, shape->act, shape->cache[r], false, false);
 
     a->H = shape->H, a->G = shape->G, a->D = shape->D;
-    a->ld = (a->H + 2 * a->G) * a->D + 5;
+    a->ld = (a->H + 2 * a->G) * a->D + (shape->lines ? 0 : 5);
     a->act = shape->act;
     a->causal = !shape->full;
     a->scale = (float)(1 / sqrt((double)a->D));

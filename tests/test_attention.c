@@ -93,7 +93,7 @@ static double loss(const formula *m, float *out)
     const kvf__attn *a = &m->f->attn;
     double o[256], sum = 0;
     for (int r = 0; r < m->f->shape.n_rows; r++)
-        for (int64_t i = 0; i < m->f->rows[r].len; i++)
+        for (int64_t i = m->f->rows[r].first; i < m->f->rows[r].len; i++)
             for (int64_t h = 0; h < a->H; h++) {
                 const int64_t at = ((m->f->rows[r].start + i) * a->H + h) * a->D;
                 attend(m, r, h, i, o);
@@ -121,6 +121,7 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 4, .G = 1, .D = 16, .P = 2, .lead = 4, .n_rows = 2, .len = {3, 5}, .cache = {0, 9}},
     {.H = 3, .G = 3, .D = 4, .P = 0, .n_rows = 3, .len = {1, 0, 2}, .cache = {30, 0, 7}},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {7, 3}, .full = true},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 3, .len = {7, 3, 4}, .first = {5, 3, 0}},
 };
 enum { N_FORMULA_SHAPES = sizeof FORMULA_SHAPES / sizeof *FORMULA_SHAPES };
 

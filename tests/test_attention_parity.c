@@ -43,6 +43,22 @@ static const fx_shape SHAPES[] = {
      .cache = {5, 0, 6, 0},
      .full = true},
     {.H = 1, .G = 1, .D = 64, .P = 20, .n_rows = 1, .len = {300}},
+    {.H = 6,
+     .G = 2,
+     .D = 64,
+     .P = 20,
+     .lead = 11,
+     .n_rows = 5,
+     .len = {70, 40, 128, 33, 9},
+     .first = {69, 1, 97, 33, 3}},
+    {.H = 2,
+     .G = 2,
+     .D = 48,
+     .P = 3,
+     .n_rows = 2,
+     .len = {70, 130},
+     .first = {11, 64},
+     .full = true},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 

@@ -164,7 +164,8 @@ struct kvf__pass {
     const int32_t *slot;
     int64_t M, ML; /* padded rows, padded labelled rows */
     int64_t n_segs;
-    bool dealt; /* the attention plan, for the sections whose `planned` says so */
+    bool dealt;      /* the attention plan, for the sections whose `planned` says so */
+    bool dealt_last; /* for the last layer, where rows without labels ask for nothing */
     kvf__dropout row_dropout;
     bool drops_rows; /* this batch has it */
     kvf__dropout drop;

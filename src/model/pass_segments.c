@@ -170,11 +170,11 @@ static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
         row->seg[--at] = pass->lead[p];
 }
 
-/* Rows differ between layers only in whether a prefix stands before them, so the work is dealt anew
- * only where that changes. */
-static void deal(kvf__pass *pass)
+/* Rows differ between layers only in whether a prefix stands before them, and in the last one in
+ * their queries, so the work is dealt anew only where that changes. */
+static void deal(kvf__pass *pass, bool last)
 {
-    bool same = pass->dealt;
+    bool same = pass->dealt && pass->dealt_last == last;
 
     for (int64_t i = 0; i < pass->n_sections; i++) {
         kvf__pass_section *s = &pass->section[i];
@@ -184,6 +184,17 @@ static void deal(kvf__pass *pass)
     if (!same)
         kvf__attn_plan_set(pass->plan, pass->rows, pass->batch->n_rows, pass->segs, pass->n_segs);
     pass->dealt = true;
+    pass->dealt_last = last;
+}
+
+/* The first token of row r that has a label, its length if none has: the queries of the last layer
+ * begin there. *label: the first label of row r or of a later one. */
+static int64_t first_labelled(const kvf__batch *b, int64_t r, int64_t *label)
+{
+    while (*label < b->n_labels && b->label_at[*label] < b->start[r])
+        ++*label;
+    int64_t at = *label < b->n_labels ? b->label_at[*label] : b->n_tokens;
+    return (at < b->start[r + 1] ? at : b->start[r + 1]) - b->start[r];
 }
 
 /* The segments of row r, whose own prefix is segment `own`; -1: it has none. */
@@ -204,7 +215,9 @@ static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
 void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead)
 {
     bool by_rows = pass->drops_rows || pass->turns_rows;
+    bool last = l == pass->model->desc.L - 1;
     int32_t next = 0; /* segment of the next row's own copy */
+    int64_t label = 0;
 
     pass->n_segs = 0;
     prefix_segments(pass, l, gradient);
@@ -213,8 +226,9 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead)
         for (int64_t r = pass->section[i].first; r < pass->section[i].end; r++) {
             bool sees = pass->section[i].seg >= 0 && kvf__pass_row_sees(pass, r);
             row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->section[i].seg);
+            if (last) pass->rows[r].first = first_labelled(pass->batch, r, &label);
         }
-    deal(pass);
+    deal(pass, last);
 }
 
 kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)

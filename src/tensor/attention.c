@@ -117,10 +117,11 @@ size_t kvf__attn_head_scratch(int64_t D, int64_t keys)
 /* ---- dealing --------------------------------------------------------------------------------- */
 
 /* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries
- * costs. */
+ * costs. Queries before the first one wanted cost nothing. */
 static int64_t row_cost(const kvf__attn_row *row, int64_t shared)
 {
-    return row->len * (2 * shared + row->len) + 16 * (shared + row->len);
+    return (row->len - row->first) * (2 * shared + row->len + row->first) +
+           16 * (shared + row->len);
 }
 
 static bool goes_before(const kvf__attn_item *a, const kvf__attn_item *b)

@@ -29,6 +29,8 @@ typedef struct kvf__kvseg {
 #define KVF__ATTN_SEGS 4
 typedef struct kvf__attn_row {
     int64_t start, len; /* own tokens: packed rows start .. start + len - 1 */
+    int64_t first;      /* own tokens before this one are keys only: their out is not written, their
+                           dout taken for zero */
     int32_t n_segs;
     int32_t seg[KVF__ATTN_SEGS]; /* indices into segs, in order */
 } kvf__attn_row;

@@ -151,7 +151,7 @@ void kvf__attn_head_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t
                         void *scratch)
 {
     const ref_head h = head_of(attn, row, head / (attn->H / attn->G));
-    for (int64_t i = 0; i < row->len; i++)
+    for (int64_t i = row->first; i < row->len; i++)
         query_fwd(&h, head, i, scratch);
 }
 
@@ -194,7 +194,7 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
     const kvf__attn *a = h->attn;
     for (int64_t d = 0; d < a->D; d++)
         dq[d] = 0;
-    for (int64_t j = 0; j < visible(h, i); j++) {
+    for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
         double p, ds;
         pair(h, head, i, j, &p, &ds);
         for (int64_t d = 0; d < a->D; d++)
@@ -212,7 +212,7 @@ static void key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
     for (int64_t d = 0; d < a->D; d++)
         dk[d] = dv[d] = 0;
     for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
-        for (int64_t i = 0; i < h->row->len; i++) {
+        for (int64_t i = h->row->first; i < h->row->len; i++) {
             double p, ds;
             if (j >= visible(h, i)) continue;
             pair(h, head, i, j, &p, &ds);

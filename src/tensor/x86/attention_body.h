@@ -121,11 +121,14 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
     const attn_rows from = job_queries(job, b->head, b->q0);
     attn_dest to = {a->out, a->act, ((job->row->start + b->q0) * a->H + b->head) * a->D,
                     a->H * a->D};
+    const attn_span span = {b->head, b->q0, b->n};
+    const attn_ahead ahead = {BLOCK, false, 0, 1};
     vf sum[2];
 
     ATTN(pack_queries)(job, &from, b->n, job->q, job->q_cols);
     prefetch_dest(&to, b->n, a->D);
     ATTN(key_product)(job, b, 0, b->keys, job->k, job->q_cols, job->s);
+    ask_ahead(job, &span, &ahead);
     for (int v = 0; v < b->vectors; v++) {
         attn_column c = job_column(job, b, v);
         float *s = job->s + v * VF_LANES;
@@ -153,6 +156,7 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
     attn_job job = {.attn = attn,
                     .row = row,
                     .g = item->head,
+                    .next = next_item(attn->plan, item),
                     .shared = shared,
                     .n = n,
                     .width = width,
@@ -168,7 +172,8 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
 
 static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
-    if (attn->plan->rows[item->row].len <= FEW) {
+    const kvf__attn_row *row = &attn->plan->rows[item->row];
+    if (row->len - row->first <= FEW) {
         few_item(attn, item);
         return;
     }
@@ -186,7 +191,7 @@ static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 #endif
     job.s = attn_take(&scratch, padded * BLOCK);
     for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++)
-        for (int64_t q0 = 0; q0 < job.row->len; q0 += BLOCK) {
+        for (int64_t q0 = row->first; q0 < row->len; q0 += BLOCK) {
             const attn_block b = job_block(&job, head, q0, false);
             ATTN(fwd_block)(&job, &b);
         }
@@ -295,11 +300,15 @@ static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64
 {
     const bool shared_only = job->attn->shared_only;
     const int64_t last = (n - 1) / BLOCK * BLOCK;
+    const attn_span span = {head, q0, n};
     const int64_t keys = job_block(job, head, q0 + last, shared_only).keys;
 
     ATTN(bwd_pack)(job, head, q0, n);
     for (int64_t from = 0; from < keys; from += KVF__ATTN_KEYS) {
         const int64_t to = attn_min(keys, from + KVF__ATTN_KEYS);
+        const attn_ahead ahead = {KVF__ATTN_QUERIES, true, from / KVF__ATTN_KEYS,
+                                  (keys + KVF__ATTN_KEYS - 1) / KVF__ATTN_KEYS};
+        ask_ahead(job, &span, &ahead);
         for (int64_t at = 0; at < n; at += BLOCK) {
             const attn_block b = job_block(job, head, q0 + at, shared_only);
             if (b.keys <= from) continue;
@@ -352,7 +361,8 @@ static void ATTN(bwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
     memset(job.dk, 0, sizeof(float) * (size_t)(padded * job.width));
     memset(job.dv, 0, sizeof(float) * (size_t)(padded * job.width));
     for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++)
-        for (int64_t q0 = 0; q0 < job.row->len; q0 += KVF__ATTN_QUERIES)
+        for (int64_t q0 = job.row->first; q0 < job.row->len; q0 += KVF__ATTN_QUERIES)
             ATTN(bwd_block)(&job, head, q0, attn_min(job.row->len - q0, KVF__ATTN_QUERIES));
+    if (!attn->shared_only) zero_unwanted(&job);
     store_key_grads(&job, item->thread);
 }

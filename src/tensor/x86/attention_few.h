@@ -1,5 +1,5 @@
-/* Attention of rows with few tokens of their own over many keys: generation, one token at a
- * time.
+/* Attention of rows with few queries over many keys: generation, one token at a time; the last
+ * layer.
  *
  * Blocks of queries would be padding here, and packing K and V would cost more than using them
  * once. So each query goes over keys and values where they lie, with vectors over D; the sums
@@ -10,7 +10,7 @@
 
 #include "attention_pack.h"
 
-enum { FEW = 4 }; /* own tokens at most */
+enum { FEW = 4 }; /* queries of a row at most */
 
 /* s[j] = q . key j, j < n; q is zero beyond D. */
 VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D,
@@ -132,7 +132,7 @@ static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
     f.out = attn_take(&scratch, width);
     f.s = attn_take(&scratch, shared + row->len + VF_LANES);
 
-    for (int64_t i = 0; i < row->len; i++) {
+    for (int64_t i = row->first; i < row->len; i++) {
         f.n = a->causal ? shared + i + 1 : shared + row->len;
         few_attend(&f, head, i);
     }

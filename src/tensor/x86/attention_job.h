@@ -11,6 +11,7 @@
 typedef struct attn_job {
     const kvf__attn *attn;
     const kvf__attn_row *row;
+    const kvf__attn_item *next;  /* the thread's next item, NULL: none */
     int64_t g, shared, n;        /* key/value head; keys before the row's own, keys in all */
     int64_t width, units;        /* elements and units of a packed row */
     int64_t across;              /* queries side by side: BLOCK, backward QUERIES */
@@ -90,6 +91,81 @@ static int64_t job_lse(const attn_job *job, int64_t head, int64_t q0)
     return head * job->attn->N + job->row->start + q0;
 }
 
+/* ---- memory that comes next ------------------------------------------------------------------ */
+
+/* Rows of an item lie far apart, and most are in no near cache when their block's turn comes. While
+ * one block is computed, parts of what the next one reads are asked for, and parts of the next
+ * item's own keys and values. */
+typedef struct attn_span {
+    int64_t head, q0, n; /* n queries of a head */
+} attn_span;
+typedef struct attn_ahead {
+    int64_t step; /* queries of a block */
+    bool backward;
+    int64_t part, parts; /* of what this block asks for */
+} attn_ahead;
+
+static const kvf__attn_item *next_item(const kvf__attn_plan *plan, const kvf__attn_item *item)
+{
+    const int thread = item->thread;
+    for (item++; item < plan->items + plan->n_items; item++)
+        if (item->thread == thread) return item;
+    return NULL;
+}
+
+/* Rows from n * part / parts on, up to the next part's. */
+static void ask_rows(const attn_rows *rows, int64_t n, int64_t D, int64_t part, int64_t parts)
+{
+    const int64_t size = rows->dtype == KVF__F32 ? 4 : 2;
+    for (int64_t i = n * part / parts; i < n * (part + 1) / parts; i++) {
+        const char *from = (const char *)rows->base + (rows->at + i * rows->stride) * size;
+        for (int64_t byte = -((intptr_t)from & 63); byte < D * size; byte += 64)
+            __builtin_prefetch(from + byte, 0, 2); /* the second cache: the first is at work */
+    }
+}
+
+static void ask_block(const attn_job *next, const attn_span *b, const attn_ahead *how)
+{
+    const kvf__attn *a = next->attn;
+    const attn_rows q = job_queries(next, b->head, b->q0),
+                    out = job_outs(next, a->out, b->head, b->q0),
+                    dout = job_outs(next, a->dout, b->head, b->q0);
+    ask_rows(&q, b->n, a->D, how->part, how->parts);
+    if (!how->backward) return;
+    ask_rows(&dout, b->n, a->D, how->part, how->parts);
+    ask_rows(&out, b->n, a->D, how->part, how->parts);
+}
+
+/* Block b computes; what comes behind it? */
+static void ask_ahead(const attn_job *job, const attn_span *b, const attn_ahead *how)
+{
+    const kvf__attn *a = job->attn;
+    const int64_t heads = a->H / a->G;
+    const int64_t each = (job->row->len - job->row->first + how->step - 1) / how->step;
+    const int64_t block = (b->head - job->g * heads) * each + (b->q0 - job->row->first) / how->step;
+    attn_job next = {.attn = a, .row = job->row};
+    attn_span to = {b->head, b->q0 + how->step, 0};
+
+    if (job->next) {
+        next.row = &a->plan->rows[job->next->row];
+        for (int which = 0; which < 2; which++) {
+            const attn_rows own = attn_source(a, next.row, job->next->head, next.row->n_segs,
+                                              which);
+            ask_rows(&own, next.row->len, a->D, block * how->parts + how->part,
+                     heads * each * how->parts);
+        }
+        next.row = job->row;
+    }
+    if (to.q0 >= job->row->len) to = (attn_span){b->head + 1, job->row->first, 0};
+    if (to.head == (job->g + 1) * heads) {
+        if (!job->next) return;
+        next.row = &a->plan->rows[job->next->row];
+        to = (attn_span){job->next->head * heads, next.row->first, 0};
+    }
+    to.n = attn_min(next.row->len - to.q0, how->step);
+    ask_block(&next, &to, how);
+}
+
 /* Largest of the scores s [end][across] of each query, unscaled. */
 VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, int64_t end)
 {
@@ -129,6 +205,17 @@ static void store_dq(const attn_job *job, int64_t head, int64_t q0, int64_t n)
         unpack_cols(&to, job->out_cols + i, job->across, vf_set(a->scale),
                     attn_min(n - i, VF_LANES), a->D);
     }
+}
+
+/* dq of the queries before the first one wanted. */
+static void zero_unwanted(const attn_job *job)
+{
+    const kvf__attn *a = job->attn;
+    const int64_t heads = a->H / a->G;
+    const attn_dest to = {a->dqkv, a->act, job->row->start * a->ld + job->g * heads * a->D, a->ld};
+    for (int64_t i = 0; i < job->row->first; i++)
+        for (int64_t d = 0; d < heads * a->D; d += VF_LANES)
+            store_part(&to, i, d, vf_zero(), heads * a->D - d);
 }
 
 /* dk and dv of the shared segments to this thread's accumulators, those of the row's own keys to
