@@ -1,7 +1,7 @@
 /* Time of one layer's attention, forward and backward, per instruction set and act type: best of
  * several runs.
  *
- *   bench_attention [rounds] [threads]
+ *   bench_attention [rounds] [threads] [level [part of a shape's name [type]]]
  *
  * One thread is measured in its CPU time, so that other work on the machine matters less; more
  * are in wall time. GFLOP/s count the products of the scores that exist (causal: half the
@@ -54,7 +54,8 @@ static double best_of(fx *f, const kvf__kernels *kernels, int mode, int rounds)
 static void bench(const bench_shape *b, const char *level, kvf__dtype act, int rounds, int threads)
 {
     const kvf__kernels *kernels = kvf__kernels_level(level);
-    fx_shape shape = {.H = b->H, .G = b->G, .D = D, .P = b->P, .n_rows = b->rows, .act = act};
+    fx_shape shape = {
+        .H = b->H, .G = b->G, .D = D, .P = b->P, .n_rows = b->rows, .lines = true, .act = act};
     double us[MODES];
     fx f;
     if (!kernels) return;
@@ -83,8 +84,11 @@ int main(int argc, char **argv)
     printf("cpu level %s, %d threads, best of %d\n", kvf__cpu_level(), threads, rounds);
     for (size_t s = 0; s < sizeof SHAPES / sizeof *SHAPES; s++)
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
-            bench(&SHAPES[s], levels[l], KVF__F32, rounds, threads);
-            bench(&SHAPES[s], levels[l], KVF__BF16, rounds, threads);
+            if (argc > 3 && strcmp(argv[3], levels[l]) != 0) continue;
+            if (argc > 4 && !strstr(SHAPES[s].name, argv[4])) continue;
+            for (int type = KVF__F32; type <= KVF__BF16; type += KVF__BF16 - KVF__F32)
+                if (argc <= 5 || strcmp(argv[5], kvf__dtype_name((kvf__dtype)type)) == 0)
+                    bench(&SHAPES[s], levels[l], (kvf__dtype)type, rounds, threads);
         }
     return 0;
 }

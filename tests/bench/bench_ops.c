@@ -1,8 +1,8 @@
 /* Time of the elementwise kernels per level and type (GB/s of what they read and write), of packed
  * products (GFLOP/s, and GB/s of weights where there are few rows), and of packing. Best of several
- * runs, data hot.
+ * runs, data hot; and of copying what no cache holds, which is what data costs that is not hot.
  *
- *   bench_ops [rounds] [kernels|products] */
+ *   bench_ops [rounds] [kernels|products|memory] */
 #include "kernels.h"
 #include "matmul.h"
 
@@ -229,6 +229,33 @@ static void bench_sgemm(kvf_ctx *ctx, int rounds)
     free(c);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Far larger than caches; counted are bytes read and bytes written. */
+static void bench_memory(int threads, int rounds)
+{
+    const size_t each = ((size_t)256 << 20) / (size_t)threads;
+    char *from = memory(each * (size_t)threads), *to = memory(each * (size_t)threads);
+    double best = INFINITY;
+    for (int i = 0; i < rounds; i++) {
+        double start = kvf__clock();
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+        for (int t = 0; t < threads; t++)
+            memcpy(to + (size_t)t * each, from + (size_t)t * each, each);
+        double took = kvf__clock() - start;
+        if (took < best) best = took;
+    }
+    printf("memory, copied by %d threads: %6.1f GB/s\n", threads,
+           2e-9 * (double)(each * (size_t)threads) / best);
+    free(from);
+    free(to);
+}
+
+static bool wanted(const char *only, const char *what)
+{
+    return !*only || strcmp(only, what) == 0;
+}
+
 int main(int argc, char **argv)
 {
     const int rounds = argc > 1 ? atoi(argv[1]) : 15;
@@ -242,8 +269,9 @@ int main(int argc, char **argv)
     if (kvf__mm_create(ctx, &mm)) die(kvf_ctx_error(ctx));
     printf("cpu level %s, %d threads, oneDNN %s, best of %d\n", kvf__cpu_level(),
            kvf_ctx_threads(ctx), kvf__mm_version(version), rounds);
-    if (strcmp(only, "products") != 0) bench_kernels(rounds);
-    if (strcmp(only, "kernels") != 0) {
+    if (wanted(only, "kernels")) bench_kernels(rounds);
+    if (wanted(only, "memory")) bench_memory(kvf_ctx_threads(ctx), rounds);
+    if (wanted(only, "products")) {
         for (size_t i = 0; i < sizeof PRODUCTS / sizeof PRODUCTS[0]; i++)
             for (int half = 0; half <= (int)kvf__cpu_has_bf16(); half++)
                 bench_product(ctx, mm, &PRODUCTS[i], half ? KVF__BF16 : KVF__F32, rounds);
