@@ -99,7 +99,7 @@ typedef struct kvf_distill_options {
                                 own keys and values */
     const char *document;    /* path of a text in UTF-8 */
     int64_t top_k;           /* items of the teacher at each label, at most 256; 0: 20 */
-    int64_t self_study;    /* prompts that the base answers with the document in context; -1: 64, or
+    int64_t self_study;    /* prompts that the base answers with the document in context; -1: 96, or
                               0 with data */
     int64_t answer_tokens; /* most in such an answer; 0: 64 */
     double temperature;    /* at which they are drawn */

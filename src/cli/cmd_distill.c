@@ -11,7 +11,7 @@ static const cli_option OPTIONS[] = {
     {{"document", "FILE", "", "the text that the prefix shall stand for, UTF-8"},
      CLI_TEXT,
      AT(document)},
-    {{"self-study", "N", "64; with --data 0",
+    {{"self-study", "N", "96; with --data 0",
       "prompts that the base answers with the document in context, as rows"},
      CLI_COUNT,
      AT(self_study)},
@@ -181,10 +181,12 @@ const cli_command cli_distill = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --document FILE --out RUN.h5 [options]",
     .summary = "Compresses a document into a prefix that answers as if it had been read.",
-    .notes = "The teacher is the base with the document in context, the student the base with\n"
-             "the prefix; the loss is KL(teacher || student) over the teacher's likeliest\n"
-             "items. At the end the loss on held-out rows: of the bare base, with the prefix,\n"
-             "with the document. The run file is one of train's: merge folds it.\n",
+    .notes = "Rows are made of the document: pieces of it, questions that the base asks about\n"
+             "some of its words, and the base's answers. The teacher is the base with the\n"
+             "document in context, the student the base with the prefix; the loss is\n"
+             "KL(teacher || student) over the teacher's likeliest items. At the end the loss\n"
+             "on held-out rows: of the bare base, with the prefix, with the document. The run\n"
+             "file is one of train's: merge folds it.\n",
     .required = "base document out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

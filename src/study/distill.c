@@ -14,7 +14,7 @@
 
 enum {
     TOP_K = 20,      /* items of the teacher */
-    SELF_STUDY = 64, /* prompts, where no data are given */
+    SELF_STUDY = 96, /* prompts, where no data are given */
     ANSWER_TOKENS = 64,
     CHUNK = 128,  /* tokens of a piece, where no data are given */
     HELD_OUT = 8, /* one row of so many, where no file is held out */
