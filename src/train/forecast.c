@@ -1,9 +1,10 @@
 /* A forecast of time and memory, from the run's own batches.
  *
- * Time: one row warms up (pages of the weights, code that oneDNN writes at first use), then the
- * next steps' rows go forward and backward, two of them, or for up to a second where steps are
- * short; the seconds are scaled by the tokens of the mean step, and an update is timed on scratch
- * memory. Some rows of the held-out data stand for all. Cost: about three steps.
+ * Time: one step warms up (pages of the weights, code that oneDNN writes at first use), then the
+ * next steps' rows go forward and backward, three of them, or for up to a second where steps are
+ * short. What counts is the median of their seconds a token, for something else may run beside one
+ * of them; scaled by the tokens of the mean step, and an update is timed on scratch memory. Some
+ * rows of the held-out data stand for all. Cost: about four steps.
  *
  * Memory: what a run needs is taken and zeroed before its first step, so that after the probe this
  * process is as large as it will be, but for what a save takes.
@@ -13,15 +14,16 @@
 #include "train_int.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-enum { MOST_STEPS = 16 };
-enum { SAVE_BYTES = 20 << 20 }; /* what HDF5 holds while it writes, measured */
-enum { LONGEST_PROBE = 2048 };  /* tokens of held-out rows, where steps are short */
-#define SHORT_STEP     0.25     /* seconds */
-#define ENOUGH_SECONDS 1.0      /* of probing, where steps are short */
-#define ENOUGH_SHARE   0.01     /* of the run */
-#define WRITE_RATE     400e6    /* bytes a second into a run file: hashing and flushing to disk */
-#define FORWARD_SHARE  0.45     /* of a step, per token: for validations that are not probed */
+enum { LEAST_STEPS = 4, MOST_STEPS = 16 }; /* with the one that warms up */
+enum { SAVE_BYTES = 20 << 20 };            /* what HDF5 holds while it writes, measured */
+enum { LONGEST_PROBE = 2048 };             /* tokens of held-out rows, where steps are short */
+#define SHORT_STEP     0.25                /* seconds */
+#define ENOUGH_SECONDS 1.0                 /* of probing, where steps are short */
+#define ENOUGH_SHARE   0.02                /* of the run */
+#define WRITE_RATE     400e6 /* bytes a second into a run file: hashing and flushing to disk */
+#define FORWARD_SHARE  0.45  /* of a step, per token: for validations that are not probed */
 
 static int64_t count_parameters(const kvf__trainer *t)
 {
@@ -95,20 +97,36 @@ static kvf_status probe_step(kvf__trainer *t, int64_t step, double *seconds, int
     return st;
 }
 
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return n ? (x[(n - 1) / 2] + x[n / 2]) / 2 : 0;
+}
+
 /* Seconds of a mean step of the survey, without its update. The first one warms up, and counts only
  * where it is all there is. */
 static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double *out)
 {
-    double seconds = 0, mean = (double)survey->computed_tokens / (double)survey->steps;
-    int64_t tokens = 0;
-    KVF_TRY(probe_step(t, t->step, &seconds, &tokens));
-    for (int64_t i = 1; i < MOST_STEPS && i < survey->steps; i++) {
-        if (i == 1) seconds = 0, tokens = 0;
+    double paces[MOST_STEPS], all = 0,
+                              mean = (double)survey->computed_tokens / (double)survey->steps;
+    int n = 0;
+    for (int64_t i = 0; i < MOST_STEPS && i < survey->steps; i++) {
+        double seconds = 0;
+        int64_t tokens = 0;
         KVF_TRY(probe_step(t, t->step + i, &seconds, &tokens));
-        double whole = tokens ? seconds / (double)tokens * (double)survey->computed_tokens : 0;
-        if (seconds > ENOUGH_SECONDS || seconds > ENOUGH_SHARE * whole) break;
+        if (i == 1) n = 0, all = 0;
+        if (tokens) paces[n++] = seconds / (double)tokens;
+        all += seconds;
+        bool enough = all > ENOUGH_SECONDS || all > ENOUGH_SHARE * seconds * (double)survey->steps;
+        if (i + 1 >= LEAST_STEPS && enough) break;
     }
-    *out = tokens ? seconds / (double)tokens * mean : 0;
+    *out = median(paces, n) * mean;
     return KVF_OK;
 }
 

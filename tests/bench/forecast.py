@@ -2,7 +2,7 @@
 
     python tests/bench/forecast.py --kvfold build/kvfold --base MODEL.gguf --minilm FOLDER --data ../shared/data
 
-Each row is one run with --forecast on, of a recipe, for so many steps. --data: a folder with e2e and sst2. Needs no package.
+Each row is one run with --forecast on, mostly of a recipe, for so many steps. --data: a folder with e2e and sst2. Needs no package.
 """
 import argparse
 import csv
@@ -28,14 +28,16 @@ def runs(args, folder):
         cut(os.path.join(args.data, "e2e", f"{name}set.csv"), os.path.join(folder, f"{name}.csv"), rows)
     e2e = ["--base", args.base, "--data", os.path.join(folder, "train.csv"), "--valid", os.path.join(folder, "dev.csv")]
     yield "SmolLM2, E2E, mlp, 16 rows", "e2e-smollm2", e2e + ["--steps", 20]
-    yield "the same, 4 rows, f32, direct", "e2e-smollm2", e2e + ["--steps", 25, "--batch-size", 4, "--precision", "f32", "--method", "direct"]
+    lm = ["--map", "prompt=mr,completion=ref", "--max-length", 256, "--overlong", "truncate"]
+    yield "the same, 4 rows, f32, direct", None, e2e + lm + ["--steps", 25, "--batch-size", 4, "--precision", "f32", "--method", "direct"]
     yield "MiniLM, SST-2, mlp, 32 rows", "sst2-mlp", sst2 + ["--steps", 100]
     yield "the same, 8 rows, 5 validations", "sst2-mlp", sst2 + ["--steps", 200, "--batch-size", 8, "--eval-every", 40]
     yield "MiniLM, SST-2, direct, f32", "sst2-direct", sst2 + ["--steps", 60, "--precision", "f32"]
 
 
 def train(args, folder, recipe, options):
-    command = [args.kvfold, "train", "--recipe", os.path.join(RECIPES, recipe + ".txt"), "--out", os.path.join(folder, "run.h5"),
+    recipe = ["--recipe", os.path.join(RECIPES, recipe + ".txt")] if recipe else []
+    command = [args.kvfold, "train", *recipe, "--out", os.path.join(folder, "run.h5"),
                "--force", "--json", "--forecast", "on", "--threads", args.threads, *options]
     return json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
 
