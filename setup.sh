@@ -206,7 +206,7 @@ run_fuzz() {
     case $target in h5) length=40000 ;; gguf | tokenizer | config) length=4096 ;; esac
     say "fuzzing $target"
     # shellcheck disable=SC2086
-    ASAN_OPTIONS=quarantine_size_mb=8 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
+    ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=2 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
       -malloc_limit_mb=64 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/found/$target- \
       ${options:--runs=10000000} "build-fuzz/found/$target" "tests/fuzz/corpus/$target" 2>&1 |
       tee "build-fuzz/$target.log" | grep -E 'number_of_executed|average_exec|peak_rss|ERROR|SUMMARY' || true
