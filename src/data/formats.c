@@ -59,6 +59,11 @@ static bool opens_object(const char *text, size_t bytes)
     return n < bytes && text[n] == '{';
 }
 
+static bool contains(const char *text, size_t bytes, const char *word)
+{
+    return text && memmem(text, bytes, word, strlen(word));
+}
+
 /* "data": [] */
 static bool has_empty_data(const char *text, size_t bytes)
 {
@@ -76,7 +81,7 @@ static bool has_empty_data(const char *text, size_t bytes)
 static bool looks_squad(const char *text, size_t bytes)
 {
     return opens_object(text, bytes) &&
-           (memmem(text, bytes, "\"paragraphs\"", 12) || has_empty_data(text, bytes));
+           (contains(text, bytes, "\"paragraphs\"") || has_empty_data(text, bytes));
 }
 
 /* "O" or a letter of a tagging scheme and a type: B-PER. */
