@@ -15,7 +15,7 @@ static const struct {
     {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
     {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
     {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
-    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":17}", 400,
+    {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"n\":129}", 400,
      "\"param\":\"n\""},
     {"POST", "/v1/completions", NULL, "{\"model\":\"one\",\"prompt\":\"a\",\"logprobs\":2}", 400,
      "logprobs: not supported"},
