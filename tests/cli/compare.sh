@@ -39,12 +39,7 @@ err_is 'kvfold: compare: a comparison is one process, Open MPI started 2; try kv
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
 # a run that merge refuses has a row all the same
-"$MAKE_TINY" bert 1 bert || fail "no bert"
-{
-    echo '{"text": "abc", "label": "x"}'
-    echo '{"text": "cba", "label": "y"}'
-} >classes.jsonl
-echo 'task = seq-cls' >seq.txt
-run 0 compare --base bert --data classes.jsonl --valid classes.jsonl --options seq.txt --steps 2 --methods full --out heads
+echo 'unfreeze = base' >both.txt
+run 0 compare --base model --data train.jsonl --valid valid.jsonl --options both.txt --steps 2 --methods p-tuning --out both
 has err '^kvfold: compare: merge for .*failed'
-has out '^full .* - '
+has out '^p-tuning .* - '
