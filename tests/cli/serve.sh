@@ -16,9 +16,10 @@ run 1 serve --base no-such-file
 err_is 'kvfold: serve: no-such-file: cannot open: No such file or directory'
 out_is
 
-# serve_on ARGUMENTS...: in the background, its id in $pid, its port in $port; 0: it ended by itself.
+# serve_on ARGUMENTS...: in the background, its id in $pid, its port in $port; 0: it ended by itself. (A shell's `&` lets its
+# commands ignore SIGINT, which they would go on doing: `env` gives it back.)
 serve_on() {
-    "$KVFOLD" serve --base model --port 0 --threads 2 --precision f32 "$@" >out 2>err &
+    env --default-signal=INT "$KVFOLD" serve --base model --port 0 --threads 2 --precision f32 "$@" >out 2>err &
     pid=$!
     port=0
     tries=0
