@@ -223,6 +223,35 @@ static inline void teardown(void)
     serve_done(&s);
 }
 
+/* A run of 8 steps on the model's folder, into path: what is asked of it may be changed before
+ * train_run. */
+static inline kvf_train_options short_run(const char *method, const char *path)
+{
+    static char data[600];
+    kvf_train_options o = kvf_train_defaults();
+    toy_write(s.dir, "rows.jsonl",
+              "{\"prompt\":\"one of\",\"completion\":\" bcdefg\"}\n"
+              "{\"prompt\":\"the\",\"completion\":\" answer is 7\"}\n");
+    snprintf(data, sizeof data, "%s/rows.jsonl", s.dir);
+    o.base = s.dir;
+    o.data = data;
+    o.out = path;
+    o.method = method;
+    o.steps = 8;
+    o.batch_size = 2;
+    o.lr = 0.5;
+    o.precision = "f32";
+    o.chat_template = "none";
+    o.force = true;
+    return o;
+}
+
+static inline void train_run(const kvf_train_options *o)
+{
+    kvf_train_result result;
+    ck_assert_msg(!kvf_train(s.ctx, o, &result), "%s: %s", o->method, kvf_ctx_error(s.ctx));
+}
+
 /* What kvf_generate says; file: of a prefix, NULL: none. */
 static inline void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
                             char *out)

@@ -139,29 +139,13 @@ enum { N_OWN = sizeof OWN / sizeof OWN[0], N_SERVED = 4 };
 /* Trains it into path. */
 static void make_own(const struct own_file *own, const char *path)
 {
-    char data[600];
-    kvf_train_result result;
-    kvf_train_options o = kvf_train_defaults();
-    toy_write(s.dir, "rows.jsonl",
-              "{\"prompt\":\"one of\",\"completion\":\" bcdefg\"}\n"
-              "{\"prompt\":\"the\",\"completion\":\" answer is 7\"}\n");
-    snprintf(data, sizeof data, "%s/rows.jsonl", s.dir);
-    o.base = s.dir;
-    o.data = data;
-    o.out = path;
-    o.method = own->method;
+    kvf_train_options o = short_run(own->method, path);
     o.train_head = own->head;
     o.infix = own->infix;
     o.prefix_length = 4;
-    o.steps = 8;
-    o.batch_size = 2;
-    o.lr = 0.5;
     o.head_lr = 0.1;
     o.adapter_size = 4;
-    o.precision = "f32";
-    o.chat_template = "none";
-    o.force = true;
-    ck_assert_msg(!kvf_train(s.ctx, &o, &result), "%s: %s", own->method, kvf_ctx_error(s.ctx));
+    train_run(&o);
 }
 
 /* Those that can stand beside others, three of them, are answered what generate says, all at once

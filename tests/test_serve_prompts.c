@@ -138,26 +138,11 @@ END_TEST
 /* Trains it into the model "one". */
 static void make_virtual(const char *method, const char *p_template, int64_t P, const char *chat)
 {
-    char data[600];
-    kvf_train_result result;
-    kvf_train_options o = kvf_train_defaults();
-    toy_write(s.dir, "rows.jsonl",
-              "{\"prompt\":\"one of\",\"completion\":\" bcdefg\"}\n"
-              "{\"prompt\":\"the\",\"completion\":\" answer is 7\"}\n");
-    snprintf(data, sizeof data, "%s/rows.jsonl", s.dir);
-    o.base = s.dir;
-    o.data = data;
-    o.out = s.path[0];
-    o.method = method;
+    kvf_train_options o = short_run(method, s.path[0]);
     o.p_template = p_template;
     if (P) o.prefix_length = P;
-    o.steps = 8;
-    o.batch_size = 2;
-    o.lr = 0.5;
-    o.precision = "f32";
     o.chat_template = chat;
-    o.force = true;
-    ck_assert_msg(!kvf_train(s.ctx, &o, &result), "%s: %s", method, kvf_ctx_error(s.ctx));
+    train_run(&o);
 }
 
 /* An empty prompt is a row where virtual tokens lead it, and none where nothing does. */

@@ -1,6 +1,6 @@
 /* Does a row of a product have the same bits whatever other rows there are, and wherever it stands
  * among them? oneDNN promises nothing of the kind. It holds where its kernels go through K in one
- * order for every number of rows (f32 and bf16 by AVX-512, measured), and does not where the last
+ * order for every number of rows (f32 by AVX-512, bf16 by AVX512-BF16), and does not where the last
  * rows have a kernel of their own (AVX2). So it is tried, on the weights of layer 0 and the first
  * plane of the head, at every number of rows that a pass of so many tokens can have. */
 #include "pass_priv.h"
