@@ -205,7 +205,7 @@ run_fuzz() {
     ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/compile.log || { tail -n 20 build-fuzz/compile.log >&2; exit 1; }
     mkdir -p "build-fuzz/found/$target"
     length=512
-    case $target in h5) length=40000 ;; gguf | tokenizer | config) length=4096 ;; esac
+    case $target in h5) length=40000 ;; gguf | tokenizer | vocab | config) length=4096 ;; esac
     say "fuzzing $target"
     # shellcheck disable=SC2086
     ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=2 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \

@@ -1,55 +1,18 @@
-/* tokenizer.json, and behind a byte 0x1e tokenizer_config.json: made, and used on a text that has
- * something for every kind of step. Below the first text of 16 bytes behind another 0x1e is one of
- * the input's own. */
-#include "fuzz.h"
-#include "text_int.h"
-
-#include <string.h>
-
-static const char TEXT[] =
-    "Hello w\xc3\xb6rld, it's 2026! \xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x99\x82  <s>\n\ta";
-
-/* The part before the next 0x1e. */
-static const char *part(const uint8_t **at, size_t *left, size_t *n)
-{
-    const uint8_t *from = *at, *stop = *left ? memchr(from, 0x1e, *left) : NULL;
-    *n = stop ? (size_t)(stop - from) : *left;
-    *at = from + *n + (stop != NULL);
-    *left -= *n + (stop != NULL);
-    return (const char *)from;
-}
-
-static void use(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text, size_t n)
-{
-    kvf__ids ids = {0}, joined = {0}, types = {0}, origins = {0};
-    kvf__buf back = {0};
-    size_t a = 0, b = 0;
-    if (!kvf__encode(ctx, tokenizer, text, n, true, &ids))
-        kvf__decode(ctx, tokenizer, ids.data, ids.n, false, &back);
-    ids.n = 0;
-    if (!kvf__encode_origins(ctx, tokenizer, text, n, &ids, &origins))
-        kvf__join(ctx, tokenizer, &ids, &ids, &joined, &types, &a, &b);
-    kvf__ids_done(&ids);
-    kvf__ids_done(&joined);
-    kvf__ids_done(&types);
-    kvf__ids_done(&origins);
-    kvf__buf_done(&back);
-}
+/* tokenizer.json, and behind a byte 0x1e tokenizer_config.json: made, and used. Behind another 0x1e
+ * is a text of the input's own. */
+#include "fuzz_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    kvf_ctx *ctx = fuzz_context();
     kvf__tokenizer *tokenizer = NULL;
-    kvf__chat chat = {0};
     size_t json_n, config_n, text_n;
-    const char *json = part(&data, &n, &json_n), *config = part(&data, &n, &config_n),
-               *text = part(&data, &n, &text_n);
-    if (kvf__tokenizer_from_json(ctx, "tokenizer.json", json, json_n, config_n ? config : NULL,
-                                 config_n, &tokenizer))
+    const char *json = fuzz_part(&data, &n, &json_n), *config = fuzz_part(&data, &n, &config_n),
+               *text = fuzz_part(&data, &n, &text_n);
+
+    if (kvf__tokenizer_from_json(fuzz_context(), "tokenizer.json", json, json_n,
+                                 config_n ? config : NULL, config_n, &tokenizer))
         return 0;
-    use(ctx, tokenizer, TEXT, sizeof TEXT - 1);
-    if (text_n) use(ctx, tokenizer, text, text_n);
-    if (!kvf__chat_init(ctx, tokenizer, "auto", &chat)) kvf__chat_done(&chat);
+    fuzz_use_tokenizer(tokenizer, text, text_n);
     kvf__tokenizer_free(tokenizer);
     return 0;
 }

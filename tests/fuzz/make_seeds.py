@@ -126,3 +126,19 @@ spm = {"version": "1.0", "added_tokens": ADDED, "normalizer": {"type": "Sequence
               "vocab": {"<u>": 0, "\u2581": 1, "H": 2, "\u2581H": 3, "<0x0A>": 4, "e": 5, "<s>": 99}}}
 for name, made in (("bpe", bpe), ("wordpiece", wordpiece), ("spm", spm)):
     put("tokenizer", name, json.dumps(made, separators=(",", ":")) + "\x1e" + json.dumps(CONFIG) + "\x1eHello  a\u00e9")
+
+# The first byte of `vocab` says which files follow: 1 tokenizer.json, 2 tokenizer.gguf.json, 4 vocab.json, 8 merges.txt,
+# 16 vocab.txt, 32 tokenizer_config.json, 64 special_tokens_map.json, 128 chat_template.jinja.
+GPT2 = {"model": "gpt2", "pre": "gpt-2", "bos": 99, "eos": 99, "add_bos": 1, "chat_template": CONFIG["chat_template"],
+        "tokens": list(VOCAB) + ["<s>"], "types": [1] * 99 + [3], "merges": BPE["merges"]}
+LLAMA = {"model": "llama", "unk": 0, "bos": 1, "eos": 2, "add_space_prefix": 1,
+         "tokens": ["<unk>", "<s>", "</s>", "<0x0A>", "\u2581", "H", "e", "\u2581H", "He"], "merges": [],
+         "scores": [0, 0, 0, 0, -1, -2, -3, -1.5, -2.5], "types": [2, 3, 3, 6, 1, 1, 1, 1, 1]}
+SPECIAL = {"bos_token": "<s>", "unk_token": {"content": "[UNK]", "lstrip": False}}
+LINES = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhell\n##o\na\n!\n"
+for name, mask, parts in (
+        ("gpt2", 2, [GPT2]), ("llama", 2 | 32 | 64, [LLAMA, CONFIG, SPECIAL]),
+        ("merges", 4 | 8 | 32, [dict(VOCAB, **{"<s>": 99}), "#version: 0.2\n" + "\n".join(BPE["merges"]) + "\n", CONFIG]),
+        ("lines", 16 | 32 | 64 | 128, [LINES, {"do_lower_case": True}, SPECIAL, CONFIG["chat_template"]])):
+    texts = [part if isinstance(part, str) else json.dumps(part, separators=(",", ":")) for part in parts]
+    put("vocab", name, bytes([mask]) + "\x1e".join(texts + ["Hello  a\u00e9"]).encode())
