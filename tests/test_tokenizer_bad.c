@@ -54,6 +54,8 @@ static const struct {
      "id -1"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", NULL, KVF_EFORMAT,
      "\"a\""},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2097152},\"merges\":[]}}", NULL, KVF_EFORMAT,
+     "has id 2097152, want 0 to 2097151"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", NULL, KVF_EFORMAT,
      "99999999"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}", NULL, KVF_EFORMAT,

@@ -158,7 +158,8 @@ enum {
     KVF__TOK_UNKNOWN = 8,
     KVF__TOK_UNUSED = 16
 };
-enum { KVF__DIRECT_CHARS = 0x180, KVF__MAX_TOKEN_ID = 1 << 24 };
+/* The largest vocabulary known has 0.9 million tokens (XLM-V); a table by id stays below 64 MB. */
+enum { KVF__DIRECT_CHARS = 0x180, KVF__MAX_TOKEN_ID = 1 << 21 };
 
 typedef struct kvf__lexicon {
     kvf__map model; /* text -> id, what the model may produce */
