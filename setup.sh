@@ -201,6 +201,8 @@ run_fuzz() {
     CC=clang meson setup build-fuzz -Dfuzz=true -Dtests=enabled -Db_sanitize=address,undefined -Db_lundef=false \
       -Dbuildtype=debug -Doptimization=2 -Ddebug=false \
       "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp" >/dev/null
+  export ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=2 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+  export LSAN_OPTIONS=suppressions=tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0
   for target in ${targets:-$(ls tests/fuzz/corpus)}; do
     ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/compile.log || { tail -n 20 build-fuzz/compile.log >&2; exit 1; }
     mkdir -p "build-fuzz/found/$target"
@@ -208,7 +210,7 @@ run_fuzz() {
     case $target in h5) length=40000 ;; gguf | tokenizer | vocab | config) length=4096 ;; esac
     say "fuzzing $target"
     # shellcheck disable=SC2086
-    ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=2 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
+    "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
       -malloc_limit_mb=64 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/found/$target- \
       ${options:--runs=10000000} "build-fuzz/found/$target" "tests/fuzz/corpus/$target" 2>&1 |
       tee "build-fuzz/$target.log" | grep -E 'number_of_executed|average_exec|peak_rss|ERROR|SUMMARY' || true
