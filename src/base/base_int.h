@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #if defined(__GNUC__)
 #define KVF__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -203,6 +204,23 @@ void kvf__outlock_drop(kvf__outlock *lock);
 /* Has ctx's check_program, if it has one, read the file on trial; OK where it passed now or before.
  */
 kvf_status kvf__screen(kvf_ctx *ctx, const char *path);
+/* Which file it was, and when. */
+typedef struct kvf__seen_file {
+    uint64_t device, inode;
+    int64_t bytes, seconds, nanoseconds;
+} kvf__seen_file;
+/* The same in two steps, for what can be done meanwhile. After a begin without an error comes end,
+ * or drop, which wants no answer any more. */
+typedef struct kvf__check {
+    const char *path; /* not ours */
+    kvf__seen_file file;
+    bool there;
+    pid_t process; /* 0: none */
+    int answers;
+} kvf__check;
+kvf_status kvf__check_begin(kvf_ctx *ctx, const char *path, kvf__check *check);
+kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check);
+void kvf__check_drop(kvf__check *check);
 /* Whether it passed before and is still the same; then *bytes is its size. */
 bool kvf__was_screened(const kvf_ctx *ctx, const char *path, size_t *bytes);
 void kvf__screen_passed(kvf_ctx *ctx, const char *path); /* this process wrote it itself */

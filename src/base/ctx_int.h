@@ -6,11 +6,6 @@
 
 enum { KVF__LINE_BYTES = 2048 };
 
-/* A file that passed its trial. */
-typedef struct kvf__seen_file {
-    uint64_t device, inode;
-    int64_t bytes, seconds, nanoseconds;
-} kvf__seen_file;
 enum { KVF__SEEN_FILES = 8 };
 
 enum { KVF__OUTFILES = 8 };

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,39 +111,70 @@ static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int 
                      path, WEXITSTATUS(ended));
 }
 
-static kvf_status ask(kvf_ctx *ctx, const char *path)
+kvf_status kvf__check_begin(kvf_ctx *ctx, const char *path, kvf__check *check)
 {
-    char answer[KVF__LINE_BYTES];
-    int ends[2], ended = 0, error;
-    pid_t pid = 0;
+    int ends[2], error;
 
+    *check = (kvf__check){.path = path};
+    check->there = ctx && identity_of(path, &check->file) && !was_seen(ctx, &check->file);
+    if (!check->there || !ctx->check_program) return KVF_OK;
     if (pipe2(ends, O_CLOEXEC) < 0) return kvf__fail_errno(ctx, path, "check");
-    error = spawn(ctx->check_program, path, ends[1], &pid);
+    error = spawn(ctx->check_program, path, ends[1], &check->process);
     close(ends[1]);
     if (!error) {
-        read_answer(ends[0], answer);
-        while (waitpid(pid, &ended, 0) < 0 && errno == EINTR)
-            ;
+        check->answers = ends[0];
+        return KVF_OK;
     }
     close(ends[0]);
-    if (error)
-        return kvf__fail(ctx, KVF_EIO, "%s: cannot check it: %s: %s", path, ctx->check_program,
-                         strerror(error));
-    return judge(ctx, path, answer, ended);
+    check->process = 0;
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot check it: %s: %s", path, ctx->check_program,
+                     strerror(error));
+}
+
+/* The answer, until the process has gone. */
+static int wait_for(kvf__check *check, char answer[KVF__LINE_BYTES])
+{
+    int ended = 0;
+
+    read_answer(check->answers, answer);
+    while (waitpid(check->process, &ended, 0) < 0 && errno == EINTR)
+        ;
+    close(check->answers);
+    check->process = 0;
+    return ended;
+}
+
+kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check)
+{
+    char answer[KVF__LINE_BYTES];
+    kvf__seen_file after;
+
+    if (!check->there) return KVF_OK; /* what is not there is for the reader to say */
+    if (!check->process && !ctx->is_screening) return KVF_OK;
+    if (check->process) {
+        int ended = wait_for(check, answer);
+        KVF_TRY(judge(ctx, check->path, answer, ended));
+    }
+    if (!identity_of(check->path, &after) || !is_same(&check->file, &after))
+        return kvf__fail(ctx, KVF_EIO, "%s: changed while it was checked", check->path);
+    remember(ctx, &check->file);
+    return KVF_OK;
+}
+
+void kvf__check_drop(kvf__check *check)
+{
+    char answer[KVF__LINE_BYTES];
+
+    if (!check->process) return;
+    kill(check->process, SIGKILL);
+    wait_for(check, answer);
 }
 
 kvf_status kvf__screen(kvf_ctx *ctx, const char *path)
 {
-    kvf__seen_file before, after;
-
-    if (!ctx || !identity_of(path, &before) || was_seen(ctx, &before))
-        return KVF_OK; /* what is not there is for the reader to say */
-    if (!ctx->check_program && !ctx->is_screening) return KVF_OK;
-    if (ctx->check_program) KVF_TRY(ask(ctx, path));
-    if (!identity_of(path, &after) || !is_same(&before, &after))
-        return kvf__fail(ctx, KVF_EIO, "%s: changed while it was checked", path);
-    remember(ctx, &before);
-    return KVF_OK;
+    kvf__check check;
+    KVF_TRY(kvf__check_begin(ctx, path, &check));
+    return kvf__check_end(ctx, &check);
 }
 
 bool kvf__is_screening(const kvf_ctx *ctx)

@@ -234,6 +234,7 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
 {
     kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
     hid_t access = H5I_INVALID_HID;
+    haddr_t end = 0;
     kvf_status st;
 
     hush(&h5);
@@ -245,6 +246,7 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
         st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
         goto out;
     }
+    h5.sealed = H5Fget_eoa(h5.file, &end) >= 0 && end < h5.file_bytes;
     st = check_ours(&h5);
     if (st) goto out;
     st = check_heading(&h5, kind);

@@ -20,6 +20,7 @@ typedef struct kvf__h5 {
     const char *path; /* viewed, named in every error line */
     kvf__h5_id file;
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
+    bool sealed;       /* reading: a seal lies behind HDF5's last byte */
     kvf__outfile out;  /* writing only */
     int fd;            /* writing only: the temporary, beside HDF5's own */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
