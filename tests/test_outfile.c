@@ -104,6 +104,28 @@ START_TEST(forgotten_pages_come_back)
 }
 END_TEST
 
+/* Without a byte of it in memory; what lies outside the map is left to its owner. */
+START_TEST(read_beside_the_map)
+{
+    kvf__mapfile file = {0};
+    char got[4] = "";
+
+    ck_assert(!kvf__mapfile_read(&file, got, 1, got));
+    put_file(path, "a\0bc", 4);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
+    ck_assert(kvf__mapfile_read(&file, file.data, 4, got));
+    ck_assert_mem_eq(got, "a\0bc", 4);
+    ck_assert(kvf__mapfile_read(&file, file.data + 2, 2, got));
+    ck_assert_mem_eq(got, "bcbc", 4);
+    ck_assert(!kvf__mapfile_read(&file, file.data + 2, 3, got));
+    ck_assert(!kvf__mapfile_read(&file, file.data - 1, 2, got));
+    ck_assert(!kvf__mapfile_read(&file, got, 1, got));
+    put_file(path, "", 0); /* cut short behind the map's back */
+    ck_assert(!kvf__mapfile_read(&file, file.data, 4, got));
+    kvf__mapfile_close(&file);
+}
+END_TEST
+
 START_TEST(map_an_empty_file)
 {
     kvf__mapfile file = {0};
@@ -462,6 +484,7 @@ int main(void)
 
     tcase_add_test(core, map_a_file);
     tcase_add_test(core, forgotten_pages_come_back);
+    tcase_add_test(core, read_beside_the_map);
     tcase_add_test(core, map_an_empty_file);
     tcase_add_test(core, read_with_limit);
     tcase_add_test(core, read_a_long_file);

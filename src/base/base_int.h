@@ -130,6 +130,7 @@ void kvf__map_done(kvf__map *map);
 typedef struct kvf__mapfile {
     const uint8_t *data;
     size_t n;
+    int fd; /* open where data is not NULL */
     char *path;
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
@@ -140,6 +141,9 @@ void kvf__mapfile_forget(const kvf__mapfile *file);
 /* The same for a part of it; or, soon, asks for its pages to be read in the meantime. False, and
  * nothing happens, if the bytes do not lie in the map. */
 bool kvf__mapfile_advise(const kvf__mapfile *file, const void *at, size_t bytes, bool soon);
+/* Bytes at a place in the map copied without touching its pages, of which the system would map a
+ * megabyte around each. False if they do not lie in the map, or could not be read. */
+bool kvf__mapfile_read(const kvf__mapfile *file, const void *at, size_t bytes, void *out);
 
 /* Cursor over bytes that refuses to read past the end. Little-endian. */
 typedef struct kvf__reader {

@@ -59,6 +59,8 @@ kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
         }
         file.data = data;
         file.n = (size_t)info.st_size;
+        file.fd = fd;
+        fd = -1;
     }
     *out = file;
     file = (kvf__mapfile){0};
@@ -70,7 +72,10 @@ out:
 
 void kvf__mapfile_close(kvf__mapfile *file)
 {
-    if (file->data) munmap((void *)file->data, file->n);
+    if (file->data) {
+        munmap((void *)file->data, file->n);
+        close(file->fd);
+    }
     kvf__free(file->path);
     *file = (kvf__mapfile){0};
 }
@@ -80,13 +85,32 @@ void kvf__mapfile_forget(const kvf__mapfile *file)
     if (file->data) madvise((void *)file->data, file->n, MADV_DONTNEED);
 }
 
+static bool is_in(const kvf__mapfile *file, const void *at, size_t bytes)
+{
+    const uintptr_t base = (uintptr_t)file->data, from = (uintptr_t)at;
+    return file->data && from >= base && bytes <= file->n && from - base <= file->n - bytes;
+}
+
 bool kvf__mapfile_advise(const kvf__mapfile *file, const void *at, size_t bytes, bool soon)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)file->data;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t from = (uintptr_t)at / page * page, to = (uintptr_t)at + bytes;
 
-    if (!file->data || (uintptr_t)at < base || to > base + file->n) return false;
+    if (!is_in(file, at, bytes)) return false;
     madvise((void *)from, to - from, soon ? MADV_WILLNEED : MADV_DONTNEED);
+    return true;
+}
+
+bool kvf__mapfile_read(const kvf__mapfile *file, const void *at, size_t bytes, void *out)
+{
+    if (!is_in(file, at, bytes)) return false;
+    for (size_t done = 0; done < bytes;) {
+        const off_t from = (const uint8_t *)at - file->data + (off_t)done;
+        ssize_t n = pread(file->fd, (uint8_t *)out + done, bytes - done, from);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
     return true;
 }
 

@@ -30,6 +30,8 @@ void kvf__weights_forget(const kvf__weights *weights); /* kvf__mapfile_forget fo
 /* Bytes behind a view of the table will be read soon, or not for a while. Of bytes that lie in no
  * map nothing is known, and nothing done. */
 void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t bytes, bool soon);
+/* kvf__mapfile_read from the map in which they lie. */
+bool kvf__weights_read(const kvf__weights *weights, const void *at, size_t bytes, void *out);
 
 /* The parsers below the three above: bytes in memory, which must outlive the table; `where` names
  * them in errors. They add to *weights, which starts as {0}, and after a failure holds a part:

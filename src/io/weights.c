@@ -29,6 +29,13 @@ void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t byt
         if (kvf__mapfile_advise(&weights->maps[i], at, bytes, soon)) return;
 }
 
+bool kvf__weights_read(const kvf__weights *weights, const void *at, size_t bytes, void *out)
+{
+    for (size_t i = 0; i < weights->n_maps; i++)
+        if (kvf__mapfile_read(&weights->maps[i], at, bytes, out)) return true;
+    return false;
+}
+
 void kvf__weights_forget(const kvf__weights *weights)
 {
     for (size_t i = 0; i < weights->n_maps; i++)

@@ -134,6 +134,11 @@ static void advise_file(void *base, const void *at, size_t bytes, bool soon)
     kvf__weights_advise(&((kvf_base *)base)->weights, at, bytes, soon);
 }
 
+static bool read_file(void *base, const void *at, size_t bytes, void *out)
+{
+    return kvf__weights_read(&((kvf_base *)base)->weights, at, bytes, out);
+}
+
 static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__model_options *pack)
 {
     static const char ASKED[] = "--weight-dtype and --stream-layers are for frozen weights";
@@ -182,6 +187,7 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     kvf__model_options pack = {.backward = options->backward, .packed = forget_file, .user = base};
     if (form) pack.train = *form;
     pack.advise = advise_file;
+    pack.read = read_file;
     KVF_TRY(keep_as(ctx, options, &pack));
     base->weight_dtype = options->weight_dtype;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));

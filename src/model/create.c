@@ -237,6 +237,8 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
     model->desc = *desc; /* borrowed until success */
     model->act = options->act;
+    model->read = options->read;
+    model->read_user = options->user;
     model->backward = options->backward;
     st = kvf__alloc(ctx, sizeof *c, &c);
     if (st) goto out;
@@ -380,5 +382,5 @@ void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n
 
 #pragma omp parallel for schedule(static) if (n * C > 1 << 16)
     for (int64_t i = 0; i < n; i++)
-        kvf__slot_row(&model->embedding, ids[i], out + i * C);
+        kvf__table_row(model, &model->embedding, ids[i], out + i * C);
 }

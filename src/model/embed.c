@@ -79,7 +79,7 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
         memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * C,
                (size_t)C * sizeof *x);
     else
-        kvf__slot_row(&model->embedding, b->ids[i], x);
+        kvf__table_row(model, &model->embedding, b->ids[i], x);
     add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
     add_row(&model->positions, pass->position[i], x, C, scratch);
 }

@@ -139,7 +139,7 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
         float part = 1.0f / pass->ce_sum[j];
         float own = kvf__pass_label_scale(pass, scale, c->first + j);
 
-        kvf__slot_row(&m->head_slot, pass->batch->label_id[c->first + j], row);
+        kvf__table_row(m, &m->head_slot, pass->batch->label_id[c->first + j], row);
         for (int64_t i = 0; i < C; i++)
             row[i] = own * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }

@@ -110,7 +110,7 @@ static void label_gradient(const view *v, int64_t j, float scale, float *scratch
         row[c] = by * acc[c];
     for (int64_t i = 0; i < k; i++) {
         by = (float)((double)scale * (exp((double)z[i] - all) - exp((double)logp[i])));
-        kvf__slot_row(&m->head_slot, ids[i], scratch);
+        kvf__table_row(m, &m->head_slot, ids[i], scratch);
         for (int64_t c = 0; c < C; c++)
             row[c] += by * scratch[c] * (gamma ? gamma[c] : 1);
     }

@@ -95,6 +95,8 @@ kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *u
 
 /* Bytes behind a slot will be read soon, or not for a while. */
 typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon);
+/* Copies bytes behind a slot; false where that cannot be done without reading them there. */
+typedef bool kvf__read_fn(void *user, const void *at, size_t bytes, void *out);
 
 /* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
  * permuted: rows are in GGUF llama order (INTEROP 5.4) and undone when read. */
@@ -163,6 +165,7 @@ typedef struct kvf__model_options {
      * nobody wants to know. */
     void (*packed)(void *user);
     kvf__advise_fn *advise; /* NULL: nobody wants to know; of use with KEEP_MAPPED */
+    kvf__read_fn *read;     /* for rows of tables, as long as the model lives; NULL: in place */
     void *user;
     kvf__train train;
 } kvf__model_options;
@@ -193,8 +196,9 @@ typedef struct kvf__footprint {
 } kvf__footprint;
 kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
                                     kvf__dtype file);
-/* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it? Tried
- * (rows_alike.c), in the time of some passes; false where weights are packed just before use. */
+/* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it?
+ * Tried (rows_alike.c), in the time of some passes; false where weights are packed just before use.
+ */
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);

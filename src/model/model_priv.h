@@ -64,9 +64,11 @@ struct kvf__model {
     kvf__packed **head;   /* NULL: the base has no language-model head */
     kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
     kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
-    kvf__slot head_slot;  /* lm_head [V, C] (the embedding where tied) as it is packed: target rows
-                             for the loss gradient */
-    kvf__slot head_file;  /* the same as the file has it */
+    kvf__read_fn *read;   /* how a pass reads rows of such tables; NULL: in place */
+    void *read_user;
+    kvf__slot head_slot; /* lm_head [V, C] (the embedding where tied) as it is packed: target rows
+                            for the loss gradient */
+    kvf__slot head_file; /* the same as the file has it */
     float *final_gamma, *final_beta; /* [C]; NULL: none (then the last block's norm is the final
                                         one), no beta */
     kvf__slot positions;             /* learned table [rows, C]; view.data NULL for rope */
@@ -93,6 +95,9 @@ kvf__params *kvf__masters_params(kvf__masters *masters);
 
 /* Row i of a slot in f32, row order and type undone: out [columns]. */
 void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
+/* The same of a table of which a pass needs rows here and there: pages of the file around each
+ * would soon be the whole table, in memory beside its packed form. */
+void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out);
 /* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
  * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+enum { TABLE_PART = 4096 }; /* bytes: a row of 1024 columns in f32 */
+
 int64_t kvf__slot_rows(const kvf__slot *slot)
 {
     return slot->view.rank < 2 ? 1 : slot->view.dim[0];
@@ -62,6 +64,22 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out)
     }
     kvf__to_f32(slot->view.dtype, row_bytes(slot, file_index(slot, row, rows)), out,
                 kvf__slot_columns(slot));
+}
+
+void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out)
+{
+    const int64_t C = kvf__slot_columns(table), block = kvf__dtype_block(table->view.dtype);
+    const size_t block_bytes = kvf__dtype_block_bytes(table->view.dtype);
+    uint8_t part[TABLE_PART];
+    int64_t n = (int64_t)(sizeof part / block_bytes) * block;
+
+    for (int64_t c = 0; c < C; c += n) {
+        if (n > C - c) n = C - c;
+        const uint8_t *at = row_bytes(table, row) + (size_t)(c / block) * block_bytes;
+        const size_t bytes = (size_t)(n / block) * block_bytes;
+        const bool copied = model->read && model->read(model->read_user, at, bytes, part);
+        kvf__to_f32(table->view.dtype, copied ? part : at, out + c, n);
+    }
 }
 
 void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out,
