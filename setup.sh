@@ -210,11 +210,13 @@ run_fuzz() {
     case $target in h5) length=40000 ;; gguf | tokenizer | vocab | config) length=4096 ;; esac
     say "fuzzing $target"
     # shellcheck disable=SC2086
-    "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
+    if ! "build-fuzz/tests/fuzz/fuzz_$target" -max_len=$length -timeout=10 -entropic=0 \
       -malloc_limit_mb=64 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/found/$target- \
-      ${options:--runs=10000000} "build-fuzz/found/$target" "tests/fuzz/corpus/$target" 2>&1 |
-      tee "build-fuzz/$target.log" | grep -E 'number_of_executed|average_exec|peak_rss|ERROR|SUMMARY' || true
-    grep -q 'ERROR' "build-fuzz/$target.log" && exit 1
+      ${options:--runs=10000000} "build-fuzz/found/$target" "tests/fuzz/corpus/$target" >"build-fuzz/$target.log" 2>&1; then
+      grep -E 'runtime error|ERROR|SUMMARY|number_of_executed' "build-fuzz/$target.log" >&2
+      exit 1
+    fi
+    grep -E 'number_of_executed|average_exec|peak_rss' "build-fuzz/$target.log"
   done
   return 0
 }

@@ -167,7 +167,8 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
     int64_t question_at = 0, context_at = 0, first = 0, last = 0,
             start = kvf__loader_row_start(load);
     load->b.n = 0;
-    KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context_ids.data + from, (size_t)n));
+    if (n) /* a context of spaces has no tokens, and no memory */
+        KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context_ids.data + from, (size_t)n));
     KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
     KVF_TRY(kvf__loader_add_tail(load));
     int64_t none = kvf__loader_read_at(load);
