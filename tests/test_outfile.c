@@ -126,6 +126,25 @@ START_TEST(read_beside_the_map)
 }
 END_TEST
 
+START_TEST(made_without_a_name)
+{
+    kvf__mapfile file = {0};
+    char got[3] = "";
+
+    setenv("TMPDIR", dir, 1);
+    ck_assert_int_eq(kvf__mapfile_make(ctx, "a\0b", 3, &file), KVF_OK);
+    ck_assert_uint_eq(file.n, 3);
+    ck_assert_mem_eq(file.data, "a\0b", 3);
+    ck_assert(kvf__mapfile_read(&file, file.data, 3, got));
+    ck_assert_mem_eq(got, "a\0b", 3);
+    ck_assert(!kvf__exists(file.path));
+    kvf__mapfile_close(&file);
+    setenv("TMPDIR", "/no/such/folder", 1);
+    ck_assert_int_eq(kvf__mapfile_make(ctx, "a", 1, &file), KVF_EIO);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "/no/such/folder/kvfold-"));
+}
+END_TEST
+
 START_TEST(map_an_empty_file)
 {
     kvf__mapfile file = {0};
@@ -485,6 +504,7 @@ int main(void)
     tcase_add_test(core, map_a_file);
     tcase_add_test(core, forgotten_pages_come_back);
     tcase_add_test(core, read_beside_the_map);
+    tcase_add_test(core, made_without_a_name);
     tcase_add_test(core, map_an_empty_file);
     tcase_add_test(core, read_with_limit);
     tcase_add_test(core, read_a_long_file);

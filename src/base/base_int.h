@@ -134,6 +134,8 @@ typedef struct kvf__mapfile {
     char *path;
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
+/* The same of bytes that are written first, to a file without a name in TMPDIR or /tmp. */
+kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out);
 void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
 /* Gives back the memory of pages that were read; they come from the file again where they are read
  * again. */

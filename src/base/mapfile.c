@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -35,11 +36,27 @@ static kvf_status open_for_reading(kvf_ctx *ctx, const char *path, int *fd, stru
     return KVF_OK;
 }
 
+/* Takes fd over. Mapping nothing is an error for mmap, and legal here. */
+static kvf_status map_all(kvf_ctx *ctx, int fd, size_t n, kvf__mapfile *file)
+{
+    void *data = n ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+
+    if (data == MAP_FAILED) {
+        kvf_status st = kvf__fail_errno(ctx, file->path, "map");
+        close(fd);
+        return st;
+    }
+    file->data = data;
+    file->n = n;
+    file->fd = fd;
+    if (!data) close(fd);
+    return KVF_OK;
+}
+
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
 {
     kvf__mapfile file = {0};
     struct stat info;
-    void *data;
     int fd = -1;
     kvf_status st;
 
@@ -51,17 +68,48 @@ kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
     }
     st = kvf__strdup(ctx, path, &file.path);
     if (st) goto out;
-    if (info.st_size > 0) { /* mapping nothing is an error for mmap, and legal here */
-        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED) {
-            st = kvf__fail_errno(ctx, path, "map");
-            goto out;
-        }
-        file.data = data;
-        file.n = (size_t)info.st_size;
-        file.fd = fd;
-        fd = -1;
+    st = map_all(ctx, fd, (size_t)info.st_size, &file);
+    fd = -1;
+    if (st) goto out;
+    *out = file;
+    file = (kvf__mapfile){0};
+out:
+    kvf__mapfile_close(&file);
+    close_fd(fd);
+    return st;
+}
+
+static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t wrote = write(fd, (const uint8_t *)bytes + done, n - done);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return kvf__fail_errno(ctx, path, "write");
+        done += (size_t)wrote;
     }
+    return KVF_OK;
+}
+
+kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out)
+{
+    const char *dir = getenv("TMPDIR");
+    kvf__mapfile file = {0};
+    int fd = -1;
+    kvf_status st;
+
+    st = kvf__path_join(ctx, dir && *dir ? dir : "/tmp", "kvfold-XXXXXX", &file.path);
+    if (st) goto out;
+    fd = mkostemp(file.path, O_CLOEXEC);
+    if (fd < 0) {
+        st = kvf__fail_errno(ctx, file.path, "make");
+        goto out;
+    }
+    unlink(file.path);
+    st = write_all(ctx, file.path, fd, bytes, n);
+    if (st) goto out;
+    st = map_all(ctx, fd, n, &file);
+    fd = -1;
+    if (st) goto out;
     *out = file;
     file = (kvf__mapfile){0};
 out:

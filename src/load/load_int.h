@@ -26,7 +26,7 @@ struct kvf_base {
     kvf__model *model;
     kvf_precision precision;
     kvf_weight_dtype weight_dtype;
-    float *random; /* what the weights of a random base view; NULL: they are in a file */
+    bool random;               /* weights of no file that anyone has */
     const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
 };
 

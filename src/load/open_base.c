@@ -251,7 +251,6 @@ void kvf_base_free(kvf_base *base)
     kvf__tokenizer_free(base->tokenizer);
     kvf__slots_done(&base->slots);
     kvf__weights_close(&base->weights);
-    kvf__free(base->random);
     kvf__free(base->path);
     kvf__free(base->name);
     kvf__free(base);

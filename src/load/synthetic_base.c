@@ -95,7 +95,8 @@ static kvf_status add(void *user, const char *name, int rank, const int64_t *dim
     filling *f = user;
     size_t offset = f->ones + f->n++ % OFFSETS * OFFSET;
     kvf__view view = {.dtype = KVF__F32, .rank = rank};
-    view.data = f->base->random + (is_norm(name, rank) ? 0 : offset);
+    view.data = (const float *)(const void *)f->base->weights.maps[0].data +
+                (is_norm(name, rank) ? 0 : offset);
     memcpy(view.dim, dim, (size_t)rank * sizeof *dim);
     return kvf__table_add(f->ctx, &f->base->weights.table, name, view);
 }
@@ -113,15 +114,29 @@ static void fill_pool(float *pool, size_t n, uint64_t seed)
     }
 }
 
+/* The pool as the file of a base is: mapped, and not in memory where it is not read. */
+static kvf_status map_pool(kvf_ctx *ctx, size_t ones, size_t n, uint64_t seed,
+                           kvf__weights *weights)
+{
+    float *pool = NULL;
+
+    KVF_TRY(kvf__alloc(ctx, sizeof *weights->maps, &weights->maps));
+    KVF_TRY(kvf__alloc_array(ctx, ones + n, sizeof *pool, &pool));
+    for (size_t i = 0; i < ones; i++)
+        pool[i] = 1;
+    fill_pool(pool + ones, n, seed);
+    kvf_status st = kvf__mapfile_make(ctx, pool, (ones + n) * sizeof *pool, weights->maps);
+    if (!st) weights->n_maps = 1;
+    kvf__free(pool);
+    return st;
+}
+
 static kvf_status fill_table(kvf_ctx *ctx, kvf_base *base, const kvf__desc *desc, uint64_t seed)
 {
     filling f = {.ctx = ctx, .base = base};
     KVF_TRY(kvf__desc_weights(desc, measure, &f));
-    size_t n = f.largest + OFFSETS * OFFSET;
-    KVF_TRY(kvf__alloc_array(ctx, f.ones + n, sizeof *base->random, &base->random));
-    for (size_t i = 0; i < f.ones; i++)
-        base->random[i] = 1;
-    fill_pool(base->random + f.ones, n, seed);
+    KVF_TRY(map_pool(ctx, f.ones, f.largest + OFFSETS * OFFSET, seed, &base->weights));
+    base->random = true;
     return kvf__desc_weights(desc, add, &f);
 }
 
