@@ -36,47 +36,33 @@ static kvf_status open_for_reading(kvf_ctx *ctx, const char *path, int *fd, stru
     return KVF_OK;
 }
 
-/* Takes fd over. Mapping nothing is an error for mmap, and legal here. */
-static kvf_status map_all(kvf_ctx *ctx, int fd, size_t n, kvf__mapfile *file)
+/* The first n bytes of fd, which is taken over, also on failure. Mapping nothing is an error for
+ * mmap, and legal here. */
+static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf__mapfile *out)
 {
+    kvf__mapfile file = {.n = n, .fd = fd};
     void *data = n ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    kvf_status st = data == MAP_FAILED ? kvf__fail_errno(ctx, path, "map")
+                                       : kvf__strdup(ctx, path, &file.path);
 
-    if (data == MAP_FAILED) {
-        kvf_status st = kvf__fail_errno(ctx, file->path, "map");
-        close(fd);
-        return st;
-    }
-    file->data = data;
-    file->n = n;
-    file->fd = fd;
-    if (!data) close(fd);
-    return KVF_OK;
+    if (data && data != MAP_FAILED) file.data = data;
+    if (!file.data) close(fd);
+    if (st)
+        kvf__mapfile_close(&file);
+    else
+        *out = file;
+    return st;
 }
 
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
 {
-    kvf__mapfile file = {0};
     struct stat info;
     int fd = -1;
-    kvf_status st;
 
-    st = open_for_reading(ctx, path, &fd, &info);
-    if (st) goto out;
-    if (!S_ISREG(info.st_mode)) {
-        st = kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
-        goto out;
-    }
-    st = kvf__strdup(ctx, path, &file.path);
-    if (st) goto out;
-    st = map_all(ctx, fd, (size_t)info.st_size, &file);
-    fd = -1;
-    if (st) goto out;
-    *out = file;
-    file = (kvf__mapfile){0};
-out:
-    kvf__mapfile_close(&file);
-    close_fd(fd);
-    return st;
+    KVF_TRY(open_for_reading(ctx, path, &fd, &info));
+    if (S_ISREG(info.st_mode)) return map_all(ctx, path, fd, (size_t)info.st_size, out);
+    close(fd);
+    return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
 }
 
 static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n)
@@ -90,31 +76,28 @@ static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const void *
     return KVF_OK;
 }
 
+/* A new file at path, which is a template of mkostemp, with these bytes; it has no name any more.
+ */
+static kvf_status make_file(kvf_ctx *ctx, char *path, const void *bytes, size_t n, int *fd)
+{
+    *fd = mkostemp(path, O_CLOEXEC);
+    if (*fd < 0) return kvf__fail_errno(ctx, path, "make");
+    unlink(path);
+    kvf_status st = write_all(ctx, path, *fd, bytes, n);
+    if (st) close(*fd);
+    return st;
+}
+
 kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out)
 {
     const char *dir = getenv("TMPDIR");
-    kvf__mapfile file = {0};
+    char *path = NULL;
     int fd = -1;
-    kvf_status st;
 
-    st = kvf__path_join(ctx, dir && *dir ? dir : "/tmp", "kvfold-XXXXXX", &file.path);
-    if (st) goto out;
-    fd = mkostemp(file.path, O_CLOEXEC);
-    if (fd < 0) {
-        st = kvf__fail_errno(ctx, file.path, "make");
-        goto out;
-    }
-    unlink(file.path);
-    st = write_all(ctx, file.path, fd, bytes, n);
-    if (st) goto out;
-    st = map_all(ctx, fd, n, &file);
-    fd = -1;
-    if (st) goto out;
-    *out = file;
-    file = (kvf__mapfile){0};
-out:
-    kvf__mapfile_close(&file);
-    close_fd(fd);
+    KVF_TRY(kvf__path_join(ctx, dir && *dir ? dir : "/tmp", "kvfold-XXXXXX", &path));
+    kvf_status st = make_file(ctx, path, bytes, n, &fd);
+    if (!st) st = map_all(ctx, path, fd, n, out);
+    kvf__free(path);
     return st;
 }
 
