@@ -26,8 +26,7 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 /* Reads one of kvfold's HDF5 files as the commands do, keeping nothing: the status of the first
  * reader that refuses. Values of datasets above 1 MB are left out, though not the checks of how
- * they are stored, and so are seal and heaps, which the process that asks checks itself at the same
- * time. For the process that kvf_ctx_options.check_program runs. */
+ * they are stored. For the process that kvf_ctx_options.check_program runs. */
 kvf_status kvf_check_file(kvf_ctx *ctx, const char *path);
 
 typedef struct kvf_import_options {

@@ -6,6 +6,7 @@
 #include "cli_int.h"
 
 #include <kvfold/io.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -44,11 +45,22 @@ static void limit_all(const char *path)
 #endif
 }
 
+/* What reads past its memory is to fall here rather than in the process that reads in earnest,
+ * which has as much beyond the end of its heap as the system cares to give. */
+static void tighten_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_TOP_PAD, 0);
+    mallopt(M_TRIM_THRESHOLD, 0);
+#endif
+}
+
 int cli_check_hdf5(const char *path)
 {
     const kvf_ctx_options options = {.threads = 1};
     kvf_ctx *ctx = NULL;
 
+    tighten_memory();
     /* Nothing of the file is read yet, and LLVM's OpenMP writes a file of its own as it starts. */
     if (kvf_ctx_create(&options, &ctx)) return CLI_FAILED;
     limit_all(path);
