@@ -186,7 +186,7 @@ run_contained() {
 
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
 # than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
-# (Compared values are not traced: the corpora hold every word and number a reader asks for, and a third more inputs are run.)
+# (Compared values are not traced: the corpora hold every word and number a reader asks for. With -O2 a third more inputs are run.)
 run_fuzz() {
   options="" targets=""
   for word; do

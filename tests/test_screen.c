@@ -43,6 +43,13 @@ static void write_program(const char *body)
     ck_assert_int_eq(chmod(program, 0755), 0);
 }
 
+static kvf_status screen(kvf_ctx *of, const char *path)
+{
+    kvf__check check;
+    kvf_status st = kvf__check_begin(of, path, &check);
+    return st ? st : kvf__check_end(of, &check);
+}
+
 static const struct {
     const char *body;
     kvf_status status;
@@ -64,7 +71,7 @@ static const struct {
 START_TEST(core_answers)
 {
     write_program(ANSWERS[_i].body);
-    ck_assert_int_eq(kvf__screen(ctx, subject), ANSWERS[_i].status);
+    ck_assert_int_eq(screen(ctx, subject), ANSWERS[_i].status);
     if (ANSWERS[_i].says)
         ck_assert_msg(strstr(kvf_ctx_error(ctx), ANSWERS[_i].says) != NULL, "%s",
                       kvf_ctx_error(ctx));
@@ -74,24 +81,41 @@ END_TEST
 START_TEST(core_once)
 {
     write_program("echo ok");
-    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK);
+    ck_assert_int_eq(screen(ctx, subject), KVF_OK);
     write_program("exit 1");
-    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK); /* not tried again */
+    ck_assert_int_eq(screen(ctx, subject), KVF_OK); /* not tried again */
     put_file(subject, "another file");
-    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_EFORMAT);
+    ck_assert_int_eq(screen(ctx, subject), KVF_EFORMAT);
     kvf__screen_passed(ctx, subject);
-    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_OK);
+    ck_assert_int_eq(screen(ctx, subject), KVF_OK);
+}
+END_TEST
+
+/* What is dropped ends at once, has passed nothing, and may be dropped again. */
+START_TEST(core_dropped)
+{
+    kvf__check check;
+    double begin = kvf__clock();
+    write_program("exec sleep 60");
+    ck_assert_int_eq(kvf__check_begin(ctx, subject, &check), KVF_OK);
+    ck_assert_int_gt(check.process, 0);
+    kvf__check_drop(&check);
+    ck_assert_int_eq(check.process, 0);
+    kvf__check_drop(&check);
+    ck_assert_double_lt(kvf__clock() - begin, 30);
+    write_program("exit 1");
+    ck_assert_int_eq(screen(ctx, subject), KVF_EFORMAT);
 }
 END_TEST
 
 START_TEST(limits_none_or_missing)
 {
     kvf_ctx *plain = NULL;
-    ck_assert_int_eq(kvf__screen(ctx, subject), KVF_EIO); /* there is no program */
+    ck_assert_int_eq(screen(ctx, subject), KVF_EIO); /* there is no program */
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "No such file or directory"));
-    ck_assert_int_eq(kvf__screen(ctx, "no such file"), KVF_OK);
+    ck_assert_int_eq(screen(ctx, "no such file"), KVF_OK);
     ck_assert_int_eq(kvf_ctx_create(NULL, &plain), KVF_OK);
-    ck_assert_int_eq(kvf__screen(plain, subject), KVF_OK);
+    ck_assert_int_eq(screen(plain, subject), KVF_OK);
     kvf_ctx_free(plain);
 }
 END_TEST
@@ -103,6 +127,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, core_answers, 0, sizeof ANSWERS / sizeof ANSWERS[0]);
     tcase_add_test(tcase, core_once);
+    tcase_add_test(tcase, core_dropped);
     tcase_add_test(tcase, limits_none_or_missing);
     suite_add_tcase(suite, tcase);
     return ck_main(suite);

@@ -181,6 +181,8 @@ kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
 /* The three steps at once for bytes in memory. */
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
+/* All n bytes to fd; EIO, with the reason, names path. */
+kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n);
 
 /* A file that only grows: each piece is one write, and one for which there is no room is taken
  * back. {0} is none. */
@@ -207,16 +209,14 @@ typedef struct kvf__outlock {
 kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out);
 void kvf__outlock_drop(kvf__outlock *lock);
 
-/* Has ctx's check_program, if it has one, read the file on trial; OK where it passed now or before.
- */
-kvf_status kvf__screen(kvf_ctx *ctx, const char *path);
 /* Which file it was, and when. */
 typedef struct kvf__seen_file {
     uint64_t device, inode;
     int64_t bytes, seconds, nanoseconds;
 } kvf__seen_file;
-/* The same in two steps, for what can be done meanwhile. After a begin without an error comes end,
- * or drop, which wants no answer any more. */
+/* Has ctx's check_program, if it has one, read the file on trial, in two steps, for what can be
+ * done meanwhile. After a begin without an error comes end, which is OK where the file passed now
+ * or before, or drop, which wants no answer any more. */
 typedef struct kvf__check {
     const char *path; /* not ours */
     kvf__seen_file file;

@@ -65,17 +65,6 @@ kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
     return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
 }
 
-static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t wrote = write(fd, (const uint8_t *)bytes + done, n - done);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return kvf__fail_errno(ctx, path, "write");
-        done += (size_t)wrote;
-    }
-    return KVF_OK;
-}
-
 /* A new file at path, which is a template of mkostemp, with these bytes; it has no name any more.
  */
 static kvf_status make_file(kvf_ctx *ctx, char *path, const void *bytes, size_t n, int *fd)
@@ -83,7 +72,7 @@ static kvf_status make_file(kvf_ctx *ctx, char *path, const void *bytes, size_t 
     *fd = mkostemp(path, O_CLOEXEC);
     if (*fd < 0) return kvf__fail_errno(ctx, path, "make");
     unlink(path);
-    kvf_status st = write_all(ctx, path, *fd, bytes, n);
+    kvf_status st = kvf__write_all(ctx, path, *fd, bytes, n);
     if (st) close(*fd);
     return st;
 }

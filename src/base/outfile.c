@@ -209,13 +209,15 @@ void kvf__outfile_abort(kvf__outfile *out)
     *out = (kvf__outfile){0};
 }
 
-static kvf_status write_all(kvf_ctx *ctx, const char *path, int fd, const char *bytes, size_t n)
+kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n)
 {
-    while (n > 0) {
-        ssize_t written = write(fd, bytes, n);
+    const char *at = bytes;
+
+    while (n > 0) { /* a part is written where the disk is almost full: the next call says so */
+        ssize_t written = write(fd, at, n);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) return kvf__fail_errno(ctx, path, "write");
-        bytes += written;
+        at += written;
         n -= (size_t)written;
     }
     return KVF_OK;
@@ -233,7 +235,7 @@ kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const voi
         st = kvf__fail_errno(ctx, path, "write");
         goto out;
     }
-    st = write_all(ctx, path, fd, bytes, n);
+    st = kvf__write_all(ctx, path, fd, bytes, n);
     if (close(fd) < 0 && !st) st = kvf__fail_errno(ctx, path, "write");
     if (st) goto out;
     st = kvf__outfile_commit(ctx, &file);

@@ -170,13 +170,6 @@ void kvf__check_drop(kvf__check *check)
     wait_for(check, answer);
 }
 
-kvf_status kvf__screen(kvf_ctx *ctx, const char *path)
-{
-    kvf__check check;
-    KVF_TRY(kvf__check_begin(ctx, path, &check));
-    return kvf__check_end(ctx, &check);
-}
-
 bool kvf__is_screening(const kvf_ctx *ctx)
 {
     return ctx && ctx->is_screening;

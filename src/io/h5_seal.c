@@ -135,20 +135,9 @@ static kvf_status append(kvf_ctx *ctx, const char *temp, const char *path, const
                          size_t n)
 {
     int fd = open(temp, O_WRONLY | O_APPEND | O_CLOEXEC);
-    kvf_status st = KVF_OK;
 
     if (fd < 0) return kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-    while (n > 0 &&
-           !st) { /* a part is written where the disk is almost full: the next call says so */
-        ssize_t written = write(fd, bytes, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) {
-            st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-        } else {
-            bytes += written;
-            n -= (size_t)written;
-        }
-    }
+    kvf_status st = kvf__write_all(ctx, path, fd, bytes, n);
     if (close(fd) < 0 && !st)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
     return st;
