@@ -4,7 +4,8 @@
  * barrier, is several times slower as soon as another process wants a core; threads that sleep at
  * once lose 3 to 8 % of a step to waking up. So a command that will compute asks for passive
  * waiting after a short spin and executes itself again, once: OMP_WAIT_POLICY being set is what
- * stops it the second time, and what a person sets stays. */
+ * stops it the second time, and what a person sets stays. Nothing may have been read by then: a
+ * pipe gives its bytes once. */
 #include "cli_int.h"
 
 #include <fcntl.h>
@@ -84,25 +85,25 @@ static int run_with_context(cli_call *call)
     return code;
 }
 
-static int run_parsed(cli_call *call, char **argv)
+static int run_parsed(cli_call *call)
 {
     const char *recipe = cli_given_value(call, "recipe");
     int code = recipe ? cli_recipe_load(call, recipe) : CLI_OK;
     if (!code) code = cli_set_common(call);
     if (!code) code = cli_check_given(call);
-    if (code) return code;
-    wait_passively(argv);
-    return run_with_context(call);
+    return code ? code : run_with_context(call);
 }
 
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     cli_call call = {.command = command};
     int code = cli_parse(&call, argc - 2, argv + 2);
-    if (!code && call.help)
+    if (!code && call.help) {
         cli_help_command(command);
-    else if (!code)
-        code = run_parsed(&call, argv);
+    } else if (!code) {
+        wait_passively(argv);
+        code = run_parsed(&call);
+    }
     free(call.given);
     free(call.operands);
     free(call.recipe);

@@ -24,6 +24,14 @@ same options.h5 recipe.h5
 run 0 train --steps 3 --recipe=good.txt --out longer.h5
 [ "$(value steps)" = 3 ] || fail "the command line did not win: $(value steps) steps"
 
+# From a pipe, whose bytes come once, whatever the command does before it computes.
+cat good.txt | (
+    unset OMP_WAIT_POLICY GOMP_SPINCOUNT
+    run 0 train --recipe /dev/stdin --out piped.h5
+    exit $failures
+) || fail 'a recipe from a pipe'
+same recipe.h5 piped.h5
+
 # bad FILE LINE: exit status 2, one line.
 bad() {
     printf '%b' "$1" >bad.txt
