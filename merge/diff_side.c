@@ -63,25 +63,13 @@ static kvf_status open_adapter(kvf_ctx *ctx, kvf__side *side)
 
 static kvf_status add_history(kvf_ctx *ctx, kvf__side *side, const kvf__history *h)
 {
-    const struct {
-        const char *name;
-        const void *data;
-        kvf__dtype dtype;
-    } columns[] = {
-        {"history/step", h->step, KVF__I64},
-        {"history/tokens", h->tokens, KVF__I64},
-        {"history/train_loss", h->train_loss, KVF__F64},
-        {"history/valid_loss", h->valid_loss, KVF__F64},
-        {"history/valid_metric", h->valid_metric, KVF__F64},
-        {"history/lr", h->lr, KVF__F64},
-        {"history/grad_norm", h->grad_norm, KVF__F64},
-        {"history/prefix_norm", h->prefix_norm, KVF__F64},
-    };
+    char name[64];
 
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+    for (int i = 0; i < KVF__COLUMNS; i++) {
         const kvf__view view = {
-            .data = columns[i].data, .dtype = columns[i].dtype, .rank = 1, .dim = {h->n}};
-        if (view.data && h->n) KVF_TRY(add(ctx, side, columns[i].name, view));
+            .data = h->column[i], .dtype = kvf__columns[i].dtype, .rank = 1, .dim = {h->n}};
+        snprintf(name, sizeof name, "history/%s", kvf__columns[i].name);
+        if (view.data && h->n) KVF_TRY(add(ctx, side, name, view));
     }
     return KVF_OK;
 }

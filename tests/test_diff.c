@@ -1,33 +1,24 @@
 /* The numbers of diff, on tensors written by hand: f64 sums, NaN that are equal, types that differ
- * while values do not, and what is no number. */
-#include "ck.h"
-#include "file_int.h"
+ * while values do not, and what is no number. And that nothing of a file is left out. */
+#include "h5_fixture.h"
 
 #include <kvfold/merge.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-static kvf_ctx *ctx;
-static char first[512], second[512];
+static const char *first, *second;
 static kvf_json *found;
 
-static void setup(void)
+static void begin(void)
 {
-    const char *dir = ck_tmpdir();
-    ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
-    snprintf(first, sizeof first, "%s/a.safetensors", dir);
-    snprintf(second, sizeof second, "%s/b.safetensors", dir);
+    setup();
+    first = in_dir("a.safetensors");
+    second = in_dir("b.safetensors");
     found = NULL;
 }
 
-static void teardown(void)
+static void end(void)
 {
     kvf_json_free(found);
-    unlink(first);
-    unlink(second);
-    kvf_ctx_free(ctx);
+    teardown();
 }
 
 /* Two files with one tensor "x" each, compared. */
@@ -111,16 +102,89 @@ START_TEST(types_and_what_is_no_number)
 }
 END_TEST
 
+/* ---- nothing is left out --------------------------------------------------------------------- */
+
+/* Equal to itself; another with `second` in its place, which diff must see. */
+static kvf_json *compare_files(bool same)
+{
+    kvf_json_free(found);
+    found = NULL;
+    ck_ok(kvf_diff(ctx, in_dir("a.h5"), in_dir(same ? "a.h5" : "b.h5"), false, &found));
+    ck_assert(kvf_json_bool(kvf_json_get(found, "same"), !same) == same);
+    return found;
+}
+
+/* Every column of the history, in the middle of which one value of b.h5 is another. */
+START_TEST(every_column)
+{
+    char name[64];
+    kvf__run_file file;
+    make_run_file(&file, true);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (!file.history.column[i])
+            ck_ok(kvf__alloc_array(ctx, (size_t)file.history.n, 8, &file.history.column[i]));
+    ck_ok(kvf__run_file_write(ctx, in_dir("a.h5"), true, &file));
+    memset((char *)file.history.column[_i] + 8, 1, 8);
+    ck_ok(kvf__run_file_write(ctx, in_dir("b.h5"), true, &file));
+    kvf__run_file_done(&file);
+    compare_files(true);
+    const kvf_json *changed = kvf_json_get(kvf_json_get(compare_files(false), "tensors"),
+                                           "changed");
+    ck_assert_uint_eq(kvf_json_size(changed), 1);
+    snprintf(name, sizeof name, "history/%s", kvf__columns[_i].name);
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(kvf_json_at(changed, 0), "name"), NULL), name);
+}
+END_TEST
+
+/* Heads of two tasks, of which one label of the second is `label`. */
+static void write_tasks(const char *path, const char *label, const char *task, bool regression)
+{
+    char *labels[] = {(char *)"no", (char *)label};
+    kvf__head_task tasks[] = {
+        {.name = (char *)"one", .task = (char *)"seq-cls", .n_labels = 2, .labels = labels},
+        {.name = (char *)"two", .task = (char *)task, .regression = regression}};
+    kvf__run_file file;
+    make_run_file(&file, false);
+    kvf__free(file.id.task);
+    ck_ok(kvf__strdup(ctx, KVF__MULTI_TASK, &file.id.task));
+    file.head.tasks = tasks;
+    file.head.n_tasks = 2;
+    add_param(&file.head.params, "one/classifier.weight", 2, 4, 1);
+    add_param(&file.head.params, "two/classifier.weight", 2, 4, 1);
+    ck_ok(kvf__run_file_write(ctx, path, true, &file));
+    file.head.tasks = NULL;
+    file.head.n_tasks = 0;
+    kvf__run_file_done(&file);
+}
+
+START_TEST(heads_of_several_tasks)
+{
+    write_tasks(in_dir("a.h5"), "yes", "seq-cls", false);
+    compare_files(true);
+    write_tasks(in_dir("b.h5"), "perhaps", "seq-cls", false);
+    compare_files(false);
+    write_tasks(in_dir("b.h5"), "yes", "token-cls", false);
+    compare_files(false);
+    write_tasks(in_dir("b.h5"), "yes", "seq-cls", true);
+    const kvf_json *fact = kvf_json_at(kvf_json_get(compare_files(false), "facts"), 0);
+    const kvf_json *two = kvf_json_get(kvf_json_get(fact, "b"), "two");
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(fact, "name"), NULL), "heads");
+    ck_assert(kvf_json_bool(kvf_json_get(two, "regression"), false));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("diff");
     TCase *core = tcase_create("core");
 
-    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(core, begin, end);
     tcase_set_timeout(core, 60);
     suite_add_tcase(suite, core);
     tcase_add_test(core, numbers);
     tcase_add_test(core, long_ones);
     tcase_add_test(core, types_and_what_is_no_number);
+    tcase_add_loop_test(core, every_column, 0, KVF__COLUMNS);
+    tcase_add_test(core, heads_of_several_tasks);
     return ck_main(suite);
 }

@@ -153,13 +153,14 @@ out:
     return st;
 }
 
-static kvf_status describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *name,
+/* where: the group, in the list of tensors. */
+static kvf_status describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *where, const char *name,
                                  kvf_json *attributes, kvf_json *tensors)
 {
     char **texts = NULL;
     size_t n = 0;
     bool there = false;
-    char path[32];
+    char *path = NULL;
 
     KVF_TRY(kvf__h5_has(h5, group, name, &there));
     if (!there) return KVF_OK;
@@ -173,30 +174,81 @@ static kvf_status describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *name
     }
     kvf__free(texts);
     kvf_json_set(attributes, name, names);
-    snprintf(path, sizeof path, "head/%s", name);
+    KVF_TRY(kvf__asprintf(h5->ctx, &path, "%s/%s", where, name));
     kvf_json_add(tensors, kvf__tensor_entry(path, 1, &(int64_t){(int64_t)n}, "text", bytes));
+    kvf__free(path);
     return KVF_OK;
+}
+
+/* What a head says of itself. */
+static kvf_status describe_group(kvf__h5 *h5, kvf__h5_id group, const char *path,
+                                 kvf_json *attributes, kvf_json *tensors)
+{
+    bool regression = false;
+
+    KVF_TRY(kvf__h5_get_bool(h5, group, "regression", &regression));
+    kvf_json_set(attributes, "regression", kvf_json_new_bool(regression));
+    KVF_TRY(describe_texts(h5, group, path, LABELS, attributes, tensors));
+    return describe_texts(h5, group, path, WORDS, attributes, tensors);
+}
+
+/* One of the heads of several tasks, by its name. */
+static kvf_status describe_task(kvf__h5 *h5, kvf__h5_id heads, size_t i, kvf_json *all,
+                                kvf_json *tensors)
+{
+    kvf_json *object = kvf_json_object();
+    kvf__h5_id group = KVF__H5_NONE;
+    char *name = NULL, *task = NULL, *path = NULL;
+    kvf_status st;
+
+    st = kvf__h5_child_name(h5, heads, i, &name);
+    if (!st) st = kvf__asprintf(h5->ctx, &path, "heads/%s", name);
+    if (!st) st = kvf__h5_group_open(h5, heads, name, &group);
+    if (!st) st = kvf__h5_get_text(h5, group, "task", &task);
+    if (!st) {
+        kvf_json_set(object, "task", kvf_json_new_str(task));
+        st = describe_group(h5, group, path, object, tensors);
+    }
+    if (!st) kvf__set_taken(all, name, &object);
+    kvf_json_free(object);
+    kvf__free(path);
+    kvf__free(task);
+    kvf__free(name);
+    kvf__h5_release(&group);
+    return st;
+}
+
+static kvf_status describe_heads(kvf__h5 *h5, kvf_json *attributes, kvf_json *tensors)
+{
+    kvf_json *all = kvf_json_object();
+    kvf__h5_id heads = KVF__H5_NONE;
+    size_t n = 0;
+    kvf_status st;
+
+    kvf_json_set(attributes, "heads", all);
+    st = kvf__h5_group_open(h5, h5->file, "heads", &heads);
+    if (!st) st = kvf__h5_child_count(h5, heads, &n);
+    for (size_t i = 0; i < n && !st; i++)
+        st = describe_task(h5, heads, i, all, tensors);
+    kvf__h5_release(&heads);
+    return st;
 }
 
 kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors)
 {
     kvf_json *attributes = kvf_json_get(root, "attributes");
     kvf__h5_id group = KVF__H5_NONE;
-    bool there = false, regression = false;
+    bool there = false;
     kvf_status st;
 
     KVF_TRY(kvf__inspect_params(h5, NULL, "heads", true, tensors));
+    KVF_TRY(kvf__h5_has(h5, h5->file, "heads", &there));
+    if (there) KVF_TRY(describe_heads(h5, attributes, tensors));
     KVF_TRY(kvf__h5_has(h5, h5->file, "head", &there));
     if (!there) return KVF_OK;
     KVF_TRY(kvf__inspect_params(h5, NULL, "head", true, tensors));
     st = kvf__h5_group_open(h5, h5->file, "head", &group);
-    if (st) goto out;
-    st = kvf__h5_get_bool(h5, group, "regression", &regression);
-    if (st) goto out;
-    kvf_json_set(attributes, "regression", kvf_json_new_bool(regression));
-    st = describe_texts(h5, group, LABELS, attributes, tensors);
-    if (!st) st = describe_texts(h5, group, WORDS, attributes, tensors);
-out:
+    if (!st) st = describe_group(h5, group, "head", attributes, tensors);
     kvf__h5_release(&group);
     return st;
 }

@@ -6,128 +6,112 @@
 #include <math.h>
 #include <string.h>
 
-enum { SERIES = 10, ALWAYS = 8 }; /* the first are in every file */
+#define DTYPE_OF(type) _Generic((type)0, int64_t : KVF__I64, double : KVF__F64)
 
-/* One dataset of /history. */
-typedef struct series {
-    const char *name, *units; /* NULL: a plain number */
-    kvf__dtype dtype;
-    const void *values;
-} series;
+const kvf__column kvf__columns[KVF__COLUMNS] = {
+#define X(name, type, of, units, curve, title, mean)                                               \
+    {#name, units, curve, title, KVF__OF_##of, DTYPE_OF(type), mean},
+    KVF__HISTORY(X)
+#undef X
+};
 
-static void list_series(const kvf__history *h, series out[SERIES])
+double kvf__history_at(const kvf__history *history, int column, int64_t row)
 {
-    const series all[SERIES] = {
-        {"step", "steps", KVF__I64, h->step},
-        {"tokens", "tokens", KVF__I64, h->tokens},
-        {"train_loss", "nats per token", KVF__F64, h->train_loss},
-        {"valid_loss", "nats per token", KVF__F64, h->valid_loss},
-        {"valid_metric", NULL, KVF__F64, h->valid_metric},
-        {"lr", NULL, KVF__F64, h->lr},
-        {"grad_norm", "L2 norm", KVF__F64, h->grad_norm},
-        {"prefix_norm", "L2 norm", KVF__F64, h->prefix_norm},
-        {"meter_loss", "nats per token", KVF__F64, h->meter_loss},
-        {"kl_to_base", "nats per token", KVF__F64, h->kl_to_base},
-    };
-    memcpy(out, all, sizeof all);
+    const void *values = history->column[column];
+    if (!values) return NAN;
+    return kvf__columns[column].dtype == KVF__I64 ? (double)((const int64_t *)values)[row]
+                                                  : ((const double *)values)[row];
 }
 
-static kvf_status write_series(kvf__h5 *h5, kvf__h5_id group, int64_t n, const series *s)
+static kvf_status write_column(kvf__h5 *h5, kvf__h5_id group, int64_t n, const kvf__column *c,
+                               const void *values)
 {
-    const kvf__h5_spec spec = {.name = s->name, .dtype = s->dtype, .rank = 1, .dim = &n};
+    const kvf__h5_spec spec = {.name = c->name, .dtype = c->dtype, .rank = 1, .dim = &n};
     kvf__h5_id data = KVF__H5_NONE;
     kvf_status st;
 
-    st = kvf__h5_data_write(h5, group, &spec, s->values, &data);
-    if (!st && s->units) st = kvf__h5_put_text(h5, data, "units", s->units);
+    st = kvf__h5_data_write(h5, group, &spec, values, &data);
+    if (!st && c->units) st = kvf__h5_put_text(h5, data, "units", c->units);
     kvf__h5_release(&data);
     return st;
+}
+
+/* Is it in every file? */
+static bool is_always(const kvf__column *c)
+{
+    return c->of == KVF__OF_STEP || c->of == KVF__OF_EVAL;
 }
 
 kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history)
 {
     kvf__h5_id group = KVF__H5_NONE;
-    series all[SERIES];
     kvf_status st;
 
-    list_series(history, all);
     st = kvf__h5_group_create(h5, h5->file, "history", &group);
-    for (int i = 0; i < SERIES && !st; i++)
-        if (i < ALWAYS || all[i].values) st = write_series(h5, group, history->n, &all[i]);
+    for (int i = 0; i < KVF__COLUMNS && !st; i++)
+        if (is_always(&kvf__columns[i]) || history->column[i])
+            st = write_column(h5, group, history->n, &kvf__columns[i], history->column[i]);
     kvf__h5_release(&group);
     return st;
 }
 
-/* The first series sets n; the others must be as long. */
-static kvf_status read_series(kvf__h5 *h5, kvf__h5_id group, const series *s, bool first,
-                              int64_t *n, void *out)
+/* The first column sets n; the others must be as long. */
+static kvf_status read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
 {
+    const kvf__column *c = &kvf__columns[i];
     kvf__h5_data data = {.id = KVF__H5_NONE};
-    void *values = NULL;
     kvf_status st;
 
-    st = kvf__h5_data_open(h5, group, s->name, &data);
+    st = kvf__h5_data_open(h5, group, c->name, &data);
     if (st) goto out;
-    if (data.rank != 1 || data.dtype != s->dtype || (!first && data.count != *n)) {
+    if (data.rank != 1 || data.dtype != c->dtype || (i > 0 && data.count != h->n)) {
         st = kvf__h5_fail(h5, data.id, KVF_ESHAPE,
                           "rank %d, %lld values of %s, want rank 1, %s, as many as \"step\"",
                           data.rank, (long long)data.count, kvf__dtype_name(data.dtype),
-                          kvf__dtype_name(s->dtype));
+                          kvf__dtype_name(c->dtype));
         goto out;
     }
-    st = kvf__alloc(h5->ctx, data.bytes, &values);
+    st = kvf__alloc(h5->ctx, data.bytes, &h->column[i]);
     if (st) goto out;
-    st = kvf__h5_data_read(h5, &data, values);
-    if (st) goto out;
-    *n = data.count;
-    memcpy(out, &values, sizeof values);
-    values = NULL;
+    st = kvf__h5_data_read(h5, &data, h->column[i]);
+    h->n = data.count;
 out:
-    kvf__free(values);
     kvf__h5_release(&data.id);
     return st;
 }
 
-/* Files of before 0.1.0's release have no such dataset. */
-static kvf_status read_metric(kvf__h5 *h5, kvf__h5_id group, const series *s, kvf__history *h)
+/* Files of before 0.1.0's release have no metric. */
+static kvf_status fill_metric(kvf_ctx *ctx, kvf__history *h)
 {
-    bool there = false;
-    KVF_TRY(kvf__h5_has(h5, group, s->name, &there));
-    if (there) return read_series(h5, group, s, false, &h->n, &h->valid_metric);
-    KVF_TRY(kvf__alloc_array(h5->ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
     for (int64_t i = 0; i < h->n; i++)
         h->valid_metric[i] = NAN;
     return KVF_OK;
 }
 
-/* Of runs with a meter only. */
-static kvf_status read_option(kvf__h5 *h5, kvf__h5_id group, const series *s, int64_t *n, void *out)
+static kvf_status read_columns(kvf__h5 *h5, kvf__h5_id group, kvf__history *h)
 {
-    bool there = false;
-    KVF_TRY(kvf__h5_has(h5, group, s->name, &there));
-    return there ? read_series(h5, group, s, false, n, out) : KVF_OK;
+    for (int i = 0; i < KVF__COLUMNS; i++) {
+        bool there = is_always(&kvf__columns[i]);
+        if (!there || i == KVF__COLUMN_valid_metric)
+            KVF_TRY(kvf__h5_has(h5, group, kvf__columns[i].name, &there));
+        if (there) KVF_TRY(read_column(h5, group, i, h));
+    }
+    return h->valid_metric ? KVF_OK : fill_metric(h5->ctx, h);
 }
 
 kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
 {
     kvf__history h = {0};
-    void *const targets[SERIES] = {&h.step,         &h.tokens,    &h.train_loss, &h.valid_loss,
-                                   &h.valid_metric, &h.lr,        &h.grad_norm,  &h.prefix_norm,
-                                   &h.meter_loss,   &h.kl_to_base};
     kvf__h5_id group = KVF__H5_NONE;
-    series all[SERIES];
     kvf_status st;
 
-    list_series(&h, all);
     st = kvf__h5_group_open(h5, h5->file, "history", &group);
-    for (int i = 0; i < SERIES && !st; i++)
-        st = targets[i] == &h.valid_metric ? read_metric(h5, group, &all[i], &h)
-             : i >= ALWAYS                 ? read_option(h5, group, &all[i], &h.n, targets[i])
-                           : read_series(h5, group, &all[i], i == 0, &h.n, targets[i]);
-    if (st) goto out;
-    *out = h;
-    h = (kvf__history){0};
-out:
+    if (!st) st = read_columns(h5, group, &h);
+    if (!st) {
+        *out = h;
+        h = (kvf__history){0};
+    }
     kvf__history_done(&h);
     kvf__h5_release(&group);
     return st;
@@ -135,15 +119,7 @@ out:
 
 void kvf__history_done(kvf__history *history)
 {
-    kvf__free(history->step);
-    kvf__free(history->tokens);
-    kvf__free(history->train_loss);
-    kvf__free(history->valid_loss);
-    kvf__free(history->valid_metric);
-    kvf__free(history->lr);
-    kvf__free(history->grad_norm);
-    kvf__free(history->prefix_norm);
-    kvf__free(history->meter_loss);
-    kvf__free(history->kl_to_base);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        kvf__free(history->column[i]);
     *history = (kvf__history){0};
 }

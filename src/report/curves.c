@@ -10,15 +10,32 @@
 
 enum { MOST_POINTS = 400, SMOOTH_PART = 25, LEAST_TO_SMOOTH = 20 };
 
-enum { STEP, TRAIN, SMOOTH, VALID, METRIC, METER, BARE, KL, LR, GRAD, NORM, COLUMNS };
-static const struct {
-    const char *key, *title;
-} COLUMN[COLUMNS] = {
-    {"step", "step"},          {"train", "train loss"}, {"smooth", "smoothed"},
-    {"valid", "valid loss"},   {"metric", NULL},        {"meter", "meter"},
-    {"bare", "bare base"},     {"kl", "KL to base"},    {"lr", "learning rate"},
-    {"grad", "gradient norm"}, {"norm", "prefix norm"},
+/* Those of the history, and two that are made of them. */
+enum {
+    STEP = KVF__COLUMN_step,
+    TRAIN = KVF__COLUMN_train_loss,
+    VALID = KVF__COLUMN_valid_loss,
+    METRIC = KVF__COLUMN_valid_metric,
+    METER = KVF__COLUMN_meter_loss,
+    KL = KVF__COLUMN_kl_to_base,
+    LR = KVF__COLUMN_lr,
+    GRAD = KVF__COLUMN_grad_norm,
+    NORM = KVF__COLUMN_prefix_norm,
+    SMOOTH = KVF__COLUMNS,
+    BARE,
+    COLUMNS
 };
+
+static const char *key_of(int column)
+{
+    return column < KVF__COLUMNS ? kvf__columns[column].name : column == SMOOTH ? "smooth" : "bare";
+}
+
+static const char *title_of(int column)
+{
+    if (column < KVF__COLUMNS) return kvf__columns[column].title;
+    return column == SMOOTH ? "smoothed" : "bare base";
+}
 
 typedef struct series {
     int64_t n, every;    /* rows; steps of each */
@@ -40,16 +57,19 @@ static void smooth(const double *x, int64_t n, int64_t horizon, double *out)
     }
 }
 
-static double mean_of(const double *x, int64_t n)
+/* What a column of the history says of the steps first .. first + n - 1. */
+static double column_of(const kvf__history *history, int column, int64_t first, int64_t n)
 {
-    double sum = 0;
+    double sum = 0, last = NAN;
     int64_t count = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (isfinite(x[i])) {
-            sum += x[i];
-            count++;
-        }
-    return count ? sum / (double)count : NAN;
+    for (int64_t row = first; row < first + n; row++) {
+        const double value = kvf__history_at(history, column, row);
+        if (!isfinite(value)) continue;
+        sum += value;
+        last = value;
+        count++;
+    }
+    return count && kvf__columns[column].mean ? sum / (double)count : last;
 }
 
 static double last_of(const double *x, int64_t n)
@@ -59,29 +79,16 @@ static double last_of(const double *x, int64_t n)
     return n > 0 ? x[n - 1] : NAN;
 }
 
-/* A column that not every run has. */
-static double last_if(const double *x, int64_t first, int64_t n)
-{
-    return x ? last_of(x + first, n) : NAN;
-}
-
 /* base_loss: of the bare base on the meter's text, a level beside the meter's values. */
 static void thin(const kvf__history *history, const double *smoothed, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
         int64_t first = row * s->every;
         int64_t n = history->n - first < s->every ? history->n - first : s->every;
-        s->at[STEP][row] = (double)history->step[first + n - 1];
-        s->at[TRAIN][row] = mean_of(history->train_loss + first, n);
+        for (int c = 0; c < KVF__COLUMNS; c++)
+            s->at[c][row] = column_of(history, c, first, n);
         s->at[SMOOTH][row] = s->horizon ? last_of(smoothed + first, n) : NAN;
-        s->at[VALID][row] = last_of(history->valid_loss + first, n);
-        s->at[METRIC][row] = last_of(history->valid_metric + first, n);
-        s->at[METER][row] = last_if(history->meter_loss, first, n);
         s->at[BARE][row] = isfinite(s->at[METER][row]) ? base_loss : NAN;
-        s->at[KL][row] = history->kl_to_base ? mean_of(history->kl_to_base + first, n) : NAN;
-        s->at[LR][row] = last_of(history->lr + first, n);
-        s->at[GRAD][row] = mean_of(history->grad_norm + first, n);
-        s->at[NORM][row] = last_of(history->prefix_norm + first, n);
     }
 }
 
@@ -117,7 +124,7 @@ static kvf_status take_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
 static kvf__curve curve_of(const series *s, int column, const char *name, const char *look,
                            bool dots)
 {
-    return (kvf__curve){COLUMN[column].key, name, look, s->at[column], dots};
+    return (kvf__curve){key_of(column), name, look, s->at[column], dots};
 }
 
 static kvf__chart chart_of(const series *s, const char *id, const char *title, const char *unit,
@@ -175,7 +182,7 @@ static void put_meter(kvf__html *h, const series *s)
 
     chart.curve[chart.n_curves++] = curve_of(s, METER, "meter", "smooth", true);
     if (isfinite(last_of(s->at[BARE], s->n)))
-        chart.curve[chart.n_curves++] = curve_of(s, BARE, COLUMN[BARE].title, "valid", false);
+        chart.curve[chart.n_curves++] = curve_of(s, BARE, title_of(BARE), "valid", false);
     kvf__chart_put(h, &chart);
 }
 
@@ -206,8 +213,8 @@ static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *
     for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
         kvf__chart chart = chart_of(s, OTHERS[i].id, OTHERS[i].title, OTHERS[i].unit,
                                     OTHERS[i].label);
-        chart.curve[chart.n_curves++] = curve_of(
-            s, OTHERS[i].column, COLUMN[OTHERS[i].column].title, "smooth", s->n == 1);
+        chart.curve[chart.n_curves++] = curve_of(s, OTHERS[i].column, title_of(OTHERS[i].column),
+                                                 "smooth", s->n == 1);
         chart.prefer_log = OTHERS[i].column == GRAD;
         kvf__chart_put(h, &chart);
     }
@@ -218,14 +225,27 @@ static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *
 static bool has_column(const kvf_json *facts, const series *s, int column)
 {
     if (column == METRIC && !metric_name(facts)) return false;
+    if (column != METRIC && !title_of(column)) return false;
     return column == STEP || isfinite(last_of(s->at[column], s->n));
+}
+
+/* Those that are shown, in the list's order; what is made of one follows it. */
+static int list_columns(const kvf_json *facts, const series *s, int out[COLUMNS])
+{
+    int n = 0;
+    for (int c = 0; c < KVF__COLUMNS; c++) {
+        const int made = c == TRAIN ? SMOOTH : c == METER ? BARE : c;
+        if (has_column(facts, s, c)) out[n++] = c;
+        if (made != c && has_column(facts, s, made)) out[n++] = made;
+    }
+    return n;
 }
 
 static void put_title(kvf__html *h, const kvf_json *facts, int column)
 {
-    kvf__html_printf(h, "<th scope=\"col\" data-key=\"%s\">", COLUMN[column].key);
-    if (COLUMN[column].title)
-        kvf__html_put(h, COLUMN[column].title);
+    kvf__html_printf(h, "<th scope=\"col\" data-key=\"%s\">", key_of(column));
+    if (title_of(column))
+        kvf__html_put(h, title_of(column));
     else /* the metric has its own name */
         kvf__html_text(
             h, kvf_json_str(kvf_json_get(kvf_json_get(facts, "history"), "best_metric"), NULL));
@@ -234,18 +254,20 @@ static void put_title(kvf__html *h, const kvf_json *facts, int column)
 
 static void put_table(kvf__html *h, const kvf_json *facts, const series *s)
 {
+    int shown[COLUMNS];
+    const int n = list_columns(facts, s, shown);
+
     kvf__html_put(h, "<details><summary>Numbers of the curves</summary>\n<div class=\"wide\">"
                      "<table id=\"steps\">\n<thead><tr>");
-    for (int c = 0; c < COLUMNS; c++)
-        if (has_column(facts, s, c)) put_title(h, facts, c);
+    for (int i = 0; i < n; i++)
+        put_title(h, facts, shown[i]);
     kvf__html_put(h, "</tr></thead>\n<tbody>\n");
     for (int64_t row = 0; row < s->n; row++) {
         kvf__html_put(h, "<tr>");
-        for (int c = 0; c < COLUMNS; c++) {
-            if (!has_column(facts, s, c)) continue;
+        for (int i = 0; i < n; i++) {
+            const double value = s->at[shown[i]][row];
             kvf__html_put(h, "<td>");
-            if (isfinite(s->at[c][row]))
-                kvf__html_printf(h, c == STEP ? "%.0f" : "%.6g", s->at[c][row]);
+            if (isfinite(value)) kvf__html_printf(h, shown[i] == STEP ? "%.0f" : "%.6g", value);
             kvf__html_put(h, "</td>");
         }
         kvf__html_put(h, "</tr>\n");

@@ -33,11 +33,11 @@ static int64_t count_parameters(const kvf__trainer *t)
     return n;
 }
 
-/* Values, two moments, the best values; eight columns of history; and what a file has anyway. */
+/* Values, two moments, the best values; the columns of history; and what a file has anyway. */
 static int64_t file_bytes(const kvf__trainer *t)
 {
     int64_t copies = 3 + (t->valid.n > 0);
-    return count_parameters(t) * copies * 4 + t->steps * 8 * 8 + (20 << 10);
+    return count_parameters(t) * copies * 4 + t->steps * KVF__COLUMNS * 8 + (20 << 10);
 }
 
 /* A parameter cut to at most n values, whose values and moments are scratch. */

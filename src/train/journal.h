@@ -27,6 +27,10 @@ void kvf__journal_close(kvf__journal *journal);
 /* Every event passes here on its way to the caller. */
 void kvf__trainer_emit(struct kvf__trainer *trainer, const kvf_event *event);
 
+/* Does the event say this column of the history, and what? */
+bool kvf__journal_column(const struct kvf__trainer *trainer, int column, const kvf_event *event,
+                         double *value);
+
 /* journal_log.c: JSONL. */
 kvf_status kvf__log_open(struct kvf__trainer *trainer);
 kvf_status kvf__log_event(struct kvf__trainer *trainer, const kvf_event *event);

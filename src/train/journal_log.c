@@ -64,19 +64,20 @@ static void add_start(const kvf__trainer *t, kvf_json *object)
     if (!kvf__train_options_store(t->ctx, o, &options)) kvf_json_set(object, "options", options);
 }
 
-static void add_step(kvf_json *object, const kvf_event *e)
+static void add_columns(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
 {
-    kvf_json_set(object, "train_loss", kvf_json_new_real(e->train_loss));
-    kvf_json_set(object, "lr", kvf_json_new_real(e->lr));
-    kvf_json_set(object, "grad_norm", kvf_json_new_real(e->grad_norm));
-    kvf_json_set(object, "prefix_norm", kvf_json_new_real(e->prefix_norm));
-    kvf_json_set(object, "tokens", kvf_json_new_int(e->tokens));
-    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(e->tokens_per_second));
+    double value;
+    for (int i = 0; i < KVF__COLUMNS; i++) {
+        const kvf__column *c = &kvf__columns[i];
+        if (i == KVF__COLUMN_valid_metric || !kvf__journal_column(t, i, e, &value)) continue;
+        kvf_json_set(object, c->name,
+                     c->dtype == KVF__I64 ? kvf_json_new_int((int64_t)value)
+                                          : kvf_json_new_real(value));
+    }
 }
 
 static void add_eval(kvf_json *object, const kvf_event *e)
 {
-    kvf_json_set(object, "valid_loss", kvf_json_new_real(e->valid_loss));
     kvf_json_set(object, "metric", kvf_json_new_str(e->metric.name));
     kvf_json_set(object, "value", kvf_json_new_real(e->metric.value));
     kvf_json_set(object, "best", kvf_json_new_bool(e->best));
@@ -85,7 +86,6 @@ static void add_eval(kvf_json *object, const kvf_event *e)
 static void add_meter(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
 {
     double kl = kvf__anchor_kl(t);
-    kvf_json_set(object, "meter_loss", kvf_json_new_real(e->meter_loss));
     kvf_json_set(object, "meter_base_loss", kvf_json_new_real(e->meter_base_loss));
     if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
 }
@@ -100,8 +100,10 @@ static void add_forecast(kvf_json *object, const kvf_forecast *f)
 kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
 {
     kvf_json *object = begin_line(NAMES[e->kind], e->step, e->seconds);
+    add_columns(t, object, e);
     if (e->kind == KVF_EVENT_START) add_start(t, object);
-    if (e->kind == KVF_EVENT_STEP) add_step(object, e);
+    if (e->kind == KVF_EVENT_STEP)
+        kvf_json_set(object, "tokens_per_second", kvf_json_new_real(e->tokens_per_second));
     if (e->kind == KVF_EVENT_EVAL) add_eval(object, e);
     if (e->kind == KVF_EVENT_METER) add_meter(t, object, e);
     if (e->kind == KVF_EVENT_SAVE) kvf_json_set(object, "path", kvf_json_new_str(e->text));

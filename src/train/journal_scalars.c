@@ -58,23 +58,19 @@ kvf_status kvf__scalars_open(kvf__trainer *t)
 kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
 {
     kvf__journal *j = &t->journal;
-    char tag[64];
-    double wall = j->began + e->seconds;
-    const kvf__event_scalar step[] = {
-        {"train/loss", e->train_loss},
-        {"train/lr", e->lr},
-        {"train/grad_norm", e->grad_norm},
-        {"train/prefix_norm", e->prefix_norm},
-        {"train/tokens_per_second", e->tokens_per_second},
-    };
-    const kvf__event_scalar eval[] = {{"valid/loss", e->valid_loss}, {tag, e->metric.value}};
-    const kvf__event_scalar meter[] = {{"meter/loss", e->meter_loss}};
+    char metric[64];
+    kvf__event_scalar found[KVF__COLUMNS + 1];
+    size_t n = 0;
+    double value;
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (kvf__columns[i].curve && kvf__journal_column(t, i, e, &value))
+            found[n++] = (kvf__event_scalar){kvf__columns[i].curve, value};
     if (e->kind == KVF_EVENT_STEP)
-        return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, step, 5);
-    if (e->kind == KVF_EVENT_METER)
-        return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, meter, 1);
-    if (e->kind != KVF_EVENT_EVAL) return KVF_OK;
-    snprintf(tag, sizeof tag, "valid/%s", e->metric.name);
-    bool second = strcmp(e->metric.name, "loss") != 0;
-    return kvf__event_file_scalars(t->ctx, &j->scalars, wall, e->step, eval, second ? 2 : 1);
+        found[n++] = (kvf__event_scalar){"train/tokens_per_second", e->tokens_per_second};
+    if (e->kind == KVF_EVENT_EVAL && strcmp(e->metric.name, "loss") != 0) {
+        snprintf(metric, sizeof metric, "valid/%s", e->metric.name);
+        found[n++] = (kvf__event_scalar){metric, e->metric.value};
+    }
+    if (!n) return KVF_OK;
+    return kvf__event_file_scalars(t->ctx, &j->scalars, j->began + e->seconds, e->step, found, n);
 }

@@ -51,14 +51,14 @@ static void record(kvf__trainer *t)
 {
     kvf__history *h = &t->history;
     int64_t i = t->step - 1;
+    for (int c = 0; c < KVF__COLUMNS; c++)
+        if (h->column[c] && kvf__columns[c].dtype == KVF__F64) ((double *)h->column[c])[i] = NAN;
     h->step[i] = t->step;
     h->tokens[i] = t->tokens;
     h->train_loss[i] = t->train_loss;
-    h->valid_loss[i] = h->valid_metric[i] = NAN;
     h->lr[i] = t->lr;
     h->grad_norm[i] = t->grad_norm;
     h->prefix_norm[i] = emitted_norm(t->emitted);
-    if (h->meter_loss) h->meter_loss[i] = NAN;
     if (h->kl_to_base) h->kl_to_base[i] = kvf__anchor_kl(t);
 }
 

@@ -157,21 +157,20 @@ static kvf_status take_best(kvf__trainer *t)
     return KVF_OK;
 }
 
+static bool is_measured(const kvf__trainer *t, kvf__measured of)
+{
+    if (of == KVF__OF_METER) return t->meter;
+    return of != KVF__OF_ANCHOR || (t->meter && t->options.kl_to_base > 0);
+}
+
 static kvf_status take_history(kvf__trainer *t)
 {
-    kvf__history *h = &t->history;
     size_t n = (size_t)(t->steps > t->resumed.history.n ? t->steps : t->resumed.history.n);
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->step, &h->step));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->tokens, &h->tokens));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->train_loss, &h->train_loss));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_loss, &h->valid_loss));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->valid_metric, &h->valid_metric));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->lr, &h->lr));
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->grad_norm, &h->grad_norm));
-    if (t->meter) KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->meter_loss, &h->meter_loss));
-    if (t->meter && t->options.kl_to_base > 0)
-        KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *h->kl_to_base, &h->kl_to_base));
-    return kvf__alloc_array(t->ctx, n, sizeof *h->prefix_norm, &h->prefix_norm);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (is_measured(t, kvf__columns[i].of))
+            KVF_TRY(kvf__alloc_array(t->ctx, n, kvf__dtype_block_bytes(kvf__columns[i].dtype),
+                                     &t->history.column[i]));
+    return KVF_OK;
 }
 
 /* The schedule carries o->lr. */

@@ -139,18 +139,10 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
                          t->options.out, (long long)from->n, (long long)t->step);
     size_t n = (size_t)from->n;
     if (!n) return KVF_OK;
-    memcpy(to->step, from->step, n * sizeof *to->step);
-    memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
-    memcpy(to->train_loss, from->train_loss, n * sizeof *to->train_loss);
-    memcpy(to->valid_loss, from->valid_loss, n * sizeof *to->valid_loss);
-    memcpy(to->valid_metric, from->valid_metric, n * sizeof *to->valid_metric);
-    memcpy(to->lr, from->lr, n * sizeof *to->lr);
-    memcpy(to->grad_norm, from->grad_norm, n * sizeof *to->grad_norm);
-    memcpy(to->prefix_norm, from->prefix_norm, n * sizeof *to->prefix_norm);
-    if (to->meter_loss && from->meter_loss)
-        memcpy(to->meter_loss, from->meter_loss, n * sizeof *to->meter_loss);
-    if (to->kl_to_base && from->kl_to_base)
-        memcpy(to->kl_to_base, from->kl_to_base, n * sizeof *to->kl_to_base);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (to->column[i] && from->column[i])
+            memcpy(to->column[i], from->column[i],
+                   n * kvf__dtype_block_bytes(kvf__columns[i].dtype));
     t->train_loss = from->train_loss[n - 1];
     t->valid_loss = from->valid_loss[n - 1];
     for (size_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@ has out '^meter: loss [0-9.]* of the bare base, [0-9.]* at the start$'
 has out '^meter loss [0-9.]*; [0-9.]* of the bare base, [0-9.]* at the start$'
 [ "$(grep -c '"event":"meter"' log.jsonl)" -eq 3 ] || fail "not three readings: $(cat log.jsonl)"
 has log.jsonl '"event":"meter","step":4,.*"meter_loss":[0-9.]*,"meter_base_loss":[0-9.]*,"kl_to_base":[0-9]'
+has log.jsonl '"event":"step","step":4,.*"kl_to_base":[0-9]'
 h5ls run.h5/history 2>/dev/null | grep -q meter_loss || ! command -v h5ls >/dev/null || fail 'no /history/meter_loss'
 
 train 0 --method direct --steps 2 --schedule-steps 4 --eval-every 2 --meter text.jsonl --kl-to-base 2 --out half.h5 --json
