@@ -1,5 +1,6 @@
 /* Rows that come and go, each with its own prefix, way of drawing and stop texts, say what
  * kvf_generate says of each prompt alone: the same bits through whatever company. */
+#include "ctx_int.h"
 #include "infer_int.h"
 #include "toy_base.h"
 
@@ -180,6 +181,78 @@ START_TEST(a_row_that_leaves_disturbs_nobody)
 }
 END_TEST
 
+/* Whatever allocation fails while a row joins, with or without new memory for a longer prefix, the
+ * rows that go on are not touched, and the row can join when there is memory again. */
+START_TEST(a_row_that_finds_no_memory_disturbs_nobody)
+{
+    open_base(KVF_PRECISION_F32);
+    kvf__engine *engine = NULL;
+    client stays, late;
+    int64_t row, failed = 0;
+    kvf_status st = KVF_ENOMEM;
+    ck_assert_int_eq(kvf__engine_create(ctx, base, 2, CAPACITY, &engine), KVF_OK);
+    make_client(&stays, 6);
+    make_client(&late, _i ? INFIX : 3);
+    stays.order.max_tokens = CAPACITY - stays.order.n;
+    stays.order.n_stop = 0;
+    ck_assert_int_eq(kvf__engine_join(ctx, engine, &stays.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    for (int64_t n = 0; st; n++) {
+        ctx->fail_in = n;
+        st = kvf__engine_join(ctx, engine, &late.order, &row);
+        ctx->fail_in = -1;
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+        failed += st == KVF_ENOMEM;
+        if (n % 16 == 0) ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    }
+    ck_assert_int_gt(failed, 8); /* the memory for steps is among them */
+    ck_assert_int_eq(stays.finish, KVF__GOES_ON);
+    while (!stays.finish || !late.finish)
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    check_client(&stays);
+    check_client(&late);
+    kvf__ids_done(&stays.prompt);
+    kvf__buf_done(&stays.got);
+    kvf__ids_done(&late.prompt);
+    kvf__buf_done(&late.got);
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
+/* No memory for the text of one row ends that row. */
+START_TEST(a_text_that_finds_no_memory_ends_its_row_alone)
+{
+    open_base(KVF_PRECISION_F32);
+    kvf__engine *engine = NULL;
+    client two[2];
+    int64_t row;
+    ck_assert_int_eq(kvf__engine_create(ctx, base, 2, CAPACITY, &engine), KVF_OK);
+    for (int i = 0; i < 2; i++) {
+        make_client(&two[i], 6);
+        two[i].order.max_tokens = 30;
+        two[i].order.n_stop = 0;
+        ck_assert_int_eq(kvf__engine_join(ctx, engine, &two[i].order, &row), KVF_OK);
+    }
+    ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    while (!two[0].finish) {
+        ctx->fail_in = 0;
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+        ctx->fail_in = -1;
+    }
+    ck_assert_int_eq(two[0].finish, KVF__FINISH_FAILED);
+    while (!two[1].finish)
+        ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
+    check_client(&two[1]);
+    for (int i = 0; i < 2; i++) {
+        kvf__ids_done(&two[i].prompt);
+        kvf__buf_done(&two[i].got);
+    }
+    kvf__engine_free(engine);
+    close_base();
+}
+END_TEST
+
 /* tokens of prompts around the length of a part, and the prefix before (in) them */
 static const struct {
     int64_t n;
@@ -326,6 +399,8 @@ int main(void)
     tcase_add_test(core, a_row_that_leaves_disturbs_nobody);
     tcase_add_test(core, only_what_is_settled_is_ready);
     tcase_add_test(errors, what_does_not_fit_is_refused);
+    tcase_add_loop_test(errors, a_row_that_finds_no_memory_disturbs_nobody, 0, 2);
+    tcase_add_test(errors, a_text_that_finds_no_memory_ends_its_row_alone);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);
     return ck_main(suite);

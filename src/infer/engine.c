@@ -166,8 +166,15 @@ static void tell(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+{
+    if (e->rows[at].state == ROW_FREE) return;
+    e->rows[at].answer.finish = KVF__FINISH_FAILED;
+    tell(ctx, e, at);
+}
+
 /* Draws a token for each of the n rows in e->slots and adds it to the row's answer. */
-static kvf_status advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *logits)
+static void advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *logits)
 {
     const int64_t V = kvf__model_desc(e->base->model)->V;
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (n > 1)
@@ -177,11 +184,13 @@ static kvf_status advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *
                                    e->scratch + (int64_t)omp_get_thread_num() * V);
     }
     e->stats.new_tokens += n;
-    for (int64_t i = 0; i < n; i++)
-        KVF_TRY(kvf__answer_add(ctx, e->base, &e->rows[e->slots[i]].answer, e->tokens[i]));
-    for (int64_t i = 0; i < n; i++)
-        tell(ctx, e, e->slots[i]);
-    return KVF_OK;
+    for (int64_t i = 0; i < n; i++) {
+        row *r = &e->rows[e->slots[i]];
+        if (kvf__answer_add(ctx, e->base, &r->answer, e->tokens[i]))
+            fail_row(ctx, e, e->slots[i]);
+        else
+            tell(ctx, e, e->slots[i]);
+    }
 }
 
 static int64_t unread(const row *r)
@@ -198,13 +207,6 @@ static int64_t next_waiting(const kvf__engine *e, int64_t most)
             (first < 0 || e->rows[i].turn < e->rows[first].turn))
             first = i;
     return first;
-}
-
-static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
-{
-    if (e->rows[at].state == ROW_FREE) return;
-    e->rows[at].answer.finish = KVF__FINISH_FAILED;
-    tell(ctx, e, at);
 }
 
 /* A part of a prompt that does not end in this step. */
@@ -238,7 +240,7 @@ static void end_prompts(kvf_ctx *ctx, kvf__engine *e, int64_t n)
     kvf_status st = kvf__session_feed(ctx, e->session, e->slots, e->start, e->prompts, n, &logits);
     for (int64_t i = 0; i < n; i++)
         e->rows[e->slots[i]].state = ROW_GOES;
-    if (!st) st = advance(ctx, e, n, logits);
+    if (!st) advance(ctx, e, n, logits);
     for (int64_t i = 0; st && i < n; i++)
         fail_row(ctx, e, e->slots[i]);
 }
@@ -278,9 +280,9 @@ static kvf_status decode(kvf_ctx *ctx, kvf__engine *e)
     KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, e->start, e->ids, n, &logits));
     e->stats.steps++;
     e->stats.step_rows += n;
-    kvf_status st = advance(ctx, e, n, logits);
+    advance(ctx, e, n, logits);
     e->stats.decode_seconds += kvf__clock() - begin;
-    return st;
+    return KVF_OK;
 }
 
 kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine)

@@ -94,7 +94,8 @@ kvf_status kvf__session_create_mixed(kvf_ctx *ctx, kvf_base *base, int64_t rows,
 /* EUSAGE with the reason if rows of a mixed session cannot stand behind this prefix. */
 kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
 /* A slot for a row: room for so many tokens, behind a prefix (NULL: none) that must live as long.
- * A longer one than any before makes new memory for steps. head: the prefix's own as
+ * A longer one than any before makes new memory for steps; where there is none, ENOMEM, and other
+ * slots are as they were. head: the prefix's own as
  * kvf__prefix_lm_head makes it, which lives as long; NULL: it brings none. */
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
                              const kvf_prefix *prefix, const kvf__lm_head *head, int64_t room);
@@ -161,8 +162,8 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
                             int64_t *row);
 void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t row); /* text is not called */
 /* Up to some hundreds of tokens of prompts that wait, long ones part by part, then one token for
- * every row that has begun. Prompts that end in a step fail together; a failed step ends all
- * rows, and is returned. */
+ * every row that has begun. Prompts that end in a step fail together; a row that finds no memory
+ * for its text fails alone; a failed step ends all rows, and is returned. */
 kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine);
 kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine);
 

@@ -12,8 +12,9 @@
 
 enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
 
-/* The memory that depends on the longest prefix. */
-static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
+/* The memory that depends on the longest prefix. What there was is let go of once the new is there:
+ * rows that go on need it where there is no memory for more. */
+static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool infixes)
 {
     const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
     const kvf__pass_limits limits = {
@@ -21,21 +22,30 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s)
         .tokens = s->mixed ? KVF__PROMPT_PART : s->pass_tokens,
         .row_len = s->capacity < KVF__PROMPT_PART ? s->capacity : KVF__PROMPT_PART,
         .labels = rows,
-        .P = s->P,
+        .P = P,
         .cache_len = s->capacity,
-        .infix = s->infixes,
+        .infix = infixes,
         .sections = s->together ? rows : 0,
     };
+    kvf__pass *pass = NULL;
+    kvf__decoder *decoder = NULL;
+    s->step_rows = s->mixed || s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS;
+    KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &pass));
+    if (kvf__decoder_fits(s->base->model, &s->base->slots)) {
+        kvf_status st = kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
+                                            s->step_rows, P, &decoder);
+        if (st) {
+            kvf__pass_free(pass);
+            return st;
+        }
+        if (s->head) kvf__decoder_set_head(decoder, kvf__lm_head_slot(s->head));
+    }
     kvf__decoder_free(s->decoder);
     kvf__pass_free(s->pass);
-    s->decoder = NULL;
-    s->pass = NULL;
-    KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &s->pass));
-    if (!kvf__decoder_fits(s->base->model, &s->base->slots)) return KVF_OK;
-    s->step_rows = s->mixed || s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS;
-    KVF_TRY(kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache, s->step_rows, s->P,
-                                &s->decoder));
-    if (s->head) kvf__decoder_set_head(s->decoder, kvf__lm_head_slot(s->head));
+    s->decoder = decoder;
+    s->pass = pass;
+    s->P = P;
+    s->infixes = infixes;
     return KVF_OK;
 }
 
@@ -77,11 +87,10 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *p
     kvf_status (*make)(kvf_ctx *, const kvf__model *, int64_t, int64_t,
                        kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
     if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
-    s->infixes = prefix && prefix->id.infix;
     if (s->mixed)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(make(ctx, s->base->model, s->rows, s->capacity, &s->cache));
-    KVF_TRY(make_passes(ctx, s));
+    KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->id.infix));
     return take_rows(ctx, s);
 }
 
@@ -207,15 +216,16 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     assert(session->mixed && slot >= 0 && slot < session->rows);
     assert(!head == !(prefix && prefix->head.params.params.n));
     KVF_TRY(kvf__session_fits(ctx, prefix));
-    const int64_t P = prefix ? prefix->prefix.P : 0;
+    const int64_t P = prefix && prefix->prefix.P > session->P ? prefix->prefix.P : session->P;
     const bool infixes = session->infixes || (prefix && prefix->id.infix);
-    if (P > session->P || infixes != session->infixes || !session->pass) {
-        if (P > session->P) session->P = P;
-        session->infixes = infixes;
-        KVF_TRY(make_passes(ctx, session));
-    }
+    if (P != session->P || infixes != session->infixes)
+        KVF_TRY(make_passes(ctx, session, P, infixes));
     KVF_TRY(open_infix(ctx, &session->infix[slot], prefix));
-    KVF_TRY(kvf__cache_reserve(ctx, session->cache, slot, room));
+    kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, room);
+    if (st) {
+        open_infix(ctx, &session->infix[slot], NULL);
+        return st;
+    }
     session->before[slot] = before_of(prefix);
     if (head) session->before[slot].head = kvf__lm_head_slot(head);
     session->files[slot] = file_of(prefix, head);

@@ -239,20 +239,12 @@ static bool needs_parts(const kvf__session *s, const kvf__fed *in)
     return false;
 }
 
-static kvf_status check_passes(kvf_ctx *ctx, const kvf__session *s)
-{
-    if (s->pass) return KVF_OK;
-    return kvf__fail(ctx, KVF_ENOMEM, "no memory for rows behind a prefix of %lld",
-                     (long long)s->P);
-}
-
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const int32_t *slots,
                              const int64_t *start, const int32_t *ids, int64_t n,
                              const float **logits)
 {
     const kvf__fed in = {slots, start, ids, n};
     *logits = session->logits;
-    KVF_TRY(check_passes(ctx, session));
     memcpy(session->left, start, (size_t)n * sizeof *start);
     if (!needs_parts(session, &in)) return run(ctx, session, &in, session->logits);
     KVF_TRY(read_ahead(ctx, session, &in));
@@ -268,6 +260,5 @@ kvf_status kvf__session_read(kvf_ctx *ctx, kvf__session *session, int32_t slot, 
     const int64_t start[] = {0, n};
     const kvf__fed in = {&slot, start, ids, 1};
     assert(n == KVF__PROMPT_PART);
-    KVF_TRY(check_passes(ctx, session));
     return run_pass(ctx, session, &in, NULL);
 }
