@@ -111,6 +111,10 @@ static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefi
     if (file->id.P != t->id.P)
         return kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
                          (long long)file->id.P, (long long)t->id.P);
+    if (vectors && file->vectors.C != target.vectors->C)
+        return kvf__fail(t->ctx, KVF_EMISMATCH,
+                         "%s: the virtual tokens are %lld wide, the base's embeddings %lld", path,
+                         (long long)file->vectors.C, (long long)target.vectors->C);
     if (vectors)
         memcpy(target.vectors->x, file->vectors.x,
                (size_t)(file->vectors.P * file->vectors.C) * sizeof(float));
@@ -120,152 +124,157 @@ static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefi
     return KVF_OK;
 }
 
-static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf__emitted target)
+/* Its heads are another matter: which of them is taken, their labels decide. */
+static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf_prefix *file,
+                                   kvf__emitted target)
 {
-    kvf_prefix *file = NULL;
-    KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = kvf_prefix_check(t->ctx, file, t->base, t->options.allow_other_base);
-    if (!st) st = same_placement(t, path, &file->id);
-    if (!st) st = copy_target(t, path, file, target);
-    kvf_prefix_free(file);
-    return st;
+    KVF_TRY(kvf__identity_check(t->ctx, path, &file->id, t->base, t->options.allow_other_base));
+    if (kvf_prefix_changes_base(file))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s leaves it",
+                         path, file->id.method, t->options.method);
+    KVF_TRY(same_placement(t, path, &file->id));
+    return copy_target(t, path, file, target);
 }
 
-/* Whether a task's head answers the question that the trainer's data ask. */
-static bool same_labels(const kvf__trainer *t, const kvf__head_task *task)
+/* ---- the head of a file ---------------------------------------------------------------------- */
+
+/* Why a head does not answer the question that the trainer's data ask; NULL: it does. */
+static const char *other_question(const kvf__trainer *t, const kvf__head_task *head,
+                                  char *const *words)
 {
-    if (strcmp(task->task, kvf__task_name(t->task)) || task->n_labels != t->data.names.n ||
-        task->regression != t->data.regression)
-        return false;
-    for (size_t i = 0; i < task->n_labels; i++)
-        if (strcmp(task->labels[i], t->data.names.names[i])) return false;
-    return true;
+    const kvf__label_set *names = &t->data.names;
+    const char *why = NULL;
+    if (strcmp(head->task, kvf__task_name(t->task))) return "another task";
+    if (head->n_labels != names->n || head->regression != t->data.regression) return "other labels";
+    for (size_t i = 0; i < names->n; i++) {
+        if (kvf__label_set_find(names, head->labels[i]) < 0) return "other labels";
+        if (strcmp(head->labels[i], names->names[i])) why = "the labels are in another order";
+    }
+    if (!why && !words != !t->words) why = words ? "it reads words there" : "it reads words here";
+    return why;
 }
 
-/* Whether the run's head says the same of the same labels. */
-static bool same_question(const kvf__trainer *t, const kvf__run_file *run)
+/* Task lm has the base's head, or one of its own: a prefix that was trained with that says little
+ * without it. */
+static kvf_status lm_head_from(kvf__trainer *t, const char *path, const char *what,
+                               const char *task, const kvf__params *stored)
 {
-    const kvf__head_values *stored = &run->head;
-    if (strcmp(run->id.task, t->id.task) || stored->n_labels != t->data.names.n ||
-        stored->regression != t->data.regression || !stored->words != !t->words)
-        return false;
-    for (size_t i = 0; i < stored->n_labels; i++)
-        if (strcmp(stored->labels[i], t->data.names.names[i])) return false;
-    return true;
-}
-
-/* A prefix that was trained with a head of its own says little without it. */
-static kvf_status own_head_from_run(kvf__trainer *t, const char *path, const kvf__params *stored)
-{
-    if (stored->n && !t->lm_head)
+    bool own = stored->n && !strcmp(task, kvf__task_name(KVF__TASK_LM));
+    if (own && !t->lm_head)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s: has a language-model head of its own: want --train-head too", path);
-    kvf__trainer_note(t, "start: %s, its encoder%s", path, stored->n ? " and head" : "");
-    return stored->n ? kvf__head_load(t->ctx, kvf__lm_head_params(t->lm_head), path, stored)
-                     : KVF_OK;
+    kvf__trainer_note(t, "start: %s, %s%s%s", path, what,
+                      own         ? " and head"
+                      : stored->n ? "; its head is left: another task"
+                                  : "",
+                      !own && t->lm_head ? "; the head is the base's" : "");
+    return own ? kvf__head_load(t->ctx, kvf__lm_head_params(t->lm_head), path, stored) : KVF_OK;
 }
 
-/* The head of one task, from a run of several or of one, if one of its heads says the same of the
- * same labels: that of the same name, else the first. */
-static kvf_status head_from_any(kvf__trainer *t, const char *path, const kvf__run_file *run,
-                                const char *name, kvf__head *head)
+/* The head of the trainer's task (of the job `name`, if there are several), from a file with one or
+ * more, if one of them says the same of the same labels: that of the same name, else the first. */
+static kvf_status task_head_from(kvf__trainer *t, const char *path, const char *what,
+                                 const char *task, const kvf__head_values *from, const char *name,
+                                 kvf__head *head)
 {
-    const kvf__params *best = run->best_head.params.n ? &run->best_head.params
-                                                      : &run->head.params.params;
-    const kvf__head_values *from = &run->head;
-    const kvf__head_task whole = {.task = run->id.task,
+    const kvf__head_task whole = {.task = (char *)task,
                                   .n_labels = from->n_labels,
                                   .labels = from->labels,
                                   .regression = from->regression};
     const kvf__head_task *found = NULL;
+    const char *why = from->n_tasks ? "no task of that file has these labels"
+                                    : other_question(t, &whole, from->words);
     for (size_t i = 0; i < from->n_tasks; i++)
-        if (same_labels(t, &from->tasks[i]) &&
+        if (!other_question(t, &from->tasks[i], NULL) &&
             (!found || (name && !strcmp(from->tasks[i].name, name))))
             found = &from->tasks[i];
-    if (!from->n_tasks && !from->words && same_labels(t, &whole)) found = &whole;
-    if (!found || !head) {
-        kvf__trainer_note(t, "start: %s, its encoder%s%s%s", path, head ? "; the head" : "",
-                          head && name ? " of "
-                          : head       ? " is new"
-                                       : "",
-                          head && name ? name : "");
+    if (!why) found = &whole;
+    if (!found) {
+        kvf__trainer_note(t, "start: %s, %s; the head%s%s is new: %s", path, what,
+                          name ? " of " : "", name ? name : "", why);
         return KVF_OK;
     }
-    kvf__trainer_note(t, "start: %s, its encoder and head%s%s", path, found->name ? " " : "",
+    kvf__trainer_note(t, "start: %s, %s and head%s%s", path, what, found->name ? " " : "",
                       found->name ? found->name : "");
-    if (!found->name) return kvf__head_load(t->ctx, kvf__head_params(head), path, best);
-    const kvf__head_values all = {
-        .params.params = *best, .n_tasks = from->n_tasks, .tasks = from->tasks};
+    if (!found->name)
+        return kvf__head_load(t->ctx, kvf__head_params(head), path, &from->params.params);
     kvf__head_values one = {0};
-    const char *task = NULL;
-    KVF_TRY(kvf__head_values_pick(t->ctx, path, &all, found->name, &task, &one));
+    KVF_TRY(kvf__head_values_pick(t->ctx, path, from, found->name, &task, &one));
     kvf_status st = kvf__head_load(t->ctx, kvf__head_params(head), path, &one.params.params);
     kvf__head_values_done(&one);
     return st;
 }
 
-static kvf_status heads_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
+/* The heads of a file whose other values were taken: `what` names those in the start line. */
+static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what, const char *task,
+                             const kvf__head_values *from)
 {
-    const kvf__params *stored = &run->head.params.params;
+    const kvf__params *stored = &from->params.params;
     for (size_t i = 0; i < stored->n; i++)
         if (strstr(stored->item[i].name, "/" KVF__LOW_RANK_U))
             return kvf__fail(t->ctx, KVF_EUSAGE,
                              "%s: each of its tasks has a prefix of its own (low-rank): start from "
                              "what merge --head NAME makes of it",
                              path);
-    if (!t->n_jobs) return head_from_any(t, path, run, NULL, t->head);
+    if (t->head) return task_head_from(t, path, what, task, from, NULL, t->head);
+    if (!t->n_jobs) return lm_head_from(t, path, what, task, stored);
+    bool said = false;
     for (size_t i = 0; i < t->n_jobs; i++) {
         const kvf__dataset summary = t->data;
-        t->task = t->jobs[i].task;
-        t->data = t->jobs[i].data; /* a view, for its labels */
-        kvf_status st = head_from_any(t, path, run, t->jobs[i].name, t->jobs[i].head);
+        const kvf__job *job = &t->jobs[i];
+        if (!job->head) continue; /* lm */
+        said = true;
+        t->task = job->task;
+        t->data = job->data; /* a view, for its labels */
+        kvf_status st = task_head_from(t, path, what, task, from, job->name, job->head);
         t->data = summary;
         if (st) return st;
     }
-    return KVF_OK;
+    return said ? KVF_OK : lm_head_from(t, path, what, task, stored);
 }
 
-/* The head too, where it fits; a note says what is taken. */
-static kvf_status head_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run)
-{
-    if (t->n_jobs || run->head.n_tasks) return heads_from_run(t, path, run);
-    const kvf__params *values = run->best_head.params.n ? &run->best_head.params
-                                                        : &run->head.params.params;
-    if (t->task == KVF__TASK_LM && !strcmp(run->id.task, t->id.task))
-        return own_head_from_run(t, path, values);
-    if (!t->head || !same_question(t, run)) {
-        kvf__trainer_note(t, "start: %s, its encoder%s", path,
-                          !t->head                            ? ""
-                          : !strcmp(run->id.task, t->id.task) ? "; the head is new: other labels"
-                                                              : "; the head is new: another task");
-        return KVF_OK;
-    }
-    kvf__trainer_note(t, "start: %s, its encoder and head", path);
-    return kvf__head_load(t->ctx, kvf__head_params(t->head), path, values);
-}
+/* ---- --init-from ----------------------------------------------------------------------------- */
 
-/* --init-from a run of the same method copies its parameters; any other kvfold file serves as a
- * target. */
-static kvf_status values_from_run(kvf__trainer *t, const char *path, bool *done)
+/* The weights of the base that a run trained beside its encoder. */
+static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run,
+                                kvf__encoder *source, const char **what)
 {
-    char kind[16];
-    kvf__run_file run = {0};
-    kvf__encoder *source = NULL;
-    int64_t step = 0;
-    KVF_TRY(kvf__h5_kind(t->ctx, path, kind));
-    if (strcmp(kind, "run")) return KVF_OK;
-    kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
-    if (!st) st = same_placement(t, path, &run.id);
-    if (!st && !strcmp(run.id.method, t->options.method)) {
-        st = kvf__encoder_from_run(t->ctx, path, &run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
-                                   &step);
-        if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
-        if (!st) st = head_from_run(t, path, &run);
-        *done = true;
+    const kvf__params *values = run->best.params.n ? &run->best.params : &run->encoder.params;
+    kvf_prefix beside = {0};
+    kvf_status st = kvf__block_beside(t->ctx, run->options, values, kvf__encoder_params(source),
+                                      &beside);
+    if (!st && beside.block.params.n) {
+        *what = "its encoder, its base";
+        st = kvf__trainer_trains_base(t)
+                 ? kvf__block_load(t->ctx, path, &beside.block.params, t->base->model)
+                 : kvf__fail(t->ctx, KVF_EUSAGE,
+                             "%s: trained the base's weights too: want --unfreeze base, or the "
+                             "files that merge --out-base makes of it",
+                             path);
     }
-    kvf__encoder_free(source);
-    kvf__run_file_done(&run);
+    kvf__params_owned_done(&beside.block);
     return st;
+}
+
+/* Of the same method: parameter by parameter. */
+static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__run_file *run)
+{
+    kvf__encoder *source = NULL;
+    const char *what = "its encoder";
+    int64_t step = 0;
+    kvf_status st = kvf__identity_check(t->ctx, path, &run->id, t->base,
+                                        t->options.allow_other_base);
+    if (!st) st = same_placement(t, path, &run->id);
+    if (!st)
+        st = kvf__encoder_from_run(t->ctx, path, run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
+                                   &step);
+    if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
+    if (!st) st = base_from_run(t, path, run, source, &what);
+    kvf__encoder_free(source);
+    if (st) return st;
+    kvf__head_values head = run->head; /* a view, of the state that was taken */
+    if (run->best_head.params.n) head.params = run->best_head;
+    return heads_from(t, path, what, run->id.task, &head);
 }
 
 static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
@@ -277,12 +286,12 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
     return st;
 }
 
-static kvf_status reach_target(kvf__trainer *t, const char *file)
+/* file NULL: what the base says of words. */
+static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residual)
 {
     kvf__prefix prefix = {0};
     kvf__vectors vectors = {0};
     kvf__emitted target = {0};
-    double residual = 0;
     kvf_status st;
     if (t->emitted.vectors) {
         target.vectors = &vectors;
@@ -291,28 +300,74 @@ static kvf_status reach_target(kvf__trainer *t, const char *file)
         target.prefix = &prefix;
         st = kvf__prefix_init(t->ctx, &prefix, t->id.L, t->id.G, t->id.P, t->id.D);
     }
-    if (!st) st = file ? target_from_file(t, file, target) : target_from_base(t, target);
-    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, target, &residual);
     if (!st)
-        kvf__trainer_note(t, "start: %s, relative residual %.1e", file ? file : t->options.init,
-                          residual);
+        st = file ? target_from_file(t, file->path, file, target) : target_from_base(t, target);
+    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, target, residual);
     kvf__prefix_done(&prefix);
     kvf__vectors_done(&vectors);
     return st;
 }
 
+static kvf_status start_from_base(kvf__trainer *t)
+{
+    double residual = 0;
+    KVF_TRY(reach_target(t, NULL, &residual));
+    kvf__trainer_note(t, "start: %s, relative residual %.1e", t->options.init, residual);
+    return KVF_OK;
+}
+
+/* What a file conditions its base with is a target; with_head: --init-kv takes no more than that.
+ */
+static kvf_status start_from_prefix(kvf__trainer *t, const char *path, bool with_head)
+{
+    kvf_prefix *file = NULL;
+    double residual = 0;
+    char what[80];
+    KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = reach_target(t, file, &residual);
+    snprintf(what, sizeof what, "its %s (relative residual %.1e)",
+             file->vectors.P ? "virtual tokens" : "keys and values", residual);
+    if (!st && with_head)
+        st = heads_from(t, path, what, file->id.task, &file->head);
+    else if (!st)
+        kvf__trainer_note(
+            t, "start: %s, %s%s", path, what,
+            file->head.params.params.n ? "; its head is left, which --init-from would take" : "");
+    kvf_prefix_free(file);
+    return st;
+}
+
+static kvf_status start_from_file(kvf__trainer *t, const char *path)
+{
+    char kind[16];
+    kvf__run_file run = {0};
+    KVF_TRY(kvf__h5_kind(t->ctx, path, kind));
+    if (strcmp(kind, "run")) return start_from_prefix(t, path, true);
+    kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
+    if (!st)
+        st = strcmp(run.id.method, t->options.method) ? start_from_prefix(t, path, true)
+                                                      : values_from_run(t, path, &run);
+    kvf__run_file_done(&run);
+    return st;
+}
+
 /* Port block starts from the base as it is; adapters at nothing. --init-from: from where others
- * came, in the same shape. */
+ * came, in the same shape. Of a base file, which is the base then, no more than a head is left. */
 static kvf_status block_values(kvf__trainer *t)
 {
+    const char *path = t->options.init_from;
     kvf__adapters *adapters = kvf__model_adapters(t->base->model);
     kvf_prefix *file = NULL;
     if (adapters) kvf__adapters_init(adapters, t->options.seed);
-    if (!t->options.init_from) return KVF_OK;
-    KVF_TRY(kvf_prefix_open(t->ctx, t->options.init_from, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = kvf__prefix_fits(t->ctx, file, t->base, t->options.allow_other_base);
+    if (!path) return KVF_OK;
+    KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = kvf__identity_check(t->ctx, path, &file->id, t->base,
+                                        t->options.allow_other_base);
+    if (!st && (adapters || file->block.params.n || file->from_run || file->id.P))
+        st = kvf__block_load(t->ctx, path, &file->block.params, t->base->model);
     if (!st)
-        st = kvf__block_load(t->ctx, t->options.init_from, &file->block.params, t->base->model);
+        st = heads_from(t, path, adapters ? "its adapters" : "its weights", file->id.task,
+                        &file->head);
     kvf_prefix_free(file);
     return st;
 }
@@ -320,16 +375,12 @@ static kvf_status block_values(kvf__trainer *t)
 kvf_status kvf__trainer_start_values(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    bool done = false;
     if (!t->encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
     KVF_TRY(kvf__encoder_init_random(t->ctx, t->encoder, o->init_scheme, o->seed));
-    if (o->init_from) {
-        KVF_TRY(values_from_run(t, o->init_from, &done));
-        return done ? KVF_OK : reach_target(t, o->init_from);
-    }
+    if (o->init_from) return start_from_file(t, o->init_from);
     if (!strcmp(o->init, "random")) return KVF_OK;
     if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->encoder);
-    if (strcmp(o->init, "kv") && kvf__encoder_takes_words(o->method)) return start_from_words(t);
-    return reach_target(t, strcmp(o->init, "kv") ? NULL : o->init_kv);
+    if (!strcmp(o->init, "kv")) return start_from_prefix(t, o->init_kv, false);
+    return kvf__encoder_takes_words(o->method) ? start_from_words(t) : start_from_base(t);
 }
