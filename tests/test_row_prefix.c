@@ -76,9 +76,9 @@ START_TEST(rows_see_masks_of_their_own)
     kvf__row_dropout drop = DROP;
     for (drop.step = 0; drop.step < STEPS; drop.step++) {
         run(pass, &batch.b, &prefix, &drop, NULL);
-        ck_assert(memcmp(pass->row_kv, pass->row_kv + n, (size_t)n * sizeof(float)) != 0);
+        ck_assert(memcmp(pass->own.kv, pass->own.kv + n, (size_t)n * sizeof(float)) != 0);
         for (int64_t i = 0; i < ROWS * n; i++, all++) {
-            float got = pass->row_kv[i], want = kv[i % n] * kvf__dropout_make(drop.p).scale;
+            float got = pass->own.kv[i], want = kv[i % n] * kvf__dropout_make(drop.p).scale;
             if (got != 0 && got != want) ck_abort_msg("%lld: %g, %g", (long long)i, got, want);
             zeros += got == 0;
             sum[i % n] += got;

@@ -22,7 +22,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     int64_t P = s->prefix ? s->prefix->P : 0;
     int64_t cached = input->cache ? kvf__cache_length(input->cache, kvf__row_slot(input->slot, r))
                                   : 0;
-    int64_t before = cached + pass->offset[r], shift = kvf__infix_shift(b, s->prefix, r);
+    int64_t before = cached + pass->keys.offset[r], shift = kvf__infix_shift(b, s->prefix, r);
     int64_t last = s->position_start + before + shift + len - 1;
 
     if (last >= d->max_positions)
@@ -81,7 +81,7 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
     else
         kvf__table_row(model, &model->embedding, b->ids[i], x);
     add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
-    add_row(&model->positions, pass->position[i], x, C, scratch);
+    add_row(&model->positions, pass->fwd.position[i], x, C, scratch);
 }
 
 /* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
@@ -92,7 +92,7 @@ static void place_row(kvf__pass *pass, int64_t r, int64_t first)
     int32_t pad = pass->model->desc.position_pad;
 
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
-        pass->position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
+        pass->fwd.position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
 }
 
 /* Layer 0 keeps its own rstd later where this one goes: who needs it again computes it again
@@ -107,12 +107,12 @@ static void norm_embeddings(kvf__pass *pass)
                                   .eps = d->norm_eps,
                                   .gamma = m->embed_gamma,
                                   .beta = m->embed_beta,
-                                  .x = pass->x,
-                                  .y = pass->x,
-                                  .y_act = pass->x_act,
-                                  .xhat = pass->embed_xhat,
-                                  .rstd = pass->embed_rstd ? pass->embed_rstd
-                                                           : pass->kept[0].rstd1};
+                                  .x = pass->fwd.x,
+                                  .y = pass->fwd.x,
+                                  .y_act = pass->fwd.x_act,
+                                  .xhat = pass->weights.embed_xhat,
+                                  .rstd = pass->weights.embed_rstd ? pass->weights.embed_rstd
+                                                                   : pass->kept[0].rstd1};
 
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
@@ -123,17 +123,18 @@ void kvf__embed_fwd(kvf__pass *pass)
     int64_t C = pass->model->desc.C, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
-        int64_t first = kvf__pass_section_of(pass, r)->position_start + pass->offset[r] +
+        int64_t first = kvf__pass_section_of(pass, r)->position_start + pass->keys.offset[r] +
                         kvf__infix_shift(b, pass->prefix, r);
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
         place_row(pass, r, first);
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
-        kvf__embed_token(pass, i, pass->x + i * C, pass->scratch + omp_get_thread_num() * C);
-    memset(pass->x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
+        kvf__embed_token(pass, i, pass->fwd.x + i * C,
+                         pass->fwd.scratch + omp_get_thread_num() * C);
+    memset(pass->fwd.x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
     if (pass->model->embed_gamma) norm_embeddings(pass);
-    kvf__pass_drop_embedding(pass, pass->x);
-    if (pass->x_act && (pass->drops || !pass->model->embed_gamma))
-        pass->model->kernels->from_f32(pass->model->act, pass->x_act, pass->x, pass->M * C);
+    kvf__pass_drop_embedding(pass, pass->fwd.x);
+    if (pass->fwd.x_act && (pass->drop.active || !pass->model->embed_gamma))
+        pass->model->kernels->from_f32(pass->model->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
 }

@@ -6,6 +6,7 @@
  * that equal batches give equal bits whatever the number of threads. The norm's input was
  * overwritten long ago; it is computed again, in f64. */
 #include "arch.h"
+#include "pass_grads.h"
 #include "pass_priv.h"
 
 #include <math.h>
@@ -49,10 +50,10 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
 {
     const kvf__model *m = pass->model;
     const int64_t C = m->desc.C;
-    float *dx = pass->dx + i * C, *x = pass->x + i * C;
+    float *dx = pass->bwd.dx + i * C, *x = pass->fwd.x + i * C;
 
     if (m->desc.post_norm) { /* what qkv read is the stream itself: its part waits in dxhat */
-        kvf__to_f32(m->act, kvf__act_row(m->act, pass->dxhat, i, C), scratch, C);
+        kvf__to_f32(m->act, kvf__act_row(m->act, pass->bwd.dxhat, i, C), scratch, C);
         for (int64_t c = 0; c < C; c++)
             dx[c] += scratch[c];
     }
@@ -71,7 +72,7 @@ static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t
         if (id >= 0) continue;
         float *x = s->dvectors->x + kvf__virtual_token(id) * C;
         for (int64_t c = from; c < end; c++)
-            x[c] += pass->dx[i * C + c];
+            x[c] += pass->bwd.dx[i * C + c];
     }
 }
 
@@ -92,9 +93,9 @@ static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, in
     const int64_t C = pass->model->desc.C;
 
     for (int64_t i = 0; i < b->n_tokens; i++) {
-        const float *dx = pass->dx + i * C + from;
+        const float *dx = pass->bwd.dx + i * C + from;
         if (b->ids[i] >= 0) add_row(to->tokens, b->ids[i] * C + from, dx, n);
-        add_row(to->positions, pass->position[i] * C + from, dx, n);
+        add_row(to->positions, pass->fwd.position[i] * C + from, dx, n);
         add_row(to->types, (b->types ? b->types[i] : 0) * C + from, dx, n);
     }
 }
@@ -109,17 +110,17 @@ void kvf__embed_bwd(kvf__pass *pass, bool block)
     bool rows = block && to.tokens;
 
     if (block && m->embed_gamma)
-        kvf__norm_grad(pass, KVF__W_EMBED_NORM, KVF__W_EMBED_NORM_BETA, 0, pass->dx,
-                       m->desc.post_norm ? pass->dxhat : NULL, pass->embed_xhat, N);
+        kvf__norm_grad(pass, KVF__W_EMBED_NORM, KVF__W_EMBED_NORM_BETA, 0, pass->bwd.dx,
+                       m->desc.post_norm ? pass->bwd.dxhat : NULL, pass->weights.embed_xhat, N);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
         if (rows || pass->batch->ids[i] < 0)
-            token_bwd(pass, i, pass->scratch + omp_get_thread_num() * C);
+            token_bwd(pass, i, pass->fwd.scratch + omp_get_thread_num() * C);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t c = 0; c < C; c += STRIP) {
         int64_t end = c + STRIP < C ? c + STRIP : C;
-        for (int64_t i = 0; i < pass->n_sections; i++)
-            if (pass->section[i].dvectors) add_strip(pass, &pass->section[i], c, end);
+        for (int64_t i = 0; i < pass->sections.n; i++)
+            if (pass->sections.at[i].dvectors) add_strip(pass, &pass->sections.at[i], c, end);
         if (rows) add_tables(pass, &to, c, end - c);
     }
 }

@@ -12,6 +12,9 @@
  * head has that folded in. A head that is trained goes by a second time, once m and s are final,
  * for the gradient of its own weights. */
 #include "head_lm.h"
+#include "pass_grads.h"
+#include "pass_norms.h"
+#include "pass_priv.h"
 
 #include "arch.h"
 
@@ -37,11 +40,11 @@ int64_t kvf__head_plane_valid(const kvf__model *m, int64_t p)
 kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
 {
     const kvf__model *m = pass->model;
-    const void *x = kvf__act_row(m->act, pass->in_f, c->first, m->desc.C);
+    const void *x = kvf__act_row(m->act, pass->head.in, c->first, m->desc.C);
 
-    KVF_TRY(kvf__model_reach_plane(ctx, pass->model, p, pass->head_reach));
+    KVF_TRY(kvf__model_reach_plane(ctx, pass->model, p, pass->head.reach));
     if (m->unpacked) kvf__pass_lap(pass, KVF__PART_PACK);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, x, pass->logits, KVF__F32, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, x, pass->head.logits, KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
@@ -49,12 +52,13 @@ kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c,
 void kvf__head_chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
 {
     for (int64_t j = 0; j < c->rows; j++) {
-        pass->ce_max[j] = -INFINITY;
-        pass->ce_sum[j] = 0;
-        pass->ce_target[j] = 0;
+        pass->head.max[j] = -INFINITY;
+        pass->head.sum[j] = 0;
+        pass->head.target_logit[j] = 0;
     }
-    pass->head_reach = KVF__REACH_FORWARD | (gradient ? KVF__REACH_BACKWARD : 0);
-    if (gradient) memset(pass->acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
+    pass->head.reach = KVF__REACH_FORWARD | (gradient ? KVF__REACH_BACKWARD : 0);
+    if (gradient)
+        memset(pass->head.acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
 }
 
 kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
@@ -63,25 +67,25 @@ kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, in
     const kvf__model *m = pass->model;
 
     for (int64_t j = 0; j < c->rows; j++)
-        pass->target[j] = j < c->real ? (int32_t)(pass->batch->label_id[c->first + j] -
-                                                  p * KVF__VOCAB_PLANE)
-                                      : -1;
+        pass->head.target[j] = j < c->real ? (int32_t)(pass->batch->label_id[c->first + j] -
+                                                       p * KVF__VOCAB_PLANE)
+                                           : -1;
     const kvf__ce_chunk ce = {.rows = c->rows,
                               .width = KVF__VOCAB_PLANE,
-                              .logits = pass->logits,
+                              .logits = pass->head.logits,
                               .valid = kvf__head_plane_valid(m, p),
-                              .target = pass->target,
-                              .max = pass->ce_max,
-                              .sum = pass->ce_sum,
-                              .target_logit = pass->ce_target,
-                              .e = gradient ? pass->e : NULL,
-                              .acc = gradient ? pass->acc : NULL,
+                              .target = pass->head.target,
+                              .max = pass->head.max,
+                              .sum = pass->head.sum,
+                              .target_logit = pass->head.target_logit,
+                              .e = gradient ? pass->head.e : NULL,
+                              .acc = gradient ? pass->head.acc : NULL,
                               .C = m->desc.C};
     m->kernels->ce(m->act, &ce);
     kvf__pass_lap(pass, KVF__PART_LOSS);
     if (!gradient) return KVF_OK;
-    KVF_TRY(
-        kvf__mm_run(ctx, m->mm, m->head_t[p], c->rows, pass->e, pass->acc, KVF__F32, KVF__MM_ADD));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head_t[p], c->rows, pass->head.e, pass->head.acc, KVF__F32,
+                        KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
     return KVF_OK;
 }
@@ -96,8 +100,8 @@ static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int
 static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum, float *token_loss)
 {
     for (int64_t j = 0; j < c->real; j++) {
-        double loss = log((double)pass->ce_sum[j]) + (double)pass->ce_max[j] -
-                      (double)pass->ce_target[j];
+        double loss = log((double)pass->head.sum[j]) + (double)pass->head.max[j] -
+                      (double)pass->head.target_logit[j];
         *loss_sum += loss;
         kvf__pass_add_loss(pass, c->first + j, loss);
         if (token_loss) token_loss[c->first + j] = (float)loss;
@@ -108,7 +112,7 @@ static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum
 float *kvf__head_gradient_rows(const kvf__pass *pass, const chunk *c)
 {
     const kvf__model *m = pass->model;
-    return m->desc.post_norm ? pass->dx_lab + c->first * m->desc.C : pass->target_row;
+    return m->desc.post_norm ? pass->bwd.dx_lab + c->first * m->desc.C : pass->head.target_row;
 }
 
 void kvf__head_gradient_end(kvf__pass *pass, const chunk *c)
@@ -118,8 +122,8 @@ void kvf__head_gradient_end(kvf__pass *pass, const chunk *c)
     float *out = kvf__head_gradient_rows(pass, c);
 
     memset(out + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
-    void *copy = m->desc.post_norm ? pass->dx_lab_act : pass->dxhat;
-    if (copy != (void *)pass->dx_lab)
+    void *copy = m->desc.post_norm ? pass->bwd.dx_lab_act : pass->bwd.dxhat;
+    if (copy != (void *)pass->bwd.dx_lab)
         m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, c->first, C), out, c->rows * C);
     kvf__pass_lap(pass, KVF__PART_LOSS);
 }
@@ -135,8 +139,8 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
         float *row = out + j * C;
-        const float *acc = pass->acc + j * C;
-        float part = 1.0f / pass->ce_sum[j];
+        const float *acc = pass->head.acc + j * C;
+        float part = 1.0f / pass->head.sum[j];
         float own = kvf__pass_label_scale(pass, scale, c->first + j);
 
         kvf__table_row(m, &m->head_slot, pass->batch->label_id[c->first + j], row);
@@ -153,11 +157,12 @@ static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scal
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
-        float *row = pass->logits + j * KVF__VOCAB_PLANE;
-        float own = kvf__pass_label_scale(pass, scale, c->first + j), part = own / pass->ce_sum[j];
+        float *row = pass->head.logits + j * KVF__VOCAB_PLANE;
+        float own = kvf__pass_label_scale(pass, scale, c->first + j),
+              part = own / pass->head.sum[j];
         int64_t label = pass->batch->label_id[c->first + j] - p * KVF__VOCAB_PLANE;
         for (int64_t v = 0; v < valid; v++)
-            row[v] = part * expf(row[v] - pass->ce_max[j]);
+            row[v] = part * expf(row[v] - pass->head.max[j]);
         if (label >= 0 && label < valid) row[label] -= own;
     }
 }
@@ -180,14 +185,14 @@ void kvf__head_norm_bwd(kvf__pass *pass)
     const kvf__ahead norm = {.gamma = m->unfolded ? m->final_gamma : NULL,
                              .role = KVF__W_FINAL,
                              .role_beta = KVF__W_FINAL_BETA,
-                             .xhat = pass->xhat_f,
-                             .rstd = pass->rstd_f,
+                             .xhat = pass->head.xhat,
+                             .rstd = pass->head.rstd,
                              .real = pass->batch->n_labels,
                              .M = pass->ML};
 
     if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
-    memset(pass->dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
-    kvf__pass_ahead_bwd(pass, &norm, pass->dx_lab, pass->dx_lab_act);
+    memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
+    kvf__pass_ahead_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
 }
 
 kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what)
@@ -233,7 +238,7 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
     double sum = 0;
 
     KVF_TRY(check_loss(ctx, pass, gradient));
-    pass->mark = kvf__clock();
+    pass->times.mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);
         kvf__head_chunk_begin(pass, &c, gradient);
@@ -244,7 +249,7 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
         chunk_gradient(pass, &c, scale);
         KVF_TRY(chunk_weights(ctx, pass, &c, scale));
     }
-    if (!isfinite(sum) && !pass->in_sections)
+    if (!isfinite(sum) && !pass->sections.given)
         return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
                          sum);
     if (gradient && pass->batch->n_labels) kvf__head_norm_bwd(pass);
@@ -258,8 +263,8 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
     int64_t V = pass->model->desc.V;
 
     KVF_TRY(kvf__head_check(ctx, pass, "logits"));
-    pass->head_reach = KVF__REACH_FORWARD;
-    pass->mark = kvf__clock();
+    pass->head.reach = KVF__REACH_FORWARD;
+    pass->times.mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);
         for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
@@ -267,7 +272,7 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
             size_t bytes = (size_t)kvf__head_plane_valid(pass->model, p) * sizeof(float);
             for (int64_t j = 0; j < c.real; j++)
                 memcpy(logits + (first + j) * V + p * KVF__VOCAB_PLANE,
-                       pass->logits + j * KVF__VOCAB_PLANE, bytes);
+                       pass->head.logits + j * KVF__VOCAB_PLANE, bytes);
         }
     }
     kvf__pass_lap(pass, KVF__PART_HEAD);

@@ -17,6 +17,7 @@
  *   dxhat = (q_r - p_r) acc / R + sum_i (q_i - p_i) head[i] */
 #include "arch.h"
 #include "head_lm.h"
+#include "pass_priv.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,7 +53,8 @@ static void take_items(const view *v, int64_t p)
     int64_t k = v->soft->k, from = p * KVF__VOCAB_PLANE;
     for (int64_t j = 0; j < v->c.real; j++) {
         const int32_t *ids = ids_of(v, j);
-        float *row = v->pass->logits + j * KVF__VOCAB_PLANE, *out = v->pass->soft_logit + j * k;
+        float *row = v->pass->head.logits + j * KVF__VOCAB_PLANE,
+              *out = v->pass->head.soft_logit + j * k;
         for (int64_t i = 0; i < k; i++) {
             if (ids[i] < from || ids[i] >= from + KVF__VOCAB_PLANE) continue;
             out[i] = row[ids[i] - from];
@@ -64,8 +66,8 @@ static void take_items(const view *v, int64_t p)
 /* log of the sum of all exp(logit): the items' and the rest's, whose log is *rest. */
 static double log_sum(const view *v, int64_t j, double *rest)
 {
-    const float *z = v->pass->soft_logit + j * v->soft->k;
-    double sum = 0, top = *rest = log((double)v->pass->ce_sum[j]) + (double)v->pass->ce_max[j];
+    const float *z = v->pass->head.soft_logit + j * v->soft->k;
+    double sum = 0, top = *rest = log((double)v->pass->head.sum[j]) + (double)v->pass->head.max[j];
     for (int64_t i = 0; i < v->soft->k; i++)
         top = fmax(top, (double)z[i]);
     sum = exp(*rest - top);
@@ -84,7 +86,7 @@ static void chunk_losses(const view *v, double *loss_sum, float *token_loss)
 {
     int64_t k = v->soft->k;
     for (int64_t j = 0; j < v->c.real; j++) {
-        const float *logp = logp_of(v, j), *z = v->pass->soft_logit + j * k;
+        const float *logp = logp_of(v, j), *z = v->pass->head.soft_logit + j * k;
         double rest, all = log_sum(v, j, &rest), loss = term(logp[k], rest - all);
         for (int64_t i = 0; i < k; i++)
             loss += term(logp[i], (double)z[i] - all);
@@ -98,13 +100,13 @@ static void label_gradient(const view *v, int64_t j, float scale, float *scratch
 {
     const kvf__model *m = v->pass->model;
     const int32_t *ids = ids_of(v, j);
-    const float *logp = logp_of(v, j), *acc = v->pass->acc + j * m->desc.C;
-    const float *z = v->pass->soft_logit + j * v->soft->k;
+    const float *logp = logp_of(v, j), *acc = v->pass->head.acc + j * m->desc.C;
+    const float *z = v->pass->head.soft_logit + j * v->soft->k;
     const float *gamma = m->unfolded ? NULL : m->final_gamma;
     int64_t k = v->soft->k, C = m->desc.C;
     double rest, all = log_sum(v, j, &rest);
     double left = exp(rest - all) - exp((double)logp[k]);
-    float by = (float)((double)scale * left / (double)v->pass->ce_sum[j]);
+    float by = (float)((double)scale * left / (double)v->pass->head.sum[j]);
 
     for (int64_t c = 0; c < C; c++)
         row[c] = by * acc[c];
@@ -124,7 +126,7 @@ static void chunk_gradient(const view *v, float scale)
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < v->c.real; j++)
         label_gradient(v, j, kvf__pass_label_scale(v->pass, scale, v->c.first + j),
-                       v->pass->soft_row + j * C, out + j * C);
+                       v->pass->head.soft_row + j * C, out + j * C);
     kvf__head_gradient_end(v->pass, &v->c);
 }
 
@@ -161,7 +163,7 @@ kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *sof
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "pass: a teacher's loss, but the head itself is trained");
     KVF_TRY(check_items(ctx, pass, soft));
-    pass->mark = kvf__clock();
+    pass->times.mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         v.c = kvf__head_chunk_at(pass, first);
         kvf__head_chunk_begin(pass, &v.c, gradient);
@@ -203,7 +205,7 @@ static void keep_plane(const kvf__pass *pass, const chunk *c, int64_t p, int64_t
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
-        const float *row = pass->logits + j * KVF__VOCAB_PLANE;
+        const float *row = pass->head.logits + j * KVF__VOCAB_PLANE;
         int32_t *my_ids = ids + (c->first + j) * k;
         float *best = logp + (c->first + j) * (k + 1);
         for (int64_t v = 0; v < valid; v++)
@@ -250,7 +252,7 @@ kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *i
     if (k < 1 || k >= V)
         return kvf__fail(ctx, KVF_ESHAPE, "pass: the %lld likeliest of a vocabulary of %lld",
                          (long long)k, (long long)V);
-    pass->mark = kvf__clock();
+    pass->times.mark = kvf__clock();
     for (int64_t i = 0; i < pass->batch->n_labels * (k + 1); i++)
         logp[i] = -INFINITY;
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
@@ -262,7 +264,7 @@ kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *i
             keep_plane(pass, &c, p, k, ids, logp);
         }
         for (int64_t j = 0; j < c.real; j++)
-            KVF_TRY(finish_label(ctx, log((double)pass->ce_sum[j]) + (double)pass->ce_max[j], k,
+            KVF_TRY(finish_label(ctx, log((double)pass->head.sum[j]) + (double)pass->head.max[j], k,
                                  ids + (first + j) * k, logp + (first + j) * (k + 1)));
     }
     return KVF_OK;

@@ -51,11 +51,11 @@ kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half hal
     kvf__mm *mm = pass->model->mm;
     int64_t n = M * pass->model->desc.C;
 
-    if (pass->drops)
-        return kvf__mm_run(ctx, mm, w, M, src, pass->half, KVF__F32, first ? 0 : KVF__MM_ADD);
+    if (pass->drop.active)
+        return kvf__mm_run(ctx, mm, w, M, src, pass->drop.half, KVF__F32, first ? 0 : KVF__MM_ADD);
     if (!is_serial(pass, half))
         return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half));
-    float *in = pass->kept[l].adapt[half].in, *part = first ? in : pass->adapt_part;
+    float *in = pass->kept[l].adapt[half].in, *part = first ? in : pass->adapt.part;
     KVF_TRY(kvf__mm_run(ctx, mm, w, M, src, part, KVF__F32, kvf__pass_out_flags(pass, half)));
     add(x, part, n);
     if (!first) add(in, part, n);
@@ -106,15 +106,15 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
     *dy = dx_act;
     if (!adapter) return KVF_OK;
     if (is_serial(pass, half)) /* x += y + A(y) */
-        memcpy(pass->dadapt, dx, n * sizeof *dx);
+        memcpy(pass->adapt.d, dx, n * sizeof *dx);
     else
-        memset(pass->dadapt, 0, n * sizeof *dx);
-    KVF_TRY(kvf__bottleneck_bwd(ctx, m->kernels, adapter, &pass->kept[l].adapt[half], pass->dadapt,
-                                dx, pass->dadapt_h, M));
+        memset(pass->adapt.d, 0, n * sizeof *dx);
+    KVF_TRY(kvf__bottleneck_bwd(ctx, m->kernels, adapter, &pass->kept[l].adapt[half], pass->adapt.d,
+                                dx, pass->adapt.dh, M));
     if (is_serial(pass, half)) {
-        *dy = pass->dadapt_act;
-        if (pass->dadapt_act != (void *)pass->dadapt)
-            m->kernels->from_f32(m->act, pass->dadapt_act, pass->dadapt, (int64_t)n);
+        *dy = pass->adapt.d_act;
+        if (pass->adapt.d_act != (void *)pass->adapt.d)
+            m->kernels->from_f32(m->act, pass->adapt.d_act, pass->adapt.d, (int64_t)n);
     }
     kvf__pass_lap(pass, KVF__PART_ADAPTER_BWD);
     return KVF_OK;
@@ -129,11 +129,11 @@ void kvf__pass_adapt_scatter(kvf__pass *pass)
     if (!is_parallel(pass)) return;
     for (int64_t j = b->n_labels - 1; j >= 0; j--) {
         int64_t at = b->label_at[j];
-        memmove(pass->dadapt + at * C, pass->dadapt + j * C, (size_t)C * sizeof(float));
-        memset(pass->dadapt + (at + 1) * C, 0, (size_t)((end - at - 1) * C) * sizeof(float));
+        memmove(pass->adapt.d + at * C, pass->adapt.d + j * C, (size_t)C * sizeof(float));
+        memset(pass->adapt.d + (at + 1) * C, 0, (size_t)((end - at - 1) * C) * sizeof(float));
         end = at;
     }
-    memset(pass->dadapt, 0, (size_t)(end * C) * sizeof(float));
+    memset(pass->adapt.d, 0, (size_t)(end * C) * sizeof(float));
 }
 
 void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
@@ -143,15 +143,15 @@ void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t 
 
     if (!is_parallel(pass) || !kvf__adapters_at(m->adapters, l, half)) return;
     if (m->act == KVF__F32) {
-        add(pass->dxhat, pass->dadapt, M * C);
+        add(pass->bwd.dxhat, pass->adapt.d, M * C);
     } else {
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
         for (int64_t i = 0; i < M; i++) {
-            float *row = pass->scratch + omp_get_thread_num() * C;
-            void *to = kvf__act_row(m->act, pass->dxhat, i, C);
+            float *row = pass->fwd.scratch + omp_get_thread_num() * C;
+            void *to = kvf__act_row(m->act, pass->bwd.dxhat, i, C);
             kvf__to_f32(m->act, to, row, C);
             for (int64_t c = 0; c < C; c++)
-                row[c] += pass->dadapt[i * C + c];
+                row[c] += pass->adapt.d[i * C + c];
             kvf__from_f32(m->act, row, to, C);
         }
     }

@@ -6,6 +6,8 @@
  * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
  * the layers share what they keep, each is recomputed just before its turn. */
 #include "attention.h"
+#include "pass_grads.h"
+#include "pass_norms.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -23,18 +25,21 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     const void *fac1 = kvf__act_row(m->act, keep->fac1, m->plane_start[p], M);
 
     KVF_TRY(kvf__down_grad(ctx, pass, l, p, dx));
-    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->da, m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->bwd.da, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     if (!m->desc.gated) {
-        m->kernels->mul(m->act, pass->da, fac1, n);
+        m->kernels->mul(m->act, pass->bwd.da, fac1, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
-        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->da, pass->dxhat, m->act, first));
+        KVF_TRY(
+            kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->bwd.da, pass->bwd.dxhat, m->act, first));
     } else {
         const void *fac2 = kvf__act_row(m->act, keep->fac2, m->plane_start[p], M);
-        m->kernels->glu_bwd(m->act, pass->dg, pass->du, pass->da, fac1, fac2, n);
+        m->kernels->glu_bwd(m->act, pass->bwd.dg, pass->bwd.du, pass->bwd.da, fac1, fac2, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
-        KVF_TRY(kvf__mm_run(ctx, m->mm, w->gate_t[p], M, pass->dg, pass->dxhat, m->act, first));
-        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->du, pass->dxhat, m->act, KVF__MM_ADD));
+        KVF_TRY(
+            kvf__mm_run(ctx, m->mm, w->gate_t[p], M, pass->bwd.dg, pass->bwd.dxhat, m->act, first));
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->bwd.du, pass->bwd.dxhat, m->act,
+                            KVF__MM_ADD));
     }
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     return kvf__up_grad(ctx, pass, l, p);
@@ -71,12 +76,13 @@ static void scatter_labelled(kvf__pass *pass)
     int64_t C = m->desc.C, width = m->desc.H * m->desc.D;
     size_t att_bytes = (size_t)width * kvf__act_size(m->act);
 
-    memset(pass->dx, 0, (size_t)(pass->M * C) * sizeof(float));
-    memset(pass->datt, 0, (size_t)pass->M * att_bytes);
+    memset(pass->bwd.dx, 0, (size_t)(pass->M * C) * sizeof(float));
+    memset(pass->bwd.datt, 0, (size_t)pass->M * att_bytes);
     for (int64_t j = 0; j < b->n_labels; j++) {
-        memcpy(pass->dx + b->label_at[j] * C, pass->dx_lab + j * C, (size_t)C * sizeof(float));
-        memcpy(kvf__act_row(m->act, pass->datt, b->label_at[j], width),
-               kvf__act_row(m->act, pass->datt_lab, j, width), att_bytes);
+        memcpy(pass->bwd.dx + b->label_at[j] * C, pass->bwd.dx_lab + j * C,
+               (size_t)C * sizeof(float));
+        memcpy(kvf__act_row(m->act, pass->bwd.datt, b->label_at[j], width),
+               kvf__act_row(m->act, pass->bwd.datt_lab, j, width), att_bytes);
     }
     kvf__pass_adapt_scatter(pass);
     kvf__pass_lap(pass, KVF__PART_OTHER);
@@ -87,12 +93,12 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = (m->desc.H + 2 * m->desc.G) * m->desc.D;
-    kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->section[0].dprefix : NULL;
+    kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->sections.at[0].dprefix : NULL;
 
     kvf__pass_segments(pass, l, true, !prefix_only);
     kvf__attn attn = kvf__pass_attn(pass, l);
-    attn.dout = pass->datt;
-    attn.dqkv = pass->dqkv;
+    attn.dout = pass->bwd.datt;
+    attn.dqkv = pass->bwd.dqkv;
     attn.shared_only = prefix_only;
     attn.drop = kvf__pass_attn_drop(pass, l);
     if (attn.drop)
@@ -102,7 +108,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     kvf__pass_collect_rows(pass, l, dprefix);
     kvf__pass_collect_turned(pass, l, dprefix);
     if (!prefix_only) kvf__pass_collect_leads(pass);
-    memset(kvf__act_row(m->act, pass->dqkv, N, width), 0,
+    memset(kvf__act_row(m->act, pass->bwd.dqkv, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }
@@ -115,12 +121,13 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__desc *d = &m->desc;
 
     if (d->positions == KVF__POS_ROPE)
-        m->kernels->rope(m->act, pass->dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, true);
+        m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
+                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope_cos, m->rope_sin,
+                         true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
-    KVF_TRY(
-        kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->dqkv, pass->dxhat, m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->bwd.dqkv, pass->bwd.dxhat,
+                        m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
     KVF_TRY(kvf__qkv_grad(ctx, pass, l));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_ATTN, pass->M);
@@ -140,8 +147,8 @@ static int64_t lowest_prefix(const kvf__pass *pass)
 
 static bool wants_vectors(const kvf__pass *pass)
 {
-    for (int64_t i = 0; i < pass->n_sections; i++)
-        if (pass->section[i].dvectors) return true;
+    for (int64_t i = 0; i < pass->sections.n; i++)
+        if (pass->sections.at[i].dvectors) return true;
     return false;
 }
 
@@ -151,13 +158,14 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
     KVF_TRY(kvf__pass_take_grads(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
-    pass->mark = kvf__clock();
+    pass->times.mark = kvf__clock();
     int64_t last = pass->model->desc.L - 1;
     int64_t lowest = wants_vectors(pass) || into->block ? -1 : lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
-    KVF_TRY(block_bwd(ctx, pass, last, pass->dx_lab, pass->dx_lab_act, pass->datt_lab, pass->ML));
+    KVF_TRY(block_bwd(ctx, pass, last, pass->bwd.dx_lab, pass->bwd.dx_lab_act, pass->bwd.datt_lab,
+                      pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
         attention_bwd(pass, l, l == lowest);
@@ -166,7 +174,8 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(qkv_bwd(ctx, pass, l));
         if (l == 0) break;
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
-        KVF_TRY(block_bwd(ctx, pass, l - 1, pass->dx, pass->dx_act, pass->datt, pass->M));
+        KVF_TRY(
+            block_bwd(ctx, pass, l - 1, pass->bwd.dx, pass->bwd.dx_act, pass->bwd.datt, pass->M));
     }
     kvf__pass_drop_embedding_bwd(pass);
     kvf__embed_bwd(pass, into->block);

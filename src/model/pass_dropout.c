@@ -20,7 +20,7 @@ kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf_
     const kvf__row_dropout *by = input->base_dropout;
     const kvf__batch *b = input->batch;
 
-    pass->drops = false;
+    pass->drop.active = false;
     if (!by || !(by->p > 0)) return KVF_OK;
     if (!pass->limits.base_dropout)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without dropout of the base");
@@ -32,21 +32,22 @@ kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf_
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)BASE_STREAM << 32) + (uint64_t)by->step);
     kvf__rng attn = kvf__rng_make(by->seed, ((uint64_t)ATTN_STREAM << 32) + (uint64_t)by->step);
     for (int64_t r = 0; r < b->n_rows; r++) {
-        pass->drop_stream[r] = kvf__dropout_row(stream, b, r);
-        pass->attn_stream[r] = kvf__dropout_row(attn, b, r);
+        pass->drop.stream[r] = kvf__dropout_row(stream, b, r);
+        pass->drop.attn_stream[r] = kvf__dropout_row(attn, b, r);
         for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
-            pass->drop_row[i] = (int32_t)r;
+            pass->drop.row[i] = (int32_t)r;
     }
-    pass->drop = kvf__dropout_make(by->p);
-    pass->drops = pass->drop.drop > 0;
+    pass->drop.rate = kvf__dropout_make(by->p);
+    pass->drop.active = pass->drop.rate.drop > 0;
     return KVF_OK;
 }
 
 const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l)
 {
-    if (!pass->drops || !(pass->model->desc.attention_dropout > 0)) return NULL;
-    pass->attn_drop = (kvf__attn_drop){.rate = pass->drop, .stream = pass->attn_stream, .layer = l};
-    return &pass->attn_drop;
+    if (!pass->drop.active || !(pass->model->desc.attention_dropout > 0)) return NULL;
+    pass->drop.attn = (kvf__attn_drop){
+        .rate = pass->drop.rate, .stream = pass->drop.attn_stream, .layer = l};
+    return &pass->drop.attn;
 }
 
 /* The token behind row i of what layer l's second half computes on. */
@@ -58,7 +59,7 @@ static int64_t token_of(const kvf__pass *pass, bool labelled, int64_t i)
 /* First element of a token's part of the mask at a place. */
 static int64_t mask_at(const kvf__pass *pass, int64_t place, int64_t token)
 {
-    int64_t in_row = token - pass->batch->start[pass->drop_row[token]];
+    int64_t in_row = token - pass->batch->start[pass->drop.row[token]];
     return (place * MAX_ROW + in_row) * pass->model->desc.C;
 }
 
@@ -76,19 +77,19 @@ static void mask_rows(const kvf__pass *pass, int64_t place, bool labelled, float
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < rows; i++) {
         int64_t token = token_of(pass, labelled, i), first = mask_at(pass, place, token);
-        kvf__rng stream = pass->drop_stream[pass->drop_row[token]];
+        kvf__rng stream = pass->drop.stream[pass->drop.row[token]];
         if (add)
-            kvf__dropout_add(pass->drop, stream, first, dst + i * C, src + i * C, C);
+            kvf__dropout_add(pass->drop.rate, stream, first, dst + i * C, src + i * C, C);
         else
-            kvf__dropout_set(pass->drop, stream, first, dst + i * C, src + i * C, C);
+            kvf__dropout_set(pass->drop.rate, stream, first, dst + i * C, src + i * C, C);
     }
 }
 
 void kvf__pass_drop_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x)
 {
-    if (!pass->drops) return;
+    if (!pass->drop.active) return;
     bool labelled = l == pass->model->desc.L - 1;
-    mask_rows(pass, place_of(l, half), labelled, x, pass->half, kvf__pass_real(pass, l), true);
+    mask_rows(pass, place_of(l, half), labelled, x, pass->drop.half, kvf__pass_real(pass, l), true);
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
@@ -98,19 +99,19 @@ const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, cons
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C, real = kvf__pass_real(pass, l);
 
-    if (!pass->drops) return dx;
-    mask_rows(pass, place_of(l, half), l == m->desc.L - 1, pass->dhalf, dx, real, false);
-    memset(pass->dhalf + real * C, 0, (size_t)((M - real) * C) * sizeof(float));
-    if (pass->dhalf_act != (void *)pass->dhalf)
-        m->kernels->from_f32(m->act, pass->dhalf_act, pass->dhalf, M * C);
-    *dy = pass->dhalf_act;
+    if (!pass->drop.active) return dx;
+    mask_rows(pass, place_of(l, half), l == m->desc.L - 1, pass->drop.dhalf, dx, real, false);
+    memset(pass->drop.dhalf + real * C, 0, (size_t)((M - real) * C) * sizeof(float));
+    if (pass->drop.dhalf_act != (void *)pass->drop.dhalf)
+        m->kernels->from_f32(m->act, pass->drop.dhalf_act, pass->drop.dhalf, M * C);
+    *dy = pass->drop.dhalf_act;
     kvf__pass_lap(pass, KVF__PART_OTHER);
-    return pass->dhalf;
+    return pass->drop.dhalf;
 }
 
 void kvf__pass_drop_embedding(kvf__pass *pass, float *x)
 {
-    if (pass->drops) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
+    if (pass->drop.active) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
 }
 
 /* What qkv says of the stream of post-norm blocks waits in the act type. */
@@ -119,16 +120,16 @@ void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
 
-    if (!pass->drops) return;
-    mask_rows(pass, 0, false, pass->dx, pass->dx, pass->batch->n_tokens, false);
+    if (!pass->drop.active) return;
+    mask_rows(pass, 0, false, pass->bwd.dx, pass->bwd.dx, pass->batch->n_tokens, false);
     if (!m->desc.post_norm) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
-        float *row = pass->scratch + omp_get_thread_num() * C;
-        void *d = kvf__act_row(m->act, pass->dxhat, i, C);
+        float *row = pass->fwd.scratch + omp_get_thread_num() * C;
+        void *d = kvf__act_row(m->act, pass->bwd.dxhat, i, C);
         kvf__to_f32(m->act, d, row, C);
-        kvf__dropout_set(pass->drop, pass->drop_stream[pass->drop_row[i]], mask_at(pass, 0, i), row,
-                         row, C);
+        kvf__dropout_set(pass->drop.rate, pass->drop.stream[pass->drop.row[i]], mask_at(pass, 0, i),
+                         row, row, C);
         kvf__from_f32(m->act, row, d, C);
     }
 }

@@ -12,6 +12,7 @@
  * A layer is recomputed for its backward pass by the function that computed it, from a copy of the
  * residual stream that entered it: the products of a layer add to that stream in place. */
 #include "attention.h"
+#include "pass_norms.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -101,10 +102,10 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->batch = input->batch;
     pass->cache = input->cache;
     pass->slot = input->slot;
-    pass->share = input->share;
+    pass->keys.share = input->share;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
-    pass->dealt = false;
+    pass->keys.dealt = false;
     KVF_TRY(kvf__pass_take_infix(ctx, pass, input));
     KVF_TRY(kvf__pass_take_base_dropout(ctx, pass, input));
     return kvf__pass_take_dropout(ctx, pass, input);
@@ -118,14 +119,15 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__desc *d = &m->desc;
     kvf__kept *keep = &pass->kept[l];
 
-    pass->qkv_src = kvf__pass_before_qkv(pass, l);
-    KVF_TRY(
-        kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, pass->qkv_src, keep->qkv, m->act, 0));
+    pass->fwd.qkv_src = kvf__pass_before_qkv(pass, l);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, pass->fwd.qkv_src, keep->qkv, m->act,
+                        0));
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
     if (d->positions == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->position, m->rope_cos, m->rope_sin, false);
+                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope_cos, m->rope_sin,
+                         false);
     if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
     kvf__pass_lap(pass, KVF__PART_ROPE);
     return KVF_OK;
@@ -163,13 +165,13 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, src, h1, m->act, 0));
     if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
-    void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->g;
+    void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->fwd.g;
     if (h2)
         m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, g, n);
     else
         m->kernels->act_fwd(m->act, m->desc.act, h1, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
+    if (pass->again.now && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing behind this is kept */
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p], g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
@@ -185,7 +187,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].out, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
-    KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->qkv_src, M));
+    KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x, M);
     for (int p = 0; p < m->n_planes; p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
@@ -204,13 +206,14 @@ static void gather_labelled(kvf__pass *pass)
     size_t size = kvf__act_size(m->act);
 
     for (int64_t j = 0; j < b->n_labels; j++) {
-        memcpy(pass->x_lab + j * C, pass->x + b->label_at[j] * C, (size_t)C * sizeof(float));
-        memcpy(kvf__act_row(m->act, pass->att_lab, j, width),
+        memcpy(pass->fwd.x_lab + j * C, pass->fwd.x + b->label_at[j] * C,
+               (size_t)C * sizeof(float));
+        memcpy(kvf__act_row(m->act, pass->fwd.att_lab, j, width),
                kvf__act_row(m->act, pass->kept[m->desc.L - 1].att, b->label_at[j], width),
                (size_t)width * size);
     }
-    memset(pass->x_lab + b->n_labels * C, 0, (size_t)(rest * C) * sizeof(float));
-    memset(kvf__act_row(m->act, pass->att_lab, b->n_labels, width), 0,
+    memset(pass->fwd.x_lab + b->n_labels * C, 0, (size_t)(rest * C) * sizeof(float));
+    memset(kvf__act_row(m->act, pass->fwd.att_lab, b->n_labels, width), 0,
            (size_t)(rest * width) * size);
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
@@ -223,7 +226,7 @@ kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned di
     return KVF_OK;
 }
 
-/* Layer l on the residual stream pass->x. */
+/* Layer l on the residual stream pass->fwd.x. */
 static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     bool last = l == pass->model->desc.L - 1;
@@ -232,10 +235,10 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
     attention_fwd(pass, l);
-    if (pass->share && !pass->again) KVF_TRY(kvf__pass_add_share(ctx, pass, l));
-    if (!last) return block_fwd(ctx, pass, l, pass->x, pass->kept[l].att, pass->M);
+    if (pass->keys.share && !pass->again.now) KVF_TRY(kvf__pass_add_share(ctx, pass, l));
+    if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, pass->kept[l].att, pass->M);
     gather_labelled(pass);
-    return block_fwd(ctx, pass, l, pass->x_lab, pass->att_lab, pass->ML);
+    return block_fwd(ctx, pass, l, pass->fwd.x_lab, pass->fwd.att_lab, pass->ML);
 }
 
 static void final_norm_fwd(kvf__pass *pass)
@@ -245,7 +248,7 @@ static void final_norm_fwd(kvf__pass *pass)
 
     if (!pass->batch->n_labels) return;
     if (d->post_norm && m->head)
-        memcpy(pass->in_f, pass->x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
+        memcpy(pass->head.in, pass->fwd.x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
     if (!d->post_norm) kvf__pass_final_norm(pass);
 }
 
@@ -255,23 +258,23 @@ static void final_norm_fwd(kvf__pass *pass)
 static void copy_entered(kvf__pass *pass, int64_t l, bool back)
 {
     int64_t n = pass->M * pass->model->desc.C;
-    float *at = pass->entered + l * n;
+    float *at = pass->again.entered + l * n;
 
-    memcpy(back ? pass->x : at, back ? at : pass->x, (size_t)n * sizeof(float));
-    if (back && pass->x_act)
-        pass->model->kernels->from_f32(pass->model->act, pass->x_act, pass->x, n);
+    memcpy(back ? pass->fwd.x : at, back ? at : pass->fwd.x, (size_t)n * sizeof(float));
+    if (back && pass->fwd.x_act)
+        pass->model->kernels->from_f32(pass->model->act, pass->fwd.x_act, pass->fwd.x, n);
     kvf__pass_lap(pass, KVF__PART_RECOMPUTE);
 }
 
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
-    if (!pass->entered || pass->computed == l) return KVF_OK;
+    if (!pass->again.entered || pass->again.computed == l) return KVF_OK;
     KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_FORWARD | KVF__REACH_BACKWARD));
     copy_entered(pass, l, true);
-    pass->again = true;
+    pass->again.now = true;
     kvf_status st = layer_fwd(ctx, pass, l);
-    pass->again = false;
-    pass->computed = st ? -1 : l;
+    pass->again.now = false;
+    pass->again.computed = st ? -1 : l;
     return st;
 }
 
@@ -286,7 +289,7 @@ static kvf_status rope_reach(kvf_ctx *ctx, kvf__pass *pass)
 
     if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
     for (int64_t i = 0; i < pass->batch->n_tokens; i++)
-        if (pass->position[i] >= rows) rows = pass->position[i] + 1;
+        if (pass->fwd.position[i] >= rows) rows = pass->fwd.position[i] + 1;
     if (rows <= m->rope_rows) return KVF_OK;
     if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
     return kvf__rope_tables(ctx, pass->model, rows);
@@ -296,15 +299,15 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(take_input(ctx, pass, input));
-    pass->mark = kvf__clock();
+    pass->times.mark = kvf__clock();
     kvf__embed_fwd(pass);
     KVF_TRY(rope_reach(ctx, pass));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 
     for (int64_t l = 0; l < pass->model->desc.L; l++) {
-        if (pass->entered) copy_entered(pass, l, false);
+        if (pass->again.entered) copy_entered(pass, l, false);
         KVF_TRY(layer_fwd(ctx, pass, l));
-        pass->computed = l;
+        pass->again.computed = l;
     }
     final_norm_fwd(pass);
     if (pass->cache) kvf__cache_advance(pass->cache, pass->batch, pass->slot);

@@ -3,6 +3,7 @@
  * They add to the masters' gradients (masters.c). Sums over tokens go in the order of the batch,
  * every thread over columns of its own, so that equal batches give equal bits whatever the number
  * of threads. Rows of padding are left out. */
+#include "pass_grads.h"
 #include "arch.h"
 #include "pass_priv.h"
 
@@ -78,7 +79,7 @@ static void head_sums(const kvf__pass *pass, int64_t l, int64_t head, double *ou
     for (int64_t i = 0; i < pass->batch->n_tokens; i++)
         for (int64_t from = 0; from < d->D; from += STRIP) {
             int64_t n = strip_width(from, d->D);
-            read_act(pass, pass->dqkv, i * width + head * d->D + from, n, dy);
+            read_act(pass, pass->bwd.dqkv, i * width + head * d->D + from, n, dy);
             read_act(pass, pass->kept[l].qk_xhat, (i * heads + head) * d->D + from, n, x);
             for (int64_t c = 0; c < n; c++)
                 out[from + c] += (double)dy[c] * (double)x[c];

@@ -6,6 +6,8 @@
  * whatever the act type. In post-norm models the stream of the labelled rows is the hidden state
  * already. */
 #include "arch.h"
+#include "pass_grads.h"
+#include "pass_norms.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -17,18 +19,18 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
     if (pass->state == KVF__PASS_EMPTY)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: hidden states without a forward pass before them");
     if (m->desc.post_norm) {
-        *hidden = pass->x_lab;
+        *hidden = pass->fwd.x_lab;
         return KVF_OK;
     }
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta,
                                                 pass->batch->n_labels);
-    pass->mark = kvf__clock();
-    norm.x = pass->x_lab;
-    norm.y = pass->hidden;
-    norm.rstd = pass->rstd_f; /* the same figures again */
+    pass->times.mark = kvf__clock();
+    norm.x = pass->fwd.x_lab;
+    norm.y = pass->fwd.hidden;
+    norm.rstd = pass->head.rstd; /* the same figures again */
     m->kernels->whole_norm_fwd(m->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
-    *hidden = pass->hidden;
+    *hidden = pass->fwd.hidden;
     return KVF_OK;
 }
 
@@ -37,12 +39,12 @@ static void final_norm_bwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, NULL, pass->ML);
 
-    kvf__norm_grad(pass, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, pass->dx_lab, NULL, pass->xhat_f,
-                   pass->batch->n_labels);
-    norm.xhat = pass->xhat_f;
-    norm.rstd = pass->rstd_f;
-    norm.dx = pass->dx_lab;
-    norm.dx_act = pass->dx_lab_act == (void *)pass->dx_lab ? NULL : pass->dx_lab_act;
+    kvf__norm_grad(pass, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, pass->bwd.dx_lab, NULL,
+                   pass->head.xhat, pass->batch->n_labels);
+    norm.xhat = pass->head.xhat;
+    norm.rstd = pass->head.rstd;
+    norm.dx = pass->bwd.dx_lab;
+    norm.dx_act = pass->bwd.dx_lab_act == (void *)pass->bwd.dx_lab ? NULL : pass->bwd.dx_lab_act;
     m->kernels->whole_norm_bwd(m->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
@@ -61,9 +63,9 @@ kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhi
         return kvf__fail(ctx, KVF_EUSAGE,
                          "pass: gradient of hidden states, but the batch continues a cache");
     size_t n = (size_t)(pass->batch->n_labels * m->desc.C), all = (size_t)(pass->ML * m->desc.C);
-    pass->mark = kvf__clock();
-    if (n) memcpy(pass->dx_lab, dhidden, n * sizeof *dhidden);
-    memset(pass->dx_lab + n, 0, (all - n) * sizeof *dhidden);
+    pass->times.mark = kvf__clock();
+    if (n) memcpy(pass->bwd.dx_lab, dhidden, n * sizeof *dhidden);
+    memset(pass->bwd.dx_lab + n, 0, (all - n) * sizeof *dhidden);
     if (!m->desc.post_norm) final_norm_bwd(pass);
     pass->state = KVF__PASS_LOSS;
     return KVF_OK;

@@ -25,7 +25,7 @@ int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int
 /* Tokens before a row's own. */
 static int64_t tokens_before(const kvf__pass *pass, const kvf__input *input, int64_t r)
 {
-    if (!input->cache) return pass->offset[r];
+    if (!input->cache) return pass->keys.offset[r];
     return kvf__cache_length(input->cache, kvf__row_slot(input->slot, r));
 }
 
@@ -43,13 +43,13 @@ kvf_status kvf__pass_take_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input 
 {
     const kvf__batch *b = input->batch;
 
-    pass->turns_rows = false;
+    pass->own.turns = false;
     pass->position_start = input->position_start;
     if (!b->infix_at) return KVF_OK;
     for (int64_t r = 0; r < b->n_rows; r++)
         KVF_TRY(check_row(ctx, pass, input, r));
-    pass->turns_rows = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
-    if (!pass->turns_rows) return KVF_OK;
+    pass->own.turns = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
+    if (!pass->own.turns) return KVF_OK;
     if (!pass->limits.infix)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without a prefix inside rows");
     if (input->row_dropout && input->row_dropout->p > 0)
@@ -99,23 +99,23 @@ void kvf__pass_turn_rows(kvf__pass *pass, int64_t l, bool gradient)
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
-        float *row = pass->row_kv + 2 * r * half;
+        float *row = pass->own.kv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
         memset(row, 0, (size_t)half * sizeof *row);
         turn_keys(pass->model, p, first_position(pass, r), row, kv, false);
         memcpy(row + half, kv + half, (size_t)half * sizeof *row);
-        if (gradient) memset(pass->row_dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
+        if (gradient) memset(pass->own.dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
     }
 }
 
 void kvf__pass_collect_turned(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
-    if (!pass->turns_rows || !dprefix) return;
+    if (!pass->own.turns || !dprefix) return;
     int64_t half = dprefix->G * dprefix->P * dprefix->D;
     float *dk = dprefix->kv + 2 * l * half, *dv = dk + half;
 
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
-        const float *row = pass->row_dkv + 2 * r * half;
+        const float *row = pass->own.dkv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
         turn_keys(pass->model, dprefix, first_position(pass, r), dk, row, true);
         for (int64_t i = 0; i < half; i++)

@@ -8,7 +8,9 @@
  * stream itself, so its weights are applied (COMPUTE.md 6.6), and a copy of the stream in the act
  * type, x_act, is what the products read: they add to the stream while they do.
  * Queries and keys have norms of their own in some families, per head, before rope. */
+#include "pass_norms.h"
 #include "arch.h"
+#include "pass_grads.h"
 #include "pass_priv.h"
 
 #include <omp.h>
@@ -42,7 +44,7 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, 
 static void whole_fwd(kvf__pass *pass, kvf__whole_norm norm, float *x, void *xhat, float *rstd)
 {
     norm.x = norm.y = x;
-    norm.y_act = pass->x_act;
+    norm.y_act = pass->fwd.x_act;
     norm.xhat = xhat;
     norm.rstd = rstd;
     pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
@@ -56,7 +58,7 @@ static void ahead_fwd(kvf__pass *pass, kvf__whole_norm norm, const float *x, voi
     bool f32 = pass->model->act == KVF__F32;
 
     norm.x = x;
-    norm.y = f32 ? to : pass->normed_f;
+    norm.y = f32 ? to : pass->fwd.normed_f;
     norm.y_act = f32 ? NULL : to;
     norm.xhat = xhat;
     norm.rstd = rstd;
@@ -72,15 +74,16 @@ const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 
     if (m->desc.post_norm) {
         if (keep->in1)
-            memcpy(keep->in1, pass->x_act, (size_t)(pass->M * m->desc.C) * kvf__act_size(m->act));
-        return pass->x_act;
+            memcpy(keep->in1, pass->fwd.x_act,
+                   (size_t)(pass->M * m->desc.C) * kvf__act_size(m->act));
+        return pass->fwd.x_act;
     }
     if (m->unfolded) {
-        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, pass->M), pass->x,
+        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, pass->M), pass->fwd.x,
                   keep->in1, keep->xhat1, keep->rstd1);
         return keep->in1;
     }
-    folded_fwd(pass, keep->xhat1, keep->rstd1, pass->x, pass->M);
+    folded_fwd(pass, keep->xhat1, keep->rstd1, pass->fwd.x, pass->M);
     return keep->xhat1;
 }
 
@@ -101,9 +104,9 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M
     whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, M), x, keep->xhat1,
               keep->rstd1);
     if (keep->in2)
-        memcpy(keep->in2, pass->x_act,
+        memcpy(keep->in2, pass->fwd.x_act,
                (size_t)(M * pass->model->desc.C) * kvf__act_size(pass->model->act));
-    return pass->x_act;
+    return pass->fwd.x_act;
 }
 
 void kvf__pass_final_norm(kvf__pass *pass)
@@ -112,9 +115,9 @@ void kvf__pass_final_norm(kvf__pass *pass)
 
     if (m->unfolded)
         ahead_fwd(pass, kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta, pass->ML),
-                  pass->x_lab, pass->in_f, pass->xhat_f, pass->rstd_f);
+                  pass->fwd.x_lab, pass->head.in, pass->head.xhat, pass->head.rstd);
     else
-        folded_fwd(pass, pass->xhat_f, pass->rstd_f, pass->x_lab, pass->ML);
+        folded_fwd(pass, pass->head.xhat, pass->head.rstd, pass->fwd.x_lab, pass->ML);
 }
 
 void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
@@ -136,8 +139,8 @@ static void folded_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xha
 {
     const kvf__model *m = pass->model;
 
-    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->dxhat, xhat, rstd,
-                         M, m->desc.C, m->desc.norm == KVF__RMSNORM);
+    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->bwd.dxhat, xhat,
+                         rstd, M, m->desc.C, m->desc.norm == KVF__RMSNORM);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
@@ -150,7 +153,7 @@ static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, in
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < M; i++) {
         void *row = kvf__act_row(act, d, i, C);
-        float *wide = pass->scratch + omp_get_thread_num() * C;
+        float *wide = pass->fwd.scratch + omp_get_thread_num() * C;
         kvf__to_f32(act, row, wide, C);
         for (int64_t c = 0; c < C; c++)
             wide[c] *= gamma[c];
@@ -161,9 +164,9 @@ static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, in
 void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__ahead *norm, float *dx, void *dx_act)
 {
     if (norm->gamma) {
-        kvf__norm_grad(pass, norm->role, norm->role_beta, norm->layer, NULL, pass->dxhat,
+        kvf__norm_grad(pass, norm->role, norm->role_beta, norm->layer, NULL, pass->bwd.dxhat,
                        norm->xhat, norm->real);
-        scale_columns(pass, pass->dxhat, norm->gamma, norm->M);
+        scale_columns(pass, pass->bwd.dxhat, norm->gamma, norm->M);
     }
     folded_bwd(pass, dx, dx_act, norm->xhat, norm->rstd, norm->M);
 }
@@ -186,7 +189,7 @@ void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma2, NULL, M);
     norm.xhat = keep->xhat2;
     norm.rstd = keep->rstd2;
-    norm.plus = last ? NULL : pass->dxhat;
+    norm.plus = last ? NULL : pass->bwd.dxhat;
     kvf__norm_grad(pass, KVF__W_NORM2, KVF__W_NORM2_BETA, l, dx, norm.plus, keep->xhat2,
                    kvf__pass_real(pass, l));
     whole_bwd(pass, norm, dx, dx_act);
@@ -206,8 +209,8 @@ void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma1, NULL, M);
     norm.xhat = keep->xhat1;
     norm.rstd = keep->rstd1;
-    norm.plus = pass->dxhat;
-    kvf__norm_grad(pass, KVF__W_NORM1, KVF__W_NORM1_BETA, l, dx, pass->dxhat, keep->xhat1,
+    norm.plus = pass->bwd.dxhat;
+    kvf__norm_grad(pass, KVF__W_NORM1, KVF__W_NORM1_BETA, l, dx, pass->bwd.dxhat, keep->xhat1,
                    kvf__pass_real(pass, l));
     whole_bwd(pass, norm, dx, dx_act);
 }
@@ -220,7 +223,7 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
     const kvf__ahead ahead = {
         pass->model->layers[l].gamma1, KVF__W_NORM1, KVF__W_NORM1_BETA, l, keep->xhat1, keep->rstd1,
         pass->batch->n_tokens,         pass->M};
-    kvf__pass_ahead_bwd(pass, &ahead, pass->dx, pass->dx_act);
+    kvf__pass_ahead_bwd(pass, &ahead, pass->bwd.dx, pass->bwd.dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
@@ -255,7 +258,7 @@ void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l)
 
     if (!pass->model->desc.qk_norm) return;
     kvf__head_norm_grad(pass, l);
-    norm.x = pass->dqkv;
+    norm.x = pass->bwd.dqkv;
     pass->model->kernels->head_norm_bwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }

@@ -23,7 +23,7 @@ kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__inpu
 {
     const kvf__row_dropout *by = input->row_dropout;
 
-    pass->drops_rows = false;
+    pass->own.drops = false;
     if (!by || !(by->p > 0) || !pass->prefix) return KVF_OK;
     if (!pass->limits.row_dropout)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without dropout by rows");
@@ -33,9 +33,9 @@ kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__inpu
         return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout by rows excludes leads and a cache");
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)ROWS_STREAM << 32) + (uint64_t)by->step);
     for (int64_t r = 0; r < input->batch->n_rows; r++)
-        pass->row_stream[r] = kvf__dropout_row(stream, input->batch, r);
-    pass->row_dropout = kvf__dropout_make(by->p);
-    pass->drops_rows = pass->row_dropout.drop > 0;
+        pass->own.stream[r] = kvf__dropout_row(stream, input->batch, r);
+    pass->own.rate = kvf__dropout_make(by->p);
+    pass->own.drops = pass->own.rate.drop > 0;
     return KVF_OK;
 }
 
@@ -46,16 +46,15 @@ void kvf__pass_mask_rows(kvf__pass *pass, int64_t l, bool gradient)
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        kvf__dropout_set(pass->row_dropout, pass->row_stream[r], l * n, pass->row_kv + r * n, kv,
-                         n);
-        if (gradient) memset(pass->row_dkv + r * n, 0, (size_t)n * sizeof(float));
+        kvf__dropout_set(pass->own.rate, pass->own.stream[r], l * n, pass->own.kv + r * n, kv, n);
+        if (gradient) memset(pass->own.dkv + r * n, 0, (size_t)n * sizeof(float));
     }
 }
 
 kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64_t r)
 {
     int64_t n = layer_size(pass->prefix);
-    float *kv = pass->row_kv + r * n, *dkv = prefix.dk ? pass->row_dkv + r * n : NULL;
+    float *kv = pass->own.kv + r * n, *dkv = prefix.dk ? pass->own.dkv + r * n : NULL;
 
     prefix.k = kv;
     prefix.v = kv + n / 2;
@@ -66,7 +65,7 @@ kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64
 
 void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
-    if (!pass->drops_rows || !dprefix) return;
+    if (!pass->own.drops || !dprefix) return;
     int64_t n = layer_size(pass->prefix), strips = (n + STRIP - 1) / STRIP;
     float *dkv = dprefix->kv + l * n;
 
@@ -74,7 +73,7 @@ void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
     for (int64_t s = 0; s < strips; s++) {
         int64_t at = s * STRIP, width = n - at < STRIP ? n - at : STRIP;
         for (int64_t r = 0; r < pass->batch->n_rows; r++)
-            kvf__dropout_add(pass->row_dropout, pass->row_stream[r], l * n + at, dkv + at,
-                             pass->row_dkv + r * n + at, width);
+            kvf__dropout_add(pass->own.rate, pass->own.stream[r], l * n + at, dkv + at,
+                             pass->own.dkv + r * n + at, width);
     }
 }

@@ -40,7 +40,7 @@ static kvf_status take_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section
                                int64_t index, int64_t first)
 {
     KVF_TRY(check_section(ctx, pass, from));
-    pass->section[index] = (kvf__pass_section){
+    pass->sections.at[index] = (kvf__pass_section){
         .first = first,
         .end = first + from->rows,
         .prefix = from->prefix && from->prefix->P > 0 ? from->prefix : NULL,
@@ -71,9 +71,9 @@ static void scale_labels(kvf__pass *pass, const kvf__batch *b, const kvf__sectio
 {
     int64_t j = 0;
 
-    for (int64_t i = 0; i < pass->n_sections; i++)
-        for (; j < b->n_labels && b->label_at[j] < b->start[pass->section[i].end]; j++)
-            pass->label_scale[j] = sections[i].loss_scale;
+    for (int64_t i = 0; i < pass->sections.n; i++)
+        for (; j < b->n_labels && b->label_at[j] < b->start[pass->sections.at[i].end]; j++)
+            pass->sections.label_scale[j] = sections[i].loss_scale;
 }
 
 static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
@@ -99,7 +99,7 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
     if (first != b->n_rows)
         return kvf__fail(ctx, KVF_ESHAPE, "batch: sections have %lld rows, the batch %lld",
                          (long long)first, (long long)b->n_rows);
-    pass->n_sections = input->n_sections;
+    pass->sections.n = input->n_sections;
     scale_labels(pass, b, input->sections);
     return KVF_OK;
 }
@@ -112,12 +112,12 @@ kvf_status kvf__pass_take_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__inp
                               .position_start = input->position_start,
                               .loss_scale = 1};
 
-    pass->in_sections = input->n_sections > 0;
+    pass->sections.given = input->n_sections > 0;
     pass->prefix = NULL;
-    if (pass->in_sections) return take_all(ctx, pass, input);
+    if (pass->sections.given) return take_all(ctx, pass, input);
     KVF_TRY(take_section(ctx, pass, &all, 0, 0));
-    pass->n_sections = 1;
-    pass->prefix = pass->section[0].prefix;
+    pass->sections.n = 1;
+    pass->prefix = pass->sections.at[0].prefix;
     return KVF_OK;
 }
 
@@ -145,13 +145,13 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
 
 kvf_status kvf__pass_take_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
-    if (pass->in_sections && !into->sections)
+    if (pass->sections.given && !into->sections)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradients of its sections have nowhere to go");
-    for (int64_t i = 0; i < pass->n_sections; i++) {
-        const kvf__grads *own = pass->in_sections ? &into->sections[i] : into;
-        KVF_TRY(check_gradient(ctx, &pass->section[i], own));
-        pass->section[i].dprefix = own->prefix;
-        pass->section[i].dvectors = own->vectors;
+    for (int64_t i = 0; i < pass->sections.n; i++) {
+        const kvf__grads *own = pass->sections.given ? &into->sections[i] : into;
+        KVF_TRY(check_gradient(ctx, &pass->sections.at[i], own));
+        pass->sections.at[i].dprefix = own->prefix;
+        pass->sections.at[i].dvectors = own->vectors;
     }
     return KVF_OK;
 }
@@ -165,8 +165,8 @@ bool kvf__section_has_prefix(const kvf__pass_section *s, int64_t l)
 
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
 {
-    for (int64_t i = 0; i < pass->n_sections; i++)
-        if (kvf__section_has_prefix(&pass->section[i], l)) return true;
+    for (int64_t i = 0; i < pass->sections.n; i++)
+        if (kvf__section_has_prefix(&pass->sections.at[i], l)) return true;
     return false;
 }
 
@@ -174,18 +174,18 @@ const kvf__pass_section *kvf__pass_section_of(const kvf__pass *pass, int64_t r)
 {
     int64_t i = 0;
 
-    while (r >= pass->section[i].end)
+    while (r >= pass->sections.at[i].end)
         i++;
-    return &pass->section[i];
+    return &pass->sections.at[i];
 }
 
 static const kvf__pass_section *section_at(const kvf__pass *pass, int64_t token)
 {
     int64_t i = 0;
 
-    while (token >= pass->batch->start[pass->section[i].end])
+    while (token >= pass->batch->start[pass->sections.at[i].end])
         i++;
-    return &pass->section[i];
+    return &pass->sections.at[i];
 }
 
 const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
@@ -195,7 +195,7 @@ const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
 
 void kvf__pass_add_loss(const kvf__pass *pass, int64_t label, double loss)
 {
-    if (!pass->in_sections) return;
+    if (!pass->sections.given) return;
     double *sum = section_at(pass, pass->batch->label_at[label])->loss_sum;
     if (sum) *sum += loss;
 }

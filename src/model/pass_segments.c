@@ -22,13 +22,14 @@ static int64_t row_width(const kvf__desc *d)
 kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__batch *b = input->batch;
+    kvf__pass_keys *keys = &pass->keys;
     int64_t lead_tokens = 0;
     if (b->parent && input->cache)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
     if (input->cache && !pass->model->desc.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: a cache needs a causal base, %s is none",
                          pass->model->desc.arch_name);
-    memset(pass->lead, -1, (size_t)b->n_rows * sizeof *pass->lead);
+    memset(keys->lead, -1, (size_t)b->n_rows * sizeof *keys->lead);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;
         if (parent < -1 || parent >= r)
@@ -44,16 +45,16 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
         if (depth > KVF__ATTN_SEGS - 1)
             return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %ld leads before it, at most %d fit",
                              (long long)r, (long)depth, KVF__ATTN_SEGS - 1);
-        pass->offset[r] = parent < 0
+        keys->offset[r] = parent < 0
                               ? 0
-                              : pass->offset[parent] + b->start[parent + 1] - b->start[parent];
-        if (pass->offset[r] > pass->limits.lead_len)
+                              : keys->offset[parent] + b->start[parent + 1] - b->start[parent];
+        if (keys->offset[r] > pass->limits.lead_len)
             return kvf__fail(
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld tokens of leads, the pass was made for at most %lld",
-                (long long)r, (long long)pass->offset[r], (long long)pass->limits.lead_len);
-        if (parent >= 0 && pass->lead[parent] < 0) {
-            pass->lead[parent] = 0; /* counted; its segment is set per layer */
+                (long long)r, (long long)keys->offset[r], (long long)pass->limits.lead_len);
+        if (parent >= 0 && keys->lead[parent] < 0) {
+            keys->lead[parent] = 0; /* counted; its segment is set per layer */
             lead_tokens += b->start[parent + 1] - b->start[parent];
         }
     }
@@ -82,12 +83,14 @@ static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__pref
 /* A prefix for each section that has one in layer l. */
 static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
-    for (int64_t i = 0; i < pass->n_sections; i++) {
-        kvf__pass_section *s = &pass->section[i];
+    kvf__pass_keys *keys = &pass->keys;
+
+    for (int64_t i = 0; i < pass->sections.n; i++) {
+        kvf__pass_section *s = &pass->sections.at[i];
         s->seg = -1;
         if (!kvf__section_has_prefix(s, l)) continue;
-        s->seg = (int32_t)pass->n_segs;
-        pass->segs[pass->n_segs++] = prefix_segment(s->prefix, l, gradient ? s->dprefix : NULL);
+        s->seg = (int32_t)keys->n_segs;
+        keys->segs[keys->n_segs++] = prefix_segment(s->prefix, l, gradient ? s->dprefix : NULL);
     }
 }
 
@@ -95,25 +98,26 @@ static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
 static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     const kvf__kvseg all = prefix_segment(pass->prefix, l,
-                                          gradient ? pass->section[0].dprefix : NULL);
+                                          gradient ? pass->sections.at[0].dprefix : NULL);
 
-    if (pass->drops_rows) kvf__pass_mask_rows(pass, l, gradient);
-    if (pass->turns_rows) kvf__pass_turn_rows(pass, l, gradient);
+    if (pass->own.drops) kvf__pass_mask_rows(pass, l, gradient);
+    if (pass->own.turns) kvf__pass_turn_rows(pass, l, gradient);
     for (int64_t r = 0; r < pass->batch->n_rows; r++)
         if (kvf__pass_row_sees(pass, r))
-            pass->segs[pass->n_segs++] = kvf__pass_row_segment(pass, all, r);
+            pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, r);
 }
 
 /* What stands before the rows' own tokens in layer l. */
 static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
-    if (!pass->drops_rows && !pass->turns_rows) {
+    if (!pass->own.drops && !pass->own.turns) {
         section_segments(pass, l, gradient);
         return;
     }
-    pass->section[0].seg = kvf__pass_has_prefix(pass, l) ? 0
-                                                         : -1; /* of the first row that sees it */
-    if (pass->section[0].seg == 0) row_segments(pass, l, gradient);
+    pass->sections.at[0].seg = kvf__pass_has_prefix(pass, l)
+                                   ? 0
+                                   : -1; /* of the first row that sees it */
+    if (pass->sections.at[0].seg == 0) row_segments(pass, l, gradient);
 }
 
 static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
@@ -150,13 +154,13 @@ static void lead_segments(kvf__pass *pass, int64_t l, bool dlead)
     const kvf__batch *b = pass->batch;
     int64_t at = 0, width = row_width(&pass->model->desc);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
-        if (pass->lead[r] < 0) continue;
-        pass->lead[r] = (int32_t)pass->n_segs;
-        pass->segs[pass->n_segs++] = lead_segment(pass, l, r,
-                                                  dlead ? pass->dlead + at * width : NULL);
+        if (pass->keys.lead[r] < 0) continue;
+        pass->keys.lead[r] = (int32_t)pass->keys.n_segs;
+        pass->keys.segs[pass->keys.n_segs++] = lead_segment(
+            pass, l, r, dlead ? pass->keys.dlead + at * width : NULL);
         at += b->start[r + 1] - b->start[r];
     }
-    if (dlead && at) memset(pass->dlead, 0, (size_t)(at * width) * sizeof(float));
+    if (dlead && at) memset(pass->keys.dlead, 0, (size_t)(at * width) * sizeof(float));
 }
 
 /* The leads before row r, outermost first. */
@@ -167,24 +171,25 @@ static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
         depth++;
     row->n_segs += depth;
     for (int32_t p = parent, at = row->n_segs; p >= 0; p = parent_of(pass->batch, p))
-        row->seg[--at] = pass->lead[p];
+        row->seg[--at] = pass->keys.lead[p];
 }
 
 /* Rows differ between layers only in whether a prefix stands before them, and in the last one in
  * their queries, so the work is dealt anew only where that changes. */
 static void deal(kvf__pass *pass, bool last)
 {
-    bool same = pass->dealt && pass->dealt_last == last;
+    bool same = pass->keys.dealt && pass->keys.dealt_last == last;
 
-    for (int64_t i = 0; i < pass->n_sections; i++) {
-        kvf__pass_section *s = &pass->section[i];
+    for (int64_t i = 0; i < pass->sections.n; i++) {
+        kvf__pass_section *s = &pass->sections.at[i];
         same = same && s->planned == (s->seg >= 0);
         s->planned = s->seg >= 0;
     }
     if (!same)
-        kvf__attn_plan_set(pass->plan, pass->rows, pass->batch->n_rows, pass->segs, pass->n_segs);
-    pass->dealt = true;
-    pass->dealt_last = last;
+        kvf__attn_plan_set(pass->keys.plan, pass->keys.rows, pass->batch->n_rows, pass->keys.segs,
+                           pass->keys.n_segs);
+    pass->keys.dealt = true;
+    pass->keys.dealt_last = last;
 }
 
 /* The first token of row r that has a label, its length if none has: the queries of the last layer
@@ -201,32 +206,32 @@ static int64_t first_labelled(const kvf__batch *b, int64_t r, int64_t *label)
 static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
 {
     const kvf__batch *b = pass->batch;
-    kvf__attn_row *row = &pass->rows[r];
+    kvf__attn_row *row = &pass->keys.rows[r];
     int64_t slot = kvf__row_slot(pass->slot, r);
 
     *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
     if (own >= 0) row->seg[row->n_segs++] = own;
     add_leads(pass, r, row);
     if (!pass->cache || !pass->cache->length[slot]) return;
-    row->seg[row->n_segs++] = (int32_t)pass->n_segs;
-    pass->segs[pass->n_segs++] = cache_segment(pass->cache, l, slot);
+    row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
+    pass->keys.segs[pass->keys.n_segs++] = cache_segment(pass->cache, l, slot);
 }
 
 void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead)
 {
-    bool by_rows = pass->drops_rows || pass->turns_rows;
+    bool by_rows = pass->own.drops || pass->own.turns;
     bool last = l == pass->model->desc.L - 1;
     int32_t next = 0; /* segment of the next row's own copy */
     int64_t label = 0;
 
-    pass->n_segs = 0;
+    pass->keys.n_segs = 0;
     prefix_segments(pass, l, gradient);
     lead_segments(pass, l, dlead);
-    for (int64_t i = 0; i < pass->n_sections; i++)
-        for (int64_t r = pass->section[i].first; r < pass->section[i].end; r++) {
-            bool sees = pass->section[i].seg >= 0 && kvf__pass_row_sees(pass, r);
-            row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->section[i].seg);
-            if (last) pass->rows[r].first = first_labelled(pass->batch, r, &label);
+    for (int64_t i = 0; i < pass->sections.n; i++)
+        for (int64_t r = pass->sections.at[i].first; r < pass->sections.at[i].end; r++) {
+            bool sees = pass->sections.at[i].seg >= 0 && kvf__pass_row_sees(pass, r);
+            row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->sections.at[i].seg);
+            if (last) pass->keys.rows[r].first = first_labelled(pass->batch, r, &label);
         }
     deal(pass, last);
 }
@@ -236,8 +241,8 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
     const kvf__desc *d = &pass->model->desc;
     const kvf__kept *keep = &pass->kept[l];
 
-    return (kvf__attn){.plan = pass->plan,
-                       .segs = pass->segs,
+    return (kvf__attn){.plan = pass->keys.plan,
+                       .segs = pass->keys.segs,
                        .H = d->H,
                        .G = d->G,
                        .D = d->D,
@@ -258,7 +263,7 @@ static void add_gradient(const kvf__pass *pass, int64_t token, const float *from
     const kvf__desc *d = &pass->model->desc;
     kvf__dtype act = pass->model->act;
     int64_t keys = d->H * d->D, n = 2 * d->G * d->D;
-    char *to = (char *)kvf__act_row(act, pass->dqkv, token, row_width(d)) +
+    char *to = (char *)kvf__act_row(act, pass->bwd.dqkv, token, row_width(d)) +
                (size_t)keys * kvf__act_size(act);
     for (int64_t i = 0; i < n; i++) {
         float sum;
@@ -271,10 +276,10 @@ static void add_gradient(const kvf__pass *pass, int64_t token, const float *from
 void kvf__pass_collect_leads(kvf__pass *pass)
 {
     const kvf__batch *b = pass->batch;
-    const float *from = pass->dlead;
+    const float *from = pass->keys.dlead;
     int64_t width = row_width(&pass->model->desc);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
-        if (pass->lead[r] < 0) continue;
+        if (pass->keys.lead[r] < 0) continue;
 #pragma omp parallel for schedule(static)
         for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
             add_gradient(pass, i, from + (i - b->start[r]) * width);

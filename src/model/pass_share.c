@@ -21,15 +21,15 @@ static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const 
 static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double *p, int64_t n)
 {
     const kvf__batch *batch = pass->batch;
-    const kvf__attn_row *row = &pass->rows[r];
+    const kvf__attn_row *row = &pass->keys.rows[r];
     double sum = 0;
     int64_t at = 0;
 
     if (kvf__section_has_prefix(kvf__pass_section_of(pass, r), l) && kvf__pass_row_sees(pass, r))
-        for (int64_t j = 0; j < pass->segs[row->seg[0]].len; j++)
+        for (int64_t j = 0; j < pass->keys.segs[row->seg[0]].len; j++)
             sum += p[j];
     for (int32_t s = 0; s < row->n_segs; s++)
-        at += pass->segs[row->seg[s]].len;
+        at += pass->keys.segs[row->seg[s]].len;
     sum += virtual_mass(batch, r, n - at, p + at);
     for (int32_t lead = batch->parent ? batch->parent[r] : -1; lead >= 0;
          lead = batch->parent[lead]) {
@@ -51,7 +51,7 @@ static double head_mass(const kvf__pass *pass, const kvf__attn *attn, int64_t l,
     for (int64_t j = 0; j < batch->n_labels; j++) {
         while (batch->label_at[j] >= batch->start[r + 1])
             r++;
-        int64_t n = kvf__attn_shares_ref(attn, &pass->rows[r], head,
+        int64_t n = kvf__attn_shares_ref(attn, &pass->keys.rows[r], head,
                                          batch->label_at[j] - batch->start[r], p);
         sum += mass_of(pass, l, r, p, n);
     }
@@ -63,10 +63,10 @@ static int64_t most_keys(const kvf__pass *pass)
 {
     int64_t most = 1;
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
-        const kvf__attn_row *row = &pass->rows[r];
+        const kvf__attn_row *row = &pass->keys.rows[r];
         int64_t keys = row->len;
         for (int32_t s = 0; s < row->n_segs; s++)
-            keys += pass->segs[row->seg[s]].len;
+            keys += pass->keys.segs[row->seg[s]].len;
         if (keys > most) most = keys;
     }
     return most;
@@ -81,7 +81,7 @@ kvf_status kvf__pass_add_share(kvf_ctx *ctx, const kvf__pass *pass, int64_t l)
     KVF_TRY(kvf__alloc_array(ctx, (size_t)H, (size_t)keys * sizeof *p, &p));
 #pragma omp parallel for schedule(static)
     for (int64_t head = 0; head < H; head++)
-        pass->share[l * H + head] += head_mass(pass, &attn, l, head, p + head * keys);
+        pass->keys.share[l * H + head] += head_mass(pass, &attn, l, head, p + head * keys);
     kvf__free(p);
     return KVF_OK;
 }

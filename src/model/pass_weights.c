@@ -3,6 +3,7 @@
  * Products run in f32 whatever the act type (COMPUTE.md 6.2): factors that are bf16 are widened
  * first, one matrix at a time. Rows of padding are left out. */
 #include "arch.h"
+#include "pass_grads.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -66,8 +67,9 @@ static kvf_status dense_grad(kvf_ctx *ctx, kvf__pass *pass, const dense *d)
     int64_t ldx = d->in, ldy = d->ldy;
 
     if (!dw || !d->M) return KVF_OK;
-    const float *x = widen(pass, d->x, d->M, d->in, &ldx, pass->wide_x);
-    const float *dy = d->dy_f32 ? d->dy : widen(pass, d->dy, d->M, d->out, &ldy, pass->wide_dy);
+    const float *x = widen(pass, d->x, d->M, d->in, &ldx, pass->weights.wide_x);
+    const float *dy = d->dy_f32 ? d->dy
+                                : widen(pass, d->dy, d->M, d->out, &ldy, pass->weights.wide_dy);
     if (by_input(&m->desc, d->weight))
         KVF_TRY(kvf__sgemm(ctx, true, false, d->in, d->out, d->M, x, ldx, dy, ldy, 1,
                            dw + d->in0 * d->all_out + d->out0, d->all_out));
@@ -113,7 +115,7 @@ kvf_status kvf__up_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p)
                 .x = pass->kept[l].in2,
                 .in = m->desc.C,
                 .all_in = m->desc.C,
-                .dy = m->desc.gated ? pass->du : pass->da,
+                .dy = m->desc.gated ? pass->bwd.du : pass->bwd.da,
                 .ldy = m->plane_width[p],
                 .out0 = m->plane_start[p],
                 .out = m->plane_width[p],
@@ -122,7 +124,7 @@ kvf_status kvf__up_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p)
     if (!m->desc.gated) return KVF_OK;
     up.weight = KVF__W_GATE;
     up.bias = KVF__W_GATE_BIAS;
-    up.dy = pass->dg;
+    up.dy = pass->bwd.dg;
     return dense_grad(ctx, pass, &up);
 }
 
@@ -136,7 +138,7 @@ kvf_status kvf__out_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *
                        .bias = KVF__W_OUT_BIAS,
                        .layer = l,
                        .M = kvf__pass_real(pass, l),
-                       .x = l == m->desc.L - 1 ? pass->att_lab : pass->kept[l].att,
+                       .x = l == m->desc.L - 1 ? pass->fwd.att_lab : pass->kept[l].att,
                        .in = heads,
                        .all_in = heads,
                        .dy = dx,
@@ -170,7 +172,8 @@ kvf_status kvf__qkv_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                             .x = pass->kept[l].in1,
                             .in = d->C,
                             .all_in = d->C,
-                            .dy = (char *)pass->dqkv + (size_t)parts[i].at * kvf__act_size(m->act),
+                            .dy = (char *)pass->bwd.dqkv +
+                                  (size_t)parts[i].at * kvf__act_size(m->act),
                             .ldy = all,
                             .out = parts[i].n,
                             .all_out = parts[i].n};
@@ -188,10 +191,10 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t firs
                                                                                 : KVF__W_TOKENS,
                         .bias = KVF__W_HEAD_BIAS,
                         .M = rows,
-                        .x = kvf__act_row(m->act, pass->in_f, first, C),
+                        .x = kvf__act_row(m->act, pass->head.in, first, C),
                         .in = C,
                         .all_in = C,
-                        .dy = pass->logits,
+                        .dy = pass->head.logits,
                         .dy_f32 = true,
                         .ldy = KVF__VOCAB_PLANE,
                         .out0 = start,

@@ -1,0 +1,270 @@
+/* The memory of a pass: one arena, laid out twice by one function, first to count, then to carve.
+ *
+ * What is kept per token and layer is what the backward pass needs and no more; a pass without
+ * backward keeps one layer's worth and needs one plane of the feed-forward part at a time. A pass
+ * that recomputes keeps one layer's worth and what enters each layer (Chen et al. 2016, arXiv
+ * 1604.06174, with segments of one layer). */
+#include "pass_priv.h"
+
+/* Sizes that the layout needs more than once. */
+typedef struct sizes {
+    int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
+    bool weights; /* are trained in this pass */
+    bool whole;   /* norms stand whole in front of halves */
+    bool f32;     /* the act type */
+    size_t act;
+} sizes;
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static sizes sizes_of(const kvf__pass *pass)
+{
+    const kvf__model *model = pass->model;
+    const kvf__desc *d = &model->desc;
+    sizes s = {.M = kvf__pass_padded(model, pass->limits.tokens),
+               .ML = kvf__pass_padded(model, pass->limits.labels)};
+
+    s.R = larger(s.M, s.ML);
+    s.head_rows = !model->head ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
+    for (int p = 0; p < model->n_planes; p++)
+        s.plane = larger(s.plane, model->plane_width[p]);
+    s.qkv = (d->H + 2 * d->G) * d->D;
+    s.att = d->H * d->D;
+    s.adapter = model->adapters ? kvf__adapters_shape(model->adapters)->size : 0;
+    s.act = kvf__act_size(model->act);
+    s.f32 = model->act == KVF__F32;
+    s.weights = model->trains_weights && pass->limits.backward;
+    s.whole = model->unfolded && !d->post_norm;
+    return s;
+}
+
+static kvf__bottleneck_kept lay_adapter(kvf__carver *carve, const kvf__pass *pass, const sizes *s,
+                                        kvf__half half, int64_t M2)
+{
+    if (!kvf__pass_adapts(pass, half)) return (kvf__bottleneck_kept){0};
+    return (kvf__bottleneck_kept){
+        .in = kvf__carve(carve, M2, pass->model->desc.C, sizeof(float)),
+        .h = kvf__carve(carve, M2, s->adapter, sizeof(float)),
+        .slope = kvf__carve(carve, M2, s->adapter, sizeof(float)),
+    };
+}
+
+static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t width = pass->limits.backward ? d->F : s->plane;
+    int64_t heads = d->qk_norm ? d->H + d->G : 0;
+
+    bool own = s->weights;
+    return (kvf__kept){
+        .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,
+        .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
+        .g = own ? kvf__carve(carve, M2, d->F, s->act) : NULL,
+        .xhat1 = kvf__carve(carve, s->M, d->C, s->act),
+        .qkv = kvf__carve(carve, s->M, s->qkv, s->act),
+        .att = kvf__carve(carve, s->M, s->att, s->act),
+        .xhat2 = kvf__carve(carve, M2, d->C, s->act),
+        .fac1 = kvf__carve(carve, M2, width, s->act),
+        .fac2 = d->gated ? kvf__carve(carve, M2, width, s->act) : NULL,
+        .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
+        .rstd2 = kvf__carve(carve, M2, 1, sizeof(float)),
+        .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
+        .qk_xhat = heads && pass->limits.backward ? kvf__carve(carve, s->M, heads * d->D, s->act)
+                                                  : NULL,
+        .qk_rstd = heads ? kvf__carve(carve, s->M, heads, sizeof(float)) : NULL,
+        .adapt = {lay_adapter(carve, pass, s, KVF__HALF_ATTN, M2),
+                  lay_adapter(carve, pass, s, KVF__HALF_FFN, M2)},
+    };
+}
+
+static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t L = pass->model->desc.L;
+    bool shared = !pass->limits.backward || pass->limits.recompute;
+    kvf__kept one = {0};
+
+    pass->kept = kvf__carve(carve, L, 1, sizeof(kvf__kept));
+    for (int64_t l = 0; l < L; l++) {
+        if (l == 0 || !shared) {
+            int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
+            one = lay_kept(carve, pass, s, M2);
+        }
+        if (carve->arena) pass->kept[l] = one;
+    }
+}
+
+static void lay_keys(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    const kvf__pass_limits *limits = &pass->limits;
+    kvf__pass_keys *keys = &pass->keys;
+    int64_t segs = limits->infix ? 2 : 1; /* of a row: its own prefix, and its cache */
+    int64_t shared = larger(limits->sections, 1);
+
+    keys->rows = kvf__carve(carve, limits->rows, 1, sizeof(kvf__attn_row));
+    keys->segs = kvf__carve(carve, segs * limits->rows + shared, 1, sizeof(kvf__kvseg));
+    keys->lead = kvf__carve(carve, limits->rows, 1, sizeof(int32_t));
+    keys->offset = kvf__carve(carve, limits->rows, 1, sizeof(int64_t));
+    if (limits->backward)
+        keys->dlead = kvf__carve(carve, limits->lead_tokens, s->qkv, sizeof(float));
+}
+
+static void lay_sections(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t n = pass->limits.sections;
+
+    pass->sections.at = kvf__carve(carve, larger(n, 1), 1, sizeof(kvf__pass_section));
+    if (n) pass->sections.label_scale = kvf__carve(carve, s->ML, 1, sizeof(float));
+}
+
+static void lay_rows(kvf__pass *pass, kvf__carver *carve)
+{
+    const kvf__desc *d = &pass->model->desc;
+    int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
+    kvf__pass_rows *own = &pass->own;
+
+    if (!pass->limits.row_dropout && !pass->limits.infix) return;
+    own->kv = kvf__carve(carve, rows, one, sizeof(float));
+    own->dkv = kvf__carve(carve, pass->limits.backward ? rows : 0, one, sizeof(float));
+    own->stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
+}
+
+static void lay_dropout(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t C = pass->model->desc.C, rows = pass->limits.rows;
+    kvf__pass_dropout *drop = &pass->drop;
+
+    if (!pass->limits.base_dropout) return;
+    drop->stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
+    drop->attn_stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
+    drop->row = kvf__carve(carve, s->M, 1, sizeof(int32_t));
+    drop->half = kvf__carve(carve, s->R, C, sizeof(float));
+    if (!pass->limits.backward) return;
+    drop->dhalf = kvf__carve(carve, s->R, C, sizeof(float));
+    drop->dhalf_act = s->f32 ? drop->dhalf : kvf__carve(carve, s->R, C, s->act);
+}
+
+static void lay_adapters(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t C = pass->model->desc.C;
+    kvf__pass_adapters *adapt = &pass->adapt;
+
+    if (!s->adapter) return;
+    adapt->part = kvf__carve(carve, s->R, C, sizeof(float));
+    if (!pass->limits.backward) return;
+    adapt->d = kvf__carve(carve, s->R, C, sizeof(float));
+    adapt->d_act = s->f32 ? adapt->d : kvf__carve(carve, s->R, C, s->act);
+    adapt->dh = kvf__carve(carve, s->R, s->adapter, sizeof(float));
+}
+
+static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t C = pass->model->desc.C, rows = s->head_rows, soft = pass->limits.soft;
+    bool own_input = s->whole || pass->model->desc.post_norm;
+    kvf__pass_head *head = &pass->head;
+
+    head->xhat = kvf__carve(carve, s->ML, C, s->act);
+    head->in = own_input ? kvf__carve(carve, s->ML, C, s->act) : head->xhat;
+    head->rstd = kvf__carve(carve, s->ML, 1, sizeof(float));
+    head->logits = kvf__carve(carve, rows, KVF__VOCAB_PLANE, sizeof(float));
+    head->max = kvf__carve(carve, rows, 1, sizeof(float));
+    head->sum = kvf__carve(carve, rows, 1, sizeof(float));
+    head->target_logit = kvf__carve(carve, rows, 1, sizeof(float));
+    head->target = kvf__carve(carve, rows, 1, sizeof(int32_t));
+    head->soft_logit = kvf__carve(carve, rows, soft, sizeof(float));
+    if (!pass->limits.backward) return;
+    head->e = kvf__carve(carve, rows, KVF__VOCAB_PLANE, s->act);
+    head->acc = kvf__carve(carve, rows, C, sizeof(float));
+    head->target_row = kvf__carve(carve, rows, C, sizeof(float));
+    if (soft) head->soft_row = kvf__carve(carve, rows, C, sizeof(float));
+}
+
+static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    int64_t C = pass->model->desc.C, widest = larger(larger(s->qkv, s->plane), larger(s->att, C));
+    kvf__pass_trained *weights = &pass->weights;
+
+    if (s->weights && !s->f32) {
+        weights->wide_x = kvf__carve(carve, s->R, widest, sizeof(float));
+        weights->wide_dy = kvf__carve(carve, s->R, widest, sizeof(float));
+    }
+    if (pass->limits.backward && pass->model->masters && pass->model->embed_gamma) {
+        weights->embed_xhat = kvf__carve(carve, s->M, C, s->act);
+        weights->embed_rstd = kvf__carve(carve, s->M, 1, sizeof(float));
+    }
+}
+
+static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    const kvf__desc *d = &pass->model->desc;
+    kvf__pass_forward *fwd = &pass->fwd;
+
+    fwd->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));
+    fwd->scratch = kvf__carve(carve, pass->threads, d->C, sizeof(float));
+    fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
+    fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    if (d->post_norm)
+        fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
+    else
+        fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    if (s->whole && !s->weights) fwd->normed = kvf__carve(carve, s->R, d->C, s->act);
+    if (s->whole && !s->f32) fwd->normed_f = kvf__carve(carve, s->R, d->C, sizeof(float));
+    fwd->att_lab = kvf__carve(carve, s->ML, s->att, s->act);
+    fwd->g = kvf__carve(carve, s->R, s->plane, s->act);
+}
+
+static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    const kvf__desc *d = &pass->model->desc;
+    kvf__pass_backward *bwd = &pass->bwd;
+
+    if (!pass->limits.backward) return;
+    bwd->dx = kvf__carve(carve, s->M, d->C, sizeof(float));
+    bwd->dx_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    bwd->dx_act = s->f32 ? bwd->dx : kvf__carve(carve, s->M, d->C, s->act);
+    bwd->dx_lab_act = s->f32 ? bwd->dx_lab : kvf__carve(carve, s->ML, d->C, s->act);
+    bwd->dxhat = kvf__carve(carve, s->R, d->C, s->act);
+    bwd->da = kvf__carve(carve, s->R, s->plane, s->act);
+    if (d->gated) {
+        bwd->dg = kvf__carve(carve, s->R, s->plane, s->act);
+        bwd->du = kvf__carve(carve, s->R, s->plane, s->act);
+    }
+    bwd->datt = kvf__carve(carve, s->M, s->att, s->act);
+    bwd->datt_lab = kvf__carve(carve, s->ML, s->att, s->act);
+    bwd->dqkv = kvf__carve(carve, s->M, s->qkv, s->act);
+    if (pass->limits.recompute)
+        pass->again.entered = kvf__carve(carve, d->L * s->M, d->C, sizeof(float));
+}
+
+static void lay_out(kvf__pass *pass, kvf__carver *carve)
+{
+    const sizes s = sizes_of(pass);
+
+    lay_keys(pass, carve, &s);
+    lay_sections(pass, carve, &s);
+    lay_forward(pass, carve, &s);
+    lay_rows(pass, carve);
+    lay_dropout(pass, carve, &s);
+    lay_adapters(pass, carve, &s);
+    lay_head(pass, carve, &s);
+    lay_layers(pass, carve, &s);
+    lay_backward(pass, carve, &s);
+    lay_trained(pass, carve, &s);
+}
+
+kvf_status kvf__pass_alloc(kvf_ctx *ctx, kvf__pass *pass)
+{
+    kvf__carver carve = {0};
+
+    lay_out(pass, &carve);
+    if (carve.overflow)
+        return kvf__fail(ctx, KVF_ENOMEM,
+                         "pass: %lld tokens and %lld labels are more than memory can address",
+                         (long long)pass->limits.tokens, (long long)pass->limits.labels);
+    KVF_TRY(kvf__arena_init(ctx, &pass->arena, carve.bytes));
+    carve = (kvf__carver){.arena = &pass->arena};
+    lay_out(pass, &carve);
+    return KVF_OK;
+}

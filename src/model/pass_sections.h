@@ -1,0 +1,42 @@
+/* Inside src/model: rows of a batch that see different prefixes (pass_sections.c). */
+#ifndef KVF_PASS_SECTIONS_H
+#define KVF_PASS_SECTIONS_H
+
+#include "model_priv.h"
+
+struct kvf__pass;
+
+/* Rows with the same prefix before them: a section of the input, or all rows. */
+typedef struct kvf__pass_section {
+    int64_t first, end;        /* rows */
+    const kvf__prefix *prefix; /* NULL if P = 0 */
+    const kvf__vectors *vectors;
+    int64_t position_start;
+    double *loss_sum;     /* NULL: not wanted */
+    kvf__prefix *dprefix; /* set by bwd */
+    kvf__vectors *dvectors;
+    int32_t seg;  /* of its prefix in the layer at hand; -1: none */
+    bool planned; /* attention's work was dealt with it */
+} kvf__pass_section;
+
+/* Carved from the pass's arena. */
+typedef struct kvf__pass_sections {
+    kvf__pass_section *at; /* [limits.sections] at least one */
+    int64_t n;
+    bool given;         /* the input has them */
+    float *label_scale; /* [Lx] factor on the loss of each label; NULL: batches have no sections */
+} kvf__pass_sections;
+
+/* Sections (pass_sections.c): takes them from the input; where their gradients go; has layer l a
+ * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 stand for
+ * at a token; lm_loss's scale for a label. */
+kvf_status kvf__pass_take_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_take_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
+bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
+bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
+const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);
+void kvf__pass_add_loss(const struct kvf__pass *pass, int64_t label,
+                        double loss); /* to its section's */
+const kvf__vectors *kvf__pass_vectors_at(const struct kvf__pass *pass, int64_t token);
+
+#endif
