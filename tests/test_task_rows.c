@@ -115,6 +115,22 @@ static const struct {
      "10 0:0 1 2 11",
      "O",
      {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}}, /* a web address */
+    {"a.conll",
+     "ab O\ncd O\nef O\ngh O\n",
+     "10 0:0 1 2 3 11 | 10 2:0 3 4 5 11 | 10 4:0 5 6:0 7 11",
+     "O",
+     {TOK, .max_length = 6, .windows = true}}, /* words at an end are labelled elsewhere */
+    {"a.conll",
+     "ab O\ncd O\nef O\ngh O\n",
+     "0:0 1 2:0 3 | 2 3 4:0 5 | 4 5 6:0 7",
+     "O",
+     {TOK, CAUSE, .max_length = 4, .windows = true}}, /* what is before a word is all it sees */
+    {"a.conll",
+     "a O\nz O\nbcde O\nf O\nz O\n",
+     "10 0:0 11 | 10 1:0 2 3 11 | 10 5:0 11",
+     "O",
+     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE, .windows = true}},
+    {"a.conll", "ab O\nc O\n", "10 0:0 1 2:0 11", "O", {TOK, .max_length = 5, .windows = true}},
 
     {"a.jsonl",
      "{\"question\": \"h\", \"context\": \"abcd\", \"answers\": [{\"text\": \"bc\", \"start\": "
@@ -360,6 +376,57 @@ START_TEST(words_without_tokens)
 }
 END_TEST
 
+/* Every word has its label in some row of its own. */
+START_TEST(sentences_in_windows)
+{
+    kvf__dataset set = loaded("a.conll", "a O\n\nab O\nz O\ncd B-x\nef O\n\nb O\n",
+                              (kvf__dataset_options){TOK, .max_length = 6, .windows = true});
+    const kvf__sources *s = set.sources;
+    ck_assert_int_eq(set.n, 4);
+    ck_assert_int_eq(kvf__group_count(&set), 3);
+    ck_assert(s->first_row[0] == 0 && s->first_row[1] == 1 && s->first_row[2] == 3);
+    ck_assert_int_eq(s->group[1].label_of[0], 0);
+    ck_assert_int_eq(s->group[1].label_of[1], -1);
+    ck_assert_int_eq(s->group[1].label_of[2], 1);
+    ck_assert_int_eq(s->group[1].label_of[3], 2);
+    ck_assert_int_eq(set.n_labels, 5);
+    ck_assert_int_eq(set.truncated, 0);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+/* What is left out is listed for who wants all rows, with its place and all that its file said. */
+START_TEST(left_out_rows_are_listed)
+{
+    kvf__dataset set = loaded(
+        "a.jsonl",
+        "{\"id\": 7, \"text\": \"a\", \"choices\": [\"b\", \"bcdefgh\"], \"label\": 1}\n"
+        "{\"text\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n"
+        "{\"text\": \"abcdefgh\", \"choices\": [\"b\", \"c\"]}\n",
+        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF__OVERLONG_SKIP,
+                               .unlabeled = true});
+    const kvf__left_out *left = set.sources->left;
+    ck_assert(set.n_groups == 1 && set.skipped == 2 && set.sources->n_left == 2);
+    ck_assert(left[0].before == 0 && left[1].before == 1);
+    ck_assert_str_eq(left[0].source.id, "7");
+    ck_assert_str_eq(left[0].source.items[1], "bcdefgh");
+    ck_assert(left[0].source.gold == 1 && left[1].source.gold == -1);
+    ck_assert_int_eq(left[1].source.line, 3);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+/* A question with two long choices is one row cut. */
+START_TEST(cut_groups_are_counted)
+{
+    kvf__dataset set = loaded(
+        "a.jsonl", "{\"text\": \"a\", \"choices\": [\"bcdefgh\", \"bcdefgh\"], \"label\": 1}\n",
+        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE});
+    ck_assert(set.n == 2 && set.truncated == 1 && !set.sources->n_left);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
 /* Code points are not bytes, and tokens lead back to the text. */
 START_TEST(sources_of_questions)
 {
@@ -468,6 +535,10 @@ START_TEST(every_allocation_may_fail)
          "{\"question\": \"h\", \"context\": \"abcdef\", \"answers\": [{\"text\": \"ef\"}]}",
          {QA, CAUSE, .max_length = 8}},
         {"a.jsonl", "{\"text\": \"a\", \"choices\": [\"b\", \"cd\"], \"label\": 1}", {CHOICE}},
+        {"a.conll",
+         "ab O\nc B-x\n\nd O\ne O\n\nabcdef O\n",
+         {TOK, .max_length = 4, .windows = true, .unlabeled = true,
+          .overlong = KVF__OVERLONG_SKIP}},
     };
     kvf__dataset set = {0};
     kvf_status st;
@@ -492,12 +563,15 @@ int main(void)
     tcase_add_loop_test(core, rows_of_tasks, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
     tcase_add_test(core, sources_of_sentences);
     tcase_add_test(core, words_without_tokens);
+    tcase_add_test(core, sentences_in_windows);
+    tcase_add_test(core, left_out_rows_are_listed);
+    tcase_add_test(core, cut_groups_are_counted);
     tcase_add_test(core, sources_of_questions);
     tcase_add_test(core, sources_of_choices);
     tcase_add_test(core, references_of_prompts);
     tcase_add_test(core, given_labels_keep_their_order);
     tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
-    tcase_add_loop_test(errors, every_allocation_may_fail, 0, 4);
+    tcase_add_loop_test(errors, every_allocation_may_fail, 0, 5);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);
     return ck_main(suite);

@@ -221,7 +221,7 @@ typedef struct kvf_eval_options {
 typedef struct kvf_eval_result {
     const char *task;
     double loss, perplexity; /* nats per label token or term; exp(loss) */
-    int64_t label_tokens, examples, skipped;
+    int64_t label_tokens, examples, skipped, truncated;
     size_t n_scores; /* metrics of the task, the loss among them */
     kvf_score scores[KVF_MAX_SCORES];
     double seconds;
@@ -241,11 +241,13 @@ typedef struct kvf_predict_options {
 
 typedef struct kvf_predict_result {
     const char *task;
-    int64_t examples, skipped;
+    int64_t examples, skipped, truncated;
     double seconds;
 } kvf_predict_result;
 
-/* Writes predictions of prefixes with a head, with their probabilities, in the order of the data.
+/* Writes predictions of prefixes with a head, with their probabilities, in the order of the data:
+ * examples + skipped in all, those that --overlong skip leaves out with null for an answer. Long
+ * sentences of token-cls are read in windows that overlap, unless eval.overlong is stop or skip.
  * EUSAGE: the task is lm. */
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result);

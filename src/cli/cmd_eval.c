@@ -27,6 +27,7 @@ static int print_json(const cli_call *call, const kvf_eval_result *r)
     kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
     kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
     kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
+    kvf_json_set(object, "truncated", kvf_json_new_int(r->truncated));
     kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
     return cli_print_json(call, object);
 }
@@ -39,6 +40,7 @@ static void print_text(const kvf_eval_result *r)
     char counts[64];
     printf("%s", cli_counts_text(r->task, r->examples, r->label_tokens, counts));
     if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
+    if (r->truncated) printf(", %lld truncated", (long long)r->truncated);
     printf(", %.1f s\n", r->seconds);
 }
 

@@ -28,6 +28,7 @@ static int report(const cli_call *call, const values *v, const kvf_predict_resul
     if (!call->common.json) {
         printf("%s: %lld examples", v->out, (long long)r->examples);
         if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
+        if (r->truncated) printf(", %lld truncated", (long long)r->truncated);
         printf(", %.1f s\n", r->seconds);
         return CLI_OK;
     }
@@ -36,6 +37,7 @@ static int report(const cli_call *call, const values *v, const kvf_predict_resul
     kvf_json_set(object, "task", kvf_json_new_str(r->task));
     kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
     kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
+    kvf_json_set(object, "truncated", kvf_json_new_int(r->truncated));
     kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
     return cli_print_json(call, object);
 }
@@ -69,6 +71,9 @@ const cli_command cli_predict = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes predictions of a prefix with a head, with their probabilities.",
+    .notes = "The output has a line for every row, or every word, of the data. Long sentences\n"
+             "of token-cls are read in windows that overlap, unless --overlong says stop or\n"
+             "skip; what skip leaves out has null for an answer, in CoNLL _.\n",
     .required = "base data out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

@@ -91,15 +91,21 @@ typedef struct kvf__source {
     const char *const *items; /* token-cls: words; multiple-choice: choices; qa: gold answers, none
                                  if the question has none; lm: references */
     int32_t *tags;            /* [n] token-cls: gold tags, -1: not given; else NULL */
-    const int32_t *label_of; /* [n] token-cls: which of its row's labels is the word's, in the order
-                                of the batch; -1: none of its tokens is in the row (normalisation
-                                left nothing of it, or the row was cut) */
+    const int32_t *label_of; /* [n] token-cls: which of its rows' labels is the word's, counted from
+                                the first one's on; -1: none of its tokens is in a row
+                                (normalisation left nothing of it, or the row was cut) */
     const int64_t *spans;    /* [n, 2] qa: bytes [from, to) of the context that an answer is */
     bool answered;           /* qa: gold answers, or their absence (is_impossible), are given */
 
     int64_t n_context;
     const int32_t *origins; /* [n_context, 2] qa: bytes of the context behind each of its tokens */
 } kvf__source;
+
+/* A group that was too long to take, and which group it would have stood before. */
+typedef struct kvf__left_out {
+    int64_t before;
+    kvf__source source;
+} kvf__left_out;
 
 /* Where the context stands in a row (qa): row token at + i is context token first + i, i < n. */
 typedef struct kvf__window {
@@ -109,6 +115,9 @@ typedef struct kvf__window {
 typedef struct kvf__sources {
     kvf__source *group;   /* [groups] */
     kvf__window *windows; /* [rows] qa; else NULL */
+    int64_t *first_row;   /* [groups] token-cls in windows; NULL: group g is row g */
+    int64_t n_left;       /* unlabeled: what --overlong skip left out, in file order */
+    kvf__left_out *left;  /* [n_left] */
     bool labelled;        /* every group has its gold: losses and metrics mean something */
     kvf__pool pool;
 } kvf__sources;
@@ -185,9 +194,10 @@ typedef struct kvf__dataset_options {
     bool causal;                     /* of the base: which tokens the head reads */
     bool regression;                 /* seq-cls: labels are numbers */
     const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
-    bool unlabeled;                  /* predict: rows may lack label, tags or answers */
-    int64_t doc_stride; /* qa: tokens of the context that two windows share, as transformers'
-                           stride; 0: 128. At most half of a window's context */
+    bool unlabeled; /* predict: rows may lack label, tags or answers; those left out are listed */
+    bool windows;   /* token-cls: long sentences come in windows, as contexts of qa do */
+    int64_t doc_stride; /* tokens that two windows share, as transformers' stride; 0: 128. At most
+                           half of a window's text */
 
     /* lm: keep each row's "references" (else its completion) as sources. With prompt_only, rows
      * that follow each other with equal prompts become one with all their references (E2E's test
@@ -200,7 +210,9 @@ typedef struct kvf__dataset_options {
  * post-processor joins a pair; where that puts nothing between them, with a line feed. Overlong
  * rows, if cut: the longer of two texts first (seq-cls, multiple-choice), whole words (token-cls);
  * qa rows are never overlong, contexts get more windows, only a question longer than half a row
- * is. Skipping leaves out whole groups. */
+ * is. With options.windows a sentence of token-cls is not either, only a word longer than a row:
+ * each of its words has its label in one window, where it sees most. Skipping leaves out whole
+ * groups; truncated counts groups. */
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out);
 void kvf__dataset_done(kvf__dataset *dataset);

@@ -122,7 +122,10 @@ typedef struct kvf__loader {
     size_t rows_cap, groups_cap, first_cap;
     int64_t n_rows, n_groups;
     int64_t skipped, truncated, bare; /* bare: groups without gold */
+    bool cut;                         /* the group in work is not whole */
     bool keeps;                       /* sources are wanted */
+    kvf__left_out *left;
+    size_t n_left, left_cap;
     kvf__labels names;
     kvf__pool pool;
     kvf__ids separator; /* between two texts where the post-processor has nothing */
@@ -144,11 +147,16 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
                                  const kvf__source *source);
 /* Forgets what was appended since the last group. */
 void kvf__loader_drop_group(kvf__loader *load);
+/* The same for one that is too long; its source keeps its place where that is wanted. */
+kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
+                                 const kvf__source *source);
 int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
 /* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut says whether to cut
  * (truncate) or, if not, to leave the group out (skip). */
 kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens, int64_t room,
                                 bool *cut);
+/* Tokens that windows with room for so many share. */
+int64_t kvf__loader_stride(const kvf__loader *load, int64_t room);
 /* Virtual tokens before every row. */
 int64_t kvf__loader_lead(const kvf__loader *load);
 /* These, special tokens and separator around one text or two. */

@@ -78,6 +78,7 @@ static void loader_done(kvf__loader *load)
     kvf__free(load->rows);
     kvf__free(load->groups);
     kvf__free(load->first_row);
+    kvf__free(load->left);
     kvf__labels_done(&load->names);
     kvf__pool_done(&load->pool);
 }
@@ -115,18 +116,22 @@ static kvf_status check_rows(const kvf__loader *load)
 
 /* ---- learnt labels --------------------------------------------------------------------------- */
 
+static void renumber_source(kvf__source *source, const int32_t *order)
+{
+    if (source->gold >= 0) source->gold = order[source->gold];
+    for (int64_t i = 0; source->tags && i < source->n; i++)
+        if (source->tags[i] >= 0) source->tags[i] = order[source->tags[i]];
+}
+
 /* Ids in the order met become places in the sorted list, wherever they were written. */
 static void renumber(kvf__loader *load, const int32_t *order)
 {
-    bool words = load->options->task == KVF__TASK_TOKEN_CLS;
     for (size_t i = 0; i < load->labels.n; i++)
         if (load->labels.data[i] >= 0) load->labels.data[i] = order[load->labels.data[i]];
-    for (int64_t g = 0; g < load->n_groups; g++) {
-        kvf__source *source = &load->groups[g];
-        if (source->gold >= 0) source->gold = order[source->gold];
-        for (int64_t i = 0; words && i < source->n; i++)
-            if (source->tags[i] >= 0) source->tags[i] = order[source->tags[i]];
-    }
+    for (int64_t g = 0; g < load->n_groups; g++)
+        renumber_source(&load->groups[g], order);
+    for (size_t i = 0; i < load->n_left; i++)
+        renumber_source(&load->left[i].source, order);
 }
 
 static kvf_status settle_names(kvf__loader *load, kvf__dataset *set)
@@ -165,14 +170,18 @@ static kvf_status take_rows(kvf__loader *load, kvf__dataset *set)
     return KVF_OK;
 }
 
+/* First rows of the groups, [n_groups + 1]. */
+static kvf_status list_groups(kvf__loader *load, int64_t **out)
+{
+    KVF_TRY(kvf__alloc_array(load->ctx, (size_t)load->n_groups + 1, sizeof **out, out));
+    memcpy(*out + 1, load->first_row, (size_t)load->n_groups * sizeof **out);
+    return KVF_OK;
+}
+
 static kvf_status take_groups(kvf__loader *load, kvf__dataset *set)
 {
     set->n_groups = load->n_groups;
-    if (!TASKS[set->task].groups) return KVF_OK;
-    KVF_TRY(
-        kvf__alloc_array(load->ctx, (size_t)load->n_groups + 1, sizeof *set->group, &set->group));
-    memcpy(set->group + 1, load->first_row, (size_t)load->n_groups * sizeof *set->group);
-    return KVF_OK;
+    return TASKS[set->task].groups ? list_groups(load, &set->group) : KVF_OK;
 }
 
 static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
@@ -186,10 +195,14 @@ static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
         for (int64_t i = 0; i < set->n; i++)
             s->windows[i] = load->rows[i].window;
     }
+    if (load->options->windows) KVF_TRY(list_groups(load, &s->first_row));
     s->labelled = !load->bare;
     s->group = load->groups;
+    s->left = load->left;
+    s->n_left = (int64_t)load->n_left;
     s->pool = load->pool;
     load->groups = NULL;
+    load->left = NULL;
     load->pool = (kvf__pool){0};
     return KVF_OK;
 }
@@ -275,6 +288,8 @@ void kvf__dataset_done(kvf__dataset *dataset)
     if (dataset->sources) {
         kvf__free(dataset->sources->group);
         kvf__free(dataset->sources->windows);
+        kvf__free(dataset->sources->first_row);
+        kvf__free(dataset->sources->left);
         kvf__pool_done(&dataset->sources->pool);
         kvf__free(dataset->sources);
     }

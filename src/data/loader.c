@@ -39,27 +39,48 @@ void kvf__loader_drop_group(kvf__loader *load)
     load->n_rows = rows_before(load);
     load->ids.n = load->labels.n = (size_t)kvf__loader_row_start(load);
     if (load->types.n > load->ids.n) load->types.n = load->ids.n;
+    load->cut = false;
     load->skipped++;
+}
+
+/* The source, with what the row says of itself. */
+static kvf_status keep_source(kvf__loader *load, const kvf__file_row *row,
+                              const kvf__source *source, kvf__source *kept)
+{
+    char id[256];
+    const kvf__field_map *map = load->options->render.map;
+    *kept = *source;
+    kept->line = row->line;
+    if (!kvf__label_text(kvf__field(map, row->fields, "id"), id, sizeof id) &&
+        !kvf__label_text(kvf__field(map, row->fields, "idx"), id, sizeof id))
+        return KVF_OK;
+    return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), &kept->id);
+}
+
+kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
+                                 const kvf__source *source)
+{
+    kvf__loader_drop_group(load);
+    if (!load->options->unlabeled) return KVF_OK;
+    KVF_TRY(
+        room_for_one(load->ctx, &load->left, load->n_left, &load->left_cap, sizeof *load->left));
+    load->left[load->n_left].before = load->n_groups;
+    return keep_source(load, row, source, &load->left[load->n_left++].source);
 }
 
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
                                  const kvf__source *source)
 {
-    char id[256];
     KVF_TRY(room_for_one(load->ctx, &load->first_row, (size_t)load->n_groups, &load->first_cap,
                          sizeof *load->first_row));
     if (load->keeps) {
         KVF_TRY(room_for_one(load->ctx, &load->groups, (size_t)load->n_groups, &load->groups_cap,
                              sizeof *load->groups));
-        kvf__source *kept = &load->groups[load->n_groups];
-        const kvf__field_map *map = load->options->render.map;
-        *kept = *source;
-        kept->line = row->line;
-        if (kvf__label_text(kvf__field(map, row->fields, "id"), id, sizeof id) ||
-            kvf__label_text(kvf__field(map, row->fields, "idx"), id, sizeof id))
-            KVF_TRY(kvf__pool_text(load->ctx, &load->pool, id, strlen(id), &kept->id));
+        KVF_TRY(keep_source(load, row, source, &load->groups[load->n_groups]));
     }
     load->first_row[load->n_groups++] = load->n_rows; /* of the next group */
+    load->truncated += load->cut;
+    load->cut = false;
     return KVF_OK;
 }
 
@@ -72,6 +93,13 @@ kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t to
                          (long long)tokens, (long long)room);
     *cut = load->options->overlong == KVF__OVERLONG_TRUNCATE;
     return KVF_OK;
+}
+
+int64_t kvf__loader_stride(const kvf__loader *load, int64_t room)
+{
+    enum { DOC_STRIDE = 128 };
+    int64_t stride = load->options->doc_stride > 0 ? load->options->doc_stride : DOC_STRIDE;
+    return stride < room / 2 ? stride : room / 2;
 }
 
 int64_t kvf__loader_lead(const kvf__loader *load)

@@ -87,11 +87,13 @@ kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
             return KVF_OK;
         }
         load->ids.n = load->labels.n = from + (size_t)o->max_length;
-        load->truncated++;
+        load->cut = true;
     }
     if (load->keeps) KVF_TRY(read_references(load, row, &source));
     if (load->keeps && repeats_last(load, from)) {
         load->ids.n = load->labels.n = from;
+        load->truncated += load->cut;
+        load->cut = false;
         return add_references(load, &source);
     }
     KVF_TRY(kvf__loader_end_row(load, &(kvf__row_info){.value = NAN}));

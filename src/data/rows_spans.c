@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DOC_STRIDE = 128, NO_START = -2 };
+enum { NO_START = -2 };
 
 /* ---- gold answers ---------------------------------------------------------------------------- */
 
@@ -196,7 +196,7 @@ static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int6
                          (long long)load->options->max_length);
     if (question > free / 2) {
         KVF_TRY(kvf__loader_overlong(load, row->where, question, free / 2, fits));
-        load->truncated += *fits;
+        load->cut = true;
         load->a.n = (size_t)(free / 2);
         question = free / 2;
     }
@@ -206,8 +206,7 @@ static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int6
 
 static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int64_t room)
 {
-    int64_t stride = load->options->doc_stride > 0 ? load->options->doc_stride : DOC_STRIDE;
-    if (stride > room / 2) stride = room / 2;
+    int64_t stride = kvf__loader_stride(load, room);
     for (int64_t from = 0, n;; from += n - stride) {
         n = source->n_context - from < room ? source->n_context - from : room;
         KVF_TRY(add_window(load, source, from, n));
@@ -227,15 +226,12 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     KVF_TRY(read_answers(load, row, &source));
     load->a.n = 0;
     KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, question, n, false, &load->a));
-    KVF_TRY(fit_question(load, row, &room, &fits));
-    if (!fits) {
-        kvf__loader_drop_group(load);
-        return KVF_OK;
-    }
     source.text = load->context;
     source.n_context = (int64_t)load->context_ids.n;
     source.origins = load->origins;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));
+    KVF_TRY(fit_question(load, row, &room, &fits));
+    if (!fits) return kvf__loader_leave_out(load, row, &source);
     KVF_TRY(add_windows(load, &source, room));
     return kvf__loader_end_group(load, row, &source);
 }

@@ -35,7 +35,7 @@ static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fit
     share_room(most - cost, &a, &b);
     load->a.n = (size_t)a;
     if (pair) load->b.n = (size_t)b;
-    load->truncated++;
+    load->cut = true;
     return KVF_OK;
 }
 
@@ -130,7 +130,7 @@ static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__r
                              (long long)load->options->max_length);
         memcpy(room, length, sizeof room);
         share_room(most - rest, &room[0], &room[1]);
-        load->truncated++;
+        load->cut = true;
         st = lay_pieces(load, texts, room, length, &read);
     }
     if (st) return st;
@@ -221,15 +221,11 @@ static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
     bool fits = true;
     KVF_TRY(read_label(load, row, &source));
     int32_t label = load->options->regression ? 0 : source.gold;
-    KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
-                                                              source.value, &fits));
-    if (!fits) {
-        kvf__loader_drop_group(load);
-        return KVF_OK;
-    }
     KVF_TRY(keep_text(load, &texts->a, &source.text));
     KVF_TRY(keep_text(load, &texts->b, &source.pair));
-    return kvf__loader_end_group(load, row, &source);
+    KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
+                                                              source.value, &fits));
+    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, row, &source);
 }
 
 kvf_status kvf__add_text(kvf__loader *load, const kvf__file_row *row)
@@ -268,33 +264,43 @@ static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
     return texts->choices ? kvf_json_at(texts->choices, i) : texts->choice[i];
 }
 
-static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
-                              const kvf__row_texts *texts)
+/* The texts of a row's choices, which are strings. */
+static kvf_status keep_choices(kvf__loader *load, const kvf__file_row *row,
+                               const kvf__row_texts *texts, kvf__source *source)
 {
-    kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
     const char **items = NULL;
-    bool fits = true;
-    if (texts->n_choices < 2)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: want a list of two or more choices",
-                         row->where);
-    KVF_TRY(read_answer(load, row, texts->n_choices, &source));
     KVF_TRY(kvf__pool_take(load->ctx, &load->pool, texts->n_choices, sizeof *items, &items));
-    KVF_TRY(keep_text(load, &texts->a, &source.text));
-    source.items = items;
-    for (size_t i = 0; fits && i < texts->n_choices; i++) {
+    for (size_t i = 0; i < texts->n_choices; i++) {
         size_t n = 0;
         const char *choice = kvf_json_str(choice_at(texts, i), &n);
         if (!choice)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: choice %zu is not a string", row->where, i);
         KVF_TRY(kvf__pool_text(load->ctx, &load->pool, choice, n, &items[i]));
+    }
+    source->items = items;
+    return KVF_OK;
+}
+
+static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
+                              const kvf__row_texts *texts)
+{
+    kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
+    bool fits = true;
+    if (texts->n_choices < 2)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: want a list of two or more choices",
+                         row->where);
+    KVF_TRY(read_answer(load, row, texts->n_choices, &source));
+    KVF_TRY(keep_text(load, &texts->a, &source.text));
+    KVF_TRY(keep_choices(load, row, texts, &source));
+    for (size_t i = 0; fits && i < texts->n_choices; i++) {
+        size_t n = 0;
+        const char *choice = kvf_json_str(choice_at(texts, i), &n);
         KVF_TRY(
             encode(load, texts->a.data, texts->a.n, &load->a)); /* the one before may have cut it */
         KVF_TRY(encode(load, choice, n, &load->b));
         KVF_TRY(add_row(load, row->where, true, source.gold == (int32_t)i, NAN, &fits));
     }
-    if (fits) return kvf__loader_end_group(load, row, &source);
-    kvf__loader_drop_group(load);
-    return KVF_OK;
+    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, row, &source);
 }
 
 kvf_status kvf__add_choices(kvf__loader *load, const kvf__file_row *row)

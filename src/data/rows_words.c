@@ -1,8 +1,8 @@
 /* Rows of token-cls: a sentence in words, each encoded by itself as `tokenizers` does with
  * is_pretokenized; a word's tag stands on its first sub-word (Devlin et al. 2019, section 5.3). An
- * overlong sentence is cut between two words. Byte-level vocabularies tell a word within a text by
- * the blank before it: there every word gets one, as transformers demands with
- * add_prefix_space=True. */
+ * overlong sentence is cut between two words, or comes in windows that overlap. Byte-level
+ * vocabularies tell a word within a text by the blank before it: there every word gets one, as
+ * transformers demands with add_prefix_space=True. */
 #include "data_priv.h"
 
 #include <math.h>
@@ -81,60 +81,110 @@ static kvf_status read_tags(kvf__loader *load, const kvf__file_row *row, words *
     return KVF_OK;
 }
 
-/* Tokens of all words into load->a; at [n + 1]: where each begins. */
+/* Tokens of all words into load->b; at [n + 1]: where each begins. */
 static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, words *tokens,
                                const char **items, int32_t *at)
 {
-    load->a.n = 0;
+    load->b.n = 0;
     for (size_t i = 0; i < tokens->n; i++) {
         const char *word = NULL;
         size_t n = 0;
         if (!next_word(tokens, i, NULL, 0, &word, &n))
             return kvf__fail(load->ctx, KVF_EDATA, "%s: token %zu is not a string", row->where, i);
         KVF_TRY(kvf__pool_text(load->ctx, &load->pool, word, n, &items[i]));
-        at[i] = (int32_t)load->a.n;
+        at[i] = (int32_t)load->b.n;
         load->word.n = 0;
         if (load->spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
         KVF_TRY(kvf__buf_add(load->ctx, &load->word, word, n));
         KVF_TRY(kvf__encode_word(load->ctx, load->options->render.tokenizer, load->word.data,
-                                 load->word.n, i == 0, &load->a));
+                                 load->word.n, i == 0, &load->b));
     }
-    at[tokens->n] = (int32_t)load->a.n;
+    at[tokens->n] = (int32_t)load->b.n;
     return KVF_OK;
 }
 
-/* Leaves out whole words at the end until the sentence fits; of a first one that is longer, the
- * pieces at its end. */
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* What a row holds of a sentence of n words: words [from, to), and of these the labels of
+ * [first, last). */
+typedef struct span {
+    size_t from, first, last, to;
+} span;
+
+/* Is there room for the sentence, or for its longest word where it comes in windows? */
 static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t *at, size_t n,
                       bool *fits)
 {
     int64_t most = load->options->max_length, room = most - kvf__loader_cost(load, false);
+    int64_t least = load->options->windows ? 0 : at[n];
+    for (size_t i = 0; i < n; i++)
+        if (at[i + 1] - at[i] > least) least = at[i + 1] - at[i];
     *fits = true;
-    if ((int64_t)load->a.n <= room) return KVF_OK;
-    KVF_TRY(kvf__loader_overlong(load, row->where, (int64_t)load->a.n + most - room, most, fits));
+    if (least <= room) return KVF_OK;
+    KVF_TRY(kvf__loader_overlong(load, row->where, least + most - room, most, fits));
     if (!*fits) return KVF_OK;
-    while (n && at[n] > room)
-        n--;
-    if (!at[n] && room < 1)
+    if (room < 1)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no word fits into %lld tokens", row->where,
                          (long long)most);
-    load->a.n = (size_t)(at[n] ? at[n] : room);
-    load->truncated++;
+    load->cut = true;
     return KVF_OK;
 }
 
-/* Labels of the words whose first token is in the row; label_of [n] gets their places. */
-static kvf_status label_words(kvf__loader *load, const kvf__source *source, const int32_t *at,
-                              int32_t *label_of)
+/* The row that labels word `first` and, as far as there is room, those behind it. Where sentences
+ * come in windows, words at both ends are left to be seen there alone: each is labelled where it
+ * sees most, on causal bases what is before it. */
+static span next_span(const kvf__loader *load, const int32_t *at, size_t n, size_t first)
+{
+    int64_t room = load->options->max_length - kvf__loader_cost(load, false);
+    int64_t shared = load->options->windows ? kvf__loader_stride(load, room) : 0;
+    int64_t before = load->options->causal ? shared : shared / 2, behind = shared - before;
+    span s = {.from = first, .first = first, .to = first + 1};
+    if (!at[n] || at[n] <= room) return (span){.last = n, .to = n};
+    while (s.from && at[first] - at[s.from - 1] <= before && at[s.to] - at[s.from - 1] <= room)
+        s.from--;
+    while (s.to < n && at[s.to + 1] - at[s.from] <= room)
+        s.to++;
+    s.last = s.to;
+    while (s.to < n && s.last > first + 1 && at[s.to] - at[s.last] < behind)
+        s.last--;
+    return s;
+}
+
+/* One row; of a word that is longer only the pieces that fit. *labels: those of the group so far.
+ */
+static kvf_status put_span(kvf__loader *load, const kvf__file_row *row, const kvf__source *source,
+                           const int32_t *at, const span *s, int32_t *label_of, int32_t *labels)
 {
     int64_t a_at = 0, b_at = 0, start = kvf__loader_row_start(load);
-    int32_t labels = 0, kept = (int32_t)load->a.n;
+    int64_t room = load->options->max_length - kvf__loader_cost(load, false);
+    int64_t n = at[s->to] - at[s->from];
+    load->a.n = 0;
+    if (n)
+        KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data + at[s->from],
+                                (size_t)(n < room ? n : room)));
     KVF_TRY(kvf__loader_join(load, false, &a_at, &b_at));
-    for (int64_t i = 0; i < source->n; i++) {
-        bool there = at[i] < at[i + 1] && at[i] < kept;
-        label_of[i] = there ? labels++ : -1;
-        if (there) load->labels.data[start + a_at + at[i]] = source->tags[i];
+    for (size_t i = s->first; i < s->last; i++) {
+        if (at[i] == at[i + 1]) continue;
+        load->labels.data[start + a_at + at[i] - at[s->from]] = source->tags[i];
+        label_of[i] = (*labels)++;
     }
+    if ((int64_t)load->ids.n == start)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
+    return kvf__loader_end_row(load, &(kvf__row_info){.value = NAN});
+}
+
+static kvf_status put_sentence(kvf__loader *load, const kvf__file_row *row,
+                               const kvf__source *source, const int32_t *at, int32_t *label_of)
+{
+    size_t n = (size_t)source->n, first = 0;
+    int32_t labels = 0;
+    do {
+        while (first < n && at[first] == at[first + 1])
+            first++;
+        const span s = next_span(load, at, n, first);
+        KVF_TRY(put_span(load, row, source, at, &s, label_of, &labels));
+        first = s.last;
+    } while (load->options->windows && at[first] < at[n]);
     return KVF_OK;
 }
 
@@ -151,20 +201,14 @@ static kvf_status add_sentence(kvf__loader *load, const kvf__file_row *row, word
     KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *label_of, &label_of));
     KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n + 1, sizeof *at, &at));
     for (size_t i = 0; i < tokens->n; i++)
-        source.tags[i] = -1;
+        source.tags[i] = label_of[i] = -1;
     if (tags) KVF_TRY(read_tags(load, row, tags, source.tags));
     KVF_TRY(encode_words(load, row, tokens, items, at));
     source.items = items;
     source.label_of = label_of;
     KVF_TRY(fit(load, row, at, tokens->n, &fits));
-    if (!fits) {
-        kvf__loader_drop_group(load);
-        return KVF_OK;
-    }
-    KVF_TRY(label_words(load, &source, at, label_of));
-    if ((int64_t)load->ids.n == kvf__loader_row_start(load))
-        return kvf__fail(ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
-    KVF_TRY(kvf__loader_end_row(load, &(kvf__row_info){.value = NAN}));
+    if (!fits) return kvf__loader_leave_out(load, row, &source);
+    KVF_TRY(put_sentence(load, row, &source, at, label_of));
     return kvf__loader_end_group(load, row, &source);
 }
 

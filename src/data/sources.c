@@ -6,7 +6,8 @@
 
 int64_t kvf__group_count(const kvf__dataset *dataset)
 {
-    return dataset->group ? dataset->n_groups : dataset->n;
+    bool parts = dataset->group || (dataset->sources && dataset->sources->first_row);
+    return parts ? dataset->n_groups : dataset->n;
 }
 
 int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row)

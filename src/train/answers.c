@@ -77,7 +77,7 @@ static void decide_word(kvf__answers *a, const kvf__scores *s, int64_t group, in
 {
     const kvf__source *source = &a->set->sources->group[group];
     int64_t at = a->start[group] + word;
-    int64_t row = a->set->group ? a->set->group[group] : group;
+    int64_t row = a->set->sources->first_row ? a->set->sources->first_row[group] : group;
     int32_t label = source->label_of[word];
     a->gold[at] = source->tags ? source->tags[word] : -1;
     if (label < 0) {

@@ -57,6 +57,8 @@ kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefi
         load.regression = prefix->head.regression;
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
+        load.windows = unlabeled && trial->task == KVF__TASK_TOKEN_CLS &&
+                       (!options->overlong || !strncmp(options->overlong, "truncate", 8));
     }
     KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &trial->set));
     return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &trial->set)
@@ -260,6 +262,7 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     r.label_tokens = trial.set.n_labels;
     r.examples = kvf__group_count(&trial.set);
     r.skipped = trial.set.skipped;
+    r.truncated = trial.set.truncated;
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
     kvf__trial_done(&trial);

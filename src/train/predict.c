@@ -1,6 +1,7 @@
 /* Predictions on paper: one JSON object per example with what the file said, what was decided and
  * how probable that is; or CoNLL columns, word, gold tag where there is one, predicted tag. The
- * order is that of the data. */
+ * order is that of the data, and nothing of it is missing: an example that --overlong skip left
+ * out, and a word that no row has a token of, have null for an answer, in CoNLL "_". */
 #include "train_int.h"
 
 #include <math.h>
@@ -12,61 +13,89 @@ typedef struct writer {
     kvf__buf *out;
 } writer;
 
-static const kvf__source *source_of(const writer *w, int64_t group)
-{
-    return &w->trial->set.sources->group[group];
-}
-
 static void set_text(kvf_json *row, const char *key, const char *text)
 {
     if (text) kvf_json_set(row, key, kvf_json_new_str(text));
 }
 
-/* ---- the tasks ------------------------------------------------------------------------------- */
-
-static void write_classes(const writer *w, int64_t i, kvf_json *row)
-{
-    const kvf__dataset *set = &w->trial->set;
-    const kvf__answers *a = &w->trial->answers;
-    const kvf__source *source = source_of(w, i);
-    set_text(row, "text", source->text);
-    set_text(row, "text_pair", source->pair);
-    if (set->regression) {
-        if (!isnan(source->value))
-            kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
-        kvf_json_set(row, "prediction", kvf_json_new_real(a->numbers[i]));
-        return;
-    }
-    const double *p = w->trial->scores.p + w->trial->scores.first[i] * w->trial->scores.width;
-    kvf_json *all = kvf_json_object();
-    if (source->gold >= 0) set_text(row, "label", set->names.names[source->gold]);
-    set_text(row, "prediction", set->names.names[a->best[i]]);
-    for (size_t c = 0; c < set->names.n; c++)
-        kvf_json_set(all, set->names.names[c], kvf_json_new_real(p[c]));
-    kvf_json_set(row, "probabilities", all);
-}
-
-static kvf_json *tag_list(const char *const *tags, int64_t n)
+static kvf_json *text_list(const char *const *texts, int64_t n)
 {
     kvf_json *list = kvf_json_array();
     for (int64_t i = 0; i < n; i++)
-        kvf_json_add(list, kvf_json_new_str(tags[i]));
+        kvf_json_add(list, kvf_json_new_str(texts[i]));
     return list;
 }
 
-static void write_tags(const writer *w, int64_t i, kvf_json *row)
+/* ---- the tasks ------------------------------------------------------------------------------- */
+
+/* Each writes what the file said, and the answer: a group's index, or -1 for one left out. */
+typedef void write_fn(const writer *w, const kvf__source *source, int64_t i, kvf_json *row);
+
+static void write_number(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+{
+    if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
+    kvf_json_set(row, "prediction", kvf_json_new_real(i < 0 ? NAN : w->trial->answers.numbers[i]));
+}
+
+static void write_classes(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+{
+    const kvf__scores *scores = &w->trial->scores;
+    const kvf__label_set *names = &w->trial->set.names;
+    set_text(row, "text", source->text);
+    set_text(row, "text_pair", source->pair);
+    if (w->trial->set.regression) {
+        write_number(w, source, i, row);
+        return;
+    }
+    if (source->gold >= 0) set_text(row, "label", names->names[source->gold]);
+    if (i < 0) {
+        kvf_json_set(row, "prediction", kvf_json_new_null());
+        return;
+    }
+    const double *p = scores->p + scores->first[i] * scores->width;
+    kvf_json *all = kvf_json_object();
+    set_text(row, "prediction", names->names[w->trial->answers.best[i]]);
+    for (size_t c = 0; c < names->n; c++)
+        kvf_json_set(all, names->names[c], kvf_json_new_real(p[c]));
+    kvf_json_set(row, "probabilities", all);
+}
+
+/* Gold tag of a word; NULL: not given. */
+static const char *gold_tag(const writer *w, const kvf__source *source, int64_t word)
+{
+    int32_t tag = source->tags[word];
+    return tag < 0 ? NULL : w->trial->set.names.names[tag];
+}
+
+/* What was decided of it, and how probable that is; NULL: no row has it. */
+static const char *decided_tag(const writer *w, const kvf__source *source, int64_t i, int64_t word,
+                               double *p)
 {
     const kvf__answers *a = &w->trial->answers;
-    const kvf__source *source = source_of(w, i);
-    kvf_json *p = kvf_json_array();
-    int64_t at = a->start[i];
-    kvf_json_set(row, "tokens", tag_list(source->items, source->n));
-    if (source->n && a->gold[at] >= 0)
-        kvf_json_set(row, "tags", tag_list(a->gold_tags + at, source->n));
-    kvf_json_set(row, "prediction", tag_list(a->tags + at, source->n));
-    for (int64_t k = 0; k < source->n; k++)
-        kvf_json_add(p, kvf_json_new_real(a->p[at + k]));
-    kvf_json_set(row, "probabilities", p);
+    *p = NAN;
+    if (i < 0 || source->label_of[word] < 0) return NULL;
+    *p = a->p[a->start[i] + word];
+    return a->tags[a->start[i] + word];
+}
+
+static void write_tags(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+{
+    kvf_json *gold = kvf_json_array(), *tags = kvf_json_array(), *all = kvf_json_array();
+    bool given = source->n && source->tags[0] >= 0;
+    double p = NAN;
+    for (int64_t k = 0; k < source->n; k++) {
+        const char *tag = decided_tag(w, source, i, k, &p);
+        if (given) kvf_json_add(gold, kvf_json_new_str(gold_tag(w, source, k)));
+        kvf_json_add(tags, tag ? kvf_json_new_str(tag) : kvf_json_new_null());
+        kvf_json_add(all, kvf_json_new_real(p));
+    }
+    kvf_json_set(row, "tokens", text_list(source->items, source->n));
+    if (given)
+        kvf_json_set(row, "tags", gold);
+    else
+        kvf_json_free(gold);
+    kvf_json_set(row, "prediction", tags);
+    kvf_json_set(row, "probabilities", all);
 }
 
 /* Code points before byte `at`. */
@@ -78,12 +107,15 @@ static int64_t points_before(const char *text, int64_t at)
     return n;
 }
 
-static void write_span(const writer *w, int64_t i, kvf_json *row)
+static void write_span(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     const kvf__answers *a = &w->trial->answers;
-    const kvf__source *source = source_of(w, i);
     set_text(row, "question", source->pair);
-    if (source->answered) kvf_json_set(row, "answers", tag_list(source->items, source->n));
+    if (source->answered) kvf_json_set(row, "answers", text_list(source->items, source->n));
+    if (i < 0) {
+        kvf_json_set(row, "prediction", kvf_json_new_null());
+        return;
+    }
     set_text(row, "prediction", a->texts[i]);
     if (a->spans[2 * i] >= 0)
         kvf_json_set(row, "start", kvf_json_new_int(points_before(source->text, a->spans[2 * i])));
@@ -92,16 +124,19 @@ static void write_span(const writer *w, int64_t i, kvf_json *row)
         kvf_json_set(row, "no_answer_probability", kvf_json_new_real(a->p_none[i]));
 }
 
-static void write_choice(const writer *w, int64_t i, kvf_json *row)
+static void write_choice(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     const kvf__scores *s = &w->trial->scores;
-    const kvf__source *source = source_of(w, i);
-    kvf_json *p = kvf_json_array();
     const int64_t *group = w->trial->set.group;
-    int64_t first = s->first[group ? group[i] : i];
     set_text(row, "text", source->text);
-    kvf_json_set(row, "choices", tag_list(source->items, source->n));
+    kvf_json_set(row, "choices", text_list(source->items, source->n));
     if (source->gold >= 0) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
+    if (i < 0) {
+        kvf_json_set(row, "prediction", kvf_json_new_null());
+        return;
+    }
+    kvf_json *p = kvf_json_array();
+    int64_t first = s->first[group ? group[i] : i];
     kvf_json_set(row, "prediction", kvf_json_new_int(w->trial->answers.best[i]));
     for (int64_t c = 0; c < source->n; c++)
         kvf_json_add(p, kvf_json_new_real(s->p[first + c]));
@@ -110,43 +145,46 @@ static void write_choice(const writer *w, int64_t i, kvf_json *row)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static kvf_status write_jsonl(writer *w)
+static kvf_status put_jsonl(writer *w, const kvf__source *source, int64_t i)
 {
-    static void (*const ROW[])(const writer *, int64_t, kvf_json *) = {
+    static write_fn *const ROW[] = {
         [KVF__TASK_SEQ_CLS] = write_classes,
         [KVF__TASK_TOKEN_CLS] = write_tags,
         [KVF__TASK_QA] = write_span,
         [KVF__TASK_CHOICE] = write_choice,
     };
-    kvf_status st = KVF_OK;
-    for (int64_t i = 0; !st && i < w->trial->answers.n; i++) {
-        kvf_json *row = kvf_json_object();
-        set_text(row, "id", source_of(w, i)->id);
-        ROW[w->trial->task](w, i, row);
-        char *text = kvf_json_text(row, KVF_JSON_COMPACT);
-        st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
-                  : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
-        kvf_json_text_free(text);
-        kvf_json_free(row);
-    }
+    kvf_json *row = kvf_json_object();
+    set_text(row, "id", source->id);
+    ROW[w->trial->task](w, source, i, row);
+    char *text = kvf_json_text(row, KVF_JSON_COMPACT);
+    kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
+                         : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_text_free(text);
+    kvf_json_free(row);
     return st;
 }
 
-static kvf_status write_conll(writer *w)
+static kvf_status put_conll(writer *w, const kvf__source *source, int64_t i)
 {
-    const kvf__answers *a = &w->trial->answers;
-    if (w->trial->task != KVF__TASK_TOKEN_CLS)
-        return kvf__fail(w->ctx, KVF_EUSAGE, "CoNLL is for task token-cls, this one is %s",
-                         kvf__task_name(w->trial->task));
-    for (int64_t i = 0; i < a->n; i++) {
-        const kvf__source *source = source_of(w, i);
-        for (int64_t k = 0; k < source->n; k++) {
-            int64_t at = a->start[i] + k;
-            bool gold = a->gold[at] >= 0;
-            KVF_TRY(kvf__buf_printf(w->ctx, w->out, "%s%s%s\t%s\n", source->items[k],
-                                    gold ? "\t" : "", gold ? a->gold_tags[at] : "", a->tags[at]));
-        }
-        KVF_TRY(kvf__buf_addc(w->ctx, w->out, '\n'));
+    double p;
+    for (int64_t k = 0; k < source->n; k++) {
+        const char *gold = gold_tag(w, source, k), *tag = decided_tag(w, source, i, k, &p);
+        KVF_TRY(kvf__buf_printf(w->ctx, w->out, "%s%s%s\t%s\n", source->items[k], gold ? "\t" : "",
+                                gold ? gold : "", tag ? tag : "_"));
+    }
+    return kvf__buf_addc(w->ctx, w->out, '\n');
+}
+
+/* Every group, and in its place what was left out. */
+static kvf_status write_all(writer *w, bool conll)
+{
+    const kvf__sources *sources = w->trial->set.sources;
+    kvf_status (*put)(writer *, const kvf__source *, int64_t) = conll ? put_conll : put_jsonl;
+    int64_t n = w->trial->answers.n, left = 0;
+    for (int64_t i = 0; i <= n; i++) {
+        for (; left < sources->n_left && sources->left[left].before == i; left++)
+            KVF_TRY(put(w, &sources->left[left].source, -1));
+        if (i < n) KVF_TRY(put(w, &sources->group[i], i));
     }
     return KVF_OK;
 }
@@ -157,13 +195,18 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
-static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, bool *conll)
+static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, kvf__task task,
+                              bool *conll)
 {
     const char *format = options->out_format;
     *conll = format ? !strcmp(format, "conll") : ends_in(options->out, ".conll");
-    if (!format || *conll || !strcmp(format, "jsonl")) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "output format \"%s\" is not known; known: jsonl, conll",
-                     format);
+    if (format && !*conll && strcmp(format, "jsonl"))
+        return kvf__fail(ctx, KVF_EUSAGE, "output format \"%s\" is not known; known: jsonl, conll",
+                         format);
+    if (*conll && task != KVF__TASK_TOKEN_CLS)
+        return kvf__fail(ctx, KVF_EUSAGE, "CoNLL is for task token-cls, this one is %s",
+                         kvf__task_name(task));
+    return KVF_OK;
 }
 
 /* Before the work: a wrong output should not cost it. */
@@ -191,17 +234,18 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
         return kvf__fail(ctx, KVF_EUSAGE,
                          "task lm has no head: `generate` continues texts, predict needs a prefix "
                          "of another task");
-    KVF_TRY(pick_format(ctx, options, &conll));
+    KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, &options->eval, true, &trial));
     writer w = {ctx, &trial, &out};
-    kvf_status st = conll ? write_conll(&w) : write_jsonl(&w);
+    kvf_status st = write_all(&w, conll);
     if (!st) st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
     if (!st)
         *result = (kvf_predict_result){
             .task = kvf__task_name(trial.task),
             .examples = trial.answers.n,
             .skipped = trial.set.skipped,
+            .truncated = trial.set.truncated,
             .seconds = kvf__clock() - begin,
         };
     kvf__buf_done(&out);
