@@ -162,7 +162,7 @@ static inline void ask(int fd, const char *method, const char *url, const char *
                        const char *body)
 {
     char head[512];
-    snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s", method, url,
+    snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, url,
              extra ? extra : "");
     say(fd, head);
     if (body) {

@@ -1,6 +1,8 @@
 /* The server and those who ask badly, slowly or not at all: they get one clear answer, and keep
  * nobody else from being served. */
+#include <errno.h>
 #include <kvfold/train.h>
+#include <sys/stat.h>
 
 #include "serve_fx.h"
 
@@ -72,6 +74,83 @@ START_TEST(without_the_token_nothing_is_said)
 }
 END_TEST
 
+/* The status of a request by this name; NULL: one without a name, as before HTTP 1.1. */
+static int status_for(const char *host)
+{
+    char request[256];
+    int fd = dial(&s);
+    if (host)
+        snprintf(request, sizeof request,
+                 "GET /v1/models HTTP/1.1\r\nConnection: close\r\nHost: %s\r\n\r\n", host);
+    else
+        snprintf(request, sizeof request, "GET /v1/models HTTP/1.0\r\n\r\n");
+    say(fd, request);
+    return hear(fd, text, ROOM);
+}
+
+/* A page elsewhere whose name was made to lead here sends that name. */
+START_TEST(other_names_than_its_own_are_refused)
+{
+    static const char *const own[] = {
+        "localhost", "LocalHost:8080", "localhost.", "127.0.0.1",        "127.0.0.1:1",
+        "127.3.2.1", "[::1]",          "[::1]:99",   "Proxy.example:80", "two.example"};
+    static const char *const others[] = {"rebound.example",
+                                         "rebound.example:8080",
+                                         "localhost.x",
+                                         "10.0.0.1",
+                                         "127.0.0.1.x",
+                                         "[::2]",
+                                         "[::1",
+                                         "[::1]x",
+                                         "",
+                                         "proxy.example.x",
+                                         "proxy",
+                                         "localhost:x",
+                                         "::1"};
+    static const char *const allowed[] = {"proxy.example", "two.example"};
+    char name[256];
+    s.options.allow_hosts = allowed;
+    s.options.n_allow_hosts = 2;
+    serve_start(&s);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        ck_assert_msg(status_for(own[i]) == 200, "%s: %s", own[i], text);
+    ck_assert_int_eq(gethostname(name, sizeof name), 0);
+    ck_assert_int_eq(status_for(name), 200);
+    ck_assert_int_eq(status_for(NULL), 200);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_msg(status_for(others[i]) == 421, "%s: %s", others[i], text);
+    has("\"error\":{\"message\":");
+    int fd = dial(&s);
+    say(fd, "POST /v1/completions HTTP/1.1\r\nHost: evil\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+    ck_assert_int_eq(hear(fd, text, ROOM), 421);
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
+/* Where it can be reached from elsewhere it has names that it does not know, unless they are said.
+ */
+START_TEST(an_open_address_has_any_name)
+{
+    static const char *const allowed[] = {"proxy.example"};
+    s.options.host = "0.0.0.0";
+    serve_start(&s);
+    ck_assert_int_eq(status_for("any.example"), 200);
+    serve_end(&s);
+    s.port = 0;
+    s.stop = 0;
+    s.ended = false;
+    s.options.allow_hosts = allowed;
+    s.options.n_allow_hosts = 1;
+    serve_start(&s);
+    ck_assert_int_eq(status_for("any.example"), 421);
+    ck_assert_int_eq(status_for("proxy.example"), 200);
+    ck_assert_int_eq(status_for("0.0.0.0:80"), 200);
+    serve_end(&s);
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_said_at_once)
 {
     s.prefixes[1].name = "one";
@@ -130,7 +209,7 @@ START_TEST(half_open_connections_shut_out_no_one)
         fds[i] = dial(&s);
         if (i % 3 == 1) say(fds[i], "POST /v1/completions HT");
         if (i % 3 == 2)
-            say(fds[i], "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n"
+            say(fds[i], "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n"
                         "Content-Type: application/json\r\n\r\n{\"mod");
     }
     drip = dial(&s);
@@ -193,6 +272,55 @@ START_TEST(those_who_leave_are_let_go)
 }
 END_TEST
 
+/* The socket that this process listens on at the server's port, -1: none. */
+static int listening_socket(void)
+{
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in at;
+        socklen_t n = sizeof at, m = sizeof(int);
+        int listens = 0;
+        if (!getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &m) && listens &&
+            !getsockname(fd, (struct sockaddr *)&at, &n) && ntohs(at.sin_port) == s.port)
+            return fd;
+    }
+    return -1;
+}
+
+static bool is_refused(void)
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)s.port),
+                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool refused = connect(fd, (const struct sockaddr *)&to, sizeof to) && errno == ECONNREFUSED;
+    close(fd);
+    return refused;
+}
+
+/* A descriptor that is closed while the daemon has it is soon that of another file. */
+START_TEST(the_socket_outlives_its_daemon)
+{
+    serve_start(&s);
+    const int listens = listening_socket();
+    struct stat before, now;
+    ck_assert_int_ge(listens, 0);
+    ck_assert_int_eq(fstat(listens, &before), 0);
+    int fd = dial(&s), refused = 0; /* not read to its end: the server cannot end */
+    ask(fd, "POST", "/v1/completions", NULL,
+        "{\"model\":\"two\",\"prompt\":\"a\",\"max_tokens\":250,\"stream\":true,\"n\":100}");
+    ck_assert_int_gt(recv(fd, text, 20, 0), 0);
+    s.stop = 15;
+    for (int i = 0; i < 600 && !(refused = is_refused()); i++)
+        usleep(10000);
+    ck_assert(refused);
+    ck_assert_int_eq(fstat(listens, &now), 0);
+    ck_assert(now.st_ino == before.st_ino && now.st_dev == before.st_dev);
+    hear(fd, text, ROOM);
+    serve_end(&s);
+    ck_assert(fstat(listens, &now) || now.st_ino != before.st_ino);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve_guard");
@@ -204,10 +332,13 @@ int main(void)
     }
     tcase_add_test(cases[0], bad_requests_are_refused);
     tcase_add_test(cases[0], without_the_token_nothing_is_said);
+    tcase_add_test(cases[0], other_names_than_its_own_are_refused);
+    tcase_add_test(cases[0], an_open_address_has_any_name);
     tcase_add_test(cases[0], what_cannot_be_served_is_said_at_once);
     tcase_add_test(cases[1], oversized_requests_are_cut_off);
     tcase_add_test(cases[1], half_open_connections_shut_out_no_one);
     tcase_add_test(cases[1], a_full_queue_is_said);
     tcase_add_test(cases[1], those_who_leave_are_let_go);
+    tcase_add_test(cases[1], the_socket_outlives_its_daemon);
     return ck_main(suite);
 }

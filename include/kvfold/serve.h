@@ -39,14 +39,19 @@ typedef struct kvf_serve_options {
     bool allow_other_base;
     const char *chat_template; /* NULL: the prefix's own, else the base's for chats alone */
     const char *host;          /* address to listen on, IPv4 or IPv6 in numbers */
-    int64_t port;              /* 0: a free one */
-    const char *token_file;    /* its first line must come as "Authorization: Bearer"; NULL: none */
-    int64_t max_body;          /* bytes of a request */
-    int64_t max_rows;          /* choices computed together; further ones wait */
-    int64_t max_queue;         /* that wait; further ones are refused with 503 */
-    int64_t max_tokens;        /* most a request may ask for */
-    int64_t max_context;       /* most tokens in a row, prompt and answer; 0: the model's */
-    int64_t timeout;           /* seconds in which a request must have arrived */
+    /* [n_allow_hosts]: names by which requests may come (header Host), beside those of this machine
+     * and `host`. On a loopback address others are answered 421, lest a page elsewhere reach it by
+     * a name that it had lead here; on other addresses so only where this list is not empty. */
+    const char *const *allow_hosts;
+    size_t n_allow_hosts;
+    int64_t port;           /* 0: a free one */
+    const char *token_file; /* its first line must come as "Authorization: Bearer"; NULL: none */
+    int64_t max_body;       /* bytes of a request */
+    int64_t max_rows;       /* choices computed together; further ones wait */
+    int64_t max_queue;      /* that wait; further ones are refused with 503 */
+    int64_t max_tokens;     /* most a request may ask for */
+    int64_t max_context;    /* most tokens in a row, prompt and answer; 0: the model's */
+    int64_t timeout;        /* seconds in which a request must have arrived */
     /* A signal handler sets it: running and waiting requests are answered, further ones are not.
      * NULL: never. */
     const volatile int *stop;

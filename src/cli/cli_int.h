@@ -77,6 +77,7 @@ typedef struct cli_command {
     size_t n_options;
     size_t operands;
     bool more_operands; /* that many at least */
+    bool lasting;       /* goes on until it is ended: warnings are for its log, too */
     int failure;        /* exit status of a failure; 0: CLI_FAILED */
     int (*run)(cli_call *call);
 } cli_command;

@@ -7,7 +7,7 @@
 
 typedef struct values {
     const char *base, *base_name, *checkpoint, *precision, *weight_dtype, *stream_layers;
-    cli_texts prefixes;
+    cli_texts prefixes, allow_hosts;
     const char *host, *token_file, *chat_template;
     int64_t port, max_body, max_rows, max_queue, max_tokens, max_context, timeout;
     bool allow_other_base;
@@ -25,6 +25,11 @@ static const cli_option OPTIONS[] = {
     {{"port", "N", "8080", "port to listen on; 0: a free one, which is printed"},
      CLI_COUNT,
      AT(port)},
+    {{"allow-host", "NAME", "",
+      "name in the Host header to answer beside this machine's, such as a reverse proxy's; others "
+      "get 421; may be given more than once"},
+     CLI_TEXTS,
+     AT(allow_hosts)},
     {{"token-file", "FILE", "", "its first line must come with requests, as Authorization: Bearer"},
      CLI_TEXT,
      AT(token_file)},
@@ -103,6 +108,8 @@ static int serve_on(cli_call *call, const values *v, kvf_base *base,
                                        .allow_other_base = v->allow_other_base,
                                        .chat_template = v->chat_template,
                                        .host = v->host,
+                                       .allow_hosts = v->allow_hosts.at,
+                                       .n_allow_hosts = v->allow_hosts.n,
                                        .port = v->port,
                                        .token_file = v->token_file,
                                        .max_body = v->max_body,
@@ -150,7 +157,7 @@ static int run(cli_call *call)
                 .timeout = defaults.timeout};
     kvf_serve_prefix *prefixes = NULL;
     int code = CLI_FAILED;
-    if (cli_texts_init(call, &v.prefixes)) {
+    if (cli_texts_init(call, &v.prefixes) && cli_texts_init(call, &v.allow_hosts)) {
         code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
         if (!code) prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);
         if (!code && !prefixes) code = cli_fail(call->command, "out of memory");
@@ -160,6 +167,7 @@ static int run(cli_call *call)
         free((void *)prefixes[i].name);
     free(prefixes);
     cli_texts_done(&v.prefixes);
+    cli_texts_done(&v.allow_hosts);
     return code;
 }
 
@@ -174,6 +182,7 @@ const cli_command cli_serve = {
              "prompt, prefix and seed, whatever else is computed.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
+    .lasting = true,
     .options = OPTIONS,
     .n_options = N_OPTIONS,
     .run = run,

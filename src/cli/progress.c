@@ -81,7 +81,9 @@ void cli_log(void *user, kvf_log_level level, const char *line)
 {
     cli_call *call = user;
     if (level != KVF_LOG_WARN) return;
+    const bool terminal = isatty(STDERR_FILENO);
     snprintf(call->log, sizeof call->log, "%s", line);
-    if (call->ctx && !call->common.quiet && isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[Kkvfold: %s: warning: %s\n", call->command->name, line);
+    if (call->ctx && !call->common.quiet && (terminal || call->command->lasting))
+        fprintf(stderr, "%skvfold: %s: warning: %s\n", terminal ? "\r\033[K" : "",
+                call->command->name, line);
 }

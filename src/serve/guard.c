@@ -1,11 +1,14 @@
-/* Who may stay connected, and who may ask: deadlines for requests to arrive, and the token.
+/* Who may stay connected, and who may ask: deadlines for requests to arrive, names by which they
+ * may come, and the token.
  *
  * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; so connections
  * are watched here by when their request began. They are shut down and not closed, which leaves the
  * descriptor to its owner. */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "serve_int.h"
 
@@ -93,6 +96,53 @@ void kvf__guard_sweep(kvf__guard *guard, double seconds)
         if (g->fd >= 0 && g->since > 0 && now - g->since > seconds) evict(guard, g);
     }
     pthread_mutex_unlock(&guard->lock);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+enum { HOST_BYTES = 256 };
+
+/* The name or address in "name:port" or "[address]:port", without the dot of the root. */
+static bool split_host(const char *host, char name[HOST_BYTES])
+{
+    const bool six = *host == '[';
+    const char *from = host + six;
+    size_t n = strcspn(from, six ? "]" : ":");
+    const char *rest = from + n;
+    if (six && *rest++ != ']') return false;
+    if (n && from[n - 1] == '.') n--;
+    if (!n || n >= HOST_BYTES) return false;
+    memcpy(name, from, n);
+    name[n] = 0;
+    if (*rest == ':') rest += 1 + strspn(rest + 1, "0123456789");
+    return !*rest;
+}
+
+static bool is_loopback(const char *name)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, name, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, name, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+static bool is_own(const char *name)
+{
+    char own[HOST_BYTES];
+    if (!strcasecmp(name, "localhost") || is_loopback(name)) return true;
+    if (gethostname(own, sizeof own)) return false;
+    own[sizeof own - 1] = 0;
+    return !strcasecmp(name, own);
+}
+
+bool kvf__host_known(const kvf_serve_options *options, const char *host)
+{
+    char name[HOST_BYTES], other[HOST_BYTES];
+    if (!split_host(host, name)) return false;
+    if (is_own(name) || !strcasecmp(name, options->host)) return true;
+    for (size_t i = 0; i < options->n_allow_hosts; i++)
+        if (split_host(options->allow_hosts[i], other) && !strcasecmp(name, other)) return true;
+    return false;
 }
 
 /* ---- token ----------------------------------------------------------------------------------- */

@@ -22,7 +22,8 @@ struct kvf__http {
     kvf_ctx *ctx; /* this thread's */
     struct MHD_Daemon *daemon;
     kvf__guard guard;
-    int quiet_socket; /* taken back from the daemon, -1: it has it */
+    int socket;       /* that it listens on; the daemon has it until it has stopped */
+    bool checks_host; /* only known names are answered */
 };
 
 /* One request on its way. */
@@ -278,7 +279,12 @@ static long long content_length(const call *c)
 static void check_head(call *c, const char *method)
 {
     const bool post = c->route && !strcmp(c->route->method, "POST");
-    if (!c->route)
+    const char *host = c->server->http->checks_host ? header(c, MHD_HTTP_HEADER_HOST) : NULL;
+    if (host && !kvf__host_known(&c->server->options, host))
+        kvf__problem_set(&c->problem, 421, NULL,
+                         "Host \"%.80s\" is no name of this machine: --allow-host lets it in",
+                         host);
+    else if (!c->route)
         kvf__problem_set(&c->problem, 404, NULL, "there is no %.80s here", c->url);
     else if (!c->route->open && !has_token(c))
         kvf__problem_set(&c->problem, 401, NULL, "the token is missing or wrong");
@@ -407,7 +413,7 @@ static int bound_socket(const struct addrinfo *where)
     return -1;
 }
 
-static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *out, int *port)
+static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *port)
 {
     const kvf_serve_options *o = &server->options;
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
@@ -423,18 +429,15 @@ static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *out,
     snprintf(number, sizeof number, "%d", (int)o->port);
     if (getaddrinfo(strcmp(o->host, "localhost") ? o->host : "127.0.0.1", number, &hints, &where))
         return kvf__fail(ctx, KVF_EUSAGE, "host \"%s\": want an address in numbers", o->host);
-    if (!is_loopback(where->ai_addr) && !server->token)
+    const bool open = !is_loopback(where->ai_addr);
+    server->http->checks_host = !open || o->n_allow_hosts;
+    if (open && !server->token)
         kvf__log(ctx, KVF_LOG_WARN, "%s can be reached from elsewhere, and no token is asked for",
                  o->host);
-    int fd = bound_socket(where);
+    const int fd = server->http->socket = bound_socket(where);
     freeaddrinfo(where);
-    if (fd < 0) return fail_listen(ctx, o, strerror(errno));
-    if (getsockname(fd, &bound.any, &n)) {
-        close(fd);
-        return fail_listen(ctx, o, strerror(errno));
-    }
+    if (fd < 0 || getsockname(fd, &bound.any, &n)) return fail_listen(ctx, o, strerror(errno));
     *port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
-    *out = fd;
     return KVF_OK;
 }
 
@@ -451,18 +454,16 @@ static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
     struct kvf__http *http = server->http;
     const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
     const unsigned most = connection_limit();
-    int fd = -1;
     KVF_TRY(kvf_ctx_create(&quiet, &http->ctx));
     KVF_TRY(kvf__guard_init(ctx, most + 1, &http->guard));
-    KVF_TRY(open_socket(ctx, server, &fd, port));
+    KVF_TRY(open_socket(ctx, server, port));
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
-        handle, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, most,
+        handle, server, MHD_OPTION_LISTEN_SOCKET, http->socket, MHD_OPTION_CONNECTION_LIMIT, most,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)server->options.timeout,
         MHD_OPTION_NOTIFY_COMPLETED, end_call, server, MHD_OPTION_NOTIFY_CONNECTION,
         note_connection, server, MHD_OPTION_END);
     if (http->daemon) return KVF_OK;
-    close(fd);
     return fail_listen(ctx, &server->options, "libmicrohttpd does not start");
 }
 
@@ -470,16 +471,15 @@ kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port)
 {
     struct kvf__http *http = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *http, &http));
-    http->quiet_socket = -1;
+    http->socket = -1;
     server->http = http;
     return start(ctx, server, port);
 }
 
 void kvf__http_refuse_more(kvf__server *server)
 {
-    struct kvf__http *http = server->http;
-    http->quiet_socket = MHD_quiesce_daemon(http->daemon);
-    if (http->quiet_socket >= 0) close(http->quiet_socket);
+    MHD_quiesce_daemon(server->http->daemon);
+    shutdown(server->http->socket, SHUT_RDWR); /* its thread may still look at it: no close */
 }
 
 void kvf__http_sweep(kvf__server *server)
@@ -491,7 +491,11 @@ void kvf__http_stop(kvf__server *server)
 {
     struct kvf__http *http = server->http;
     if (!http) return;
-    if (http->daemon) MHD_stop_daemon(http->daemon);
+    if (http->daemon) {
+        kvf__http_refuse_more(server); /* else it would close the socket itself */
+        MHD_stop_daemon(http->daemon);
+    }
+    if (http->socket >= 0) close(http->socket);
     kvf__guard_done(&http->guard);
     kvf_ctx_free(http->ctx);
     kvf__free(http);

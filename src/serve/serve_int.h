@@ -239,6 +239,8 @@ void kvf__guard_leave(kvf__guard *guard, struct kvf__guest *guest); /* before fd
 void kvf__guard_serve(kvf__guard *guard, struct kvf__guest *guest, bool served);
 void kvf__guard_sweep(kvf__guard *guard, double seconds);
 
+/* Whether a Host header names this machine, the address listened on, or what is allowed beside. */
+bool kvf__host_known(const kvf_serve_options *options, const char *host);
 /* Equal in a time that depends on the length of `given` alone. */
 bool kvf__token_equal(const char *given, const char *token);
 /* The first line of a file, without white space around it. EFORMAT: it is empty. */

@@ -28,7 +28,7 @@ serve_on() {
         tries=$((tries + 1))
         [ $tries -lt 200 ] || { fail 'does not listen after 20 s'; kill -s KILL $pid; break; }
     done
-    port=$(sed -n 's|^listening on http://127\.0\.0\.1:\([0-9]*\)$|\1|p' out)
+    port=$(sed -n 's|^listening on http://[0-9.]*:\([0-9]*\)$|\1|p' out)
     port=${port:-0}
 }
 
@@ -47,7 +47,7 @@ post() {
     elif command -v bash >/dev/null; then
         # shellcheck disable=SC2016 # its own variables
         bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" &&
-            printf "POST %s HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" \
+            printf "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" \
                 "$2" ${#3} "$3" >&3 && cat <&3' post "$port" "$1" "$2" >answer
     else
         return 1
@@ -76,6 +76,25 @@ else
         echo 'skipped: neither curl nor bash to ask with'
         end TERM 143
     fi
+
+    # its warnings are for a log as well: an address that is open to others, a file that cannot be read again
+    cp prefix.h5 other.h5
+    serve_on --prefix other=other.h5 --allow-host proxy.example
+    echo 'no prefix' >new
+    mv new other.h5
+    tries=0
+    until grep -q 'stays as it was' err || [ $tries -ge 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    end TERM 143
+    has err '^kvfold: serve: warning: other\.h5: .*; other stays as it was$'
+    serve_on --host 0.0.0.0 --prefix mine=prefix.h5
+    end TERM 143
+    has err '^kvfold: serve: warning: 0\.0\.0\.0 can be reached from elsewhere, and no token is asked for$'
+    serve_on --host 0.0.0.0 --prefix mine=prefix.h5 --quiet
+    end TERM 143
+    err_is
 
     # an interrupted one is silent with --quiet; a taken port is refused
     serve_on --quiet

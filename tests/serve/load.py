@@ -117,7 +117,7 @@ class Client(threading.Thread):
 
 class Vandals(threading.Thread):
     """Connections nobody should have to care about, until stop is set; a lap of them is counted when it went as it should."""
-    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
 
     def __init__(self, server):
         super().__init__()
