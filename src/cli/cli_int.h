@@ -17,7 +17,13 @@
 #define CLI_PRINTF(fmt, args)
 #endif
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSE = 2, CLI_SIGNAL = 128 };
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_MISUSE = 2,
+    CLI_SIGNAL = 128,     /* and the signal's number */
+    CLI_CLOSED_PIPE = 141 /* what a shell says of SIGPIPE */
+};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -148,9 +154,12 @@ int cli_misuse_at(const cli_command *command, const cli_given *given, const char
 
 /* Prints the object on one line and frees it. */
 int cli_print_json(const cli_call *call, kvf_json *object);
+/* Did a write to standard output or error fail because the reader at the other end has gone? */
+bool cli_reader_gone(void);
 /* Flushes stdout early: `code`, or CLI_FAILED with a line. */
 int cli_flush(const cli_command *command, int code);
-/* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written. */
+/* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written, or
+ * CLI_CLOSED_PIPE without one if nobody reads it any more. */
 int cli_finish(const cli_command *command, int code);
 /* "1.5 MiB". */
 const char *cli_bytes_text(int64_t bytes, char buf[32]);
@@ -172,15 +181,17 @@ const char *cli_topic(size_t index, const char **name);
 
 /* ---- progress, signals ----------------------------------------------------------------------- */
 
-/* One updating line on a terminal, nothing elsewhere. */
+/* On a terminal one updating line, under those of the validations; elsewhere lines of validations,
+ * and one about every minute. */
 typedef struct cli_progress {
-    bool on, drawn;
-    double last_drawn; /* seconds of the run */
+    bool on, terminal, drawn;
+    double last_said;  /* seconds of the run */
+    const char *run;   /* which of several, NULL: there is one */
     double valid_loss; /* NaN before the first validation */
     double meter_rise; /* of the meter's loss above the bare base's; NaN: there is none */
     int64_t steps;
 } cli_progress;
-cli_progress cli_progress_make(const cli_common *common);
+cli_progress cli_progress_make(const cli_common *common); /* .on: without --quiet */
 void cli_progress_event(cli_progress *progress, const kvf_event *event);
 /* As the library calls it back, with a cli_progress. */
 void cli_progress_items(void *progress, int64_t done, int64_t items);
@@ -207,7 +218,11 @@ int cli_check_hdf5(const char *path);
 void cli_stop_clean(kvf_ctx *ctx);
 /* From now on they set the flag, and a second one ends the program. */
 const volatile int *cli_stop_install(void);
+/* To be called after writing: where the reader has gone, the flag is set as by SIGPIPE. */
+void cli_stop_unread(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
+/* The end of a run that a signal stopped: its line, but none for a closed pipe; the exit status. */
+int cli_stopped(const cli_call *call, int number);
 
 /* ---- what several commands open -------------------------------------------------------------- */
 

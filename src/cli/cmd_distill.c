@@ -157,9 +157,7 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
         cli_train_text(&result.train, &options->train, w->progress.steps);
         print_text(&result);
     }
-    if (st != KVF_ESTOPPED) return code;
-    cli_fail_status(call, st);
-    return CLI_SIGNAL + cli_stop_signal();
+    return st == KVF_ESTOPPED ? cli_stopped(call, cli_stop_signal()) : code;
 }
 
 static int run(cli_call *call)

@@ -39,15 +39,19 @@ typedef struct watcher {
     bool silent; /* notes are in the object that is printed */
 } watcher;
 
-/* The runs of a pass are at about the same step: the line shows whichever comes by. */
+/* The runs of a pass are at about the same step: the line shows whichever comes by. A validation
+ * is one run's. */
 static void on_event(void *user, const char *run, const kvf_event *event)
 {
     watcher *w = user;
-    if (event->kind != KVF_EVENT_EVAL) cli_progress_event(&w->progress, event);
-    if (event->kind != KVF_EVENT_NOTE || w->silent) return;
-    cli_progress_clear(&w->progress);
-    printf("%s: %s\n", run, event->text);
-    fflush(stdout);
+    w->progress.run = run;
+    cli_progress_event(&w->progress, event);
+    if (event->kind == KVF_EVENT_NOTE && !w->silent) {
+        cli_progress_clear(&w->progress);
+        printf("%s: %s\n", run, event->text);
+        fflush(stdout);
+    }
+    cli_stop_unread();
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -146,9 +150,7 @@ static int run(cli_call *call)
     cli_progress_clear(&w.progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
     code = report_runs(call, report);
-    if (st != KVF_ESTOPPED) return code;
-    cli_fail_status(call, st);
-    return CLI_SIGNAL + cli_stop_signal();
+    return st == KVF_ESTOPPED ? cli_stopped(call, cli_stop_signal()) : code;
 }
 
 const cli_command cli_sweep = {

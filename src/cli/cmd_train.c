@@ -56,14 +56,14 @@ void cli_watch(void *user, const kvf_event *event)
     cli_progress_event(&w->progress, event);
     if (event->kind == KVF_EVENT_FORECAST && w->progress.on && !w->dry_run)
         print_forecast(stderr, event->forecast);
-    if (event->kind != KVF_EVENT_NOTE) return;
-    if (w->notes) {
+    if (event->kind == KVF_EVENT_NOTE && w->notes) {
         kvf_json_add(w->notes, kvf_json_new_str(event->text));
-        return;
+    } else if (event->kind == KVF_EVENT_NOTE) {
+        cli_progress_clear(&w->progress);
+        puts(event->text);
+        fflush(stdout);
     }
-    cli_progress_clear(&w->progress);
-    puts(event->text);
-    fflush(stdout);
+    cli_stop_unread();
 }
 
 static kvf_json *forecast_json(const kvf_forecast *f)
@@ -187,9 +187,7 @@ static int train(cli_call *call, kvf_train_options *options, watcher *w)
     cli_progress_clear(&w->progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
     int code = report(call, options, &result, w);
-    if (st != KVF_ESTOPPED) return code;
-    cli_fail_status(call, st);
-    return CLI_SIGNAL + result.signal;
+    return st == KVF_ESTOPPED ? cli_stopped(call, result.signal) : code;
 }
 
 static int run(cli_call *call)
@@ -199,7 +197,8 @@ static int run(cli_call *call)
     int code = cli_set_train_options(call, &options);
     if (code) return code;
     w.dry_run = options.dry_run;
-    if (w.progress.on && !strcmp(options.forecast, "auto")) options.forecast = "on";
+    if (w.progress.on && w.progress.terminal && !strcmp(options.forecast, "auto"))
+        options.forecast = "on";
     if (call->common.json) w.notes = kvf_json_array();
     if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
     code = train(call, &options, &w);

@@ -87,7 +87,7 @@ void cli_help_program(void)
     printf("\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
            "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
            "exit status: 0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or\n"
-           "SIGTERM with everything saved.\n\n"
+           "SIGTERM with everything saved, 141 nobody reads on.\n\n"
            "example:\n"
            "  kvfold train --base MODEL --data train.jsonl --out run.h5\n"
            "  kvfold merge run.h5 --out prefix.h5\n"

@@ -1,5 +1,6 @@
-/* Progress of a run: one line that is drawn over, at most ten times a second, and only where a
- * person looks at it. */
+/* Progress of a run. Where a person looks at it: one line that is drawn over, at most ten times a
+ * second, below the lines of the validations, which stay. In a file or a pipe: those lines, and one
+ * about every minute. */
 #include "cli_int.h"
 
 #include <math.h>
@@ -8,13 +9,16 @@
 #include <unistd.h>
 
 #define SECONDS_BETWEEN_DRAWS 0.1
+#define SECONDS_BETWEEN_LINES 60
 
 cli_progress cli_progress_make(const cli_common *common)
 {
-    return (cli_progress){.on = !common->quiet && isatty(STDERR_FILENO),
+    bool terminal = isatty(STDERR_FILENO);
+    return (cli_progress){.on = !common->quiet,
+                          .terminal = terminal,
                           .valid_loss = NAN,
                           .meter_rise = NAN,
-                          .last_drawn = -1};
+                          .last_said = terminal ? -1 : 0};
 }
 
 static size_t terminal_width(void)
@@ -32,38 +36,64 @@ static void draw(cli_progress *p, const char *line)
     p->drawn = true;
 }
 
-static void draw_step(cli_progress *p, const kvf_event *e)
+/* "valid 2.1031  accuracy 0.8100 (best)  meter +0.0012": what was measured last. */
+static void measured(const cli_progress *p, const kvf_event *e, char *line, size_t size)
 {
-    char line[256], valid[48] = "", left[48] = "", memory[32];
-    char time[32];
-    int n = 0;
-    if (!isnan(p->valid_loss)) n = snprintf(valid, sizeof valid, "  valid %.4f", p->valid_loss);
-    if (!isnan(p->meter_rise))
-        snprintf(valid + n, sizeof valid - (size_t)n, "  meter %+.4f", p->meter_rise);
+    const bool now = e->kind == KVF_EVENT_EVAL;
+    const double loss = now ? e->valid_loss : p->valid_loss;
+    size_t n = 0;
+    line[0] = 0;
+    if (!isnan(loss)) n += (size_t)snprintf(line, size, "  valid %.4f", loss);
+    if (now && strcmp(e->metric.name, "loss"))
+        n += (size_t)snprintf(line + n, size - n, "  %s %.4f", e->metric.name, e->metric.value);
+    if (now && e->best) n += (size_t)snprintf(line + n, size - n, " (best)");
+    if (!isnan(p->meter_rise)) snprintf(line + n, size - n, "  meter %+.4f", p->meter_rise);
+}
+
+static void describe(const cli_progress *p, const kvf_event *e, char *line, size_t size)
+{
+    char valid[128], rate[48] = "", left[48] = "", memory[32], time[32];
+    measured(p, e, valid, sizeof valid);
+    if (e->kind == KVF_EVENT_STEP)
+        snprintf(rate, sizeof rate, "  %.0f tokens/s", e->tokens_per_second);
     if (!isnan(e->seconds_left))
         snprintf(left, sizeof left, "  %s left", cli_time_text(e->seconds_left, time));
-    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %.0f tokens/s%s  %s",
-             (long long)e->step, (long long)e->steps, e->train_loss, valid, e->tokens_per_second,
-             left, cli_bytes_text(kvf_rss_bytes(), memory));
-    draw(p, line);
-    p->last_drawn = e->seconds;
+    snprintf(line, size, "step %lld/%lld  loss %.4f%s%s%s  %s", (long long)e->step,
+             (long long)e->steps, e->train_loss, valid, rate, left,
+             cli_bytes_text(kvf_rss_bytes(), memory));
+}
+
+/* A line that stays. */
+static void say(cli_progress *p, const char *line)
+{
+    cli_progress_clear(p);
+    fprintf(stderr, "%s%s%s\n", p->run ? p->run : "", p->run ? ": " : "", line);
 }
 
 void cli_progress_event(cli_progress *p, const kvf_event *e)
 {
+    char line[512];
     p->steps = e->steps;
-    if (e->kind == KVF_EVENT_EVAL) p->valid_loss = e->valid_loss;
+    if (e->kind == KVF_EVENT_EVAL && !p->run) p->valid_loss = e->valid_loss;
     if (e->kind == KVF_EVENT_METER) p->meter_rise = e->meter_loss - e->meter_base_loss;
-    if (!p->on) return;
-    bool due = e->seconds - p->last_drawn >= SECONDS_BETWEEN_DRAWS || e->step == e->steps;
-    if (e->kind == KVF_EVENT_STEP && due) draw_step(p, e);
+    if (!p->on || (e->kind != KVF_EVENT_STEP && e->kind != KVF_EVENT_EVAL)) return;
+    const bool stays = e->kind == KVF_EVENT_EVAL || !p->terminal;
+    const double wait = p->terminal ? SECONDS_BETWEEN_DRAWS : SECONDS_BETWEEN_LINES;
+    const bool last = p->terminal && e->step == e->steps;
+    if (e->kind == KVF_EVENT_STEP && e->seconds - p->last_said < wait && !last) return;
+    describe(p, e, line, sizeof line);
+    if (stays)
+        say(p, line);
+    else
+        draw(p, line);
+    p->last_said = e->seconds;
 }
 
 void cli_progress_items(void *progress, int64_t done, int64_t items)
 {
     cli_progress *p = progress;
     char line[64];
-    if (!p->on) return;
+    if (!p->on || !p->terminal) return;
     snprintf(line, sizeof line, "item %lld/%lld", (long long)done, (long long)items);
     draw(p, line);
 }

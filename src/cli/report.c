@@ -1,8 +1,9 @@
 /* Lines on stderr and results on stdout. An error is one line whatever text it quotes; a result
- * that could not be written is an error. */
+ * that could not be written is an error, unless nobody wanted to read on. */
 #include "cli_int.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,10 +68,22 @@ int cli_print_json(const cli_call *call, kvf_json *object)
     return CLI_OK;
 }
 
+/* The reason of a write that failed some time ago is lost; that of a pipe can be asked for. */
+static bool is_unread(FILE *file)
+{
+    struct pollfd end = {.fd = fileno(file)};
+    return ferror(file) && poll(&end, 1, 0) == 1 && end.revents & POLLERR;
+}
+
+bool cli_reader_gone(void)
+{
+    return is_unread(stdout) || is_unread(stderr);
+}
+
 /* What failed before leaves its line to cli_finish(); what fails here is told, and not again. */
 int cli_flush(const cli_command *command, int code)
 {
-    if (ferror(stdout) || fflush(stdout) == 0) return code;
+    if (ferror(stdout) || fflush(stdout) == 0 || cli_reader_gone()) return code;
     code = cli_fail(command, "standard output: %s", strerror(errno));
     clearerr(stdout);
     return code;
@@ -78,8 +91,9 @@ int cli_flush(const cli_command *command, int code)
 
 int cli_finish(const cli_command *command, int code)
 {
-    bool failed = ferror(stdout);
     errno = 0;
+    bool failed = ferror(stdout) || fflush(stdout);
+    if (cli_reader_gone()) return CLI_CLOSED_PIPE;
     if (fclose(stdout) == 0 && !failed) return code;
     const char *reason = errno ? strerror(errno) : "write failed";
     return cli_fail(command, "standard output: %s", reason);

@@ -1,8 +1,9 @@
 /* SIGINT and SIGTERM. While a run trains or a server answers, the first asks it to finish and save;
  * the second, as the first one of any other command, ends the program as if there were no handler,
  * but without leaving half an output behind. What was ignored when the program started, as SIGINT
- * is behind a shell's `&`, stays ignored. The flag and the context are the mutable globals of the
- * command: a handler has nowhere else to look. */
+ * is behind a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
+ * not by SIGPIPE, which comes for sockets and logs too. The flag and the context are the mutable
+ * globals of the command: a handler has nowhere else to look. */
 #include "cli_int.h"
 
 #include <signal.h>
@@ -55,7 +56,18 @@ const volatile int *cli_stop_install(void)
     return &stop_flag;
 }
 
+void cli_stop_unread(void)
+{
+    if (!stop_flag && cli_reader_gone()) stop_flag = SIGPIPE;
+}
+
 int cli_stop_signal(void)
 {
     return stop_flag;
+}
+
+int cli_stopped(const cli_call *call, int number)
+{
+    if (number != SIGPIPE) cli_fail_status(call, KVF_ESTOPPED);
+    return CLI_SIGNAL + number;
 }

@@ -10,11 +10,11 @@ keys() {
     err_is
 }
 
-train 0 --out run.h5 --valid valid.jsonl --json
+train 0 --out run.h5 --valid valid.jsonl --json --quiet
 keys steps train_loss valid_loss best_valid_loss tokens tokens_per_second seconds peak_rss_bytes \
     trainable_parameters notes
 best=$(value best_valid_loss)
-train 0 --out again.h5 --valid valid.jsonl
+train 0 --out again.h5 --valid valid.jsonl --quiet
 err_is
 has out '^again.h5: 9 steps, '
 has out '^start: vocab, relative residual '

@@ -77,6 +77,29 @@ kill -s TERM "$pid"
 end 143
 absent second.h5
 
+# A reader of its output that goes away ends a run as a signal does, but without a line.
+mkfifo results
+true <results & # closes its end at once
+{
+    wait $!
+    "$KVFOLD" train --base model --data train.jsonl --threads 2 --prefix-length 4 --encoder-hidden 16 \
+        --precision f32 --schedule constant --warmup 0 --schedule-steps 3 --steps 3 --out unread.h5
+    echo $? >code
+} >results 2>err
+[ "$(cat code)" -eq 141 ] || fail "closed pipe: exit status $(cat code)"
+err_is
+run 0 inspect unread.h5 --json
+has out '"state":{"step":1,'
+train 0 --out unread.h5 --steps 3 --resume
+same whole.h5 unread.h5
+head -n 1 <results >first & # validations on standard error count, too
+"$KVFOLD" train --base model --data train.jsonl --valid train.jsonl --eval-every 1 --threads 2 \
+    --prefix-length 4 --method direct --precision f32 --steps 100000 --out unread.h5 --force \
+    >results 2>&1
+code=$?
+[ $code -eq 141 ] || fail "exit status $code"
+run 0 inspect unread.h5
+
 # What is ignored when the command starts stays so, as by nohup or a script's `&`; SIGTERM does not.
 attend='env --ignore-signal=INT'
 begin --out ignored.h5 --steps 3

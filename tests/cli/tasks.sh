@@ -93,6 +93,7 @@ same token-cls.conll columns
 # rows without labels are predicted, and not measured
 printf 'good film\nbad one\n' >new.txt
 fit bert seq-cls seq-cls.tsv --out run.h5 --steps 4 --force
+has err '^step 4/4  loss [0-9.]*  valid [0-9.]*  accuracy [01]\.[0-9]* (best)  '
 predict --prefix run.h5 --data new.txt --format tsv --no-header --columns text --out new.jsonl
 [ "$(wc -l <new.jsonl)" -eq 2 ] || fail 'two rows'
 run 1 eval --base bert --prefix run.h5 --data new.txt --format tsv --no-header --columns text
