@@ -397,6 +397,26 @@ START_TEST(kinds_of_heads_take_turns)
 }
 END_TEST
 
+/* Of equal accuracy, the run with the lower loss first, wherever it stands in the grid. */
+START_TEST(equal_scores_rank_by_loss)
+{
+    kvf_sweep_options o = sweep_for(_i ? "lr = 0.0001, 0.03\n" : "lr = 0.03, 0.0001\n", "runs");
+    o.train.data = o.train.valid = classes;
+    o.train.task = "seq-cls";
+    o.train.method = "direct";
+    o.train.steps = 30;
+    kvf_json *report = sweep(&o);
+    const kvf_json *runs = kvf_json_get(report, "runs");
+    const kvf_json *first = kvf_json_at(runs, 0), *second = kvf_json_at(runs, 1);
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(report, "metric"), NULL), "accuracy");
+    ck_assert_double_eq(kvf_json_real(kvf_json_get(first, "value"), NAN),
+                        kvf_json_real(kvf_json_get(second, "value"), NAN));
+    ck_assert_double_lt(kvf_json_real(kvf_json_get(first, "best_valid_loss"), NAN),
+                        kvf_json_real(kvf_json_get(second, "best_valid_loss"), NAN));
+    kvf_json_free(report);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static const struct {
@@ -493,6 +513,7 @@ int main(void)
     tcase_add_loop_test(core, resume_equals_no_stop, 0, 2);
     tcase_add_test(core, a_failing_run_fails_alone);
     tcase_add_test(core, kinds_of_heads_take_turns);
+    tcase_add_loop_test(core, equal_scores_rank_by_loss, 0, 2);
     tcase_add_loop_test(errors, bad_grids_are_refused, 0, sizeof BAD / sizeof BAD[0]);
     tcase_add_test(errors, what_is_there_is_kept);
     suite_add_tcase(suite, parity);

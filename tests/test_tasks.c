@@ -215,6 +215,36 @@ START_TEST(history_keeps_the_metric)
 }
 END_TEST
 
+/* Of equal scores the one with the lowest loss is kept, and the summary has its loss, of a run that
+ * was resumed too. */
+START_TEST(equal_scores_are_told_by_loss)
+{
+    setup(_i);
+    kvf_train_options o = options_for(out);
+    kvf__run_file file;
+    o.steps = 20;
+    o.eval_every = 1;
+    train(&o);
+    o.steps = 40;
+    o.resume = true;
+    kvf_train_result result = train(&o), again = train(&o);
+    ck_assert_int_eq(kvf__run_file_read(ctx, out, true, &file), KVF_OK);
+    const double *score = file.history.valid_metric, *loss = file.history.valid_loss;
+    int64_t best = 0, ties = 0;
+    for (int64_t i = 1; i < file.history.n; i++) {
+        ties += score[i] == score[best];
+        if (score[i] > score[best] || (score[i] == score[best] && loss[i] < loss[best])) best = i;
+    }
+    ck_assert(ties > 0 || o.regression);
+    ck_assert_int_eq(file.best_step, best + 1);
+    ck_assert_int_eq(result.best_step, best + 1);
+    ck_assert_double_eq(result.best_valid_loss, loss[best]);
+    ck_assert_double_eq(again.best_valid_loss, loss[best]);
+    kvf__run_file_done(&file);
+    teardown();
+}
+END_TEST
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 static void eval(kvf_base *model, kvf_prefix *const *prefixes, size_t n, int64_t batch_tokens,
@@ -275,6 +305,7 @@ int main(void)
     tcase_add_loop_test(core, a_step_allocates_nothing_after_the_first, 0, n);
     tcase_add_loop_test(core, a_stop_request_saves_and_resumes, 0, n);
     tcase_add_loop_test(core, history_keeps_the_metric, 0, n);
+    tcase_add_loop_test(core, equal_scores_are_told_by_loss, 0, n);
     tcase_add_loop_test(core, runs_prefixes_and_ensembles_agree, 0, n);
     return ck_main(suite);
 }

@@ -166,8 +166,9 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 typedef struct kvf_train_result {
     int64_t steps;
     double train_loss;                  /* of the last step */
-    double valid_loss, best_valid_loss; /* NaN without validation */
-    kvf_score best;                     /* of the best checkpoint, by its metric */
+    double valid_loss, best_valid_loss; /* of the last and of the best state; NaN: no validation */
+    kvf_score best;                     /* of the best checkpoint, by its metric; of equal ones
+                                           that of the lowest loss is kept */
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
     /* On the meter's text: now, at step 0, of the bare base; NaN without one. */

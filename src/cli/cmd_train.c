@@ -128,9 +128,11 @@ static void print_losses(const kvf_train_result *r)
 {
     printf("train loss %.4f", r->train_loss);
     if (!isnan(r->valid_loss)) printf(", validation loss %.4f", r->valid_loss);
-    if (!isnan(r->best_valid_loss)) printf(" (best %.4f)", r->best_valid_loss);
     if (r->best_step && strcmp(r->best.name, "loss"))
-        printf(", best %s %.4f at step %lld", r->best.name, r->best.value, (long long)r->best_step);
+        printf(", best %s %.4f at step %lld with loss %.4f", r->best.name, r->best.value,
+               (long long)r->best_step, r->best_valid_loss);
+    else if (!isnan(r->best_valid_loss))
+        printf(" (best %.4f)", r->best_valid_loss);
     putchar('\n');
 }
 

@@ -45,11 +45,20 @@ static double value_of(const ranking *r, const kvf__sweep_run *run)
     return r->by_loss ? run->result.best_valid_loss : run->result.best.value;
 }
 
-/* Is a better than b? What is no number is worse than any. */
-static bool is_better(const ranking *r, double a, double b)
+/* What is no number is worse than any. */
+static bool is_better(double a, double b, bool larger)
 {
     if (isnan(a) || isnan(b)) return !isnan(a) && isnan(b);
-    return r->larger ? a > b : a < b;
+    return larger ? a > b : a < b;
+}
+
+/* Is a better than b? Equal scores are told by the loss of the state that is kept. */
+static bool ranks_before(const ranking *r, const kvf__sweep_run *a, const kvf__sweep_run *b)
+{
+    double x = value_of(r, a), y = value_of(r, b);
+    if (is_better(x, y, r->larger)) return true;
+    return x == y && !r->by_training &&
+           is_better(a->result.best_valid_loss, b->result.best_valid_loss, false);
 }
 
 /* Indices of runs, best first; equal ones in the order of the file. */
@@ -57,8 +66,7 @@ static void sort_runs(const kvf__sweep *s, const ranking *r, size_t *order)
 {
     for (size_t i = 0; i < s->grid.n; i++) {
         size_t at = i;
-        double value = value_of(r, &s->runs[i]);
-        while (at && is_better(r, value, value_of(r, &s->runs[order[at - 1]]))) {
+        while (at && ranks_before(r, &s->runs[i], &s->runs[order[at - 1]])) {
             order[at] = order[at - 1];
             at--;
         }

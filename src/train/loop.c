@@ -71,15 +71,24 @@ static void keep_best(kvf__trainer *t)
                (size_t)params->item[i].n * sizeof(float));
     t->best_step = t->step;
     t->best_value = t->metric_value;
+    t->best_loss = t->valid_loss;
 }
 
 /* A value that is not a number is worse than any. */
-static bool is_better(const kvf__trainer *t)
+static bool is_better(double value, double than, bool larger)
 {
-    if (!t->best.n) return true;
-    if (isnan(t->metric_value)) return false;
-    if (isnan(t->best_value)) return true;
-    return t->metric->larger ? t->metric_value > t->best_value : t->metric_value < t->best_value;
+    if (isnan(value) || isnan(than)) return !isnan(value) && isnan(than);
+    return larger ? value > than : value < than;
+}
+
+/* Of equal scores the lower loss is kept; patience counts scores alone. */
+static bool judge(kvf__trainer *t)
+{
+    const bool larger = t->metric->larger, first = !t->best.n;
+    bool better = first || is_better(t->metric_value, t->best_value, larger);
+    bool worse = !first && is_better(t->best_value, t->metric_value, larger);
+    t->stale = better ? 0 : t->stale + 1;
+    return better || (!worse && is_better(t->valid_loss, t->best_loss, false));
 }
 
 kvf_status kvf__trainer_measure(kvf__trainer *t)
@@ -98,10 +107,8 @@ static kvf_status validate(kvf__trainer *t)
     KVF_TRY(kvf__trainer_measure(t));
     t->history.valid_loss[t->step - 1] = t->valid_loss;
     t->history.valid_metric[t->step - 1] = t->metric_value;
-    t->best_loss = fmin(t->best_loss, t->valid_loss);
-    bool best = is_better(t);
+    bool best = judge(t);
     if (best) keep_best(t);
-    t->stale = best ? 0 : t->stale + 1;
     kvf__pace_add(&t->pace.validation, kvf__clock() - begin);
     emit(t, KVF_EVENT_EVAL, 0, 0, best);
     return KVF_OK;

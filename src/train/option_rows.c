@@ -264,7 +264,8 @@ static const kvf__option ROWS[] = {
      KVF__FREE},
     {{"save-every", "N", "epoch", "steps between saves"}, KVF__COUNT, AT(save_every), KVF__FREE},
     {{"metric", "NAME", "by task",
-      "what the best checkpoint is best in: loss, accuracy, f1, exact_match, ..."},
+      "what the best checkpoint is best in: loss, accuracy, f1, exact_match, ...; of equal "
+      "ones that of the lowest loss"},
      KVF__TEXT,
      AT(metric),
      KVF__LATER},

@@ -145,8 +145,8 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
                    n * kvf__dtype_block_bytes(kvf__columns[i].dtype));
     t->train_loss = from->train_loss[n - 1];
     t->valid_loss = from->valid_loss[n - 1];
-    for (size_t i = 0; i < n; i++)
-        t->best_loss = fmin(t->best_loss, from->valid_loss[i]);
+    if (t->best.n && t->best_step > 0 && t->best_step <= from->n)
+        t->best_loss = from->valid_loss[t->best_step - 1];
     return KVF_OK;
 }
 

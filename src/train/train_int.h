@@ -334,7 +334,7 @@ typedef struct kvf__trainer {
     int64_t stale;   /* validations since the best one */
     bool stopped_early;
     double best_value, valid_loss, train_loss;
-    double best_loss;    /* lowest valid_loss */
+    double best_loss;    /* valid_loss at best_step */
     double metric_value; /* of the last validation */
     double grad_norm, lr;
     double begin, step_seconds;          /* clock at the start; time spent in steps */
