@@ -301,6 +301,55 @@ static inline void has(const char *what)
     ck_assert_msg(strstr(text, what) != NULL, "no %s in %s", what, text);
 }
 
+/* ---- figures, and answers that take long -------------------------------------------------------
+ */
+
+/* A line of /metrics: its number. */
+static inline double figure(const char *name)
+{
+    char line[100];
+    ck_assert_int_eq(fetch(&s, "GET", "/metrics", NULL, NULL, text, ROOM), 200);
+    snprintf(line, sizeof line, "\nkvfold_%s ", name);
+    const char *at = strstr(text, line);
+    ck_assert_msg(at != NULL, "no %s in %s", name, text);
+    return atof(at + strlen(line));
+}
+
+/* True once a figure is `want`, which it must be within so many seconds. */
+static inline bool becomes(const char *name, double want, double seconds)
+{
+    const double until = kvf__clock() + seconds;
+    while (figure(name) != want) {
+        if (kvf__clock() > until) return false;
+        usleep(20000);
+    }
+    return true;
+}
+
+/* Before the server starts: the bare base alone, with room for answers that take minutes. */
+static inline void serve_long_rows(void)
+{
+    char config[1024];
+    const char *at = strstr(toy_llama, "\"max_position_embeddings\":");
+    ck_assert_ptr_nonnull(at);
+    at += strlen("\"max_position_embeddings\":");
+    snprintf(config, sizeof config, "%.*s90000%s", (int)(at - toy_llama), toy_llama,
+             at + strspn(at, "0123456789"));
+    toy_write(s.dir, "config.json", config);
+    s.options.n_prefixes = 0;
+    s.options.max_context = 0;
+    s.options.max_tokens = 80000;
+}
+#define LONG_BODY(more)                                                                            \
+    "{\"model\":\"bare\",\"prompt\":\"b\",\"max_tokens\":80000,\"temperature\":0" more "}"
+
+static inline int ask_long(const char *body)
+{
+    int fd = dial(&s);
+    ask(fd, "POST", "/v1/completions", NULL, body);
+    return fd;
+}
+
 static inline void check_start(kvf_status status, const char *line)
 {
     serve_start(&s);

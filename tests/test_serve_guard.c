@@ -321,6 +321,61 @@ START_TEST(the_socket_outlives_its_daemon)
 }
 END_TEST
 
+enum { SOON = 2 }; /* seconds; on an idle machine one is enough */
+
+/* Streamed or not, by a hang-up or by ending its own side alone: who is gone has no row. */
+START_TEST(who_hangs_up_frees_its_row)
+{
+    serve_long_rows();
+    serve_start(&s);
+    for (int how = 0; how < 4; how++) {
+        int fd = ask_long(how % 2 ? LONG_BODY(",\"stream\":true,\"n\":20")
+                                  : LONG_BODY(",\"n\":20"));
+        ck_assert(becomes("rows", 16, 60));
+        if (how / 2)
+            shutdown(fd, SHUT_WR);
+        else
+            close(fd);
+        ck_assert_msg(becomes("rows", 0, SOON), "way %d", how);
+        ck_assert(figure("requests_total{result=\"gone\"}") == how + 1);
+        if (how / 2) close(fd);
+    }
+    int fd = ask_long(LONG_BODY(",\"n\":20"));
+    ck_assert(becomes("rows", 16, 60));
+    close(fd);
+    const double begin = kvf__clock();
+    serve_end(&s);
+    ck_assert_msg(kvf__clock() - begin < SOON, "the stop took %.1f s", kvf__clock() - begin);
+    ck_assert_int_eq(s.totals.requests, 0);
+}
+END_TEST
+
+START_TEST(who_hangs_up_frees_its_place)
+{
+    int fds[4];
+    serve_long_rows();
+    s.options.max_rows = 1;
+    s.options.max_queue = 4;
+    serve_start(&s);
+    int runs = ask_long(LONG_BODY(",\"stream\":true"));
+    ck_assert(becomes("rows", 1, 60));
+    for (int i = 0; i < 4; i++)
+        fds[i] = ask_long(i % 2 ? LONG_BODY(",\"stream\":true") : LONG_BODY(""));
+    ck_assert(becomes("queue_length", 4, 60));
+    for (int i = 1; i < 4; i++)
+        close(fds[i]);
+    ck_assert(becomes("queue_length", 1, SOON));
+    ck_assert(figure("rows") == 1);
+    close(runs); /* the one that stayed has the row now */
+    ck_assert(becomes("queue_length", 0, SOON));
+    ck_assert(becomes("rows", 1, SOON));
+    close(fds[0]);
+    ck_assert(becomes("rows", 0, SOON));
+    serve_end(&s);
+    ck_assert_int_eq(s.status, KVF_ESTOPPED);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve_guard");
@@ -340,5 +395,7 @@ int main(void)
     tcase_add_test(cases[1], a_full_queue_is_said);
     tcase_add_test(cases[1], those_who_leave_are_let_go);
     tcase_add_test(cases[1], the_socket_outlives_its_daemon);
+    tcase_add_test(cases[1], who_hangs_up_frees_its_row);
+    tcase_add_test(cases[1], who_hangs_up_frees_its_place);
     return ck_main(suite);
 }

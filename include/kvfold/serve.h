@@ -16,7 +16,9 @@
  * of several prompts those of a file with each n times. A prefix file that is replaced (by rename)
  * is read again: requests that have begun end with the old one. Prefixes with a head of their own,
  * virtual tokens at the input and prefixes inside rows are served too; what changes the base itself
- * (adapters) is refused, as its rows could not be computed beside others. */
+ * (adapters) is refused, as its rows could not be computed beside others.
+ *
+ * Nothing is computed for a client that has hung up, or has ended its side of the connection. */
 #ifndef KVFOLD_SERVE_H
 #define KVFOLD_SERVE_H
 

@@ -1,37 +1,28 @@
-/* Who may stay connected, and who may ask: deadlines for requests to arrive, names by which they
- * may come, and the token.
+/* Who may stay connected, and who may ask: deadlines for requests to arrive, clients that hang up,
+ * names by which they may come, and the token.
  *
- * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; so connections
- * are watched here by when their request began. They are shut down and not closed, which leaves the
- * descriptor to its owner. */
+ * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; and it does
+ * not look at a connection that sleeps until its job has something to say. So a thread of its own
+ * watches connections here: by when their request began, and while they wait for a job by poll.
+ * They are shut down and not closed, which leaves the descriptor to its owner.
+ *
+ * A client that ends only its own side (shutdown with SHUT_WR, which HTTP/1.1 gives no meaning)
+ * looks the same as one that closed: whether anyone still reads can only be learned by writing, and
+ * a whole answer has nothing to write until it is computed. It counts as gone, as it does to nginx
+ * (status 499) and uvicorn; an answer that is already whole is still sent. */
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "serve_int.h"
 
 typedef struct kvf__guest guest;
 
-kvf_status kvf__guard_init(kvf_ctx *ctx, size_t places, kvf__guard *out)
-{
-    kvf__guard guard = {.n = places};
-    KVF_TRY(kvf__alloc_array(ctx, places, sizeof *guard.guests, &guard.guests));
-    for (size_t i = 0; i < places; i++)
-        guard.guests[i].fd = -1;
-    pthread_mutex_init(&guard.lock, NULL);
-    *out = guard;
-    return KVF_OK;
-}
-
-void kvf__guard_done(kvf__guard *guard)
-{
-    if (!guard->guests) return;
-    pthread_mutex_destroy(&guard->lock);
-    kvf__free(guard->guests);
-    *guard = (kvf__guard){0};
-}
+enum { WATCH_MS = 100 };
 
 static void evict(kvf__guard *guard, guest *late)
 {
@@ -58,7 +49,7 @@ guest *kvf__guard_enter(kvf__guard *guard, int fd)
     for (size_t i = 0; i < guard->n && !place; i++)
         if (guard->guests[i].fd < 0) place = &guard->guests[i];
     if (place) {
-        *place = (guest){fd, kvf__clock()};
+        *place = (guest){.fd = fd, .since = kvf__clock()};
         guard->used++;
     }
     /* a quarter stays free, so that an eviction has time to take effect */
@@ -74,7 +65,7 @@ void kvf__guard_leave(kvf__guard *guard, guest *g)
 {
     if (!g) return;
     pthread_mutex_lock(&guard->lock);
-    g->fd = -1;
+    *g = (guest){.fd = -1};
     guard->used--;
     pthread_mutex_unlock(&guard->lock);
 }
@@ -84,18 +75,96 @@ void kvf__guard_serve(kvf__guard *guard, guest *g, bool served)
     if (!g) return;
     pthread_mutex_lock(&guard->lock);
     g->since = served ? 0 : kvf__clock();
+    g->job = NULL;
     pthread_mutex_unlock(&guard->lock);
 }
 
-void kvf__guard_sweep(kvf__guard *guard, double seconds)
+void kvf__guard_await(kvf__guard *guard, guest *g, kvf__job *job)
+{
+    if (!g) return;
+    pthread_mutex_lock(&guard->lock);
+    g->job = job;
+    pthread_mutex_unlock(&guard->lock);
+}
+
+/* ---- the thread that watches ----------------------------------------------------------------- */
+
+static void find_late(kvf__guard *guard)
 {
     const double now = kvf__clock();
-    pthread_mutex_lock(&guard->lock);
     for (size_t i = 0; i < guard->n; i++) {
         guest *g = &guard->guests[i];
-        if (g->fd >= 0 && g->since > 0 && now - g->since > seconds) evict(guard, g);
+        if (g->fd >= 0 && g->since > 0 && now - g->since > guard->patience) evict(guard, g);
+    }
+}
+
+static void find_gone(kvf__guard *guard)
+{
+    nfds_t n = 0;
+    for (size_t i = 0; i < guard->n; i++)
+        if (guard->guests[i].job)
+            guard->polled[n++] = (struct pollfd){guard->guests[i].fd, POLLRDHUP, 0};
+    if (!n || poll(guard->polled, n, 0) <= 0) return;
+    n = 0;
+    for (size_t i = 0; i < guard->n; i++) {
+        guest *g = &guard->guests[i];
+        if (!g->job || !guard->polled[n++].revents) continue;
+        if (guard->gone(g->job)) shutdown(g->fd, SHUT_RDWR);
+        g->job = NULL;
+    }
+}
+
+static void *watch(void *user)
+{
+    kvf__guard *guard = user;
+    pthread_mutex_lock(&guard->lock);
+    while (!guard->ends) {
+        struct timespec until;
+        find_late(guard);
+        find_gone(guard);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WATCH_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        pthread_cond_timedwait(&guard->end, &guard->lock, &until);
     }
     pthread_mutex_unlock(&guard->lock);
+    return NULL;
+}
+
+static kvf_status take_places(kvf_ctx *ctx, kvf__guard *guard)
+{
+    KVF_TRY(kvf__alloc_array(ctx, guard->n, sizeof *guard->guests, &guard->guests));
+    for (size_t i = 0; i < guard->n; i++)
+        guard->guests[i].fd = -1;
+    return kvf__alloc_array(ctx, guard->n, sizeof *guard->polled, &guard->polled);
+}
+
+kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard)
+{
+    kvf_status st = take_places(ctx, guard);
+    pthread_mutex_init(&guard->lock, NULL);
+    pthread_cond_init(&guard->end, NULL);
+    guard->ends = st || pthread_create(&guard->thread, NULL, watch, guard);
+    if (!guard->ends) return KVF_OK;
+    kvf__guard_stop(guard);
+    return st ? st : kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for connections");
+}
+
+void kvf__guard_stop(kvf__guard *guard)
+{
+    if (!guard->n) return;
+    pthread_mutex_lock(&guard->lock);
+    const bool watches = !guard->ends;
+    guard->ends = true;
+    pthread_cond_signal(&guard->end);
+    pthread_mutex_unlock(&guard->lock);
+    if (watches) pthread_join(guard->thread, NULL);
+    pthread_cond_destroy(&guard->end);
+    pthread_mutex_destroy(&guard->lock);
+    kvf__free(guard->guests);
+    kvf__free(guard->polled);
+    *guard = (kvf__guard){0};
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -86,6 +86,13 @@ static enum MHD_Result send_problem(call *c)
     return send_buffer(c, c->problem.status, "application/json", st, &body);
 }
 
+static struct kvf__guest *guest_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* Under the lock. */
@@ -101,6 +108,17 @@ void kvf__http_wake(kvf__job *job)
     job->sleeper = NULL;
 }
 
+/* The client of a job has hung up; false: the answer is whole, and on its way. */
+static bool note_gone(kvf__job *job)
+{
+    kvf__server *server = job->server;
+    pthread_mutex_lock(&server->lock);
+    const bool left = kvf__job_abandon(job);
+    if (left) kvf__http_wake(job);
+    pthread_mutex_unlock(&server->lock);
+    return left;
+}
+
 static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
 {
     call *c = user;
@@ -109,7 +127,9 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
     (void)at;
     pthread_mutex_lock(&c->server->lock);
     size_t left = job->out.n - job->sent;
-    if (left) {
+    if (job->gone) {
+        n = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (left) {
         n = (ssize_t)(left < room ? left : room);
         memcpy(to, job->out.data + job->sent, (size_t)n);
         job->sent += (size_t)n;
@@ -130,8 +150,10 @@ static enum MHD_Result answer_job(call *c)
     pthread_mutex_lock(&c->server->lock);
     const kvf__job_state state = job->state;
     const unsigned status = job->status;
-    if (state == KVF__JOB_WAITS) sleep_on(c);
+    const bool gone = job->gone;
+    if (state == KVF__JOB_WAITS && !gone) sleep_on(c);
     pthread_mutex_unlock(&c->server->lock);
+    if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
     if (status == 200 && job->request.stream)
         result = queue_response(
@@ -162,6 +184,7 @@ static enum MHD_Result ask(call *c, bool chat)
         return send_problem(c);
     }
     c->job = job;
+    kvf__guard_await(&server->http->guard, guest_of(c->connection), job);
     return answer_job(c);
 }
 
@@ -323,13 +346,6 @@ static enum MHD_Result take_piece(call *c, const char *data, size_t n)
     return c->discarded > DISCARD_BYTES ? MHD_NO : MHD_YES;
 }
 
-static struct kvf__guest *guest_of(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
-        connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
-}
-
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *data, size_t *n,
                               void **mine)
@@ -359,7 +375,7 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
     if (!c) return;
     if (c->job) {
         pthread_mutex_lock(&server->lock);
-        c->job->gone = c->job->state != KVF__JOB_DONE;
+        kvf__job_abandon(c->job);
         c->job->sleeper = NULL;
         server->pending--;
         kvf__job_drop(c->job);
@@ -455,7 +471,9 @@ static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
     const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
     const unsigned most = connection_limit();
     KVF_TRY(kvf_ctx_create(&quiet, &http->ctx));
-    KVF_TRY(kvf__guard_init(ctx, most + 1, &http->guard));
+    http->guard = (kvf__guard){
+        .n = most + 1, .patience = (double)server->options.timeout, .gone = note_gone};
+    KVF_TRY(kvf__guard_start(ctx, &http->guard));
     KVF_TRY(open_socket(ctx, server, port));
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
@@ -482,11 +500,6 @@ void kvf__http_refuse_more(kvf__server *server)
     shutdown(server->http->socket, SHUT_RDWR); /* its thread may still look at it: no close */
 }
 
-void kvf__http_sweep(kvf__server *server)
-{
-    kvf__guard_sweep(&server->http->guard, (double)server->options.timeout);
-}
-
 void kvf__http_stop(kvf__server *server)
 {
     struct kvf__http *http = server->http;
@@ -496,7 +509,7 @@ void kvf__http_stop(kvf__server *server)
         MHD_stop_daemon(http->daemon);
     }
     if (http->socket >= 0) close(http->socket);
-    kvf__guard_done(&http->guard);
+    kvf__guard_stop(&http->guard);
     kvf_ctx_free(http->ctx);
     kvf__free(http);
     server->http = NULL;

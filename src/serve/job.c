@@ -56,28 +56,67 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
-/* Under the lock. */
-static void append(kvf__server *server, kvf__job *job)
+/* Under the lock, as what follows. */
+static void append(kvf__queue *queue, kvf__job *job)
+{
+    if (queue->last) queue->last->next = job;
+    if (!queue->last) queue->first = job;
+    queue->last = job;
+    job->in = queue;
+    job->server->figures.queued++;
+}
+
+static void leave_queue(kvf__job *job)
+{
+    kvf__queue *queue = job->in;
+    kvf__job *before = NULL;
+    for (kvf__job *at = queue->first; at != job; at = at->next)
+        before = at;
+    if (before) before->next = job->next;
+    if (!before) queue->first = job->next;
+    if (queue->last == job) queue->last = before;
+    job->next = NULL;
+    job->in = NULL;
+    job->server->figures.queued--;
+}
+
+kvf__job *kvf__queue_take(kvf__queue *queue)
+{
+    kvf__job *job = queue->first;
+    if (job) leave_queue(job);
+    return job;
+}
+
+bool kvf__job_abandon(kvf__job *job)
+{
+    if (job->state == KVF__JOB_DONE) return false;
+    if (job->gone) return true;
+    job->gone = true;
+    job->server->figures.gone++;
+    if (job->in) {
+        leave_queue(job);
+        kvf__job_drop(job);
+    }
+    return true;
+}
+
+static void accept_job(kvf__server *server, kvf__job *job)
 {
     job->reply = (kvf__reply){.chat = job->request.chat,
                               .id = ++server->ids,
                               .created = (int64_t)time(NULL),
                               .model = server->shelf.names[job->model]};
     job->owners = 2;
-    if (server->last) server->last->next = job;
-    if (!server->last) server->first = job;
-    server->last = job;
-    server->figures.queued++;
+    append(&server->ready, job);
     server->pending++;
     pthread_cond_signal(&server->arrival);
 }
 
-/* Under the lock. */
 static bool take_place(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     if (server->closing) return kvf__problem_set(problem, 503, NULL, "the server is shutting down");
     if (server->figures.queued < server->options.max_queue) {
-        append(server, job);
+        accept_job(server, job);
         return true;
     }
     kvf__problem_set(problem, 503, NULL, "%lld requests wait already: try again later",

@@ -1,6 +1,7 @@
-/* Inside the server. Two threads: the one that called kvf_serve computes (work.c), one of
- * libmicrohttpd's reads and writes (http.c). They share jobs, under one lock; prefixes (shelf.c)
- * and the engine are the computing thread's alone.
+/* Inside the server. Three threads: the one that called kvf_serve computes (work.c), one of
+ * libmicrohttpd's reads and writes (http.c), one looks after those who are connected (guard.c).
+ * They share jobs, under one lock (that of the guard is taken before it); prefixes (shelf.c) and
+ * the engine are the computing thread's alone.
  *
  * A request goes bytes -> kvf__request (request.c, no HTTP in it) -> job -> row of the engine ->
  * bytes of the answer (reply.c). */
@@ -148,6 +149,11 @@ typedef enum kvf__job_state {
     KVF__JOB_DONE  /* out is whole, status final */
 } kvf__job_state;
 
+/* In the order in which they came. */
+typedef struct kvf__queue {
+    struct kvf__job *first, *last;
+} kvf__queue;
+
 typedef struct kvf__job {
     struct kvf__job *next;
     struct kvf__server *server;
@@ -170,9 +176,10 @@ typedef struct kvf__job {
     unsigned status;
     kvf__buf out;
     size_t sent;
-    bool gone;     /* nobody waits any more */
-    int owners;    /* threads that may look at it */
-    void *sleeper; /* the connection that sleeps until there is more; NULL: awake */
+    kvf__queue *in; /* where it waits, NULL: nowhere */
+    bool gone;      /* nobody waits any more */
+    int owners;     /* threads that may look at it */
+    void *sleeper;  /* the connection that sleeps until there is more; NULL: awake */
 } kvf__job;
 
 typedef struct kvf__server {
@@ -186,10 +193,10 @@ typedef struct kvf__server {
 
     pthread_mutex_t lock;
     pthread_cond_t arrival;
-    kvf__job *first, *last; /* that wait */
-    kvf__job *running;      /* list by next; the computing thread's alone */
-    kvf__job *joining;      /* of them, some of whose choices have had no row yet; NULL: none */
-    int64_t pending;        /* jobs that are not answered to the last byte */
+    kvf__queue ready;  /* for a row */
+    kvf__job *running; /* list by next; the computing thread's alone */
+    kvf__job *joining; /* of them, some of whose choices have had no row yet; NULL: none */
+    int64_t pending;   /* jobs that are not answered to the last byte */
     int64_t ids;
     bool closing;
     kvf__figures figures;
@@ -200,8 +207,14 @@ typedef struct kvf__server {
 kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job);
 /* Takes the job over, or says why not. Called by the HTTP thread. */
 bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem);
-/* One of its threads has done with it; under the lock. */
+/* The one that has waited longest; NULL: none waits. Under the lock, as what follows. */
+kvf__job *kvf__queue_take(kvf__queue *queue);
+/* Nobody waits for it any more: its place is free, and its rows are to leave. False: it is done
+ * already. */
+bool kvf__job_abandon(kvf__job *job);
+/* One of its threads has done with it. */
 void kvf__job_drop(kvf__job *job);
+
 /* ---- the computing thread (work.c) ----------------------------------------------------------- */
 
 /* The computing thread's loop, until all is answered after *stop. */
@@ -213,31 +226,39 @@ kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port);
 /* Wakes the connection that sleeps on a job; under the lock. */
 void kvf__http_wake(kvf__job *job);
 void kvf__http_refuse_more(kvf__server *server); /* no further connections */
-/* Closes connections whose request does not come. */
-void kvf__http_sweep(kvf__server *server);
-void kvf__http_stop(kvf__server *server); /* NULL is fine */
+void kvf__http_stop(kvf__server *server);        /* NULL is fine */
 
-/* ---- connections that have sent no whole request (guard.c) ----------------------------------- */
+/* ---- connections and those behind them (guard.c) --------------------------------------------- */
 
-/* Who has been connected since when without a whole request. Nobody keeps a place by saying
- * nothing: late ones are shut, and when places run out, the one that is longest silent. */
+/* Who has been connected since when without a whole request, and who waits for what. Nobody keeps a
+ * place by saying nothing: late ones are shut, and when places run out, the one that is longest
+ * silent. Nor does anything go on for who has hung up. */
 typedef struct kvf__guard {
+    size_t n;                 /* places; this and the next two are set before the start */
+    double patience;          /* seconds until a request must have come */
+    bool (*gone)(kvf__job *); /* its client has hung up; false: it is answered already */
     pthread_mutex_t lock;
     struct kvf__guest {
-        int fd;       /* -1: the place is free */
-        double since; /* clock; 0: it is being served */
+        int fd;        /* -1: the place is free */
+        double since;  /* clock; 0: it is being served */
+        kvf__job *job; /* that its connection waits for, NULL: none */
     } * guests;
-    size_t n, used;
+    size_t used;
     int64_t evicted;
+    struct pollfd *polled; /* [n] */
+    pthread_t thread;
+    pthread_cond_t end;
+    bool ends;
 } kvf__guard;
-kvf_status kvf__guard_init(kvf_ctx *ctx, size_t places, kvf__guard *out);
-void kvf__guard_done(kvf__guard *guard);
+kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard);
+void kvf__guard_stop(kvf__guard *guard); /* one that was not started is fine */
 /* A new connection; its place, NULL: there is none even so. */
 struct kvf__guest *kvf__guard_enter(kvf__guard *guard, int fd);
 void kvf__guard_leave(kvf__guard *guard, struct kvf__guest *guest); /* before fd is closed */
 /* Its request is whole; or answered, and the next one may come. */
 void kvf__guard_serve(kvf__guard *guard, struct kvf__guest *guest, bool served);
-void kvf__guard_sweep(kvf__guard *guard, double seconds);
+/* While it is served: it waits for a job, which lives until that is over. */
+void kvf__guard_await(kvf__guard *guard, struct kvf__guest *guest, kvf__job *job);
 
 /* Whether a Host header names this machine, the address listened on, or what is allowed beside. */
 bool kvf__host_known(const kvf_serve_options *options, const char *host);

@@ -8,7 +8,7 @@
 #include "serve_int.h"
 
 enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
-static const double SWEEP_SECONDS = 0.25, FLUSH_SECONDS = 10;
+static const double FLUSH_SECONDS = 10;
 
 /* ---- ends of a job --------------------------------------------------------------------------- */
 
@@ -212,28 +212,12 @@ static void go_on_joining(kvf__server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* The one that has waited longest. */
 static kvf__job *next_job(kvf__server *server)
 {
     pthread_mutex_lock(&server->lock);
-    kvf__job *job = server->first;
-    if (job) {
-        server->first = job->next;
-        if (!server->first) server->last = NULL;
-        job->next = NULL;
-        server->figures.queued--;
-    }
+    kvf__job *job = kvf__queue_take(&server->ready);
     pthread_mutex_unlock(&server->lock);
     return job;
-}
-
-static bool is_gone(kvf__server *server, const kvf__job *job)
-{
-    pthread_mutex_lock(&server->lock);
-    bool gone = job->gone;
-    server->figures.gone += gone;
-    pthread_mutex_unlock(&server->lock);
-    return gone;
 }
 
 static void begin_all(kvf__server *server)
@@ -242,10 +226,15 @@ static void begin_all(kvf__server *server)
     go_on_joining(server);
     while (!server->joining && !kvf__engine_full(server->engine) &&
            (job = next_job(server)) != NULL)
-        if (is_gone(server, job))
-            let_go(job);
-        else
-            begin(server, job);
+        begin(server, job);
+}
+
+static bool is_gone(kvf__server *server, const kvf__job *job)
+{
+    pthread_mutex_lock(&server->lock);
+    bool gone = job->gone;
+    pthread_mutex_unlock(&server->lock);
+    return gone;
 }
 
 /* Rows whose clients went away, or were told that there is no answer. */
@@ -282,7 +271,7 @@ static void wait_for_arrival(kvf__server *server)
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&server->lock);
-    if (!server->first) pthread_cond_timedwait(&server->arrival, &server->lock, &until);
+    if (!server->ready.first) pthread_cond_timedwait(&server->arrival, &server->lock, &until);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -318,7 +307,7 @@ static bool stops(kvf__server *server)
 {
     if (!server->options.stop || !*server->options.stop) return false;
     pthread_mutex_lock(&server->lock);
-    bool first = !server->closing, idle = !server->first;
+    bool first = !server->closing, idle = !server->ready.first;
     server->closing = true;
     pthread_mutex_unlock(&server->lock);
     if (first) kvf__http_refuse_more(server);
@@ -328,13 +317,8 @@ static bool stops(kvf__server *server)
 kvf_status kvf__work(kvf__server *server)
 {
     kvf_status st = KVF_OK;
-    double swept = 0;
     while (!st && !stops(server)) {
         kvf__shelf_refresh(server->ctx, &server->shelf);
-        if (kvf__clock() - swept > SWEEP_SECONDS) {
-            kvf__http_sweep(server);
-            swept = kvf__clock();
-        }
         leave_gone(server);
         begin_all(server);
         if (server->running)
