@@ -28,6 +28,13 @@ static void make_tiny(kvf__prefix *prefix, kvf__identity *id)
     id->position_start = P;
 }
 
+static kvf_status write_adapter(const char *path, bool force, const kvf__identity *id,
+                                const kvf__prefix *prefix, const kvf__head_values *head)
+{
+    const kvf__peft_content what = {.id = id, .prefix = prefix, .head = head};
+    return kvf__peft_write(ctx, path, force, &what);
+}
+
 static void ck_tiny(const kvf__peft *peft)
 {
     ck_assert_int_eq(peft->P, P);
@@ -60,7 +67,7 @@ START_TEST(writes_what_peft_saves)
     kvf__peft peft = {0};
 
     make_tiny(&prefix, &id);
-    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none));
+    ck_ok(write_adapter(in_dir("out"), false, &id, &prefix, &none));
     ck_same_bytes(in_dir("out/adapter_model.safetensors"),
                   ck_source("tests/golden/peft_tiny/adapter_model.safetensors"));
     ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
@@ -97,7 +104,7 @@ START_TEST(with_head)
     add_param(&params, HEADS[_i].weight, 3, 16, 0.5f);
     if (kvf__task_has_head(id.task)) add_param(&params, "z.bias", 3, 0, 1);
     ck_ok(kvf__head_values_copy(ctx, &params.params, NULL, 0, false, &head));
-    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &head));
+    ck_ok(write_adapter(in_dir("out"), false, &id, &prefix, &head));
     ck_ok(kvf_json_load(ctx, in_dir("out/adapter_config.json"), &config));
     ck_json_eq(kvf_json_get(config, "modules_to_save"), HEADS[_i].modules);
     ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
@@ -123,7 +130,7 @@ START_TEST(config_is_peft_s)
 
     make_tiny(&prefix, &id);
     id.base_name = NULL;
-    ck_ok(kvf__peft_write(ctx, in_dir("out/"), false, &id, &prefix, &none));
+    ck_ok(write_adapter(in_dir("out/"), false, &id, &prefix, &none));
     ck_ok(kvf_json_load(ctx, in_dir("out/adapter_config.json"), &got));
     ck_ok(kvf_json_load(ctx, ck_source("tests/golden/peft_tiny/adapter_config.json"), &want));
     for (void *it = kvf_json_iter(want); it; it = kvf_json_next(want, it)) {
@@ -154,10 +161,9 @@ START_TEST(replaces_only_its_own_files)
     make_tiny(&prefix, &id);
     mkdir(in_dir("out"), 0777);
     write_bytes(in_dir("out/README.md"), "mine", 4);
-    ck_fails(kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none), KVF_EEXIST,
-             "out: exists");
+    ck_fails(write_adapter(in_dir("out"), false, &id, &prefix, &none), KVF_EEXIST, "out: exists");
     for (int i = 0; i < 2; i++)
-        ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &id, &prefix, &none));
+        ck_ok(write_adapter(in_dir("out"), true, &id, &prefix, &none));
     ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
     ck_tiny(&peft);
     size_t n;
@@ -165,6 +171,69 @@ START_TEST(replaces_only_its_own_files)
     ck_assert_uint_eq(n, 4);
     ck_assert_int_eq(files_in_dir(), 1);
     kvf__peft_done(&peft);
+    kvf__prefix_done(&prefix);
+}
+END_TEST
+
+static char *text_of(const char *name)
+{
+    size_t n;
+    uint8_t *bytes = read_bytes(in_dir(name), &n);
+    char *text = strndup((const char *)bytes, n);
+    free(bytes);
+    return text;
+}
+
+/* Names of labels and lineage, whatever is in them; another head's names do not stay. */
+START_TEST(labels_and_card)
+{
+    char *names[] = {(char *)"a \"b\"\n```\n# c", (char *)"\xc3\xa9"};
+    kvf__prefix prefix;
+    kvf__identity id;
+    kvf__peft peft = {0};
+    kvf__params_owned params = {0};
+    kvf__head_values head;
+    kvf_json *labels = NULL, *lineage = json("{\"run_hash\":\"00ff`\\n```\"}");
+
+    make_tiny(&prefix, &id);
+    id.task = (char *)"seq-cls";
+    add_param(&params, "score.weight", 2, 16, 0.5f);
+    ck_ok(kvf__head_values_copy(ctx, &params.params, names, 2, false, &head));
+    kvf__peft_content what = {
+        .id = &id, .prefix = &prefix, .head = &head, .base_id = "org/base", .lineage = lineage};
+    ck_ok(kvf__peft_write(ctx, in_dir("out"), false, &what));
+    ck_ok(kvf_json_load(ctx, in_dir("out/labels.json"), &labels));
+    ck_json_eq(kvf_json_get(labels, "id2label"),
+               "{\"0\":\"a \\\"b\\\"\\n```\\n# c\",\"1\":\"\xc3\xa9\"}");
+    ck_json_eq(kvf_json_get(labels, "label2id"), "{\"a \\\"b\\\"\\n```\\n# c\":0,\"\xc3\xa9\":1}");
+    ck_ok(kvf__peft_read(ctx, in_dir("out"), &peft));
+    ck_assert_str_eq(peft.base_name, "org/base");
+    ck_assert_uint_eq(peft.head.n_labels, 2);
+    ck_assert_str_eq(peft.head.labels[0], names[0]);
+    ck_assert_str_eq(peft.head.labels[1], names[1]);
+
+    char *card = text_of("out/README.md");
+    ck_assert_ptr_eq(strstr(card, "---\nbase_model: \"org/base\"\nlibrary_name: peft\n"), card);
+    ck_assert_ptr_nonnull(strstr(card, "\npipeline_tag: text-classification\n"));
+    ck_assert_ptr_nonnull(strstr(card, "AutoPeftModelForSequenceClassification.from_pretrained"));
+    ck_assert_ptr_nonnull(strstr(card, "\"run_hash\": \"00ff`\\n```\""));
+    ck_assert_ptr_null(strstr(card, "\n# c"));
+    free(card);
+
+    what.head = &none;
+    what.base_id = NULL;
+    id.task = (char *)"lm";
+    ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &what));
+    ck_assert_int_ne(access(in_dir("out/labels.json"), F_OK), 0);
+    card = text_of("out/README.md");
+    ck_assert_ptr_null(strstr(card, "base_model:"));
+    ck_assert_ptr_nonnull(strstr(card, "PeftModel.from_pretrained(AutoModelForCausalLM"));
+    free(card);
+    kvf_json_free(labels);
+    kvf_json_free(lineage);
+    kvf__peft_done(&peft);
+    kvf__params_owned_done(&params);
+    kvf__head_values_done(&head);
     kvf__prefix_done(&prefix);
 }
 END_TEST
@@ -179,27 +248,26 @@ START_TEST(refuses_to_write)
 
     make_tiny(&prefix, &id);
     id.position_start = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
+    ck_fails(write_adapter(out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
              "position_start is 0, but PEFT always starts tokens at P = 5");
     id.position_start = P;
     prefix.layer_mask[2] = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
+    ck_fails(write_adapter(out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
              "layer 2 has no prefix");
     prefix.layer_mask[2] = 1;
     id.task = (char *)"multiple-choice";
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
+    ck_fails(write_adapter(out, false, &id, &prefix, &none), KVF_EUNSUPPORTED,
              "PEFT has no type for task multiple-choice");
     id.task = (char *)"qa";
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_EUSAGE, "0 parameters");
+    ck_fails(write_adapter(out, false, &id, &prefix, &none), KVF_EUSAGE, "0 parameters");
     id.task = (char *)"lm";
     prefix.P = 0;
-    ck_fails(kvf__peft_write(ctx, out, false, &id, &prefix, &none), KVF_ESHAPE, "length 0");
+    ck_fails(write_adapter(out, false, &id, &prefix, &none), KVF_ESHAPE, "length 0");
     prefix.P = P;
-    ck_fails(kvf__peft_write(ctx, in_dir("no/out"), false, &id, &prefix, &none), KVF_EIO,
+    ck_fails(write_adapter(in_dir("no/out"), false, &id, &prefix, &none), KVF_EIO,
              "no/out: cannot make");
     write_bytes(out, "x", 1);
-    ck_fails(kvf__peft_write(ctx, out, true, &id, &prefix, &none), KVF_EIO,
-             "is a file, want a folder");
+    ck_fails(write_adapter(out, true, &id, &prefix, &none), KVF_EIO, "is a file, want a folder");
     ck_assert_int_eq(files_in_dir(), 1);
     kvf__prefix_done(&prefix);
 }
@@ -215,7 +283,7 @@ START_TEST(allocation_failures)
     make_tiny(&prefix, &id);
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__peft_write(ctx, in_dir("out"), false, &id, &prefix, &none);
+        st = write_adapter(in_dir("out"), false, &id, &prefix, &none);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
@@ -370,6 +438,7 @@ int main(void)
     tcase_add_test(core, config_is_peft_s);
     tcase_add_loop_test(core, with_head, 0, sizeof HEADS / sizeof HEADS[0]);
     tcase_add_test(core, replaces_only_its_own_files);
+    tcase_add_test(core, labels_and_card);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, allocation_failures);
     tcase_add_loop_test(errors, folders, 0, sizeof FOLDERS / sizeof FOLDERS[0]);

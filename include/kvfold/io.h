@@ -73,12 +73,15 @@ typedef struct kvf_export_options {
     const char *path, *out; /* run or prefix file; folder to make */
     const char *format;     /* "peft", "safetensors" */
     kvf_checkpoint checkpoint;
-    const char *head; /* of a run of several tasks: the one whose head goes along */
+    const char *head;    /* of a run of several tasks: the one whose head goes along */
+    const char *base_id; /* peft: what transformers loads the base by, a Hub id or a folder that is
+                            there (else EUSAGE); NULL: the base's name, which it cannot follow */
     bool force;
 } kvf_export_options;
 
-/* peft: what PeftModel.from_pretrained loads, with the head where the task has one. safetensors:
- * past_key_values [L, 2, 1, G, P, D] in one file. */
+/* peft: what PeftModel.from_pretrained loads, and AutoPeftModelFor... with a base_id, with the head
+ * where the task has one; labels.json has the names of its outputs, README.md is a model card.
+ * safetensors: past_key_values [L, 2, 1, G, P, D] in one file. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
 /* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug

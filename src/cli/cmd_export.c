@@ -2,9 +2,10 @@
 #include "cli_int.h"
 
 #include <stddef.h>
+#include <string.h>
 
 typedef struct values {
-    const char *out, *format, *checkpoint, *head;
+    const char *out, *format, *checkpoint, *head, *base_id;
     bool force;
 } values;
 
@@ -15,6 +16,10 @@ static const cli_option OPTIONS[] = {
      CLI_CHOICE,
      AT(format)},
     {{"out", "PATH", "", "folder or file to write"}, CLI_TEXT, AT(out)},
+    {{"base-id", "ID", "the base's name",
+      "peft: Hub id or folder of the base, by which AutoPeftModelFor... finds it"},
+     CLI_TEXT,
+     AT(base_id)},
     {{"checkpoint", "best|last", "best if there is one", "state of a run file"},
      CLI_CHOICE,
      AT(checkpoint)},
@@ -34,6 +39,7 @@ static int run(cli_call *call)
                                         .out = v.out,
                                         .format = v.format,
                                         .head = v.head,
+                                        .base_id = v.base_id,
                                         .checkpoint = cli_checkpoint(v.checkpoint),
                                         .force = v.force};
     kvf_status st = kvf_export(call->ctx, &options);
@@ -45,6 +51,8 @@ static int run(cli_call *call)
         return cli_print_json(call, object);
     }
     printf("%s: %s\n", v.out, v.format);
+    if (!v.base_id && !strcmp(v.format, "peft"))
+        puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");
     return CLI_OK;
 }
 

@@ -265,6 +265,29 @@ out:
     return st;
 }
 
+/* labels.json of our own exports: names of the head's outputs, as a config.json has them. */
+static kvf_status read_labels(kvf_ctx *ctx, const char *path, kvf__head_values *head)
+{
+    kvf_json *root = NULL;
+    kvf_status st;
+
+    if (!head->params.params.n || !kvf__exists(path)) return KVF_OK;
+    KVF_TRY(kvf_json_load(ctx, path, &root));
+    const kvf_json *names = kvf_json_get(root, "id2label");
+    const size_t n = kvf_json_size(names);
+    st = kvf__alloc_array(ctx, n, sizeof *head->labels, &head->labels);
+    for (size_t i = 0; i < n && !st; i++) {
+        char id[24];
+        snprintf(id, sizeof id, "%zu", i);
+        const char *name = kvf_json_str(kvf_json_get(names, id), NULL);
+        st = name ? kvf__strdup(ctx, name, &head->labels[i])
+                  : kvf__fail(ctx, KVF_EFORMAT, "%s: id2label has no text for \"%s\"", path, id);
+        head->n_labels = i + 1;
+    }
+    kvf_json_free(root);
+    return st;
+}
+
 /* adapter_model.bin is a Python pickle: reading it means running it. */
 static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config, const char *model)
 {
@@ -289,10 +312,12 @@ static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config,
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
 {
     kvf__peft peft = {0};
-    char *config = NULL, *model = NULL;
+    char *config = NULL, *model = NULL, *labels = NULL;
     kvf_status st;
 
     st = kvf__path_join(ctx, dir, CONFIG, &config);
+    if (st) goto out;
+    st = kvf__path_join(ctx, dir, "labels.json", &labels);
     if (st) goto out;
     st = kvf__path_join(ctx, dir, MODEL, &model);
     if (st) goto out;
@@ -302,10 +327,13 @@ kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
     if (st) goto out;
     st = read_tensor(ctx, model, &peft);
     if (st) goto out;
+    st = read_labels(ctx, labels, &peft.head);
+    if (st) goto out;
     *out = peft;
     peft = (kvf__peft){0};
 out:
     kvf__peft_done(&peft);
+    kvf__free(labels);
     kvf__free(model);
     kvf__free(config);
     return st;

@@ -4,7 +4,7 @@
  * The values are the normalised ones of grouped-query attention: token_dim = G * D,
  * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
  * keys that older releases of PEFT do not know are left out. A new folder appears whole by renaming
- * it; in an existing one only our two files are replaced. */
+ * it; in an existing one only our files are replaced. */
 #include "file_int.h"
 #include "h5_int.h"
 
@@ -13,15 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors";
-
-/* What is written: a prefix or vectors, and a head. */
-typedef struct content {
-    const kvf__identity *id;
-    const kvf__prefix *prefix;   /* PREFIX_TUNING; NULL: */
-    const kvf__vectors *vectors; /* PROMPT_TUNING */
-    const kvf__head_values *head;
-} content;
+typedef kvf__peft_content content;
 
 static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
                                    const kvf__prefix *prefix)
@@ -121,7 +113,8 @@ static kvf_json *make_config(const content *what)
     else
         set_prompt(config, what->vectors);
     kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_task_type(id->task)));
-    kvf_json_set(config, "base_model_name_or_path", text_or_null(id->base_name));
+    kvf_json_set(config, "base_model_name_or_path",
+                 text_or_null(what->base_id ? what->base_id : id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());
     kvf_json_set(config, "inference_mode", kvf_json_new_bool(true));
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
@@ -141,6 +134,45 @@ static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const
               : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
     kvf_json_text_free(text);
     kvf_json_free(config);
+    return st;
+}
+
+/* Is there none yet, or one of ours? */
+static kvf_status is_own_card(kvf_ctx *ctx, const char *path, bool *out)
+{
+    enum { MOST = 16 << 20 };
+    kvf__buf card = {0};
+    kvf_status st = KVF_OK;
+    *out = true;
+    if (!kvf__exists(path)) return KVF_OK;
+    st = kvf__read_file(ctx, path, MOST, &card);
+    *out = !st && memmem(card.data, card.n, KVF__PEFT_CARD_MARK, sizeof KVF__PEFT_CARD_MARK - 1);
+    kvf__buf_done(&card);
+    return st;
+}
+
+static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const content *what)
+{
+    char *text = NULL;
+    bool own = true;
+    KVF_TRY(is_own_card(ctx, path, &own));
+    if (!own) return KVF_OK;
+    KVF_TRY(kvf__peft_card(ctx, what, &text));
+    kvf_status st = kvf__write_file(ctx, path, force, text, strlen(text));
+    kvf__free(text);
+    return st;
+}
+
+/* Those of another head are not left beside this one. */
+static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const content *what)
+{
+    char *text = NULL;
+    KVF_TRY(kvf__peft_labels(ctx, what->head, &text));
+    if (!text && unlink(path) < 0 && errno != ENOENT)
+        return kvf__fail(ctx, KVF_EIO, "%s: cannot remove it: %s", path, strerror(errno));
+    if (!text) return KVF_OK;
+    kvf_status st = kvf__write_file(ctx, path, force, text, strlen(text));
+    kvf__free(text);
     return st;
 }
 
@@ -198,49 +230,40 @@ out:
     return st;
 }
 
-/* The paths of our two files in a folder. */
-typedef struct paths {
-    char *config, *model;
-} paths;
+/* The files of the folder; the config, by which it is known as an adapter, comes last. */
+static const struct {
+    const char *name;
+    kvf_status (*write)(kvf_ctx *ctx, const char *path, bool force, const content *what);
+} FILES[] = {
+    {"adapter_model.safetensors", write_model},
+    {"labels.json", write_labels},
+    {"README.md", write_card},
+    {"adapter_config.json", write_config},
+};
+enum { N_FILES = sizeof FILES / sizeof FILES[0] };
 
-static void paths_done(paths *p)
+static kvf_status write_files(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
-    kvf__free(p->config);
-    kvf__free(p->model);
-}
+    kvf_status st = KVF_OK;
 
-static kvf_status paths_of(kvf_ctx *ctx, const char *dir, paths *out)
-{
-    KVF_TRY(kvf__path_join(ctx, dir, CONFIG, &out->config));
-    return kvf__path_join(ctx, dir, MODEL, &out->model);
-}
-
-static kvf_status write_both(kvf_ctx *ctx, const char *dir, bool force, const content *what)
-{
-    paths p = {0};
-    kvf_status st;
-
-    st = paths_of(ctx, dir, &p);
-    if (st) goto out;
-    st = write_model(ctx, p.model, force, what);
-    if (st) goto out;
-    st = write_config(ctx, p.config, force, what);
-out:
-    paths_done(&p);
+    for (int i = 0; i < N_FILES && !st; i++) {
+        char *path = NULL;
+        st = kvf__path_join(ctx, dir, FILES[i].name, &path);
+        if (!st) st = FILES[i].write(ctx, path, force, what);
+        kvf__free(path);
+    }
     return st;
 }
 
-/* Best effort: removes what write_both may have left, then the folder. */
+/* Best effort: removes what write_files may have left, then the folder. */
 static void remove_folder(const char *dir)
 {
-    paths p = {0};
-
-    if (paths_of(NULL, dir, &p) == KVF_OK) {
-        unlink(p.config);
-        unlink(p.model);
+    for (int i = 0; i < N_FILES; i++) {
+        char *path = NULL;
+        if (kvf__path_join(NULL, dir, FILES[i].name, &path) == KVF_OK) unlink(path);
+        kvf__free(path);
     }
     rmdir(dir);
-    paths_done(&p);
 }
 
 static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content *what)
@@ -260,7 +283,7 @@ static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content 
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
         goto out;
     }
-    st = write_both(ctx, temp, false, what);
+    st = write_files(ctx, temp, false, what);
     if (!st && rename(temp, bare) < 0)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
                        strerror(errno));
@@ -271,8 +294,9 @@ out:
     return st;
 }
 
-static kvf_status write_folder(kvf_ctx *ctx, const char *dir, bool force, const content *what)
+kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
+    if (what->prefix) KVF_TRY(check_exportable(ctx, dir, what->id, what->prefix));
     KVF_TRY(check_task(ctx, dir, what->id, what->head));
     if (!kvf__exists(dir)) return write_new_folder(ctx, dir, what);
     if (!kvf__is_dir(dir))
@@ -280,21 +304,5 @@ static kvf_status write_folder(kvf_ctx *ctx, const char *dir, bool force, const 
     if (!force)
         return kvf__fail(ctx, KVF_EEXIST,
                          "%s: exists (use --force to replace the adapter files in it)", dir);
-    return write_both(ctx, dir, true, what);
-}
-
-kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const kvf__identity *id,
-                           const kvf__prefix *prefix, const kvf__head_values *head)
-{
-    const content what = {.id = id, .prefix = prefix, .head = head};
-    KVF_TRY(check_exportable(ctx, dir, id, prefix));
-    return write_folder(ctx, dir, force, &what);
-}
-
-kvf_status kvf__peft_write_vectors(kvf_ctx *ctx, const char *dir, bool force,
-                                   const kvf__identity *id, const kvf__vectors *vectors,
-                                   const kvf__head_values *head)
-{
-    const content what = {.id = id, .vectors = vectors, .head = head};
-    return write_folder(ctx, dir, force, &what);
+    return write_files(ctx, dir, true, what);
 }

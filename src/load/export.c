@@ -29,24 +29,58 @@ static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
     return KVF_OK;
 }
 
-static kvf_status export_vectors(kvf_ctx *ctx, const kvf_export_options *options,
-                                 const kvf_prefix *prefix, bool peft)
+static bool is_hub_id(const char *text)
 {
-    const kvf__vectors *v = &prefix->vectors;
-    kvf__tensor tensor = {
-        .name = "prompt_embeddings",
-        .view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}},
-    };
-    if (!peft) return kvf__safetensors_write(ctx, options->out, options->force, &tensor, 1);
-    KVF_TRY(check_vectors(ctx, options, prefix));
-    return kvf__peft_write_vectors(ctx, options->out, options->force, &prefix->id, v,
-                                   &prefix->head);
+    static const char WORD[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t n = strspn(text, WORD);
+    if (n && text[n] == '/') {
+        const size_t name = strspn(text + n + 1, WORD);
+        n = name ? n + 1 + name : 0;
+    }
+    return n && !text[n] && text[0] != '.';
+}
+
+/* What transformers would take: else the adapter could not be loaded by it. */
+static kvf_status check_base_id(kvf_ctx *ctx, const kvf_export_options *options, bool peft)
+{
+    const char *id = options->base_id;
+    if (!id) return KVF_OK;
+    if (!peft)
+        return kvf__fail(ctx, KVF_EUSAGE, "--base-id is for --format peft: %s has no place for it",
+                         options->format);
+    if (is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
+    return kvf__fail(
+        ctx, KVF_EUSAGE,
+        "--base-id \"%s\": want an id of the Hugging Face Hub, as org/name, or a folder "
+        "that is there",
+        id);
+}
+
+static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
+                              const kvf_prefix *prefix)
+{
+    const bool at_input = prefix->vectors.P > 0;
+    const kvf__peft_content what = {.id = &prefix->id,
+                                    .prefix = at_input ? NULL : &prefix->prefix,
+                                    .vectors = at_input ? &prefix->vectors : NULL,
+                                    .head = &prefix->head,
+                                    .base_id = options->base_id,
+                                    .options = prefix->options,
+                                    .lineage = prefix->lineage};
+    if (at_input) KVF_TRY(check_vectors(ctx, options, prefix));
+    return kvf__peft_write(ctx, options->out, options->force, &what);
 }
 
 static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
                                      const kvf_prefix *prefix)
 {
     const kvf__identity *id = &prefix->id;
+    const kvf__vectors *v = &prefix->vectors;
+    kvf__tensor tokens = {
+        .name = "prompt_embeddings",
+        .view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}},
+    };
+    if (v->P) return kvf__safetensors_write(ctx, out, force, &tokens, 1);
     if (id->raw_keys)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
@@ -70,6 +104,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
                          options->format);
     kvf_prefix *prefix = NULL;
     bool needs_base = false;
+    KVF_TRY(check_base_id(ctx, options, peft));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf_prefix_needs_base(ctx, options->path, &needs_base));
     if (needs_base)
@@ -87,11 +122,8 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
         return refused;
     }
     kvf_status st = options->head ? kvf_prefix_use_head(ctx, prefix, options->head) : KVF_OK;
-    if (!st && prefix->vectors.P)
-        st = export_vectors(ctx, options, prefix, peft);
-    else if (!st)
-        st = peft ? kvf__peft_write(ctx, options->out, options->force, &prefix->id, &prefix->prefix,
-                                    &prefix->head)
+    if (!st)
+        st = peft ? export_peft(ctx, options, prefix)
                   : export_safetensors(ctx, options->out, options->force, prefix);
     kvf_prefix_free(prefix);
     return st;

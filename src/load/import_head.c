@@ -1,6 +1,6 @@
 /* The head of an imported adapter: PEFT keeps its parameters, but what its outputs mean stands in
- * the model's config. So names come from the caller, or are transformers' own stand-ins LABEL_0,
- * LABEL_1, ... */
+ * the model's config. So names come from the caller or from labels.json, which our own exports
+ * have, or are transformers' own stand-ins LABEL_0, LABEL_1, ... */
 #include "load_int.h"
 
 #include <string.h>
@@ -52,6 +52,14 @@ static kvf_status name_outputs(kvf_ctx *ctx, const char *names, int64_t n, kvf__
     return KVF_OK;
 }
 
+static void drop_labels(kvf__head_values *head)
+{
+    while (head->n_labels)
+        kvf__free(head->labels[--head->n_labels]);
+    kvf__free(head->labels);
+    head->labels = NULL;
+}
+
 kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,
                             kvf__head_values *head)
 {
@@ -59,10 +67,17 @@ kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, c
     bool classes = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
     if (names && !classes)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: the outputs of task %s have no names", task);
+    if (names || !classes) drop_labels(head);
     if (!classes) return KVF_OK;
     if (n < 1)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: no classifier.weight or score.weight for task %s",
                          path, task);
+    if (head->n_labels) {
+        if (head->n_labels == (size_t)n) return KVF_OK;
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: labels.json names %zu labels, the head has %lld outputs", path,
+                         head->n_labels, (long long)n);
+    }
     head->regression = n == 1 && !strcmp(task, "seq-cls") && !names;
     return head->regression ? KVF_OK : name_outputs(ctx, names, n, head);
 }

@@ -174,6 +174,30 @@ absent p.conll x.h5
 run 0 merge run.h5 --out prefix.h5 --force
 run 0 export prefix.h5 --format peft --out adapter
 has adapter/adapter_config.json '"task_type": "SEQ_CLS"'
+out_is_not_found='the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...'
+has out "^$out_is_not_found$"
+has adapter/adapter_config.json '"base_model_name_or_path": "bert"'
+has adapter/labels.json '"0": "no"'
+has adapter/README.md '^pipeline_tag: text-classification$'
+has adapter/README.md '"run_hash": "'
+grep -q '^base_model:' adapter/README.md && fail 'a card names a base that nobody can find'
+run 0 export prefix.h5 --out adapter --base-id some-org/Base.v1 --force
+out_is 'adapter: peft'
+has adapter/adapter_config.json '"base_model_name_or_path": "some-org/Base.v1"'
+has adapter/README.md '^base_model: "some-org/Base.v1"$'
+has adapter/README.md 'AutoPeftModelForSequenceClassification.from_pretrained(".", \*\*labels)'
+run 0 export prefix.h5 --out adapter --base-id "$PWD/bert" --force
+has adapter/adapter_config.json "\"base_model_name_or_path\": \"$PWD/bert\""
+for id in nowhere/to/be/found '' '../x' 'a b' /nowhere 'org/'; do
+    run 2 export prefix.h5 --out refused --base-id "$id"
+    has err "^kvfold: export: --base-id \"$id\": want an id of the Hugging Face Hub"
+done
+run 2 export prefix.h5 --out refused --format safetensors --base-id org/base
+has err '--base-id is for --format peft'
+absent refused
+run 0 import adapter --base bert --out named.h5
+run 0 inspect named.h5
+has out '^  labels  *\["no","yes"\]$'
 run 0 import adapter --base bert --out back.h5 --labels no,yes
 base=bert
 measure prefix.h5 seq-cls.tsv

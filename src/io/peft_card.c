@@ -1,0 +1,190 @@
+/* The model card of an adapter folder, README.md as the Hugging Face Hub reads it: YAML between two
+ * lines of dashes, then Markdown. And labels.json: the names of a head's outputs in the form of a
+ * config.json, as PEFT's own config has no place for them.
+ *
+ * What the file says of itself is quoted as JSON, which is YAML too and needs no escapes in
+ * Markdown: a line of it cannot end the block it stands in. */
+#include "file_int.h"
+#include "h5_int.h"
+
+#include <string.h>
+
+/* By task: PEFT's class, the Hub's word. */
+static const struct {
+    const char *task, *class, *pipeline;
+} CLASSES[] = {
+    {"lm", "CausalLM", "text-generation"},
+    {"seq-cls", "SequenceClassification", "text-classification"},
+    {"token-cls", "TokenClassification", "token-classification"},
+    {"qa", "QuestionAnswering", "question-answering"},
+};
+enum { N_CLASSES = sizeof CLASSES / sizeof CLASSES[0] };
+
+static int class_of(const char *task)
+{
+    for (int i = 1; i < N_CLASSES; i++)
+        if (task && !strcmp(CLASSES[i].task, task)) return i;
+    return 0;
+}
+
+/* As JSON, and a new line. */
+static kvf_status put_json(kvf_ctx *ctx, kvf__buf *out, const char *before, const kvf_json *value,
+                           const char *after)
+{
+    char *text = kvf_json_text(value, KVF_JSON_INDENT);
+    kvf_status st = text ? kvf__buf_printf(ctx, out, "%s%s%s\n", before, text, after)
+                         : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_text_free(text);
+    return st;
+}
+
+static kvf_status put_quoted(kvf_ctx *ctx, kvf__buf *out, const char *before, const char *text,
+                             const char *after)
+{
+    kvf_json *value = kvf_json_new_str(text);
+    kvf_status st = put_json(ctx, out, before, value, after);
+    kvf_json_free(value);
+    return st;
+}
+
+/* A folder of this machine is no model of the Hub. */
+static bool is_on_hub(const kvf__peft_content *what)
+{
+    return what->base_id && !kvf__is_dir(what->base_id);
+}
+
+static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+{
+    const char *form = what->prefix ? "prefix-tuning" : "prompt-tuning";
+
+    KVF_TRY(kvf__buf_printf(ctx, out, "---\n"));
+    if (is_on_hub(what)) KVF_TRY(put_quoted(ctx, out, "base_model: ", what->base_id, ""));
+    return kvf__buf_printf(ctx, out,
+                           "library_name: peft\npipeline_tag: %s\ntags:\n- kvfold\n- %s\n---\n\n",
+                           CLASSES[class_of(what->id->task)].pipeline, form);
+}
+
+/* Python that loads it: the base by its id where there is one, else one that the reader has. */
+static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+{
+    const char *class = CLASSES[class_of(what->id->task)].class;
+    const char *name = what->id->base_name;
+    const bool labels = what->head->n_labels > 0;
+    const char *more = labels ? ", **labels" : what->head->regression ? ", num_labels=1" : "";
+
+    KVF_TRY(kvf__buf_printf(ctx, out, "## Use\n\n```python\n"));
+    if (labels)
+        KVF_TRY(kvf__buf_printf(ctx, out,
+                                "import json\n"
+                                "labels = json.load(open(\"labels.json\"))\n"
+                                "labels[\"id2label\"] = {int(i): name for i, name in "
+                                "labels[\"id2label\"].items()}\n"));
+    if (what->base_id)
+        return kvf__buf_printf(
+            ctx, out,
+            "from peft import AutoPeftModelFor%s\n"
+            "model = AutoPeftModelFor%s.from_pretrained(\".\"%s)  # this folder\n"
+            "```\n\n",
+            class, class, more);
+    KVF_TRY(kvf__buf_printf(ctx, out,
+                            "from peft import PeftModel\n"
+                            "from transformers import AutoModelFor%s\n",
+                            class));
+    KVF_TRY(put_quoted(ctx, out, "base = ", name ? name : "", "  # its Hub id, or a folder"));
+    return kvf__buf_printf(
+        ctx, out,
+        "model = PeftModel.from_pretrained(AutoModelFor%s.from_pretrained(base%s), \".\")\n"
+        "```\n\n",
+        class, more);
+}
+
+static kvf_json *text_or_null(const char *text)
+{
+    return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
+}
+
+/* What the base must be, and what this is to it. */
+static kvf_json *facts_of(const kvf__identity *id)
+{
+    kvf_json *facts = kvf_json_object();
+
+    kvf_json_set(facts, "base_name", text_or_null(id->base_name));
+    kvf_json_set(facts, "base_architecture", text_or_null(id->base_architecture));
+    kvf_json_set(facts, "base_hash", text_or_null(id->base_hash));
+    kvf_json_set(facts, "method", text_or_null(id->method));
+    kvf_json_set(facts, "task", text_or_null(id->task));
+    kvf_json_set(facts, "chat_template", text_or_null(id->chat_template));
+    kvf_json_set(facts, "virtual_tokens", kvf_json_new_int(id->P));
+    kvf_json_set(facts, "kvfold_version", kvf_json_new_str(KVF_VERSION));
+    return facts;
+}
+
+static kvf_status put_block(kvf_ctx *ctx, kvf__buf *out, const char *title, const kvf_json *value)
+{
+    if (!kvf_json_size(value)) return KVF_OK;
+    KVF_TRY(kvf__buf_printf(ctx, out, "## %s\n\n", title));
+    return put_json(ctx, out, "```json\n", value, "\n```\n");
+}
+
+static kvf_status put_label_block(kvf_ctx *ctx, kvf__buf *out, const kvf__head_values *head)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (size_t i = 0; i < head->n_labels; i++)
+        kvf_json_add(list, kvf_json_new_str(head->labels[i]));
+    kvf_status st = put_block(ctx, out, "Labels", list);
+    kvf_json_free(list);
+    return st;
+}
+
+static kvf_status put_card(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+{
+    kvf_json *facts = facts_of(what->id);
+    kvf_status st;
+
+    st = put_head(ctx, out, what);
+    if (!st)
+        st = kvf__buf_printf(ctx, out,
+                             "# %s\n\n%lld virtual tokens for a frozen base, trained with kvfold "
+                             "and exported for PEFT.\n\n",
+                             what->prefix ? "Prefix tuning" : "Prompt tuning",
+                             (long long)what->id->P);
+    if (!st) st = put_use(ctx, out, what);
+    if (!st) st = put_label_block(ctx, out, what->head);
+    if (!st) st = put_block(ctx, out, "What it is", facts);
+    if (!st) st = put_block(ctx, out, "Lineage", what->lineage);
+    if (!st) st = put_block(ctx, out, "Options of the run", what->options);
+    if (!st) st = kvf__buf_printf(ctx, out, "%s\n", KVF__PEFT_CARD_MARK);
+    kvf_json_free(facts);
+    return st;
+}
+
+kvf_status kvf__peft_card(kvf_ctx *ctx, const kvf__peft_content *what, char **card)
+{
+    kvf__buf out = {0};
+    kvf_status st = put_card(ctx, &out, what);
+
+    if (!st) st = kvf__strdup(ctx, out.data, card);
+    kvf__buf_done(&out);
+    return st;
+}
+
+kvf_status kvf__peft_labels(kvf_ctx *ctx, const kvf__head_values *head, char **labels)
+{
+    kvf_json *root = kvf_json_object(), *names = kvf_json_object(), *ids = kvf_json_object();
+    char id[24];
+
+    kvf_json_set(root, "id2label", names);
+    kvf_json_set(root, "label2id", ids);
+    for (size_t i = 0; i < head->n_labels; i++) {
+        snprintf(id, sizeof id, "%zu", i);
+        kvf_json_set(names, id, kvf_json_new_str(head->labels[i]));
+        kvf_json_set(ids, head->labels[i], kvf_json_new_int((int64_t)i));
+    }
+    kvf__buf out = {0};
+    kvf_status st = head->n_labels ? put_json(ctx, &out, "", root, "") : KVF_OK;
+    if (!st && head->n_labels) st = kvf__strdup(ctx, out.data, labels);
+    kvf__buf_done(&out);
+    kvf_json_free(root);
+    return st;
+}
