@@ -175,10 +175,11 @@ static kvf_status chat_line(program *p, const kvf_json *line)
     kvf__ids ids = {0}, loss = {0};
     kvf_status st = kvf__chat_init(p->ctx, p->t, name ? name : "auto", &chat);
 
-    for (; n < kvf_json_size(list) && n < 64; n++)
-        messages[n] = (kvf__message){
-            kvf_json_str(kvf_json_get(kvf_json_at(list, n), "role"), NULL),
-            kvf_json_str(kvf_json_get(kvf_json_at(list, n), "content"), NULL)};
+    for (; n < kvf_json_size(list) && n < 64; n++) {
+        const kvf_json *message = kvf_json_at(list, n);
+        messages[n].role = kvf_json_str(kvf_json_get(message, "role"), NULL);
+        messages[n].content = kvf_json_str(kvf_json_get(message, "content"), &messages[n].bytes);
+    }
     if (!st)
         st = kvf__chat_encode(p->ctx, p->t, &chat, messages, n,
                               kvf_json_bool(kvf_json_get(line, "add_generation_prompt"), false),

@@ -217,8 +217,10 @@ static inline kvf_status metric_of_texts(kvf_ctx *ctx, const kvf_json *c, const 
     int64_t *start;
     const char **references = metric_flat(kvf_json_get(c, "references"), &start);
     const char **predicted = metric_texts(kvf_json_get(c, "predicted"));
-    kvf__text_rows rows = {(int64_t)kvf_json_size(kvf_json_get(c, "predicted")), predicted, start,
-                           references};
+    kvf__text_rows rows = {.n = (int64_t)kvf_json_size(kvf_json_get(c, "predicted")),
+                           .predicted = predicted,
+                           .start = start,
+                           .references = references};
     kvf_status st = !strcmp(kind, "bleu")    ? metric_bleu(ctx, &rows, r)
                     : !strcmp(kind, "rouge") ? metric_rouge(ctx, &rows, r)
                                              : metric_squad(ctx, &rows, !strcmp(kind, "squad2"), r);

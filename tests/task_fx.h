@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Letters a-h are ids 0-7, then a blank 8, a line feed 9, [CLS] 10, [SEP] 11, </s> 12. */
+/* Letters a-h are ids 0-7, then a blank 8, a line feed 9, [CLS] 10, [SEP] 11, </s> 12,
+ * U+0000 13. */
 #define TOKENIZER(post)                                                                            \
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": ["          \
     "{\"id\": 10, \"content\": \"[CLS]\", \"single_word\": false, \"lstrip\": false, \"rstrip\": " \
@@ -26,7 +27,7 @@
     "\"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"e\": 4, "     \
     "\"f\": 5, \"g\": 6, \"h\": 7, \"\xC4\xA0\": 8, \"\xC4\x8A\": 9, \"[CLS]\": 10, \"[SEP]\": "   \
     "11, "                                                                                         \
-    "\"</s>\": 12}, \"merges\": []}}"
+    "\"</s>\": 12, \"\xC4\x80\": 13}, \"merges\": []}}"
 #define PIECE(id, type) "{\"SpecialToken\": {\"id\": \"" id "\", \"type_id\": " type "}}"
 #define TEXT(id, type)  "{\"Sequence\": {\"id\": \"" id "\", \"type_id\": " type "}}"
 
@@ -91,7 +92,7 @@ static kvf_status load(const char *name, const char *text, kvf__dataset_options 
     fclose(file);
     options.render.tokenizer = options.causal ? causal : bert;
     options.render.chat = &chat;
-    options.vocab = 13;
+    options.vocab = 14;
     if (!options.max_length) options.max_length = 32;
     kvf_status st = kvf__dataset_load(ctx, path, &options, out);
     remove(path);

@@ -271,6 +271,35 @@ START_TEST(spans)
 }
 END_TEST
 
+/* A context with U+0000: the answer holds it, and those behind keep their places. */
+START_TEST(spans_over_nul)
+{
+    static const char ZEROS[CONTEXT + 1] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    const int64_t groups[] = {0, 1, WINDOWS};
+    const kvf__answer_rules rules = {.max_tokens = 4};
+    question q;
+    kvf__scores s;
+    kvf__answers a;
+
+    make_question(&q, (uint64_t)_i);
+    kvf__source two[2] = {q.source, q.source};
+    two[0].text = ZEROS;
+    q.sources.group = two;
+    q.set.group = (int64_t *)groups;
+    q.set.n_groups = 2;
+    ck_ok(kvf__scores_init(ctx, &s, &q.set, 2));
+    kvf__scores_add(&s, q.logits, 1);
+    ck_ok(kvf__answers_init(ctx, &a, &s, &rules));
+    for (int g = 0; g < 2; g++) {
+        size_t n = (size_t)(a.spans[2 * g + 1] - a.spans[2 * g]);
+        ck_assert_uint_eq(a.text_bytes[g], n);
+        ck_assert_mem_eq(a.texts[g], two[g].text + a.spans[2 * g], n);
+    }
+    kvf__answers_done(&a);
+    kvf__scores_done(&s);
+}
+END_TEST
+
 /* The loss is that of a softmax over each window by itself. */
 START_TEST(span_loss)
 {
@@ -309,6 +338,7 @@ int main(void)
     tcase_add_test(core, numbers);
     tcase_add_test(core, tags);
     tcase_add_loop_test(spans_case, spans, 0, 50);
+    tcase_add_loop_test(spans_case, spans_over_nul, 0, 10);
     tcase_add_test(spans_case, span_loss);
     return ck_main(suite);
 }

@@ -83,7 +83,7 @@ static const char QWEN25[] = QWEN_TOOLS
     "(message.role == \"assistant\" and not message.tool_calls) %}\n"
     "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' "
     "}}\n" QWEN_TOOL_TURNS "{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- "
-                           "'<|im_start|>assistant\\n' }}\n{%- endif %}\n";
+    "'<|im_start|>assistant\\n' }}\n{%- endif %}\n";
 
 typedef struct talk {
     const char *template, *name; /* template: NULL for none; name: as kvf__chat_init takes it */
@@ -96,19 +96,23 @@ static const talk TALKS[] = {
     {SMOLLM2,
      "auto",
      false,
-     {{"user", "hi"}},
+     {{"user", "hi", 0}},
      "<|im_start|>system\nYou are a helper<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n",
      ""},
     {SMOLLM2,
      "auto",
      true,
-     {{"system", "s"}, {"user", "hi"}},
+     {{"system", "s", 0}, {"user", "hi", 0}},
      "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
      ""},
     {SMOLLM2,
      "auto",
      false,
-     {{"system", "s"}, {"user", "hi"}, {"assistant", "yo"}, {"user", "x"}, {"assistant", " z"}},
+     {{"system", "s", 0},
+      {"user", "hi", 0},
+      {"assistant", "yo", 0},
+      {"user", "x", 0},
+      {"assistant", " z", 0}},
      "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|"
      "im_end|>\n<|im_start|>user\nx<|im_end|>\n"
      "<|im_start|>assistant\n z<|im_end|>\n",
@@ -116,82 +120,82 @@ static const talk TALKS[] = {
     {SMOLLM2,
      "chatml",
      false,
-     {{"user", "a"}},
+     {{"user", "a", 0}},
      "<|im_start|>system\nYou are a helper<|im_end|>\n<|im_start|>user\na<|im_end|>\n",
      ""},
     {NULL,
      "chatml",
      true,
-     {{"tool", "a"}},
+     {{"tool", "a", 0}},
      "<|im_start|>tool\na<|im_end|>\n<|im_start|>assistant\n",
      ""},
     {CHATML,
      "auto",
      true,
-     {{"user", "a"}, {"assistant", "b"}},
+     {{"user", "a", 0}, {"assistant", "b", 0}},
      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>assistant\n",
      "b<|im_end|>"},
     {LLAMA3,
      "auto",
      false,
-     {{"user", " a\n"}, {"assistant", "\tb\xC2\xA0"}},
+     {{"user", " a\n", 0}, {"assistant", "\tb\xC2\xA0", 0}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\nb<|eot_id|>",
      "b<|eot_id|>"},
     {LLAMA3,
      "auto",
      true,
-     {{"user", "a"}},
+     {{"user", "a", 0}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\n",
      ""},
     {LLAMA3_ALWAYS,
      "auto",
      false,
-     {{"user", "a"}},
+     {{"user", "a", 0}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\n",
      ""},
     {SMOLLM2,
      "llama3",
      false,
-     {{"user", ""}},
+     {{"user", "", 0}},
      "<s><|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>",
      ""},
     {MISTRAL_OLD,
      "auto",
      true,
-     {{"user", "a"}, {"assistant", "b"}, {"user", "c"}},
+     {{"user", "a", 0}, {"assistant", "b", 0}, {"user", "c", 0}},
      "<s>[INST] a [/INST]b</s>[INST] c [/INST]",
      "b</s>"},
     {MISTRAL_V1,
      "auto",
      false,
-     {{"system", "s"}, {"user", "a"}, {"assistant", "b "}, {"user", "c"}},
+     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b ", 0}, {"user", "c", 0}},
      "<s> [INST] s\n\na [/INST] b </s> [INST] c [/INST]",
      " b </s>"},
     {MISTRAL_V3,
      "auto",
      false,
-     {{"system", "s"}, {"user", "a"}, {"assistant", "b "}, {"user", "c"}},
+     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b ", 0}, {"user", "c", 0}},
      "<s>[INST] a[/INST] b</s>[INST] s\n\nc[/INST]",
      " b</s>"},
     {MISTRAL_V3,
      "auto",
      false,
-     {{"system", "s"}, {"user", "a"}, {"assistant", "b"}},
+     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b", 0}},
      "<s>[INST] a[/INST] b</s>",
      " b</s>"},
     {NULL,
      "mistral",
      false,
-     {{"user", "a"}, {"assistant", "b"}},
+     {{"user", "a", 0}, {"assistant", "b", 0}},
      "<s> [INST] a [/INST] b</s>",
      " b</s>"},
     {QWEN25,
      "auto",
      true,
-     {{"user", "a"}, {"assistant", "b"}, {"system", "t"}},
+     {{"user", "a", 0}, {"assistant", "b", 0}, {"system", "t", 0}},
      "<|im_start|>system\nYou are "
      "Q.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>"
      "system\nt<|im_end|>\n<|im_start|>assistant\n",
@@ -271,11 +275,35 @@ START_TEST(prints_what_the_template_does)
 }
 END_TEST
 
+/* U+0000 is content: every template prints what stands behind it too. */
+START_TEST(nul_is_content)
+{
+    static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, MISTRAL_V3, QWEN25};
+    static const kvf__message m[] = {{"user", "a\0b", 3}, {"assistant", "\0c\0", 3}};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__chat chat = {0};
+    kvf__ids ids = {0};
+    kvf__buf text = {0};
+
+    ok(ctx, kvf__chat_init(ctx, t, "auto", &chat));
+    ok(ctx, kvf__chat_encode(ctx, t, &chat, m, 2, false, &ids, NULL));
+    ok(ctx, kvf__decode(ctx, t, ids.data, ids.n, false, &text));
+    ck_assert_ptr_nonnull(memmem(text.data, text.n, "a\0b", 3));
+    ck_assert_ptr_nonnull(memmem(text.data, text.n, "\0c\0", 3));
+    kvf__buf_done(&text);
+    kvf__ids_done(&ids);
+    kvf__chat_done(&chat);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 /* A conversation begins with its own prompt: what training saw is what generation asks with. */
 START_TEST(prompt_is_a_prefix)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, QWEN25};
-    static const kvf__message m[] = {{"user", "one \n"}, {"assistant", "\n two"}};
+    static const kvf__message m[] = {{"user", "one \n", 0}, {"assistant", "\n two", 0}};
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_with(ctx, templates[_i]);
     kvf__chat chat = {0};
@@ -385,12 +413,12 @@ static const struct {
     kvf_status status;
     const char *says;
 } BAD_TALKS[] = {
-    {NULL, {{"user", "a"}}, KVF_EUNSUPPORTED, "no chat template"},
-    {SMOLLM2, {{NULL, NULL}}, KVF_EDATA, "without messages"},
-    {QWEN25, {{"user", "a"}, {"tool", "b"}}, KVF_EDATA, "message 2 has role \"tool\""},
-    {MISTRAL_OLD, {{"system", "a"}}, KVF_EDATA, "message 1"},
-    {MISTRAL_V1, {{"user", "a"}, {"user", "b"}}, KVF_EDATA, "message 2"},
-    {MISTRAL_V3, {{"assistant", "a"}}, KVF_EDATA, "alternate"},
+    {NULL, {{"user", "a", 0}}, KVF_EUNSUPPORTED, "no chat template"},
+    {SMOLLM2, {{NULL, NULL, 0}}, KVF_EDATA, "without messages"},
+    {QWEN25, {{"user", "a", 0}, {"tool", "b", 0}}, KVF_EDATA, "message 2 has role \"tool\""},
+    {MISTRAL_OLD, {{"system", "a", 0}}, KVF_EDATA, "message 1"},
+    {MISTRAL_V1, {{"user", "a", 0}, {"user", "b", 0}}, KVF_EDATA, "message 2"},
+    {MISTRAL_V3, {{"assistant", "a", 0}}, KVF_EDATA, "alternate"},
 };
 
 START_TEST(bad_conversations)
@@ -474,8 +502,8 @@ static void check_row(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf__chat *ch
 
     ck_assert_uint_le(n, 8);
     for (size_t i = 0; i < n; i++) {
-        m[i] = (kvf__message){field(kvf_json_at(list, i), "role"),
-                              field(kvf_json_at(list, i), "content")};
+        m[i] = (kvf__message){.role = field(kvf_json_at(list, i), "role"),
+                              .content = field(kvf_json_at(list, i), "content")};
         taught = taught || strcmp(m[i].role, "assistant") == 0;
     }
     ok(ctx, kvf__chat_encode(ctx, t, chat, m, n, prompt, &ids, &loss));
@@ -527,6 +555,7 @@ int main(void)
           *shared = tcase_create("golden");
 
     tcase_add_loop_test(core, prints_what_the_template_does, 0, ROWS(TALKS));
+    tcase_add_loop_test(core, nul_is_content, 0, 5);
     tcase_add_loop_test(core, prompt_is_a_prefix, 0, 4);
     tcase_add_loop_test(core, kinds, 0, ROWS(KINDS));
     tcase_add_loop_test(errors, strangers_are_refused, 0, ROWS(STRANGERS));

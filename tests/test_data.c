@@ -1,5 +1,5 @@
 /* Rows to ids and labels, data sets, packed batches, the order of steps. The tokenizer is a toy: a
- * = 0 ... e = 4, space = 5, <s> = 6, </s> = 7. */
+ * = 0 ... e = 4, space = 5, <s> = 6, </s> = 7, U+0000 = 8. */
 #include "ck.h"
 #include "data_int.h"
 
@@ -20,7 +20,7 @@ static const char TOKENIZER[] =
     "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
     "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
     "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, "
-    "\"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7},"
+    "\"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7, \"\xC4\x80\": 8},"
     "\"merges\": []}}";
 static const char WITH_BOS[] = "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"bos_token\": "
                                "\"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true}";
@@ -101,6 +101,26 @@ START_TEST(rows_without_bos)
 {
     ck_assert_str_eq(row_text(ROWS[_i].json, false, NULL), ROWS[_i].all);
     ck_assert_str_eq(row_text(ROWS[_i].json, true, NULL), ROWS[_i].prompt);
+}
+END_TEST
+
+/* U+0000 is text in every kind of row. */
+START_TEST(nul_is_text)
+{
+    const kvf__chat chatml = {.kind = KVF__CHAT_CHATML};
+    ck_assert_str_eq(
+        row_text("{\"prompt\": \"a\\u0000b\", \"completion\": \"\\u0000c\"}", false, NULL),
+        "0 8 1 8:8 2:2 7:7");
+    ck_assert_str_eq(row_text("{\"text\": \"\\u0000a\"}", false, NULL), "8:8 0:0 7:7");
+    /* of <|im_start|>, <|im_end|>, user and assistant the toy knows a, d and e */
+    chat.kind = chatml.kind;
+    ck_assert_str_eq(row_text("{\"messages\": [{\"role\": \"user\", \"content\": \"b\\u0000c\"},"
+                              "{\"role\": \"assistant\", \"content\": \"\\u0000\"}]}",
+                              false, NULL),
+                     "0 4 1 8 2 4 3 0 0 0 8:8 4:4 3:3");
+    ck_assert_str_eq(
+        row_text("{\"messages\": [{\"role\": \"user\", \"content\": \"\\u0000\"}]}", true, NULL),
+        "0 4 8 4 3 0 0 0");
 }
 END_TEST
 
@@ -344,6 +364,7 @@ int main(void)
     tcase_add_loop_test(core, rows_without_bos, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
     tcase_add_test(bos, rows_with_bos);
     tcase_add_test(core, foreign_fields);
+    tcase_add_test(core, nul_is_text);
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
     tcase_add_test(core, batches_are_packed_and_labels_shifted);
     tcase_add_test(core, an_epoch_sees_every_row_once);

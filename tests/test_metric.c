@@ -159,7 +159,7 @@ START_TEST(answers)
     static const char *const SAID[] = {"The  Eiffel-Tower!", "in Paris", ""};
     static const char *const WANT[] = {"eiffeltower", "Paris", "Paris, France"};
     static const int64_t START[] = {0, 1, 3, 3};
-    kvf__text_rows rows = {3, SAID, START, WANT};
+    kvf__text_rows rows = {.n = 3, .predicted = SAID, .start = START, .references = WANT};
     kvf__squad_scores s;
 
     ck_assert_int_eq(kvf__squad(ctx, &rows, true, &s), KVF_OK);
@@ -182,7 +182,7 @@ START_TEST(texts)
     static const char *const SAID[] = {"the cat sat on the mat."};
     static const char *const WANT[] = {"The cat is on the mat.", "the cat sat on a mat, it did."};
     static const int64_t START[] = {0, 2};
-    kvf__text_rows rows = {1, SAID, START, WANT};
+    kvf__text_rows rows = {.n = 1, .predicted = SAID, .start = START, .references = WANT};
     kvf__bleu_scores b;
     kvf__prf r;
 
@@ -202,7 +202,7 @@ START_TEST(smoothing)
 {
     static const char *const SAID[] = {"a b c d", "x"}, *const WANT[] = {"a c b d", "y"};
     static const int64_t START[] = {0, 1, 2};
-    kvf__text_rows rows = {1, SAID, START, WANT};
+    kvf__text_rows rows = {.n = 1, .predicted = SAID, .start = START, .references = WANT};
     kvf__bleu_scores b;
 
     ck_assert_int_eq(kvf__bleu(ctx, &rows, &b), KVF_OK);
@@ -252,7 +252,7 @@ START_TEST(out_of_memory)
 {
     static const int64_t START[] = {0, 2, 3};
     static const char *const TAGS[] = {"B-X", "I-X", "O", "B-Y", "B-Z", "O"};
-    kvf__text_rows rows = {2, PAIR.said, START, PAIR.want};
+    kvf__text_rows rows = {.n = 2, .predicted = PAIR.said, .start = START, .references = PAIR.want};
     kvf__entity_scores e;
     kvf__squad_scores q;
     kvf__bleu_scores b;
@@ -314,11 +314,12 @@ START_TEST(rows)
     static const double GOLD[] = {1, 2, 4}, NUMBERS[] = {1, 3, 3};
     static const int64_t TEXTS[] = {0, 2, 3}, WORDS_OF[] = {0, 4, WORDS};
     static const char *const TAGS[] = {"B-X", "I-X", "O", "B-Y", "B-Z", "O"};
-    kvf__metric_input in = {.loss = 0.5,
-                            .classes = {CLASSES, SAID, 3, 2},
-                            .numbers = {GOLD, NUMBERS, 3},
-                            .tags = {2, WORDS_OF, TAGS, TAGS},
-                            .texts = {2, PAIR.said, TEXTS, PAIR.want}};
+    kvf__metric_input in = {
+        .loss = 0.5,
+        .classes = {CLASSES, SAID, 3, 2},
+        .numbers = {GOLD, NUMBERS, 3},
+        .tags = {2, WORDS_OF, TAGS, TAGS},
+        .texts = {.n = 2, .predicted = PAIR.said, .start = TEXTS, .references = PAIR.want}};
     size_t n;
     const kvf__metric *list = kvf__metric_table(&n);
 

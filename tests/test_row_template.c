@@ -148,7 +148,7 @@ START_TEST(prompts_to_be_completed)
     kvf__row_template p = pattern_of("{p} {prompt} e {p}{completion}", 0);
     const kvf__render render = {.tokenizer = causal, .chat = &chat, .pattern = &p};
     kvf__ids ids = {0};
-    ck_assert_int_eq(kvf__render_prompt(ctx, &render, "ab", &ids), KVF_OK);
+    ck_assert_int_eq(kvf__render_prompt(ctx, &render, "ab", 2, &ids), KVF_OK);
     ck_assert_uint_eq(ids.n, 6);
     ck_assert_mem_eq(ids.data, want, sizeof want);
     kvf__ids_done(&ids);
@@ -239,7 +239,7 @@ START_TEST(refused_rows)
     ck_assert_int_eq(
         load("a.jsonl", "{\"input_ids\": [3, -1], \"labels\": [3, 4]}\n", options, &set),
         KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "a.jsonl:1: id -1 is outside the vocabulary of 13");
+    ck_assert_str_eq(kvf_ctx_error(ctx), "a.jsonl:1: id -1 is outside the vocabulary of 14");
 }
 END_TEST
 

@@ -177,6 +177,30 @@ static const struct {
      "10:0 0 11 1' 11' / 10:1 0 11 2' 3' 11'",
      "",
      {CHOICE}},
+
+    /* U+0000 is text */
+    {"a.jsonl",
+     "{\"text\": \"\\u0000a\", \"text_pair\": \"b\\u0000\", \"label\": 1}",
+     "10:0 13 0 11 1' 13' 11'",
+     "1",
+     {SEQ}},
+    {"a.jsonl", "{\"tokens\": [\"a\\u0000b\"], \"tags\": [\"O\"]}", "10 0:0 13 1 11", "O", {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": \"a\\u0000b \\u0000\", \"tags\": \"O O\"}",
+     "10 0:0 13 1 13:0 11",
+     "O",
+     {TOK}},
+    {"a.jsonl",
+     "{\"question\": \"\\u0000h\", \"context\": \"a\\u0000b\", \"answers\": [{\"text\": "
+     "\"\\u0000b\", \"start\": 1}]}",
+     "10:0 13 7 11 0':0 13':0 1':0 11' [5 6]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\\u0000c\", \"\\u0000\"], \"label\": 1}",
+     "10:0 0 11 1' 13' 2' 11' / 10:1 0 11 13' 11'",
+     "",
+     {CHOICE}},
     {"COPA.jsonl",
      "{\"premise\": \"a\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": \"cause\", "
      "\"label\": 0}\n{\"premise\": \"h\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": "
@@ -219,6 +243,18 @@ static const struct {
      {SEQ}},
     {"a.jsonl", "{\"text\": 3, \"label\": 1}", "a.jsonl:1: \"text\" is not a string", {SEQ}},
     {"a.jsonl", "[1]", "a.jsonl:1: want a JSON object", {SEQ, .format = "jsonl"}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": \"x\\u0000y\"}",
+     "a.jsonl:1: the label holds U+0000",
+     {SEQ}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": \"x\", \"id\": \"\\u0000\"}",
+     "a.jsonl:1: the row's \"id\" holds U+0000",
+     {SEQ}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\"], \"tags\": [\"B-\\u0000\"]}",
+     "a.jsonl:1: tag 0 is not a name",
+     {TOK}},
     {"a.tsv",
      "text\tlabel\na\tpos\nb\tso\n",
      "a.tsv:3: label \"so\" is not in the task's set (neg, pos)",
@@ -448,6 +484,9 @@ START_TEST(sources_of_questions)
     ck_assert_str_eq(s->pair, "h");
     ck_assert_int_eq(s->n, 2);
     ck_assert_str_eq(s->items[1], "b");
+    ck_assert_uint_eq(s->item_bytes[0], 2);
+    ck_assert_uint_eq(s->text_bytes, 10);
+    ck_assert_uint_eq(s->pair_bytes, 1);
     ck_assert_int_eq(s->spans[0], 8); /* e acute 2, blank, a, b, euro 3 */
     ck_assert_int_eq(s->spans[1], 10);
     ck_assert_ptr_eq(s->text, set.sources->group[1].text); /* one copy of the context */
@@ -499,6 +538,7 @@ START_TEST(references_of_prompts)
     ck_assert_str_eq(dump(&set), "0 | 1 | 0");
     ck_assert_int_eq(set.sources->group[0].n, 2);
     ck_assert_str_eq(set.sources->group[0].items[1], "c");
+    ck_assert_uint_eq(set.sources->group[0].item_bytes[1], 1);
     ck_assert_str_eq(set.sources->group[0].text, "a");
     ck_assert_int_eq(set.sources->group[1].n, 1);
     kvf__dataset_done(&set);

@@ -70,6 +70,7 @@ kvf_json *kvf_json_new_int(int64_t value);
 kvf_json *kvf_json_new_real(double value); /* NaN and infinities become null */
 kvf_json *kvf_json_new_bool(bool value);
 kvf_json *kvf_json_new_str(const char *utf8); /* invalid UTF-8 is replaced by U+FFFD */
+kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes); /* the same; it may hold U+0000 */
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value);
 bool kvf_json_add(kvf_json *array, kvf_json *value);
 

@@ -5,6 +5,7 @@
 #include "json_int.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Of no JSON type; the count says "never freed", as in jansson's own true, false and null. */
 static const json_t MARK = {.type = (json_type)99, .refcount = (size_t)-1};
@@ -44,9 +45,9 @@ kvf_json *kvf_json_new_bool(bool value)
     return (kvf_json *)json_boolean(value);
 }
 
-/* Bytes of the well-formed sequence at text (RFC 3629: no overlong forms, no surrogates); 0 if
- * there is none. text ends in NUL, which no continuation matches. */
-static size_t utf8_length(const unsigned char *text)
+/* Bytes of the well-formed sequence at text [left] (RFC 3629: no overlong forms, no surrogates); 0
+ * if there is none. */
+static size_t utf8_length(const unsigned char *text, size_t left)
 {
     unsigned char c = text[0], low = 0x80, high = 0xbf;
     size_t n;
@@ -64,7 +65,7 @@ static size_t utf8_length(const unsigned char *text)
     if (c == 0xed) high = 0x9f;
     if (c == 0xf0) low = 0x90;
     if (c == 0xf4) high = 0x8f;
-    if (text[1] < low || text[1] > high) return 0;
+    if (n > left || text[1] < low || text[1] > high) return 0;
     for (size_t i = 2; i < n; i++)
         if ((text[i] & 0xc0) != 0x80) return 0;
     return n;
@@ -72,13 +73,18 @@ static size_t utf8_length(const unsigned char *text)
 
 kvf_json *kvf_json_new_str(const char *utf8)
 {
+    return utf8 ? kvf_json_new_strn(utf8, strlen(utf8)) : NULL;
+}
+
+kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes)
+{
     kvf__buf text = {0};
-    json_t *string = json_string(utf8);
+    json_t *string = json_stringn(utf8, bytes);
     kvf_status st = KVF_OK;
 
-    if (string || !utf8) return (kvf_json *)string;
-    while (*utf8 && !st) {
-        size_t n = utf8_length((const unsigned char *)utf8);
+    if (string) return (kvf_json *)string;
+    for (const char *end = utf8 + bytes; utf8 < end && !st;) {
+        size_t n = utf8_length((const unsigned char *)utf8, (size_t)(end - utf8));
         st = n ? kvf__buf_add(NULL, &text, utf8, n) : kvf__buf_add(NULL, &text, "\xef\xbf\xbd", 3);
         utf8 += n ? n : 1;
     }

@@ -60,7 +60,7 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels);
 /* The same for a bare prompt. */
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
-                              kvf__ids *ids);
+                              size_t bytes, kvf__ids *ids);
 /* For one given as ids, as they are; where a template places virtual tokens among the row's texts,
  * in place of the prompt's own, a blank before it among them. */
 kvf_status kvf__render_prompt_ids(kvf_ctx *ctx, const kvf__render *render, const int32_t *prompt,
@@ -77,19 +77,22 @@ typedef struct kvf__pool {
 } kvf__pool;
 
 /* One group as its file had it: a text or pair of texts, a sentence, a question with its context, a
- * question with its choices; of lm rows a prompt. Texts are NUL-terminated UTF-8 in the pool. */
+ * question with its choices; of lm rows a prompt. Texts are UTF-8 in the pool, a NUL behind each;
+ * they may hold U+0000. */
 typedef struct kvf__source {
     int64_t line;     /* of the file, where it begins */
     const char *id;   /* the row's "id" or "idx" as text; NULL: none */
     const char *text; /* seq-cls, multiple-choice: first text; qa: the context; lm: the prompt, if
                          the row has one; else NULL */
     const char *pair; /* seq-cls: second text, NULL: none; qa: the question */
-    int32_t gold;     /* seq-cls: class; multiple-choice: right choice from 0; -1: not given */
-    float value;      /* regression: the target; NaN: not given */
+    size_t text_bytes, pair_bytes;
+    int32_t gold; /* seq-cls: class; multiple-choice: right choice from 0; -1: not given */
+    float value;  /* regression: the target; NaN: not given */
 
     int64_t n;                /* entries of the lists below */
     const char *const *items; /* token-cls: words; multiple-choice: choices; qa: gold answers, none
                                  if the question has none; lm: references */
+    const size_t *item_bytes; /* [n]; NULL: they end at their first NUL */
     int32_t *tags;            /* [n] token-cls: gold tags, -1: not given; else NULL */
     const int32_t *label_of; /* [n] token-cls: which of its rows' labels is the word's, counted from
                                 the first one's on; -1: none of its tokens is in a row
@@ -111,6 +114,8 @@ typedef struct kvf__left_out {
 typedef struct kvf__window {
     int64_t at, first, n;
 } kvf__window;
+
+size_t kvf__source_item_bytes(const kvf__source *source, int64_t i);
 
 typedef struct kvf__sources {
     kvf__source *group;   /* [groups] */

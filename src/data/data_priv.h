@@ -15,6 +15,14 @@ kvf_status kvf__pool_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size,
 kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_t bytes,
                           const char **out);
 void kvf__pool_done(kvf__pool *pool);
+/* Room for n items of a source, to be put in with kvf__items_put. */
+typedef struct kvf__items {
+    const char **text;
+    size_t *bytes;
+} kvf__items;
+kvf_status kvf__items_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, kvf__items *out);
+kvf_status kvf__items_put(kvf_ctx *ctx, kvf__pool *pool, kvf__items *items, size_t i,
+                          const char *text, size_t bytes);
 
 /* ---- files to rows of fields ----------------------------------------------------------------- */
 

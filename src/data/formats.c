@@ -88,7 +88,7 @@ static bool looks_squad(const char *text, size_t bytes)
 static bool is_tag(const char *text, size_t n)
 {
     if (n == 1) return *text == 'O';
-    return n > 2 && strchr("BIEMSLU", *text) && (text[1] == '-' || text[1] == '_');
+    return n > 2 && *text && strchr("BIEMSLU", *text) && (text[1] == '-' || text[1] == '_');
 }
 
 static bool looks_conll(const char *text, size_t bytes)
@@ -207,6 +207,7 @@ kvf_status kvf__read_rows(kvf__file *file)
     if (kvf__blank(file->text, strcspn(file->text, "\n")) &&
         strspn(file->text, " \t\r\n") == file->bytes)
         return KVF_OK; /* no rows: the caller says so */
+    KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));
     KVF_TRY(find_format(file, &format));
     return format->read(file);
 }

@@ -43,18 +43,29 @@ void kvf__loader_drop_group(kvf__loader *load)
     load->skipped++;
 }
 
+/* *out: the row's id as text; untouched where it has none. */
+static kvf_status keep_id(kvf__loader *load, const kvf__file_row *row, const char *name,
+                          const char **out)
+{
+    char id[256];
+    size_t n = 0;
+    const kvf_json *value = kvf__field(load->options->render.map, row->fields, name);
+    const char *text = kvf_json_str(value, &n);
+    if (text && memchr(text, 0, n))
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row's \"%s\" holds U+0000", row->where,
+                         name);
+    if (!kvf__label_text(value, id, sizeof id)) return KVF_OK;
+    return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), out);
+}
+
 /* The source, with what the row says of itself. */
 static kvf_status keep_source(kvf__loader *load, const kvf__file_row *row,
                               const kvf__source *source, kvf__source *kept)
 {
-    char id[256];
-    const kvf__field_map *map = load->options->render.map;
     *kept = *source;
     kept->line = row->line;
-    if (!kvf__label_text(kvf__field(map, row->fields, "id"), id, sizeof id) &&
-        !kvf__label_text(kvf__field(map, row->fields, "idx"), id, sizeof id))
-        return KVF_OK;
-    return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), &kept->id);
+    KVF_TRY(keep_id(load, row, "id", &kept->id));
+    return kept->id ? KVF_OK : keep_id(load, row, "idx", &kept->id);
 }
 
 kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,

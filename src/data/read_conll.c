@@ -79,11 +79,9 @@ static kvf_status begin_sentence(sentence *s, int64_t line)
 
 static kvf_status add_string(sentence *s, kvf_json *list, const char *text, size_t n)
 {
-    char *copy = NULL;
-    KVF_TRY(kvf__strndup(s->file->ctx, text, n, &copy));
-    bool good = kvf_json_add(list, kvf_json_new_str(copy));
-    kvf__free(copy);
-    return good ? KVF_OK : kvf__fail(s->file->ctx, KVF_ENOMEM, "out of memory");
+    return kvf_json_add(list, kvf_json_new_strn(text, n))
+               ? KVF_OK
+               : kvf__fail(s->file->ctx, KVF_ENOMEM, "out of memory");
 }
 
 static kvf_status check_line(const sentence *s, int64_t line, size_t columns, size_t word)

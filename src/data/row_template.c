@@ -1,6 +1,7 @@
 /* Reading --p-template into pieces, see row_template.h. What the pieces become is in rows.c and
  * rows_text.c. */
 #include "row_template.h"
+#include "text_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
         return KVF_OK;
     }
     size_t n = strlen(text);
+    KVF_TRY(kvf__utf8_check(ctx, "--p-template", text, n, false));
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *t.pieces, &t.pieces);
     if (!st) st = kvf__alloc(ctx, 2 * n + 2, &t.texts);
     parser p = {.ctx = ctx, .text = text, .out = &t, .memory = t.texts};

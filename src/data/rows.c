@@ -118,8 +118,8 @@ static kvf_status add_piece(kvf_ctx *ctx, const kvf__render *render, const kvf__
 
 /* prompt: what stands for {prompt} or {text}, or NULL: the row's fields do. */
 static kvf_status add_pieces(kvf_ctx *ctx, const kvf__render *render, const char *where,
-                             const kvf_json *row, const char *prompt, bool prompt_only,
-                             kvf__ids *ids, kvf__ids *labels)
+                             const kvf_json *row, const char *prompt, size_t prompt_bytes,
+                             bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     const kvf__row_template *pattern = render->pattern;
     KVF_TRY(add_bos(ctx, render, ids, labels));
@@ -128,7 +128,7 @@ static kvf_status add_pieces(kvf_ctx *ctx, const kvf__render *render, const char
         bool field = piece->kind == KVF__PIECE_FIELD;
         bool loss = field && strcmp(piece->text, "prompt") && !prompt_only;
         const char *text = field ? prompt : piece->text;
-        size_t bytes = text ? strlen(text) : 0;
+        size_t bytes = field ? prompt_bytes : text ? strlen(text) : 0;
         if (field && prompt_only && !strcmp(piece->text, "completion")) return KVF_OK;
         if (field && !text)
             KVF_TRY(text_field(ctx, render, where, row, piece->text, &text, &bytes));
@@ -148,7 +148,8 @@ static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char
     if (!prompt_only)
         KVF_TRY(text_field(ctx, render, where, row, "completion", &completion, &completion_bytes));
     if (render->wrap_prompts) {
-        kvf__message turns[2] = {{"user", prompt}, {"assistant", completion}};
+        kvf__message turns[2] = {{"user", prompt, prompt_bytes},
+                                 {"assistant", completion, completion_bytes}};
         return add_messages(ctx, render, turns, prompt_only ? 1 : 2, prompt_only, ids, labels);
     }
     KVF_TRY(add_bos(ctx, render, ids, labels));
@@ -172,9 +173,10 @@ static kvf_status row_text(kvf_ctx *ctx, const kvf__render *render, const char *
 static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
                                kvf__message *out)
 {
-    out->role = kvf_json_str(kvf_json_get(value, "role"), NULL);
-    out->content = kvf_json_str(kvf_json_get(value, "content"), NULL);
-    if (out->role && out->content) return KVF_OK;
+    size_t role_bytes = 0;
+    out->role = kvf_json_str(kvf_json_get(value, "role"), &role_bytes);
+    out->content = kvf_json_str(kvf_json_get(value, "content"), &out->bytes);
+    if (out->role && strlen(out->role) == role_bytes && out->content) return KVF_OK;
     return kvf__fail(ctx, KVF_EDATA, "%s: messages[%zu]: want {\"role\": text, \"content\": text}",
                      where, i);
 }
@@ -245,7 +247,7 @@ static kvf_status own_row(kvf_ctx *ctx, const kvf__render *render, const char *w
                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
     if (render->pattern && render->pattern->n)
-        return add_pieces(ctx, render, where, row, NULL, prompt_only, ids, labels);
+        return add_pieces(ctx, render, where, row, NULL, 0, prompt_only, ids, labels);
     if (field(render, row, "input_ids"))
         return row_ids(ctx, render, where, row, prompt_only, ids, labels);
     if (field(render, row, "messages"))
@@ -273,26 +275,27 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
 }
 
 static kvf_status prompt_pieces(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
-                                kvf__ids *ids)
+                                size_t bytes, kvf__ids *ids)
 {
     kvf__ids labels = {0};
-    kvf_status st = add_pieces(ctx, render, "", NULL, prompt, true, ids, &labels);
+    kvf_status st = add_pieces(ctx, render, "", NULL, prompt, bytes, true, ids, &labels);
     kvf__ids_done(&labels);
     return st;
 }
 
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
-                              kvf__ids *ids)
+                              size_t bytes, kvf__ids *ids)
 {
     if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
-    if (render->pattern && render->pattern->n) return prompt_pieces(ctx, render, prompt, ids);
+    if (render->pattern && render->pattern->n)
+        return prompt_pieces(ctx, render, prompt, bytes, ids);
     if (render->wrap_prompts) {
-        kvf__message turn = {"user", prompt};
+        kvf__message turn = {"user", prompt, bytes};
         return kvf__chat_encode(ctx, render->tokenizer, render->chat, &turn, 1, true, ids, NULL);
     }
     if (kvf__adds_bos(render->tokenizer))
         KVF_TRY(kvf__ids_add(ctx, ids, kvf__token_bos(render->tokenizer)));
-    return kvf__encode(ctx, render->tokenizer, prompt, strlen(prompt), false, ids);
+    return kvf__encode(ctx, render->tokenizer, prompt, bytes, false, ids);
 }
 
 /* The row's texts around a prompt that is ids. */

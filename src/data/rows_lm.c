@@ -31,19 +31,21 @@ static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, k
     if (!value) value = kvf__field(map, row->fields, "completion");
     bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
     size_t n = list ? kvf_json_size(value) : value != NULL, bytes = 0;
-    const char **items = NULL,
-               *prompt = kvf_json_str(kvf__field(map, row->fields, "prompt"), &bytes);
+    const char *prompt = kvf_json_str(kvf__field(map, row->fields, "prompt"), &bytes);
+    kvf__items items;
+    source->text_bytes = bytes;
     if (prompt) KVF_TRY(kvf__pool_text(load->ctx, &load->pool, prompt, bytes, &source->text));
-    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
+    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
     for (size_t i = 0; i < n; i++) {
         const char *text = kvf_json_str(list ? kvf_json_at(value, i) : value, &bytes);
         if (!text)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: references[%zu] is not a string",
                              row->where, i);
-        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, bytes, &items[i]));
+        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, text, bytes));
     }
     source->n = (int64_t)n;
-    source->items = items;
+    source->items = items.text;
+    source->item_bytes = items.bytes;
     return KVF_OK;
 }
 
@@ -59,12 +61,16 @@ static bool repeats_last(const kvf__loader *load, size_t from)
 static kvf_status add_references(kvf__loader *load, const kvf__source *more)
 {
     kvf__source *last = &load->groups[load->n_groups - 1];
-    const char **items = NULL;
-    size_t n = (size_t)(last->n + more->n);
-    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
-    if (last->n) memcpy(items, last->items, (size_t)last->n * sizeof *items);
-    if (more->n) memcpy(items + last->n, more->items, (size_t)more->n * sizeof *items);
-    last->items = items;
+    kvf__items all;
+    size_t had = (size_t)last->n, n = had + (size_t)more->n;
+    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &all));
+    for (size_t i = 0; i < n; i++) {
+        const kvf__source *from = i < had ? last : more;
+        all.text[i] = from->items[i < had ? i : i - had];
+        all.bytes[i] = from->item_bytes[i < had ? i : i - had];
+    }
+    last->items = all.text;
+    last->item_bytes = all.bytes;
     last->n = (int64_t)n;
     return KVF_OK;
 }

@@ -80,7 +80,7 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
     bool given = kvf_json_typeof(texts) == KVF_JSON_ARRAY;
     bool impossible = kvf_json_bool(kvf__row_field(map, row, "is_impossible"), false);
     size_t n = given && !impossible ? kvf_json_size(texts) : 0;
-    const char **items = NULL;
+    kvf__items items;
     int64_t *spans = NULL;
     source->answered = given || impossible;
     if (!source->answered) {
@@ -88,7 +88,7 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
         if (load->options->unlabeled) return KVF_OK;
         return kvf__fail(load->ctx, KVF_EDATA, "%s: \"answers\" is missing or no list", row->where);
     }
-    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, n, sizeof *items, &items));
+    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
     KVF_TRY(kvf__pool_take(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
     for (size_t i = 0; i < n; i++) {
         size_t bytes = 0;
@@ -98,10 +98,11 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
             return kvf__fail(load->ctx, KVF_EDATA, "%s: answers[%zu]: want a text", row->where, i);
         KVF_TRY(find_answer(load, row->where, answer, bytes, start, &spans[2 * i]));
         spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
-        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, answer, bytes, &items[i]));
+        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, answer, bytes));
     }
     source->n = (int64_t)n;
-    source->items = items;
+    source->items = items.text;
+    source->item_bytes = items.bytes;
     source->spans = spans;
     return KVF_OK;
 }
@@ -227,6 +228,8 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     load->a.n = 0;
     KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, question, n, false, &load->a));
     source.text = load->context;
+    source.text_bytes = load->context_bytes;
+    source.pair_bytes = n;
     source.n_context = (int64_t)load->context_ids.n;
     source.origins = load->origins;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));

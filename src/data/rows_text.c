@@ -164,6 +164,10 @@ static kvf_status label_text(kvf__loader *load, const kvf__file_row *row, char *
                              bool *there)
 {
     const kvf_json *value = label_field(load, row);
+    size_t n = 0;
+    const char *name = kvf_json_str(value, &n);
+    if (name && memchr(name, 0, n))
+        return kvf__fail(load->ctx, KVF_EDATA, "%s: the label holds U+0000", row->where);
     if (!kvf__label_fits(value, bytes))
         return kvf__fail(load->ctx, KVF_EDATA, "%s: the label is a list or %zu bytes and longer",
                          row->where, bytes);
@@ -198,8 +202,10 @@ static kvf_status read_label(kvf__loader *load, const kvf__file_row *row, kvf__s
     return kvf__labels_id(load->ctx, &load->names, row->where, text, &source->gold);
 }
 
-static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char **out)
+static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char **out,
+                            size_t *bytes)
 {
+    *bytes = text->n;
     return text->data ? kvf__pool_text(load->ctx, &load->pool, text->data, text->n, out) : KVF_OK;
 }
 
@@ -221,8 +227,8 @@ static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
     bool fits = true;
     KVF_TRY(read_label(load, row, &source));
     int32_t label = load->options->regression ? 0 : source.gold;
-    KVF_TRY(keep_text(load, &texts->a, &source.text));
-    KVF_TRY(keep_text(load, &texts->b, &source.pair));
+    KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
+    KVF_TRY(keep_text(load, &texts->b, &source.pair, &source.pair_bytes));
     KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
                                                               source.value, &fits));
     return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, row, &source);
@@ -268,16 +274,17 @@ static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
 static kvf_status keep_choices(kvf__loader *load, const kvf__file_row *row,
                                const kvf__row_texts *texts, kvf__source *source)
 {
-    const char **items = NULL;
-    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, texts->n_choices, sizeof *items, &items));
+    kvf__items items;
+    KVF_TRY(kvf__items_take(load->ctx, &load->pool, texts->n_choices, &items));
     for (size_t i = 0; i < texts->n_choices; i++) {
         size_t n = 0;
         const char *choice = kvf_json_str(choice_at(texts, i), &n);
         if (!choice)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: choice %zu is not a string", row->where, i);
-        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, choice, n, &items[i]));
+        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, choice, n));
     }
-    source->items = items;
+    source->items = items.text;
+    source->item_bytes = items.bytes;
     return KVF_OK;
 }
 
@@ -290,7 +297,7 @@ static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
         return kvf__fail(load->ctx, KVF_EDATA, "%s: want a list of two or more choices",
                          row->where);
     KVF_TRY(read_answer(load, row, texts->n_choices, &source));
-    KVF_TRY(keep_text(load, &texts->a, &source.text));
+    KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_choices(load, row, texts, &source));
     for (size_t i = 0; fits && i < texts->n_choices; i++) {
         size_t n = 0;

@@ -11,15 +11,29 @@
 /* A list of strings, or one string with blanks between its words. */
 typedef struct words {
     const kvf_json *list;
-    const char *text;
-    size_t n;
+    const char *text; /* left of the string, `left` bytes */
+    size_t left, n;
 } words;
 
-static size_t count_words(const char *text)
+/* The next word of the string, false: there is none. */
+static bool cut_word(words *w, const char **word, size_t *bytes)
 {
-    size_t n = 0;
-    for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " "), n++)
-        at += strcspn(at, " ");
+    while (w->left && *w->text == ' ')
+        w->text++, w->left--;
+    const char *blank = memchr(w->text, ' ', w->left);
+    *word = w->text;
+    *bytes = blank ? (size_t)(blank - w->text) : w->left;
+    w->text += *bytes;
+    w->left -= *bytes;
+    return *bytes;
+}
+
+static size_t count_words(words w)
+{
+    const char *word;
+    size_t n = 0, bytes;
+    while (cut_word(&w, &word, &bytes))
+        n++;
     return n;
 }
 
@@ -29,12 +43,13 @@ static bool find_words(const kvf__loader *load, const kvf__file_row *row,
     const kvf_json *value = NULL;
     for (size_t i = 0; !value && i < 3 && names[i]; i++)
         value = kvf__row_field(load->options->render.map, row, names[i]);
-    *out = (words){.text = kvf_json_str(value, NULL)};
+    *out = (words){.list = NULL};
+    out->text = kvf_json_str(value, &out->left);
     if (kvf_json_typeof(value) == KVF_JSON_ARRAY) {
         out->list = value;
         out->n = kvf_json_size(value);
     } else if (out->text) {
-        out->n = count_words(out->text);
+        out->n = count_words(*out);
     }
     return out->list || out->text;
 }
@@ -42,12 +57,7 @@ static bool find_words(const kvf__loader *load, const kvf__file_row *row,
 /* Word or tag i; calls come in order. False: not a text. Numbers are tags as well. */
 static bool next_word(words *w, size_t i, char *made, size_t room, const char **out, size_t *bytes)
 {
-    if (!w->list) {
-        *out = w->text + strspn(w->text, " ");
-        *bytes = strcspn(*out, " ");
-        w->text = *out + *bytes;
-        return true;
-    }
+    if (!w->list) return cut_word(w, out, bytes);
     const kvf_json *value = kvf_json_at(w->list, i);
     *out = kvf_json_str(value, bytes);
     if (*out || !made) return *out;
@@ -73,7 +83,8 @@ static kvf_status read_tags(kvf__loader *load, const kvf__file_row *row, words *
         const char *tag = NULL;
         size_t n = 0;
         word_where(row, i, where);
-        if (!next_word(tags, i, made, sizeof made, &tag, &n) || !n || n >= sizeof name)
+        if (!next_word(tags, i, made, sizeof made, &tag, &n) || !n || n >= sizeof name ||
+            memchr(tag, 0, n))
             return kvf__fail(load->ctx, KVF_EDATA, "%s: tag %zu is not a name", where, i);
         snprintf(name, sizeof name, "%.*s", (int)n, tag);
         KVF_TRY(kvf__labels_id(load->ctx, &load->names, where, name, &out[i]));
@@ -83,7 +94,7 @@ static kvf_status read_tags(kvf__loader *load, const kvf__file_row *row, words *
 
 /* Tokens of all words into load->b; at [n + 1]: where each begins. */
 static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, words *tokens,
-                               const char **items, int32_t *at)
+                               kvf__items *items, int32_t *at)
 {
     load->b.n = 0;
     for (size_t i = 0; i < tokens->n; i++) {
@@ -91,7 +102,7 @@ static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, word
         size_t n = 0;
         if (!next_word(tokens, i, NULL, 0, &word, &n))
             return kvf__fail(load->ctx, KVF_EDATA, "%s: token %zu is not a string", row->where, i);
-        KVF_TRY(kvf__pool_text(load->ctx, &load->pool, word, n, &items[i]));
+        KVF_TRY(kvf__items_put(load->ctx, &load->pool, items, i, word, n));
         at[i] = (int32_t)load->b.n;
         load->word.n = 0;
         if (load->spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
@@ -192,19 +203,20 @@ static kvf_status add_sentence(kvf__loader *load, const kvf__file_row *row, word
                                words *tags)
 {
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)tokens->n};
-    const char **items = NULL;
+    kvf__items items;
     int32_t *at = NULL, *label_of = NULL;
     bool fits = true;
     kvf_ctx *ctx = load->ctx;
-    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *items, &items));
+    KVF_TRY(kvf__items_take(ctx, &load->pool, tokens->n, &items));
     KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *source.tags, &source.tags));
     KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *label_of, &label_of));
     KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n + 1, sizeof *at, &at));
     for (size_t i = 0; i < tokens->n; i++)
         source.tags[i] = label_of[i] = -1;
     if (tags) KVF_TRY(read_tags(load, row, tags, source.tags));
-    KVF_TRY(encode_words(load, row, tokens, items, at));
-    source.items = items;
+    KVF_TRY(encode_words(load, row, tokens, &items, at));
+    source.items = items.text;
+    source.item_bytes = items.bytes;
     source.label_of = label_of;
     KVF_TRY(fit(load, row, at, tokens->n, &fits));
     if (!fits) return kvf__loader_leave_out(load, row, &source);

@@ -3,6 +3,12 @@
 #include "data_priv.h"
 
 #include <assert.h>
+#include <string.h>
+
+size_t kvf__source_item_bytes(const kvf__source *source, int64_t i)
+{
+    return source->item_bytes ? source->item_bytes[i] : strlen(source->items[i]);
+}
 
 int64_t kvf__group_count(const kvf__dataset *dataset)
 {

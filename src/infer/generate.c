@@ -49,6 +49,8 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
     if (o->top_k < 0) return kvf__fail(ctx, KVF_EUSAGE, "top-k must not be negative");
     if (!(o->top_p > 0 && o->top_p <= 1))
         return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
+    for (size_t i = 0; i < o->n_stop; i++)
+        KVF_TRY(kvf__utf8_check(ctx, "--stop", o->stop[i], strlen(o->stop[i]), false));
     return KVF_OK;
 }
 
@@ -298,6 +300,14 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     return st;
 }
 
+/* number 0: the only one. */
+static kvf_status check_prompt(kvf_ctx *ctx, const char *prompt, size_t number)
+{
+    char where[40] = "--prompt";
+    if (number) snprintf(where, sizeof where, "prompt %zu", number);
+    return kvf__utf8_check(ctx, where, prompt, strlen(prompt), false);
+}
+
 /* The prompts as a data set whose rows are prompts. */
 static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
                                  const char *const *prompts, size_t n, kvf__dataset *out)
@@ -306,7 +316,8 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
     kvf__dataset set = {.n = (int64_t)n};
     kvf_status st = kvf__alloc_array(ctx, n + 1, sizeof *set.start, &set.start);
     for (size_t i = 0; !st && i < n; i++) {
-        st = kvf__render_prompt(ctx, render, prompts[i], &ids);
+        st = check_prompt(ctx, prompts[i], n > 1 ? i + 1 : 0);
+        if (!st) st = kvf__render_prompt(ctx, render, prompts[i], strlen(prompts[i]), &ids);
         if (st) break;
         set.start[i + 1] = (int64_t)ids.n;
         if (set.start[i + 1] == set.start[i])

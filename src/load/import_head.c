@@ -44,6 +44,7 @@ static kvf_status name_outputs(kvf_ctx *ctx, const char *names, int64_t n, kvf__
     if (names && count_names(names) != n)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels names %lld labels, the head has %lld outputs",
                          (long long)count_names(names), (long long)n);
+    if (names) KVF_TRY(kvf__utf8_check(ctx, "--labels", names, strlen(names), false));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *head->labels, &head->labels));
     head->n_labels = (size_t)n;
     for (int64_t i = 0; i < n; i++)

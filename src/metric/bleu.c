@@ -88,17 +88,17 @@ static size_t nearest_length(size_t length, const kvf__ids *references, size_t n
 static kvf_status add_example(kvf_ctx *ctx, kvf__vocabulary *vocabulary, const kvf__text_rows *rows,
                               int64_t i, kvf__bleu_scores *out)
 {
-    const char *const *texts = rows->references + rows->start[i];
     size_t n = (size_t)(rows->start[i + 1] - rows->start[i]);
     kvf__ids said = {0}, *references = NULL;
     kvf_status st;
 
     st = kvf__alloc_array(ctx, n, sizeof *references, &references);
     if (st) goto out;
-    st = kvf__words(ctx, vocabulary, kvf__cut_13a, rows->predicted[i], &said);
+    st = kvf__words(ctx, vocabulary, kvf__cut_13a, kvf__predicted(rows, i), &said);
     if (st) goto out;
     for (size_t r = 0; r < n && !st; r++)
-        st = kvf__words(ctx, vocabulary, kvf__cut_13a, texts[r], &references[r]);
+        st = kvf__words(ctx, vocabulary, kvf__cut_13a,
+                        kvf__reference(rows, rows->start[i] + (int64_t)r), &references[r]);
     for (size_t order = 1; order <= ORDERS && !st; order++)
         st = count_order(ctx, &said, references, n, order, out);
     if (st) goto out;

@@ -94,6 +94,8 @@ typedef struct kvf__text_rows {
     const char *const *predicted; /* [n] */
     const int64_t *start;         /* [n + 1] into references */
     const char *const *references;
+    /* Of the texts, which may then hold U+0000; NULL: they end at their first. */
+    const size_t *predicted_bytes, *reference_bytes;
 } kvf__text_rows;
 
 /* Percentages. The part over questions with (without) an answer is NaN where there are none. */

@@ -17,10 +17,10 @@ enum {
     REPLACEMENT = 0xFFFD
 };
 
-kvf_status kvf__code_points(kvf_ctx *ctx, const char *text, kvf__ids *out)
+kvf_status kvf__code_points(kvf_ctx *ctx, kvf__phrase text, kvf__ids *out)
 {
-    const uint8_t *at = (const uint8_t *)text;
-    size_t left = strlen(text);
+    const uint8_t *at = (const uint8_t *)text.text;
+    size_t left = text.n;
 
     out->n = 0;
     while (left) {

@@ -35,7 +35,7 @@ static kvf_status common_length(kvf_ctx *ctx, scorer *s, int32_t *out)
 
 /* F1 from precision and recall and not from the counts: which of two references is the best can
  * hang on the last bit. */
-static kvf_status score(kvf_ctx *ctx, scorer *s, const char *reference, kvf__prf *out)
+static kvf_status score(kvf_ctx *ctx, scorer *s, kvf__phrase reference, kvf__prf *out)
 {
     int32_t common;
 
@@ -51,10 +51,10 @@ static kvf_status score(kvf_ctx *ctx, scorer *s, const char *reference, kvf__prf
 static kvf_status best(kvf_ctx *ctx, scorer *s, const kvf__text_rows *rows, int64_t i,
                        kvf__prf *out)
 {
-    KVF_TRY(kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, rows->predicted[i], &s->said));
+    KVF_TRY(kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, kvf__predicted(rows, i), &s->said));
     for (int64_t r = rows->start[i]; r < rows->start[i + 1]; r++) {
         kvf__prf here;
-        KVF_TRY(score(ctx, s, rows->references[r], &here));
+        KVF_TRY(score(ctx, s, kvf__reference(rows, r), &here));
         if (r == rows->start[i] || here.f1 > out->f1) *out = here;
     }
     return KVF_OK;

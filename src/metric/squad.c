@@ -44,10 +44,10 @@ static bool same(const kvf__ids *a, const kvf__ids *b)
     return a->n == b->n && (!a->n || !memcmp(a->data, b->data, a->n * sizeof *a->data));
 }
 
-/* Raises *exact and *f1 to what this reference gives; NULL: the empty answer. */
-static kvf_status compare(kvf_ctx *ctx, judge *j, const char *reference, double *exact, double *f1)
+/* Raises *exact and *f1 to what this reference gives. */
+static kvf_status compare(kvf_ctx *ctx, judge *j, kvf__phrase reference, double *exact, double *f1)
 {
-    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, reference ? reference : "", &j->want));
+    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, reference, &j->want));
     KVF_TRY(sorted(ctx, &j->want, &j->want_bag));
     bool equal = same(&j->said, &j->want);
     size_t n = shared(&j->said_bag, &j->want_bag);
@@ -65,15 +65,16 @@ static kvf_status judge_one(kvf_ctx *ctx, judge *j, const kvf__text_rows *rows, 
     int64_t compared = 0;
 
     *exact = *f1 = 0;
-    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, rows->predicted[i], &j->said));
+    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__predicted(rows, i), &j->said));
     KVF_TRY(sorted(ctx, &j->said, &j->said_bag));
     for (int64_t r = rows->start[i]; r < rows->start[i + 1]; r++) {
-        KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, rows->references[r], &j->want));
+        KVF_TRY(
+            kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__reference(rows, r), &j->want));
         if (j->no_answers && !j->want.n) continue;
-        KVF_TRY(compare(ctx, j, rows->references[r], exact, f1));
+        KVF_TRY(compare(ctx, j, kvf__reference(rows, r), exact, f1));
         compared++;
     }
-    return compared ? KVF_OK : compare(ctx, j, NULL, exact, f1);
+    return compared ? KVF_OK : compare(ctx, j, (kvf__phrase){"", 0}, exact, f1);
 }
 
 kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,

@@ -67,7 +67,7 @@ static void blank_articles(kvf__ids *text)
     }
 }
 
-kvf_status kvf__cut_answer(kvf_ctx *ctx, const char *text, kvf__buf *out)
+kvf_status kvf__cut_answer(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
 {
     kvf__ids raw = {0}, low = {0};
     kvf_status st;
@@ -87,7 +87,7 @@ out:
 
 /* ---- rouge ----------------------------------------------------------------------------------- */
 
-kvf_status kvf__cut_rouge(kvf_ctx *ctx, const char *text, kvf__buf *out)
+kvf_status kvf__cut_rouge(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
 {
     kvf__ids raw = {0}, low = {0};
     kvf_status st;
@@ -197,7 +197,7 @@ static kvf_status substitute(kvf_ctx *ctx, const rewrite *step, const kvf__buf *
 }
 
 /* Without the white space at its end. */
-static kvf_status trimmed(kvf_ctx *ctx, const char *text, kvf__ids *points, kvf__buf *out)
+static kvf_status trimmed(kvf_ctx *ctx, kvf__phrase text, kvf__ids *points, kvf__buf *out)
 {
     KVF_TRY(kvf__code_points(ctx, text, points));
     while (points->n && kvf__py_space(points->data[points->n - 1]))
@@ -207,7 +207,7 @@ static kvf_status trimmed(kvf_ctx *ctx, const char *text, kvf__ids *points, kvf_
     return KVF_OK;
 }
 
-static kvf_status tokenize_13a(kvf_ctx *ctx, const char *text, kvf__ids *points, kvf__buf *a,
+static kvf_status tokenize_13a(kvf_ctx *ctx, kvf__phrase text, kvf__ids *points, kvf__buf *a,
                                kvf__buf *b)
 {
     KVF_TRY(trimmed(ctx, text, points, a));
@@ -222,10 +222,10 @@ static kvf_status tokenize_13a(kvf_ctx *ctx, const char *text, kvf__ids *points,
         *a = *b;
         *b = swap;
     }
-    return kvf__code_points(ctx, b->data, points);
+    return kvf__code_points(ctx, (kvf__phrase){b->data, b->n}, points);
 }
 
-kvf_status kvf__cut_13a(kvf_ctx *ctx, const char *text, kvf__buf *out)
+kvf_status kvf__cut_13a(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
 {
     kvf__ids points = {0};
     kvf__buf a = {0}, b = {0};
@@ -238,9 +238,26 @@ kvf_status kvf__cut_13a(kvf_ctx *ctx, const char *text, kvf__buf *out)
     return st;
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static kvf__phrase phrase_at(const char *const *texts, const size_t *bytes, int64_t i)
+{
+    return (kvf__phrase){texts[i], bytes ? bytes[i] : strlen(texts[i])};
+}
+
+kvf__phrase kvf__predicted(const kvf__text_rows *rows, int64_t i)
+{
+    return phrase_at(rows->predicted, rows->predicted_bytes, i);
+}
+
+kvf__phrase kvf__reference(const kvf__text_rows *rows, int64_t i)
+{
+    return phrase_at(rows->references, rows->reference_bytes, i);
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, const char *text,
+kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, kvf__phrase text,
                       kvf__ids *ids)
 {
     kvf__buf *words = &vocabulary->text;

@@ -4,8 +4,16 @@
 
 #include "metric_int.h"
 
+/* One text of the rows. */
+typedef struct kvf__phrase {
+    const char *text;
+    size_t n;
+} kvf__phrase;
+kvf__phrase kvf__predicted(const kvf__text_rows *rows, int64_t i);
+kvf__phrase kvf__reference(const kvf__text_rows *rows, int64_t i);
+
 /* How a text is cut into words. Each appends the words, one space after each. */
-typedef kvf_status kvf__cut_fn(kvf_ctx *ctx, const char *text, kvf__buf *out);
+typedef kvf_status kvf__cut_fn(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out);
 kvf__cut_fn kvf__cut_answer; /* SQuAD's normalisation */
 kvf__cut_fn kvf__cut_13a;    /* mteval-v13a, as sacrebleu has it */
 kvf__cut_fn kvf__cut_rouge;  /* lower-case runs of a-z and 0-9 */
@@ -16,14 +24,14 @@ typedef struct kvf__vocabulary {
     kvf__buf text; /* workspace */
 } kvf__vocabulary;
 /* Sets *ids to the words of `text`. */
-kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, const char *text,
+kvf_status kvf__words(kvf_ctx *ctx, kvf__vocabulary *vocabulary, kvf__cut_fn *cut, kvf__phrase text,
                       kvf__ids *ids);
 void kvf__vocabulary_done(kvf__vocabulary *vocabulary);
 
 /* ---- Unicode as Python's str sees it --------------------------------------------------------- */
 
 /* Code points of UTF-8; what is not UTF-8 gives U+FFFD. Sets *out. */
-kvf_status kvf__code_points(kvf_ctx *ctx, const char *text, kvf__ids *out);
+kvf_status kvf__code_points(kvf_ctx *ctx, kvf__phrase text, kvf__ids *out);
 /* str.lower(): full mapping, final sigma. Sets *out. */
 kvf_status kvf__py_lower(kvf_ctx *ctx, const kvf__ids *text, kvf__ids *out);
 bool kvf__py_space(int32_t c); /* what str.split() splits at */

@@ -171,7 +171,8 @@ kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
     for (size_t i = 0; i < request->n_prompts; i++) {
         const kvf__asked *asked = &request->prompts[i];
         if (asked->text) {
-            KVF_TRY(kvf__render_prompt(ctx, how, asked->text, &job->prompts[i]));
+            KVF_TRY(
+                kvf__render_prompt(ctx, how, asked->text, strlen(asked->text), &job->prompts[i]));
             continue;
         }
         KVF_TRY(check_ids(ctx, base, &asked->ids));

@@ -12,18 +12,20 @@ static kvf_status check_text(kvf_ctx *ctx, const char *path, const kvf__buf *tex
     if (zero)
         return kvf__fail(ctx, KVF_EDATA, "%s: byte %lld is 0: want a text in UTF-8", path,
                          (long long)(zero - text->data));
+    KVF_TRY(kvf__utf8_check(ctx, path, text->data, text->n, true));
     if (!text->n || strspn(text->data, " \t\r\n") == text->n)
         return kvf__fail(ctx, KVF_EDATA, "%s: the document is empty", path);
     return KVF_OK;
 }
 
 /* Rows begin behind a document as at the start of a text, whatever template wraps prompts. */
-static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *text, kvf__ids *ids)
+static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *text, size_t bytes,
+                           kvf__ids *ids)
 {
     kvf__render plain = *render;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
-    return kvf__render_prompt(ctx, &plain, text, ids);
+    return kvf__render_prompt(ctx, &plain, text, bytes, ids);
 }
 
 static kvf_status check_room(kvf_ctx *ctx, const kvf_base *base, const char *path,
@@ -65,7 +67,7 @@ kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
     if (st) goto out;
     st = check_text(ctx, path, &document.text);
     if (st) goto out;
-    st = read_ids(ctx, render, document.text.data, &document.ids);
+    st = read_ids(ctx, render, document.text.data, document.text.n, &document.ids);
     if (st) goto out;
     st = check_room(ctx, base, path, &document);
     if (st) goto out;
@@ -95,10 +97,10 @@ kvf__subject kvf__document_subject(const kvf__document *document)
 
 /* Does the first part of the text begin with the same n ids? */
 static kvf_status same_head(kvf_ctx *ctx, const kvf__document *document, const kvf__render *render,
-                            const char *head, int64_t n, bool *same)
+                            const char *head, size_t bytes, int64_t n, bool *same)
 {
     kvf__ids ids = {0};
-    kvf_status st = read_ids(ctx, render, head, &ids);
+    kvf_status st = read_ids(ctx, render, head, bytes, &ids);
     *same = !st && (int64_t)ids.n >= n &&
             !memcmp(ids.data, document->ids.data, (size_t)n * sizeof *ids.data);
     kvf__ids_done(&ids);
@@ -116,7 +118,7 @@ kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
         while (end < text->n && (text->data[end] & 0xC0) == 0x80)
             end++; /* whole characters */
         KVF_TRY(kvf__strndup(ctx, text->data, end, &head));
-        kvf_status st = same_head(ctx, document, render, head, n, &same);
+        kvf_status st = same_head(ctx, document, render, head, end, n, &same);
         same |= end == text->n;
         if (!st && same)
             *out = head;

@@ -110,7 +110,7 @@ static kvf_status asked_init(kvf_ctx *ctx, int64_t most, asked *a)
 static kvf_status asked_add(const study *s, const kvf__render *render, int64_t i, asked *a)
 {
     int64_t from = a->set.start[a->n];
-    KVF_TRY(kvf__render_prompt(s->ctx, render, s->texts[i], &a->ids));
+    KVF_TRY(kvf__render_prompt(s->ctx, render, s->texts[i], strlen(s->texts[i]), &a->ids));
     if ((int64_t)a->ids.n - from > s->longest / 2)
         a->ids.n = (size_t)from;
     else

@@ -86,6 +86,22 @@ static kvf_status put(render *r, const char *text)
     return text ? kvf__buf_add(r->w.ctx, &r->part, text, strlen(text)) : KVF_OK;
 }
 
+/* What a message says, which may hold U+0000. */
+typedef struct words {
+    const char *text;
+    size_t n;
+} words;
+
+static words content_of(const kvf__message *m)
+{
+    return (words){m->content, m->bytes ? m->bytes : strlen(m->content)};
+}
+
+static kvf_status put_words(render *r, words what)
+{
+    return kvf__buf_add(r->w.ctx, &r->part, what.text, what.n);
+}
+
 static kvf_status put_id(render *r, int32_t id)
 {
     return put(r, kvf__token_text(r->w.t, id));
@@ -123,9 +139,10 @@ static bool is_stripped(uint32_t cp)
     return kvf__is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
 }
 
-static kvf_status put_stripped(render *r, const char *text)
+static kvf_status put_stripped(render *r, words what)
 {
-    size_t start = 0, end = strlen(text);
+    const char *text = what.text;
+    size_t start = 0, end = what.n;
     uint32_t cp = 0;
 
     while (start < end) {
@@ -144,11 +161,11 @@ static kvf_status put_stripped(render *r, const char *text)
 
 /* ---- ChatML ---------------------------------------------------------------------------------- */
 
-static bool starts_and_ends(const char *text, const char *head, const char *tail)
+static bool starts_and_ends(words what, const char *head, const char *tail)
 {
-    size_t n = strlen(text), head_n = strlen(head), tail_n = strlen(tail);
-    return n >= head_n && n >= tail_n && memcmp(text, head, head_n) == 0 &&
-           memcmp(text + n - tail_n, tail, tail_n) == 0;
+    size_t head_n = strlen(head), tail_n = strlen(tail);
+    return what.n >= head_n && what.n >= tail_n && memcmp(what.text, head, head_n) == 0 &&
+           memcmp(what.text + what.n - tail_n, tail, tail_n) == 0;
 }
 
 /* The last user turn that is no answer of a tool; the last message if there is none. */
@@ -156,52 +173,63 @@ static size_t last_query(const render *r)
 {
     for (size_t i = r->n; i-- > 0;)
         if (is_role(&r->m[i], "user") &&
-            !starts_and_ends(r->m[i].content, "<tool_response>", "</tool_response>"))
+            !starts_and_ends(content_of(&r->m[i]), "<tool_response>", "</tool_response>"))
             return i;
     return r->n - 1;
 }
 
-static const char *skip_newlines(const char *text)
+static words skip_newlines(words what)
 {
-    return text + strspn(text, "\n");
+    for (; what.n && *what.text == '\n'; what.n--)
+        what.text++;
+    return what;
+}
+
+/* Where `mark` first stands in it; its end: nowhere. */
+static size_t find(words what, const char *mark)
+{
+    const char *at = memmem(what.text, what.n, mark, strlen(mark));
+    return at ? (size_t)(at - what.text) : what.n;
+}
+
+/* What stands behind the last `mark`; all of it where there is none. */
+static words behind_last(words what, const char *mark)
+{
+    for (size_t at; (at = find(what, mark)) < what.n;) {
+        what.text += at + strlen(mark);
+        what.n -= at + strlen(mark);
+    }
+    return what;
 }
 
 /* The reasoning of a turn: what stands before the first </think>, behind the last <think> of it,
  * without newlines around. */
-static void find_reasoning(const char *text, const char *think_end, const char **start, size_t *n)
+static words find_reasoning(words what)
 {
-    const char *end = think_end;
-
-    *start = text;
-    for (const char *p = strstr(text, "<think>"); p && p < end; p = strstr(p + 1, "<think>"))
-        *start = p + strlen("<think>");
-    while (end > text && end[-1] == '\n')
-        end--;
-    while (*start < end && **start == '\n')
-        (*start)++;
-    *n = end > *start ? (size_t)(end - *start) : 0;
+    what.n = find(what, "</think>");
+    what = skip_newlines(behind_last(what, "<think>"));
+    while (what.n && what.text[what.n - 1] == '\n')
+        what.n--;
+    return what;
 }
 
 /* Qwen3 shows reasoning only behind the last query, and there always, even empty, in the last turn.
  */
 static kvf_status put_thinking(render *r, size_t i)
 {
-    const char *text = r->m[i].content, *reasoning = "", *p = strstr(text, "</think>");
-    size_t n = 0;
+    words text = content_of(&r->m[i]), reasoning = {"", 0};
 
-    if (p) {
-        find_reasoning(text, p, &reasoning, &n);
-        for (const char *next = p; next; next = strstr(next + 1, "</think>"))
-            text = next + strlen("</think>");
-        text = skip_newlines(text);
+    if (find(text, "</think>") < text.n) {
+        reasoning = find_reasoning(text);
+        text = skip_newlines(behind_last(text, "</think>"));
     }
-    if (i > last_query(r) && (i + 1 == r->n || n > 0)) {
+    if (i > last_query(r) && (i + 1 == r->n || reasoning.n > 0)) {
         KVF_TRY(put(r, "<think>\n"));
-        KVF_TRY(kvf__buf_add(r->w.ctx, &r->part, reasoning, n));
+        KVF_TRY(put_words(r, reasoning));
         KVF_TRY(put(r, "\n</think>\n\n"));
         text = skip_newlines(text);
     }
-    return put(r, text);
+    return put_words(r, text);
 }
 
 static kvf_status chatml_turn(render *r, const kvf__chat *chat, size_t i)
@@ -218,7 +246,7 @@ static kvf_status chatml_turn(render *r, const kvf__chat *chat, size_t i)
     if (assistant && chat->form == KVF__FORM_QWEN3)
         KVF_TRY(put_thinking(r, i));
     else
-        KVF_TRY(put(r, r->m[i].content));
+        KVF_TRY(put_words(r, content_of(&r->m[i])));
     KVF_TRY(put(r, "<|im_end|>"));
     if (assistant) KVF_TRY(end_part(r, 1));
     return put(r, "\n");
@@ -247,7 +275,7 @@ static kvf_status llama3(render *r, const kvf__chat *chat, bool prompt)
         KVF_TRY(put(r, r->m[i].role));
         KVF_TRY(put(r, "<|end_header_id|>\n\n"));
         if (assistant) KVF_TRY(end_part(r, 0));
-        KVF_TRY(put_stripped(r, r->m[i].content));
+        KVF_TRY(put_stripped(r, content_of(&r->m[i])));
         KVF_TRY(put(r, "<|eot_id|>"));
         if (assistant) KVF_TRY(end_part(r, 1));
     }
@@ -259,33 +287,33 @@ static kvf_status llama3(render *r, const kvf__chat *chat, bool prompt)
 
 /* system_last: the system text goes to the last message, if that is the user's; else to the first.
  */
-typedef struct mistral_words {
+typedef struct mistral_marks {
     const char *open, *close, *answer;
     bool system, strip, system_last;
-} mistral_words;
+} mistral_marks;
 
-static mistral_words words_of(int form)
+static mistral_marks marks_of(int form)
 {
     if (form == KVF__FORM_MISTRAL_OLD)
-        return (mistral_words){"[INST] ", " [/INST]", "", false, false, false};
+        return (mistral_marks){"[INST] ", " [/INST]", "", false, false, false};
     if (form == KVF__FORM_MISTRAL_V3)
-        return (mistral_words){"[INST] ", "[/INST]", " ", true, true, true};
-    return (mistral_words){" [INST] ", " [/INST]", " ", true, false, false};
+        return (mistral_marks){"[INST] ", "[/INST]", " ", true, true, true};
+    return (mistral_marks){" [INST] ", " [/INST]", " ", true, false, false};
 }
 
-static kvf_status mistral_turn(render *r, const mistral_words *words, size_t i, bool assistant,
-                               const char *system)
+static kvf_status mistral_turn(render *r, const mistral_marks *marks, size_t i, bool assistant,
+                               const kvf__message *system)
 {
     if (!assistant) {
-        KVF_TRY(put(r, words->open));
-        if (system) KVF_TRY(put(r, system));
+        KVF_TRY(put(r, marks->open));
+        if (system) KVF_TRY(put_words(r, content_of(system)));
         if (system) KVF_TRY(put(r, "\n\n"));
-        KVF_TRY(put(r, r->m[i].content));
-        return put(r, words->close);
+        KVF_TRY(put_words(r, content_of(&r->m[i])));
+        return put(r, marks->close);
     }
     KVF_TRY(end_part(r, 0));
-    KVF_TRY(put(r, words->answer));
-    KVF_TRY(words->strip ? put_stripped(r, r->m[i].content) : put(r, r->m[i].content));
+    KVF_TRY(put(r, marks->answer));
+    KVF_TRY((marks->strip ? put_stripped : put_words)(r, content_of(&r->m[i])));
     KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
     return end_part(r, 1);
 }
@@ -293,17 +321,17 @@ static kvf_status mistral_turn(render *r, const mistral_words *words, size_t i, 
 /* A prompt ends with the user's closing mark: there is nothing to open. */
 static kvf_status mistral(render *r, const kvf__chat *chat)
 {
-    mistral_words words = words_of(chat->form);
-    size_t first = words.system && is_role(&r->m[0], "system");
+    mistral_marks marks = marks_of(chat->form);
+    size_t first = marks.system && is_role(&r->m[0], "system");
 
     KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
     for (size_t i = first; i < r->n; i++) {
         bool assistant = (i - first) % 2 == 1;
-        bool takes_system = first && i == (words.system_last ? r->n - 1 : first);
+        bool takes_system = first && i == (marks.system_last ? r->n - 1 : first);
         if (!is_role(&r->m[i], assistant ? "assistant" : "user"))
             return bad_role(r, i,
                             assistant ? "assistant: turns alternate" : "user: turns alternate");
-        KVF_TRY(mistral_turn(r, &words, i, assistant, takes_system ? r->m[0].content : NULL));
+        KVF_TRY(mistral_turn(r, &marks, i, assistant, takes_system ? &r->m[0] : NULL));
     }
     return KVF_OK;
 }

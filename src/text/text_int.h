@@ -30,6 +30,11 @@ const char *kvf__tokenizer_file(size_t index);
 kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
                                     const char *config, size_t config_bytes, kvf__tokenizer **out);
 
+/* EDATA "where: byte 4 is 0xE9, want UTF-8" unless text is UTF-8; lines: "where:2: byte 4 of the
+ * line
+ * ...". U+0000 is a character like others. */
+kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, size_t n, bool lines);
+
 /* Plain description of a vocabulary, as GGUF metadata holds it (INTEROP 5.6). Everything is viewed.
  */
 typedef struct kvf__vocab {
@@ -129,6 +134,7 @@ const char *kvf__chat_name(kvf__chat_kind kind);
 
 typedef struct kvf__message {
     const char *role, *content; /* views, NUL-terminated UTF-8 */
+    size_t bytes;               /* of the content, which may hold U+0000; 0: to its first NUL */
 } kvf__message;
 
 /* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template

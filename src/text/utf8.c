@@ -124,3 +124,21 @@ kvf_status kvf__utf8_repair(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out
         KVF_TRY(kvf__buf_add(ctx, out, mark, mark_n));
     }
 }
+
+kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, size_t n, bool lines)
+{
+    size_t at = kvf__utf8_valid(text, n), start = 0;
+    long long line = 1;
+
+    if (at == n) return KVF_OK;
+    for (size_t i = 0; lines && i < at; i++) {
+        if (text[i] != '\n') continue;
+        start = i + 1;
+        line++;
+    }
+    if (lines)
+        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: byte %zu of the line is 0x%02X, want UTF-8",
+                         where, line, at - start + 1, (unsigned)(uint8_t)text[at]);
+    return kvf__fail(ctx, KVF_EDATA, "%s: byte %zu is 0x%02X, want UTF-8", where, at + 1,
+                     (unsigned)(uint8_t)text[at]);
+}

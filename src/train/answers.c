@@ -152,6 +152,8 @@ void kvf__answers_done(kvf__answers *a)
     kvf__free((void *)a->gold_tags);
     kvf__free((void *)a->tags);
     kvf__free(a->owned);
+    kvf__free(a->text_bytes);
+    kvf__free(a->reference_bytes);
     kvf__free((void *)a->texts);
     kvf__free((void *)a->references);
     kvf__free(a->spans);

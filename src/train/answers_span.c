@@ -108,7 +108,8 @@ static kvf_status take_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const 
     span[0] = span[1] = -1;
     if (f->row >= 0 && kvf__context_bytes(a->set, f->row, f->first, f->last, &span[0], &span[1])) {
         const char *context = a->set->sources->group[group].text;
-        KVF_TRY(kvf__buf_add(ctx, texts, context + span[0], (size_t)(span[1] - span[0])));
+        a->text_bytes[group] = (size_t)(span[1] - span[0]);
+        KVF_TRY(kvf__buf_add(ctx, texts, context + span[0], a->text_bytes[group]));
     }
     return kvf__buf_add(ctx, texts, "", 1);
 }
@@ -140,9 +141,14 @@ static kvf_status take_memory(kvf_ctx *ctx, kvf__answers *a)
     for (int64_t i = 0; i < a->n; i++)
         a->start[i + 1] = a->start[i] + sources[i].n;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)a->start[a->n], sizeof *a->references, &a->references));
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *a->text_bytes, &a->text_bytes));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->start[a->n], sizeof *a->reference_bytes,
+                             &a->reference_bytes));
     for (int64_t i = 0; i < a->n; i++)
-        for (int64_t r = 0; r < sources[i].n; r++)
+        for (int64_t r = 0; r < sources[i].n; r++) {
             a->references[a->start[i] + r] = sources[i].items[r];
+            a->reference_bytes[a->start[i] + r] = kvf__source_item_bytes(&sources[i], r);
+        }
     return KVF_OK;
 }
 
@@ -159,7 +165,7 @@ kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *
         st = search_group(ctx, a, s, i, &rules, &texts);
     a->owned = texts.data;
     const char *text = texts.data;
-    for (int64_t i = 0; !st && i < a->n; i++, text += strlen(text) + 1)
+    for (int64_t i = 0; !st && i < a->n; text += a->text_bytes[i++] + 1)
         a->texts[i] = text;
     return st;
 }

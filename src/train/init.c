@@ -15,7 +15,10 @@ static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
     plain.wrap_prompts = false;
     plain.pattern = NULL;
     kvf__ids found = {0};
-    kvf_status st = kvf__render_prompt(t->ctx, &plain, t->options.init_text, &found);
+    const char *text = t->options.init_text;
+    size_t bytes = strlen(text);
+    KVF_TRY(kvf__utf8_check(t->ctx, "--init-text", text, bytes, false));
+    kvf_status st = kvf__render_prompt(t->ctx, &plain, text, bytes, &found);
     if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
     for (int64_t p = 0; !st && p < t->id.P; p++)
         ids[p] = found.data[(size_t)p % found.n];

@@ -17,7 +17,8 @@ static kvf__metric_input input_of(const kvf__answers *a, double loss)
     const kvf__dataset *set = a->set;
     kvf__metric_input in = {.loss = loss, .scheme = KVF__TAGS_AUTO};
     if (set->task == KVF__TASK_QA) {
-        in.texts = (kvf__text_rows){a->n, a->texts, a->start, a->references};
+        in.texts = (kvf__text_rows){a->n,          a->texts,      a->start,
+                                    a->references, a->text_bytes, a->reference_bytes};
         in.no_answers = kvf__has_impossible(set);
     } else if (set->task == KVF__TASK_TOKEN_CLS) {
         in.tags = (kvf__tag_rows){a->n, a->start, a->gold_tags, a->tags};

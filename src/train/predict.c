@@ -13,16 +13,21 @@ typedef struct writer {
     kvf__buf *out;
 } writer;
 
-static void set_text(kvf_json *row, const char *key, const char *text)
+static void set_name(kvf_json *row, const char *key, const char *name)
 {
-    if (text) kvf_json_set(row, key, kvf_json_new_str(text));
+    if (name) kvf_json_set(row, key, kvf_json_new_str(name));
 }
 
-static kvf_json *text_list(const char *const *texts, int64_t n)
+static void set_text(kvf_json *row, const char *key, const char *text, size_t bytes)
+{
+    if (text) kvf_json_set(row, key, kvf_json_new_strn(text, bytes));
+}
+
+static kvf_json *item_list(const kvf__source *source)
 {
     kvf_json *list = kvf_json_array();
-    for (int64_t i = 0; i < n; i++)
-        kvf_json_add(list, kvf_json_new_str(texts[i]));
+    for (int64_t i = 0; i < source->n; i++)
+        kvf_json_add(list, kvf_json_new_strn(source->items[i], kvf__source_item_bytes(source, i)));
     return list;
 }
 
@@ -41,20 +46,20 @@ static void write_classes(const writer *w, const kvf__source *source, int64_t i,
 {
     const kvf__scores *scores = &w->trial->scores;
     const kvf__label_set *names = &w->trial->set.names;
-    set_text(row, "text", source->text);
-    set_text(row, "text_pair", source->pair);
+    set_text(row, "text", source->text, source->text_bytes);
+    set_text(row, "text_pair", source->pair, source->pair_bytes);
     if (w->trial->set.regression) {
         write_number(w, source, i, row);
         return;
     }
-    if (source->gold >= 0) set_text(row, "label", names->names[source->gold]);
+    if (source->gold >= 0) set_name(row, "label", names->names[source->gold]);
     if (i < 0) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
     }
     const double *p = scores->p + scores->first[i] * scores->width;
     kvf_json *all = kvf_json_object();
-    set_text(row, "prediction", names->names[w->trial->answers.best[i]]);
+    set_name(row, "prediction", names->names[w->trial->answers.best[i]]);
     for (size_t c = 0; c < names->n; c++)
         kvf_json_set(all, names->names[c], kvf_json_new_real(p[c]));
     kvf_json_set(row, "probabilities", all);
@@ -89,7 +94,7 @@ static void write_tags(const writer *w, const kvf__source *source, int64_t i, kv
         kvf_json_add(tags, tag ? kvf_json_new_str(tag) : kvf_json_new_null());
         kvf_json_add(all, kvf_json_new_real(p));
     }
-    kvf_json_set(row, "tokens", text_list(source->items, source->n));
+    kvf_json_set(row, "tokens", item_list(source));
     if (given)
         kvf_json_set(row, "tags", gold);
     else
@@ -110,13 +115,13 @@ static int64_t points_before(const char *text, int64_t at)
 static void write_span(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     const kvf__answers *a = &w->trial->answers;
-    set_text(row, "question", source->pair);
-    if (source->answered) kvf_json_set(row, "answers", text_list(source->items, source->n));
+    set_text(row, "question", source->pair, source->pair_bytes);
+    if (source->answered) kvf_json_set(row, "answers", item_list(source));
     if (i < 0) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
     }
-    set_text(row, "prediction", a->texts[i]);
+    set_text(row, "prediction", a->texts[i], a->text_bytes[i]);
     if (a->spans[2 * i] >= 0)
         kvf_json_set(row, "start", kvf_json_new_int(points_before(source->text, a->spans[2 * i])));
     kvf_json_set(row, "probability", kvf_json_new_real(a->p[i]));
@@ -128,8 +133,8 @@ static void write_choice(const writer *w, const kvf__source *source, int64_t i, 
 {
     const kvf__scores *s = &w->trial->scores;
     const int64_t *group = w->trial->set.group;
-    set_text(row, "text", source->text);
-    kvf_json_set(row, "choices", text_list(source->items, source->n));
+    set_text(row, "text", source->text, source->text_bytes);
+    kvf_json_set(row, "choices", item_list(source));
     if (source->gold >= 0) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
     if (i < 0) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
@@ -154,7 +159,7 @@ static kvf_status put_jsonl(writer *w, const kvf__source *source, int64_t i)
         [KVF__TASK_CHOICE] = write_choice,
     };
     kvf_json *row = kvf_json_object();
-    set_text(row, "id", source->id);
+    set_name(row, "id", source->id);
     ROW[w->trial->task](w, source, i, row);
     char *text = kvf_json_text(row, KVF_JSON_COMPACT);
     kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
@@ -169,8 +174,9 @@ static kvf_status put_conll(writer *w, const kvf__source *source, int64_t i)
     double p;
     for (int64_t k = 0; k < source->n; k++) {
         const char *gold = gold_tag(w, source, k), *tag = decided_tag(w, source, i, k, &p);
-        KVF_TRY(kvf__buf_printf(w->ctx, w->out, "%s%s%s\t%s\n", source->items[k], gold ? "\t" : "",
-                                gold ? gold : "", tag ? tag : "_"));
+        KVF_TRY(kvf__buf_add(w->ctx, w->out, source->items[k], kvf__source_item_bytes(source, k)));
+        KVF_TRY(kvf__buf_printf(w->ctx, w->out, "%s%s\t%s\n", gold ? "\t" : "", gold ? gold : "",
+                                tag ? tag : "_"));
     }
     return kvf__buf_addc(w->ctx, w->out, '\n');
 }

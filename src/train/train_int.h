@@ -147,10 +147,11 @@ typedef struct kvf__answers {
     double *p;                /* of what was decided: [n], token-cls [start[n]] */
     double *p_none;           /* qa [n]: of no answer */
     int64_t *start;           /* [n + 1] token-cls: words; qa: references */
-    const char **gold_tags, **tags;   /* [start[n]] token-cls */
-    const char **texts, **references; /* qa [n], [start[n]] */
-    int64_t *spans;                   /* qa [n, 2]: bytes of the context; -1: no answer */
-    char *owned;                      /* memory of texts */
+    const char **gold_tags, **tags;       /* [start[n]] token-cls */
+    const char **texts, **references;     /* qa [n], [start[n]] */
+    int64_t *spans;                       /* qa [n, 2]: bytes of the context; -1: no answer */
+    size_t *text_bytes, *reference_bytes; /* of them, as they may hold U+0000 */
+    char *owned;                          /* memory of texts */
 } kvf__answers;
 kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *answers, const kvf__scores *scores,
                              const kvf__answer_rules *rules);

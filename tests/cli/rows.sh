@@ -137,3 +137,15 @@ run 0 eval --base bert --prefix cut-prefix.h5 --data long.tsv --json
 has out '"skipped":1'
 run 1 eval --base bert --prefix cut.h5 --data long.tsv --overlong stop
 has err 'long.tsv:.*at most 12 fit'
+
+# ---- bytes that are not UTF-8: named, never read as U+FFFD
+
+row seq-cls x.tsv 'good\tyes\ncaf\0351\tno\n' 'x.tsv:2: byte 4 of the line is 0xE9, want UTF-8'
+row token-cls x.conll 'Ann B-PER\n\nZ\0374rich B-LOC\n' \
+    'x.conll:3: byte 2 of the line is 0xFC, want UTF-8'
+latin=$(printf 'ol\351')
+run 1 generate --base llama --prompt "$latin"
+err_is 'kvfold: generate: --prompt: byte 3 is 0xE9, want UTF-8'
+run 1 train --base llama --data lm.jsonl --init text --init-text "$latin" --out x.h5 $options
+err_is 'kvfold: train: --init-text: byte 3 is 0xE9, want UTF-8'
+absent x.h5
