@@ -140,16 +140,16 @@ static void check_tables(const kvf__desc *d, const kvf_json *kase)
     if (!cos_rows) return;
     ck_assert_int_eq(kvf__rope_tables(ctx, &model, 10), KVF_OK);
     ck_assert_int_eq(kvf__rope_tables(ctx, &model, 4001), KVF_OK); /* grows, keeping what it has */
-    ck_assert_int_eq(model.rope_rows, 4001);
+    ck_assert_int_eq(model.rope.rows, 4001);
     for (size_t i = 0; i < 4; i++) {
         ck_assert_uint_eq(read_floats(kvf_json_at(cos_rows, i), want, 256), half);
-        ck_close(model.rope_cos + (size_t)at[i] * half, want, half, 0, 1e-6);
+        ck_close(model.rope.cos + (size_t)at[i] * half, want, half, 0, 1e-6);
         ck_assert_uint_eq(read_floats(kvf_json_at(sin_rows, i), want, 256), half);
-        ck_close(model.rope_sin + (size_t)at[i] * half, want, half, 0, 1e-6);
+        ck_close(model.rope.sin + (size_t)at[i] * half, want, half, 0, 1e-6);
     }
     ck_assert_int_eq(kvf__rope_tables(ctx, &model, d->max_positions + 1), KVF_ESHAPE);
-    kvf__free(model.rope_cos);
-    kvf__free(model.rope_sin);
+    kvf__free(model.rope.cos);
+    kvf__free(model.rope.sin);
 }
 
 START_TEST(known_config)

@@ -224,9 +224,9 @@ static void run_outputs(const fixture *f, kvf__packed *const *w, const float *x,
                         int64_t ld)
 {
     static float plane[M * KVF__PLANE];
-    for (int i = 0; i < f->model->n_planes; i++) {
+    for (int i = 0; i < f->model->ffn.n; i++) {
         run(f, w[i], x, plane, 0);
-        scatter(y, ld, f->model->plane_start[i], plane, f->model->plane_width[i]);
+        scatter(y, ld, f->model->ffn.start[i], plane, f->model->ffn.width[i]);
     }
 }
 
@@ -235,8 +235,8 @@ static void run_inputs(const fixture *f, kvf__packed *const *w, const float *x, 
                        float *y)
 {
     static float plane[M * KVF__PLANE];
-    for (int i = 0; i < f->model->n_planes; i++) {
-        gather(plane, x, ld, f->model->plane_start[i], f->model->plane_width[i]);
+    for (int i = 0; i < f->model->ffn.n; i++) {
+        gather(plane, x, ld, f->model->ffn.start[i], f->model->ffn.width[i]);
         run(f, w[i], plane, y, i ? KVF__MM_ADD : 0);
     }
 }
@@ -301,18 +301,18 @@ static void check_inputs(fixture *f, linear lin, kvf__packed *const *fwd, kvf__p
 static void check_head(fixture *f, linear lin)
 {
     const kvf__model *model = f->model;
-    int64_t V = lin.out, W = KVF__VOCAB_PLANE, wide = model->n_vocab_planes * W;
+    int64_t V = lin.out, W = KVF__VOCAB_PLANE, wide = model->lm.n * W;
     float *x = some(f, lin.in), *dy = some(f, wide), *want = zeros(wide), *got = zeros(wide);
     float *dwant = zeros(lin.in), *dgot = zeros(lin.in), *plane = zeros(W);
 
-    ck_assert_int_eq(model->n_vocab_planes, (V + W - 1) / W);
+    ck_assert_int_eq(model->lm.n, (V + W - 1) / W);
     forward(&lin, x, want, wide, 0); /* padding stays 0 */
     backward(&lin, dy, wide, 0, dwant);
-    for (int64_t i = 0; i < model->n_vocab_planes; i++) {
-        run(f, model->head[i], x, plane, 0);
+    for (int64_t i = 0; i < model->lm.n; i++) {
+        run(f, model->lm.packed[i], x, plane, 0);
         scatter(got, wide, i * W, plane, W);
         gather(plane, dy, wide, i * W, W);
-        run(f, model->head_t[i], plane, dgot, i ? KVF__MM_ADD : 0);
+        run(f, model->lm.packed_t[i], plane, dgot, i ? KVF__MM_ADD : 0);
     }
     CLOSE(got, want, wide);
     CLOSE(dgot, dwant, lin.in);
@@ -374,21 +374,21 @@ START_TEST(planes_are_equal_multiples_of_16)
     fixture f;
 
     create(&f, &kinds[3], KVF__F32, false);
-    ck_assert_int_eq(f.model->n_planes, 3);
-    ck_assert_int_eq(f.model->plane_width[0], 1040);
-    ck_assert_int_eq(f.model->plane_width[1], 1040);
-    ck_assert_int_eq(f.model->plane_width[2], 1024);
-    ck_assert_int_eq(f.model->plane_start[2], 2080);
+    ck_assert_int_eq(f.model->ffn.n, 3);
+    ck_assert_int_eq(f.model->ffn.width[0], 1040);
+    ck_assert_int_eq(f.model->ffn.width[1], 1040);
+    ck_assert_int_eq(f.model->ffn.width[2], 1024);
+    ck_assert_int_eq(f.model->ffn.start[2], 2080);
     ck_assert_ptr_nonnull(f.model->layers[1].gate[2]);
     ck_assert_ptr_null(f.model->layers[1].gate[3]);
     ck_assert_ptr_null(f.model->layers[1].up_t[0]); /* no backward asked for */
     ck_assert_ptr_null(f.model->layers[1].qkv_t);
-    ck_assert_ptr_null(f.model->head_t);
+    ck_assert_ptr_null(f.model->lm.packed_t);
     destroy(&f);
     create(&f, &kinds[5], KVF__F32, false);
-    ck_assert_int_eq(f.model->n_planes, 2);
-    ck_assert_int_eq(f.model->plane_width[0], 784);
-    ck_assert_int_eq(f.model->plane_width[1], 784);
+    ck_assert_int_eq(f.model->ffn.n, 2);
+    ck_assert_int_eq(f.model->ffn.width[0], 784);
+    ck_assert_int_eq(f.model->ffn.width[1], 784);
     destroy(&f);
 }
 END_TEST
@@ -408,11 +408,11 @@ START_TEST(embedding_and_tables)
         ck_assert_mem_eq(got + i * C, want + ids[i] * C, (size_t)C * sizeof *got);
     kvf__free(want);
     want = values(&f, gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
-    ck_assert_mem_eq(f.model->final_gamma, want, (size_t)C * sizeof *want);
+    ck_assert_mem_eq(f.model->lm.gamma, want, (size_t)C * sizeof *want);
     kvf__free(want);
-    ck_assert_int_eq(f.model->rope_rows, gpt2 ? 0 : 64);
-    ck_assert_int_eq(f.model->positions.view.data != NULL, gpt2);
-    ck_assert_int_eq(f.model->head_slot.view.data == f.model->embedding.view.data,
+    ck_assert_int_eq(f.model->rope.rows, gpt2 ? 0 : 64);
+    ck_assert_int_eq(f.model->embed.positions.view.data != NULL, gpt2);
+    ck_assert_int_eq(f.model->lm.slot.view.data == f.model->embed.tokens.view.data,
                      !kinds[_i].untied);
     ck_assert_int_eq(kvf__model_act(f.model), KVF__F32);
     /* Both directions of every matrix, at least. */

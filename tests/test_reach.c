@@ -406,7 +406,7 @@ START_TEST(memory_does_not_grow_with_layers)
     const size_t all = kvf__model_packed_bytes(p.packed.model),
                  one = kvf__model_packed_bytes(p.reached.model);
     const int64_t L = kvf__model_desc(p.packed.model)->L;
-    size_t head = 2 * kvf__packed_bytes(p.packed.model->head_t[0]);
+    size_t head = 2 * kvf__packed_bytes(p.packed.model->lm.packed_t[0]);
     ck_assert_uint_eq((all - head) / (size_t)L, one - head);
     free_pair(&p);
 }
@@ -430,7 +430,7 @@ START_TEST(the_footprint_is_foretold)
     ck_assert_double_eq_tol(f.packed, (double)kvf__model_packed_bytes(t.model), 0.05 * f.packed);
     ck_assert_double_eq(f.mapped, o.keep == KVF__KEEP_MAPPED ? 2 * layer : 0);
     if (o.keep == KVF__KEEP_STORED)
-        ck_assert_double_eq(f.stored, (double)t.model->stored->bytes);
+        ck_assert_double_eq(f.stored, (double)t.model->store.from->bytes);
     else
         ck_assert_double_eq(f.stored, 0);
     toy_free(&t);

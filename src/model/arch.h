@@ -6,7 +6,7 @@
 #ifndef KVF_ARCH_H
 #define KVF_ARCH_H
 
-#include "model_int.h"
+#include "bind.h"
 
 /* What a weight is to the block, whatever its file calls it. */
 typedef enum kvf__role {

@@ -26,11 +26,11 @@ static void cut_planes(kvf__model *model, int64_t F)
     int64_t unit = F % 16 ? 1 : 16, units = F / unit, at = 0;
 
     assert(n <= KVF__MAX_PLANES);
-    model->n_planes = (int)n;
+    model->ffn.n = (int)n;
     for (int64_t i = 0; i < n; i++) {
-        model->plane_start[i] = at;
-        model->plane_width[i] = (units / n + (i < units % n)) * unit;
-        at += model->plane_width[i];
+        model->ffn.start[i] = at;
+        model->ffn.width[i] = (units / n + (i < units % n)) * unit;
+        at += model->ffn.width[i];
     }
 }
 
@@ -75,10 +75,10 @@ static kvf_status read_outer(creation *c)
 {
     kvf__model *model = c->model;
 
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed_gamma));
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed_beta));
-    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->final_gamma));
-    return read_plain(c, KVF__W_FINAL_BETA, 0, &model->final_beta);
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed.gamma));
+    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta));
+    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->lm.gamma));
+    return read_plain(c, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
 
 /* Whole or not at all; a decoder of its own is not read. */
@@ -111,12 +111,13 @@ static kvf_status put_embedding(creation *c)
     const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, 0);
     const kvf__slot *types = slot_of(c, KVF__W_TYPES, 0);
 
-    model->embedding = *slot_of(c, KVF__W_TOKENS, 0);
-    model->head_file = head ? *head : model->embedding;
-    model->head_slot = model->stored && model->stored->head.view.data ? model->stored->head
-                                                                      : model->head_file;
-    if (positions) model->positions = *positions;
-    if (types) model->types = *types;
+    model->embed.tokens = *slot_of(c, KVF__W_TOKENS, 0);
+    model->lm.file = head ? *head : model->embed.tokens;
+    model->lm.slot = model->store.from && model->store.from->head.view.data
+                         ? model->store.from->head
+                         : model->lm.file;
+    if (positions) model->embed.positions = *positions;
+    if (types) model->embed.types = *types;
     KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
     KVF_TRY(read_plain(c, KVF__W_POOLER_BIAS, 0, &model->pooler_bias));
     KVF_TRY(read_masked_lm(c));
@@ -135,12 +136,12 @@ static kvf_status read_all_norms(creation *c)
 static kvf_status pack_all(creation *c)
 {
     KVF_TRY(kvf__creation_take_head(c));
-    if (c->model->unpacked) return kvf__creation_share(c);
+    if (c->model->store.late) return kvf__creation_share(c);
     for (int64_t layer = 0; layer < c->desc->L; layer++) {
         KVF_TRY(kvf__creation_pack_layer(c, layer));
         if (c->options.packed) c->options.packed(c->options.user);
     }
-    for (int64_t plane = 0; plane < c->model->n_vocab_planes; plane++)
+    for (int64_t plane = 0; plane < c->model->lm.n; plane++)
         KVF_TRY(kvf__creation_pack_plane(c, plane));
     if (c->options.packed) c->options.packed(c->options.user);
     return KVF_OK;
@@ -177,10 +178,10 @@ static void creation_free(creation *c)
  * do. */
 static void creation_rest(creation *c)
 {
-    if (c->options.train.what == KVF__TRAIN_EVERYTHING || c->model->unpacked) return;
+    if (c->options.train.what == KVF__TRAIN_EVERYTHING || c->model->store.late) return;
     kvf__packer_done(&c->packer);
     if (c->options.train.what != KVF__TRAIN_NOTHING) return;
-    c->model->again = NULL;
+    c->model->train.again = NULL;
     creation_free(c);
 }
 
@@ -191,10 +192,10 @@ static kvf_status take_adapters(creation *c)
 
     if (!shape->size) return KVF_OK;
     KVF_TRY(kvf__adapters_create(c->ctx, shape, c->desc->L, c->desc->C, model->backward,
-                                 &model->adapters));
-    for (size_t i = 0; i < kvf__adapters_count(model->adapters); i++) {
-        const kvf__param param = kvf__adapters_param(model->adapters, i);
-        KVF_TRY(kvf__params_add(c->ctx, &model->trained, &param));
+                                 &model->train.adapters));
+    for (size_t i = 0; i < kvf__adapters_count(model->train.adapters); i++) {
+        const kvf__param param = kvf__adapters_param(model->train.adapters, i);
+        KVF_TRY(kvf__params_add(c->ctx, &model->train.params, &param));
     }
     return KVF_OK;
 }
@@ -206,23 +207,24 @@ static kvf_status take_trained(creation *c, const kvf__slots *slots)
     c->slots = slots;
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
-    KVF_TRY(
-        kvf__masters_create(c->ctx, c->desc, slots, train, c->model->backward, &c->model->masters));
-    c->slots = kvf__masters_slots(c->model->masters);
-    c->model->trains_weights = train->what == KVF__TRAIN_EVERYTHING;
+    KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, c->model->backward,
+                                &c->model->train.masters));
+    c->slots = kvf__masters_slots(c->model->train.masters);
+    c->model->train.weights = train->what == KVF__TRAIN_EVERYTHING;
     if (train->what == KVF__TRAIN_ADAPTERS) KVF_TRY(take_adapters(c));
-    return kvf__params_append(c->ctx, &c->model->trained, kvf__masters_params(c->model->masters));
+    return kvf__params_append(c->ctx, &c->model->train.params,
+                              kvf__masters_params(c->model->train.masters));
 }
 
 /* Matrices that are packed just before use come from slots of their own. */
 static kvf_status take_stored(creation *c)
 {
     if (c->options.keep == KVF__KEEP_PACKED) return KVF_OK;
-    if (c->model->trains_weights)
+    if (c->model->train.weights)
         return kvf__fail(c->ctx, KVF_EUSAGE, "weights that are trained must be kept packed");
-    KVF_TRY(kvf__stored_create(c->ctx, c->desc, c->slots, &c->options, &c->model->stored));
-    c->slots = &c->model->stored->slots;
-    c->model->unpacked = true;
+    KVF_TRY(kvf__stored_create(c->ctx, c->desc, c->slots, &c->options, &c->model->store.from));
+    c->slots = &c->model->store.from->slots;
+    c->model->store.late = true;
     return KVF_OK;
 }
 
@@ -237,13 +239,13 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
     model->desc = *desc; /* borrowed until success */
     model->act = options->act;
-    model->read = options->read;
-    model->read_user = options->user;
+    model->embed.read = options->read;
+    model->embed.user = options->user;
     model->backward = options->backward;
     st = kvf__alloc(ctx, sizeof *c, &c);
     if (st) goto out;
     *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
-    model->again = c;
+    model->train.again = c;
     st = take_trained(c, slots);
     if (st) goto out;
     st = take_stored(c);
@@ -253,7 +255,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
 
     creation_rest(c);
     /* A file may hold a head that the config denies; see bind.c. */
-    model->desc.tied = model->head_file.view.data == model->embedding.view.data;
+    model->desc.tied = model->lm.file.view.data == model->embed.tokens.view.data;
     *desc = (kvf__desc){0};
     *out = model;
     model = NULL;
@@ -265,7 +267,7 @@ out:
 
 kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
 {
-    creation *c = model->again;
+    creation *c = model->train.again;
 
     if (!c || c->options.train.what == KVF__TRAIN_NOTHING) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
@@ -302,20 +304,20 @@ void kvf__model_free(kvf__model *model)
 {
     if (!model) return;
     for (int64_t i = 0; model->layers && i < model->desc.L; i++) {
-        if (i == 0 || !model->unpacked) free_packed(&model->layers[i]);
+        if (i == 0 || !model->store.late) free_packed(&model->layers[i]);
         free_norms(&model->layers[i]);
     }
-    for (int64_t i = 0; i < (model->unpacked ? 1 : model->n_vocab_planes); i++) {
-        if (model->head) kvf__packed_free(model->head[i]);
-        if (model->head_t) kvf__packed_free(model->head_t[i]);
+    for (int64_t i = 0; i < (model->store.late ? 1 : model->lm.n); i++) {
+        if (model->lm.packed) kvf__packed_free(model->lm.packed[i]);
+        if (model->lm.packed_t) kvf__packed_free(model->lm.packed_t[i]);
     }
     kvf__free(model->layers);
-    kvf__free(model->head);
-    kvf__free(model->head_t);
-    kvf__free(model->final_gamma);
-    kvf__free(model->final_beta);
-    kvf__free(model->embed_gamma);
-    kvf__free(model->embed_beta);
+    kvf__free(model->lm.packed);
+    kvf__free(model->lm.packed_t);
+    kvf__free(model->lm.gamma);
+    kvf__free(model->lm.beta);
+    kvf__free(model->embed.gamma);
+    kvf__free(model->embed.beta);
     kvf__free(model->pooler);
     kvf__free(model->pooler_bias);
     kvf__free(model->masked_lm.dense);
@@ -323,13 +325,13 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->masked_lm.gamma);
     kvf__free(model->masked_lm.beta);
     kvf__free(model->masked_lm.bias);
-    kvf__free(model->rope_cos);
-    kvf__free(model->rope_sin);
-    kvf__adapters_free(model->adapters);
-    creation_free(model->again);
-    kvf__stored_free(model->stored);
-    kvf__masters_free(model->masters);
-    kvf__params_done(&model->trained);
+    kvf__free(model->rope.cos);
+    kvf__free(model->rope.sin);
+    kvf__adapters_free(model->train.adapters);
+    creation_free(model->train.again);
+    kvf__stored_free(model->store.from);
+    kvf__masters_free(model->train.masters);
+    kvf__params_done(&model->train.params);
     kvf__mm_free(model->mm);
     kvf__desc_done(&model->desc);
     kvf__free(model);
@@ -337,7 +339,7 @@ void kvf__model_free(kvf__model *model)
 
 kvf__params *kvf__model_params(kvf__model *model)
 {
-    return &model->trained;
+    return &model->train.params;
 }
 
 const kvf__desc *kvf__model_desc(const kvf__model *model)
@@ -363,12 +365,12 @@ const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model)
 
 kvf__adapters *kvf__model_adapters(kvf__model *model)
 {
-    return model->adapters;
+    return model->train.adapters;
 }
 
 bool kvf__model_has_head(const kvf__model *model)
 {
-    return model->head != NULL;
+    return model->lm.packed != NULL;
 }
 
 size_t kvf__model_packed_bytes(const kvf__model *model)
@@ -382,5 +384,5 @@ void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n
 
 #pragma omp parallel for schedule(static) if (n * C > 1 << 16)
     for (int64_t i = 0; i < n; i++)
-        kvf__table_row(model, &model->embedding, ids[i], out + i * C);
+        kvf__table_row(model, &model->embed.tokens, ids[i], out + i * C);
 }

@@ -82,7 +82,7 @@ static kvf_status take_weights(const making *m)
         kvf__alloc_array(m->ctx, (size_t)m->desc->L, sizeof *decoder->layers, &decoder->layers));
     for (int64_t l = 0; l < m->desc->L; l++)
         KVF_TRY(layer_of(m, l));
-    put_matrix(&decoder->model->head_slot, &decoder->head);
+    put_matrix(&decoder->model->lm.slot, &decoder->head);
     return norm_of(m, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, &decoder->final);
 }
 
@@ -185,7 +185,7 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
     decoder->P = P;
     decoder->threads = kvf_ctx_threads(ctx);
     /* the values that the model itself computes with */
-    if (model->stored) slots = &model->stored->slots;
+    if (model->store.from) slots = &model->store.from->slots;
     const making m = {.ctx = ctx, .decoder = decoder, .desc = &model->desc, .slots = slots};
     st = take_weights(&m);
     if (st) goto out;

@@ -113,7 +113,7 @@ static void rotate(const worker *w, float *head, int64_t position)
 {
     const kvf__model *m = w->decoder->model;
     const int64_t half = m->desc.D / 2;
-    const float *c = m->rope_cos + position * half, *s = m->rope_sin + position * half;
+    const float *c = m->rope.cos + position * half, *s = m->rope.sin + position * half;
 
     for (int64_t i = 0; i < half; i++) {
         const float a = head[i], b = head[i + half];
@@ -269,9 +269,9 @@ static void embed(const worker *w)
 
     for (int64_t r = w->t; r < w->step->n; r += w->n) {
         float *x = w->decoder->x + r * C, *position = w->decoder->position_rows + r * C;
-        kvf__slot_row(&m->embedding, w->step->ids[r], x);
+        kvf__slot_row(&m->embed.tokens, w->step->ids[r], x);
         if (m->desc.positions != KVF__POS_LEARNED) continue;
-        kvf__slot_row(&m->positions, w->decoder->position[r], position);
+        kvf__slot_row(&m->embed.positions, w->decoder->position[r], position);
         for (int64_t c = 0; c < C; c++)
             x[c] += position[c];
     }
@@ -397,12 +397,12 @@ static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kv
 static kvf_status rope_reach(kvf_ctx *ctx, const kvf__decoder *decoder, int64_t n)
 {
     kvf__model *m = decoder->model;
-    int64_t rows = 0, twice = 2 * m->rope_rows;
+    int64_t rows = 0, twice = 2 * m->rope.rows;
 
     if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
     for (int64_t r = 0; r < n; r++)
         if (decoder->position[r] >= rows) rows = decoder->position[r] + 1;
-    if (rows <= m->rope_rows) return KVF_OK;
+    if (rows <= m->rope.rows) return KVF_OK;
     if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
     return kvf__rope_tables(ctx, m, rows);
 }

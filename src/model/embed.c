@@ -79,9 +79,9 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
         memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * C,
                (size_t)C * sizeof *x);
     else
-        kvf__table_row(model, &model->embedding, b->ids[i], x);
-    add_row(&model->types, b->types ? b->types[i] : 0, x, C, scratch);
-    add_row(&model->positions, pass->fwd.position[i], x, C, scratch);
+        kvf__table_row(model, &model->embed.tokens, b->ids[i], x);
+    add_row(&model->embed.types, b->types ? b->types[i] : 0, x, C, scratch);
+    add_row(&model->embed.positions, pass->fwd.position[i], x, C, scratch);
 }
 
 /* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
@@ -105,8 +105,8 @@ static void norm_embeddings(kvf__pass *pass)
                                   .C = d->C,
                                   .rms = d->norm == KVF__RMSNORM,
                                   .eps = d->norm_eps,
-                                  .gamma = m->embed_gamma,
-                                  .beta = m->embed_beta,
+                                  .gamma = m->embed.gamma,
+                                  .beta = m->embed.beta,
                                   .x = pass->fwd.x,
                                   .y = pass->fwd.x,
                                   .y_act = pass->fwd.x_act,
@@ -133,8 +133,8 @@ void kvf__embed_fwd(kvf__pass *pass)
         kvf__embed_token(pass, i, pass->fwd.x + i * C,
                          pass->fwd.scratch + omp_get_thread_num() * C);
     memset(pass->fwd.x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
-    if (pass->model->embed_gamma) norm_embeddings(pass);
+    if (pass->model->embed.gamma) norm_embeddings(pass);
     kvf__pass_drop_embedding(pass, pass->fwd.x);
-    if (pass->fwd.x_act && (pass->drop.active || !pass->model->embed_gamma))
+    if (pass->fwd.x_act && (pass->drop.active || !pass->model->embed.gamma))
         pass->model->kernels->from_f32(pass->model->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
 }

@@ -57,9 +57,9 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
         for (int64_t c = 0; c < C; c++)
             dx[c] += scratch[c];
     }
-    if (!m->embed_gamma) return;
+    if (!m->embed.gamma) return;
     kvf__embed_token(pass, i, x, scratch);
-    norm_row_bwd(&m->desc, m->embed_gamma, x, dx);
+    norm_row_bwd(&m->desc, m->embed.gamma, x, dx);
 }
 
 static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t from, int64_t end)
@@ -104,12 +104,12 @@ void kvf__embed_bwd(kvf__pass *pass, bool block)
 {
     const kvf__model *m = pass->model;
     const int64_t C = m->desc.C, N = pass->batch->n_tokens;
-    const tables to = {kvf__masters_grad(m->masters, KVF__W_TOKENS, 0),
-                       kvf__masters_grad(m->masters, KVF__W_POSITIONS, 0),
-                       kvf__masters_grad(m->masters, KVF__W_TYPES, 0)};
+    const tables to = {kvf__masters_grad(m->train.masters, KVF__W_TOKENS, 0),
+                       kvf__masters_grad(m->train.masters, KVF__W_POSITIONS, 0),
+                       kvf__masters_grad(m->train.masters, KVF__W_TYPES, 0)};
     bool rows = block && to.tokens;
 
-    if (block && m->embed_gamma)
+    if (block && m->embed.gamma)
         kvf__norm_grad(pass, KVF__W_EMBED_NORM, KVF__W_EMBED_NORM_BETA, 0, pass->bwd.dx,
                        m->desc.post_norm ? pass->bwd.dxhat : NULL, pass->weights.embed_xhat, N);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)

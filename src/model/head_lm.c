@@ -43,8 +43,8 @@ kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c,
     const void *x = kvf__act_row(m->act, pass->head.in, c->first, m->desc.C);
 
     KVF_TRY(kvf__model_reach_plane(ctx, pass->model, p, pass->head.reach));
-    if (m->unpacked) kvf__pass_lap(pass, KVF__PART_PACK);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head[p], c->rows, x, pass->head.logits, KVF__F32, 0));
+    if (m->store.late) kvf__pass_lap(pass, KVF__PART_PACK);
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->lm.packed[p], c->rows, x, pass->head.logits, KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
@@ -84,8 +84,8 @@ kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, in
     m->kernels->ce(m->act, &ce);
     kvf__pass_lap(pass, KVF__PART_LOSS);
     if (!gradient) return KVF_OK;
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->head_t[p], c->rows, pass->head.e, pass->head.acc, KVF__F32,
-                        KVF__MM_ADD));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->lm.packed_t[p], c->rows, pass->head.e, pass->head.acc,
+                        KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
     return KVF_OK;
 }
@@ -133,7 +133,7 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
-    const float *gamma = m->unfolded ? NULL : m->final_gamma;
+    const float *gamma = m->unfolded ? NULL : m->lm.gamma;
     float *out = kvf__head_gradient_rows(pass, c);
 
 #pragma omp parallel for schedule(static)
@@ -143,7 +143,7 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
         float part = 1.0f / pass->head.sum[j];
         float own = kvf__pass_label_scale(pass, scale, c->first + j);
 
-        kvf__table_row(m, &m->head_slot, pass->batch->label_id[c->first + j], row);
+        kvf__table_row(m, &m->lm.slot, pass->batch->label_id[c->first + j], row);
         for (int64_t i = 0; i < C; i++)
             row[i] = own * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }
@@ -169,8 +169,8 @@ static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scal
 
 static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, float scale)
 {
-    if (!pass->model->trains_weights) return KVF_OK;
-    for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+    if (!pass->model->train.weights) return KVF_OK;
+    for (int64_t p = 0; p < pass->model->lm.n; p++) {
         KVF_TRY(kvf__head_plane_logits(ctx, pass, c, p));
         plane_dlogits(pass, c, p, scale);
         KVF_TRY(kvf__head_grad(ctx, pass, p, c->first, c->real));
@@ -182,7 +182,7 @@ static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, f
 void kvf__head_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    const kvf__ahead norm = {.gamma = m->unfolded ? m->final_gamma : NULL,
+    const kvf__ahead norm = {.gamma = m->unfolded ? m->lm.gamma : NULL,
                              .role = KVF__W_FINAL,
                              .role_beta = KVF__W_FINAL_BETA,
                              .xhat = pass->head.xhat,
@@ -197,7 +197,7 @@ void kvf__head_norm_bwd(kvf__pass *pass)
 
 kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what)
 {
-    if (!pass->model->head)
+    if (!pass->model->lm.packed)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          pass->model->desc.arch_name);
@@ -242,7 +242,7 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);
         kvf__head_chunk_begin(pass, &c, gradient);
-        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++)
+        for (int64_t p = 0; p < pass->model->lm.n; p++)
             KVF_TRY(chunk_plane(ctx, pass, &c, p, gradient));
         chunk_losses(pass, &c, &sum, token_loss);
         if (!gradient) continue;
@@ -267,7 +267,7 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
     pass->times.mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);
-        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+        for (int64_t p = 0; p < pass->model->lm.n; p++) {
             KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
             size_t bytes = (size_t)kvf__head_plane_valid(pass->model, p) * sizeof(float);
             for (int64_t j = 0; j < c.real; j++)

@@ -90,7 +90,7 @@ typedef struct summing {
 static void cross_entropy(summing *s, int64_t at, int64_t n, int64_t stride, int64_t target,
                           double weight)
 {
-    const float *logit = s->head->logits + at;
+    const float *logit = s->head->work.logits + at;
     double max = logit[0], sum = 0;
     for (int64_t i = 1; i < n; i++)
         if (logit[i * stride] > max) max = logit[i * stride];
@@ -99,8 +99,8 @@ static void cross_entropy(summing *s, int64_t at, int64_t n, int64_t stride, int
     s->sum += weight * (log(sum) + max - logit[target * stride]);
     for (int64_t i = 0; s->scale != 0 && i < n; i++) {
         double p = exp(logit[i * stride] - max) / sum;
-        s->head->dlogits[at + i * stride] = (float)(s->scale * weight *
-                                                    (p - (i == target ? 1 : 0)));
+        s->head->work.dlogits[at + i * stride] = (float)(s->scale * weight *
+                                                         (p - (i == target ? 1 : 0)));
     }
 }
 
@@ -120,9 +120,9 @@ static kvf_status sum_classes(summing *s)
 static kvf_status sum_squares(summing *s)
 {
     for (int64_t j = 0; s->batch->values && j < s->batch->n_labels; j++) {
-        double error = (double)s->head->logits[j] - s->batch->values[s->head->row[j]];
+        double error = (double)s->head->work.logits[j] - s->batch->values[s->head->work.row[j]];
         s->sum += error * error;
-        s->head->dlogits[j] = (float)(2 * s->scale * error);
+        s->head->work.dlogits[j] = (float)(2 * s->scale * error);
     }
     return KVF_OK;
 }
@@ -140,7 +140,7 @@ static kvf_status sum_spans(summing *s)
 {
     const kvf__batch *b = s->batch;
     for (int64_t j = 0, end; b->spans && j < b->n_labels; j = end) {
-        int64_t r = s->head->row[j];
+        int64_t r = s->head->work.row[j];
         end = row_end(b, j, r);
         for (int side = 0; b->spans[2 * r] >= 0 && side < 2; side++) {
             int64_t target = label_at_token(b, r, b->spans[2 * r + side], j, end);
@@ -158,7 +158,7 @@ static kvf_status sum_spans(summing *s)
 static kvf_status sum_questions(summing *s)
 {
     for (int64_t j = 0, end; j < s->batch->n_labels; j = end) {
-        end = question_end(s->batch, j, s->head->row[j]);
+        end = question_end(s->batch, j, s->head->work.row[j]);
         int64_t right = right_choice(s->batch, j, end);
         if (right >= 0) cross_entropy(s, j, end - j, 1, right, 1);
     }
@@ -173,7 +173,7 @@ kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *bat
                                                     [KVF__TASK_QA] = sum_spans,
                                                     [KVF__TASK_CHOICE] = sum_questions};
     summing s = {.ctx = ctx, .head = head, .batch = batch, .scale = scale};
-    memset(head->dlogits, 0, (size_t)(batch->n_labels * head->width) * sizeof(float));
+    memset(head->work.dlogits, 0, (size_t)(batch->n_labels * head->width) * sizeof(float));
     KVF_TRY(head->options.regression ? sum_squares(&s) : SUMS[head->kind->task](&s));
     if (!isfinite(s.sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "head: the loss is not finite (%g)", s.sum);

@@ -40,6 +40,17 @@ typedef struct kvf__head_kind {
     kvf__head_rate rate;
 } kvf__head_kind;
 
+/* Of the batch that is computed; carved from scratch, room for `room` labelled positions. */
+typedef struct kvf__head_work {
+    float *scratch;
+    int64_t room;
+    float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
+    float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */
+    float *logits, *dlogits;    /* [room, width] */
+    int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
+    const float *inner_in, *outer_in; /* what the layers were given */
+} kvf__head_work;
+
 struct kvf__head {
     const kvf__head_kind *kind;
     kvf__head_options options;
@@ -53,19 +64,12 @@ struct kvf__head {
                                     and norm */
     double norm_eps;
     const kvf__kernels *kernels;
-
-    /* of the batch that is computed; carved from scratch, room for `room` labelled positions */
-    float *scratch;
-    int64_t room;
-    float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
-    float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */
-    float *logits, *dlogits;    /* [room, width] */
-    int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
-    const float *inner_in, *outer_in; /* what the layers were given */
+    kvf__head_work work;
 };
 
-/* Sums losses of head->logits over the terms of a batch; sets head->dlogits to scale * gradient
- * unless scale is 0. head->row is filled. ESHAPE: a target outside the head's outputs. */
+/* Sums losses of head->work.logits over the terms of a batch; sets head->work.dlogits to scale *
+ * gradient unless scale is 0. head->work.row is filled. ESHAPE: a target outside the head's
+ * outputs. */
 kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
                             double *loss_sum);
 /* head_words.c: inner_out from hidden, dhidden from dinner. */

@@ -102,7 +102,7 @@ static void label_gradient(const view *v, int64_t j, float scale, float *scratch
     const int32_t *ids = ids_of(v, j);
     const float *logp = logp_of(v, j), *acc = v->pass->head.acc + j * m->desc.C;
     const float *z = v->pass->head.soft_logit + j * v->soft->k;
-    const float *gamma = m->unfolded ? NULL : m->final_gamma;
+    const float *gamma = m->unfolded ? NULL : m->lm.gamma;
     int64_t k = v->soft->k, C = m->desc.C;
     double rest, all = log_sum(v, j, &rest);
     double left = exp(rest - all) - exp((double)logp[k]);
@@ -112,7 +112,7 @@ static void label_gradient(const view *v, int64_t j, float scale, float *scratch
         row[c] = by * acc[c];
     for (int64_t i = 0; i < k; i++) {
         by = (float)((double)scale * (exp((double)z[i] - all) - exp((double)logp[i])));
-        kvf__table_row(m, &m->head_slot, ids[i], scratch);
+        kvf__table_row(m, &m->lm.slot, ids[i], scratch);
         for (int64_t c = 0; c < C; c++)
             row[c] += by * scratch[c] * (gamma ? gamma[c] : 1);
     }
@@ -159,7 +159,7 @@ kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *sof
 
     KVF_TRY(kvf__head_check(ctx, pass, "loss"));
     if (gradient) KVF_TRY(kvf__head_check_gradient(ctx, pass));
-    if (gradient && pass->model->trains_weights)
+    if (gradient && pass->model->train.weights)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "pass: a teacher's loss, but the head itself is trained");
     KVF_TRY(check_items(ctx, pass, soft));
@@ -167,7 +167,7 @@ kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *sof
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         v.c = kvf__head_chunk_at(pass, first);
         kvf__head_chunk_begin(pass, &v.c, gradient);
-        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+        for (int64_t p = 0; p < pass->model->lm.n; p++) {
             KVF_TRY(kvf__head_plane_logits(ctx, pass, &v.c, p));
             take_items(&v, p);
             KVF_TRY(kvf__head_plane_sum(ctx, pass, &v.c, p, gradient));
@@ -258,7 +258,7 @@ kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *i
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);
         kvf__head_chunk_begin(pass, &c, false);
-        for (int64_t p = 0; p < pass->model->n_vocab_planes; p++) {
+        for (int64_t p = 0; p < pass->model->lm.n; p++) {
             KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
             KVF_TRY(kvf__head_plane_sum(ctx, pass, &c, p, false));
             keep_plane(pass, &c, p, k, ids, logp);

@@ -205,7 +205,7 @@ void kvf__head_free(kvf__head *head)
     kvf__params_done(&head->params);
     kvf__free(head->values);
     kvf__free(head->grads);
-    kvf__free(head->scratch);
+    kvf__free(head->work.scratch);
     kvf__free(head);
 }
 
@@ -232,33 +232,34 @@ static float *take(float *base, size_t *used, int64_t rows, int64_t columns)
 static size_t lay_out(kvf__head *head, float *base, int64_t n)
 {
     bool drops = head->dropout.drop > 0, inner = head->kind->inner != NULL;
+    kvf__head_work *w = &head->work;
     size_t used = 0;
-    head->logits = take(base, &used, n, head->width);
-    head->dlogits = take(base, &used, n, head->width);
-    head->inner_drop = drops && inner ? take(base, &used, n, head->C) : NULL;
-    head->inner_out = inner ? take(base, &used, n, head->C) : NULL;
-    head->dinner = inner ? take(base, &used, n, head->C) : NULL;
-    head->slope = head->words ? take(base, &used, n, head->C) : NULL;
-    head->xhat = head->words ? take(base, &used, n, head->C) : NULL;
-    head->rstd = head->words ? take(base, &used, n, 1) : NULL;
-    head->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
+    w->logits = take(base, &used, n, head->width);
+    w->dlogits = take(base, &used, n, head->width);
+    w->inner_drop = drops && inner ? take(base, &used, n, head->C) : NULL;
+    w->inner_out = inner ? take(base, &used, n, head->C) : NULL;
+    w->dinner = inner ? take(base, &used, n, head->C) : NULL;
+    w->slope = head->words ? take(base, &used, n, head->C) : NULL;
+    w->xhat = head->words ? take(base, &used, n, head->C) : NULL;
+    w->rstd = head->words ? take(base, &used, n, 1) : NULL;
+    w->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
     _Static_assert(sizeof(int32_t) == sizeof(float), "row lies among floats");
-    head->row = (int32_t *)(void *)take(base, &used, n, 1);
-    head->nth = (int32_t *)(void *)take(base, &used, n, 1);
+    w->row = (int32_t *)(void *)take(base, &used, n, 1);
+    w->nth = (int32_t *)(void *)take(base, &used, n, 1);
     return used;
 }
 
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 {
     float *scratch = NULL;
-    if (n_labels <= head->room) return KVF_OK;
+    if (n_labels <= head->work.room) return KVF_OK;
     size_t floats = lay_out(head, NULL, n_labels);
-    head->room = 0;
+    head->work.room = 0;
     KVF_TRY(kvf__alloc_array(ctx, floats, sizeof(float), &scratch));
-    kvf__free(head->scratch);
-    head->scratch = scratch;
+    kvf__free(head->work.scratch);
+    head->work.scratch = scratch;
     lay_out(head, scratch, n_labels);
-    head->room = n_labels;
+    head->work.room = n_labels;
     return KVF_OK;
 }
 
@@ -279,8 +280,8 @@ static void find_rows(kvf__head *head, const kvf__batch *batch)
     int64_t r = 0;
     for (int64_t j = 0; j < batch->n_labels; j++) {
         r = kvf__label_row(batch, j, r);
-        head->row[j] = (int32_t)r;
-        head->nth[j] = j && head->row[j - 1] == r ? head->nth[j - 1] + 1 : 0;
+        head->work.row[j] = (int32_t)r;
+        head->work.nth[j] = j && head->work.row[j - 1] == r ? head->work.nth[j - 1] + 1 : 0;
     }
 }
 
@@ -295,8 +296,8 @@ static const float *mask(const kvf__head *head, const draw *by, place where, flo
                                                             2 * (uint64_t)by->step + where);
 #pragma omp parallel for schedule(static) if (by->batch->n_labels * C > 1 << 13)
     for (int64_t j = 0; j < by->batch->n_labels; j++) {
-        kvf__dropout_set(head->dropout, kvf__dropout_row(stream, by->batch, head->row[j]),
-                         head->nth[j] * C, dst + j * C, src + j * C, C);
+        kvf__dropout_set(head->dropout, kvf__dropout_row(stream, by->batch, head->work.row[j]),
+                         head->work.nth[j] * C, dst + j * C, src + j * C, C);
     }
     return dst;
 }
@@ -306,24 +307,24 @@ static void forward(kvf__head *head, const draw *by, const float *hidden, int64_
     const float *x = hidden;
     if (head->words) {
         kvf__head_words_fwd(head, hidden, n);
-        x = head->inner_out;
+        x = head->work.inner_out;
     } else if (head->kind->inner) {
-        head->inner_in = mask(head, by, BEFORE_INNER, head->inner_drop, x);
-        kvf__linear_fwd(&head->inner, head->inner_out, head->inner_in, n);
+        head->work.inner_in = mask(head, by, BEFORE_INNER, head->work.inner_drop, x);
+        kvf__linear_fwd(&head->inner, head->work.inner_out, head->work.inner_in, n);
         for (int64_t i = 0; i < n * head->C; i++)
-            head->inner_out[i] = tanhf(head->inner_out[i]);
-        x = head->inner_out;
+            head->work.inner_out[i] = tanhf(head->work.inner_out[i]);
+        x = head->work.inner_out;
     }
-    head->outer_in = mask(head, by, BEFORE_OUTER, head->outer_drop, x);
-    kvf__linear_fwd(&head->outer, logits, head->outer_in, n);
+    head->work.outer_in = mask(head, by, BEFORE_OUTER, head->work.outer_drop, x);
+    kvf__linear_fwd(&head->outer, logits, head->work.outer_in, n);
 }
 
-/* dhidden is set from head->dlogits; parameters' gradients are added to. */
+/* dhidden is set from head->work.dlogits; parameters' gradients are added to. */
 static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
 {
-    float *dx = head->kind->inner ? head->dinner : dhidden;
+    float *dx = head->kind->inner ? head->work.dinner : dhidden;
 
-    kvf__linear_bwd(&head->outer, dx, head->outer_in, head->dlogits, n);
+    kvf__linear_bwd(&head->outer, dx, head->work.outer_in, head->work.dlogits, n);
     mask(head, by, BEFORE_OUTER, dx, dx);
     if (!head->kind->inner) return;
     if (head->words) {
@@ -331,8 +332,8 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
         return;
     }
     for (int64_t i = 0; i < n * head->C; i++)
-        dx[i] *= 1 - head->inner_out[i] * head->inner_out[i]; /* tanh' = 1 - tanh^2 */
-    kvf__linear_bwd(&head->inner, dhidden, head->inner_in, dx, n);
+        dx[i] *= 1 - head->work.inner_out[i] * head->work.inner_out[i]; /* tanh' = 1 - tanh^2 */
+    kvf__linear_bwd(&head->inner, dhidden, head->work.inner_in, dx, n);
     mask(head, by, BEFORE_INNER, dhidden, dhidden);
 }
 
@@ -352,7 +353,7 @@ kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch
 
     KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
     find_rows(head, batch);
-    forward(head, draws, hidden, batch->n_labels, head->logits);
+    forward(head, draws, hidden, batch->n_labels, head->work.logits);
     KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? scale : 0, loss_sum));
     if (dhidden) backward(head, draws, batch->n_labels, dhidden);
     return KVF_OK;

@@ -15,7 +15,8 @@
 #ifndef KVF_HEAD_TASK_H
 #define KVF_HEAD_TASK_H
 
-#include "model_int.h"
+#include "batch.h"
+#include "packed_model.h"
 #include "task.h"
 
 typedef struct kvf__head kvf__head;

@@ -72,7 +72,7 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
     kvf__lm_head *head = NULL;
     kvf_status st;
 
-    if (!model->head)
+    if (!model->lm.packed)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          model->desc.arch_name);
@@ -84,7 +84,7 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
     head->kernels = model->kernels;
     head->V = model->desc.V;
     head->C = model->desc.C;
-    st = kvf__slot_f32(ctx, &model->head_file, &head->weight);
+    st = kvf__slot_f32(ctx, &model->lm.file, &head->weight);
     if (!st) st = take_memory(ctx, head, gradient);
     if (st) {
         kvf__lm_head_free(head);

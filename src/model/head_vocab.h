@@ -8,7 +8,7 @@
 #ifndef KVF_HEAD_VOCAB_H
 #define KVF_HEAD_VOCAB_H
 
-#include "model_int.h"
+#include "pass.h"
 
 #define KVF__LM_HEAD_NAME "lm_head.weight"
 

@@ -82,11 +82,11 @@ void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n)
     int64_t C = head->C;
 
     /* act_fwd replaces its input by the slope there; the norm replaces the value by xhat */
-    kvf__linear_fwd(&head->inner, head->slope, hidden, n);
-    head->kernels->act_fwd(KVF__F32, head->words->act, head->slope, head->xhat, n * C);
+    kvf__linear_fwd(&head->inner, head->work.slope, hidden, n);
+    head->kernels->act_fwd(KVF__F32, head->words->act, head->work.slope, head->work.xhat, n * C);
     for (int64_t j = 0; j < n; j++)
-        norm_row(head, head->xhat + j * C, head->xhat + j * C, &head->rstd[j],
-                 head->inner_out + j * C);
+        norm_row(head, head->work.xhat + j * C, head->work.xhat + j * C, &head->work.rstd[j],
+                 head->work.inner_out + j * C);
 }
 
 /* dh = (d - mean(d) - xhat mean(d xhat)) rstd with d = dy gamma, then the activation's slope */
@@ -110,7 +110,7 @@ void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden)
     int64_t C = head->C;
 
     for (int64_t j = 0; j < n; j++)
-        norm_row_bwd(head, head->xhat + j * C, head->slope + j * C, (double)head->rstd[j],
-                     head->dinner + j * C);
-    kvf__linear_bwd(&head->inner, dhidden, NULL, head->dinner, n);
+        norm_row_bwd(head, head->work.xhat + j * C, head->work.slope + j * C,
+                     (double)head->work.rstd[j], head->work.dinner + j * C);
+    kvf__linear_bwd(&head->inner, dhidden, NULL, head->work.dinner, n);
 }

@@ -90,8 +90,8 @@ static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projection
     if (d->positions != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, all->P));
     KVF_TRY(kvf__alloc_array(ctx, 2 * n + (size_t)all->P, sizeof(float), &all->tables));
-    memcpy(all->tables, model->rope_cos, n * sizeof(float));
-    memcpy(all->tables + n, model->rope_sin, n * sizeof(float));
+    memcpy(all->tables, model->rope.cos, n * sizeof(float));
+    memcpy(all->tables + n, model->rope.sin, n * sizeof(float));
     int32_t *position = (int32_t *)(all->tables + 2 * n);
     for (int64_t p = 0; p < all->P; p++)
         position[p] = (int32_t)p;

@@ -10,7 +10,7 @@
 #ifndef KVF_MODEL_PRIV_H
 #define KVF_MODEL_PRIV_H
 
-#include "model_int.h"
+#include "cache.h"
 
 #define KVF__PLANE       1536
 #define KVF__VOCAB_PLANE 1536
@@ -31,54 +31,80 @@ typedef struct kvf__layer {
 } kvf__layer;
 
 /* What shared packed memory holds: the number of a layer, or of a plane; -1: of none. */
-typedef struct kvf__window {
+typedef struct kvf__packed_at {
     int64_t forward, backward;
-} kvf__window;
+} kvf__packed_at;
 
 typedef struct kvf__stored kvf__stored;
+
+/* What of the model is trained, if anything (port `block`). */
+typedef struct kvf__model_train {
+    struct kvf__masters *masters; /* f32 weights; NULL: none */
+    kvf__adapters *adapters;      /* owned; NULL: none */
+    kvf__params params;           /* the list of both: adapters, then masters */
+    bool weights;                 /* not norms alone */
+    struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
+} kvf__model_train;
+
+/* Layers that are packed just before use (reach.c), into memory that they share. */
+typedef struct kvf__model_store {
+    bool late;                         /* they are */
+    struct kvf__stored *from;          /* what they are packed from */
+    kvf__packed_at layer_at, plane_at; /* what is packed there now */
+} kvf__model_store;
+
+/* The planes of the feed-forward width. */
+typedef struct kvf__ffn_planes {
+    int n;
+    int64_t width[KVF__MAX_PLANES], start[KVF__MAX_PLANES];
+} kvf__ffn_planes;
+
+/* The language-model head: planes of KVF__VOCAB_PLANE columns; columns >= V are padding: zero
+ * weights. The final gamma is folded in, its beta in the bias, unless they stand here. */
+typedef struct kvf__model_head {
+    int64_t n;              /* planes */
+    kvf__packed **packed;   /* [n] [C, KVF__VOCAB_PLANE]; NULL: the base has no such head */
+    kvf__packed **packed_t; /* [n] [KVF__VOCAB_PLANE, C] */
+    kvf__slot slot;         /* lm_head [V, C] (the embedding where tied) as it is packed: target
+                               rows for the loss gradient */
+    kvf__slot file;         /* the same as the file has it */
+    float *gamma, *beta;    /* [C] of the final norm; NULL: none (then the last block's norm is the
+                               final one), no beta */
+} kvf__model_head;
+
+/* What a token begins as, read from the file row by row. */
+typedef struct kvf__model_embed {
+    kvf__slot tokens;    /* [V, C] */
+    kvf__slot positions; /* learned table [rows, C]; view.data NULL for rope */
+    kvf__slot types;     /* [types, C]; view.data NULL: none */
+    float *gamma, *beta; /* [C] of the norm on embeddings; NULL: none */
+    kvf__read_fn *read;  /* how a pass reads rows of such tables; NULL: in place */
+    void *user;
+} kvf__model_embed;
+
+/* [rows, D/2]; NULL for learned positions. The first 8192 rows at creation, see rope.c. */
+typedef struct kvf__rope_table {
+    float *cos, *sin;
+    int64_t rows;
+} kvf__rope_table;
 
 struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
     bool backward;
-    bool unfolded;                /* norms apply their weights themselves, wherever they stand */
-    struct kvf__masters *masters; /* of what is trained; NULL: nothing is */
-    kvf__params trained;          /* the list of what is trained: adapters, then masters */
-    bool trains_weights;          /* not norms alone */
-    struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
-    bool unpacked; /* layers are packed when a pass reaches them (reach.c), into memory that they
-                      share */
-    kvf__stored *stored;            /* what they are packed from then */
-    kvf__window layer_at, plane_at; /* what is packed there now */
-    kvf__adapters *adapters;        /* owned; NULL: none */
-    kvf__mm *mm;                    /* owned */
+    bool unfolded; /* norms apply their weights themselves, wherever they stand */
+    kvf__mm *mm;   /* owned */
     const kvf__kernels *kernels;
     int64_t row_step;   /* batches of many rows are padded to a multiple of it */
     kvf__layer *layers; /* [L] */
-    int n_planes;
-    int64_t plane_width[KVF__MAX_PLANES];
-    int64_t plane_start[KVF__MAX_PLANES];
-    /* of KVF__VOCAB_PLANE columns; columns >= V are padding: zero weights */
-    int64_t n_vocab_planes;
-    /* [n_vocab_planes] [C, KVF__VOCAB_PLANE], final gamma folded in, beta in the bias */
-    kvf__packed **head;   /* NULL: the base has no language-model head */
-    kvf__packed **head_t; /* [n_vocab_planes] [KVF__VOCAB_PLANE, C] */
-    kvf__slot embedding;  /* token embedding [V, C], viewed in the file */
-    kvf__read_fn *read;   /* how a pass reads rows of such tables; NULL: in place */
-    void *read_user;
-    kvf__slot head_slot; /* lm_head [V, C] (the embedding where tied) as it is packed: target rows
-                            for the loss gradient */
-    kvf__slot head_file; /* the same as the file has it */
-    float *final_gamma, *final_beta; /* [C]; NULL: none (then the last block's norm is the final
-                                        one), no beta */
-    kvf__slot positions;             /* learned table [rows, C]; view.data NULL for rope */
-    kvf__slot types;                 /* [types, C]; view.data NULL: none */
-    float *embed_gamma, *embed_beta; /* [C] of the norm on embeddings; NULL: none */
-    float *pooler, *pooler_bias;     /* [C, C], [C] or NULL */
-    kvf__masked_lm masked_lm;        /* whole or zero */
-    float *rope_cos, *rope_sin; /* [max_positions, D/2]; NULL for learned. The first 8192 rows at
-                                   creation, see rope.c */
-    int64_t rope_rows;
+    kvf__ffn_planes ffn;
+    kvf__model_embed embed;
+    kvf__rope_table rope;
+    kvf__model_head lm;
+    float *pooler, *pooler_bias; /* [C, C], [C] or NULL */
+    kvf__masked_lm masked_lm;    /* whole or zero */
+    kvf__model_train train;
+    kvf__model_store store;
     size_t packed_bytes;
 };
 

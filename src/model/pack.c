@@ -60,8 +60,8 @@ static void load_block(const kvf__packer *packer, const kvf__slot *slot, int64_t
 }
 
 /* [n_padded, k]: one row per output. */
-static void load_rows_of_outputs(const kvf__packer *packer, const kvf__linear *linear,
-                                 const kvf__piece *piece)
+static void load_rows_of_outputs(const kvf__packer *packer, const kvf__dense *linear,
+                                 const kvf__tile *piece)
 {
     float *dst = packer->matrix;
 
@@ -78,7 +78,7 @@ static void load_rows_of_outputs(const kvf__packer *packer, const kvf__linear *l
     memset(dst, 0, (size_t)((piece->n_padded - piece->n) * piece->k) * sizeof *dst);
 }
 
-static void load_bias(const kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece)
+static void load_bias(const kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece)
 {
     float *dst = packer->bias;
 
@@ -96,7 +96,7 @@ static void load_bias(const kvf__packer *packer, const kvf__linear *linear, cons
 }
 
 /* matrix [n, k], in place. */
-static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__linear *linear, int64_t n,
+static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *linear, int64_t n,
                                  int64_t k)
 {
     const float *gamma = linear->gamma, *beta = linear->beta;
@@ -114,7 +114,7 @@ static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__linear *l
 }
 
 /* matrix [k, n], in place. Each thread adds up its own columns, going down the rows. */
-static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__linear *linear, int64_t k,
+static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__dense *linear, int64_t k,
                                 int64_t n)
 {
     enum { STRIP = 256 };
@@ -137,7 +137,7 @@ static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__linear *li
             packer->matrix[i * n + o] *= linear->gamma[i];
 }
 
-static bool has_bias(const kvf__linear *linear, const kvf__piece *piece)
+static bool has_bias(const kvf__dense *linear, const kvf__tile *piece)
 {
     if (linear->beta) return true;
     for (int i = 0; i < linear->n_parts; i++)
@@ -156,8 +156,8 @@ static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N
     return KVF_OK;
 }
 
-kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
-                           kvf__packed **fwd, kvf__packed **bwd)
+kvf_status kvf__pack_tile(kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece,
+                          kvf__packed **fwd, kvf__packed **bwd)
 {
     bool by_input = linear->weight[0]->conv1d;
     int64_t n = piece->n_padded, k = piece->k;

@@ -26,23 +26,23 @@ void kvf__packer_done(kvf__packer *packer);
 
 /* A dense layer y = x W + b as its file has it: up to three weights stacked along the outputs, and
  * what precedes it. */
-typedef struct kvf__linear {
+typedef struct kvf__dense {
     int n_parts;
     const kvf__slot *weight[3]; /* [out, in], or [in, out] where conv1d (then one part) */
     const kvf__slot *bias[3];   /* [out] or NULL */
     const float *gamma, *beta;  /* [in] of the norm in front, NULL: none */
-} kvf__linear;
+} kvf__dense;
 
 /* A piece of it: outputs n0 .. n0 + n - 1 (padded with zero columns to n_padded), inputs k0 .. k0 +
  * k - 1. Stacked parts are always packed whole. */
-typedef struct kvf__piece {
+typedef struct kvf__tile {
     int64_t n0, n, n_padded, k0, k;
     bool with_bias;
-} kvf__piece;
+} kvf__tile;
 
 /* Folds the norm, packs the weights and their transpose, of both what the packer wants. What is
  * packed already takes the new values. */
-kvf_status kvf__pack_piece(kvf__packer *packer, const kvf__linear *linear, const kvf__piece *piece,
-                           kvf__packed **fwd, kvf__packed **bwd);
+kvf_status kvf__pack_tile(kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece,
+                          kvf__packed **fwd, kvf__packed **bwd);
 
 #endif

@@ -13,7 +13,7 @@
 
 static bool is_serial(const kvf__pass *pass, kvf__half half)
 {
-    const kvf__adapters *adapters = pass->model->adapters;
+    const kvf__adapters *adapters = pass->model->train.adapters;
 
     if (!adapters || half >= kvf__adapter_halves(kvf__adapters_shape(adapters))) return false;
     return kvf__adapters_shape(adapters)->place != KVF__PLACE_PARALLEL;
@@ -21,7 +21,7 @@ static bool is_serial(const kvf__pass *pass, kvf__half half)
 
 static bool is_parallel(const kvf__pass *pass)
 {
-    const kvf__adapters *adapters = pass->model->adapters;
+    const kvf__adapters *adapters = pass->model->train.adapters;
 
     return adapters && kvf__adapters_shape(adapters)->place == KVF__PLACE_PARALLEL;
 }
@@ -84,7 +84,7 @@ kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
                                const void *src, int64_t M)
 {
     const kvf__model *m = pass->model;
-    const kvf__bottleneck *adapter = kvf__adapters_at(m->adapters, l, half);
+    const kvf__bottleneck *adapter = kvf__adapters_at(m->train.adapters, l, half);
     const kvf__bottleneck_kept *keep = &pass->kept[l].adapt[half];
 
     if (!adapter) return KVF_OK;
@@ -100,7 +100,7 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
                                const float *dx, const void *dx_act, int64_t M, const void **dy)
 {
     const kvf__model *m = pass->model;
-    const kvf__bottleneck *adapter = kvf__adapters_at(m->adapters, l, half);
+    const kvf__bottleneck *adapter = kvf__adapters_at(m->train.adapters, l, half);
     size_t n = (size_t)(M * m->desc.C);
 
     *dy = dx_act;
@@ -141,7 +141,7 @@ void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t 
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
 
-    if (!is_parallel(pass) || !kvf__adapters_at(m->adapters, l, half)) return;
+    if (!is_parallel(pass) || !kvf__adapters_at(m->train.adapters, l, half)) return;
     if (m->act == KVF__F32) {
         add(pass->bwd.dxhat, pass->adapt.d, M * C);
     } else {

@@ -28,15 +28,15 @@ static sizes sizes_of(const kvf__pass *pass)
                .ML = kvf__pass_padded(model, pass->limits.labels)};
 
     s.R = larger(s.M, s.ML);
-    s.head_rows = !model->head ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
-    for (int p = 0; p < model->n_planes; p++)
-        s.plane = larger(s.plane, model->plane_width[p]);
+    s.head_rows = !model->lm.packed ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
+    for (int p = 0; p < model->ffn.n; p++)
+        s.plane = larger(s.plane, model->ffn.width[p]);
     s.qkv = (d->H + 2 * d->G) * d->D;
     s.att = d->H * d->D;
-    s.adapter = model->adapters ? kvf__adapters_shape(model->adapters)->size : 0;
+    s.adapter = model->train.adapters ? kvf__adapters_shape(model->train.adapters)->size : 0;
     s.act = kvf__act_size(model->act);
     s.f32 = model->act == KVF__F32;
-    s.weights = model->trains_weights && pass->limits.backward;
+    s.weights = model->train.weights && pass->limits.backward;
     s.whole = model->unfolded && !d->post_norm;
     return s;
 }
@@ -190,7 +190,7 @@ static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         weights->wide_x = kvf__carve(carve, s->R, widest, sizeof(float));
         weights->wide_dy = kvf__carve(carve, s->R, widest, sizeof(float));
     }
-    if (pass->limits.backward && pass->model->masters && pass->model->embed_gamma) {
+    if (pass->limits.backward && pass->model->train.masters && pass->model->embed.gamma) {
         weights->embed_xhat = kvf__carve(carve, s->M, C, s->act);
         weights->embed_rstd = kvf__carve(carve, s->M, 1, sizeof(float));
     }

@@ -21,8 +21,8 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     const kvf__layer *w = &m->layers[l];
     const kvf__kept *keep = &pass->kept[l];
     unsigned first = p ? KVF__MM_ADD : 0;
-    int64_t n = M * m->plane_width[p];
-    const void *fac1 = kvf__act_row(m->act, keep->fac1, m->plane_start[p], M);
+    int64_t n = M * m->ffn.width[p];
+    const void *fac1 = kvf__act_row(m->act, keep->fac1, m->ffn.start[p], M);
 
     KVF_TRY(kvf__down_grad(ctx, pass, l, p, dx));
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->bwd.da, m->act, 0));
@@ -33,7 +33,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
         KVF_TRY(
             kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->bwd.da, pass->bwd.dxhat, m->act, first));
     } else {
-        const void *fac2 = kvf__act_row(m->act, keep->fac2, m->plane_start[p], M);
+        const void *fac2 = kvf__act_row(m->act, keep->fac2, m->ffn.start[p], M);
         m->kernels->glu_bwd(m->act, pass->bwd.dg, pass->bwd.du, pass->bwd.da, fac1, fac2, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
         KVF_TRY(
@@ -56,7 +56,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
-    for (int p = 0; p < m->n_planes; p++)
+    for (int p = 0; p < m->ffn.n; p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
@@ -122,7 +122,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
     if (d->positions == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope_cos, m->rope_sin,
+                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
                          true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);

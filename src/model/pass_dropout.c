@@ -26,7 +26,7 @@ kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf_
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without dropout of the base");
     if (by->p >= 1)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout %g, expected 0 to below 1", by->p);
-    if (input->cache || b->parent || pass->model->adapters)
+    if (input->cache || b->parent || pass->model->train.adapters)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "pass: dropout of the base excludes leads, a cache and adapters");
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)BASE_STREAM << 32) + (uint64_t)by->step);

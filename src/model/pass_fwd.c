@@ -126,7 +126,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__pass_head_norms_fwd(pass, l);
     if (d->positions == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope_cos, m->rope_sin,
+                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
                          false);
     if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
     kvf__pass_lap(pass, KVF__PART_ROPE);
@@ -158,7 +158,7 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     const kvf__model *m = pass->model;
     const kvf__layer *w = &m->layers[l];
     kvf__kept *keep = &pass->kept[l];
-    int64_t at = pass->limits.backward ? m->plane_start[p] : 0, n = M * m->plane_width[p];
+    int64_t at = pass->limits.backward ? m->ffn.start[p] : 0, n = M * m->ffn.width[p];
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
     void *h2 = m->desc.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
 
@@ -189,7 +189,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x, M);
-    for (int p = 0; p < m->n_planes; p++)
+    for (int p = 0; p < m->ffn.n; p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
@@ -220,7 +220,7 @@ static void gather_labelled(kvf__pass *pass)
 
 kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions)
 {
-    if (!pass->model->unpacked) return KVF_OK;
+    if (!pass->model->store.late) return KVF_OK;
     KVF_TRY(kvf__model_reach(ctx, pass->model, l, directions));
     kvf__pass_lap(pass, KVF__PART_PACK);
     return KVF_OK;
@@ -247,7 +247,7 @@ static void final_norm_fwd(kvf__pass *pass)
     const kvf__desc *d = &m->desc;
 
     if (!pass->batch->n_labels) return;
-    if (d->post_norm && m->head)
+    if (d->post_norm && m->lm.packed)
         memcpy(pass->head.in, pass->fwd.x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
     if (!d->post_norm) kvf__pass_final_norm(pass);
 }
@@ -285,12 +285,12 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 static kvf_status rope_reach(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    int64_t rows = 0, twice = 2 * m->rope_rows;
+    int64_t rows = 0, twice = 2 * m->rope.rows;
 
     if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
     for (int64_t i = 0; i < pass->batch->n_tokens; i++)
         if (pass->fwd.position[i] >= rows) rows = pass->fwd.position[i] + 1;
-    if (rows <= m->rope_rows) return KVF_OK;
+    if (rows <= m->rope.rows) return KVF_OK;
     if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
     return kvf__rope_tables(ctx, pass->model, rows);
 }

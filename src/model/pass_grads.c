@@ -51,8 +51,8 @@ static void norm_row(const kvf__pass *pass, norm_sums *sums, const float *dx, co
 void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const float *dx,
                     const void *plus, const void *xhat, int64_t M)
 {
-    float *dgamma = kvf__masters_grad(pass->model->masters, gamma, l);
-    float *dbeta = kvf__masters_grad(pass->model->masters, beta, l);
+    float *dgamma = kvf__masters_grad(pass->model->train.masters, gamma, l);
+    float *dbeta = kvf__masters_grad(pass->model->train.masters, beta, l);
     int64_t C = pass->model->desc.C;
 
     if (!dgamma) return;
@@ -91,8 +91,8 @@ void kvf__head_norm_grad(const kvf__pass *pass, int64_t l)
 {
     enum { MOST_D = 1024 }; /* as desc_check has it */
     const kvf__desc *d = &pass->model->desc;
-    float *const grads[] = {kvf__masters_grad(pass->model->masters, KVF__W_Q_NORM, l),
-                            kvf__masters_grad(pass->model->masters, KVF__W_K_NORM, l)};
+    float *const grads[] = {kvf__masters_grad(pass->model->train.masters, KVF__W_Q_NORM, l),
+                            kvf__masters_grad(pass->model->train.masters, KVF__W_K_NORM, l)};
     const int64_t first[] = {0, d->H, d->H + d->G};
 
     for (int i = 0; i < 2; i++) {

@@ -22,7 +22,7 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
         *hidden = pass->fwd.x_lab;
         return KVF_OK;
     }
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta,
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->lm.gamma, m->lm.beta,
                                                 pass->batch->n_labels);
     pass->times.mark = kvf__clock();
     norm.x = pass->fwd.x_lab;
@@ -37,7 +37,7 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
 static void final_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->final_gamma, NULL, pass->ML);
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->lm.gamma, NULL, pass->ML);
 
     kvf__norm_grad(pass, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, pass->bwd.dx_lab, NULL,
                    pass->head.xhat, pass->batch->n_labels);

@@ -82,7 +82,7 @@ static void turn_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, 
     for (int64_t g = 0; g < p->G; g++)
         for (int64_t i = 0; i < p->P; i++) {
             int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
-            add_turned(to + at, from + at, m->rope_cos + row, m->rope_sin + row, p->D, back);
+            add_turned(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, back);
         }
 }
 

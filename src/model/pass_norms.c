@@ -114,7 +114,7 @@ void kvf__pass_final_norm(kvf__pass *pass)
     const kvf__model *m = pass->model;
 
     if (m->unfolded)
-        ahead_fwd(pass, kvf__pass_whole_norm(pass, m->final_gamma, m->final_beta, pass->ML),
+        ahead_fwd(pass, kvf__pass_whole_norm(pass, m->lm.gamma, m->lm.beta, pass->ML),
                   pass->fwd.x_lab, pass->head.in, pass->head.xhat, pass->head.rstd);
     else
         folded_fwd(pass, pass->head.xhat, pass->head.rstd, pass->fwd.x_lab, pass->ML);

@@ -27,7 +27,7 @@ static kvf_status prepare_block(kvf_ctx *ctx, kvf__pass *pass, const kvf__layer 
                        {pass->limits.backward ? w->out_t : NULL, act, 0}};
 
     KVF_TRY(prepare_uses(ctx, mm, out, 2, M));
-    for (int p = 0; p < pass->model->n_planes; p++) {
+    for (int p = 0; p < pass->model->ffn.n; p++) {
         const use fwd[] = {{w->up[p], act, 0},
                            {w->gate[p], act, 0},
                            {w->down[p], KVF__F32, kvf__pass_out_flags(pass, KVF__HALF_FFN)}};
@@ -46,10 +46,10 @@ static kvf_status prepare_head(kvf_ctx *ctx, kvf__pass *pass, int64_t rows)
 {
     const kvf__model *model = pass->model;
 
-    for (int64_t p = 0; p < model->n_vocab_planes; p++) {
+    for (int64_t p = 0; p < model->lm.n; p++) {
         const use uses[] = {
-            {model->head[p], KVF__F32, 0},
-            {pass->limits.backward ? model->head_t[p] : NULL, KVF__F32, KVF__MM_ADD}};
+            {model->lm.packed[p], KVF__F32, 0},
+            {pass->limits.backward ? model->lm.packed_t[p] : NULL, KVF__F32, KVF__MM_ADD}};
         KVF_TRY(prepare_uses(ctx, model->mm, uses, 2, rows));
     }
     return KVF_OK;

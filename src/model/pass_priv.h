@@ -9,6 +9,7 @@
 #define KVF_PASS_PRIV_H
 
 #include "head_lm.h"
+#include "pass.h"
 #include "pass_adapters.h"
 #include "pass_dropout.h"
 #include "pass_keys.h"

@@ -62,8 +62,8 @@ static bool by_input(const kvf__desc *desc, int role)
 static kvf_status dense_grad(kvf_ctx *ctx, kvf__pass *pass, const dense *d)
 {
     const kvf__model *m = pass->model;
-    float *dw = kvf__masters_grad(m->masters, d->weight, d->layer);
-    float *db = d->in0 == 0 ? kvf__masters_grad(m->masters, d->bias, d->layer) : NULL;
+    float *dw = kvf__masters_grad(m->train.masters, d->weight, d->layer);
+    float *db = d->in0 == 0 ? kvf__masters_grad(m->train.masters, d->bias, d->layer) : NULL;
     int64_t ldx = d->in, ldy = d->ldy;
 
     if (!dw || !d->M) return KVF_OK;
@@ -84,16 +84,16 @@ static kvf_status dense_grad(kvf_ctx *ctx, kvf__pass *pass, const dense *d)
 kvf_status kvf__down_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const float *dx)
 {
     const kvf__model *m = pass->model;
-    int64_t start = m->plane_start[p], padded = l == m->desc.L - 1 ? pass->ML : pass->M;
+    int64_t start = m->ffn.start[p], padded = l == m->desc.L - 1 ? pass->ML : pass->M;
 
-    if (!m->trains_weights) return KVF_OK;
+    if (!m->train.weights) return KVF_OK;
     const dense down = {.weight = KVF__W_DOWN,
                         .bias = KVF__W_DOWN_BIAS,
                         .layer = l,
                         .M = kvf__pass_real(pass, l),
                         .x = kvf__act_row(m->act, pass->kept[l].g, start, padded),
                         .in0 = start,
-                        .in = m->plane_width[p],
+                        .in = m->ffn.width[p],
                         .all_in = m->desc.F,
                         .dy = dx,
                         .dy_f32 = true,
@@ -107,7 +107,7 @@ kvf_status kvf__up_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p)
 {
     const kvf__model *m = pass->model;
 
-    if (!m->trains_weights) return KVF_OK;
+    if (!m->train.weights) return KVF_OK;
     dense up = {.weight = KVF__W_UP,
                 .bias = KVF__W_UP_BIAS,
                 .layer = l,
@@ -116,9 +116,9 @@ kvf_status kvf__up_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p)
                 .in = m->desc.C,
                 .all_in = m->desc.C,
                 .dy = m->desc.gated ? pass->bwd.du : pass->bwd.da,
-                .ldy = m->plane_width[p],
-                .out0 = m->plane_start[p],
-                .out = m->plane_width[p],
+                .ldy = m->ffn.width[p],
+                .out0 = m->ffn.start[p],
+                .out = m->ffn.width[p],
                 .all_out = m->desc.F};
     KVF_TRY(dense_grad(ctx, pass, &up));
     if (!m->desc.gated) return KVF_OK;
@@ -133,7 +133,7 @@ kvf_status kvf__out_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *
     const kvf__model *m = pass->model;
     int64_t heads = m->desc.H * m->desc.D;
 
-    if (!m->trains_weights) return KVF_OK;
+    if (!m->train.weights) return KVF_OK;
     const dense out = {.weight = KVF__W_OUT,
                        .bias = KVF__W_OUT_BIAS,
                        .layer = l,
@@ -163,7 +163,7 @@ kvf_status kvf__qkv_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                  {KVF__W_K, KVF__W_K_BIAS, q, kv},
                  {KVF__W_V, KVF__W_V_BIAS, q + kv, kv}};
 
-    if (!m->trains_weights) return KVF_OK;
+    if (!m->train.weights) return KVF_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const dense part = {.weight = parts[i].weight,
                             .bias = parts[i].bias,
@@ -187,18 +187,18 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t p, int64_t firs
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C, start = p * KVF__VOCAB_PLANE, left = m->desc.V - start;
-    const dense head = {.weight = kvf__masters_grad(m->masters, KVF__W_HEAD, 0) ? KVF__W_HEAD
-                                                                                : KVF__W_TOKENS,
-                        .bias = KVF__W_HEAD_BIAS,
-                        .M = rows,
-                        .x = kvf__act_row(m->act, pass->head.in, first, C),
-                        .in = C,
-                        .all_in = C,
-                        .dy = pass->head.logits,
-                        .dy_f32 = true,
-                        .ldy = KVF__VOCAB_PLANE,
-                        .out0 = start,
-                        .out = left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE,
-                        .all_out = m->desc.V};
+    const dense head = {
+        .weight = kvf__masters_grad(m->train.masters, KVF__W_HEAD, 0) ? KVF__W_HEAD : KVF__W_TOKENS,
+        .bias = KVF__W_HEAD_BIAS,
+        .M = rows,
+        .x = kvf__act_row(m->act, pass->head.in, first, C),
+        .in = C,
+        .all_in = C,
+        .dy = pass->head.logits,
+        .dy_f32 = true,
+        .ldy = KVF__VOCAB_PLANE,
+        .out0 = start,
+        .out = left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE,
+        .all_out = m->desc.V};
     return dense_grad(ctx, pass, &head);
 }

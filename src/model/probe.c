@@ -5,6 +5,7 @@
  * forward pass runs it, so the rate is the harmonic mean weighted by operations; the backward pass
  * has the same products transposed. Clocks move by tens of percent over minutes (COMPUTE.md), so
  * bench runs this between its steps. */
+#include "probe.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t l
     const kvf__desc *d = &model->desc;
     double C = (double)d->C, heads = (double)((2 * d->H + 2 * d->G) * d->D);
     double layer = heads * C + (d->gated ? 3 : 2) * C * (double)d->F;
-    double head = model->head ? (double)d->V * C : 0;
+    double head = model->lm.packed ? (double)d->V * C : 0;
 
     return 4 * layer * (double)d->L * (double)tokens + 4 * head * (double)labels;
 }
@@ -53,12 +54,12 @@ static void list_products(kvf__probe *probe, int64_t M, int64_t head_rows)
 
     add(probe, w->qkv, M, d->C, (d->H + 2 * d->G) * d->D, d->L);
     add(probe, w->out, M, d->H * d->D, d->C, d->L);
-    for (int p = 0; p < m->n_planes; p++) {
-        add(probe, w->up[p], M, d->C, m->plane_width[p], d->L);
-        add(probe, w->gate[p], M, d->C, m->plane_width[p], d->L);
-        add(probe, w->down[p], M, m->plane_width[p], d->C, d->L);
+    for (int p = 0; p < m->ffn.n; p++) {
+        add(probe, w->up[p], M, d->C, m->ffn.width[p], d->L);
+        add(probe, w->gate[p], M, d->C, m->ffn.width[p], d->L);
+        add(probe, w->down[p], M, m->ffn.width[p], d->C, d->L);
     }
-    if (m->head) add(probe, m->head[0], head_rows, d->C, KVF__VOCAB_PLANE, m->n_vocab_planes);
+    if (m->lm.packed) add(probe, m->lm.packed[0], head_rows, d->C, KVF__VOCAB_PLANE, m->lm.n);
 }
 
 static kvf_status pack_reference(kvf_ctx *ctx, kvf__probe *probe)
@@ -111,7 +112,7 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
     kvf__probe *probe = NULL;
     kvf__rates rates;
     int64_t M = kvf__pass_padded(model, tokens), head_rows = kvf__pass_padded(model, labels);
-    size_t most = 3 * (size_t)model->n_planes + 3;
+    size_t most = 3 * (size_t)model->ffn.n + 3;
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *probe, &probe);

@@ -13,10 +13,10 @@
 
 enum { FORWARD = KVF__REACH_FORWARD, BACKWARD = KVF__REACH_BACKWARD };
 
-static const kvf__window NOTHING = {-1, -1};
+static const kvf__packed_at NOTHING = {-1, -1};
 
 /* Directions in which `at` is not packed yet. */
-static unsigned missing(const kvf__window *window, int64_t at, unsigned directions)
+static unsigned missing(const kvf__packed_at *window, int64_t at, unsigned directions)
 {
     if (window->forward == at) directions &= ~(unsigned)FORWARD;
     if (window->backward == at) directions &= ~(unsigned)BACKWARD;
@@ -30,13 +30,13 @@ static void set_directions(kvf__creation *c, unsigned directions)
 }
 
 /* What is half packed is neither the old nor the new. */
-static void leave(kvf__window *window, unsigned directions)
+static void leave(kvf__packed_at *window, unsigned directions)
 {
     if (directions & FORWARD) window->forward = -1;
     if (directions & BACKWARD) window->backward = -1;
 }
 
-static void arrive(kvf__window *window, int64_t at, unsigned directions)
+static void arrive(kvf__packed_at *window, int64_t at, unsigned directions)
 {
     if (directions & FORWARD) window->forward = at;
     if (directions & BACKWARD) window->backward = at;
@@ -62,9 +62,9 @@ static void advise_layer(const kvf__creation *c, int64_t layer, bool soon)
 /* The rows of the head that a plane has. */
 static void advise_plane(const kvf__creation *c, int64_t plane, bool soon)
 {
-    kvf__view view = c->model->head_slot.view;
+    kvf__view view = c->model->lm.slot.view;
     int64_t from = plane * KVF__VOCAB_PLANE, left = c->desc->V - from;
-    if (plane >= c->model->n_vocab_planes) return;
+    if (plane >= c->model->lm.n) return;
     size_t row = kvf__view_bytes(&view) / (size_t)view.dim[0];
 
     view.data = (const uint8_t *)view.data + (size_t)from * row;
@@ -76,37 +76,37 @@ static void advise_plane(const kvf__creation *c, int64_t plane, bool soon)
 
 kvf_status kvf__model_reach(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned directions)
 {
-    kvf__creation *c = model->again;
+    kvf__creation *c = model->train.again;
 
-    if (!model->unpacked) return KVF_OK;
-    directions = missing(&model->layer_at, l, directions);
+    if (!model->store.late) return KVF_OK;
+    directions = missing(&model->store.layer_at, l, directions);
     if (!directions) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
-    leave(&model->layer_at, directions);
+    leave(&model->store.layer_at, directions);
     set_directions(c, directions);
-    if (l == 0 && directions == FORWARD) advise(c, &model->embedding.view, false);
+    if (l == 0 && directions == FORWARD) advise(c, &model->embed.tokens.view, false);
     advise_layer(c, directions & BACKWARD ? l - 1 : l + 1, true);
     KVF_TRY(kvf__creation_pack_layer(c, l));
     advise_layer(c, l, false);
-    arrive(&model->layer_at, l, directions);
+    arrive(&model->store.layer_at, l, directions);
     return KVF_OK;
 }
 
 kvf_status kvf__model_reach_plane(kvf_ctx *ctx, kvf__model *model, int64_t plane,
                                   unsigned directions)
 {
-    kvf__creation *c = model->again;
+    kvf__creation *c = model->train.again;
 
-    if (!model->unpacked) return KVF_OK;
-    directions = missing(&model->plane_at, plane, directions);
+    if (!model->store.late) return KVF_OK;
+    directions = missing(&model->store.plane_at, plane, directions);
     if (!directions) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
-    leave(&model->plane_at, directions);
+    leave(&model->store.plane_at, directions);
     set_directions(c, directions);
     advise_plane(c, plane + 1, true);
     KVF_TRY(kvf__creation_pack_plane(c, plane));
     advise_plane(c, plane, false);
-    arrive(&model->plane_at, plane, directions);
+    arrive(&model->store.plane_at, plane, directions);
     return KVF_OK;
 }
 
@@ -130,15 +130,15 @@ kvf_status kvf__creation_share(kvf__creation *c)
     kvf__model *model = c->model;
     const unsigned directions = FORWARD | (model->backward ? BACKWARD : 0);
 
-    model->layer_at = model->plane_at = NOTHING;
+    model->store.layer_at = model->store.plane_at = NOTHING;
     KVF_TRY(kvf__model_reach(c->ctx, model, 0, directions));
     for (int64_t l = 1; l < c->desc->L; l++)
         share_layer(&model->layers[l], &model->layers[0]);
-    if (!model->n_vocab_planes) return KVF_OK;
+    if (!model->lm.n) return KVF_OK;
     KVF_TRY(kvf__model_reach_plane(c->ctx, model, 0, directions));
-    for (int64_t p = 1; p < model->n_vocab_planes; p++) {
-        model->head[p] = model->head[0];
-        if (model->head_t) model->head_t[p] = model->head_t[0];
+    for (int64_t p = 1; p < model->lm.n; p++) {
+        model->lm.packed[p] = model->lm.packed[0];
+        if (model->lm.packed_t) model->lm.packed_t[p] = model->lm.packed_t[0];
     }
     return KVF_OK;
 }

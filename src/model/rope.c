@@ -110,11 +110,11 @@ static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table,
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
 {
     const kvf__desc *desc = &model->desc;
-    size_t n = (size_t)desc->D / 2, have = (size_t)model->rope_rows, bytes;
+    size_t n = (size_t)desc->D / 2, have = (size_t)model->rope.rows, bytes;
     float *cos_table = NULL, *sin_table = NULL;
     kvf_status st;
 
-    if (desc->positions != KVF__POS_ROPE || rows <= model->rope_rows) return KVF_OK;
+    if (desc->positions != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
     if (rows > desc->max_positions)
         return kvf__fail(ctx, KVF_ESHAPE, "position %lld is past the model's %lld positions",
                          (long long)rows - 1, (long long)desc->max_positions);
@@ -126,15 +126,15 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
     if (st) goto out;
 
     if (have) {
-        memcpy(cos_table, model->rope_cos, have * n * sizeof *cos_table);
-        memcpy(sin_table, model->rope_sin, have * n * sizeof *sin_table);
+        memcpy(cos_table, model->rope.cos, have * n * sizeof *cos_table);
+        memcpy(sin_table, model->rope.sin, have * n * sizeof *sin_table);
     }
-    fill_rows(desc, cos_table, sin_table, model->rope_rows, rows);
-    kvf__free(model->rope_cos);
-    kvf__free(model->rope_sin);
-    model->rope_cos = cos_table;
-    model->rope_sin = sin_table;
-    model->rope_rows = rows;
+    fill_rows(desc, cos_table, sin_table, model->rope.rows, rows);
+    kvf__free(model->rope.cos);
+    kvf__free(model->rope.sin);
+    model->rope.cos = cos_table;
+    model->rope.sin = sin_table;
+    model->rope.rows = rows;
     cos_table = sin_table = NULL;
 out:
     kvf__free(cos_table);

@@ -30,13 +30,13 @@ static size_t list_products(const kvf__model *m, product *out)
 
     out[n++] = (product){w->qkv, d->C, (d->H + 2 * d->G) * d->D, m->act, 0};
     out[n++] = (product){w->out, d->H * d->D, d->C, KVF__F32, KVF__MM_ADD};
-    for (int p = 0; p < m->n_planes; p++) {
-        const int64_t width = m->plane_width[p];
+    for (int p = 0; p < m->ffn.n; p++) {
+        const int64_t width = m->ffn.width[p];
         out[n++] = (product){w->up[p], d->C, width, m->act, 0};
         if (d->gated) out[n++] = (product){w->gate[p], d->C, width, m->act, 0};
         out[n++] = (product){w->down[p], width, d->C, KVF__F32, KVF__MM_ADD};
     }
-    if (m->head) out[n++] = (product){m->head[0], d->C, KVF__VOCAB_PLANE, KVF__F32, 0};
+    if (m->lm.packed) out[n++] = (product){m->lm.packed[0], d->C, KVF__VOCAB_PLANE, KVF__F32, 0};
     return n;
 }
 
@@ -93,7 +93,7 @@ kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t 
 {
     product products[MOST_PRODUCTS];
     trial t = {.model = model, .most = kvf__pass_padded(model, most)};
-    bool alike = !model->unpacked;
+    bool alike = !model->store.late;
     kvf_status st = KVF_OK;
 
     if (alike) {

@@ -77,7 +77,8 @@ void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row
         if (n > C - c) n = C - c;
         const uint8_t *at = row_bytes(table, row) + (size_t)(c / block) * block_bytes;
         const size_t bytes = (size_t)(n / block) * block_bytes;
-        const bool copied = model->read && model->read(model->read_user, at, bytes, part);
+        const bool copied = model->embed.read &&
+                            model->embed.read(model->embed.user, at, bytes, part);
         kvf__to_f32(table->view.dtype, copied ? part : at, out + c, n);
     }
 }

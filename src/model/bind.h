@@ -1,0 +1,46 @@
+/* The weights of a file, found by name, checked by shape and viewed where they lie. */
+#ifndef KVF_BIND_H
+#define KVF_BIND_H
+
+#include "desc.h"
+
+/* Bytes behind a slot will be read soon, or not for a while. */
+typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon);
+/* Copies bytes behind a slot; false where that cannot be done without reading them there. */
+typedef bool kvf__read_fn(void *user, const void *at, size_t bytes, void *out);
+
+/* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
+ * permuted: rows are in GGUF llama order (INTEROP 5.4) and undone when read. */
+typedef struct kvf__slot {
+    char name[96];
+    kvf__view view;
+    bool conv1d;
+    int64_t permuted_heads; /* 0: rows in Hugging Face order */
+    bool aside;             /* no part of the base's hash: the masked-LM head */
+} kvf__slot;
+
+typedef struct kvf__slots {
+    kvf__slot *items; /* canonical names, in model order */
+    size_t n;
+    kvf__map index;
+} kvf__slots;
+
+/* Finds every weight the description needs, checks every shape (ESHAPE: name, found, expected),
+ * EFORMAT if one is missing. Accepts names with and without the base-model prefix; ignores known
+ * buffers, logs other surplus tensors. */
+kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
+                     const kvf__table *table, kvf__slots *out);
+void kvf__slots_done(kvf__slots *slots);
+/* A weight as Hugging Face has it, for a file: rows in its order, integers as f32, other types as
+ * they are. A view of the slot's bytes, or of *memory, which takes the place of what it was before
+ * and is freed by the caller. */
+kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out);
+/* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
+ * (tied copies and the masked-LM head left out). */
+kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                           char hex[33]);
+/* The same, telling of each weight once it has been read; advise as in kvf__model_options. */
+kvf_status kvf__slots_hash_advised(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                   kvf__advise_fn *advise, void *user, char hex[33]);
+
+#endif

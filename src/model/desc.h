@@ -1,0 +1,82 @@
+/* The description of a transformer: an architecture with its numbers, read from a config or a
+ * GGUF's metadata. */
+#ifndef KVF_DESC_H
+#define KVF_DESC_H
+
+#include "kernels.h"
+#include "view.h"
+
+typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
+typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
+
+/* How rope's frequencies are scaled for lengths beyond those of pretraining (INTEROP 2.11). Fields
+ * a kind does not use are 0. */
+typedef enum kvf__rope_kind {
+    KVF__ROPE_DEFAULT,
+    KVF__ROPE_LINEAR,
+    KVF__ROPE_LLAMA3,
+    KVF__ROPE_YARN
+} kvf__rope_kind;
+typedef struct kvf__rope {
+    kvf__rope_kind kind;
+    double theta, factor;
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original;                          /* llama3, yarn: positions in pretraining */
+    double beta_fast, beta_slow;              /* yarn */
+    double attention_factor;                  /* yarn, resolved */
+    bool truncate;                            /* yarn */
+} kvf__rope;
+
+/* An architecture with its numbers. Read-only after kvf__desc_from_*. */
+typedef struct kvf__desc {
+    const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
+    const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
+    int64_t L, H, G, D, C, F, V;
+    int64_t max_positions; /* that rows may have; the table of a family with position_pad holds
+                              position_pad + 1 rows more */
+    int64_t types;         /* token types, 0: none */
+    kvf__norm_kind norm;
+    bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
+    bool qk_norm;   /* RMSNorm of every head's queries and keys, before rope */
+    float norm_eps;
+    kvf__act_fn act;
+    bool gated, causal, tied;
+    bool qkv_bias, out_bias, mlp_bias, head_bias;
+    bool starts_at_0; /* behind a prefix positions start at 0, not at P, unless a run says so */
+    kvf__position_kind positions;
+    int32_t position_pad; /* RoBERTa: tokens with this id stand at this row of the table, the others
+                             are counted from the row behind it on; -1: position and row are one */
+    kvf__rope rope;
+    float *rope_divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
+    float *inv_freq;  /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
+    float rope_scale; /* factor on cos and sin (yarn), else 1 */
+    int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
+    float score_scale;      /* 1/sqrt(D), or 1 */
+    bool score_by_layer;    /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
+    /* For task heads; < 0 or 0: the config does not say. */
+    double classifier_dropout, hidden_dropout, initializer_range;
+    double
+        attention_dropout; /* dropout of the base drops probabilities too where this is above 0 */
+    int32_t bos, eos, pad; /* config's ids, -1 if absent */
+    bool gguf;             /* names and row order are those of a GGUF */
+} kvf__desc;
+
+/* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.
+ */
+kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config,
+                             kvf__desc *out);
+/* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */
+kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta,
+                               const kvf__table *table, kvf__desc *out);
+void kvf__desc_done(kvf__desc *desc);
+/* A config.json that reads back as the same model; *out to be freed. EUNSUPPORTED: it has no words
+ * for what `where` describes. */
+kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *desc, char **out);
+
+/* Visits every weight that a file of this description holds, by the name and in the shape Hugging
+ * Face gives it, in model order; stops at the first status that is not KVF_OK. For those who make a
+ * base instead of reading one. */
+typedef kvf_status (*kvf__weight_fn)(void *user, const char *name, int rank, const int64_t *dim);
+kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user);
+
+#endif

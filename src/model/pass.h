@@ -1,0 +1,126 @@
+/* A pass over a packed batch, forward and backward, in which the prefix is key segment 0 of every
+ * layer. A pass allocates nothing: kvf__pass_create sizes one arena from its limits. */
+#ifndef KVF_PASS_H
+#define KVF_PASS_H
+
+#include "batch.h"
+#include "cache.h"
+#include "vectors.h"
+
+typedef struct kvf__pass kvf__pass;
+typedef struct kvf__pass_limits {
+    int64_t rows, tokens, row_len, labels; /* most in one batch */
+    int64_t P;                             /* longest prefix */
+    int64_t cache_len;                     /* longest cache, 0: none */
+    int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
+    int64_t lead_tokens;                   /* tokens in all leads of one batch */
+    int64_t soft;                          /* most items of a teacher (lm_soft), 0: none */
+    bool row_dropout;                      /* inputs may ask for it */
+    bool base_dropout;                     /* the same */
+    bool infix;       /* batches may have infix_at; needed where positions are rope's */
+    int64_t sections; /* most in one batch, 0: batches have none */
+    bool backward;
+    bool recompute; /* with backward: keep only what enters each layer and compute the layer again
+                       before its backward pass; the same bits, less memory, more time */
+} kvf__pass_limits;
+kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits,
+                            kvf__pass **out);
+void kvf__pass_free(kvf__pass *pass);
+/* Builds every primitive a batch of this size needs, so that running one allocates nothing. */
+kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels);
+
+/* Dropout drawn anew for every row, for training, by (seed, step, row), where a row counts by its
+ * example, so that it draws the same in any batch. Of the prefix: on element (layer, kv, g, p, d)
+ * of what the row sees. Of the base: on embeddings and on what each half of a block adds. */
+typedef struct kvf__row_dropout {
+    double p; /* [0, 1) */
+    uint64_t seed;
+    int64_t step;
+} kvf__row_dropout;
+
+/* Rows of a batch that follow each other and share what stands before them: those of one of several
+ * runs that are computed together. Leads belong to the section of the rows they lead. */
+typedef struct kvf__section {
+    int64_t rows;
+    const kvf__prefix *prefix;   /* as in kvf__input */
+    const kvf__vectors *vectors; /* the same */
+    int64_t position_start;
+    float loss_scale; /* a factor on `scale` of lm_loss for its labels */
+    double *loss_sum; /* lm_loss adds its labels' losses, as to that of a batch; NULL: not wanted */
+} kvf__section;
+
+typedef struct kvf__input {
+    const kvf__batch *batch;
+    const kvf__prefix *prefix; /* NULL or P = 0: the bare base. With batch->infix_at on a base with
+                                  rope its keys are not rotated yet: each row turns them to where
+                                  the prefix stands in it */
+    const kvf__vectors *vectors; /* what the batch's ids below 0 stand for (vectors.h): row p of it
+                                    in place of the token's embedding; NULL: there are none */
+    int64_t position_start;      /* position of a row's first token (with a cache: of its first
+                                    cached token) */
+    kvf__cache *cache;   /* NULL, or keys and values of earlier tokens; the batch's are appended */
+    const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
+    const kvf__row_dropout *row_dropout;  /* NULL: none; excludes leads and a cache */
+    const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
+    double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
+                      falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and
+                                     position_start; excludes dropout and infix_at */
+    int64_t n_sections;           /* 0: none */
+} kvf__input;
+
+/* Runs the base up to the final norm of the labelled positions (label_at; the rest of the last
+ * layer is not computed). ESHAPE: over the limits, position past the model's, id outside the
+ * vocabulary or without its vector. */
+kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
+/* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if
+ * not NULL. If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss
+ * is not finite; with sections that is the caller's to see, for the other sections go on. */
+kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
+                             double *loss_sum, float *token_loss);
+/* What a teacher says at each label: its k likeliest items, ids ascending, with their
+ * log-probabilities, and behind these that of all other items together. */
+typedef struct kvf__soft {
+    int64_t k;
+    const int32_t *ids; /* [n_labels, k] */
+    const float *logp;  /* [n_labels, k + 1]; -INFINITY: nothing */
+} kvf__soft;
+/* After fwd: what this pass says as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
+ * if a logit is not finite. */
+kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
+/* As lm_loss, with KL(teacher || pass) of those k + 1 buckets in place of -log p(label_id)
+ * (head_soft.c); limits.soft must allow k. EUNSUPPORTED: a gradient where the head is trained. */
+kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *soft, bool gradient,
+                             float scale, double *loss_sum, float *token_loss);
+/* After fwd: logits [n_labels, V], f32. */
+kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
+/* For heads that are not the language model's (head_task.h). hidden: final states of the labelled
+ * positions, f32 [n_labels, C], as transformers' last_hidden_state; a view, valid until the next
+ * call. hidden_grad takes d loss / d hidden in place of lm_loss, before bwd. */
+kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden);
+kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden);
+/* Where gradients go: what is set is added to. Without vectors (and block) the pass ends at the
+ * lowest layer's prefix. */
+typedef struct kvf__grads {
+    kvf__prefix *prefix;   /* needed where the input has one; masked layers stay untouched */
+    kvf__vectors *vectors; /* those that the batch does not name stay untouched */
+    bool block;            /* of the parameters that the model publishes */
+    const struct kvf__grads *sections; /* [n_sections] where the input has them: their prefix and
+                                          vectors, in place of those above */
+    /* Called as soon as this pass has added all it has to a layer of the prefix's gradient, from
+     * the last layer down, so that it can be sent on while the next is computed. NULL: nobody
+     * waits. */
+    void (*layer_done)(void *user, int64_t l);
+    void *user;
+} kvf__grads;
+/* After lm_loss with gradient, or hidden_grad: *into += d(scale * loss)/d what it names. */
+kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);
+
+/* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */
+typedef struct kvf__timing {
+    const char *name;
+    double seconds;
+} kvf__timing;
+size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max);
+
+#endif
