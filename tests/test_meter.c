@@ -119,6 +119,77 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
+/* A base with a head of its own, of which one character's embedding is no number. */
+static void break_percent(void)
+{
+    char path[1024], config[1024];
+    kvf__weights from = {0};
+    kvf__tensor tensors[64];
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/model.safetensors", base);
+    ck_assert_msg(!kvf__safetensors_open(ctx, path, &from), "%s", kvf_ctx_error(ctx));
+    const kvf__tensor *embedding = NULL;
+    for (; n < from.table.n; n++) {
+        tensors[n] = from.table.items[n];
+        if (!strcmp(tensors[n].name, "model.embed_tokens.weight")) embedding = &from.table.items[n];
+    }
+    const kvf__view *view = &embedding->view;
+    size_t count = (size_t)kvf__view_count(view), C = count / 61;
+    float *broken = malloc(count * sizeof *broken);
+    memcpy(broken, view->data, count * sizeof *broken);
+    broken[(size_t)(strchr(toy_letters, '%') - toy_letters + 1) * C] = NAN;
+    tensors[n] = *embedding;
+    tensors[n++].name = "lm_head.weight";
+    tensors[embedding - from.table.items].view.data = broken;
+    ck_assert_msg(!kvf__safetensors_write(ctx, path, true, tensors, n), "%s", kvf_ctx_error(ctx));
+    kvf__weights_close(&from);
+    free(broken);
+    const char *tie = strstr(toy_llama, "true");
+    snprintf(config, sizeof config, "%.*sfalse%s", (int)(tie - toy_llama), toy_llama, tie + 4);
+    toy_write(base, "config.json", config);
+}
+
+/* Wherever the step stands that is left out: before the stop, just before it, just behind it. */
+START_TEST(resume_equals_no_stop_around_a_skipped_step)
+{
+    char rows[2048] = "";
+    kvf__run_file run = {0};
+    size_t at = 0;
+    break_percent();
+    for (int i = 0; i < 12; i++)
+        at += (size_t)snprintf(rows + at, sizeof rows - at,
+                               "{\"prompt\": \"%c%d:\", \"completion\": \" abc\"}\n",
+                               i == 4 ? '%' : 'w', i);
+    toy_write(dir, "train.jsonl", rows);
+    kvf_train_options whole = options(out, 2), part = options(other, 2), rest;
+    whole.valid = part.valid = NULL;
+    whole.steps = whole.schedule_steps = part.schedule_steps = 12;
+    whole.batch_size = part.batch_size = 1;
+    whole.init = part.init = "random"; /* not from words */
+    whole.skip_nonfinite = part.skip_nonfinite = 4;
+    train(&whole);
+    ck_assert(!kvf__run_file_read(ctx, out, true, &run));
+    ck_assert_int_eq(kvf_json_int(kvf_json_get(run.state, "skipped_steps"), 0), 1);
+    for (int64_t i = 0; i < 12; i++) {
+        bool skipped = isnan(run.history.train_loss[i]);
+        ck_assert_int_eq(isnan(run.history.kl_to_base[i]) != 0, skipped);
+        if (!skipped) continue;
+        for (int64_t stop = i ? i : 1; stop <= i + 2 && stop < 12; stop++) {
+            part.steps = stop;
+            part.force = true;
+            train(&part);
+            rest = part;
+            rest.resume = true;
+            rest.steps = 12;
+            train(&rest);
+            ck_assert_msg(equal_files(out, other), "step %d was left out, stopped after %d",
+                          (int)i + 1, (int)stop);
+        }
+    }
+    kvf__run_file_done(&run);
+}
+END_TEST
+
 /* ---- grad ------------------------------------------------------------------------------------ */
 
 /* A step on all rows: the loss is then a function of the prefix alone, whatever their order. Value
@@ -231,6 +302,7 @@ int main(void)
     tcase_add_test(cases, history_has_it);
     tcase_add_test(cases, weight_holds_the_text);
     tcase_add_test(cases, resume_equals_no_stop);
+    tcase_add_test(cases, resume_equals_no_stop_around_a_skipped_step);
     suite_add_tcase(suite, cases);
     cases = tcase_create("grad");
     tcase_add_checked_fixture(cases, setup, toy_run_teardown);

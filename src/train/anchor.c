@@ -112,17 +112,16 @@ double kvf__anchor_kl(const kvf__trainer *t)
     return t->meter && t->meter->base.k ? t->meter->kl : NAN;
 }
 
-kvf_status kvf__anchor_step(kvf__trainer *t)
+/* KL of the rows in the batcher, and its gradient. */
+static kvf_status run_rows(kvf__trainer *t)
 {
     kvf__meter *m = t->meter;
     double sum = 0;
-    int64_t n;
-    if (!m || !m->base.k) return KVF_OK;
-    const int64_t *rows = draw(m, &n);
-    kvf__batcher_fill(&m->batcher, &m->set, rows, n);
     int64_t labels = m->batcher.batch.n_labels;
-    m->kl = 0;
-    if (!labels) return KVF_OK;
+    if (!labels) {
+        m->kl = 0;
+        return KVF_OK;
+    }
     const kvf__input input = {
         .batch = &m->batcher.batch, .prefix = t->shown, .position_start = t->id.position_start};
     const kvf__soft soft = kvf__soft_set_of(&m->base, input.batch);
@@ -133,4 +132,16 @@ kvf_status kvf__anchor_step(kvf__trainer *t)
     KVF_TRY(kvf__pass_bwd(t->ctx, m->pass, &grads));
     m->kl = sum / (double)labels;
     return KVF_OK;
+}
+
+kvf_status kvf__anchor_step(kvf__trainer *t, kvf_status st)
+{
+    kvf__meter *m = t->meter;
+    int64_t n;
+    if (!m || !m->base.k) return st;
+    const int64_t *rows = draw(m, &n);
+    m->kl = NAN;
+    if (st) return st;
+    kvf__batcher_fill(&m->batcher, &m->set, rows, n);
+    return run_rows(t);
 }

@@ -114,7 +114,7 @@ static kvf_status validate(kvf__trainer *t)
     return KVF_OK;
 }
 
-static bool is_due(const kvf__trainer *t, int64_t every)
+bool kvf__trainer_is_due(const kvf__trainer *t, int64_t every)
 {
     if (t->step == t->steps) return true;
     return every ? t->step % every == 0 : t->epoch_end;
@@ -156,11 +156,11 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
     kvf__pace_add(&t->pace.step, seconds);
     record(t);
     emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
-    if (t->valid.n && is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
-    if (t->meter && is_due(t, t->options.eval_every)) KVF_TRY(read_meter(t));
+    if (t->valid.n && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+    if (t->meter && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(read_meter(t));
     bool stop = stop_requested(t) && t->step < t->steps;
     t->stopped_early = kvf__trainer_patience_over(t);
-    if (stop || t->stopped_early || is_due(t, t->options.save_every)) KVF_TRY(save(t));
+    if (stop || t->stopped_early || kvf__trainer_is_due(t, t->options.save_every)) KVF_TRY(save(t));
     *over = t->stopped_early || t->step >= t->steps;
     if (!stop || t->stopped_early) return KVF_OK;
     return kvf__fail(t->ctx, KVF_ESTOPPED, "stopped after step %lld of %lld; --resume continues",

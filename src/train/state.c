@@ -154,11 +154,10 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
 static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
 {
     int64_t n;
-    bool last = false;
     if (t->n_jobs) return KVF_OK; /* drawn from seed and step: nothing is stored */
     kvf__sampler_rewind(&t->sampler);
     for (int64_t step = 0; step < t->step; step++)
-        kvf__sampler_next(&t->sampler, &n, &last);
+        kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
     if (t->sampler.epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&
         t->sampler.at == kvf_json_int(kvf_json_get(state, "position_in_epoch"), -1))
         return KVF_OK;
@@ -178,6 +177,14 @@ static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__param
     KVF_TRY(copy_values(t, what, encoder, &parts[0]));
     snprintf(what, sizeof what, "%s/head", group);
     return copy_values(t, what, head, &parts[1]);
+}
+
+/* The meter, which decides nothing, is read at the end too: where that is the end no more, the run
+ * that never stopped has no such reading. */
+static void drop_last_reading(kvf__trainer *t)
+{
+    if (t->history.meter_loss && t->step && !kvf__trainer_is_due(t, t->options.eval_every))
+        t->history.meter_loss[t->step - 1] = NAN;
 }
 
 static kvf_status restore_best(kvf__trainer *t, const kvf__run_file *run)
@@ -212,5 +219,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     }
     KVF_TRY(restore_best(t, run));
     KVF_TRY(copy_history(t, &run->history));
-    return find_position(t, run->state);
+    KVF_TRY(find_position(t, run->state));
+    drop_last_reading(t);
+    return KVF_OK;
 }

@@ -213,7 +213,7 @@ kvf_status kvf__trainer_step_end(kvf__trainer *t, const kvf__drawn *drawn, kvf_s
     kvf__jobs_leave(t, t->step);
     t->train_loss = drawn->terms ? drawn->loss_sum / (double)drawn->terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
-    if (!st) st = kvf__anchor_step(t);
+    st = kvf__anchor_step(t, st);
     if (!st) st = finish_gradients(t);
     KVF_TRY(kvf__trainer_guard(t, st, &take));
     if (take) KVF_TRY(update(t));

@@ -255,8 +255,9 @@ void kvf__meter_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
 void kvf__meter_result(const struct kvf__trainer *trainer, kvf_train_result *result);
 const char *kvf__meter_hash(const struct kvf__trainer *trainer); /* "": none */
 void kvf__meter_free(kvf__meter *meter);
-/* What --kl-to-base adds to a step's gradient; moves its rows to the step that comes next. */
-kvf_status kvf__anchor_step(struct kvf__trainer *trainer);
+/* What --kl-to-base adds to a step's gradient; a step that failed (st, which is returned) takes its
+ * rows all the same. Moves its rows to the step that comes next. */
+kvf_status kvf__anchor_step(struct kvf__trainer *trainer, kvf_status st);
 void kvf__anchor_reach_step(struct kvf__trainer *trainer);
 double kvf__anchor_kl(const struct kvf__trainer *trainer); /* of the last step; NaN: none */
 
@@ -520,6 +521,9 @@ void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t toke
                          kvf_train_result *out);
 /* --early-stop: as many validations without a better one as it allows. */
 bool kvf__trainer_patience_over(const kvf__trainer *trainer);
+/* Whether what is done every so many steps (0: at the end of an epoch), and at the end, is done
+ * after the step that is done. */
+bool kvf__trainer_is_due(const kvf__trainer *trainer, int64_t every);
 /* state.c: writes the run file; restores parameters, moments, history and counters from
  * trainer->resumed. */
 kvf_status kvf__trainer_save(kvf__trainer *trainer, bool force);
