@@ -1,44 +1,55 @@
-"""A prefix file in transformers: h5py reads it, a DynamicCache holds it, generate() continues behind it.
+"""A prefix file in transformers 5: h5py reads it, a DynamicCache holds it, generate() continues behind it.
 
     python prefix_in_transformers.py BASE_FOLDER PREFIX.h5 "Internet, noun:" [--max-tokens 20]
 
 The dataset's first axes are layer and key or value; what is left, [1, G, P, D], is what a cache holds for one row. Keys lie as they do
-in a cache: rotated already. The file says at which position the text begins.
+in a cache: rotated already. int8 values have one scale for each head beside them. The file says at which position the text begins: behind
+a prefix that was pruned or moved this is not its length. What no cache can hold is refused.
 """
 import argparse
+import sys
 
 import h5py
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 
+def refusal(file):
+    """Why a cache cannot stand for this file; None: it can."""
+    kind = file.attrs.get("kvfold_kind", "unknown")
+    if kind != "prefix":
+        return f"of kind {kind}, want prefix (`kvfold merge` makes one of a run)"
+    if "head" in file or "heads" in file:
+        return "has a head of its own, which `kvfold export --format peft` takes along"
+    kept = file["prefix/past_key_values"].attrs
+    if "placement" in kept:
+        return "its prefix stands inside the row, behind a part of the prompt"
+    if not kept["layer_mask"].all():
+        return "has a prefix in some layers only (--layers), and those of a cache share one mask"
+    return None
+
+
 def load(path):
+    """Values [L, 2, 1, G, P, D] in f32, and the position of the text's first token."""
     with h5py.File(path) as file:
+        if reason := refusal(file):
+            raise ValueError(f"{path}: {reason}")
         kept = file["prefix/past_key_values"]
-        return torch.from_numpy(kept[:]).float(), int(kept.attrs["position_start"])
+        values = torch.from_numpy(kept[:].astype("float32"))
+        if "scale" in file["prefix"]:
+            values *= torch.from_numpy(file["prefix/scale"][:])[..., None, None]
+        return values, int(kept.attrs["position_start"])
 
 
-def cache_of(values):
-    cache = DynamicCache()
-    for layer, (key, value) in enumerate(values):
-        cache.update(key, value, layer)
-    return cache
-
-
-def complete(model, tokenizer, prompt, values, position, max_tokens):
-    """Greedy, token by token: it shows what generate() does with past_key_values."""
-    tokens = tokenizer(prompt, return_tensors="pt").input_ids
-    cache, out = cache_of(values), []
-    with torch.no_grad():
-        for _ in range(max_tokens):
-            positions = torch.arange(position, position + tokens.shape[1])[None]
-            logits = model(tokens, past_key_values=cache, position_ids=positions).logits
-            position += tokens.shape[1]
-            tokens = logits[:, -1:].argmax(-1)
-            if tokens.item() == model.config.eos_token_id:
-                break
-            out.append(tokens.item())
-    return tokenizer.decode(out)
+def complete(model, tokenizer, prompt, values, start, max_tokens):
+    """Greedy. The cache grows while it is used, so each call makes one of its own."""
+    ids = tokenizer(prompt, return_tensors="pt").input_ids
+    values = values.to(model.dtype)
+    out = model.generate(ids, max_new_tokens=max_tokens, do_sample=False,
+                         past_key_values=DynamicCache([(key, value) for key, value in values]),
+                         attention_mask=torch.ones(1, values.shape[4] + ids.shape[1], dtype=torch.long),
+                         position_ids=torch.arange(start, start + ids.shape[1])[None])
+    return tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True)
 
 
 def main():
@@ -48,10 +59,13 @@ def main():
     parser.add_argument("prompt")
     parser.add_argument("--max-tokens", type=int, default=20)
     args = parser.parse_args()
+    try:
+        values, start = load(args.prefix)
+    except ValueError as error:
+        sys.exit(f"prefix_in_transformers.py: {error}")
     tokenizer = AutoTokenizer.from_pretrained(args.base)
     model = AutoModelForCausalLM.from_pretrained(args.base, dtype=torch.float32).eval()
-    values, position = load(args.prefix)
-    print(complete(model, tokenizer, args.prompt, values, position, args.max_tokens))
+    print(complete(model, tokenizer, args.prompt, values, start, args.max_tokens))
 
 
 if __name__ == "__main__":
