@@ -238,6 +238,9 @@ typedef struct kvf_predict_options {
     const char *out;        /* whole or not at all */
     const char *out_format; /* jsonl, conll; NULL: by the name of out, else jsonl */
     bool force;
+    /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
+    void (*write)(void *user, const char *text, size_t n);
+    void *user;
 } kvf_predict_options;
 
 typedef struct kvf_predict_result {

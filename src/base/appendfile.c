@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +40,29 @@ static kvf_status cut_torn_line(kvf_ctx *ctx, const kvf__appendfile *file)
     return KVF_OK;
 }
 
+/* The descriptor that a path is another name of, -1: none. Opening it would begin a file anew. */
+static int descriptor_of(const char *path)
+{
+    int fd = -1, n = 0;
+    if (!strcmp(path, "/dev/stdout")) return STDOUT_FILENO;
+    if (!strcmp(path, "/dev/stderr")) return STDERR_FILENO;
+    return sscanf(path, "/dev/fd/%d%n", &fd, &n) == 1 && !path[n] ? fd : -1;
+}
+
+bool kvf__appendfile_is_open(const char *path)
+{
+    return descriptor_of(path) >= 0;
+}
+
+/* Not as a reader of a pipe too, who would keep it from closing. */
+static int open_path(const char *path, int flags)
+{
+    struct stat st;
+    if (kvf__appendfile_is_open(path)) return fcntl(descriptor_of(path), F_DUPFD_CLOEXEC, 3);
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) return open(path, O_WRONLY | O_CLOEXEC);
+    return open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
+}
+
 kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
                                 kvf__appendfile *out)
 {
@@ -46,13 +70,13 @@ kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
         [KVF__APPEND_NEW] = O_EXCL, [KVF__APPEND_REPLACE] = O_TRUNC, [KVF__APPEND_LINES] = 0};
     kvf__appendfile file = {.fd = -1};
     KVF_TRY(kvf__strdup(ctx, path, &file.path));
-    file.fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | FLAGS[how], 0666);
+    file.fd = open_path(path, FLAGS[how]);
     kvf_status st = KVF_OK;
     if (file.fd < 0 && errno == EEXIST)
         st = kvf__fail(ctx, KVF_EEXIST, "%s: exists (--force replaces it)", path);
     else if (file.fd < 0)
         st = kvf__fail_errno(ctx, path, "write");
-    else if (how == KVF__APPEND_LINES)
+    else if (how == KVF__APPEND_LINES && !kvf__appendfile_is_open(path))
         st = cut_torn_line(ctx, &file);
     if (st)
         kvf__appendfile_close(&file);

@@ -126,6 +126,12 @@ int cli_parse(cli_call *call, int argc, char **argv);
 int cli_recipe_load(cli_call *call, const char *path);
 /* Operands and required options are there? Called after the recipe. */
 int cli_check_given(const cli_call *call);
+/* `-` becomes one of these where a command can do with a stream; CLI_MISUSE where it cannot. */
+#define CLI_STDIN  "/dev/stdin"
+#define CLI_STDOUT "/dev/stdout"
+int cli_set_streams(cli_call *call);
+/* A file as text, without zero bytes and at most 1 MiB; the caller frees it. */
+int cli_read_text(const cli_call *call, const char *path, char **out);
 /* No output is a file that another option or operand names to be read. */
 int cli_check_outputs(const cli_call *call);
 /* Sets the fields of `values` that the table names; options of other tables are passed over. */
@@ -156,6 +162,7 @@ int cli_misuse_at(const cli_command *command, const cli_given *given, const char
 int cli_print_json(const cli_call *call, kvf_json *object);
 /* Did a write to standard output or error fail because the reader at the other end has gone? */
 bool cli_reader_gone(void);
+bool cli_is_unread(FILE *file); /* written or not */
 /* Flushes stdout early: `code`, or CLI_FAILED with a line. */
 int cli_flush(const cli_command *command, int code);
 /* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written, or
@@ -201,13 +208,14 @@ void cli_progress_clear(cli_progress *progress);
 typedef struct cli_watcher {
     cli_progress progress;
     kvf_json *notes; /* array for --json, NULL: they are printed as they come */
+    FILE *to;        /* notes and result as text; NULL: nowhere */
     bool dry_run;    /* the forecast is the result */
 } cli_watcher;
 void cli_watch(void *watcher, const kvf_event *event);
 kvf_json *cli_train_json(const kvf_train_result *result, const kvf_train_options *options,
                          cli_watcher *watcher);
 void cli_train_text(const kvf_train_result *result, const kvf_train_options *options,
-                    int64_t planned);
+                    int64_t planned, FILE *to);
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
 
@@ -218,7 +226,7 @@ int cli_check_hdf5(const char *path);
 void cli_stop_clean(kvf_ctx *ctx);
 /* From now on they set the flag, and a second one ends the program. */
 const volatile int *cli_stop_install(void);
-/* To be called after writing: where the reader has gone, the flag is set as by SIGPIPE. */
+/* Sets the flag as SIGPIPE would: who reads what is written has gone. */
 void cli_stop_unread(void);
 int cli_stop_signal(void); /* the signal that came, 0: none */
 /* The end of a run that a signal stopped: its line, but none for a closed pipe; the exit status. */

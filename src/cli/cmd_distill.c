@@ -154,7 +154,7 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
     if (w->notes) {
         code = print_json(call, &result, cli_train_json(&result.train, &options->train, w));
     } else {
-        cli_train_text(&result.train, &options->train, w->progress.steps);
+        cli_train_text(&result.train, &options->train, w->progress.steps, stdout);
         print_text(&result);
     }
     return st == KVF_ESTOPPED ? cli_stopped(call, cli_stop_signal()) : code;
@@ -163,7 +163,7 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
 static int run(cli_call *call)
 {
     kvf_distill_options options = kvf_distill_defaults();
-    cli_watcher w = {.progress = cli_progress_make(&call->common)};
+    cli_watcher w = {.progress = cli_progress_make(&call->common), .to = stdout};
     int code = cli_set_values(call, OPTIONS, N_OWN, &options);
     if (!code) code = set_train(call, &options.train);
     if (code) return code;

@@ -6,7 +6,7 @@
 
 #define AT(field) offsetof(cli_eval_values, field)
 static const cli_option OPTIONS[] = {
-    CLI_EVAL_OPTIONS(AT, "data to measure on",
+    CLI_EVAL_OPTIONS(AT, "data to measure on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "without it: the "
                      "bare base, or the head of a base file that has one"),

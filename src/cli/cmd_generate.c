@@ -3,6 +3,8 @@
 #include "cli_int.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct values {
@@ -24,8 +26,12 @@ static const cli_option OPTIONS[] = {
       "the bare base"},
      CLI_TEXTS,
      AT(paths.prefixes)},
-    {{"prompt", "TEXT", "", "text to complete"}, CLI_TEXT, AT(prompt)},
-    {{"data", "FILE", "", "JSONL file: completes the prompt of every row"}, CLI_TEXT, AT(data)},
+    {{"prompt", "TEXT", "", "text to complete; -: standard input, without its last line end"},
+     CLI_TEXT,
+     AT(prompt)},
+    {{"data", "FILE", "", "JSONL file: completes the prompt of every row; -: standard input"},
+     CLI_TEXT,
+     AT(data)},
     {{"max-tokens", "N", "64", "most new tokens"}, CLI_COUNT, AT(max_tokens)},
     {{"temperature", "X", "0", "0: always the likeliest token"}, CLI_REAL, AT(temperature)},
     {{"top-k", "N", "0", "draw from the N likeliest tokens only; 0: from all"},
@@ -171,6 +177,19 @@ static int complete(cli_call *call, const values *v)
     return code;
 }
 
+/* The prompt is what standard input holds; *text keeps it. */
+static int read_prompt(const cli_call *call, values *v, char **text)
+{
+    if (!v->prompt || strcmp(v->prompt, "-") != 0) return CLI_OK;
+    int code = cli_read_text(call, CLI_STDIN, text);
+    if (code) return code;
+    size_t n = strlen(*text);
+    if (n && (*text)[n - 1] == '\n') (*text)[--n] = 0;
+    if (n && (*text)[n - 1] == '\r') (*text)[--n] = 0;
+    v->prompt = *text;
+    return CLI_OK;
+}
+
 static int run(cli_call *call)
 {
     const kvf_generate_options defaults = kvf_generate_defaults();
@@ -180,14 +199,17 @@ static int run(cli_call *call)
                 .top_p = defaults.top_p,
                 .seed = defaults.seed,
                 .batch_size = defaults.batch_size};
+    char *text = NULL;
     int code = CLI_FAILED;
     if (cli_texts_init(call, &v.paths.prefixes) && cli_texts_init(call, &v.stop)) {
         code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
         if (!code) code = check_values(call, &v);
+        if (!code) code = read_prompt(call, &v, &text);
         if (!code) code = complete(call, &v);
     }
     cli_texts_done(&v.paths.prefixes);
     cli_texts_done(&v.stop);
+    free(text);
     return code;
 }
 

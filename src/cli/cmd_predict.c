@@ -2,6 +2,7 @@
 #include "cli_int.h"
 
 #include <stddef.h>
+#include <string.h>
 
 typedef struct values {
     cli_eval_values shared; /* paths and eval */
@@ -12,10 +13,10 @@ typedef struct values {
 #define AT(field)        offsetof(values, field)
 #define AT_SHARED(field) offsetof(values, shared.field)
 static const cli_option OPTIONS[] = {
-    CLI_EVAL_OPTIONS(AT_SHARED, "data to predict on",
+    CLI_EVAL_OPTIONS(AT_SHARED, "data to predict on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "not needed where the base file has a head"),
-    {{"out", "FILE", "", "file to write"}, CLI_TEXT, AT(out)},
+    {{"out", "FILE", "", "file to write; -: standard output"}, CLI_TEXT, AT(out)},
     {{"out-format", "jsonl|conll", "by its name, else jsonl", "format of --out"},
      CLI_CHOICE,
      AT(out_format)},
@@ -23,13 +24,29 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
+static bool to_stdout(const values *v)
+{
+    return !strcmp(v->out, CLI_STDOUT);
+}
+
+static void write_text(void *user, const char *text, size_t n)
+{
+    (void)user;
+    fwrite(text, 1, n, stdout);
+}
+
+static void print_text(FILE *to, const values *v, const kvf_predict_result *r)
+{
+    fprintf(to, "%s: %lld examples", v->out, (long long)r->examples);
+    if (r->skipped) fprintf(to, ", %lld skipped", (long long)r->skipped);
+    if (r->truncated) fprintf(to, ", %lld truncated", (long long)r->truncated);
+    fprintf(to, ", %.1f s\n", r->seconds);
+}
+
 static int report(const cli_call *call, const values *v, const kvf_predict_result *r)
 {
     if (!call->common.json) {
-        printf("%s: %lld examples", v->out, (long long)r->examples);
-        if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
-        if (r->truncated) printf(", %lld truncated", (long long)r->truncated);
-        printf(", %.1f s\n", r->seconds);
+        if (!to_stdout(v) || !call->common.quiet) print_text(to_stdout(v) ? stderr : stdout, v, r);
         return CLI_OK;
     }
     kvf_json *object = kvf_json_object();
@@ -44,8 +61,11 @@ static int report(const cli_call *call, const values *v, const kvf_predict_resul
 
 static int predict(cli_call *call, const values *v)
 {
-    const kvf_predict_options options = {
-        .eval = v->shared.eval, .out = v->out, .out_format = v->out_format, .force = v->force};
+    const kvf_predict_options options = {.eval = v->shared.eval,
+                                         .out = v->out,
+                                         .out_format = v->out_format,
+                                         .force = v->force,
+                                         .write = to_stdout(v) ? write_text : NULL};
     cli_model model;
     kvf_predict_result result;
     int code = cli_model_open(call, &v->shared.paths, &model);

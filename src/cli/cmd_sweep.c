@@ -51,7 +51,7 @@ static void on_event(void *user, const char *run, const kvf_event *event)
         printf("%s: %s\n", run, event->text);
         fflush(stdout);
     }
-    cli_stop_unread();
+    if (cli_reader_gone()) cli_stop_unread();
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -58,12 +58,13 @@ void cli_watch(void *user, const kvf_event *event)
         print_forecast(stderr, event->forecast);
     if (event->kind == KVF_EVENT_NOTE && w->notes) {
         kvf_json_add(w->notes, kvf_json_new_str(event->text));
-    } else if (event->kind == KVF_EVENT_NOTE) {
+    } else if (event->kind == KVF_EVENT_NOTE && w->to) {
         cli_progress_clear(&w->progress);
-        puts(event->text);
-        fflush(stdout);
+        fprintf(w->to, "%s\n", event->text);
+        fflush(w->to);
     }
-    cli_stop_unread();
+    bool log_unread = w->to != stdout && cli_is_unread(stdout);
+    if (log_unread || cli_reader_gone()) cli_stop_unread();
 }
 
 static kvf_json *forecast_json(const kvf_forecast *f)
@@ -124,48 +125,49 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
     return object;
 }
 
-static void print_losses(const kvf_train_result *r)
+static void print_losses(FILE *to, const kvf_train_result *r)
 {
-    printf("train loss %.4f", r->train_loss);
-    if (!isnan(r->valid_loss)) printf(", validation loss %.4f", r->valid_loss);
+    fprintf(to, "train loss %.4f", r->train_loss);
+    if (!isnan(r->valid_loss)) fprintf(to, ", validation loss %.4f", r->valid_loss);
     if (r->best_step && strcmp(r->best.name, "loss"))
-        printf(", best %s %.4f at step %lld with loss %.4f", r->best.name, r->best.value,
-               (long long)r->best_step, r->best_valid_loss);
+        fprintf(to, ", best %s %.4f at step %lld with loss %.4f", r->best.name, r->best.value,
+                (long long)r->best_step, r->best_valid_loss);
     else if (!isnan(r->best_valid_loss))
-        printf(" (best %.4f)", r->best_valid_loss);
-    putchar('\n');
+        fprintf(to, " (best %.4f)", r->best_valid_loss);
+    fputc('\n', to);
 }
 
-static void print_comparison(const kvf_train_result *r)
+static void print_comparison(FILE *to, const kvf_train_result *r)
 {
     char said[32], was[32];
-    printf("forecast %.1f s and %s, actual %.1f s and %s\n", r->forecast.seconds,
-           cli_bytes_text(r->forecast.peak_rss_bytes, said), r->seconds,
-           cli_bytes_text(r->peak_rss_bytes, was));
+    fprintf(to, "forecast %.1f s and %s, actual %.1f s and %s\n", r->forecast.seconds,
+            cli_bytes_text(r->forecast.peak_rss_bytes, said), r->seconds,
+            cli_bytes_text(r->peak_rss_bytes, was));
 }
 
-void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned)
+void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned,
+                    FILE *to)
 {
     char memory[32], counts[64];
     if (o->dry_run && !r->finished_before)
-        printf("%s: dry run, nothing written: %lld steps to do\n", o->out,
-               (long long)(planned - r->steps));
+        fprintf(to, "%s: dry run, nothing written: %lld steps to do\n", o->out,
+                (long long)(planned - r->steps));
     else if (r->finished_before)
-        printf("%s: finished before, %lld steps\n", o->out, (long long)r->steps);
+        fprintf(to, "%s: finished before, %lld steps\n", o->out, (long long)r->steps);
     else
-        printf("%s: %lld steps%s, %lld tokens, %.1f s, %.0f tokens/s\n", o->out,
-               (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
-               (long long)r->tokens, r->seconds, r->tokens_per_second);
-    if (r->steps) print_losses(r);
+        fprintf(to, "%s: %lld steps%s, %lld tokens, %.1f s, %.0f tokens/s\n", o->out,
+                (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
+                (long long)r->tokens, r->seconds, r->tokens_per_second);
+    if (r->steps) print_losses(to, r);
     if (!isnan(r->meter_loss))
-        printf("meter loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
-               r->meter_base_loss, r->meter_start_loss);
-    if (r->forecast.steps && o->dry_run) print_forecast(stdout, &r->forecast);
-    printf("%s, %lld trainable parameters, %s, peak memory %s\n",
-           cli_counts_text(o->task, r->examples, r->label_tokens, counts),
-           (long long)r->trainable_parameters, r->precision,
-           cli_bytes_text(r->peak_rss_bytes, memory));
-    if (r->forecast.steps && !o->dry_run) print_comparison(r);
+        fprintf(to, "meter loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
+                r->meter_base_loss, r->meter_start_loss);
+    if (r->forecast.steps && o->dry_run) print_forecast(to, &r->forecast);
+    fprintf(to, "%s, %lld trainable parameters, %s, peak memory %s\n",
+            cli_counts_text(o->task, r->examples, r->label_tokens, counts),
+            (long long)r->trainable_parameters, r->precision,
+            cli_bytes_text(r->peak_rss_bytes, memory));
+    if (r->forecast.steps && !o->dry_run) print_comparison(to, r);
 }
 
 static int report(const cli_call *call, const kvf_train_options *options,
@@ -173,7 +175,7 @@ static int report(const cli_call *call, const kvf_train_options *options,
 {
     if (kvf_train_rank(call->ctx)) return CLI_OK; /* the first process has the result */
     if (!w->notes) {
-        cli_train_text(result, options, w->progress.steps);
+        if (w->to) cli_train_text(result, options, w->progress.steps, w->to);
         return CLI_OK;
     }
     return cli_print_json(call, cli_train_json(result, options, w));
@@ -199,6 +201,9 @@ static int run(cli_call *call)
     int code = cli_set_train_options(call, &options);
     if (code) return code;
     w.dry_run = options.dry_run;
+    w.to = !options.log || strcmp(options.log, CLI_STDOUT) ? stdout
+           : call->common.quiet                            ? NULL
+                                                           : stderr;
     if (w.progress.on && w.progress.terminal && !strcmp(options.forecast, "auto"))
         options.forecast = "on";
     if (call->common.json) w.notes = kvf_json_array();

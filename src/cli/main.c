@@ -90,6 +90,7 @@ static int run_parsed(cli_call *call)
     const char *recipe = cli_given_value(call, "recipe");
     int code = recipe ? cli_recipe_load(call, recipe) : CLI_OK;
     if (!code) code = cli_set_common(call);
+    if (!code) code = cli_set_streams(call);
     if (!code) code = cli_check_given(call);
     return code ? code : run_with_context(call);
 }

@@ -10,7 +10,7 @@
 
 enum { MAX_BYTES = 1 << 20 };
 
-static int read_text(const cli_call *call, const char *path, char **out)
+int cli_read_text(const cli_call *call, const char *path, char **out)
 {
     FILE *file = fopen(path, "re");
     char *text = malloc(MAX_BYTES + 1);
@@ -24,7 +24,7 @@ static int read_text(const cli_call *call, const char *path, char **out)
     if (!code && ferror(file))
         code = cli_fail(call->command, "%s: cannot read: %s", path, strerror(errno));
     else if (n > MAX_BYTES)
-        code = cli_fail(call->command, "%s: larger than 1 MiB: not a recipe", path);
+        code = cli_fail(call->command, "%s: larger than 1 MiB, too long for its kind", path);
     else if (!code && memchr(text, 0, n))
         code = cli_fail(call->command, "%s: holds a zero byte: not a text", path);
     if (file) fclose(file);
@@ -96,7 +96,8 @@ static int read_lines(const cli_call *call, const char *path, char *text, cli_gi
 int cli_recipe_load(cli_call *call, const char *path)
 {
     size_t n = 0;
-    int code = read_text(call, path, &call->recipe);
+    if (!strcmp(path, "-")) path = CLI_STDIN;
+    int code = cli_read_text(call, path, &call->recipe);
     if (code) return code;
     cli_given *list = calloc(count_lines(call->recipe) + call->n_given, sizeof *list);
     if (!list) return cli_fail(call->command, "out of memory");

@@ -69,15 +69,15 @@ int cli_print_json(const cli_call *call, kvf_json *object)
 }
 
 /* The reason of a write that failed some time ago is lost; that of a pipe can be asked for. */
-static bool is_unread(FILE *file)
+bool cli_is_unread(FILE *file)
 {
     struct pollfd end = {.fd = fileno(file)};
-    return ferror(file) && poll(&end, 1, 0) == 1 && end.revents & POLLERR;
+    return poll(&end, 1, 0) == 1 && end.revents & POLLERR;
 }
 
 bool cli_reader_gone(void)
 {
-    return is_unread(stdout) || is_unread(stderr);
+    return (ferror(stdout) && cli_is_unread(stdout)) || (ferror(stderr) && cli_is_unread(stderr));
 }
 
 /* What failed before leaves its line to cli_finish(); what fails here is told, and not again. */

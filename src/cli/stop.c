@@ -58,7 +58,7 @@ const volatile int *cli_stop_install(void)
 
 void cli_stop_unread(void)
 {
-    if (!stop_flag && cli_reader_gone()) stop_flag = SIGPIPE;
+    if (!stop_flag) stop_flag = SIGPIPE;
 }
 
 int cli_stop_signal(void)

@@ -254,6 +254,7 @@ static const char LOGS[] =
     "Keys may be added. Each line is one write. An existing file needs --force, or\n"
     "--resume, which adds to it: another start line, and lines before it of steps above\n"
     "its step are of steps that were lost with the last process and done again.\n"
+    "--log - writes to standard output; all else is then said on standard error.\n"
     "\n"
     "train --tensorboard DIR makes an event file in DIR, one for each process:\n"
     "  scalars  train/loss, train/lr, train/grad_norm, train/prefix_norm,\n"

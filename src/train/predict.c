@@ -220,6 +220,7 @@ static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *c
                                size_t n, const kvf_predict_options *options)
 {
     kvf__outfile probe = {0};
+    if (options->write) return KVF_OK;
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->eval.data));
     KVF_TRY(kvf_check_not_input(ctx, options->out, base->path));
     for (size_t i = 0; i < n; i++)
@@ -245,7 +246,10 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, &options->eval, true, &trial));
     writer w = {ctx, &trial, &out};
     kvf_status st = write_all(&w, conll);
-    if (!st) st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
+    if (!st && options->write)
+        options->write(options->user, out.data, out.n);
+    else if (!st)
+        st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
     if (!st)
         *result = (kvf_predict_result){
             .task = kvf__task_name(trial.task),

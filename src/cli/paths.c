@@ -1,0 +1,104 @@
+/* The paths of a command line, before anything is opened. Which options name files is what their
+ * rows say.
+ *
+ * `-` is standard input or output where a file is read or written once, front to back.
+ * What a command writes is never one of the files that it was given to read, by whatever name: the
+ * library asks that of what it reads itself, by the same function; recipes and grids are read by
+ * the command alone, so all options are asked here. */
+#include "cli_int.h"
+
+#include <string.h>
+
+static const struct {
+    const char *command, *option, *path;
+} STREAMS[] = {
+    {"eval", "data", CLI_STDIN},     {"predict", "data", CLI_STDIN}, {"predict", "out", CLI_STDOUT},
+    {"generate", "data", CLI_STDIN}, {"train", "log", CLI_STDOUT},   {"train", "recipe", CLI_STDIN},
+    {"sweep", "recipe", CLI_STDIN},
+};
+
+/* What stands for `-`, NULL: it would be no stream. */
+static const char *stream_of(const cli_call *call, const char *option)
+{
+    for (size_t i = 0; i < sizeof STREAMS / sizeof STREAMS[0]; i++)
+        if (!strcmp(STREAMS[i].command, call->command->name) && !strcmp(STREAMS[i].option, option))
+            return STREAMS[i].path;
+    return NULL;
+}
+
+static bool is_output(const char *name)
+{
+    static const char *const OUTPUTS[] = {"out", "out-base", "log", "curve"};
+    for (size_t i = 0; i < sizeof OUTPUTS / sizeof OUTPUTS[0]; i++)
+        if (!strcmp(name, OUTPUTS[i])) return true;
+    return false;
+}
+
+static bool is_path(const cli_call *call, const cli_given *given)
+{
+    const kvf_option_row *row = cli_row_find(call->command, given->name);
+    return row && row->argument && given->value &&
+           (is_output(given->name) || strstr(row->argument, "FILE") ||
+            strstr(row->argument, "PATH"));
+}
+
+static bool is_input(const cli_call *call, const cli_given *given)
+{
+    return is_path(call, given) && !is_output(given->name);
+}
+
+/* "-", or of several tasks "NAME=-". */
+static bool is_dash(const char *value)
+{
+    const char *equals = strrchr(value, '=');
+    return !strcmp(value, "-") || (equals && !strcmp(equals, "=-"));
+}
+
+static int no_stream(const cli_call *call, const cli_given *given)
+{
+    char line[256];
+    const char *why = is_output(given->name) ? "it appears whole or not at all"
+                      : call->command->group == CLI_TRAIN
+                          ? "--resume must read it again, standard input comes once"
+                          : "standard input comes once, front to back";
+    snprintf(line, sizeof line, "--%s %.64s: %s: want a file", given->name, given->value, why);
+    return cli_misuse_at(call->command, given, line);
+}
+
+int cli_set_streams(cli_call *call)
+{
+    const char *reads = NULL, *writes = call->common.json ? "json" : NULL;
+    for (size_t i = 0; i < call->n_given; i++) {
+        cli_given *given = &call->given[i];
+        if (!is_path(call, given) || !is_dash(given->value)) continue;
+        const char *path = stream_of(call, given->name);
+        if (!path || strcmp(given->value, "-")) return no_stream(call, given);
+        const char **taken = is_output(given->name) ? &writes : &reads;
+        if (*taken && strcmp(*taken, given->name))
+            return cli_misuse(call->command, "--%s and --%s %s", *taken, given->name,
+                              taken == &reads ? "both read standard input"
+                                              : "both write to standard output");
+        *taken = given->name;
+        given->value = path;
+    }
+    return CLI_OK;
+}
+
+static int check_output(const cli_call *call, const char *out)
+{
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; i < call->n_operands && !st; i++)
+        st = kvf_check_not_input(call->ctx, out, call->operands[i]);
+    for (size_t i = 0; i < call->n_given && !st; i++)
+        if (is_input(call, &call->given[i]))
+            st = kvf_check_not_input(call->ctx, out, call->given[i].value);
+    return st ? cli_fail_status(call, st) : CLI_OK;
+}
+
+int cli_check_outputs(const cli_call *call)
+{
+    int code = CLI_OK;
+    for (size_t i = 0; i < call->n_given && !code; i++)
+        if (is_output(call->given[i].name)) code = check_output(call, call->given[i].value);
+    return code;
+}
