@@ -214,9 +214,9 @@ kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
     return encoder->kind->init_zero(ctx, encoder);
 }
 
-void kvf__encoder_init_words(kvf__encoder *encoder, const float *embeddings)
+void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t stride)
 {
-    encoder->kind->init_words(encoder, embeddings);
+    encoder->kind->init_words(encoder, words, stride);
 }
 
 /* change = want - emitted, in f64; returns |change| / |want|. */

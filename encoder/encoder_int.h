@@ -59,13 +59,12 @@ kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const c
 /* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. EUSAGE where a base's biases
  * forbid it. */
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
-/* Does the method start from the embeddings of real words, not from what they leave in the layers?
- */
+/* Does the method start from real words as layers read them, not from what they leave there? */
 bool kvf__encoder_takes_words(const char *method);
 /* What --init is where it is not given; NULL: no wish of its own. */
 const char *kvf__encoder_default_init(const char *method);
-/* embeddings: [P, C]. Of such a method only. */
-void kvf__encoder_init_words(kvf__encoder *encoder, const float *embeddings);
+/* Of such a method only: layer l reads words + l * stride, [P, C]; stride 0: all read the same. */
+void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t stride);
 /* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that
  * reaches it, solved in f64. *residual = |emitted - target| / |target|, at most 1e-4 for P <=
  * min(M, G*D). Call init_random first. EUSAGE: the method cannot reach any given value. */

@@ -18,8 +18,8 @@ typedef struct kvf__encoder_kind {
     kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat);
     void (*init_random)(kvf__encoder *encoder, const char *scheme, uint64_t seed);
     kvf_status (*init_zero)(kvf_ctx *ctx, kvf__encoder *encoder);
-    /* Starts from the embeddings [P, C] of real words; NULL: cannot. */
-    void (*init_words)(kvf__encoder *encoder, const float *embeddings);
+    /* Starts from real words, see encoder_int.h; NULL: cannot. */
+    void (*init_words)(kvf__encoder *encoder, const float *words, int64_t stride);
     /* Moves the parameters so that fwd emits flat += change; NULL: cannot. */
     kvf_status (*shift)(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
     kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k);

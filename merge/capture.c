@@ -55,7 +55,7 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     st = kvf__pass_hidden(ctx, pass, &state);
     if (st) goto out;
     if (hidden) memcpy(hidden, state, (size_t)C * sizeof *hidden);
-    if (kv) kvf__cache_read(cache, 0, n, kv->kv);
+    if (kv) kvf__cache_read(cache, 0, 0, n, kv->kv);
 out:
     kvf__pass_free(pass);
     kvf__cache_free(cache);

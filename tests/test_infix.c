@@ -144,7 +144,7 @@ static double by_long_prefix(kvf__pass *pass, const toy_batch *all, int64_t r, k
     ck_assert(!kvf__prefix_init(t.ctx, &grad, d->L, d->G, P, d->D));
     ck_assert(!kvf__prefix_init(t.ctx, &whole, d->L, d->G, cut + P, d->D));
     ck_assert(!kvf__prefix_init(t.ctx, &dwhole, d->L, d->G, cut + P, d->D));
-    kvf__cache_read(cache, 0, cut, x.kv);
+    kvf__cache_read(cache, 0, 0, cut, x.kv);
     ck_assert(!kvf__model_turn_prefix(t.ctx, t.model, &turned, infix, cut, false));
     put(&whole, 0, &x, false);
     put(&whole, cut, &turned, false);

@@ -515,7 +515,7 @@ START_TEST(cache_reads_as_prefix)
     const kvf__input fill = {.batch = &part.b, .cache = cache};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &fill), "%s", kvf_ctx_error(t.ctx));
     toy_prefix(&t, &prefix, 9, 0);
-    kvf__cache_read(cache, 0, 9, prefix.kv);
+    kvf__cache_read(cache, 0, 0, 9, prefix.kv);
     slice(&part, &whole, 9, 20);
     toy_fwd(&t, pass, &part.b, &prefix);
     logits_of(pass, rest);

@@ -186,7 +186,7 @@ START_TEST(starting_values)
     float *words = calloc((size_t)(P * C), sizeof *words);
     for (int64_t i = 0; i < P * C; i++)
         words[i] = (float)i;
-    kvf__encoder_init_words(f.encoder, words);
+    kvf__encoder_init_words(f.encoder, words, 0);
     const kvf__params *params = kvf__encoder_params(f.encoder);
     for (size_t l = 0; l < params->n; l++)
         ck_close(params->item[l].value, words, (size_t)(P * C), 0, 0);

@@ -82,7 +82,7 @@ static void capture(fixture *f, int64_t P)
     ck_assert_int_eq(kvf__pass_create(f->ctx, f->base->model, &limits, &pass), KVF_OK);
     const kvf__input input = {.batch = &batch, .cache = cache};
     ck_assert_msg(!kvf__pass_fwd(f->ctx, pass, &input), "%s", kvf_ctx_error(f->ctx));
-    kvf__cache_read(cache, 0, P, f->prefix.kv);
+    kvf__cache_read(cache, 0, 0, P, f->prefix.kv);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
     free(ids);

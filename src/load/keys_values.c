@@ -1,27 +1,72 @@
-/* Keys and values that the bare base computes for real tokens: a prefix that says what having read
- * them says. */
+/* Keys and values that the bare base computes for real words: a prefix that says what having read
+ * them says.
+ *
+ * BERT and RoBERTa read nothing without their start and end tokens, so the words stand between
+ * these, and only their own keys and values are taken: learned positions count the start token, the
+ * words are at 1 .. P. Rows behind such a prefix begin at P all the same, as PEFT and the files of
+ * others have it: positions are no order among keys that lie in the prefix. */
 #include "load_int.h"
 
-kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *ids, kvf__prefix *out)
+#include <string.h>
+
+kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *words, int64_t n,
+                          kvf__ids *out, int64_t *before)
 {
-    int64_t P = out->P, start[2] = {0, P}, example = 0;
-    kvf__pass_limits limits = {.rows = 1, .tokens = P, .row_len = P, .labels = 1, .cache_len = P};
-    kvf__batch batch = {
-        .n_rows = 1, .n_tokens = P, .start = start, .ids = ids, .example = &example};
+    kvf__ids own = {0};
+    size_t at = 0;
+
+    if (kvf__model_desc(base->model)->causal || !base->tokenizer) {
+        *before = (int64_t)out->n;
+        return kvf__ids_append(ctx, out, words, (size_t)n);
+    }
+    kvf_status st = kvf__ids_append(ctx, &own, words, (size_t)n);
+    if (!st) st = kvf__join(ctx, base->tokenizer, &own, NULL, out, NULL, &at, NULL);
+    if (!st) *before = (int64_t)at;
+    kvf__ids_done(&own);
+    return st;
+}
+
+/* Of a row of T tokens, those of the P words from `first` on. */
+static void take_inputs(const kvf__desc *d, const float *streams, int64_t T, int64_t first,
+                        int64_t P, float *inputs)
+{
+    for (int64_t l = 0; l < d->L; l++)
+        memcpy(inputs + l * P * d->C, streams + (l * T + first) * d->C,
+               (size_t)(P * d->C) * sizeof *inputs);
+}
+
+kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *words,
+                                 kvf__prefix *out, float *inputs)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    kvf__ids ids = {0};
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
+    float *streams = NULL;
+    int64_t first = 0;
     kvf_status st;
 
-    st = kvf__cache_create(ctx, base->model, 1, P, &cache);
+    st = kvf__base_wrap(ctx, base, words, out->P, &ids, &first);
+    if (st) goto out;
+    int64_t T = (int64_t)ids.n, start[2] = {0, T}, example = 0;
+    kvf__pass_limits limits = {.rows = 1, .tokens = T, .row_len = T, .labels = 1, .cache_len = T};
+    kvf__batch batch = {
+        .n_rows = 1, .n_tokens = T, .start = start, .ids = ids.data, .example = &example};
+    st = kvf__cache_create(ctx, base->model, 1, T, &cache);
     if (st) goto out;
     st = kvf__pass_create(ctx, base->model, &limits, &pass);
     if (st) goto out;
-    kvf__input input = {.batch = &batch, .cache = cache};
+    if (inputs) st = kvf__alloc_array(ctx, (size_t)(d->L * T * d->C), sizeof *streams, &streams);
+    if (st) goto out;
+    kvf__input input = {.batch = &batch, .cache = cache, .streams = streams};
     st = kvf__pass_fwd(ctx, pass, &input);
     if (st) goto out;
-    kvf__cache_read(cache, 0, P, out->kv);
+    kvf__cache_read(cache, 0, first, out->P, out->kv);
+    if (inputs) take_inputs(d, streams, T, first, out->P, inputs);
 out:
+    kvf__free(streams);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
+    kvf__ids_done(&ids);
     return st;
 }

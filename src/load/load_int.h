@@ -200,10 +200,15 @@ bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b);
 /* "2-5" or "2", from 0 on. EUSAGE. */
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
 
-/* out->kv = keys and values of the bare base, run on ids [out->P] from position 0 on; every layer
- * has them. */
-kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *ids,
-                                 kvf__prefix *out);
+/* What words are to the base, without tokens that only mark where a text begins and ends: those of
+ * the tokenizer stand around the words on a base that reads in both directions, to which a text is
+ * nothing without them; elsewhere nothing does. *before is where the words begin. */
+kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *words, int64_t n,
+                          kvf__ids *out, int64_t *before);
+/* Of the bare base, run on words [out->P] so wrapped, from position 0 on: keys and values of every
+ * layer, out->kv, and what enters it (kvf__input.streams), inputs [L, P, C] unless NULL. */
+kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *words,
+                                 kvf__prefix *out, float *inputs);
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);

@@ -124,17 +124,18 @@ void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
     cache->length[to] = n;
 }
 
-void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t n, float *out)
+void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, float *out)
 {
     size_t size = kvf__act_size(cache->act);
 
-    assert(slot >= 0 && slot < cache->slots && n >= 0 && n <= cache->length[slot]);
+    assert(slot >= 0 && slot < cache->slots && first >= 0 && n >= 0);
+    assert(first + n <= cache->length[slot]);
     for (int64_t l = 0; l < cache->L; l++)
         for (int kv = 0; kv < 2; kv++)
             for (int64_t g = 0; g < cache->G; g++) {
                 const char *from = kvf__cache_at(cache, l, slot, kv);
                 float *to = out + ((l * 2 + kv) * cache->G + g) * n * cache->D;
-                from += (size_t)(g * cache->room[slot] * cache->D) * size;
+                from += (size_t)((g * cache->room[slot] + first) * cache->D) * size;
                 kvf__to_f32(cache->act, from, to, n * cache->D);
             }
 }

@@ -58,10 +58,13 @@ typedef struct kvf__input {
                                     in place of the token's embedding; NULL: there are none */
     int64_t position_start;      /* position of a row's first token (with a cache: of its first
                                     cached token) */
-    kvf__cache *cache;   /* NULL, or keys and values of earlier tokens; the batch's are appended */
+    kvf__cache *cache;   /* NULL, or keys and values of earlier tokens (none on a base that is not
+                            causal); the batch's are appended */
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
     const kvf__row_dropout *row_dropout;  /* NULL: none; excludes leads and a cache */
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
+    float *streams; /* [L, n_tokens, C]; NULL: not wanted. Set to the residual stream that enters
+                       each layer: where norms stand behind the halves, what qkv reads */
     double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                       falls on virtual tokens: prefix, or vectors (but those in a cache) */
     const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and

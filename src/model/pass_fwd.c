@@ -75,6 +75,11 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
                 return kvf__fail(ctx, KVF_ESHAPE,
                                  "batch rows %lld and %lld: both use cache slot %lld",
                                  (long long)other, (long long)r, (long long)slot);
+        if (cache->length[slot] && !pass->model->desc.causal)
+            return kvf__fail(
+                ctx, KVF_EUSAGE,
+                "batch row %lld: to go on with a cache needs a causal base, %s is none",
+                (long long)r, pass->model->desc.arch_name);
         if (cache->length[slot] > pass->limits.cache_len)
             return kvf__fail(
                 ctx, KVF_ESHAPE,
@@ -297,6 +302,8 @@ static kvf_status rope_reach(kvf_ctx *ctx, kvf__pass *pass)
 
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
+    int64_t stream = input->batch->n_tokens * pass->model->desc.C;
+
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(take_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
@@ -306,6 +313,8 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 
     for (int64_t l = 0; l < pass->model->desc.L; l++) {
         if (pass->again.entered) copy_entered(pass, l, false);
+        if (input->streams)
+            memcpy(input->streams + l * stream, pass->fwd.x, (size_t)stream * sizeof(float));
         KVF_TRY(layer_fwd(ctx, pass, l));
         pass->again.computed = l;
     }

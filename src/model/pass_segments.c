@@ -26,9 +26,6 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
     int64_t lead_tokens = 0;
     if (b->parent && input->cache)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
-    if (input->cache && !pass->model->desc.causal)
-        return kvf__fail(ctx, KVF_EUSAGE, "batch: a cache needs a causal base, %s is none",
-                         pass->model->desc.arch_name);
     memset(keys->lead, -1, (size_t)b->n_rows * sizeof *keys->lead);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;

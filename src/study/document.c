@@ -54,7 +54,7 @@ static kvf_status take_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
     const char *chat = render->wrap_prompts ? kvf__chat_name(render->chat->kind) : "none";
     KVF_TRY(kvf__strdup(ctx, chat, &context->id.chat_template));
     KVF_TRY(kvf__prefix_init(ctx, &context->prefix, d->L, d->G, n, d->D));
-    return kvf__base_keys_values(ctx, base, document->ids.data, &context->prefix);
+    return kvf__base_keys_values(ctx, base, document->ids.data, &context->prefix, NULL);
 }
 
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,

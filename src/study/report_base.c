@@ -49,11 +49,6 @@ static kvf_status look_words(kvf__look *look)
     kvf_json *words = NULL;
 
     if (!options.top) return KVF_OK;
-    if (look->prefix->prefix.P && !kvf__model_desc(look->base->model)->causal) {
-        kvf__look_note(look, "Nearest words need a causal base, %s is none.",
-                       kvf_base_architecture(look->base));
-        return KVF_OK;
-    }
     KVF_TRY(kvf_words(look->ctx, look->base, look->prefix, &options, &words));
     kvf_json_set(look->facts, "words", words);
     return KVF_OK;

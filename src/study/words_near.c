@@ -1,10 +1,14 @@
 /* Reading a prefix: the vocabulary items nearest to what it holds.
  *
- * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own: what
- * lies in the cache then are the keys and values of single tokens at position 0, where rope turns
- * by nothing. A prefix's keys are turned back from their positions before they are compared, so
- * both sides are keys without rope. Learned positions stay in: those of the first one. */
+ * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own (on
+ * BERT and RoBERTa between their start and end tokens): what lies in the cache then are the keys
+ * and values of single tokens at position 0, where rope turns by nothing. A prefix's keys are
+ * turned back from their positions before they are compared, so both sides are keys without rope.
+ * Learned positions stay in: those of the first word. Cosines are matrix products of a chunk and
+ * the places of a layer, after which the pass over the vocabulary is nearly all there is to wait
+ * for. */
 #include "load_int.h"
+#include "matmul.h"
 
 #include <kvfold/study.h>
 #include <math.h>
@@ -21,9 +25,11 @@ typedef struct reading {
     kvf_base *base;
     const kvf_words_options *options;
     int64_t top, chunk, V;
-    int64_t places, width; /* vectors that are read, and their length */
-    float *want;           /* [places, width] of length 1 */
-    found *best;           /* [places, top]; id -1: none yet */
+    int64_t blocks, P, width; /* kinds of vectors, each of P places, and their length */
+    float *want;              /* [blocks, P, width] of length 1 */
+    float *items;             /* [chunk, blocks, width] the same of vocabulary items */
+    float *cosines;           /* [P, chunk] */
+    found *best;              /* [blocks, P, top]; id -1: none yet */
 } reading;
 
 static void normalise(float *x, int64_t n)
@@ -48,30 +54,35 @@ static void offer(const reading *r, int64_t place, int32_t id, float cosine)
     best[at] = (found){id, cosine};
 }
 
-/* Many sums side by side, so that they do not wait for each other: there are V dots for every
- * place. */
-static float dot(const float *a, const float *b, int64_t n)
-{
-    enum { SIDE = 32 };
-    float part[SIDE] = {0};
-    double sum = 0;
-    int64_t i = 0;
-    for (; i + SIDE <= n; i += SIDE)
-        for (int s = 0; s < SIDE; s++)
-            part[s] += a[i + s] * b[i + s];
-    for (; i < n; i++)
-        sum += (double)a[i] * (double)b[i];
-    for (int s = 0; s < SIDE; s++)
-        sum += (double)part[s];
-    return (float)sum;
-}
-
 static kvf_status take_reading(reading *r)
 {
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->places * r->width), sizeof(float), &r->want));
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->places * r->top), sizeof(found), &r->best));
-    for (int64_t i = 0; i < r->places * r->top; i++)
+    int64_t places = r->blocks * r->P, n = r->chunk;
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(places * r->width), sizeof(float), &r->want));
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(n * r->blocks * r->width), sizeof(float), &r->items));
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->P * n), sizeof(float), &r->cosines));
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(places * r->top), sizeof(found), &r->best));
+    for (int64_t i = 0; i < places * r->top; i++)
         r->best[i].id = -1;
+    return KVF_OK;
+}
+
+/* r->items of n items from `first` on against all places. */
+static kvf_status compare_chunk(const reading *r, int32_t first, int64_t n)
+{
+    int64_t P = r->P, stride = r->blocks * r->width;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n * r->blocks; i++)
+        normalise(r->items + i * r->width, r->width);
+    for (int64_t b = 0; b < r->blocks; b++) {
+        KVF_TRY(kvf__sgemm(r->ctx, false, true, P, n, r->width, r->want + b * P * r->width,
+                           r->width, r->items + b * r->width, stride, 0, r->cosines, n));
+#pragma omp parallel for schedule(static)
+        for (int64_t p = 0; p < P; p++)
+            for (int64_t i = 0; i < n; i++)
+                offer(r, b * P + p, first + (int32_t)i, r->cosines[p * n + i]);
+    }
+    if (r->options->progress) r->options->progress(r->options->user, first + n, r->V);
     return KVF_OK;
 }
 
@@ -100,78 +111,73 @@ static kvf_status take_prefix(reading *r, const kvf_prefix *prefix)
     return st;
 }
 
-/* kv [L, 2, G, D] of each of n items against all places. */
-static void compare_chunk(const reading *r, float *kv, int32_t first, int64_t n, int64_t blocks)
+/* Items first .. first + n - 1, each the word of one of the rows. */
+static kvf_status run_chunk(reading *r, kvf__pass *pass, kvf__cache *cache, int32_t *ids,
+                            int64_t at, kvf__batch *batch, int32_t first, int64_t n)
 {
-    int64_t P = r->places / blocks;
+    const int64_t row = batch->start[1];
+    const kvf__input input = {.batch = batch, .cache = cache};
 
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n * blocks; i++)
-        normalise(kv + i * r->width, r->width);
-#pragma omp parallel for schedule(static)
-    for (int64_t place = 0; place < r->places; place++)
-        for (int64_t i = 0; i < n; i++) {
-            const float *item = kv + (i * blocks + place / P) * r->width;
-            offer(r, place, first + (int32_t)i, dot(r->want + place * r->width, item, r->width));
-        }
-}
-
-/* Items first .. first + n - 1, each a row of one token. */
-static kvf_status run_chunk(reading *r, kvf__pass *pass, kvf__cache *cache, int32_t first,
-                            int64_t n, int32_t *ids, int64_t *start, int64_t *example, float *kv)
-{
-    const kvf__desc *d = kvf__model_desc(r->base->model);
-    kvf__batch batch = {.n_rows = n, .n_tokens = n, .start = start, .ids = ids, .example = example};
-    const kvf__input input = {.batch = &batch, .cache = cache};
-
+    batch->n_rows = n;
+    batch->n_tokens = n * row;
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = first + (int32_t)i;
-        start[i + 1] = i + 1;
-        example[i] = i;
+        ids[i * row + at] = first + (int32_t)i;
         kvf__cache_truncate(cache, i, 0);
     }
     KVF_TRY(kvf__pass_fwd(r->ctx, pass, &input));
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++)
-        kvf__cache_read(cache, i, 1, kv + i * d->L * 2 * d->G * d->D);
+        kvf__cache_read(cache, i, at, 1, r->items + i * r->blocks * r->width);
+    return KVF_OK;
+}
+
+/* n rows of one word each, which is still to come: ids [n, row], start [n + 1], example [n]. */
+static kvf_status make_rows(const reading *r, kvf__ids *ids, int64_t **start, int64_t **example,
+                            int64_t *at)
+{
+    const int32_t word = 0;
+    int64_t n = r->chunk;
+
+    for (int64_t i = 0; i < n; i++)
+        KVF_TRY(kvf__base_wrap(r->ctx, r->base, &word, 1, ids, at));
+    *at %= (int64_t)ids->n / n;
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)n + 1, sizeof **start, start));
+    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)n, sizeof **example, example));
+    for (int64_t i = 0; i < n; i++) {
+        (*start)[i + 1] = (i + 1) * (int64_t)ids->n / n;
+        (*example)[i] = i;
+    }
     return KVF_OK;
 }
 
 static kvf_status read_layers(reading *r)
 {
-    const kvf__desc *d = kvf__model_desc(r->base->model);
-    int64_t n = r->chunk, blocks = d->L * 2;
-    const kvf__pass_limits limits = {
-        .rows = n, .tokens = n, .row_len = 1, .labels = 1, .cache_len = 1};
+    int64_t n = r->chunk, at = 0;
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
-    int32_t *ids = NULL;
+    kvf__ids ids = {0};
     int64_t *start = NULL, *example = NULL;
-    float *kv = NULL;
     kvf_status st;
 
-    st = kvf__cache_create(r->ctx, r->base->model, n, 1, &cache);
+    st = make_rows(r, &ids, &start, &example, &at);
+    if (st) goto out;
+    int64_t row = start[1];
+    const kvf__pass_limits limits = {
+        .rows = n, .tokens = n * row, .row_len = row, .labels = 1, .cache_len = row};
+    kvf__batch batch = {.start = start, .ids = ids.data, .example = example};
+    st = kvf__cache_create(r->ctx, r->base->model, n, row, &cache);
     if (st) goto out;
     st = kvf__pass_create(r->ctx, r->base->model, &limits, &pass);
     if (st) goto out;
-    st = kvf__alloc_array(r->ctx, (size_t)n, sizeof *ids, &ids);
-    if (st) goto out;
-    st = kvf__alloc_array(r->ctx, (size_t)n + 1, sizeof *start, &start);
-    if (st) goto out;
-    st = kvf__alloc_array(r->ctx, (size_t)n, sizeof *example, &example);
-    if (st) goto out;
-    st = kvf__alloc_array(r->ctx, (size_t)(n * blocks * r->width), sizeof *kv, &kv);
-    if (st) goto out;
     for (int64_t first = 0; !st && first < r->V; first += n) {
         int64_t here = r->V - first < n ? r->V - first : n;
-        st = run_chunk(r, pass, cache, (int32_t)first, here, ids, start, example, kv);
-        if (!st) compare_chunk(r, kv, (int32_t)first, here, blocks);
-        if (!st && r->options->progress) r->options->progress(r->options->user, first + here, r->V);
+        st = run_chunk(r, pass, cache, ids.data, at, &batch, (int32_t)first, here);
+        if (!st) st = compare_chunk(r, (int32_t)first, here);
     }
 out:
-    kvf__free(kv);
     kvf__free(example);
     kvf__free(start);
-    kvf__free(ids);
+    kvf__ids_done(&ids);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
     return st;
@@ -181,19 +187,17 @@ out:
 
 static kvf_status read_embeddings(reading *r, const kvf__vectors *vectors)
 {
-    float *x = NULL;
-    int32_t id = 0;
-    memcpy(r->want, vectors->x, (size_t)(r->places * r->width) * sizeof(float));
-    for (int64_t p = 0; p < r->places; p++)
+    memcpy(r->want, vectors->x, (size_t)(r->P * r->width) * sizeof(float));
+    for (int64_t p = 0; p < r->P; p++)
         normalise(r->want + p * r->width, r->width);
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)r->width, sizeof *x, &x));
-    for (; id < r->V; id++) {
-        kvf__model_embedding(r->base->model, &id, 1, x);
-        normalise(x, r->width);
-        for (int64_t p = 0; p < r->places; p++)
-            offer(r, p, id, dot(r->want + p * r->width, x, r->width));
+    for (int64_t first = 0; first < r->V; first += r->chunk) {
+        int64_t n = r->V - first < r->chunk ? r->V - first : r->chunk;
+        for (int32_t i = 0; i < n; i++) {
+            const int32_t id = (int32_t)first + i;
+            kvf__model_embedding(r->base->model, &id, 1, r->items + i * r->width);
+        }
+        KVF_TRY(compare_chunk(r, (int32_t)first, n));
     }
-    kvf__free(x);
     return KVF_OK;
 }
 
@@ -269,9 +273,10 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                  .top = options->top ? options->top : 5,
                  .chunk = options->chunk ? options->chunk : 256,
                  .V = d->V,
-                 .places = layers ? d->L * 2 * prefix->prefix.P : prefix->vectors.P,
+                 .blocks = layers ? d->L * 2 : 1,
+                 .P = layers ? prefix->prefix.P : prefix->vectors.P,
                  .width = layers ? d->G * d->D : d->C};
-    if (!r.places)
+    if (!r.P)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
                          prefix->id.method);
     if (r.chunk > r.V) r.chunk = r.V;
@@ -280,6 +285,8 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     if (!st) st = layers ? read_layers(&r) : read_embeddings(&r, &prefix->vectors);
     if (!st) *out = report(&r, prefix);
     kvf__free(r.want);
+    kvf__free(r.items);
+    kvf__free(r.cosines);
     kvf__free(r.best);
     return st;
 }

@@ -9,16 +9,24 @@
 
 #define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
 
+/* Whose keys and values are asked for on a base that puts tokens of its own around them. */
+static bool reads_both_ways(const kvf__trainer *t)
+{
+    return t->method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
+}
+
 static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
 {
+    const char *text = t->options.init_text;
     kvf__render plain = t->renderer.render;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
     kvf__ids found = {0};
-    const char *text = t->options.init_text;
     size_t bytes = strlen(text);
     KVF_TRY(kvf__utf8_check(t->ctx, "--init-text", text, bytes, false));
-    kvf_status st = kvf__render_prompt(t->ctx, &plain, text, bytes, &found);
+    kvf_status st = reads_both_ways(t)
+                        ? kvf__encode(t->ctx, t->base->tokenizer, text, bytes, false, &found)
+                        : kvf__render_prompt(t->ctx, &plain, text, bytes, &found);
     if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
     for (int64_t p = 0; !st && p < t->id.P; p++)
         ids[p] = found.data[(size_t)p % found.n];
@@ -62,7 +70,7 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
 {
     int32_t *ids = NULL;
     KVF_TRY(start_ids(t, &ids));
-    kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix)
+    kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix, NULL)
                                   : KVF_OK;
     if (!st && t->id.raw_keys)
         st = kvf__model_turn_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0, true);
@@ -72,23 +80,34 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
     return st;
 }
 
+/* A method whose parameters are inputs: of every layer what it reads of the words, where nothing
+ * stands between that and its projections; else their embeddings. */
 static kvf_status start_from_words(kvf__trainer *t)
 {
-    int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C;
+    int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C, n = P * C;
+    bool layers = reads_both_ways(t);
     int32_t *ids = NULL;
-    float *embeddings = NULL;
+    float *words = NULL;
+    kvf__prefix kv = {0};
     kvf_status st;
 
     st = start_ids(t, &ids);
     if (st) goto out;
-    st = kvf__alloc_array(t->ctx, (size_t)(P * C), sizeof *embeddings, &embeddings);
+    st = kvf__alloc_array(t->ctx, (size_t)(layers ? t->id.L * n : n), sizeof *words, &words);
+    if (!st && layers) st = kvf__prefix_init(t->ctx, &kv, t->id.L, t->id.G, P, t->id.D);
     if (st) goto out;
-    kvf__model_embedding(t->base->model, ids, P, embeddings);
-    kvf__encoder_init_words(t->encoder, embeddings);
-    kvf__trainer_note(t, "start: %s, embeddings of words", t->options.init);
+    if (layers)
+        st = kvf__base_keys_values(t->ctx, t->base, ids, &kv, words);
+    else
+        kvf__model_embedding(t->base->model, ids, P, words);
+    if (st) goto out;
+    kvf__encoder_init_words(t->encoder, words, layers ? n : 0);
+    kvf__trainer_note(t, "start: %s, %s of words", t->options.init,
+                      layers ? "inputs of the layers" : "embeddings");
 out:
+    kvf__prefix_done(&kv);
     kvf__free(ids);
-    kvf__free(embeddings);
+    kvf__free(words);
     return st;
 }
 

@@ -76,23 +76,16 @@ static kvf_status decide_template(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* Starting from the keys and values of real words needs a base that reads in one direction; from
- * their embeddings, any. */
-static kvf_status decide_start(kvf__trainer *t)
+/* Where --init is left open: what suits method and base. */
+static void decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     const char *wish = kvf__encoder_default_init(o->method);
-    if (wish && !t->is_resumed && !kvf__train_option_given(o, "init")) o->init = wish;
-    bool words = !strcmp(o->init, "vocab") || !strcmp(o->init, "text");
+    bool open = !t->is_resumed && !kvf__train_option_given(o, "init");
+    bool both_ways = t->method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
+    if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
+    if (open && wish) o->init = wish;
     if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
-    if (!words || t->method->port != KVF__PORT_KV || kvf__model_desc(t->base->model)->causal ||
-        kvf__encoder_takes_words(o->method))
-        return KVF_OK;
-    if (kvf__train_option_given(o, "init"))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s needs a causal base, %s is not", o->init,
-                         kvf_base_architecture(t->base));
-    o->init = "random";
-    return KVF_OK;
 }
 
 kvf_status kvf__trainer_decide_task(kvf__trainer *t)
@@ -284,7 +277,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st) st = open_base(t);
     if (!st && !t->options.named_data.n) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
-    if (!st) st = decide_start(t);
+    if (!st) decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
     if (!st) st = kvf__meter_open(t);
@@ -333,7 +326,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
-    if (!st) st = decide_start(t);
+    if (!st) decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);

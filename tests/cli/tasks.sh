@@ -148,8 +148,11 @@ absent x.h5
 
 run 2 train --base bert --data seq-cls.tsv --task lm --out x.h5
 has err 'a bert predicts no next token'
-run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --init vocab
-has err 'init vocab needs a causal base'
+for method in mlp direct projected; do
+    fit bert seq-cls seq-cls.tsv --out words.h5 --method $method --init text --init-text abcd --steps 1 --force
+    run 0 words words.h5 --base bert --top 1
+    has out '^   3  key  '
+done
 run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --metric exact_match
 has err 'metric "exact_match": task seq-cls has no such metric'
 run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --early-stop 2
