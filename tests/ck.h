@@ -6,17 +6,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fails with the first bad index, both values and the worst error unless |got - want| <= atol + rtol * |want|
- * everywhere. NaN fails. */
-#define ck_close(got, want, n, rtol, atol) ck_close_at(__FILE__, __LINE__, #got, got, want, n, rtol, atol)
+/* Fails with the first bad index, both values and the worst error unless |got - want| <= atol +
+ * rtol * |want| everywhere. NaN fails. */
+#define ck_close(got, want, n, rtol, atol)                                                         \
+    ck_close_at(__FILE__, __LINE__, #got, got, want, n, rtol, atol)
 void ck_close_at(const char *file, int line, const char *what, const float *got, const float *want,
                  size_t n, double rtol, double atol);
 
 /* |got - want|_2 / |want|_2. */
 double ck_rel_l2(const float *got, const float *want, size_t n);
 
-/* Path of NAME in the shared data ($KVF_SHARED, or ../shared beside the project); NULL, after one line that says so, if it
- * is not there: the test then returns (skips). The text lives until the process ends. */
+/* Leaves a test that cannot be run here, for want of data, a model or instructions of the CPU. */
+#define ck_need(condition, what)                                                                   \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            ck_skip(what);                                                                         \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+/* Says why, and counts the test as skipped; it then returns. */
+void ck_skip(const char *what);
+
+/* Path of NAME in the shared data ($KVF_SHARED, or ../shared beside the project); NULL if it is not
+ * there: the test then skips. The text lives until the process ends. */
 const char *ck_shared(const char *name);
 /* Path of a file in the source tree, e.g. "tests/golden/x.h5". */
 const char *ck_source(const char *name);
@@ -25,7 +37,8 @@ const char *ck_tmpdir(void);
 
 /* A new case of the suite, with a checked fixture and a timeout in seconds. */
 TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds);
-/* Runs a suite; the return value of main. */
+/* Runs a suite and says how many tests passed, failed and were skipped; the return value of main,
+ * 77 if all were skipped. */
 int ck_main(Suite *suite);
 
 #endif

@@ -330,7 +330,7 @@ START_TEST(bf16_is_near)
     size_t n;
     float *exact, *rounded;
 
-    if (!kvf__cpu_has_bf16()) return;
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     kvf__adapters *adapters = make(_i, KVF__F32);
     n = total(adapters);
     exact = malloc(n * sizeof *exact), rounded = malloc(n * sizeof *rounded);

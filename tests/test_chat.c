@@ -518,6 +518,7 @@ static void check_row(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf__chat *ch
 
 START_TEST(equals_transformers)
 {
+    ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
     static const char *const names[] = {"llama3", "qwen3"};
     kvf_ctx *ctx = new_ctx();
     kvf_json *json = load_json(ctx, ck_source("tests/golden/chat_shared.json"));

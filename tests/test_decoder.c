@@ -26,10 +26,7 @@ static int n_copies;
 
 static bool open_case(int i)
 {
-    if (CASES[i].act == KVF__BF16 && !kvf__cpu_has_bf16()) {
-        printf("skipped: this CPU has no bf16 products\n");
-        return false;
-    }
+    if (CASES[i].act == KVF__BF16 && !kvf__cpu_has_bf16()) return false;
     toy_create(&t, *CASES[i].config, CASES[i].act);
     pass = toy_pass(&t);
     toy_prefix(&t, &prefix, P, 0.5);
@@ -155,7 +152,7 @@ static void step_by_pass(const kvf__step *step, kvf__cache *cache, float *logits
 START_TEST(steps_are_those_of_a_pass)
 {
     static const int32_t slots[] = {2, 0, 1};
-    if (!open_case(_i)) return;
+    ck_need(open_case(_i), "this CPU has no bf16 products");
     const size_t V = (size_t)kvf__model_desc(t.model)->V;
     kvf__cache *a = filled_cache(), *b = filled_cache();
     rearrange(CASES[_i].how);
@@ -186,7 +183,7 @@ END_TEST
 START_TEST(threads_change_no_bit)
 {
     static const int counts[] = {1, 2, 3, 7};
-    if (!open_case(_i)) return;
+    ck_need(open_case(_i), "this CPU has no bf16 products");
     const size_t bytes = ROWS * (size_t)kvf__model_desc(t.model)->V * sizeof(float);
     float *first = logits_for(ROWS), *next = logits_for(ROWS);
     kvf__cache *caches[4];
@@ -237,7 +234,7 @@ END_TEST
 /* Rows behind prefixes of unequal length, and one without, as they would be alone. */
 START_TEST(company_changes_no_bit)
 {
-    if (!open_case(_i)) return;
+    ck_need(open_case(_i), "this CPU has no bf16 products");
     const size_t V = (size_t)kvf__model_desc(t.model)->V;
     float *together = logits_for(ROWS), *alone = logits_for(1);
     kvf__cache *a = filled_cache(), *b = filled_cache();

@@ -61,7 +61,7 @@ static void norm_bwd_of(int64_t M, int64_t C, bool rms, bool with_act)
 
 START_TEST(norms)
 {
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
     for (int s = 0; s < N_SHAPES; s++)
         for (int rms = 0; rms < 2; rms++) {
             norm_of(SHAPES[s].M, SHAPES[s].C, rms);
@@ -104,7 +104,7 @@ static void gated_of(int64_t n)
 
 START_TEST(functions)
 {
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
     for (int s = 0; s < N_SHAPES; s++) {
         functions_of(SHAPES[s].M * SHAPES[s].C, 6);
         gated_of(SHAPES[s].M * SHAPES[s].C);
@@ -151,7 +151,7 @@ static void exact_of(int64_t n)
 
 START_TEST(products_and_conversions)
 {
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
     for (int s = 0; s < N_SHAPES; s++)
         exact_of(SHAPES[s].M * SHAPES[s].C);
 }
@@ -164,7 +164,7 @@ START_TEST(special_values)
     enum { N = 35 };
     float from[N], got[N], want[N];
     uint16_t half[N];
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
 
     for (int i = 0; i < N; i++)
         from[i] = in[i % 8];
@@ -235,7 +235,7 @@ static void rope_of(const struct turn *t)
 
 START_TEST(rope)
 {
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
     for (int t = 0; t < N_TURNS; t++)
         rope_of(&TURNS[t]);
 }
@@ -260,7 +260,7 @@ END_TEST
 START_TEST(any_thread_count)
 {
     enum { M = 90, C = 601, N = M * C };
-    if (!choose(_i)) return;
+    ck_need(choose(_i), "this CPU has no such kernels");
     void *first[3] = {0};
     for (int threads = 1; threads <= 3; threads++) {
         float *x = filled(KVF__F32, N, 3, 17), *rstd = array(KVF__F32, M),

@@ -128,9 +128,7 @@ static void check(product *p, const kvf__packed *packed, int64_t M, kvf__dtype d
 
 static bool has_type(kvf__dtype act)
 {
-    if (act == KVF__F32 || kvf__cpu_has_bf16()) return true;
-    printf("skipped: this CPU has no bf16 products\n");
-    return false;
+    return act == KVF__F32 || kvf__cpu_has_bf16();
 }
 
 static void check_all(product *p, const kvf__packed *packed)
@@ -147,7 +145,7 @@ START_TEST(against_loops)
 {
     kvf__dtype act = _i < N_SHAPES ? KVF__F32 : KVF__BF16;
     kvf__packed *packed = NULL;
-    if (!has_type(act)) return;
+    ck_need(has_type(act), "this CPU has no bf16 products");
     product p = product_make(&SHAPES[_i % N_SHAPES], act);
 
     ck_assert_int_eq(kvf__pack(ctx, mm, act, p.w, false, p.K, p.N, p.bias, &packed), KVF_OK);
@@ -165,7 +163,7 @@ START_TEST(transposed_and_no_bias)
 {
     kvf__dtype act = _i < N_SHAPES ? KVF__F32 : KVF__BF16;
     kvf__packed *plain = NULL, *turned = NULL;
-    if (!has_type(act)) return;
+    ck_need(has_type(act), "this CPU has no bf16 products");
     product p = product_make(&SHAPES[_i % N_SHAPES], act);
     size_t bytes = (size_t)(65 * p.N) * sizeof(float);
     float *first = floats(65 * p.N), *w_t = floats(p.K * p.N);
@@ -198,7 +196,7 @@ START_TEST(prepared)
     kvf__dtype act = _i ? KVF__BF16 : KVF__F32;
     kvf__packed *packed[2] = {NULL, NULL};
     kvf__mm *other = NULL;
-    if (!has_type(act)) return;
+    ck_need(has_type(act), "this CPU has no bf16 products");
     product p = product_make(&SHAPES[4], act);
     float *first = floats(MOST_ROWS * p.N);
 
@@ -338,7 +336,7 @@ START_TEST(capped)
     ck_assert_int_eq(kvf_ctx_create(NULL, &own), KVF_OK);
     kvf_status st = kvf__mm_create(own, &capped_mm);
     if (st == KVF_EUSAGE) {
-        printf("skipped: tests share a process\n");
+        ck_skip("tests share a process");
         unsetenv("KVF_CPU");
         kvf_ctx_free(own);
         return;

@@ -442,7 +442,7 @@ START_TEST(bf16_is_near)
     uint16_t x16[M * 24];
     float y[M * 64], want[M * 64];
 
-    if (!kvf__cpu_has_bf16()) return;
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     create(&f, &kinds[0], KVF__BF16, true);
     linear qkv[] = {load(&f, 1, "self_attn.q_proj", "input_layernorm"),
                     load(&f, 1, "self_attn.k_proj", "input_layernorm"),

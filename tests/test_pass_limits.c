@@ -326,7 +326,7 @@ START_TEST(bf16_is_close_to_f32)
     kvf__prefix prefix = {0}, grad[2] = {{0}, {0}};
     toy_batch batch;
 
-    if (!kvf__cpu_has_bf16()) return;
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     for (int i = 0; i < 2; i++) {
         toy_create(&t, config, i ? KVF__BF16 : KVF__F32);
         kvf__pass *pass = toy_pass(&t);

@@ -125,7 +125,7 @@ END_TEST
 START_TEST(bf16_gradients_are_near)
 {
     golden g;
-    if (!kvf__cpu_has_bf16()) return;
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     load(&g, MODELS[_i], KVF__BF16, EVERYTHING);
     backward(&g);
     check_gradients(&g, 0.15);

@@ -79,7 +79,7 @@ static const struct {
 START_TEST(counts)
 {
     kvf__dataset set;
-    if (!load(FILES[_i].file, FILES[_i].options, &set)) return;
+    ck_need(load(FILES[_i].file, FILES[_i].options, &set), "the shared data are not there");
     ck_assert_int_eq(set.n, FILES[_i].rows);
     ck_assert_int_eq(kvf__group_count(&set), FILES[_i].groups);
     ck_assert_int_eq(set.n_labels, FILES[_i].labels);
@@ -92,7 +92,7 @@ END_TEST
 START_TEST(labels_of_superglue)
 {
     kvf__dataset set;
-    if (!load("data/superglue/CB/train.jsonl", (kvf__dataset_options){SEQ}, &set)) return;
+    ck_need(load("data/superglue/CB/train.jsonl", (kvf__dataset_options){SEQ}, &set), "the shared data are not there");
     ck_assert_str_eq(set.names.names[0], "contradiction");
     ck_assert_str_eq(set.names.names[1], "entailment");
     ck_assert_str_eq(set.names.names[2], "neutral");
@@ -100,7 +100,7 @@ START_TEST(labels_of_superglue)
     ck_assert_str_eq(set.sources->group[0].pair, "the language was peeled down");
     ck_assert_str_eq(set.sources->group[0].id, "0");
     kvf__dataset_done(&set);
-    if (!load("data/superglue/COPA/train.jsonl", (kvf__dataset_options){CHOICE}, &set)) return;
+    ck_need(load("data/superglue/COPA/train.jsonl", (kvf__dataset_options){CHOICE}, &set), "the shared data are not there");
     ck_assert_str_eq(set.sources->group[0].text, "My body cast a shadow over the grass. because");
     ck_assert_str_eq(set.sources->group[0].items[1], "The grass was cut.");
     kvf__dataset_done(&set);
@@ -115,7 +115,7 @@ START_TEST(answers_lead_back)
     int64_t found = 0, exact = 0, rows = 0;
     const kvf__dataset_options options = {
         .task = KVF__TASK_QA, .causal = _i, .max_length = 128, .doc_stride = 32};
-    if (!load("data/xquad_en/xquad.en.json", options, &set)) return;
+    ck_need(load("data/xquad_en/xquad.en.json", options, &set), "the shared data are not there");
     ck_assert_int_eq(set.n_groups, 1190);
     for (int64_t g = 0; g < set.n_groups; g++) {
         const kvf__source *s = &set.sources->group[g];

@@ -18,7 +18,10 @@ typedef struct fixture {
     kvf__pass *pass;
 } fixture;
 
-/* Path of the model into buf; false, after one line, if it is not there. */
+static const char NO_MODEL[] =
+    "no SmolLM2 (./setup.sh test fetches it; KVF_SMOLLM2 names another place)";
+
+/* Path of the model into buf; false if it is not there. */
 static bool find_model(char *buf, size_t size)
 {
     const char *given = getenv("KVF_SMOLLM2"), *cache = getenv("XDG_CACHE_HOME"),
@@ -30,9 +33,7 @@ static bool find_model(char *buf, size_t size)
         snprintf(buf, size, "%s/kvfold/%s", cache, MODEL);
     else
         snprintf(buf, size, "%s/.cache/kvfold/%s", home ? home : "", MODEL);
-    if (kvf__exists(buf)) return true;
-    printf("skipped: no %s (./setup.sh test fetches it; KVF_SMOLLM2 names another place)\n", buf);
-    return false;
+    return kvf__exists(buf);
 }
 
 /* ---- the golden file ------------------------------------------------------------------------- */
@@ -213,7 +214,7 @@ START_TEST(f32_matches_transformers)
     char model[1024];
     fixture f;
 
-    if (!find_model(model, sizeof model)) return;
+    ck_need(find_model(model, sizeof model), NO_MODEL);
     open_all(&f, model, KVF_PRECISION_F32);
     ck_assert_double_eq_tol(mean_loss(&f, NULL), number(&f, "losses", 0),
                             1e-5 * number(&f, "losses", 0));
@@ -233,7 +234,8 @@ START_TEST(bf16_is_about_as_good_as_autocast)
     char model[1024];
     fixture f;
 
-    if (!find_model(model, sizeof model) || !kvf__cpu_has_bf16()) return;
+    ck_need(find_model(model, sizeof model), NO_MODEL);
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     open_all(&f, model, KVF_PRECISION_BF16);
     ck_assert_double_eq_tol(mean_loss(&f, &f.prefix), number(&f, "losses", 1),
                             0.02 * number(&f, "losses", 1));

@@ -85,6 +85,7 @@ static kvf__tokenizer *open_shared(kvf_ctx *ctx, const char *name)
 
 START_TEST(nasty_texts)
 {
+    ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
     kvf_ctx *ctx = new_ctx();
     kvf_json *golden = load_json(ctx, ck_source("tests/golden/tokenizer_shared.json"));
     const kvf_json *row = kvf_json_at(kvf_json_get(golden, "cases"), (size_t)_i);
@@ -219,6 +220,7 @@ static const struct {
 
 START_TEST(published_goldens)
 {
+    ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
     kvf_ctx *ctx = new_ctx();
     kvf__mapfile file = {0};
     bool llama2 = strcmp(PUBLISHED[_i].tokenizer, "llama2") == 0;
@@ -239,6 +241,7 @@ END_TEST
  * place. */
 START_TEST(damaged_llama2_is_refused)
 {
+    ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
     kvf_ctx *ctx = new_ctx();
     const char *dir = ck_shared("data/tokenizers/llama2");
     kvf__tokenizer *t = NULL;
@@ -255,6 +258,7 @@ END_TEST
 /* vocab.json + merges.txt give what tokenizer.json does. */
 START_TEST(merges_equal_json)
 {
+    ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_shared(ctx, "gpt2"), *other = NULL;
     const char *dir = ck_tmpdir(), *files[] = {"vocab.json", "merges.txt"};
