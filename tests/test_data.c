@@ -243,6 +243,76 @@ START_TEST(overlong_rows_are_cut_or_left_out)
 }
 END_TEST
 
+#define LONG_PROMPT "{\"prompt\": \"abcdeabcde\", \"completion\": \"ab\"}\n"
+#define LONG_ANSWER "{\"prompt\": \"abc\", \"completion\": \"abcdeabcde\"}\n"
+
+/* The first row cut to 8 tokens: without BOS and with it, and by the way of the first versions. */
+static const struct {
+    const char *json, *plain, *bos, *end;
+} CUTS[] = {
+    {LONG_PROMPT, "0 1 2 3 4 0:0 1:1 7:7", "6 1 2 3 4 0:0 1:1 7:7", "0 1 2 3 4 0 1 2"},
+    {LONG_ANSWER, "0:0 1:1 2:2 3:3 4:4 0:0 1:1 2:2", "6 0:0 1:1 2:2 3:3 4:4 0:0 1:1",
+     "0 1 2 0:0 1:1 2:2 3:3 4:4"},
+    {"{\"text\": \"abcdeabcde\"}\n", "0:0 1:1 2:2 3:3 4:4 0:0 1:1 2:2",
+     "6 0:0 1:1 2:2 3:3 4:4 0:0 1:1", "0:0 1:1 2:2 3:3 4:4 0:0 1:1 2:2"},
+    {"{\"input_ids\": [0, 1, 2, 3, 4, 0, 1, 2, 3], \"labels\": "
+     "[-100, -100, -100, -100, -100, -100, -100, 2, 3]}\n",
+     "1 2 3 4 0 1 2:2 3:3", "1 2 3 4 0 1 2:2 3:3", "0 1 2 3 4 0 1 2:2"},
+};
+
+static const char *first_row(const kvf__dataset *set)
+{
+    static char text[128];
+    size_t at = 0;
+    for (int64_t i = set->start[0]; i < set->start[1]; i++) {
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? " " : "", (int)set->ids[i]);
+        if (set->labels[i] != KVF__NO_LABEL)
+            at += (size_t)snprintf(text + at, sizeof text - at, ":%d", (int)set->labels[i]);
+    }
+    return text;
+}
+
+static void check_cut(const char *json, kvf__overlong overlong, const char *want)
+{
+    char content[256];
+    kvf__dataset set = {0};
+    snprintf(content, sizeof content, "%s{\"text\": \"ab\"}\n", json);
+    kvf_status st = load(content, overlong, &set);
+    ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
+    ck_assert_str_eq(first_row(&set), want);
+    ck_assert_int_eq(set.truncated, 1);
+    ck_assert_int_eq(set.without_label, strchr(want, ':') == NULL);
+    kvf__dataset_done(&set);
+}
+
+START_TEST(prompts_are_cut_at_their_left)
+{
+    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE, CUTS[_i].plain);
+    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE_END, CUTS[_i].end);
+}
+END_TEST
+
+START_TEST(bos_is_not_cut)
+{
+    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE, CUTS[_i].bos);
+}
+END_TEST
+
+/* What files hold for it: runs of the first versions cut the end. */
+START_TEST(overlong_in_files)
+{
+    static const char *const NAMES[] = {"stop", "truncate", "truncate-end", "skip"};
+    kvf__overlong overlong;
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(kvf__overlong_parse(ctx, NAMES[i], &overlong), KVF_OK);
+        ck_assert_str_eq(kvf__overlong_from_file(kvf__overlong_to_file(NAMES[i])), NAMES[i]);
+    }
+    ck_assert_str_eq(kvf__overlong_from_file("truncate"), "truncate-end");
+    ck_assert_ptr_null(kvf__overlong_from_file(NULL));
+    ck_assert_int_eq(kvf__overlong_parse(ctx, "truncate-prompt", &overlong), KVF_EUSAGE);
+}
+END_TEST
+
 START_TEST(batches_are_packed_and_labels_shifted)
 {
     static const int64_t EXAMPLES[] = {1, 0};
@@ -366,6 +436,10 @@ int main(void)
     tcase_add_test(core, foreign_fields);
     tcase_add_test(core, nul_is_text);
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
+    tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,
+                        (int)(sizeof CUTS / sizeof CUTS[0]));
+    tcase_add_loop_test(bos, bos_is_not_cut, 0, (int)(sizeof CUTS / sizeof CUTS[0]));
+    tcase_add_test(core, overlong_in_files);
     tcase_add_test(core, batches_are_packed_and_labels_shifted);
     tcase_add_test(core, an_epoch_sees_every_row_once);
     tcase_add_test(core, steps_by_tokens);

@@ -202,8 +202,13 @@ START_TEST(long_texts_are_cut)
     static const int32_t lm[] = {-1, -2, 0, 1, 2}, lm_labels[] = {NO, NO, NO, NO, 2};
     set = rows_of(
         PROMPT, NULL, 2,
-        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF__OVERLONG_TRUNCATE});
+        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF__OVERLONG_TRUNCATE_END});
     EXPECT(set, lm, lm_labels);
+    static const int32_t tail[] = {-1, -2, 2, 3, 12}, tail_labels[] = {NO, NO, 2, 3, 12};
+    set = rows_of(
+        PROMPT, NULL, 2,
+        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF__OVERLONG_TRUNCATE});
+    EXPECT(set, tail, tail_labels);
 }
 END_TEST
 

@@ -100,7 +100,7 @@ typedef struct kvf_train_options {
     int64_t steps, epochs;        /* steps 0: epochs decide */
     int64_t batch_size, batch_tokens, grad_accum;
     int64_t max_length;   /* 0: the model's positions less the prefix */
-    const char *overlong; /* stop, truncate, skip */
+    const char *overlong; /* stop, truncate, truncate-end, skip */
     const char *format;   /* auto, jsonl, tsv, csv, conll, squad, superglue */
     bool no_header;
     const char *columns; /* NULL or "": the header's */
@@ -204,9 +204,10 @@ typedef struct kvf_eval_options {
     const char *data;
     const char *format, *columns; /* as in training; NULL: auto, the header's */
     bool no_header;
-    int64_t max_length;   /* 0: that of training for tasks with a head, else the model's positions
-                             less   the prefix */
-    const char *overlong; /* stop, truncate, skip; NULL: that of training, else stop */
+    int64_t max_length; /* 0: that of training for tasks with a head, else the model's positions
+                           less   the prefix */
+    const char
+        *overlong; /* stop, truncate, truncate-end, skip; NULL: that of training, else stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */
@@ -223,7 +224,8 @@ typedef struct kvf_eval_result {
     const char *task;
     double loss, perplexity; /* nats per label token or term; exp(loss) */
     int64_t label_tokens, examples, skipped, truncated;
-    size_t n_scores; /* metrics of the task, the loss among them */
+    int64_t without_label; /* of the truncated rows: no label is left */
+    size_t n_scores;       /* metrics of the task, the loss among them */
     kvf_score scores[KVF_MAX_SCORES];
     double seconds;
 } kvf_eval_result;

@@ -307,7 +307,7 @@ typedef struct cli_eval_values {
         {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
          CLI_COUNT,                                                                                \
          at(eval.max_length)},                                                                     \
-        {{"overlong", "stop|truncate|skip", "that of training, or stop",                           \
+        {{"overlong", "stop|truncate|truncate-end|skip", "that of training, or stop",              \
           "what to do with longer rows"},                                                          \
          CLI_CHOICE,                                                                               \
          at(eval.overlong)},                                                                       \
@@ -368,7 +368,7 @@ typedef struct cli_tool_values {
         {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
          CLI_COUNT,                                                                                \
          at(tool.eval.max_length)},                                                                \
-        {{"overlong", "stop|truncate|skip", "that of training, or stop",                           \
+        {{"overlong", "stop|truncate|truncate-end|skip", "that of training, or stop",              \
           "what to do with longer rows"},                                                          \
          CLI_CHOICE,                                                                               \
          at(tool.eval.overlong)},                                                                  \

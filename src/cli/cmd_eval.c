@@ -28,6 +28,7 @@ static int print_json(const cli_call *call, const kvf_eval_result *r)
     kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
     kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
     kvf_json_set(object, "truncated", kvf_json_new_int(r->truncated));
+    if (r->without_label) kvf_json_set(object, "without_label", kvf_json_new_int(r->without_label));
     kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
     return cli_print_json(call, object);
 }
@@ -41,6 +42,7 @@ static void print_text(const kvf_eval_result *r)
     printf("%s", cli_counts_text(r->task, r->examples, r->label_tokens, counts));
     if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
     if (r->truncated) printf(", %lld truncated", (long long)r->truncated);
+    if (r->without_label) printf(" (%lld have no label left)", (long long)r->without_label);
     printf(", %.1f s\n", r->seconds);
 }
 

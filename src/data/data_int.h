@@ -132,9 +132,14 @@ typedef struct kvf__sources {
 typedef enum kvf__overlong {
     KVF__OVERLONG_STOP,
     KVF__OVERLONG_TRUNCATE,
-    KVF__OVERLONG_SKIP
+    KVF__OVERLONG_SKIP,
+    KVF__OVERLONG_TRUNCATE_END
 } kvf__overlong;
 kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out);
+/* The option as files hold it, and back: the first versions wrote "truncate" where they cut the end
+ * of every row, so "truncate" of today is "truncate-prompt" there. */
+const char *kvf__overlong_to_file(const char *name);
+const char *kvf__overlong_from_file(const char *stored); /* NULL gives NULL */
 /* "lm", "seq-cls", ...; EUSAGE lists the known ones. */
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out);
 
@@ -163,7 +168,8 @@ typedef struct kvf__dataset {
     int32_t *ids, *labels;
     int64_t n_labels; /* of all rows */
     int64_t skipped, truncated;
-    char hash[33]; /* of the file's bytes */
+    int64_t without_label; /* of the truncated: no label is left */
+    char hash[33];         /* of the file's bytes */
 
     /* tasks other than lm */
     kvf__task task;

@@ -130,8 +130,9 @@ typedef struct kvf__loader {
     size_t rows_cap, groups_cap, first_cap;
     int64_t n_rows, n_groups;
     int64_t skipped, truncated, bare; /* bare: groups without gold */
-    bool cut;                         /* the group in work is not whole */
-    bool keeps;                       /* sources are wanted */
+    int64_t without_label;
+    bool cut;   /* the group in work is not whole */
+    bool keeps; /* sources are wanted */
     kvf__left_out *left;
     size_t n_left, left_cap;
     kvf__labels names;

@@ -7,14 +7,26 @@
 
 kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out)
 {
-    static const char *const NAMES[] = {"stop", "truncate", "skip"};
-    for (int i = 0; i < 3; i++)
+    static const char *const NAMES[] = {"stop", "truncate", "skip", "truncate-end"};
+    for (int i = 0; i < 4; i++)
         if (!strcmp(name, NAMES[i])) {
             *out = (kvf__overlong)i;
             return KVF_OK;
         }
-    return kvf__fail(ctx, KVF_EUSAGE, "overlong \"%s\" is not known; known: stop, truncate, skip",
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "overlong \"%s\" is not known; known: stop, truncate, truncate-end, skip",
                      name);
+}
+
+const char *kvf__overlong_to_file(const char *name)
+{
+    return strcmp(name, "truncate") ? name : "truncate-prompt";
+}
+
+const char *kvf__overlong_from_file(const char *stored)
+{
+    if (stored && !strcmp(stored, "truncate")) return "truncate-end";
+    return stored && !strcmp(stored, "truncate-prompt") ? "truncate" : stored;
 }
 
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out)
@@ -249,6 +261,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     if (st) goto out;
     set.skipped = load.skipped;
     set.truncated = load.truncated;
+    set.without_label = load.without_label;
     st = take_lists(&load, &set);
     if (st) goto out;
     *out = set;

@@ -102,7 +102,7 @@ kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t to
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
                          (long long)tokens, (long long)room);
-    *cut = load->options->overlong == KVF__OVERLONG_TRUNCATE;
+    *cut = load->options->overlong != KVF__OVERLONG_SKIP;
     return KVF_OK;
 }
 

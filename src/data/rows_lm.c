@@ -75,6 +75,55 @@ static kvf_status add_references(kvf__loader *load, const kvf__source *more)
     return KVF_OK;
 }
 
+/* Labels of the row since `from` that are predicted. */
+static bool has_labels(const kvf__loader *load, size_t from)
+{
+    for (size_t i = from + 1; i < load->labels.n; i++)
+        if (load->labels.data[i] != KVF__NO_LABEL) return true;
+    return false;
+}
+
+/* Where the prompt may be cut: [*at, *end) of the row since `from`, what stands before the first
+ * label, BOS apart. A row that is a text has none: behind a lead its first token has no label. */
+static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t *end)
+{
+    const size_t lead = (size_t)kvf__loader_lead(load);
+    const int32_t bos = kvf__token_bos(load->options->render.tokenizer);
+    *at = *end = from + lead;
+    while (*end < load->ids.n && load->labels.data[*end] == KVF__NO_LABEL)
+        ++*end;
+    if (*end == load->ids.n && !load->options->prompt_only) *end = *at;
+    if (*at < *end && bos >= 0 && load->ids.data[*at] == bos) ++*at;
+    if (lead && *end - *at == 1) *end = *at;
+}
+
+/* Leaves out tokens of the prompt from its left until the row has `most`; virtual ones stay. */
+static void cut_prompt(kvf__loader *load, size_t from, size_t most)
+{
+    size_t at, end, to, excess = load->ids.n - from - most;
+    find_prompt(load, from, &at, &end);
+    to = at;
+    for (size_t i = at; i < load->ids.n; i++) {
+        if (i < end && excess && load->ids.data[i] >= 0) {
+            excess--;
+            continue;
+        }
+        load->ids.data[to] = load->ids.data[i];
+        load->labels.data[to++] = load->labels.data[i];
+    }
+    load->ids.n = load->labels.n = to;
+}
+
+/* To `most` tokens; what is too long without its prompt loses its end. */
+static void cut_row(kvf__loader *load, size_t from, size_t most)
+{
+    bool taught = has_labels(load, from);
+    if (load->options->overlong == KVF__OVERLONG_TRUNCATE) cut_prompt(load, from, most);
+    if (load->ids.n > from + most) load->ids.n = load->labels.n = from + most;
+    load->without_label += taught && !has_labels(load, from);
+    load->cut = true;
+}
+
 kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
 {
     const kvf__dataset_options *o = load->options;
@@ -92,8 +141,7 @@ kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
             kvf__loader_drop_group(load);
             return KVF_OK;
         }
-        load->ids.n = load->labels.n = from + (size_t)o->max_length;
-        load->cut = true;
+        cut_row(load, from, (size_t)o->max_length);
     }
     if (load->keeps) KVF_TRY(read_references(load, row, &source));
     if (load->keeps && repeats_last(load, from)) {

@@ -35,7 +35,8 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .columns = options->columns,
     };
     if (!overlong && prefix)
-        overlong = kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL);
+        overlong = kvf__overlong_from_file(
+            kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL));
     KVF_TRY(kvf__overlong_parse(ctx, overlong ? overlong : "stop", &load.overlong));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
@@ -263,6 +264,7 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     r.examples = kvf__group_count(&trial.set);
     r.skipped = trial.set.skipped;
     r.truncated = trial.set.truncated;
+    r.without_label = trial.set.without_label;
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
     kvf__trial_done(&trial);

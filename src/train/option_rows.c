@@ -202,7 +202,10 @@ static const kvf__option ROWS[] = {
      AT(stream_layers),
      KVF__FREE | KVF__LATER},
     {{"max-length", "N", "the model's", "longest row in tokens"}, KVF__COUNT, AT(max_length), 0},
-    {{"overlong", "stop|truncate|skip", "stop", "what to do with longer rows"},
+    {{"overlong", "stop|truncate|truncate-end|skip", "stop",
+      "what to do with longer rows; truncate: cut the prompt at its left, and the end only of what "
+      "is "
+      "too long without it; truncate-end: cut the end"},
      KVF__CHOICE,
      AT(overlong),
      0},

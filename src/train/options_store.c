@@ -6,6 +6,11 @@
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
+static bool is_overlong(const kvf__option *r)
+{
+    return r->offset == offsetof(kvf_train_options, overlong);
+}
+
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
 {
     const void *at = kvf__option_field(o, r);
@@ -21,6 +26,7 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     case KVF__ON_OFF:
         return kvf_json_new_str(*(const bool *)at ? "on" : "off");
     default:
+        if (is_overlong(r)) return kvf_json_new_str(kvf__overlong_to_file(o->overlong));
         return kvf_json_new_str(*(const char *const *)at ? *(const char *const *)at : "");
     }
 }
@@ -83,7 +89,7 @@ static bool take_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
         *(bool *)at = text && !strcmp(text, "on");
         return text != NULL;
     default:
-        *(const char **)at = text;
+        *(const char **)at = is_overlong(r) ? kvf__overlong_from_file(text) : text;
         return text != NULL;
     }
 }

@@ -175,6 +175,9 @@ kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset
         kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
                           (long long)out->skipped, (long long)out->truncated,
                           (long long)load.max_length);
+    if (out->without_label)
+        kvf__trainer_note(t, "%s: %lld of the truncated rows have no label left", path,
+                          (long long)out->without_label);
     return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
 }
 

@@ -39,6 +39,32 @@ same lead.h5 lead_parts.h5
 train 2 $run_options --out straight.h5 --steps 12 --resume --group-by lead
 has err '^kvfold: train: straight.h5: --group-by was another when the run was created'
 
+# rows cut at the left of their prompts: stored under a name that the first versions did not write
+# shellcheck disable=SC2086
+train 0 $run_options --max-length 8 --overlong truncate --out cut.h5 --steps 5
+run 0 inspect cut.h5 --json
+has out '"overlong":"truncate-prompt"'
+# shellcheck disable=SC2086
+train 2 $run_options --out cut.h5 --steps 10 --resume --overlong truncate-end
+has err '^kvfold: train: cut.h5: --overlong was another when the run was created'
+train 0 --out cut.h5 --valid valid.jsonl --steps 10 --resume --overlong truncate
+# shellcheck disable=SC2086
+train 0 $run_options --max-length 8 --overlong truncate --out cut_straight.h5 --steps 10
+same cut_straight.h5 cut.h5
+printf '{"prompt": "a b c d e f g h", "completion": " i"}\n{"text": "a b"}\n' >long.jsonl
+for way in truncate truncate-end; do
+    run 0 train --base model --data long.jsonl --method direct --prefix-length 4 --max-length 6 \
+        --overlong $way --out $way.h5 --steps 1 --precision f32 --threads 2 --json
+    cp out $way.out
+    run 0 eval --base model --prefix $way.h5 --data long.jsonl --max-length 6 --precision f32 \
+        --threads 2 --json
+    [ "$(value truncated)" = 1 ] || fail "$way: $(cat out)"
+    cat out >>$way.out
+done
+has truncate-end.out '1 of the truncated rows have no label left'
+has truncate-end.out '"without_label":1'
+! grep -q 'no label left\|without_label' truncate.out || fail "$(cat truncate.out)"
+
 # refused: another option, another data file
 cp straight.h5 before.h5
 # shellcheck disable=SC2086
