@@ -42,6 +42,10 @@ START_TEST(what_is_asked_is_read)
     ck_assert_int_eq(r.n, 5);
     ck_assert_uint_eq(r.n_stop, 2);
     ck_assert_str_eq(r.stop[1], "bc");
+    kvf__request_forget(&r);
+    ck_assert(!r.root && !r.prompts && !r.model);
+    ck_assert_str_eq(r.stop[1], "bc");
+    ck_assert_int_eq(r.n, 5);
     kvf__request_done(&r);
 }
 END_TEST

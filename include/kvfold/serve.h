@@ -14,7 +14,7 @@
  * answered does not depend on what is computed beside it: it is what kvf_generate says of that
  * prompt alone, bit for bit; of n choices, the i-th what it says of the i-th of n such prompts, and
  * of several prompts those of a file with each n times. A prefix file that is replaced (by rename)
- * is read again: requests that have begun end with the old one. Prefixes with a head of their own,
+ * is read again: requests that came before end with the old one. Prefixes with a head of their own,
  * virtual tokens at the input and prefixes inside rows are served too; what changes the base itself
  * (adapters) is refused, as its rows could not be computed beside others.
  *
@@ -46,14 +46,15 @@ typedef struct kvf_serve_options {
      * a name that it had lead here; on other addresses so only where this list is not empty. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
-    int64_t port;           /* 0: a free one */
-    const char *token_file; /* its first line must come as "Authorization: Bearer"; NULL: none */
-    int64_t max_body;       /* bytes of a request */
-    int64_t max_rows;       /* choices computed together; further ones wait */
-    int64_t max_queue;      /* that wait; further ones are refused with 503 */
-    int64_t max_tokens;     /* most a request may ask for */
-    int64_t max_context;    /* most tokens in a row, prompt and answer; 0: the model's */
-    int64_t timeout;        /* seconds in which a request must have arrived */
+    int64_t port;            /* 0: a free one */
+    const char *token_file;  /* its first line must come as "Authorization: Bearer"; NULL: none */
+    int64_t max_body;        /* bytes of a request */
+    int64_t max_rows;        /* choices computed together; further ones wait */
+    int64_t max_queue;       /* that wait; further ones are refused with 503 */
+    int64_t max_queue_bytes; /* that those take, likewise; one is always taken */
+    int64_t max_tokens;      /* most a request may ask for */
+    int64_t max_context;     /* most tokens in a row, prompt and answer; 0: the model's */
+    int64_t timeout;         /* seconds in which a request must have arrived */
     /* A signal handler sets it: running and waiting requests are answered, further ones are not.
      * NULL: never. */
     const volatile int *stop;
@@ -61,7 +62,8 @@ typedef struct kvf_serve_options {
     void (*listening)(void *user, int port);
     void *user;
 } kvf_serve_options;
-/* 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting, 1024 tokens, 4096 in a row, 30 seconds. */
+/* 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting of 64 MiB, 1024 tokens, 4096 in a row, 30
+ * seconds. */
 kvf_serve_options kvf_serve_defaults(void);
 
 typedef struct kvf_serve_totals {

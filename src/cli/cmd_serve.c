@@ -9,7 +9,7 @@ typedef struct values {
     const char *base, *base_name, *checkpoint, *precision, *weight_dtype, *stream_layers;
     cli_texts prefixes, allow_hosts;
     const char *host, *token_file, *chat_template;
-    int64_t port, max_body, max_rows, max_queue, max_tokens, max_context, timeout;
+    int64_t port, max_body, max_rows, max_queue, max_queue_bytes, max_tokens, max_context, timeout;
     bool allow_other_base;
 } values;
 
@@ -36,6 +36,10 @@ static const cli_option OPTIONS[] = {
     {{"max-body", "BYTES", "1048576", "largest request"}, CLI_COUNT, AT(max_body)},
     {{"max-rows", "N", "16", "answers computed together; others wait"}, CLI_COUNT, AT(max_rows)},
     {{"max-queue", "N", "256", "requests that wait; others are refused"}, CLI_COUNT, AT(max_queue)},
+    {{"max-queue-bytes", "BYTES", "67108864",
+      "memory that waiting requests may take; others are refused"},
+     CLI_COUNT,
+     AT(max_queue_bytes)},
     {{"max-tokens", "N", "1024", "most new tokens a request may ask for"},
      CLI_COUNT,
      AT(max_tokens)},
@@ -115,6 +119,7 @@ static int serve_on(cli_call *call, const values *v, kvf_base *base,
                                        .max_body = v->max_body,
                                        .max_rows = v->max_rows,
                                        .max_queue = v->max_queue,
+                                       .max_queue_bytes = v->max_queue_bytes,
                                        .max_tokens = v->max_tokens,
                                        .max_context = v->max_context,
                                        .timeout = v->timeout,
@@ -152,6 +157,7 @@ static int run(cli_call *call)
                 .max_body = defaults.max_body,
                 .max_rows = defaults.max_rows,
                 .max_queue = defaults.max_queue,
+                .max_queue_bytes = defaults.max_queue_bytes,
                 .max_tokens = defaults.max_tokens,
                 .max_context = defaults.max_context,
                 .timeout = defaults.timeout};

@@ -19,7 +19,6 @@
 enum { MOST_CONNECTIONS = 1000, SPARE_FILES = 64, DISCARD_BYTES = 16 << 20, STREAM_BLOCK = 4096 };
 
 struct kvf__http {
-    kvf_ctx *ctx; /* this thread's */
     struct MHD_Daemon *daemon;
     kvf__guard guard;
     int socket;       /* that it listens on; the daemon has it until it has stopped */
@@ -170,21 +169,18 @@ static enum MHD_Result answer_job(call *c)
 
 static enum MHD_Result ask(call *c, bool chat)
 {
-    kvf__server *server = c->server;
     kvf__job *job = NULL;
     if (kvf__alloc(NULL, sizeof *job, &job)) return MHD_NO;
-    const char *body = c->body.data ? c->body.data : "";
-    bool taken = kvf__request_parse(server->http->ctx, body, c->body.n, chat,
-                                    server->options.max_tokens, &job->request, &c->problem);
-    kvf__buf_done(&c->body);
-    if (taken) taken = kvf__job_submit(server, job, &c->problem);
-    if (!taken) {
-        kvf__request_done(&job->request);
+    job->chat = chat;
+    job->body = c->body;
+    c->body = (kvf__buf){0};
+    if (!kvf__job_submit(c->server, job, &c->problem)) {
+        kvf__buf_done(&job->body);
         kvf__free(job);
         return send_problem(c);
     }
     c->job = job;
-    kvf__guard_await(&server->http->guard, guest_of(c->connection), job);
+    kvf__guard_await(&c->server->http->guard, guest_of(c->connection), job);
     return answer_job(c);
 }
 
@@ -468,9 +464,7 @@ static unsigned connection_limit(void)
 static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
 {
     struct kvf__http *http = server->http;
-    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
     const unsigned most = connection_limit();
-    KVF_TRY(kvf_ctx_create(&quiet, &http->ctx));
     http->guard = (kvf__guard){
         .n = most + 1, .patience = (double)server->options.timeout, .gone = note_gone};
     KVF_TRY(kvf__guard_start(ctx, &http->guard));
@@ -510,7 +504,6 @@ void kvf__http_stop(kvf__server *server)
     }
     if (http->socket >= 0) close(http->socket);
     kvf__guard_stop(&http->guard);
-    kvf_ctx_free(http->ctx);
     kvf__free(http);
     server->http = NULL;
 }

@@ -1,5 +1,6 @@
-/* A job up to its turn: room for what is asked for, its place in the queue, the ids that its rows
- * begin with; and its end.
+/* A job up to its turn, and its end: its place in the queue, and the thread that reads it, which
+ * makes of its body the ids that its rows begin with. What waits for a row is these, and holds no
+ * JSON.
  *
  * A request of several prompts has n choices for each, one prompt's behind the other's; choice i of
  * them all draws as row i of a `generate` over a file with each prompt n times. */
@@ -11,62 +12,80 @@
 
 /* ---- making and dropping --------------------------------------------------------------------- */
 
-static bool make_room(kvf__job *job)
+static kvf_status make_room(kvf_ctx *ctx, kvf__job *job)
 {
     const kvf__request *request = &job->request;
-    job->n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
-    job->n_choices = job->n_prompts * request->n;
-    if (kvf__alloc_array(NULL, (size_t)job->n_prompts, sizeof *job->prompts, &job->prompts))
-        return false;
-    if (kvf__alloc_array(NULL, (size_t)job->n_choices, sizeof *job->choices, &job->choices))
-        return false;
-    for (int64_t i = 0; i < job->n_choices; i++)
+    const int64_t n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
+    const int64_t n_choices = n_prompts * request->n;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n_prompts, sizeof *job->prompts, &job->prompts));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n_choices, sizeof *job->choices, &job->choices));
+    job->n_prompts = n_prompts;
+    job->n_choices = n_choices;
+    for (int64_t i = 0; i < n_choices; i++)
         job->choices[i] = (kvf__choice){.job = job, .index = i};
-    return true;
+    return KVF_OK;
 }
 
-static void empty(kvf__job *job)
+void kvf__job_drop(kvf__job *job)
 {
+    if (--job->owners > 0) return;
     for (int64_t i = 0; job->prompts && i < job->n_prompts; i++)
         kvf__ids_done(&job->prompts[i]);
     for (int64_t i = 0; job->choices && i < job->n_choices; i++)
         kvf__buf_done(&job->choices[i].text);
     kvf__free(job->prompts);
     kvf__free(job->choices);
-    job->prompts = NULL;
-    job->choices = NULL;
-}
-
-void kvf__job_drop(kvf__job *job)
-{
-    if (--job->owners > 0) return;
-    empty(job);
+    kvf__shelf_give(&job->server->shelf, job->held);
     kvf__request_done(&job->request);
+    kvf__buf_done(&job->body);
     kvf__buf_done(&job->out);
     kvf__free(job);
 }
 
-/* ---- the queue ------------------------------------------------------------------------------- */
+/* ---- ends: under the lock -------------------------------------------------------------------- */
 
-/* Draws of a request without a seed begin anywhere. */
-static uint64_t any_seed(void)
+void kvf__job_finish(kvf__job *job, unsigned status)
 {
-    uint64_t seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
-    return seed >> 1;
+    kvf__server *server = job->server;
+    if (job->state == KVF__JOB_WAITS) job->status = status;
+    job->state = KVF__JOB_DONE;
+    if (status == 200) {
+        server->figures.answered++;
+        kvf__histogram_add(&server->figures.whole, kvf__clock() - job->arrived, true);
+    }
+    server->figures.refused += status >= 400 && status < 500;
+    server->figures.failed += status >= 500;
+    kvf__http_wake(job);
 }
 
-/* Under the lock, as what follows. */
+void kvf__job_fail(kvf__job *job, const kvf__problem *problem)
+{
+    if (job->state == KVF__JOB_RUNS)
+        kvf__reply_broken(problem, &job->out); /* out of memory: the stream ends without */
+    else
+        kvf__reply_problem(problem, &job->out);
+    kvf__job_finish(job, problem->status);
+}
+
+kvf__problem kvf__problem_of(const kvf_ctx *ctx, kvf_status st)
+{
+    const bool asked = st == KVF_EDATA || st == KVF_EUSAGE || st == KVF_EUNSUPPORTED;
+    kvf__problem problem;
+    kvf__problem_set(&problem, asked ? 400 : 500, NULL, "%s", kvf_ctx_error(ctx));
+    return problem;
+}
+
+/* ---- the queue: under the lock --------------------------------------------------------------- */
+
 static void append(kvf__queue *queue, kvf__job *job)
 {
     if (queue->last) queue->last->next = job;
     if (!queue->last) queue->first = job;
     queue->last = job;
     job->in = queue;
-    job->server->figures.queued++;
 }
 
-static void leave_queue(kvf__job *job)
+static void take_out(kvf__job *job)
 {
     kvf__queue *queue = job->in;
     kvf__job *before = NULL;
@@ -77,13 +96,22 @@ static void leave_queue(kvf__job *job)
     if (queue->last == job) queue->last = before;
     job->next = NULL;
     job->in = NULL;
-    job->server->figures.queued--;
 }
 
-kvf__job *kvf__queue_take(kvf__queue *queue)
+/* A job that is being read waits too, though in neither queue. */
+static void count(kvf__job *job, bool waits)
+{
+    kvf__figures *figures = &job->server->figures;
+    figures->queued += waits ? 1 : -1;
+    figures->queued_bytes += waits ? (int64_t)job->bytes : -(int64_t)job->bytes;
+}
+
+kvf__job *kvf__job_next(kvf__queue *queue)
 {
     kvf__job *job = queue->first;
-    if (job) leave_queue(job);
+    if (!job) return NULL;
+    take_out(job);
+    count(job, false);
     return job;
 }
 
@@ -94,63 +122,58 @@ bool kvf__job_abandon(kvf__job *job)
     job->gone = true;
     job->server->figures.gone++;
     if (job->in) {
-        leave_queue(job);
+        take_out(job);
+        count(job, false);
         kvf__job_drop(job);
     }
     return true;
 }
 
-static void accept_job(kvf__server *server, kvf__job *job)
+static bool overloaded(kvf__problem *problem, int64_t n, const char *what)
 {
-    job->reply = (kvf__reply){.chat = job->request.chat,
-                              .id = ++server->ids,
-                              .created = (int64_t)time(NULL),
-                              .model = server->shelf.names[job->model]};
-    job->owners = 2;
-    append(&server->ready, job);
-    server->pending++;
-    pthread_cond_signal(&server->arrival);
+    kvf__problem_set(problem, 503, NULL, "%lld %s wait already: try again later", (long long)n,
+                     what);
+    problem->code = "overloaded";
+    return false;
+}
+
+/* May so many bytes wait with the others? Without others, any. */
+static bool have_place(const kvf__server *server, size_t bytes, kvf__problem *problem)
+{
+    const int64_t queued = server->figures.queued, taken = server->figures.queued_bytes;
+    if (!queued || (int64_t)bytes <= server->options.max_queue_bytes - taken) return true;
+    return overloaded(problem, taken, "bytes of requests");
 }
 
 static bool take_place(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     if (server->closing) return kvf__problem_set(problem, 503, NULL, "the server is shutting down");
-    if (server->figures.queued < server->options.max_queue) {
-        accept_job(server, job);
-        return true;
-    }
-    kvf__problem_set(problem, 503, NULL, "%lld requests wait already: try again later",
-                     (long long)server->figures.queued);
-    problem->code = "overloaded";
-    return false;
+    if (server->figures.queued >= server->options.max_queue)
+        return overloaded(problem, server->figures.queued, "requests");
+    if (!have_place(server, job->bytes, problem)) return false;
+    job->reply = (kvf__reply){
+        .chat = job->chat, .id = ++server->ids, .created = (int64_t)time(NULL)};
+    job->owners = 2;
+    append(&server->unread, job);
+    count(job, true);
+    server->pending++;
+    pthread_cond_signal(&server->reader.arrival);
+    return true;
 }
 
 bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
-    bool taken = false;
-    job->model = kvf__shelf_find(&server->shelf, job->request.model);
-    if (job->model < 0) {
-        kvf__problem_set(problem, 404, "model", "the model \"%.80s\" does not exist",
-                         job->request.model);
-        problem->code = "model_not_found";
-        return false;
-    }
-    if (make_room(job)) {
-        if (!job->request.seeded) job->request.seed = any_seed();
-        job->server = server;
-        job->arrived = kvf__clock();
-        job->first = true;
-        pthread_mutex_lock(&server->lock);
-        taken = take_place(server, job, problem);
-        pthread_mutex_unlock(&server->lock);
-    } else {
-        kvf__problem_set(problem, 500, NULL, "out of memory");
-    }
-    if (!taken) empty(job);
+    job->server = server;
+    job->arrived = kvf__clock();
+    job->first = true;
+    job->bytes = sizeof *job + job->body.cap;
+    pthread_mutex_lock(&server->lock);
+    const bool taken = take_place(server, job, problem);
+    pthread_mutex_unlock(&server->lock);
     return taken;
 }
 
-/* ---- ids ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const kvf__ids *ids)
 {
@@ -162,7 +185,7 @@ static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const kvf__ids *
     return KVF_OK;
 }
 
-kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
+static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 {
     const kvf__request *request = &job->request;
     const kvf__render *how = &job->held->renderer.render;
@@ -179,4 +202,117 @@ kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
         KVF_TRY(kvf__render_prompt_ids(ctx, how, asked->ids.data, asked->ids.n, &job->prompts[i]));
     }
     return KVF_OK;
+}
+
+/* Draws of a request without a seed begin anywhere. */
+static uint64_t any_seed(void)
+{
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
+    return seed >> 1;
+}
+
+static bool find_model(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    const char *name = job->request.model;
+    const int64_t model = kvf__shelf_find(&server->shelf, name);
+    if (model < 0) {
+        kvf__problem_set(problem, 404, "model", "the model \"%.80s\" does not exist", name);
+        problem->code = "model_not_found";
+        return false;
+    }
+    job->held = kvf__shelf_take(&server->shelf, model);
+    job->reply.model = server->shelf.names[model];
+    return true;
+}
+
+/* From the body to ids; false with the problem. */
+static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    kvf_ctx *ctx = server->reader.ctx;
+    const char *body = job->body.data ? job->body.data : "";
+    if (!kvf__request_parse(ctx, body, job->body.n, job->chat, server->options.max_tokens,
+                            &job->request, problem))
+        return false;
+    kvf__buf_done(&job->body);
+    if (!find_model(server, job, problem)) return false;
+    if (!job->request.seeded) job->request.seed = any_seed();
+    kvf_status st = make_room(ctx, job);
+    if (!st) st = render(ctx, server->base, job);
+    if (!st)
+        st = kvf__engine_check(ctx, server->engine, job->held->prefix, job->prompts,
+                               job->n_prompts);
+    if (st) *problem = kvf__problem_of(ctx, st);
+    kvf__request_forget(&job->request);
+    return !st;
+}
+
+/* What a job takes once it is read. */
+static size_t size_of(const kvf__job *job)
+{
+    size_t bytes = sizeof *job + (size_t)job->n_prompts * sizeof *job->prompts +
+                   (size_t)job->n_choices * sizeof *job->choices;
+    for (int64_t i = 0; i < job->n_prompts; i++)
+        bytes += job->prompts[i].cap * sizeof *job->prompts[i].data;
+    for (size_t i = 0; i < job->request.n_stop; i++)
+        bytes += strlen(job->request.stop[i]) + 1;
+    return bytes;
+}
+
+/* Under the lock: a job that was read waits for a row, or is answered. */
+static void settle(kvf__server *server, kvf__job *job, bool fine, kvf__problem *problem)
+{
+    count(job, false);
+    if (fine) job->bytes = size_of(job);
+    if (fine && !job->gone && have_place(server, job->bytes, problem)) {
+        append(&server->ready, job);
+        count(job, true);
+        pthread_cond_signal(&server->arrival);
+        return;
+    }
+    if (!job->gone) kvf__job_fail(job, problem);
+    kvf__job_drop(job);
+}
+
+static void *read_jobs(void *user)
+{
+    kvf__server *server = user;
+    pthread_mutex_lock(&server->lock);
+    while (!server->reader.ends) {
+        kvf__job *job = server->unread.first;
+        if (!job) {
+            pthread_cond_wait(&server->reader.arrival, &server->lock);
+            continue;
+        }
+        kvf__problem problem = {0};
+        take_out(job);
+        pthread_mutex_unlock(&server->lock);
+        const bool fine = read_job(server, job, &problem);
+        pthread_mutex_lock(&server->lock);
+        settle(server, job, fine, &problem);
+    }
+    pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server)
+{
+    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
+    KVF_TRY(kvf_ctx_create(&quiet, &server->reader.ctx));
+    if (pthread_create(&server->reader.thread, NULL, read_jobs, server))
+        return kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for requests");
+    server->reader.runs = true;
+    return KVF_OK;
+}
+
+void kvf__reader_stop(kvf__server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->reader.ends = true;
+    pthread_cond_signal(&server->reader.arrival);
+    pthread_mutex_unlock(&server->lock);
+    if (server->reader.runs) pthread_join(server->reader.thread, NULL);
+    server->reader.runs = false;
+    kvf_ctx_free(server->reader.ctx);
+    server->reader.ctx = NULL;
 }

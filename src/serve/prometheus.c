@@ -73,6 +73,7 @@ kvf_status kvf__figures_print(const kvf__figures *f, kvf__buf *out)
         {"late_connections_total", "counter", "Connections closed because no whole request came.",
          (double)f->evicted},
         {"queue_length", "gauge", "Requests that wait for a row.", (double)f->queued},
+        {"queue_bytes", "gauge", "Memory that those take.", (double)f->queued_bytes},
         {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting)},
         {"rows_limit", "gauge", "Most requests computed together.", (double)f->max_rows},
         {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens},

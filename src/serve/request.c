@@ -175,7 +175,8 @@ static bool read_stop(const reading *r, const field *f, const kvf_json *value)
         const char *text = text_of(list ? kvf_json_at(value, i) : value);
         if (!text || !*text || strlen(text) > MOST_STOP_BYTES)
             return refuse(r, f, "a text of 1 to 256 bytes, or an array of such");
-        r->to->stop[r->to->n_stop++] = text;
+        if (kvf__strdup(NULL, text, &r->to->stop[r->to->n_stop])) return no_memory(r);
+        r->to->n_stop++;
     }
     return true;
 }
@@ -356,8 +357,10 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat,
     kvf__request request = {.chat = chat, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
     const reading r = {ctx, &request, problem, max_tokens};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
-    if (kvf_json_parse(ctx, "body", body, bytes, &request.root))
-        return kvf__problem_set(problem, 400, NULL, "%s", kvf_ctx_error(ctx));
+    kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);
+    if (st)
+        return kvf__problem_set(problem, st == KVF_ENOMEM ? 500 : 400, NULL, "%s",
+                                kvf_ctx_error(ctx));
     if (!read_fields(&r)) {
         kvf__request_done(&request);
         return false;
@@ -366,7 +369,7 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat,
     return true;
 }
 
-void kvf__request_done(kvf__request *request)
+void kvf__request_forget(kvf__request *request)
 {
     for (size_t i = 0; request->contents && i < request->n_messages; i++)
         kvf__buf_done(&request->contents[i]);
@@ -375,7 +378,20 @@ void kvf__request_done(kvf__request *request)
     for (size_t i = 0; i < request->n_prompts; i++)
         kvf__ids_done(&request->prompts[i].ids);
     kvf__free(request->prompts);
-    kvf__free(request->stop);
     kvf_json_free(request->root);
+    request->contents = NULL;
+    request->messages = NULL;
+    request->prompts = NULL;
+    request->n_messages = request->n_prompts = 0;
+    request->model = NULL;
+    request->root = NULL;
+}
+
+void kvf__request_done(kvf__request *request)
+{
+    kvf__request_forget(request);
+    for (size_t i = 0; i < request->n_stop; i++)
+        kvf__free(request->stop[i]);
+    kvf__free(request->stop);
     *request = (kvf__request){0};
 }

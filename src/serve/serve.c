@@ -12,6 +12,7 @@ kvf_serve_options kvf_serve_defaults(void)
                                .max_body = 1 << 20,
                                .max_rows = 16,
                                .max_queue = 256,
+                               .max_queue_bytes = 64 << 20,
                                .max_tokens = 1024,
                                .max_context = DEFAULT_CONTEXT,
                                .timeout = 30};
@@ -26,6 +27,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_serve_options *o)
                 {"max-body", o->max_body, 1, INT32_MAX},
                 {"max-rows", o->max_rows, 1, 1024},
                 {"max-queue", o->max_queue, 0, INT32_MAX},
+                {"max-queue-bytes", o->max_queue_bytes, 1, INT64_MAX},
                 {"max-tokens", o->max_tokens, 1, INT32_MAX},
                 {"max-context", o->max_context, 0, INT32_MAX},
                 {"timeout", o->timeout, 1, 86400}};
@@ -53,6 +55,7 @@ static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
     if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
     KVF_TRY(open_engine(ctx, server));
     KVF_TRY(kvf__shelf_init(ctx, server->base, &server->options, &server->shelf));
+    KVF_TRY(kvf__reader_start(ctx, server));
     KVF_TRY(kvf__http_start(ctx, server, &port));
     if (server->options.listening) server->options.listening(server->options.user, port);
     KVF_TRY(kvf__work(server));
@@ -67,7 +70,9 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
     server.figures.max_rows = options->max_rows;
     pthread_mutex_init(&server.lock, NULL);
     pthread_cond_init(&server.arrival, NULL);
+    pthread_cond_init(&server.reader.arrival, NULL);
     kvf_status st = serve(ctx, &server);
+    kvf__reader_stop(&server);
     kvf__http_stop(&server);
     if (totals)
         *totals = (kvf_serve_totals){.requests = server.figures.answered,
@@ -78,6 +83,7 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
     kvf__engine_free(server.engine);
     kvf__shelf_done(&server.shelf);
     kvf__free(server.token);
+    pthread_cond_destroy(&server.reader.arrival);
     pthread_cond_destroy(&server.arrival);
     pthread_mutex_destroy(&server.lock);
     return st;

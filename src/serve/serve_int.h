@@ -1,10 +1,11 @@
-/* Inside the server. Three threads: the one that called kvf_serve computes (work.c), one of
- * libmicrohttpd's reads and writes (http.c), one looks after those who are connected (guard.c).
- * They share jobs, under one lock (that of the guard is taken before it); prefixes (shelf.c) and
- * the engine are the computing thread's alone.
+/* Inside the server. Four threads: the one that called kvf_serve computes (work.c), one of
+ * libmicrohttpd's receives and sends bytes (http.c), one makes ids of what was received (job.c), so
+ * that no body holds up an answer, and one looks after those who are connected (guard.c). They
+ * share jobs, under one lock; that of the guard is taken before it, that of the shelf behind it.
+ * The engine is the computing thread's alone.
  *
- * A request goes bytes -> kvf__request (request.c, no HTTP in it) -> job -> row of the engine ->
- * bytes of the answer (reply.c). */
+ * A request goes bytes -> kvf__request (request.c, no HTTP in it) -> ids, a job that waits for rows
+ * -> rows of the engine -> bytes of the answer (reply.c). */
 #ifndef KVF_SERVE_INT_H
 #define KVF_SERVE_INT_H
 
@@ -33,7 +34,7 @@ typedef struct kvf__asked {
     kvf__ids ids;
 } kvf__asked;
 
-/* A body, checked. Texts are views into root. */
+/* A body, checked. Texts are views into root, but for stop. */
 typedef struct kvf__request {
     bool chat, stream, usage; /* usage: a chunk with the counts ends the stream */
     kvf_json *root;
@@ -48,7 +49,7 @@ typedef struct kvf__request {
     uint64_t seed;
     int64_t n; /* choices for each prompt */
     bool seeded;
-    const char **stop; /* [n_stop] */
+    char **stop; /* [n_stop] */
     size_t n_stop;
 } kvf__request;
 
@@ -56,6 +57,8 @@ typedef struct kvf__request {
  * what a chat gets that asks for none. The request is empty or whole. */
 bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
                         kvf__request *out, kvf__problem *problem);
+/* All that is needed for its ids alone: what stays are numbers and stop texts. */
+void kvf__request_forget(kvf__request *request);
 void kvf__request_done(kvf__request *request);
 
 /* ---- replies (reply.c): appended to a buffer ------------------------------------------------- */
@@ -98,16 +101,16 @@ typedef struct kvf__held {
     kvf__lm_head *head; /* that the prefix brings, NULL: none */
     kvf__renderer renderer;
     int32_t turn_end;
-    int64_t uses;
+    int64_t uses; /* under the shelf's lock */
 } kvf__held;
-void kvf__held_release(kvf__held *held);
 
 typedef struct kvf__shelf {
     const kvf_serve_options *options;
     const kvf_base *base;
     const char **names; /* [n]: the prefixes in their order, the base last */
     size_t n;
-    kvf__held **held;  /* [n] */
+    pthread_mutex_t lock;
+    kvf__held **held;  /* [n], under the lock */
     struct stat *seen; /* [n] of files, as last tried */
     int64_t reloads, failed_reloads;
     double looked; /* clock of the last look at the files */
@@ -118,8 +121,10 @@ void kvf__shelf_done(kvf__shelf *shelf);
 /* Reads files again that were replaced; looks at most every half second. A file that cannot be
  * used is warned about, and the prefix stays. */
 void kvf__shelf_refresh(kvf_ctx *ctx, kvf__shelf *shelf);
-/* Index of a name, -1: there is none. Any thread. */
+/* Any thread: index of a name, -1: there is none; what it holds now, to be given back. */
 int64_t kvf__shelf_find(const kvf__shelf *shelf, const char *name);
+kvf__held *kvf__shelf_take(kvf__shelf *shelf, int64_t i);
+void kvf__shelf_give(kvf__shelf *shelf, kvf__held *held); /* NULL is fine */
 
 /* ---- figures (prometheus.c) ------------------------------------------------------------------ */
 
@@ -131,7 +136,7 @@ typedef struct kvf__histogram {
 typedef struct kvf__figures {
     int64_t answered, failed, refused, gone; /* requests: 200; 5xx; 4xx; left by the client */
     int64_t connections, evicted;            /* open; closed for being late with their request */
-    int64_t queued;
+    int64_t queued, queued_bytes;
     int64_t reloads, failed_reloads;
     kvf__engine_stats engine;
     int64_t max_rows;
@@ -157,12 +162,13 @@ typedef struct kvf__queue {
 typedef struct kvf__job {
     struct kvf__job *next;
     struct kvf__server *server;
-    kvf__request request;
-    int64_t model; /* index in the shelf */
-    kvf__reply reply;
+    bool chat;
+    kvf__buf body; /* until it is read */
     double arrived;
 
-    /* the computing thread's */
+    /* the reading thread's, then the computing thread's */
+    kvf__request request;
+    kvf__reply reply;
     kvf__held *held;
     kvf__ids *prompts;    /* [n_prompts] */
     kvf__choice *choices; /* [n_choices]: request.n for each prompt */
@@ -177,6 +183,7 @@ typedef struct kvf__job {
     kvf__buf out;
     size_t sent;
     kvf__queue *in; /* where it waits, NULL: nowhere */
+    size_t bytes;   /* that it takes while it waits */
     bool gone;      /* nobody waits any more */
     int owners;     /* threads that may look at it */
     void *sleeper;  /* the connection that sleeps until there is more; NULL: awake */
@@ -193,7 +200,14 @@ typedef struct kvf__server {
 
     pthread_mutex_t lock;
     pthread_cond_t arrival;
-    kvf__queue ready;  /* for a row */
+    kvf__queue unread; /* that wait to be read */
+    kvf__queue ready;  /* that wait for a row */
+    struct {
+        kvf_ctx *ctx;
+        pthread_t thread;
+        pthread_cond_t arrival;
+        bool runs, ends;
+    } reader;
     kvf__job *running; /* list by next; the computing thread's alone */
     kvf__job *joining; /* of them, some of whose choices have had no row yet; NULL: none */
     int64_t pending;   /* jobs that are not answered to the last byte */
@@ -203,17 +217,25 @@ typedef struct kvf__server {
     struct kvf__http *http;
 } kvf__server;
 
-/* The ids that its rows begin with, as generate makes them. */
-kvf_status kvf__job_render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job);
-/* Takes the job over, or says why not. Called by the HTTP thread. */
+/* Queues a job, which has its body and no more, or says why not. Called by the HTTP thread. */
 bool kvf__job_submit(kvf__server *server, kvf__job *job, kvf__problem *problem);
-/* The one that has waited longest; NULL: none waits. Under the lock, as what follows. */
-kvf__job *kvf__queue_take(kvf__queue *queue);
+/* The thread that reads what was submitted, in order: parses it, and makes the ids that its rows
+ * begin with, as generate makes them. */
+kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server);
+void kvf__reader_stop(kvf__server *server); /* what is unread stays so; again is fine */
+/* The one that has waited longest leaves a queue; NULL: none waits. Under the lock, as what
+ * follows. */
+kvf__job *kvf__job_next(kvf__queue *queue);
 /* Nobody waits for it any more: its place is free, and its rows are to leave. False: it is done
  * already. */
 bool kvf__job_abandon(kvf__job *job);
+/* Nothing more will come. */
+void kvf__job_finish(kvf__job *job, unsigned status);
+void kvf__job_fail(kvf__job *job, const kvf__problem *problem);
 /* One of its threads has done with it. */
 void kvf__job_drop(kvf__job *job);
+/* What a status and the context's line are to the client. */
+kvf__problem kvf__problem_of(const kvf_ctx *ctx, kvf_status st);
 
 /* ---- the computing thread (work.c) ----------------------------------------------------------- */
 

@@ -10,9 +10,22 @@
 enum { MOST_NAME = 64 };
 static const double LOOK_SECONDS = 0.5;
 
-void kvf__held_release(kvf__held *held)
+kvf__held *kvf__shelf_take(kvf__shelf *shelf, int64_t i)
 {
-    if (!held || --held->uses > 0) return;
+    pthread_mutex_lock(&shelf->lock);
+    kvf__held *held = shelf->held[i];
+    held->uses++;
+    pthread_mutex_unlock(&shelf->lock);
+    return held;
+}
+
+void kvf__shelf_give(kvf__shelf *shelf, kvf__held *held)
+{
+    if (!held) return;
+    pthread_mutex_lock(&shelf->lock);
+    const bool used = --held->uses > 0;
+    pthread_mutex_unlock(&shelf->lock);
+    if (used) return;
     kvf__renderer_done(&held->renderer);
     kvf__lm_head_free(held->head);
     kvf_prefix_free(held->prefix);
@@ -101,25 +114,25 @@ static kvf_status fill(kvf_ctx *ctx, kvf__shelf *shelf)
 kvf_status kvf__shelf_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
                            kvf__shelf *out)
 {
-    kvf__shelf shelf = {.options = options, .base = base, .n = options->n_prefixes + 1};
-    kvf_status st = kvf__alloc_array(ctx, shelf.n, sizeof *shelf.names, &shelf.names);
-    if (!st) st = kvf__alloc_array(ctx, shelf.n, sizeof *shelf.held, &shelf.held);
-    if (!st) st = kvf__alloc_array(ctx, shelf.n, sizeof *shelf.seen, &shelf.seen);
-    if (!st) st = fill(ctx, &shelf);
-    if (st)
-        kvf__shelf_done(&shelf);
-    else
-        *out = shelf;
+    *out = (kvf__shelf){.options = options, .base = base, .n = options->n_prefixes + 1};
+    pthread_mutex_init(&out->lock, NULL);
+    kvf_status st = kvf__alloc_array(ctx, out->n, sizeof *out->names, &out->names);
+    if (!st) st = kvf__alloc_array(ctx, out->n, sizeof *out->held, &out->held);
+    if (!st) st = kvf__alloc_array(ctx, out->n, sizeof *out->seen, &out->seen);
+    if (!st) st = fill(ctx, out);
+    if (st) kvf__shelf_done(out);
     return st;
 }
 
 void kvf__shelf_done(kvf__shelf *shelf)
 {
+    if (!shelf->n) return;
     for (size_t i = 0; shelf->held && i < shelf->n; i++)
-        kvf__held_release(shelf->held[i]);
+        kvf__shelf_give(shelf, shelf->held[i]);
     kvf__free(shelf->held);
     kvf__free(shelf->names);
     kvf__free(shelf->seen);
+    pthread_mutex_destroy(&shelf->lock);
     *shelf = (kvf__shelf){0};
 }
 
@@ -148,8 +161,11 @@ static void refresh(kvf_ctx *ctx, kvf__shelf *shelf, size_t i)
         kvf__log(ctx, KVF_LOG_WARN, "%s; %s stays as it was", kvf_ctx_error(ctx), shelf->names[i]);
         return;
     }
-    kvf__held_release(shelf->held[i]);
+    pthread_mutex_lock(&shelf->lock);
+    kvf__held *before = shelf->held[i];
     shelf->held[i] = held;
+    pthread_mutex_unlock(&shelf->lock);
+    kvf__shelf_give(shelf, before);
     shelf->reloads++;
     kvf__log(ctx, KVF_LOG_INFO, "%s: read again", shelf->options->prefixes[i].path);
 }

@@ -12,31 +12,12 @@ static const double FLUSH_SECONDS = 10;
 
 /* ---- ends of a job --------------------------------------------------------------------------- */
 
-/* Under the lock: nothing more will come. */
-static void finish(kvf__job *job, unsigned status)
-{
-    kvf__server *server = job->server;
-    if (job->state == KVF__JOB_WAITS) job->status = status;
-    job->state = KVF__JOB_DONE;
-    if (status == 200) {
-        server->figures.answered++;
-        kvf__histogram_add(&server->figures.whole, kvf__clock() - job->arrived, true);
-    }
-    server->figures.refused += status >= 400 && status < 500;
-    server->figures.failed += status >= 500;
-    kvf__http_wake(job);
-}
-
 /* Under the lock. */
-static void finish_problem(kvf__job *job, unsigned status, const char *line)
+static void fail(kvf__job *job, unsigned status, const char *line)
 {
     kvf__problem problem;
     kvf__problem_set(&problem, status, NULL, "%s", line);
-    if (job->state == KVF__JOB_RUNS)
-        kvf__reply_broken(&problem, &job->out); /* out of memory: the stream ends without */
-    else
-        kvf__reply_problem(&problem, &job->out);
-    finish(job, status);
+    kvf__job_fail(job, &problem);
 }
 
 /* The job is no longer this thread's. */
@@ -49,7 +30,6 @@ static void let_go(kvf__job *job)
             break;
         }
     if (server->joining == job) server->joining = NULL;
-    kvf__held_release(job->held);
     pthread_mutex_lock(&server->lock);
     kvf__job_drop(job);
     pthread_mutex_unlock(&server->lock);
@@ -84,7 +64,7 @@ static kvf_status add_whole(kvf__choice *c, const char *text, size_t n)
 static void break_off(kvf__job *job, const char *line)
 {
     job->broken = true;
-    finish_problem(job, 500, line);
+    fail(job, 500, line);
 }
 
 /* Under the lock. */
@@ -97,7 +77,7 @@ static void add_text(kvf__choice *c, const char *text, size_t n)
     else if (stream ? add_stream(c, text, n) : add_whole(c, text, n))
         break_off(job, "out of memory");
     else if (all_ended(job))
-        finish(job, 200);
+        kvf__job_finish(job, 200);
     else if (stream && (n || c->finish))
         kvf__http_wake(job);
 }
@@ -143,7 +123,7 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
                               .sampling = request->sampling,
                               .seed = request->seed,
                               .stream = (uint64_t)job->joined,
-                              .stop = request->stop,
+                              .stop = (const char *const *)request->stop,
                               .n_stop = request->n_stop,
                               .turn_end = job->held->turn_end,
                               .text = take_text,
@@ -162,35 +142,20 @@ static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
     return KVF_OK;
 }
 
-/* Statuses that the request caused. */
-static unsigned http_status(kvf_status st)
-{
-    return st == KVF_EDATA || st == KVF_EUSAGE || st == KVF_EUNSUPPORTED ? 400 : 500;
-}
-
-static kvf_status start_job(kvf__server *server, kvf__job *job)
-{
-    KVF_TRY(kvf__job_render(server->ctx, server->base, job));
-    KVF_TRY(kvf__engine_check(server->ctx, server->engine, job->held->prefix, job->prompts,
-                              job->n_prompts));
-    for (int64_t i = 0; i < job->n_prompts; i++)
-        job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
-    return join(server->ctx, server, job);
-}
-
 static void begin(kvf__server *server, kvf__job *job)
 {
     kvf_ctx *ctx = server->ctx;
-    job->held = server->shelf.held[job->model];
-    job->held->uses++;
     job->next = server->running;
     server->running = job;
-    kvf_status st = start_job(server, job);
+    for (int64_t i = 0; i < job->n_prompts; i++)
+        job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
+    kvf_status st = join(ctx, server, job);
     if (st) leave_rows(ctx, server->engine, job);
     pthread_mutex_lock(&server->lock);
     kvf__histogram_add(&server->figures.waited, kvf__clock() - job->arrived, true);
     if (st) {
-        finish_problem(job, http_status(st), kvf_ctx_error(ctx));
+        const kvf__problem problem = kvf__problem_of(ctx, st);
+        kvf__job_fail(job, &problem);
     } else if (job->request.stream) {
         job->state = KVF__JOB_RUNS;
         job->status = 200;
@@ -212,10 +177,10 @@ static void go_on_joining(kvf__server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
-static kvf__job *next_job(kvf__server *server)
+static kvf__job *next_job(kvf__server *server, kvf__queue *queue)
 {
     pthread_mutex_lock(&server->lock);
-    kvf__job *job = kvf__queue_take(&server->ready);
+    kvf__job *job = kvf__job_next(queue);
     pthread_mutex_unlock(&server->lock);
     return job;
 }
@@ -225,7 +190,7 @@ static void begin_all(kvf__server *server)
     kvf__job *job;
     go_on_joining(server);
     while (!server->joining && !kvf__engine_full(server->engine) &&
-           (job = next_job(server)) != NULL)
+           (job = next_job(server, &server->ready)) != NULL)
         begin(server, job);
 }
 
@@ -275,18 +240,25 @@ static void wait_for_arrival(kvf__server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
+static void refuse_all(kvf__server *server, kvf__queue *queue)
+{
+    for (kvf__job *job; (job = next_job(server, queue)) != NULL;) {
+        pthread_mutex_lock(&server->lock);
+        fail(job, 503, "the server is shutting down");
+        kvf__job_drop(job);
+        pthread_mutex_unlock(&server->lock);
+    }
+}
+
 /* Those that wait, after a failure that ends the server. */
 static void refuse_waiting(kvf__server *server)
 {
     pthread_mutex_lock(&server->lock);
     server->closing = true;
     pthread_mutex_unlock(&server->lock);
-    for (kvf__job *job; (job = next_job(server)) != NULL;) {
-        pthread_mutex_lock(&server->lock);
-        finish_problem(job, 503, "the server is shutting down");
-        pthread_mutex_unlock(&server->lock);
-        let_go(job);
-    }
+    kvf__reader_stop(server);
+    refuse_all(server, &server->unread);
+    refuse_all(server, &server->ready);
 }
 
 /* Everything was computed: the last bytes get some time to leave. */
@@ -307,7 +279,7 @@ static bool stops(kvf__server *server)
 {
     if (!server->options.stop || !*server->options.stop) return false;
     pthread_mutex_lock(&server->lock);
-    bool first = !server->closing, idle = !server->ready.first;
+    bool first = !server->closing, idle = !server->figures.queued;
     server->closing = true;
     pthread_mutex_unlock(&server->lock);
     if (first) kvf__http_refuse_more(server);
@@ -325,6 +297,7 @@ kvf_status kvf__work(kvf__server *server)
             st = kvf__engine_step(server->ctx, server->engine);
         else
             wait_for_arrival(server);
+        if (st == KVF_ENOMEM) st = KVF_OK; /* its rows were told: others may find some */
         publish(server);
     }
     if (st) {

@@ -1,0 +1,176 @@
+/* What requests cost those who are served meanwhile: no silence while they are read, no memory but
+ * that of their ids while they wait, and their turn in the order in which they came. */
+#include <kvfold/train.h>
+#include <malloc.h>
+#include <poll.h>
+
+#include "serve_fx.h"
+
+enum { MEGABYTE = 1000000, BIG = 8, JUNK = 12 };
+
+/* {"model": "bare", MEMBER: n times what, MORE}; to be freed. */
+static char *big_body(const char *member, const char *open, const char *what, size_t n,
+                      const char *close, const char *more)
+{
+    const size_t room = n * strlen(what) + 300;
+    char *body = malloc(room);
+    size_t at = (size_t)snprintf(body, room, "{\"model\":\"bare\",\"%s\":%s", member, open);
+    for (size_t i = 0; i < n; i++, at += strlen(what))
+        memcpy(body + at, what, strlen(what));
+    snprintf(body + at, room - at, "%s%s}", close, more);
+    return body;
+}
+
+/* ---- silence --------------------------------------------------------------------------------- */
+
+/* Reads a stream for so many seconds, or until `others` are all readable; the longest gap. */
+static double longest_gap(int stream, const struct pollfd *others, size_t n, double seconds)
+{
+    struct pollfd fds[BIG + 1] = {{stream, POLLIN, 0}};
+    const double begin = kvf__clock();
+    double last = begin, gap = 0;
+    size_t left = n ? n : 1;
+    for (size_t i = 0; i < n; i++)
+        fds[i + 1] = others[i];
+    while (left && kvf__clock() - begin < seconds) {
+        const int some = poll(fds, n + 1, 100);
+        const double now = kvf__clock();
+        if (now - last > gap) gap = now - last;
+        if (some > 0 && fds[0].revents) {
+            ck_assert_int_gt(recv(stream, text, ROOM, 0), 0);
+            last = now;
+        }
+        for (size_t i = 1; i <= n; i++)
+            if (fds[i].fd >= 0 && fds[i].revents) {
+                fds[i].fd = -1; /* poll leaves it out */
+                left--;
+            }
+    }
+    return gap;
+}
+
+START_TEST(big_prompts_silence_no_stream)
+{
+    struct pollfd fds[BIG];
+    char *body = big_body("prompt", "\"", " ab", MEGABYTE / 3, "\"", "");
+    serve_long_rows();
+    s.options.max_body = 2 * MEGABYTE;
+    serve_start(&s);
+    int stream = ask_long(LONG_BODY(",\"stream\":true"));
+    ck_assert(becomes("rows", 1, 60));
+    const double alone = longest_gap(stream, NULL, 0, 1);
+    for (int i = 0; i < BIG; i++)
+        fds[i] = (struct pollfd){ask_long(body), POLLIN, 0};
+    const double begin = kvf__clock();
+    const double beside = longest_gap(stream, fds, BIG, 90), took = kvf__clock() - begin;
+    printf("gaps of a stream: %.3f s alone, %.3f s beside %d prompts of 1 MB, refused in %.3f s\n",
+           alone, beside, BIG, took);
+    for (int i = 0; i < BIG; i++) {
+        ck_assert_int_eq(hear(fds[i].fd, text, ROOM), 400);
+        has("tokens, at most ");
+    }
+    ck_assert_msg(beside < 0.1 + 2 * alone || beside < took / 4,
+                  "%.3f s of silence, alone %.3f s, in %.3f s", beside, alone, took);
+    close(stream);
+    serve_end(&s);
+    free(body);
+}
+END_TEST
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Bytes in use; a sanitizer's allocator does not say. */
+static double memory_in_use(void)
+{
+    const struct mallinfo2 now = mallinfo2();
+    return (double)(now.uordblks + now.hblkhd);
+}
+
+/* What says nothing about the answer is not kept while a request waits. */
+START_TEST(what_waits_holds_no_body)
+{
+    int fds[JUNK];
+    char *body = big_body("user", "[[]", ",[]", MEGABYTE / 3, "]", ",\"prompt\":\"a\"");
+    serve_long_rows();
+    s.options.max_rows = 1;
+    s.options.max_body = 2 * MEGABYTE;
+    serve_start(&s);
+    int stream = ask_long(LONG_BODY(",\"stream\":true"));
+    ck_assert(becomes("rows", 1, 60));
+    const double before = memory_in_use();
+    for (int i = 0; i < JUNK; i++)
+        fds[i] = ask_long(body);
+    ck_assert(becomes("queue_length", JUNK, 60));
+    for (int i = 0; figure("queue_bytes") > JUNK * 4096 && i < 600; i++)
+        usleep(100000);
+    ck_assert_double_le(figure("queue_bytes"), JUNK * 4096);
+    ck_assert_double_le(memory_in_use() - before, 4.0 * MEGABYTE); /* of which the stream is part */
+    for (int i = 0; i < JUNK; i++)
+        close(fds[i]);
+    close(stream);
+    serve_end(&s);
+    free(body);
+}
+END_TEST
+
+/* One may take more than all may; beside it there is no place. */
+START_TEST(a_queue_has_a_limit_in_bytes)
+{
+    char *body = big_body("prompt", "\"", "x", 60000, "\"", ",\"max_tokens\":1");
+    serve_long_rows();
+    s.options.max_rows = 1;
+    s.options.max_queue_bytes = 1000;
+    serve_start(&s);
+    int stream = ask_long(LONG_BODY(",\"stream\":true"));
+    ck_assert(becomes("rows", 1, 60));
+    int waits = ask_long(body);
+    ck_assert(becomes("queue_length", 1, 60));
+    ck_assert_int_eq(complete("bare", "x", 1), 503);
+    has("bytes of requests wait already: try again later");
+    has("\"code\":\"overloaded\"");
+    ck_assert(figure("queue_length") == 1);
+    close(waits);
+    ck_assert(becomes("queue_bytes", 0, 60));
+    waits = ask_long(LONG_BODY(""));
+    ck_assert(becomes("queue_length", 1, 60));
+    close(waits);
+    close(stream);
+    serve_end(&s);
+    free(body);
+}
+END_TEST
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* One whose ids take long to make is not overtaken. */
+START_TEST(who_comes_first_is_first)
+{
+    char *body = big_body("prompt", "\"", "the one ", 500, "\"", ",\"max_tokens\":1");
+    serve_long_rows();
+    s.options.max_rows = 1;
+    serve_start(&s);
+    for (int i = 0; i < 5; i++) {
+        int first = ask_long(body);
+        ck_assert_int_eq(complete("bare", "x", 1), 200);
+        struct pollfd fd = {first, POLLIN, 0};
+        ck_assert_int_eq(poll(&fd, 1, 0), 1);
+        ck_assert_int_eq(hear(first, text, ROOM), 200);
+    }
+    serve_end(&s);
+    free(body);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("serve_queue");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 200);
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_test(core, big_prompts_silence_no_stream);
+    tcase_add_test(core, what_waits_holds_no_body);
+    tcase_add_test(core, a_queue_has_a_limit_in_bytes);
+    tcase_add_test(core, who_comes_first_is_first);
+    suite_add_tcase(suite, core);
+    return ck_main(suite);
+}
