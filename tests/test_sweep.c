@@ -439,7 +439,9 @@ static const struct {
      ":1: base cannot differ between the runs of a sweep: the runs share one base"},
     {"precision = f32\n", ":1: precision cannot differ"},
     {"weight-dtype = bf16, int8\n", ":1: weight-dtype cannot differ"},
-    {"forecast = on\n", "--forecast on: not in a sweep"},
+    {"forecast = on\n", ":1: --forecast: not in a sweep"},
+    {"mix = equal\n", ":1: --mix: a run of several tasks has no place in a sweep"},
+    {"out = a.h5\n", ":1: --out: a run's file is named after the run"},
     {"init-text = \"a, b\n", ":1: init-text: a quote is not closed"},
     {"init-text = \"a\" b\n", ":1: init-text: want a comma behind a quote"},
     {"data = x=a.jsonl\n", ":1: data = x=a.jsonl: a run of several tasks has no place in a sweep"},
@@ -447,7 +449,7 @@ static const struct {
     {"method = mlp, full\n",
      ":1: run method-full: --method full: the runs of a sweep share the base"},
     {"[x]\nmethod = adapter\n", ":1: run x: --method adapter: the runs of a sweep share the base"},
-    {"infix = true\n", ":1: run run: --infix: not in a sweep"},
+    {"infix = true\n", ":1: --infix: not in a sweep"},
     {"base-dropout = 0.1\n", "--base-dropout: not in a sweep"},
     {"layers = 7-9, 0-1\n", "run layers-7-9: --layers 7-9: the base has layers 0 to 2"},
     {"seed = "
@@ -494,6 +496,30 @@ START_TEST(what_is_there_is_kept)
 }
 END_TEST
 
+/* What is offered can be set, and what is not has a reason. */
+START_TEST(rows_are_those_of_train_that_it_takes)
+{
+    const kvf_option_row *row, *own;
+    size_t n = 0;
+    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++) {
+        if (kvf_sweep_refusal(row->name)) continue;
+        own = kvf_sweep_option_row(n++);
+        ck_assert_str_eq(own->name, row->name);
+        if (!strcmp(row->name, "method"))
+            ck_assert_str_eq(own->argument, "mlp|direct|projected|prompt|p-tuning");
+    }
+    ck_assert_ptr_null(kvf_sweep_option_row(n));
+    ck_assert_ptr_null(kvf_sweep_refusal("lr"));
+    ck_assert_ptr_null(kvf_sweep_refusal("no-such"));
+    kvf_sweep_options o = sweep_for("lr = 1\n", "runs");
+    o.train.infix = true;
+    expect_line(&o, KVF_EUSAGE, "--infix: not in a sweep");
+    o = sweep_for("lr = 1\n", "runs");
+    o.train.method = "full";
+    expect_line(&o, KVF_EUSAGE, "--method full: the runs of a sweep share the base");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sweep");
@@ -516,6 +542,7 @@ int main(void)
     tcase_add_loop_test(core, equal_scores_rank_by_loss, 0, 2);
     tcase_add_loop_test(errors, bad_grids_are_refused, 0, sizeof BAD / sizeof BAD[0]);
     tcase_add_test(errors, what_is_there_is_kept);
+    tcase_add_test(core, rows_are_those_of_train_that_it_takes);
     suite_add_tcase(suite, parity);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, errors);

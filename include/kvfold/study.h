@@ -137,6 +137,11 @@ typedef struct kvf_sweep_options {
     void *event_user;
 } kvf_sweep_options;
 
+/* The options of train that a sweep has, by index, NULL past the last; and why one of train's is
+ * not among them, NULL: it is, or is none of train's. */
+const kvf_option_row *kvf_sweep_option_row(size_t index);
+const char *kvf_sweep_refusal(const char *name);
+
 /* Trains the runs of a grid file in common passes over one frozen base: rows of all runs share
  * every product of a step, each run with its own prefix, encoder, head, optimizer, data and order,
  * and with its own file OUT/NAME.h5, like any other run's. A run's gradients are those it has

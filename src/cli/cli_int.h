@@ -79,6 +79,8 @@ typedef struct cli_command {
     const char *required; /* options that must be given, by name, separated by spaces */
     const kvf_option_row *(*library_row)(
         size_t index); /* options known to the library, NULL: none */
+    /* why an option that is no row is none; NULL: not known, or no such function */
+    const char *(*refusal)(const char *name);
     const cli_option *options;
     size_t n_options;
     size_t operands;
@@ -120,6 +122,17 @@ struct cli_call {
 const kvf_option_row *cli_row(const cli_command *command, size_t index);
 const kvf_option_row *cli_row_find(const cli_command *command, const char *name);
 
+/* The name of those tried that is nearest to what was typed; NULL: none is near. */
+typedef struct cli_nearest {
+    const char *word; /* [n] */
+    size_t n;
+    const char *name;
+    int far;
+} cli_nearest;
+void cli_nearest_try(cli_nearest *nearest, const char *name);
+/* CLI_MISUSE, with the line: name[n], of the command line or the recipe `given` names. */
+int cli_unknown_option(const cli_command *command, const cli_given *given, const char *name,
+                       size_t n);
 /* Splits the arguments after the command's name. CLI_OK or CLI_MISUSE, with its line printed. */
 int cli_parse(cli_call *call, int argc, char **argv);
 /* Puts the options of --recipe FILE in front of those given. */

@@ -182,7 +182,7 @@ static void print_zsh(void)
         print_quoted(command->summary, ":\\", '\\');
         printf("'\n");
     }
-    printf("        'help:words, files, methods and the options of a command'\n    )\n"
+    printf("        'help:glossary, files, methods and the options of a command'\n    )\n"
            "    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n"
            "    fi\n    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n"
            "    case $command in\n");

@@ -25,15 +25,6 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], MOST_WIDTH = 40 };
 
-/* Train's rows without --out. */
-static const kvf_option_row *train_row(size_t index)
-{
-    const kvf_option_row *row;
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++)
-        if (strcmp(row->name, "out") && !index--) return row;
-    return NULL;
-}
-
 typedef struct watcher {
     cli_progress progress;
     bool silent; /* notes are in the object that is printed */
@@ -162,7 +153,8 @@ const cli_command cli_sweep = {
              "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
              "begins the others.\n",
     .required = "base grid out",
-    .library_row = train_row,
+    .library_row = kvf_sweep_option_row,
+    .refusal = kvf_sweep_refusal,
     .options = OPTIONS,
     .n_options = N_OPTIONS,
     .run = run,

@@ -108,5 +108,11 @@ int cli_help_topic(const char *topic)
             fputs(text, stdout);
             return CLI_OK;
         }
-    return cli_misuse(NULL, "help: topic \"%s\" is not known", topic);
+    cli_nearest nearest = {.word = topic, .n = strlen(topic)};
+    for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++)
+        cli_nearest_try(&nearest, command->name);
+    for (size_t i = 0; cli_topic(i, &name); i++)
+        cli_nearest_try(&nearest, name);
+    return cli_misuse(NULL, "help: topic \"%s\" is not known%s%s", topic,
+                      nearest.name ? ", the nearest is " : "", nearest.name ? nearest.name : "");
 }

@@ -128,6 +128,17 @@ static int help(int argc, char **argv)
     return CLI_OK;
 }
 
+static int unknown_word(const char *word)
+{
+    if (*word == '-') return cli_misuse(NULL, "option \"%s\" is not known", word);
+    cli_nearest nearest = {.word = word, .n = strlen(word)};
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        cli_nearest_try(&nearest, COMMANDS[i]->name);
+    cli_nearest_try(&nearest, "help");
+    return cli_misuse(NULL, "command \"%s\" is not known%s%s", word,
+                      nearest.name ? ", the nearest is " : "", nearest.name ? nearest.name : "");
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) return cli_misuse(NULL, "a command is missing");
@@ -139,7 +150,7 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "--check-hdf5") && argc == 3) return cli_check_hdf5(argv[2]);
     if (!strcmp(word, "help")) return help(argc, argv);
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(2, argv);
-    return cli_misuse(NULL, "%s \"%s\" is not known", *word == '-' ? "option" : "command", word);
+    return unknown_word(word);
 }
 
 int main(int argc, char **argv)

@@ -58,8 +58,7 @@ static int read_line(const cli_call *call, char *line, cli_given *given)
     const char *name = trim(line), *value = trim(equals + 1);
     const kvf_option_row *row = cli_row_find(call->command, name);
     if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
-        return cli_misuse(call->command, "%s:%d: option \"%.60s\" is not known", given->file,
-                          given->line, name);
+        return cli_unknown_option(call->command, given, name, strlen(name));
     if (!*value)
         return cli_misuse(call->command, "%s:%d: %s has no value", given->file, given->line, name);
     given->name = row->name;

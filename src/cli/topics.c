@@ -1,7 +1,7 @@
 /* The texts of `kvfold help TOPIC`. */
 #include "cli_int.h"
 
-static const char WORDS[] =
+static const char GLOSSARY[] =
     "base      the frozen pretrained transformer: a Hugging Face folder, GGUF or base file\n"
     "prefix    the tensor [L, 2, G, P, D] (2: key, value) that attention sees in front\n"
     "          of the tokens; the same for every row of a batch\n"
@@ -387,10 +387,10 @@ const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"words", WORDS},   {"files", FILES},     {"methods", METHODS},
-                  {"tasks", TASKS},   {"metrics", METRICS}, {"formats", FORMATS},
-                  {"logs", LOGS},     {"numbers", NUMBERS}, {"clusters", CLUSTERS},
-                  {"sweeps", SWEEPS}, {"scaling", SCALING}};
+    } TOPICS[] = {{"glossary", GLOSSARY}, {"files", FILES},     {"methods", METHODS},
+                  {"tasks", TASKS},       {"metrics", METRICS}, {"formats", FORMATS},
+                  {"logs", LOGS},         {"numbers", NUMBERS}, {"clusters", CLUSTERS},
+                  {"sweeps", SWEEPS},     {"scaling", SCALING}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
     return TOPICS[index].text;

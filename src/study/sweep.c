@@ -24,31 +24,6 @@ static void on_event(void *user, const kvf_event *event)
     if (o->event) o->event(o->event_user, run->row->name, event);
 }
 
-/* What would change the base, or draws by rows of one run alone. */
-static kvf_status check_run(kvf_ctx *ctx, const kvf_train_options *o)
-{
-    const struct {
-        bool is_set;
-        const char *name, *why;
-    } ITEMS[] = {
-        {o->named_data.n > 0, "data NAME=FILE", "a run of several tasks has no place in a sweep"},
-        {o->log != NULL, "log",
-         "the runs would write to one file; --tensorboard has a folder for each"},
-        {!strcmp(o->unfreeze, "base"), "unfreeze base", "the runs of a sweep share the base"},
-        {o->prefix_dropout_per_row, "prefix-dropout-per-row", "not in a sweep"},
-        {o->base_dropout > 0, "base-dropout", "not in a sweep"},
-        {o->infix, "infix", "not in a sweep"},
-        {!strcmp(o->forecast, "on"), "forecast on", "not in a sweep"},
-    };
-    if (kvf__method_find(o->method)->port == KVF__PORT_BLOCK)
-        return kvf__fail(ctx, KVF_EUSAGE, "--method %s: the runs of a sweep share the base",
-                         o->method);
-    for (size_t i = 0; i < sizeof ITEMS / sizeof ITEMS[0]; i++)
-        if (ITEMS[i].is_set)
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s", ITEMS[i].name, ITEMS[i].why);
-    return KVF_OK;
-}
-
 static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
 {
     kvf_train_options *o = &run->options, checked;
@@ -63,7 +38,7 @@ static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
     checked = *o;
     KVF_TRY(kvf__train_options_require(s->ctx, o));
     KVF_TRY(kvf__train_options_check(s->ctx, &checked));
-    KVF_TRY(check_run(s->ctx, o));
+    KVF_TRY(kvf__sweep_check_run(s->ctx, o));
     run->own_head = strcmp(o->task, "lm") || o->train_head;
     return kvf__train_options_store(s->ctx, &checked, &run->shown);
 }

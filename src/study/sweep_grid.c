@@ -21,16 +21,10 @@ enum { MOST_BYTES = 1 << 20, MOST_RUNS = 1024, MOST_NAME = 160 };
 static const struct {
     const char *name, *why;
 } COMMON[] = {
-    {"base", "the runs share one base"},
-    {"precision", "the runs share one base"},
-    {"weight-dtype", "the runs share one base"},
-    {"stream-layers", "the runs share one base"},
-    {"out", "a run's file is named after the run"},
-    {"resume", "it holds for all runs"},
-    {"force", "it holds for all runs"},
-    {"dry-run", "it holds for all runs"},
-    {"log", "it holds for all runs"},
-    {"tensorboard", "it holds for all runs"},
+    {"base", "the runs share one base"},         {"precision", "the runs share one base"},
+    {"weight-dtype", "the runs share one base"}, {"stream-layers", "the runs share one base"},
+    {"resume", "it holds for all runs"},         {"force", "it holds for all runs"},
+    {"dry-run", "it holds for all runs"},        {"tensorboard", "it holds for all runs"},
 };
 
 /* A line above the sections. */
@@ -86,7 +80,8 @@ static kvf_status check_name(parser *p, const char *name)
     for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)
         if (!strcmp(name, COMMON[i].name))
             return BAD(p, "%s cannot differ between the runs of a sweep: %s", name, COMMON[i].why);
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++)
+    if (kvf_sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf_sweep_refusal(name));
+    for (size_t i = 0; (row = kvf_sweep_option_row(i)) != NULL; i++)
         if (!strcmp(name, row->name)) return KVF_OK;
     return BAD(p, "option \"%.60s\" is not known", name);
 }

@@ -7,6 +7,9 @@
 
 #include "train_int.h"
 
+/* EUSAGE: the options, which are valid ones of train, have no place in a sweep. */
+kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *options);
+
 /* ---- the grid (sweep_grid.c) ----------------------------------------------------------------- */
 
 /* `name = value` of a line of the file; texts are views into it. */

@@ -40,15 +40,22 @@ has out 'what is trained: see help methods (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 
-for topic in words files methods tasks metrics formats logs numbers clusters sweeps scaling; do
+for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps scaling; do
     run 0 help $topic
     err_is
     [ -s out ] || fail "help $topic is empty"
+    case " $commands " in
+    *" $topic "*) fail "help $topic shows the command" ;;
+    esac
     has program "$topic"
 done
 run 2 help nothing
 out_is
 err_is 'kvfold: help: topic "nothing" is not known; try kvfold --help'
+run 0 help glossary
+has out '^encoder   trainable parameters'
+run 2 help glosary
+err_is 'kvfold: help: topic "glosary" is not known, the nearest is glossary; try kvfold --help'
 
 run 0 --version
 err_is

@@ -44,8 +44,10 @@ for command in $commands; do
     {
         from_man "$command"
         from_man 'Common options'
-        # sweep has train's options but for those that its own section lists
-        [ "$command" != sweep ] || from_man train | grep -v -e '^--out ' -e '^--recipe '
+        # sweep has train's options but for those that its own section lists, and those it refuses
+        [ "$command" != sweep ] || from_man train | grep -v -e '^--out ' -e '^--recipe ' -e '^--method ' \
+            -e '^--log ' -e '^--forecast ' -e '^--infix|' -e '^--prefix-dropout-per-row|' -e '^--unfreeze ' \
+            -e '^--base-lr ' -e '^--base-dropout ' -e '^--adapter-' -e '^--task-prefix ' -e '^--mix '
     } | sort >man.txt
     [ -s help.txt ] || fail "no options in $command --help"
     cut -d '|' -f 1- help.txt | sed 's/|[^|]*$//' >help_options.txt
@@ -66,7 +68,7 @@ done >unknown.txt
 "$KVFOLD" --help | sed -n -e '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' >groups.txt
 sed -n '/^The commands are, to$/,/^\.El$/p' "$man" | sed -n -e 's/^\.It \(.*\)$/\1:/p' -e 's/^\.Cm \([a-z-]*\).*/\1/p' >man_groups.txt
 diff groups.txt man_groups.txt >difference || fail "groups of --help (<) and manual (>): $(cat difference)"
-for topic in words files methods tasks metrics formats logs numbers clusters sweeps scaling; do
+for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps scaling; do
     has "$man" "^\.Cm $topic"
 done
 if command -v mandoc >/dev/null; then

@@ -9,7 +9,7 @@ misuse() {
 }
 
 misuse 'a command is missing; try kvfold --help'
-misuse 'command "trian" is not known; try kvfold --help' trian
+misuse 'command "trian" is not known, the nearest is train; try kvfold --help' trian
 misuse 'option "--jsn" is not known; try kvfold --help' --jsn
 misuse 'help: unexpected argument "words"; try kvfold --help' help files words
 
@@ -24,8 +24,14 @@ misuse 'eval: --data FILE is needed; try kvfold eval --help' eval --base b
 misuse 'import: PATH is missing; try kvfold import --help' import --out o
 misuse 'export: --out PATH is needed; try kvfold export --help' export a
 
-misuse 'train: option --lrr is not known; try kvfold train --help' train --lrr 1
-misuse 'train: option --lrr is not known; try kvfold train --help' train --lrr=1
+misuse 'train: option --lrr is not known, the nearest is --lr; try kvfold train --help' train --lrr 1
+misuse 'train: option --lrr is not known, the nearest is --lr; try kvfold train --help' train --lrr=1
+misuse 'train: option --dtaa is not known, the nearest is --data; try kvfold train --help' train --dtaa d
+misuse 'train: option --no-such is not known; try kvfold train --help' train --no-such
+misuse 'train: option --aaaaaaaaaabbbbbbbbbbccccccccccdddd is not known; try kvfold train --help' \
+    train --aaaaaaaaaabbbbbbbbbbccccccccccdddd
+misuse 'command "evaal" is not known, the nearest is eval; try kvfold --help' evaal
+misuse 'command "anything" is not known; try kvfold --help' anything
 misuse 'train: option -l is not known; try kvfold train --help' train -l 1
 misuse 'train: --lr needs a value: X; try kvfold train --help' train --lr
 misuse 'train: --force takes no value; try kvfold train --help' train --force=yes

@@ -74,7 +74,18 @@ bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a 
 bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a sweep share the base'
 # shellcheck disable=SC2086
 run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl
-err_is 'kvfold: sweep: grid.txt:3: run lr-0.01_prefix-length-4: --log: the runs would write to one file; --tensorboard has a folder for each; try kvfold sweep --help'
+err_is 'kvfold: sweep: --log: the runs would write to one file; --tensorboard has a folder for each; try kvfold sweep --help'
+bad 'lr = 0.1\ninfix = true\n' '2: --infix: not in a sweep'
+# what --help offers can be given, what it does not has a reason
+run 0 sweep --help
+has out '^  --method mlp|direct|projected|prompt|p-tuning$'
+for option in log forecast unfreeze base-lr base-dropout prefix-dropout-per-row infix adapter-size \
+    adapter-activation adapter-placement task-prefix mix; do
+    run 0 sweep --help
+    grep -e "^  --$option" out && fail "sweep --help offers --$option"
+    run 2 sweep --$option x
+    has err "^kvfold: sweep: --$option: .* sweep\|^kvfold: sweep: --$option: the runs would"
+done
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid grid.txt --out board --tensorboard events --quiet
 [ "$(find events/mine -name 'events*' | wc -l)" -eq 1 ] || fail "no events of mine: $(find events)"
