@@ -2,6 +2,7 @@
  * company. */
 #include <kvfold/train.h>
 
+#include "chain_base.h"
 #include "serve_fx.h"
 
 enum { CHOICES = 3 };
@@ -330,6 +331,35 @@ START_TEST(a_stop_leaves_no_answer_out)
 }
 END_TEST
 
+/* Characters that come in bytes, and U+0000, whole and streamed. */
+START_TEST(bytes_become_text)
+{
+    static const char *const tokens[] = {"x",      "a",      "<0x00>", "b",      "<0xF0>", "<0x9F>",
+                                         "<0x98>", "<0x80>", "<0xC3>", "<0xA9>", "c",      "</s>"};
+    const chain c = {tokens, 12, "", NULL, "{\"eos_token\":\"</s>\"}", 11};
+    const char *want = "a\\u0000b\xF0\x9F\x98\x80\xC3\xA9"
+                       "c";
+    char got[256], *at = text;
+    chain_folder(s.ctx, s.dir, &c);
+    s.options.n_prefixes = 0;
+    serve_start(&s);
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
+                           "{\"model\":\"bare\",\"prompt\":\"x\",\"temperature\":0}", text, ROOM),
+                     200);
+    member(text, "text", got, sizeof got);
+    ck_assert_str_eq(got, want);
+    ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
+                           "{\"model\":\"bare\",\"prompt\":\"x\",\"temperature\":0,"
+                           "\"stream\":true}",
+                           text, ROOM),
+                     200);
+    for (*got = 0; (at = strstr(at, "\"text\":\"")) != NULL; at++)
+        member(at, "text", got + strlen(got), sizeof got - strlen(got));
+    ck_assert_str_eq(got, want);
+    serve_end(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve");
@@ -345,6 +375,7 @@ int main(void)
     tcase_add_test(core, company_changes_no_answer);
     tcase_add_test(core, a_replaced_file_is_read_again);
     tcase_add_test(core, a_stop_leaves_no_answer_out);
+    tcase_add_test(core, bytes_become_text);
     suite_add_tcase(suite, core);
     return ck_main(suite);
 }

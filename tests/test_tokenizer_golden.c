@@ -40,6 +40,100 @@ START_TEST(pipelines_equal_tokenizers)
 }
 END_TEST
 
+static void read_ids(kvf_ctx *ctx, const char *text, kvf__ids *out)
+{
+    char *end;
+    for (out->n = 0; *text; text = *end == ' ' ? end + 1 : end)
+        ok(ctx, kvf__ids_add(ctx, out, (int32_t)strtol(text, &end, 10)));
+}
+
+/* The text of ids that come one by one: what is said to stay does, and in the end it is this one.
+ */
+static void check_growing(kvf_ctx *ctx, const kvf__tokenizer *t, const char *name,
+                          const kvf__ids *ids, const char *want, size_t want_n)
+{
+    kvf__decoding *decoding = NULL;
+    kvf__buf text = {0}, before = {0};
+    kvf__grown grown;
+    size_t settled = 0;
+    ok(ctx, kvf__decoding_create(ctx, t, true, &decoding));
+    for (size_t i = 0; i <= ids->n; i++) {
+        before.n = 0;
+        ok(ctx, kvf__buf_add(ctx, &before, text.data ? text.data : "", text.n));
+        if (i < ids->n)
+            ok(ctx, kvf__decoding_add(ctx, decoding, ids->data[i], &text, &grown));
+        else
+            ok(ctx, kvf__decoding_end(ctx, decoding, &text, &grown));
+        ck_assert_uint_ge(grown.settled, settled);
+        ck_assert_uint_le(grown.settled, text.n);
+        ck_assert_uint_le(grown.settled, want_n);
+        settled = grown.settled;
+        ck_assert(grown.changed <= before.n && grown.changed <= text.n);
+        ck_assert_mem_eq(text.data, before.data, grown.changed);
+        ck_assert_msg(!memcmp(text.data, want, settled), "%s: \"%.*s\" of \"%s\"", name,
+                      (int)settled, text.data, want);
+    }
+    ck_assert_msg(text.n == want_n && !memcmp(text.data, want, want_n), "%s: \"%.*s\", want \"%s\"",
+                  name, (int)text.n, text.data, want);
+    ck_assert_uint_eq(settled, want_n);
+    kvf__decoding_free(decoding);
+    kvf__buf_done(&before);
+    kvf__buf_done(&text);
+}
+
+START_TEST(decoders_equal_tokenizers)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *golden = load_json(ctx, ck_source("tests/golden/tokenizer_decoding.json"));
+    const kvf_json *cases = kvf_json_get(golden, "cases");
+    kvf__ids ids = {0};
+
+    ck_assert_uint_ge(kvf_json_size(cases), 18);
+    for (size_t i = 0; i < kvf_json_size(cases); i++) {
+        const kvf_json *row = kvf_json_at(cases, i), *lists = kvf_json_get(row, "ids"),
+                       *texts = kvf_json_get(row, "decoded");
+        kvf__tokenizer *t = open_pipeline(ctx, golden, i);
+        for (size_t k = 0; k < kvf_json_size(lists); k++) {
+            size_t n = 0;
+            const char *want = kvf_json_str(kvf_json_at(texts, k), &n);
+            read_ids(ctx, kvf_json_str(kvf_json_at(lists, k), NULL), &ids);
+            check_decode(ctx, t, ids.data, ids.n, true, want, n);
+            check_growing(ctx, t, field(row, "name"), &ids, want, n);
+        }
+        kvf__tokenizer_free(t);
+    }
+    kvf__ids_done(&ids);
+    kvf_json_free(golden);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* Text that is certain is given out at once: a character with its last byte, even inside words. */
+START_TEST(characters_settle_when_they_are_whole)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_named(ctx, "byte");
+    kvf__decoding *decoding = NULL;
+    kvf__buf text = {0};
+    kvf__grown grown;
+    kvf__ids ids = {0};
+
+    ok(ctx, kvf__encode(ctx, t, "\xF0\x9F\xA6\x8A", 4, false, &ids));
+    ck_assert_uint_gt(ids.n, 1);
+    ok(ctx, kvf__decoding_create(ctx, t, true, &decoding));
+    for (size_t i = 0; i < ids.n; i++) {
+        ok(ctx, kvf__decoding_add(ctx, decoding, ids.data[i], &text, &grown));
+        ck_assert_uint_eq(text.n, i + 1 < ids.n ? 0 : 4);
+        ck_assert_uint_eq(grown.settled, text.n);
+    }
+    kvf__decoding_free(decoding);
+    kvf__buf_done(&text);
+    kvf__ids_done(&ids);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(scores_equal_sentencepiece)
 {
     kvf_ctx *ctx = new_ctx();
@@ -298,6 +392,8 @@ int main(void)
     TCase *shared = tcase_create("shared");
 
     tcase_add_test(golden, pipelines_equal_tokenizers);
+    tcase_add_test(golden, decoders_equal_tokenizers);
+    tcase_add_test(golden, characters_settle_when_they_are_whole);
     tcase_add_test(golden, scores_equal_sentencepiece);
     tcase_set_timeout(shared, 60);
     tcase_add_loop_test(shared, nasty_texts, 0, 4);

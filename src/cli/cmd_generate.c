@@ -67,12 +67,23 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
-static void print_piece(void *user, size_t prompt, const char *text)
+static void print_piece(void *user, size_t prompt, const char *text, size_t bytes)
 {
     (void)user;
     (void)prompt;
-    fputs(text, stdout);
+    fwrite(text, 1, bytes, stdout);
     fflush(stdout);
+}
+
+static void print_line(const char *text)
+{
+    fwrite(text, 1, kvf_text_bytes(text), stdout);
+    putchar('\n');
+}
+
+static kvf_json *new_text(const char *text)
+{
+    return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
 static int print_json(const cli_call *call, bool is_list, char **texts, size_t n,
@@ -80,11 +91,11 @@ static int print_json(const cli_call *call, bool is_list, char **texts, size_t n
 {
     kvf_json *object = kvf_json_object(), *list = is_list ? kvf_json_array() : NULL;
     for (size_t i = 0; list && i < n; i++)
-        kvf_json_add(list, kvf_json_new_str(texts[i]));
+        kvf_json_add(list, new_text(texts[i]));
     if (is_list)
         kvf_json_set(object, "texts", list);
     else
-        kvf_json_set(object, "text", kvf_json_new_str(texts[0]));
+        kvf_json_set(object, "text", new_text(texts[0]));
     kvf_json_set(object, "prompt_tokens", kvf_json_new_int(stats->prompt_tokens));
     kvf_json_set(object, "new_tokens", kvf_json_new_int(stats->new_tokens));
     kvf_json_set(object, "prefill_seconds", kvf_json_new_real(stats->prefill_seconds));
@@ -95,8 +106,10 @@ static int print_json(const cli_call *call, bool is_list, char **texts, size_t n
 /* Several completions stand under lines that number them: a completion may itself be many lines. */
 static void print_texts(char **texts, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        printf("==> %zu <==\n%s\n", i + 1, texts[i]);
+    for (size_t i = 0; i < n; i++) {
+        printf("==> %zu <==\n", i + 1);
+        print_line(texts[i]);
+    }
 }
 
 static int complete_prompt(cli_call *call, const cli_model *model, const values *v,
@@ -112,8 +125,10 @@ static int complete_prompt(cli_call *call, const cli_model *model, const values 
     int code = CLI_OK;
     if (call->common.json)
         code = print_json(call, false, &text, 1, &stats);
+    else if (streams)
+        putchar('\n');
     else
-        puts(streams ? "" : text);
+        print_line(text);
     kvf_texts_free(&text, 1);
     return code;
 }

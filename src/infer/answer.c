@@ -12,13 +12,16 @@ int32_t kvf__turn_end(const kvf_base *base, const kvf__chat *chat)
     return -1;
 }
 
-/* Cuts the text at the earliest stop text; true if there was one. */
-static bool cut_at_stop(kvf__answer *answer)
+/* Cuts the text at the earliest stop text that was not there before; true if there was one.
+ * changed: of the text stands as it was before. */
+static bool cut_at_stop(kvf__answer *answer, size_t changed)
 {
     kvf__buf *text = &answer->text;
     char *first = NULL;
-    for (size_t i = 0; i < answer->n_stop && text->data; i++) {
-        char *at = *answer->stop[i] ? strstr(text->data, answer->stop[i]) : NULL;
+    for (size_t i = 0; i < answer->n_stop && text->n; i++) {
+        const char *stop = answer->stop[i];
+        const size_t n = strlen(stop), from = changed > n ? changed - n : 0;
+        char *at = n ? memmem(text->data + from, text->n - from, stop, n) : NULL;
         if (at && (!first || at < first)) first = at;
     }
     if (!first) return false;
@@ -33,31 +36,41 @@ static bool ends_row(const kvf_base *base, const kvf__answer *answer, int32_t to
            token == answer->turn_end;
 }
 
-kvf_status kvf__answer_add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token)
+/* No more tokens come: bytes that may still have become a character are told as they are. */
+static kvf_status end_text(kvf_ctx *ctx, kvf__answer *answer, kvf__finish finish)
 {
-    if (ends_row(base, answer, token)) {
-        answer->finish = KVF__FINISH_STOP;
-        return KVF_OK;
+    kvf__grown grown;
+    if (answer->decoding) {
+        KVF_TRY(kvf__decoding_end(ctx, answer->decoding, &answer->text, &grown));
+        if (cut_at_stop(answer, grown.changed)) finish = KVF__FINISH_STOP;
     }
-    KVF_TRY(kvf__ids_add(ctx, &answer->out, token));
-    answer->text.n = 0;
-    KVF_TRY(
-        kvf__decode(ctx, base->tokenizer, answer->out.data, answer->out.n, true, &answer->text));
-    if (cut_at_stop(answer))
-        answer->finish = KVF__FINISH_STOP;
-    else if ((int64_t)answer->out.n >= answer->limit)
-        answer->finish = KVF__FINISH_LENGTH;
+    answer->finish = finish;
     return KVF_OK;
 }
 
-/* Bytes of the text without U+FFFD at its end, which may be parts of a character to come. */
-static size_t whole_characters(const kvf__buf *text)
+static kvf_status add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token)
 {
-    static const char replacement[] = "\xEF\xBF\xBD";
-    size_t n = text->n;
-    for (int parts = 0; parts < 3 && n >= 3 && !memcmp(text->data + n - 3, replacement, 3); parts++)
-        n -= 3;
-    return n;
+    kvf__grown grown;
+    if (ends_row(base, answer, token)) return end_text(ctx, answer, KVF__FINISH_STOP);
+    KVF_TRY(kvf__ids_add(ctx, &answer->out, token));
+    if (!answer->decoding)
+        KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, true, &answer->decoding));
+    KVF_TRY(kvf__decoding_add(ctx, answer->decoding, token, &answer->text, &grown));
+    answer->settled = grown.settled;
+    if (cut_at_stop(answer, grown.changed))
+        answer->finish = KVF__FINISH_STOP;
+    else if ((int64_t)answer->out.n >= answer->limit)
+        return end_text(ctx, answer, KVF__FINISH_LENGTH);
+    return KVF_OK;
+}
+
+kvf_status kvf__answer_add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token)
+{
+    KVF_TRY(add(ctx, base, answer, token));
+    if (!answer->finish) return KVF_OK;
+    kvf__decoding_free(answer->decoding);
+    answer->decoding = NULL;
+    return KVF_OK;
 }
 
 /* Bytes at the end of text [n] that a stop text begins with. */
@@ -73,7 +86,7 @@ static size_t begun_stop(const char *text, size_t n, const char *stop)
 size_t kvf__answer_ready(const kvf__answer *answer)
 {
     if (answer->finish) return answer->text.n;
-    size_t n = whole_characters(&answer->text), held = 0;
+    size_t n = answer->settled, held = 0;
     for (size_t i = 0; i < answer->n_stop; i++) {
         size_t begun = begun_stop(answer->text.data, n, answer->stop[i]);
         if (begun > held) held = begun;
@@ -83,6 +96,7 @@ size_t kvf__answer_ready(const kvf__answer *answer)
 
 void kvf__answer_done(kvf__answer *answer)
 {
+    kvf__decoding_free(answer->decoding);
     kvf__ids_done(&answer->out);
     kvf__buf_done(&answer->text);
 }

@@ -54,17 +54,13 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
     return KVF_OK;
 }
 
-static kvf_status stream(const generator *g, size_t index, kvf__answer *answer)
+static void stream(const generator *g, size_t index, kvf__answer *answer)
 {
     size_t ready = kvf__answer_ready(answer);
-    if (!g->options->token || ready <= answer->streamed) return KVF_OK;
-    char *piece = NULL;
-    KVF_TRY(kvf__strndup(g->ctx, answer->text.data + answer->streamed, ready - answer->streamed,
-                         &piece));
-    g->options->token(g->options->token_user, index, piece);
-    kvf__free(piece);
+    if (!g->options->token || ready <= answer->streamed) return;
+    g->options->token(g->options->token_user, index, answer->text.data + answer->streamed,
+                      ready - answer->streamed);
     answer->streamed = ready;
-    return KVF_OK;
 }
 
 /* Chooses the row's next token and decides whether it goes on. */
@@ -74,7 +70,8 @@ static kvf_status advance(generator *g, size_t index, row *r, const float *logit
                                 &r->answer.rng, g->scratch);
     g->stats.new_tokens++;
     KVF_TRY(kvf__answer_add(g->ctx, g->base, &r->answer, token));
-    return stream(g, index, &r->answer);
+    stream(g, index, &r->answer);
+    return KVF_OK;
 }
 
 static kvf_status advance_all(generator *g, size_t first, int64_t n, const float *logits)
@@ -266,13 +263,31 @@ static void generator_done(generator *g, size_t n)
     kvf__free(g->ids);
 }
 
+/* Its length stands before it. */
+kvf_status kvf__text_make(kvf_ctx *ctx, const kvf__buf *text, char **out)
+{
+    const size_t n = text->n;
+    char *block = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof n + n + 1, &block)); /* zeroed */
+    memcpy(block, &n, sizeof n);
+    if (n) memcpy(block + sizeof n, text->data, n);
+    *out = block + sizeof n;
+    return KVF_OK;
+}
+
+size_t kvf_text_bytes(const char *text)
+{
+    size_t n;
+    memcpy(&n, text - sizeof n, sizeof n);
+    return n;
+}
+
 static kvf_status take_texts(generator *g, size_t n, char **texts)
 {
     for (size_t i = 0; i < n; i++)
         texts[i] = NULL;
     for (size_t i = 0; i < n; i++) {
-        const kvf__buf *text = &g->rows[i].answer.text;
-        kvf_status st = kvf__strndup(g->ctx, text->n ? text->data : "", text->n, &texts[i]);
+        kvf_status st = kvf__text_make(g->ctx, &g->rows[i].answer.text, &texts[i]);
         if (st) {
             kvf_texts_free(texts, i);
             return st;
@@ -383,7 +398,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
 void kvf_texts_free(char **texts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        kvf__free(texts[i]);
+        if (texts[i]) kvf__free(texts[i] - sizeof(size_t));
 }
 
 void kvf_text_list_free(char **texts, size_t n)

@@ -34,8 +34,10 @@ typedef enum kvf__finish {
 } kvf__finish;
 
 typedef struct kvf__answer {
-    kvf__ids out;    /* new tokens */
-    kvf__buf text;   /* theirs so far */
+    kvf__ids out;  /* new tokens */
+    kvf__buf text; /* theirs so far */
+    kvf__decoding *decoding;
+    size_t settled;  /* bytes of text that later tokens cannot change */
     size_t streamed; /* bytes of text that were shown; whoever shows them counts */
     kvf__rng rng;
     int64_t limit;           /* most new tokens */
@@ -47,8 +49,7 @@ typedef struct kvf__answer {
 
 /* Adds a token, or ends the answer. */
 kvf_status kvf__answer_add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token);
-/* Bytes of the text that later tokens cannot change: whole characters, and no beginning of a stop
- * text. */
+/* Bytes of the text that can be shown: settled, and no beginning of a stop text. */
 size_t kvf__answer_ready(const kvf__answer *answer);
 void kvf__answer_done(kvf__answer *answer);
 /* Token that ends a turn of these chats, -1: none. */
@@ -62,6 +63,9 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              const kvf__dataset *set, const kvf__chat *chat,
                              const kvf_generate_options *options, char **texts,
                              kvf_generate_stats *stats);
+
+/* A text that kvf_text_bytes and kvf_texts_free take, as all completions are. */
+kvf_status kvf__text_make(kvf_ctx *ctx, const kvf__buf *text, char **out);
 
 /* ---- session --------------------------------------------------------------------------------- */
 

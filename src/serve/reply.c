@@ -53,12 +53,12 @@ static kvf_json *usage_of(const kvf__reply *reply)
     return usage;
 }
 
-/* {"role": "assistant", "content": text}; either may be NULL. */
-static kvf_json *message_of(const char *role, const char *text)
+/* {"role": "assistant", "content": text [n]}; either may be NULL. */
+static kvf_json *message_of(const char *role, const char *text, size_t n)
 {
     kvf_json *message = kvf_json_object();
     if (role) kvf_json_set(message, "role", kvf_json_new_str(role));
-    if (text) kvf_json_set(message, "content", kvf_json_new_str(text));
+    if (text) kvf_json_set(message, "content", kvf_json_new_strn(text, n));
     return message;
 }
 
@@ -80,8 +80,10 @@ kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices,
     kvf_json *object = object_of(reply, reply->chat ? "chat.completion" : "text_completion");
     kvf_json *list = kvf_json_array();
     for (int64_t i = 0; i < n; i++) {
-        const char *said = choices[i].text.n ? choices[i].text.data : "";
-        kvf_json *value = reply->chat ? message_of("assistant", said) : kvf_json_new_str(said);
+        const size_t bytes = choices[i].text.n;
+        const char *said = bytes ? choices[i].text.data : "";
+        kvf_json *value = reply->chat ? message_of("assistant", said, bytes)
+                                      : kvf_json_new_strn(said, bytes);
         add_choice(list, i, reply->chat ? "message" : "text", value, choices[i].finish);
     }
     kvf_json_set(object, "choices", list);
@@ -92,10 +94,11 @@ kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices,
 /* ---- streams --------------------------------------------------------------------------------- */
 
 static kvf_status put_chunk(const kvf__reply *reply, int64_t index, const char *role,
-                            const char *text, kvf__finish finish, kvf__buf *out)
+                            const char *text, size_t n, kvf__finish finish, kvf__buf *out)
 {
     kvf_json *object = object_of(reply, reply->chat ? "chat.completion.chunk" : "text_completion");
-    kvf_json *value = reply->chat ? message_of(role, text) : kvf_json_new_str(text ? text : "");
+    kvf_json *value = reply->chat ? message_of(role, text, n)
+                                  : kvf_json_new_strn(text ? text : "", n);
     kvf_json *choices = kvf_json_array();
     add_choice(choices, index, reply->chat ? "delta" : "text", value, finish);
     kvf_json_set(object, "choices", choices);
@@ -104,23 +107,18 @@ static kvf_status put_chunk(const kvf__reply *reply, int64_t index, const char *
 
 kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out)
 {
-    return reply->chat ? put_chunk(reply, index, "assistant", "", KVF__GOES_ON, out) : KVF_OK;
+    return reply->chat ? put_chunk(reply, index, "assistant", "", 0, KVF__GOES_ON, out) : KVF_OK;
 }
 
 kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
                            kvf__buf *out)
 {
-    char *piece = NULL;
-    if (!n) return KVF_OK;
-    KVF_TRY(kvf__strndup(NULL, text, n, &piece));
-    kvf_status st = put_chunk(reply, index, NULL, piece, KVF__GOES_ON, out);
-    kvf__free(piece);
-    return st;
+    return n ? put_chunk(reply, index, NULL, text, n, KVF__GOES_ON, out) : KVF_OK;
 }
 
 kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish, kvf__buf *out)
 {
-    return put_chunk(reply, index, NULL, NULL, finish, out);
+    return put_chunk(reply, index, NULL, NULL, 0, finish, out);
 }
 
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)

@@ -172,7 +172,7 @@ static kvf_status complete(kvf__look *look, const kvf_prefix *prefix, char **pro
         kvf__buf text = {0};
         st = kvf__decode(look->ctx, look->base->tokenizer, set.ids + set.start[i],
                          (size_t)(set.start[i + 1] - set.start[i]), false, &text);
-        if (!st) st = kvf__strndup(look->ctx, text.n ? text.data : "", text.n, &prompts[i]);
+        if (!st) st = kvf__text_make(look->ctx, &text, &prompts[i]);
         kvf__buf_done(&text);
     }
     if (st) goto out;
@@ -197,6 +197,11 @@ static kvf_status bare_base(kvf__look *look)
     return kvf_base_open(look->ctx, look->options->base, &how, &look->base);
 }
 
+static kvf_json *new_text(const char *text)
+{
+    return kvf_json_new_strn(text, kvf_text_bytes(text));
+}
+
 static void put_samples(kvf__look *look, char *const *prompts, char *const *before,
                         char *const *after, size_t n)
 {
@@ -205,9 +210,9 @@ static void put_samples(kvf__look *look, char *const *prompts, char *const *befo
 
     for (size_t i = 0; i < n; i++) {
         kvf_json *row = kvf_json_object();
-        kvf_json_set(row, "prompt", kvf_json_new_str(prompts[i]));
-        kvf_json_set(row, "before", kvf_json_new_str(before[i]));
-        kvf_json_set(row, "after", kvf_json_new_str(after[i]));
+        kvf_json_set(row, "prompt", new_text(prompts[i]));
+        kvf_json_set(row, "before", new_text(before[i]));
+        kvf_json_set(row, "after", new_text(after[i]));
         kvf_json_add(rows, row);
     }
     kvf_json_set(samples, "data", kvf_json_new_str(kvf__look_name(look->options->data)));

@@ -91,8 +91,7 @@ typedef struct asked {
 
 static void asked_done(asked *a)
 {
-    for (int64_t i = 0; a->answers && i < a->n; i++)
-        kvf__free(a->answers[i]);
+    if (a->answers) kvf_texts_free(a->answers, (size_t)a->n);
     kvf__free(a->answers);
     kvf__free(a->of);
     kvf__free(a->set.start);
@@ -227,10 +226,11 @@ static kvf_status mark(const study *s, int64_t i)
 static kvf_status add_row(const study *s, const char *prompt, const char *answer,
                           kvf__row_list *rows)
 {
-    if (!*answer) return KVF_OK; /* it had nothing to say */
+    const size_t bytes = kvf_text_bytes(answer);
+    if (!bytes) return KVF_OK; /* it had nothing to say */
     kvf_json *row = kvf_json_object();
     bool good = row && kvf_json_set(row, "prompt", kvf_json_new_str(prompt)) &&
-                kvf_json_set(row, "completion", kvf_json_new_str(answer));
+                kvf_json_set(row, "completion", kvf_json_new_strn(answer, bytes));
     kvf__render own = s->renderer->render; /* these fields have our names */
     own.map = NULL;
     kvf_status st = good ? kvf__render_row(s->ctx, &own, "self-study", row, false, &rows->ids,

@@ -1,72 +1,133 @@
-/* Ids to text: the tokens' written forms, run through the decoder's steps, then joined (INTEROP
- * 6.7).
+/* Ids to text: the tokens' written forms go one by one through the decoder's steps (INTEROP 6.7),
+ * so that a text can be given out while it grows; a whole one is decoded by the same steps.
  *
- * An id without a token gives U+FFFD, where `tokenizers` would leave it out silently. */
+ * A step takes strings and hands on strings: those of tokens, until one fuses them all; from there
+ * on it is one string that comes in parts of whole characters. A step that cannot work on parts
+ * keeps them until the end.
+ *
+ * Byte tokens are text if a whole run of them is UTF-8, and one U+FFFD each if it is not. Where the
+ * steps behind allow it, the characters of a run are handed on as they come, and taken back if the
+ * run turns out bad; up to its end they are not settled. An id without a token gives U+FFFD, where
+ * `tokenizers` would leave it out silently. */
 #include "tok_int.h"
 
 #include <string.h>
 
-/* Appends one string to the list being built. */
-static kvf_status put(kvf__work *w, const char *s, size_t n)
+static const char BAD[] = "\xEF\xBF\xBD";
+enum { BAD_BYTES = 3 };
+
+/* Where a step stands. What it keeps: the bytes of a character to come, the bytes of a run, or (of
+ * a step that is `whole`) all. */
+typedef struct stage {
+    const kvf__step *step;
+    bool joined; /* a step before it fused the tokens */
+    bool whole;
+    bool begun;          /* not at the first token any more */
+    int64_t front, back; /* strip, joined: characters dropped in front; held back at the end */
+    kvf__buf kept, made; /* made: what it hands on */
+} stage;
+
+struct kvf__decoding {
+    kvf__work w;
+    bool skip_special, begun;
+    stage *stages; /* [n] */
+    size_t n;
+    kvf__buf *out;
+    size_t changed;
+    /* The run of bytes, where its characters are handed on at once. */
+    struct run {
+        bool open, bad;
+        size_t given; /* bytes of it that were handed on */
+        size_t out_n; /* before it */
+        struct mark {
+            int64_t front, back;
+            bool begun;
+            size_t kept;
+        } * marks; /* [n]: the stages before it */
+    } run;
+};
+
+static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n);
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Bytes at the end that a character may begin with. */
+static size_t open_end(const char *s, size_t n)
 {
-    size_t at = w->spare.text.buf.n;
-    KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text.buf, s, n));
-    return kvf__pieces_add(w->ctx, &w->spare, at, n);
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        const uint8_t lead = (uint8_t)s[n - k];
+        uint32_t cp;
+        if (lead < 0xC2 || lead > 0xF4) continue;
+        return kvf__utf8_len(s[n - k]) > k && kvf__utf8_next(s + n - k, k, &cp) == k ? k : 0;
+    }
+    return 0;
 }
 
-/* Characters back to bytes; a token with a character that is no byte's stays as it is. Bad UTF-8 in
- * what all tokens give together becomes U+FFFD. */
-static kvf_status byte_level(kvf__work *w)
+/* What of the bytes kept can be told; at the end all can. Bad UTF-8 becomes U+FFFD. */
+static kvf_status hand_on_bytes(kvf__decoding *d, size_t i, bool end)
 {
-    kvf__buf *bytes = &w->scratch.buf;
+    kvf__buf *kept = &d->stages[i].kept, *made = &d->stages[i].made;
+    const size_t later = end ? 0 : open_end(kept->data, kept->n), now = kept->n - later;
 
-    bytes->n = 0;
-    for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
-        size_t n = w->pieces.v[i].n, start = bytes->n;
-        for (size_t at = 0; at < n;) {
-            uint32_t cp;
-            int byte;
-            at += kvf__utf8_next(s + at, n - at, &cp);
-            byte = kvf__char_byte(cp);
-            if (byte >= 0) {
-                KVF_TRY(kvf__buf_addc(w->ctx, bytes, (char)byte));
-                continue;
-            }
-            bytes->n = start;
-            KVF_TRY(kvf__buf_add(w->ctx, bytes, s, n));
-            break;
+    if (!now) return KVF_OK;
+    made->n = 0;
+    KVF_TRY(kvf__utf8_repair(d->w.ctx, kept->data, now, made));
+    memmove(kept->data, kept->data + now, later);
+    kept->n = later;
+    return feed(d, i + 1, made->data, made->n);
+}
+
+/* Characters back to bytes; a token with a character that is no byte's stays as it is. */
+static kvf_status byte_level(kvf__decoding *d, size_t i, const char *s, size_t n)
+{
+    kvf__buf *bytes = &d->stages[i].kept;
+    const size_t start = bytes->n;
+
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        int byte;
+        at += kvf__utf8_next(s + at, n - at, &cp);
+        byte = kvf__char_byte(cp);
+        if (byte >= 0) {
+            KVF_TRY(kvf__buf_addc(d->w.ctx, bytes, (char)byte));
+            continue;
         }
+        bytes->n = start;
+        KVF_TRY(kvf__buf_add(d->w.ctx, bytes, s, n));
+        break;
     }
-    w->normal.buf.n = 0;
-    KVF_TRY(kvf__utf8_repair(w->ctx, bytes->data, bytes->n, &w->normal.buf));
-    return put(w, w->normal.buf.data, w->normal.buf.n);
+    return hand_on_bytes(d, i, false);
 }
 
 /* Replacement characters become spaces, those of the first token vanish. */
-static kvf_status metaspace(kvf__work *w, const kvf__step *step, const char *s, size_t n,
-                            bool first)
+static kvf_status metaspace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
-    kvf__buf *out = &w->scratch.buf;
+    stage *g = &d->stages[i];
+    const kvf__step *step = g->step;
+    const bool first = g->joined || !g->begun;
 
-    out->n = 0;
+    g->made.n = 0;
     for (size_t at = 0; at < n;) {
         size_t length = kvf__utf8_len(s[at]);
         bool hit = length == step->text_n && memcmp(s + at, step->text, length) == 0;
         if (!hit)
-            KVF_TRY(kvf__buf_add(w->ctx, out, s + at, length));
+            KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, s + at, length));
         else if (!first || step->scheme == KVF__PREPEND_NEVER)
-            KVF_TRY(kvf__buf_addc(w->ctx, out, ' '));
+            KVF_TRY(kvf__buf_addc(d->w.ctx, &g->made, ' '));
         at += length;
     }
-    return put(w, out->data, out->n);
+    return feed(d, i + 1, g->made.data, g->made.n);
 }
 
-static kvf_status replace(kvf__work *w, const kvf__step *step, size_t at, size_t n)
+static kvf_status replace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
+    kvf__work *w = &d->w;
+
+    kvf__traced_clear(&w->text);
     kvf__traced_clear(&w->scratch);
-    KVF_TRY(kvf__replace_all(w, step, &w->pieces.text, at, n, &w->scratch));
-    return put(w, w->scratch.buf.data, w->scratch.buf.n);
+    KVF_TRY(kvf__buf_add(w->ctx, &w->text.buf, s, n));
+    KVF_TRY(kvf__replace_all(w, d->stages[i].step, &w->text, 0, n, &w->scratch));
+    return feed(d, i + 1, w->scratch.buf.data, w->scratch.buf.n);
 }
 
 /* Every `from` in text becomes `to`. */
@@ -91,44 +152,84 @@ static kvf_status swap_all(kvf__work *w, kvf__buf *text, const char *from, const
 
 /* A token that continues a word loses its prefix, any other but the first gets a space; cleanup
  * then takes out spaces that English does not have, in the token and not across tokens. */
-static kvf_status wordpiece(kvf__work *w, const kvf__step *step, const char *s, size_t n,
-                            bool first)
+static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     static const char *const cleanups[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
-    kvf__buf *out = &w->scratch.buf;
+    const stage *g = &d->stages[i];
+    const kvf__step *step = g->step;
+    kvf__buf *out = &d->stages[i].made;
     bool continues = n >= step->text_n && memcmp(s, step->text, step->text_n) == 0;
 
     out->n = 0;
-    if (!first && continues) {
+    if (g->begun && continues) {
         s += step->text_n;
         n -= step->text_n;
-    } else if (!first) {
-        KVF_TRY(kvf__buf_addc(w->ctx, out, ' '));
+    } else if (g->begun) {
+        KVF_TRY(kvf__buf_addc(d->w.ctx, out, ' '));
     }
-    KVF_TRY(kvf__buf_add(w->ctx, out, s, n));
-    for (size_t i = 0; step->cleanup && i < sizeof cleanups / sizeof *cleanups; i++)
-        KVF_TRY(swap_all(w, out, cleanups[i][0], cleanups[i][1]));
-    return put(w, out->data, out->n);
+    KVF_TRY(kvf__buf_add(d->w.ctx, out, s, n));
+    for (size_t k = 0; step->cleanup && k < sizeof cleanups / sizeof *cleanups; k++)
+        KVF_TRY(swap_all(&d->w, out, cleanups[k][0], cleanups[k][1]));
+    return feed(d, i + 1, out->data, out->n);
+}
+
+static size_t units_in_front(const kvf__step *step, const char *s, size_t n, int64_t most)
+{
+    size_t count = 0, unit = step->text_n;
+    while ((int64_t)count < most && (count + 1) * unit <= n &&
+           memcmp(s + count * unit, step->text, unit) == 0)
+        count++;
+    return count;
+}
+
+static size_t units_behind(const kvf__step *step, const char *s, size_t n, int64_t most)
+{
+    size_t count = 0, unit = step->text_n;
+    while ((int64_t)count < most && (count + 1) * unit <= n &&
+           memcmp(s + n - (count + 1) * unit, step->text, unit) == 0)
+        count++;
+    return count;
 }
 
 /* Drops the step's character, at most start times in front and stop times behind. */
-static kvf_status strip(kvf__work *w, const kvf__step *step, const char *s, size_t n)
+static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
-    size_t unit = step->text_n;
+    const kvf__step *step = d->stages[i].step;
+    const size_t front = step->text_n * units_in_front(step, s, n, step->start);
 
-    for (int64_t i = 0; i < step->start && n >= unit && memcmp(s, step->text, unit) == 0; i++) {
-        s += unit;
-        n -= unit;
-    }
-    for (int64_t i = 0; i < step->stop && n >= unit && memcmp(s + n - unit, step->text, unit) == 0;
-         i++)
-        n -= unit;
-    return put(w, s, n);
+    s += front;
+    n -= front;
+    return feed(d, i + 1, s, n - step->text_n * units_behind(step, s, n, step->stop));
 }
+
+/* The same of a text in parts: characters at the end are held back until others follow. */
+static kvf_status strip_part(kvf__decoding *d, size_t i, const char *s, size_t n)
+{
+    stage *g = &d->stages[i];
+    const kvf__step *step = g->step;
+    const size_t front = units_in_front(step, s, n, step->start - g->front);
+
+    s += front * step->text_n;
+    n -= front * step->text_n;
+    g->front = n ? step->start : g->front + (int64_t)front;
+    const int64_t units = (int64_t)units_behind(step, s, n, INT64_MAX);
+    const bool only = (size_t)units * step->text_n == n;
+    const int64_t behind = (only ? g->back : 0) + units;
+    const int64_t back = behind < step->stop ? behind : step->stop;
+
+    g->made.n = 0;
+    for (int64_t k = only ? behind - back : g->back; k > 0; k--)
+        KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, step->text, step->text_n));
+    if (!only) KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, s, n - (size_t)back * step->text_n));
+    g->back = back;
+    return feed(d, i + 1, g->made.data, g->made.n);
+}
+
+/* ---- runs of bytes --------------------------------------------------------------------------- */
 
 /* The byte a token "<0xXX>" stands for, or -1. */
 static int token_byte(const char *s, size_t n)
@@ -144,123 +245,247 @@ static int token_byte(const char *s, size_t n)
                  (low - digits < 16 ? low - digits : low - digits - 6));
 }
 
-/* A run of byte tokens as text if it is UTF-8, else one U+FFFD per byte. */
-static kvf_status flush_bytes(kvf__work *w)
+/* Whether the characters of a run can be taken back: the steps behind work on one string. */
+static bool gives_early(const kvf__decoding *d, size_t i)
 {
-    kvf__buf *run = &w->scratch.buf;
+    return i + 1 == d->n || d->stages[i + 1].joined ||
+           d->stages[i + 1].step->kind == KVF__STEP_FUSE;
+}
 
-    if (run->n > 0 && kvf__utf8_valid(run->data, run->n) == run->n)
-        KVF_TRY(put(w, run->data, run->n));
+static void mark_run(kvf__decoding *d)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        const stage *g = &d->stages[i];
+        d->run.marks[i] = (struct mark){g->front, g->back, g->begun, g->kept.n};
+    }
+    d->run.open = true;
+    d->run.bad = false;
+    d->run.given = 0;
+    d->run.out_n = d->out->n;
+}
+
+/* Takes back what was handed on of the run at stage i, which is no text: U+FFFD for each byte. */
+static kvf_status spoil_run(kvf__decoding *d, size_t i)
+{
+    for (size_t k = i + 1; k < d->n; k++) {
+        stage *g = &d->stages[k];
+        g->front = d->run.marks[k].front;
+        g->back = d->run.marks[k].back;
+        g->begun = d->run.marks[k].begun;
+        g->kept.n = d->run.marks[k].kept;
+    }
+    d->out->n = d->run.out_n;
+    if (d->changed > d->out->n) d->changed = d->out->n;
+    d->run.bad = true;
+    for (size_t k = 0; k < d->stages[i].kept.n; k++)
+        KVF_TRY(feed(d, i + 1, BAD, BAD_BYTES));
+    return KVF_OK;
+}
+
+static kvf_status add_byte(kvf__decoding *d, size_t i, char byte)
+{
+    kvf__buf *bytes = &d->stages[i].kept;
+    struct run *run = &d->run;
+    const bool early = gives_early(d, i);
+
+    if (early && !run->open) mark_run(d);
+    KVF_TRY(kvf__buf_addc(d->w.ctx, bytes, byte));
+    if (!early) return KVF_OK;
+    if (run->bad) return feed(d, i + 1, BAD, BAD_BYTES);
+    const char *next = bytes->data + run->given;
+    const size_t left = bytes->n - run->given, good = kvf__utf8_valid(next, left);
+    if (good + open_end(next + good, left - good) < left) return spoil_run(d, i);
+    run->given += good;
+    return feed(d, i + 1, next, good);
+}
+
+static kvf_status end_run(kvf__decoding *d, size_t i)
+{
+    kvf__buf *bytes = &d->stages[i].kept;
+    kvf_status st = KVF_OK;
+
+    if (gives_early(d, i)) {
+        if (d->run.open && !d->run.bad && d->run.given < bytes->n) st = spoil_run(d, i);
+        d->run.open = false;
+    } else if (bytes->n && kvf__utf8_valid(bytes->data, bytes->n) == bytes->n) {
+        st = feed(d, i + 1, bytes->data, bytes->n);
+    } else {
+        for (size_t k = 0; !st && k < bytes->n; k++)
+            st = feed(d, i + 1, BAD, BAD_BYTES);
+    }
+    bytes->n = 0;
+    return st;
+}
+
+static kvf_status byte_fallback(kvf__decoding *d, size_t i, const char *s, size_t n)
+{
+    int byte = token_byte(s, n);
+
+    if (byte >= 0) return add_byte(d, i, (char)byte);
+    KVF_TRY(end_run(d, i));
+    return feed(d, i + 1, s, n);
+}
+
+/* ---- the chain ------------------------------------------------------------------------------- */
+
+static kvf_status apply(kvf__decoding *d, size_t i, const char *s, size_t n)
+{
+    switch (d->stages[i].step->kind) {
+    case KVF__STEP_BYTE_LEVEL:
+        return byte_level(d, i, s, n);
+    case KVF__STEP_BYTE_FALLBACK:
+        return byte_fallback(d, i, s, n);
+    case KVF__STEP_METASPACE:
+        return metaspace(d, i, s, n);
+    case KVF__STEP_STRIP:
+        return d->stages[i].joined ? strip_part(d, i, s, n) : strip(d, i, s, n);
+    case KVF__STEP_WORDPIECE:
+        return wordpiece(d, i, s, n);
+    case KVF__STEP_REPLACE:
+        return replace(d, i, s, n);
+    default:
+        return feed(d, i + 1, s, n); /* fuse */
+    }
+}
+
+/* A string for stage i; behind the last one stands the text. Without a decoder the tokens are
+ * joined by spaces, as in `tokenizers`. */
+static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n)
+{
+    if (!n) return KVF_OK;
+    if (i == d->n) {
+        if (d->begun && !d->w.t->has_decoder) KVF_TRY(kvf__buf_addc(d->w.ctx, d->out, ' '));
+        d->begun = true;
+        return kvf__buf_add(d->w.ctx, d->out, s, n);
+    }
+    if (d->stages[i].whole) return kvf__buf_add(d->w.ctx, &d->stages[i].kept, s, n);
+    KVF_TRY(apply(d, i, s, n));
+    d->stages[i].begun = true;
+    return KVF_OK;
+}
+
+/* Nothing more comes to stage i. */
+static kvf_status finish(kvf__decoding *d, size_t i)
+{
+    stage *g = &d->stages[i];
+    kvf__buf all = g->kept;
+    kvf_status st = KVF_OK;
+
+    if (g->whole) {
+        g->whole = false;
+        g->kept = (kvf__buf){0};
+        st = feed(d, i, all.data, all.n);
+        kvf__buf_done(&all);
+    }
+    if (!st && g->step->kind == KVF__STEP_BYTE_LEVEL) st = hand_on_bytes(d, i, true);
+    if (!st && g->step->kind == KVF__STEP_BYTE_FALLBACK) st = end_run(d, i);
+    return st;
+}
+
+/* Steps that take a text in parts, each of whole characters, for the whole. */
+static bool takes_parts(const kvf__step *step)
+{
+    if (step->kind == KVF__STEP_REPLACE) return kvf__pattern_is_character(step->pattern);
+    return step->kind == KVF__STEP_FUSE || step->kind == KVF__STEP_STRIP ||
+           step->kind == KVF__STEP_METASPACE;
+}
+
+static kvf_status set_stages(kvf_ctx *ctx, kvf__decoding *d)
+{
+    const kvf__steps *steps = &d->w.t->decoder;
+    bool joined = false;
+
+    KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->stages, &d->stages));
+    KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->run.marks, &d->run.marks));
+    d->n = steps->n;
+    for (size_t i = 0; i < d->n; i++) {
+        const kvf__step *step = &steps->v[i];
+        d->stages[i] = (stage){.step = step, .joined = joined};
+        d->stages[i].whole = joined && !takes_parts(step);
+        joined |= step->kind == KVF__STEP_FUSE || step->kind == KVF__STEP_BYTE_LEVEL;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__decoding_create(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool skip_special,
+                                kvf__decoding **out)
+{
+    kvf__decoding *d = NULL;
+
+    KVF_TRY(kvf__alloc(ctx, sizeof *d, &d));
+    d->w = (kvf__work){.t = tokenizer};
+    d->skip_special = skip_special;
+    kvf_status st = set_stages(ctx, d);
+    if (st)
+        kvf__decoding_free(d);
     else
-        for (size_t i = 0; i < run->n; i++)
-            KVF_TRY(put(w, "\xEF\xBF\xBD", 3));
-    run->n = 0;
-    return KVF_OK;
+        *out = d;
+    return st;
 }
 
-static kvf_status byte_fallback(kvf__work *w)
+void kvf__decoding_free(kvf__decoding *d)
 {
-    w->scratch.buf.n = 0;
-    for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
-        int byte = token_byte(s, w->pieces.v[i].n);
-        if (byte >= 0) {
-            KVF_TRY(kvf__buf_addc(w->ctx, &w->scratch.buf, (char)byte));
-            continue;
-        }
-        KVF_TRY(flush_bytes(w));
-        KVF_TRY(put(w, s, w->pieces.v[i].n));
+    if (!d) return;
+    for (size_t i = 0; i < d->n; i++) {
+        kvf__buf_done(&d->stages[i].kept);
+        kvf__buf_done(&d->stages[i].made);
     }
-    return flush_bytes(w);
+    kvf__free(d->stages);
+    kvf__free(d->run.marks);
+    kvf__work_done(&d->w);
+    kvf__free(d);
 }
 
-static kvf_status fuse(kvf__work *w)
+static void enter(kvf__decoding *d, kvf_ctx *ctx, kvf__buf *text)
 {
-    for (size_t i = 0; i < w->pieces.n; i++)
-        KVF_TRY(kvf__buf_add(w->ctx, &w->spare.text.buf,
-                             w->pieces.text.buf.data + w->pieces.v[i].at, w->pieces.v[i].n));
-    return kvf__pieces_add(w->ctx, &w->spare, 0, w->spare.text.buf.n);
+    d->w.ctx = ctx;
+    d->out = text;
+    d->changed = text->n;
 }
 
-static kvf_status apply_each(kvf__work *w, const kvf__step *step)
+/* What the last call did, with a NUL behind the text. */
+static kvf_status leave(kvf__decoding *d, kvf_ctx *ctx, kvf__grown *grown)
 {
-    for (size_t i = 0; i < w->pieces.n; i++) {
-        const char *s = w->pieces.text.buf.data + w->pieces.v[i].at;
-        size_t n = w->pieces.v[i].n;
-        if (step->kind == KVF__STEP_METASPACE)
-            KVF_TRY(metaspace(w, step, s, n, i == 0));
-        else if (step->kind == KVF__STEP_STRIP)
-            KVF_TRY(strip(w, step, s, n));
-        else if (step->kind == KVF__STEP_WORDPIECE)
-            KVF_TRY(wordpiece(w, step, s, n, i == 0));
-        else
-            KVF_TRY(replace(w, step, w->pieces.v[i].at, n));
-    }
-    return KVF_OK;
+    const kvf__grown all = {.changed = d->changed,
+                            .settled = d->run.open && !d->run.bad ? d->run.out_n : d->out->n};
+    if (grown) *grown = all;
+    return kvf__buf_add(ctx, d->out, "", 0);
 }
 
-static kvf_status apply_step(kvf__work *w, const kvf__step *step)
+kvf_status kvf__decoding_add(kvf_ctx *ctx, kvf__decoding *d, int32_t id, kvf__buf *text,
+                             kvf__grown *grown)
 {
-    kvf__pieces was;
+    const char *token = kvf__token_text(d->w.t, id);
+    const bool left_out = d->skip_special && kvf__token_is_special(d->w.t, id);
 
-    kvf__pieces_clear(&w->spare);
-    if (step->kind == KVF__STEP_BYTE_LEVEL)
-        KVF_TRY(byte_level(w));
-    else if (step->kind == KVF__STEP_BYTE_FALLBACK)
-        KVF_TRY(byte_fallback(w));
-    else if (step->kind == KVF__STEP_FUSE)
-        KVF_TRY(fuse(w));
-    else
-        KVF_TRY(apply_each(w, step));
-    was = w->pieces;
-    w->pieces = w->spare;
-    w->spare = was;
-    return KVF_OK;
+    enter(d, ctx, text);
+    if (!left_out)
+        KVF_TRY(feed(d, 0, token ? token : BAD, token ? d->w.t->lex.v[id].n : BAD_BYTES));
+    return leave(d, ctx, grown);
 }
 
-/* work->pieces := the tokens' written forms. */
-static kvf_status collect(kvf__work *w, const int32_t *ids, size_t n, bool skip_special)
+kvf_status kvf__decoding_end(kvf_ctx *ctx, kvf__decoding *d, kvf__buf *text, kvf__grown *grown)
 {
-    for (size_t i = 0; i < n; i++) {
-        const char *text = kvf__token_text(w->t, ids[i]);
-        size_t at = w->pieces.text.buf.n;
-        if (skip_special && kvf__token_is_special(w->t, ids[i])) continue;
-        if (text)
-            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text.buf, text, w->t->lex.v[ids[i]].n));
-        else
-            KVF_TRY(kvf__buf_add(w->ctx, &w->pieces.text.buf, "\xEF\xBF\xBD", 3));
-        KVF_TRY(kvf__pieces_add(w->ctx, &w->pieces, at, w->pieces.text.buf.n - at));
-    }
-    return KVF_OK;
-}
-
-/* Without a decoder the tokens are joined by spaces, as in `tokenizers`. */
-static kvf_status decode(kvf__work *w, const int32_t *ids, size_t n, bool skip_special,
-                         kvf__buf *out)
-{
-    KVF_TRY(collect(w, ids, n, skip_special));
-    for (size_t i = 0; i < w->t->decoder.n; i++)
-        KVF_TRY(apply_step(w, &w->t->decoder.v[i]));
-    for (size_t i = 0; i < w->pieces.n; i++) {
-        if (i > 0 && !w->t->has_decoder) KVF_TRY(kvf__buf_addc(w->ctx, out, ' '));
-        KVF_TRY(kvf__buf_add(w->ctx, out, w->pieces.text.buf.data + w->pieces.v[i].at,
-                             w->pieces.v[i].n));
-    }
-    return KVF_OK;
+    enter(d, ctx, text);
+    for (size_t i = 0; i < d->n; i++)
+        KVF_TRY(finish(d, i));
+    return leave(d, ctx, grown);
 }
 
 kvf_status kvf__decode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const int32_t *ids, size_t n,
                        bool skip_special, kvf__buf *out)
 {
-    kvf__work w = {.ctx = ctx, .t = tokenizer};
-    size_t before = out->n;
-    kvf_status st = kvf__buf_add(ctx, out, "", 0);
+    const size_t before = out->n;
+    kvf__decoding *d = NULL;
+    kvf_status st = kvf__decoding_create(ctx, tokenizer, skip_special, &d);
 
-    if (!st) st = decode(&w, ids, n, skip_special, out);
+    for (size_t i = 0; !st && i < n; i++)
+        st = kvf__decoding_add(ctx, d, ids[i], out, NULL);
+    if (!st) st = kvf__decoding_end(ctx, d, out, NULL);
     if (st && out->data) {
         out->n = before;
         out->data[before] = '\0';
     }
-    kvf__work_done(&w);
+    kvf__decoding_free(d);
     return st;
 }

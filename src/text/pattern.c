@@ -255,6 +255,11 @@ void kvf__match_free(void *match)
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
+bool kvf__pattern_is_character(const kvf__pattern *pattern)
+{
+    return pattern->literal && pattern->n && kvf__utf8_len(pattern->literal[0]) == pattern->n;
+}
+
 /* An empty literal matches nowhere. */
 static bool find_literal(const kvf__pattern *p, kvf__search *search)
 {

@@ -71,6 +71,23 @@ kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char
 kvf_status kvf__decode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const int32_t *ids, size_t n,
                        bool skip_special, kvf__buf *out);
 
+/* The same of ids that come one by one, each in a time that does not grow with the text. `text` is
+ * the same buffer in every call, which nobody else changes. Behind `settled` stands what is not
+ * certain yet: a run of bytes may turn out to be no characters. grown may be NULL. */
+typedef struct kvf__decoding kvf__decoding;
+typedef struct kvf__grown {
+    size_t changed; /* what stands before is what it was before the call */
+    size_t settled; /* what stands before will not change */
+} kvf__grown;
+kvf_status kvf__decoding_create(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool skip_special,
+                                kvf__decoding **out);
+kvf_status kvf__decoding_add(kvf_ctx *ctx, kvf__decoding *decoding, int32_t id, kvf__buf *text,
+                             kvf__grown *grown);
+/* No more ids come, and no more calls: the text is what kvf__decode gives. */
+kvf_status kvf__decoding_end(kvf_ctx *ctx, kvf__decoding *decoding, kvf__buf *text,
+                             kvf__grown *grown);
+void kvf__decoding_free(kvf__decoding *decoding); /* NULL is fine */
+
 /* As kvf__encode without special tokens; origins, two per id, are the bytes [from, to) of `text`
  * that became it (what `tokenizers` calls offsets, in bytes; an id of nothing has from = to). */
 kvf_status kvf__encode_origins(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,

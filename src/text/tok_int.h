@@ -60,6 +60,7 @@ typedef struct kvf__search {
 kvf_status kvf__pattern_next(kvf__work *work, const kvf__pattern *pattern, kvf__search *search,
                              bool *found);
 void kvf__match_free(void *match);
+bool kvf__pattern_is_character(const kvf__pattern *pattern); /* matches one, and no other text */
 
 /* ---- steps: normalizers, pre-tokenizers and decoders, as rows of data ------------------------ */
 

@@ -19,6 +19,7 @@ out_is
 # serve_on ARGUMENTS...: in the background, its id in $pid, its port in $port; 0: it ended by itself. (A shell's `&` lets its
 # commands ignore SIGINT, which they would go on doing: `env` gives it back.)
 serve_on() {
+    : >out # what an earlier one said
     env --default-signal=INT "$KVFOLD" serve --base model --port 0 --threads 2 --precision f32 "$@" >out 2>err &
     pid=$!
     port=0

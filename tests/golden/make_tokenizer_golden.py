@@ -4,6 +4,7 @@
     tokenizer_pipelines.json  made-up tokenizers (../tokenizer_pipelines.py), texts, ids by `tokenizers`
     tokenizer_bert.json       made-up WordPiece and RoBERTa tokenizers, texts: ids, origins in bytes, words, pairs
     tokenizer_origins.json    the same of BPE pipelines that rewrite their text
+    tokenizer_decoding.json   decoders, lists of ids drawn from a small vocabulary, their texts
     tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
     tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
     chat_shared.json          conversations (../chat_parity.py), ids by transformers' apply_chat_template
@@ -12,6 +13,7 @@
 import io
 import json
 import os
+import random
 import sys
 import tempfile
 
@@ -110,6 +112,62 @@ def details(out, names):
     save(out, {"texts": LIMITS, "words": [text.split() for text in LIMITS], "models": models, "cases": cases}, "cases")
 
 
+DECODED = ["\u2581", "\u2581a", "a", "b", "##b", " .", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "<0xE4>", "<0xBD>", "<0xA0>", "<0x0A>", "<0x20>",
+           "<0x41>", "\u00c3", "\u00a9", "\u0120", "\u00e4\u00bd", "\u4f60", " ", "\u0100"]
+
+
+def decoders():
+    def replace(pattern, content, kind="String"):
+        return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+    def strip(start, stop):
+        return {"type": "Strip", "content": " ", "start": start, "stop": stop}
+
+    space, fallback, fuse, to_bytes = replace("\u2581", " "), {"type": "ByteFallback"}, {"type": "Fuse"}, tokenizer_pipelines.BYTE
+    words = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    metaspace = tokenizer_pipelines.metaspace("always")
+    yield "llama", [space, fallback, fuse, strip(1, 0)]
+    yield "gemma", [space, fallback, fuse]
+    yield "strip both ends", [space, fallback, fuse, strip(1, 2)]
+    yield "strip tokens", [space, fallback, strip(1, 1)]
+    yield "fallback alone", [fallback]
+    yield "fallback twice", [fallback, fallback, fuse]
+    yield "replace one late", [fallback, fuse, space]
+    yield "replace many late", [fallback, fuse, replace("ab", "--"), strip(1, 1)]
+    yield "replace by pattern", [fuse, replace("[ab]+", "x", "Regex")]
+    yield "bytes", [to_bytes]
+    yield "bytes, replaced", [to_bytes, replace("a", "\u00e9")]
+    yield "fused bytes", [fuse, to_bytes]
+    yield "fused fallback", [fuse, fallback]
+    yield "metaspace", [fallback, metaspace]
+    yield "metaspace late", [fallback, fuse, metaspace]
+    yield "words", [words]
+    yield "words late", [fallback, fuse, words]
+
+
+def decoding(out):
+    draw, cases = random.Random(1), []
+    model = {"type": "BPE", "vocab": {text: i for i, text in enumerate(DECODED)}, "merges": []}
+    kinds = [range(len(DECODED)), range(6, 16), (6, 7, 8, 9), (10, 11, 12, 2), (14, 0, 1, 21)]
+    for name, steps in [*decoders(), ("none", None)]:
+        chain = steps and {"type": "Sequence", "decoders": steps}
+        made = tokenizer_pipelines.tokenizer(model, decoder=chain, added=[("<T>", {"special": True})])
+        reference = Tokenizer.from_str(json.dumps(made))
+        lists = [[6, 7, 8, 9, 10, 11, 12], [6, 7, 8, 9, 10, 11], [6, 7, 8, 9, 11, 2], [2, 6, 7, 8, 9, 13, 6, 2]]
+        while len(lists) < 60:
+            kind = draw.choice(kinds)
+            lists.append([draw.choice([*kind, len(DECODED)]) if draw.random() < 0.8 else kind[i % len(kind)] for i in range(draw.randint(1, 14))])
+        rows = []
+        for ids in lists:
+            try:
+                rows.append((spaced(ids), reference.decode(ids, skip_special_tokens=True)))
+            except BaseException:  # Strip panics on texts shorter than what it may strip
+                continue
+        del made["model"]
+        cases.append({"name": name, "model_at": 0, **made, "ids": [ids for ids, _ in rows], "decoded": [text for _, text in rows]})
+    save(out, {"models": [model], "cases": cases}, "cases")
+
+
 def spm():
     buffer = io.BytesIO()
     lines = [" ".join(tokenizer_pipelines.CORPUS)] * 4 + [t for t in tokenizer_pipelines.TEXTS if t.strip()]
@@ -156,6 +214,7 @@ if __name__ == "__main__":
     pipelines()
     details("tokenizer_bert.json", BERT)
     details("tokenizer_origins.json", ORIGINS)
+    decoding("tokenizer_decoding.json")
     spm()
     shared(data)
     chat(data)
