@@ -77,9 +77,9 @@ typedef struct kvf_named {
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     /* Several tasks at once, a shared prefix and a head each: --data NAME=FILE, once for every
-     * task, in place of data; --valid NAME=FILE and --task NAME=KIND for those that differ from
-     * `task`. */
-    kvf_named named_data, named_valid, named_task;
+     * task, in place of data; --valid NAME=FILE and --labels NAME=A,B,...; --task NAME=KIND for
+     * those that differ from `task`. */
+    kvf_named named_data, named_valid, named_task, named_labels;
     const char *task_prefix; /* shared, low-rank: a task's prefix is the shared one times u v^T */
     const char *mix;         /* proportional, equal: how often a step is one of a task's */
     bool resume, force, dry_run, allow_other_base;
@@ -105,6 +105,8 @@ typedef struct kvf_train_options {
     bool no_header;
     const char *columns; /* NULL or "": the header's */
     bool regression;     /* seq-cls: labels are numbers */
+    const char *labels;  /* "a,b,c" or "@FILE", one a line: classes or tags in the order of their
+                            ids; NULL: those of the training data, sorted */
     int64_t doc_stride;  /* qa */
     bool shuffle;
     const char *share_leads;  /* auto, off */
@@ -218,7 +220,20 @@ typedef struct kvf_eval_options {
      * tokens, of so many best starts and ends (0: 30, 20) */
     double no_answer_above;
     int64_t max_answer, n_best;
+    bool per_class; /* seq-cls, token-cls: also the scores of each class or tag and entity type */
 } kvf_eval_options;
+
+/* Precision, recall and F1, 0 where a denominator is 0; support: how often the data has it. */
+typedef struct kvf_class_score {
+    char *name;
+    double precision, recall, f1;
+    int64_t support;
+} kvf_class_score;
+
+typedef struct kvf_class_scores {
+    size_t n;
+    kvf_class_score *item; /* [n] */
+} kvf_class_scores;
 
 typedef struct kvf_eval_result {
     const char *task;
@@ -227,8 +242,12 @@ typedef struct kvf_eval_result {
     int64_t without_label; /* of the truncated rows: no label is left */
     size_t n_scores;       /* metrics of the task, the loss among them */
     kvf_score scores[KVF_MAX_SCORES];
+    /* With per_class, in memory that kvf_eval_result_done frees: classes or tags in the order of
+     * the head's outputs, and of token-cls the types of entities by name. Else empty. */
+    kvf_class_scores classes, entity_types;
     double seconds;
 } kvf_eval_result;
+void kvf_eval_result_done(kvf_eval_result *result);
 
 /* Loss and metrics on a data file, by the task of the prefixes. n prefixes average their
  * probabilities; n = 0: the bare base. */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #define AT(field) offsetof(cli_eval_values, field)
 static const cli_option OPTIONS[] = {
@@ -13,8 +14,29 @@ static const cli_option OPTIONS[] = {
     {{"generate", "N", "off",
       "lm: also complete prompts by at most N tokens and compare with their references"},
      CLI_COUNT,
-     AT(eval.generate)}};
+     AT(eval.generate)},
+    {{"per-class", NULL, "",
+      "seq-cls, token-cls: also precision, recall, F1 and support of each class or tag, and of "
+      "each "
+      "entity type"},
+     CLI_FLAG,
+     AT(eval.per_class)}};
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+static kvf_json *classes_json(const kvf_class_scores *list)
+{
+    kvf_json *object = kvf_json_object();
+    for (size_t i = 0; i < list->n; i++) {
+        const kvf_class_score *s = &list->item[i];
+        kvf_json *row = kvf_json_object();
+        kvf_json_set(row, "precision", kvf_json_new_real(s->precision));
+        kvf_json_set(row, "recall", kvf_json_new_real(s->recall));
+        kvf_json_set(row, "f1", kvf_json_new_real(s->f1));
+        kvf_json_set(row, "support", kvf_json_new_int(s->support));
+        kvf_json_set(object, s->name, row);
+    }
+    return object;
+}
 
 static int print_json(const cli_call *call, const kvf_eval_result *r)
 {
@@ -24,6 +46,8 @@ static int print_json(const cli_call *call, const kvf_eval_result *r)
     if (!isnan(r->perplexity)) kvf_json_set(object, "perplexity", kvf_json_new_real(r->perplexity));
     for (size_t i = 0; i < r->n_scores; i++)
         kvf_json_set(object, r->scores[i].name, kvf_json_new_real(r->scores[i].value));
+    if (r->classes.n) kvf_json_set(object, "classes", classes_json(&r->classes));
+    if (r->entity_types.n) kvf_json_set(object, "entity_types", classes_json(&r->entity_types));
     kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
     kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
     kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
@@ -33,11 +57,26 @@ static int print_json(const cli_call *call, const kvf_eval_result *r)
     return cli_print_json(call, object);
 }
 
+static void print_classes(const char *title, const kvf_class_scores *list)
+{
+    int width = (int)strlen(title);
+    for (size_t i = 0; i < list->n; i++)
+        if ((int)strlen(list->item[i].name) > width) width = (int)strlen(list->item[i].name);
+    if (list->n) printf("%-*s  precision    recall        f1   support\n", width, title);
+    for (size_t i = 0; i < list->n; i++) {
+        const kvf_class_score *s = &list->item[i];
+        printf("%-*s  %9.6f %9.6f %9.6f %9lld\n", width, s->name, s->precision, s->recall, s->f1,
+               (long long)s->support);
+    }
+}
+
 static void print_text(const kvf_eval_result *r)
 {
     if (!isnan(r->perplexity)) printf("loss %.6f, perplexity %.4f\n", r->loss, r->perplexity);
     for (size_t i = 0; i < r->n_scores; i++)
         printf("%-14s %.6f\n", r->scores[i].name, r->scores[i].value);
+    print_classes(r->entity_types.n ? "tag" : "class", &r->classes);
+    print_classes("entity type", &r->entity_types);
     char counts[64];
     printf("%s", cli_counts_text(r->task, r->examples, r->label_tokens, counts));
     if (r->skipped) printf(", %lld skipped", (long long)r->skipped);
@@ -55,9 +94,12 @@ static int measure(cli_call *call, const cli_eval_values *v)
     kvf_status st = kvf_eval(call->ctx, model.base, model.prefixes, model.n, &v->eval, &result);
     cli_model_close(&model);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) return print_json(call, &result);
-    print_text(&result);
-    return CLI_OK;
+    if (call->common.json)
+        code = print_json(call, &result);
+    else
+        print_text(&result);
+    kvf_eval_result_done(&result);
+    return code;
 }
 
 static int run(cli_call *call)

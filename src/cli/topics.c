@@ -178,7 +178,8 @@ static const char METRICS[] =
     "\n"
     "Every task has its loss too. An entity is right if type and both ends are. eval\n"
     "with several --prefix measures the mean of their probabilities, and generate\n"
-    "draws from it.\n";
+    "draws from it. eval --per-class has precision, recall, F1 and support of each\n"
+    "class or tag, and of each entity type.\n";
 
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"

@@ -151,6 +151,11 @@ typedef struct kvf__label_set {
 } kvf__label_set;
 kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__label_set *out);
 void kvf__label_set_done(kvf__label_set *set);
+/* "a,b,c", or "@FILE" with one name a line; `option` names the place. EUSAGE, EDATA: an empty name,
+ * one that comes twice, less than two. */
+kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *text,
+                                kvf__label_set *out);
+bool kvf__label_set_same(const kvf__label_set *a, const kvf__label_set *b);
 int32_t kvf__label_set_find(const kvf__label_set *set, const char *name); /* -1: not in it */
 
 /* Rows of one task.
@@ -205,6 +210,7 @@ typedef struct kvf__dataset_options {
     bool causal;                     /* of the base: which tokens the head reads */
     bool regression;                 /* seq-cls: labels are numbers */
     const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
+    bool learnt;    /* the set is what the training data showed: an error names --labels */
     bool unlabeled; /* predict: rows may lack label, tags or answers; those left out are listed */
     bool windows;   /* token-cls: long sentences come in windows, as contexts of qa do */
     int64_t doc_stride; /* tokens that two windows share, as transformers' stride; 0: 128. At most

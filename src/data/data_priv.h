@@ -98,6 +98,7 @@ kvf_status kvf__encode_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool
 /* Names met so far, in the order met; learning sorts them when the file is read. */
 typedef struct kvf__labels {
     const kvf__label_set *given; /* NULL: learn */
+    bool elsewhere;              /* given is what another file showed */
     kvf__label_set learnt;
     kvf__map index;
     size_t cap;

@@ -74,6 +74,7 @@ static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset
     load->keeps = options->task != KVF__TASK_LM || options->references;
     if (options->task == KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__loader_plan_joins(load));
+    load->names.elsewhere = options->learnt;
     return kvf__labels_init(ctx, &load->names, options->label_set);
 }
 

@@ -1,5 +1,6 @@
-/* Names of classes and tags: learnt from the training file, or given by the run file. Ids are the
- * places in the sorted list, so that they do not depend on the order of rows. */
+/* Names of classes and tags: learnt from the training file, or given by --labels or the run file.
+ * Ids of what is learnt are the places in the sorted list, so that they do not depend on the order
+ * of rows. */
 #include "data_priv.h"
 
 #include <math.h>
@@ -25,6 +26,67 @@ void kvf__label_set_done(kvf__label_set *set)
         kvf__free(set->names[i]);
     kvf__free(set->names);
     *set = (kvf__label_set){0};
+}
+
+/* The name at text[0 .. n), which is the next of the set. */
+static kvf_status add_name(kvf_ctx *ctx, const char *option, const char *text, size_t n,
+                           kvf__label_set *set)
+{
+    size_t bytes = set->n * sizeof *set->names;
+    if (!n) return kvf__fail(ctx, KVF_EUSAGE, "--%s: name %zu is empty", option, set->n + 1);
+    KVF_TRY(kvf__grow(ctx, &set->names, bytes, bytes + sizeof *set->names));
+    KVF_TRY(kvf__strndup(ctx, text, n, &set->names[set->n]));
+    set->n++;
+    for (size_t i = 0; i + 1 < set->n; i++)
+        if (!strcmp(set->names[i], set->names[set->n - 1]))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: \"%s\" comes twice", option, set->names[i]);
+    return KVF_OK;
+}
+
+static kvf_status read_names(kvf_ctx *ctx, const char *option, const char *path,
+                             kvf__label_set *set)
+{
+    kvf__buf text = {0};
+    const char *line = NULL;
+    size_t at = 0, n = 0;
+    kvf_status st = kvf__read_file(ctx, path, (size_t)1 << 24, &text);
+    while (!st && kvf__next_line(text.data, text.n, &at, &line, &n))
+        if (!kvf__blank(line, n)) st = add_name(ctx, option, line, n, set);
+    kvf__buf_done(&text);
+    return st;
+}
+
+static kvf_status split_names(kvf_ctx *ctx, const char *option, const char *text,
+                              kvf__label_set *set)
+{
+    for (size_t n; text; text = text[n] ? text + n + 1 : NULL) {
+        n = strcspn(text, ",");
+        KVF_TRY(add_name(ctx, option, text, n, set));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *text,
+                                kvf__label_set *out)
+{
+    kvf__label_set set = {0};
+    kvf_status st = *text == '@' ? read_names(ctx, option, text + 1, &set)
+                                 : split_names(ctx, option, text, &set);
+    if (!st && set.n < 2)
+        st = kvf__fail(ctx, KVF_EUSAGE, "--%s \"%s\": want two names or more", option, text);
+    if (st)
+        kvf__label_set_done(&set);
+    else
+        *out = set;
+    return st;
+}
+
+bool kvf__label_set_same(const kvf__label_set *a, const kvf__label_set *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++)
+        same = !strcmp(a->names[i], b->names[i]);
+    return same;
 }
 
 int32_t kvf__label_set_find(const kvf__label_set *set, const char *name)
@@ -75,8 +137,11 @@ kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, 
     }
     if (labels->given) {
         list_names(labels->given, known, sizeof known);
-        return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not in the task's set (%s)", where,
-                         name, known);
+        return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not in the task's set (%s)%s", where,
+                         name, known,
+                         labels->elsewhere ? ", learnt from the training data: name all labels "
+                                             "with --labels"
+                                           : "");
     }
     if (set->n == labels->cap) {
         size_t cap = labels->cap ? 2 * labels->cap : 16;

@@ -247,6 +247,19 @@ void kvf__trial_done(kvf__trial *trial)
     *trial = (kvf__trial){0};
 }
 
+static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, size_t n,
+                                  const kvf_eval_options *options)
+{
+    kvf__task task = n ? prefixes[0]->task : KVF__TASK_LM;
+    if (!options->per_class || task == KVF__TASK_TOKEN_CLS ||
+        (task == KVF__TASK_SEQ_CLS && !prefixes[0]->head.regression))
+        return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "--per-class is for prefixes with classes (seq-cls) or tags (token-cls), this "
+                     "one is of task %s%s",
+                     kvf__task_name(task), task == KVF__TASK_SEQ_CLS ? ", a regression" : "");
+}
+
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result)
 {
@@ -255,6 +268,7 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     kvf_eval_result r = {0};
     if (options->generate && n && prefixes[0]->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "--generate wants prefixes of task lm");
+    KVF_TRY(check_per_class(ctx, prefixes, n, options));
     KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, options, false, &trial));
     kvf_status st = KVF_OK;
     r.task = kvf__task_name(trial.task);
@@ -267,9 +281,13 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     r.without_label = trial.set.without_label;
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
+    if (!st && options->per_class) st = kvf__measure_each(ctx, &trial.answers, &r);
     kvf__trial_done(&trial);
     if (!st && options->generate) st = kvf__evaluate_texts(ctx, base, prefixes, n, options, &r);
     r.seconds = kvf__clock() - begin;
-    if (!st) *result = r;
+    if (st)
+        kvf_eval_result_done(&r);
+    else
+        *result = r;
     return st;
 }

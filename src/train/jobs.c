@@ -64,9 +64,10 @@ kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *o)
     const kvf__method *method = kvf__method_find(o->method);
     kvf__task task;
     if (!o->named_data.n) {
-        if (o->named_valid.n || o->named_task.n)
+        if (o->named_valid.n || o->named_task.n || o->named_labels.n)
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "--valid NAME=FILE and --task NAME=KIND need --data NAME=FILE");
+                             "--valid NAME=FILE, --task NAME=KIND and --labels NAME=A,B,... need "
+                             "--data NAME=FILE");
         const char *given = kvf__train_option_given(o, "mix")       ? "mix"
                             : strcmp(o->task_prefix, "shared") != 0 ? "task-prefix"
                                                                     : NULL;
@@ -74,15 +75,23 @@ kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *o)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for several tasks: --data NAME=FILE", given);
         return KVF_OK;
     }
-    if (o->data || o->valid)
+    if (o->data || o->valid || o->labels)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: with --data NAME=FILE every file needs the name of its task",
-                         o->data ? "data" : "valid");
+                         "--%s: with --data NAME=FILE every %s needs the name of its task",
+                         o->data    ? "data"
+                         : o->valid ? "valid"
+                                    : "labels",
+                         o->data || o->valid ? "file" : "list");
     KVF_TRY(check_names(ctx, "data", &o->named_data, &o->named_data));
     KVF_TRY(check_names(ctx, "valid", &o->named_valid, &o->named_data));
     KVF_TRY(check_names(ctx, "task", &o->named_task, &o->named_data));
-    for (size_t i = 0; i < o->named_data.n; i++)
+    KVF_TRY(check_names(ctx, "labels", &o->named_labels, &o->named_data));
+    for (size_t i = 0; i < o->named_data.n; i++) {
         KVF_TRY(kvf__task_parse(ctx, kind_of(o, i), &task));
+        bool labels = value_of(&o->named_labels, o->named_data.item[i]);
+        if (labels && task != KVF__TASK_SEQ_CLS && task != KVF__TASK_TOKEN_CLS)
+            return kvf__fail(ctx, KVF_EUSAGE, "--labels: task %s has no labels", kind_of(o, i));
+    }
     if (o->train_head || o->infix)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for one task",
                          o->infix ? "infix" : "train-head");
@@ -96,6 +105,16 @@ kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *o)
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
+
+kvf__label_set kvf__jobs_stored_labels(const kvf__trainer *t)
+{
+    const kvf__head_values *head = &t->resumed.head;
+    const char *name = t->n_jobs ? t->jobs[t->n_jobs - 1].name : NULL;
+    for (size_t i = 0; name && i < head->n_tasks; i++)
+        if (!strcmp(head->tasks[i].name, name))
+            return (kvf__label_set){head->tasks[i].n_labels, head->tasks[i].labels};
+    return (kvf__label_set){head->n_labels, head->labels};
+}
 
 /* Loads with the trainer standing for this task; what it loaded moves to the job. */
 static kvf_status open_job(kvf__trainer *t, kvf__job *job, const char *kind, const char *valid)
@@ -158,16 +177,17 @@ kvf_status kvf__jobs_open(kvf__trainer *t)
     const kvf_train_options *o = &t->options;
     const char *task = o->task;
     KVF_TRY(kvf__alloc_array(t->ctx, o->named_data.n, sizeof *t->jobs, &t->jobs));
-    t->n_jobs = o->named_data.n;
-    for (size_t i = 0; i < t->n_jobs; i++) {
+    for (size_t i = 0; i < o->named_data.n; i++) {
         const char *item = o->named_data.item[i];
-        kvf__job *job = &t->jobs[i];
+        kvf__job *job = &t->jobs[t->n_jobs++];
         job->path = value_of(&o->named_data, item);
         KVF_TRY(kvf__strndup(t->ctx, item, kvf__task_name_length(item), &job->name));
         t->options.task = task;
+        t->options.labels = value_of(&o->named_labels, item);
         KVF_TRY(open_job(t, job, kind_of(o, i), value_of(&o->named_valid, item)));
     }
     t->options.task = task;
+    t->options.labels = NULL;
     decide_metric(t);
     return sum_up(t);
 }

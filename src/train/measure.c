@@ -54,6 +54,64 @@ kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_sc
     return KVF_OK;
 }
 
+static kvf_status add_class(kvf_ctx *ctx, kvf_class_scores *list, const char *name,
+                            const kvf__prf *s)
+{
+    kvf_class_score *score = &list->item[list->n];
+    *score = (kvf_class_score){NULL, s->precision, s->recall, s->f1, s->support};
+    KVF_TRY(kvf__strdup(ctx, name, &score->name));
+    list->n++;
+    return KVF_OK;
+}
+
+/* Classes, or tags word by word. */
+static kvf_status measure_classes(kvf_ctx *ctx, const kvf__answers *a, kvf_class_scores *out)
+{
+    const kvf__label_set *names = &a->set->names;
+    int64_t n = a->set->task == KVF__TASK_TOKEN_CLS ? a->start[a->n] : a->n;
+    kvf__class_scores means;
+    kvf__prf *each = NULL;
+    kvf_status st = kvf__alloc_array(ctx, names->n, sizeof *each, &each);
+    if (!st) st = kvf__alloc_array(ctx, names->n, sizeof *out->item, &out->item);
+    if (!st) st = kvf__classify(ctx, a->gold, a->best, n, (int32_t)names->n, each, &means);
+    for (size_t i = 0; !st && i < names->n; i++)
+        st = add_class(ctx, out, names->names[i], &each[i]);
+    kvf__free(each);
+    return st;
+}
+
+static kvf_status measure_types(kvf_ctx *ctx, const kvf__answers *a, kvf_class_scores *out)
+{
+    const kvf__metric_input in = input_of(a, NAN);
+    kvf__entity_scores s = {0};
+    KVF_TRY(kvf__entities(ctx, &in.tags, KVF__TAGS_MIXED, &s));
+    kvf_status st = kvf__alloc_array(ctx, s.n_types, sizeof *out->item, &out->item);
+    for (size_t i = 0; !st && i < s.n_types; i++)
+        st = add_class(ctx, out, s.types[i].name, &s.types[i].scores);
+    kvf__entity_scores_done(&s);
+    return st;
+}
+
+kvf_status kvf__measure_each(kvf_ctx *ctx, const kvf__answers *a, kvf_eval_result *out)
+{
+    KVF_TRY(measure_classes(ctx, a, &out->classes));
+    return a->set->task == KVF__TASK_TOKEN_CLS ? measure_types(ctx, a, &out->entity_types) : KVF_OK;
+}
+
+static void free_classes(kvf_class_scores *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        kvf__free(list->item[i].name);
+    kvf__free(list->item);
+    *list = (kvf_class_scores){0};
+}
+
+void kvf_eval_result_done(kvf_eval_result *result)
+{
+    free_classes(&result->classes);
+    free_classes(&result->entity_types);
+}
+
 kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__dataset *set,
                                 const kvf__subject *subject, const kvf__metric *metric,
                                 double *loss, double *value)

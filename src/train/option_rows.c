@@ -154,6 +154,13 @@ static const kvf__option ROWS[] = {
      KVF__ON_OFF,
      AT(regression),
      KVF__LATER},
+    {{"labels", "NAME,...", "the training data's",
+      "seq-cls, token-cls: all classes or tags, as A,B,C or @FILE with one a line; those that "
+      "stand "
+      "in validation alone must be named; NAME=A,B,C for one of several tasks"},
+     KVF__TEXT,
+     AT(labels),
+     KVF__LOCAL}, /* the head has them */
     {{"doc-stride", "N", "128", "qa: tokens that two windows of a long context share"},
      KVF__COUNT,
      AT(doc_stride),

@@ -72,10 +72,11 @@ static kvf_status set_flag(kvf_ctx *ctx, const kvf__option *r, const char *value
 static bool take_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, const char *value,
                        kvf_status *st)
 {
-    kvf_named *list = !strcmp(name, "data")    ? &o->named_data
-                      : !strcmp(name, "valid") ? &o->named_valid
-                      : !strcmp(name, "task")  ? &o->named_task
-                                               : NULL;
+    kvf_named *list = !strcmp(name, "data")     ? &o->named_data
+                      : !strcmp(name, "valid")  ? &o->named_valid
+                      : !strcmp(name, "task")   ? &o->named_task
+                      : !strcmp(name, "labels") ? &o->named_labels
+                                                : NULL;
     size_t n = !list || !value ? 0 : kvf__task_name_length(value);
     if (!n || value[n] != '=' || kvf__exists(value)) return false;
     *st = KVF_OK;
@@ -168,6 +169,11 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
             !(i == 0 && o->train_head))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: task lm has no head of its own%s", OF_HEADS[i],
                              i ? "" : " (--train-head gives it one)");
+    if ((o->labels || o->named_labels.n) && !kvf__jobs_have(o, "seq-cls") &&
+        !kvf__jobs_have(o, "token-cls"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--labels is for --task seq-cls and token-cls");
+    if ((o->labels || o->named_labels.n) && o->regression)
+        return kvf__fail(ctx, KVF_EUSAGE, "--labels: --regression has numbers, not classes");
     if (o->train_head && strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
     if (o->early_stop && !o->valid && !o->named_valid.n)

@@ -130,20 +130,33 @@ static kvf_status fill_identity(kvf__trainer *t)
     return kvf__strdup(t->ctx, t->options.chat_template, &id->chat_template);
 }
 
-/* Labels are learnt from the training data once, and then those of the run. */
-static const kvf__label_set *known_labels(kvf__trainer *t, const kvf__dataset *out,
-                                          kvf__label_set *stored)
+/* Labels are given, or learnt from the training data once, and then those of the run. *given: a
+ * copy, for the caller to free. */
+static kvf_status known_labels(kvf__trainer *t, const kvf__dataset *out, kvf__label_set *given,
+                               kvf__dataset_options *load)
 {
-    const kvf__head_values *head = &t->resumed.head;
-    if (out != &t->data) return t->data.names.n ? &t->data.names : NULL;
-    if (!t->is_resumed || !head->n_labels) return NULL;
-    *stored = (kvf__label_set){head->n_labels, head->labels};
-    return stored;
+    const char *list = t->options.labels;
+    kvf__label_set stored = {0};
+    if (out != &t->data) {
+        load->label_set = t->data.names.n ? &t->data.names : NULL;
+        load->learnt = !t->is_resumed && !list;
+        return KVF_OK;
+    }
+    if (list) KVF_TRY(kvf__label_set_parse(t->ctx, "labels", list, given));
+    if (t->is_resumed) stored = kvf__jobs_stored_labels(t);
+    if (list && stored.n && !kvf__label_set_same(given, &stored))
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: --labels were others when the run was created; --resume cannot "
+                         "change them",
+                         t->options.out);
+    if (!list && stored.n) KVF_TRY(kvf__label_set_copy(t->ctx, &stored, given));
+    load->label_set = given->n ? given : NULL;
+    return KVF_OK;
 }
 
 kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
 {
-    kvf__label_set stored;
+    kvf__label_set given = {0};
     const kvf_train_options *o = &t->options;
     int64_t inside = at_input(t) ? t->id.P : 0; /* virtual tokens in the row, not before it */
     int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
@@ -165,12 +178,15 @@ kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset
         .task = t->task,
         .causal = kvf__model_desc(t->base->model)->causal,
         .regression = o->regression,
-        .label_set = known_labels(t, out, &stored),
         .doc_stride = o->doc_stride,
     };
     KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
-    KVF_TRY(t->reads ? kvf__reads_load(t, path, &load, out)
-                     : kvf__dataset_load(t->ctx, path, &load, out));
+    kvf_status st = known_labels(t, out, &given, &load);
+    if (!st)
+        st = t->reads ? kvf__reads_load(t, path, &load, out)
+                      : kvf__dataset_load(t->ctx, path, &load, out);
+    kvf__label_set_done(&given);
+    if (st) return st;
     if (out->skipped || out->truncated)
         kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
                           (long long)out->skipped, (long long)out->truncated,
@@ -232,6 +248,7 @@ static kvf_status open_output(kvf__trainer *t)
         KVF_TRY(check_not_input(t, inputs[i]));
     for (size_t i = 0; i < o->named_data.n; i++)
         KVF_TRY(check_not_input(t, strchr(o->named_data.item[i], '=') + 1));
+    if (o->labels && *o->labels == '@') KVF_TRY(check_not_input(t, o->labels + 1));
     bool there = kvf__exists(o->out);
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,

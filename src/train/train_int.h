@@ -163,6 +163,9 @@ kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *answers, const kvf__sc
 /* Every metric of the task; one that does not apply is NaN. *n of at most KVF_MAX_SCORES. */
 kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *answers, double loss, kvf_score *out,
                         size_t *n);
+/* Of seq-cls and token-cls each class, tag and entity type. On failure *out is still to be freed.
+ */
+kvf_status kvf__measure_each(kvf_ctx *ctx, const kvf__answers *answers, kvf_eval_result *out);
 /* Evaluates and measures; metric NULL: the loss alone, and *value is it. */
 kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__dataset *set,
                                 const kvf__subject *subject, const kvf__metric *metric,
@@ -387,6 +390,8 @@ size_t kvf__task_name_length(const char *text); /* of the name that it begins wi
 kvf_status kvf__jobs_check(kvf_ctx *ctx, const kvf_train_options *options);
 bool kvf__jobs_have(const kvf_train_options *options, const char *task);
 kvf_status kvf__jobs_open(kvf__trainer *trainer);
+/* A view of the labels that the resumed run has, of several tasks those of the last one opened. */
+kvf__label_set kvf__jobs_stored_labels(const kvf__trainer *trainer);
 kvf_status kvf__jobs_samplers(kvf__trainer *trainer);
 kvf_status kvf__jobs_heads(kvf__trainer *trainer);
 kvf_status kvf__jobs_join(kvf__trainer *trainer);

@@ -1,0 +1,124 @@
+# Classes and tags: named where the training data does not show them all, and scored one by one.
+"$MAKE_TINY" bert 1 bert || exit 1
+printf 'text\tlabel\n' >train.tsv
+for i in 1 2 3 4 5 6; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>train.tsv
+    printf 'Ann\tB-PER\nwent\tO\nto\tO\nRome%d\tB-LOC\n\n' $i >>train.conll
+done
+printf 'text\tlabel\ngood film\tyes\nso so\tmaybe\n' >valid.tsv
+printf 'Ann\tB-PER\nLee\tI-PER\nwent\tO\n\n' >valid.conll
+train() {
+    want=$1
+    shift
+    run "$want" train --base bert --method direct --prefix-length 2 --threads 1 --precision f32 --steps 4 \
+        --schedule constant --schedule-steps 9 --batch-size 4 --force --out run.h5 "$@"
+}
+tags='--task token-cls --data train.conll --valid valid.conll'
+classes='--task seq-cls --data train.tsv --valid valid.tsv'
+
+# a label of validation alone: the message names it, and what to do
+# shellcheck disable=SC2086 # words
+train 1 $classes
+err_is 'kvfold: train: valid.tsv:3: label "maybe" is not in the task'"'"'s set (no, yes), learnt from the training data: name all labels with --labels'
+# shellcheck disable=SC2086
+train 1 $tags
+has err '^kvfold: train: valid.conll:2: label "I-PER" is not in .* name all labels with --labels$'
+
+# named: in the order given, by a list or a file
+# shellcheck disable=SC2086
+train 0 $classes --labels yes,maybe,no --json
+run 0 eval --base bert --prefix run.h5 --data valid.tsv --per-class --json
+has out '"classes":{"yes":{.*"maybe":{.*"no":{'
+# shellcheck disable=SC2086
+train 0 $classes --labels yes,maybe,no --resume --steps 6
+# shellcheck disable=SC2086
+train 0 $classes --resume --steps 8
+# shellcheck disable=SC2086
+train 2 $classes --labels yes,no,maybe --resume --steps 9
+has err 'run.h5: --labels were others when the run was created; --resume cannot change them'
+printf 'yes\r\nmaybe\n\nno' >names
+# shellcheck disable=SC2086
+train 0 $classes --labels yes,maybe,no
+mv run.h5 list.h5
+# shellcheck disable=SC2086
+train 0 $classes --labels @names
+run 0 diff run.h5 list.h5
+printf 'B-PER\nI-PER\nB-LOC\nO\n' >tags
+# shellcheck disable=SC2086
+train 0 $tags --labels @tags
+mv run.h5 tags.h5
+
+# in the order in which they are learnt anyway: the same file
+# shellcheck disable=SC2086
+train 0 --task seq-cls --data train.tsv
+mv run.h5 learnt.h5
+train 0 --task seq-cls --data train.tsv --labels no,yes
+run 0 diff run.h5 learnt.h5
+
+# several tasks, each with its own
+both='--data mood=train.tsv --data names=train.conll --task mood=seq-cls --task names=token-cls --valid mood=valid.tsv'
+# shellcheck disable=SC2086
+train 1 $both
+has err '"maybe" is not in .* name all labels with --labels$'
+# shellcheck disable=SC2086
+train 0 $both --labels mood=yes,maybe,no
+# shellcheck disable=SC2086
+train 0 $both --resume --steps 6 # whose labels are those of the run
+run 0 eval --base bert --prefix run.h5 --head mood --data valid.tsv --per-class --json
+has out '"classes":{"yes":{.*"maybe":{.*"no":{'
+# shellcheck disable=SC2086
+train 2 $both --labels yes,maybe,no
+has err 'labels: with --data NAME=FILE every list needs the name of its task'
+train 2 --task seq-cls --data train.tsv --labels mood=yes,no
+has err 'need --data NAME=FILE'
+
+# lists that cannot be
+train 1 --task seq-cls --data train.tsv --labels yes,maybe
+has err 'train.tsv:3: label "no" is not in the task.s set (yes, maybe)$'
+while read -r list message; do
+    train 2 --task seq-cls --data train.tsv --labels "$list"
+    has err "^kvfold: train: --labels$message; try"
+done <<'LISTS'
+yes,,no : name 2 is empty
+yes,no,yes : "yes" comes twice
+yes .*"yes": want two names or more
+LISTS
+train 1 --task seq-cls --data train.tsv --labels @nothing
+has err 'nothing: '
+train 2 --task seq-cls --data train.tsv --regression on --labels yes,no
+has err 'labels: --regression has numbers'
+train 2 --task qa --data train.tsv --labels yes,no
+has err 'labels is for --task seq-cls and token-cls'
+cp names out.h5
+run 2 train --base bert --task seq-cls --data train.tsv --labels @out.h5 --out out.h5 --force
+has err 'out.h5: is read by this command'
+
+# ---- eval --per-class against what predict says
+
+run 0 eval --base bert --prefix tags.h5 --data train.conll --threads 1 --per-class --json
+cp out scores
+run 0 predict --base bert --prefix tags.h5 --data train.conll --threads 1 --out said.conll
+for tag in B-PER I-PER B-LOC O; do
+    awk -v tag=$tag 'NF { gold += $2 == tag; said += $3 == tag; both += $2 == tag && $3 == tag }
+        END { printf "\"%s\":{\"precision\":%.1f,\"recall\":%.1f", tag, said ? both / said : 0, gold ? both / gold : 0
+              printf " %d\n", gold }' said.conll >want
+    support=$(sed 's/.* //' want)
+    sed 's/.*\("'$tag'":{"precision":[0-9.]*,"recall":[0-9.]*\),"f1":[0-9.]*,"support":\([0-9]*\).*/\1 \2/' scores |
+        awk -F'[:, ]' -v tag=$tag '{ printf "\"%s\":{\"precision\":%.1f,\"recall\":%.1f %d\n", tag, $3, $5, $6 }' >found
+    same want found
+    [ "$tag $support" != "O 0" ] || fail "no O in $(cat said.conll)"
+done
+has scores '"entity_types":{"LOC":{.*"support":6},"PER":{.*"support":6}}'
+run 0 eval --base bert --prefix tags.h5 --data train.conll --threads 1 --per-class
+has out '^tag  *precision  *recall  *f1  *support$'
+has out '^entity type  *precision  *recall  *f1  *support$'
+has out '^PER  .* 6$'
+run 0 eval --base bert --prefix learnt.h5 --data train.tsv --threads 1 --per-class
+has out '^class  *precision'
+has out '^yes  .* 6$'
+run 0 eval --base bert --prefix learnt.h5 --data train.tsv --threads 1 --json
+grep -q classes out && fail "$(cat out)"
+printf '{"text": "a", "label": 1.5}\n{"text": "b", "label": 2}\n' >numbers.jsonl
+train 0 --task seq-cls --data numbers.jsonl --regression on
+run 2 eval --base bert --prefix run.h5 --data numbers.jsonl --per-class
+has err 'per-class is for prefixes with classes (seq-cls) or tags (token-cls), this one is of task seq-cls, a regression'
