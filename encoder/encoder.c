@@ -11,6 +11,7 @@ static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp,          &kvf__e
                                                  &kvf__enc_projected,    &kvf__enc_prompt,
                                                  &kvf__enc_ptuning_lstm, &kvf__enc_ptuning_mlp};
 #define N_KINDS (sizeof KINDS / sizeof KINDS[0])
+static const double MOST_RESIDUAL = 1e-2; /* of a target that counts as reached */
 
 static const kvf__encoder_kind *find_kind(const char *method, const char *form)
 {
@@ -264,6 +265,18 @@ out:
     kvf__free(want);
     kvf__free(change);
     return st;
+}
+
+kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, const char *where,
+                                  double residual, bool approximate)
+{
+    if (approximate || residual <= MOST_RESIDUAL) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "%s: method %s with M = %lld comes no nearer to it than a relative residual "
+                     "of %.1e, want at most %.0e: a wider --encoder-hidden (P is %lld) reaches it, "
+                     "--approximate takes what comes",
+                     where, encoder->kind->method, (long long)encoder->shape.M, residual,
+                     MOST_RESIDUAL, (long long)encoder->shape.P);
 }
 
 static const kvf__param *find_param(const kvf__params *params, const char *name)

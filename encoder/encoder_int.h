@@ -70,6 +70,9 @@ void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t 
  * min(M, G*D). Call init_random first. EUSAGE: the method cannot reach any given value. */
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual);
+/* EUSAGE where that residual is above 1e-2, unless `approximate`; `where` names the target. */
+kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, const char *where,
+                                  double residual, bool approximate);
 /* Copies values in by name. EFORMAT/ESHAPE: a name is missing or has other dims; `where` names the
  * source. */
 kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,

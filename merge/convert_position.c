@@ -9,22 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static kvf_status parse_start(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out)
-{
-    char *end = NULL;
-    if (!strcmp(text, "P")) {
-        *out = P;
-        return KVF_OK;
-    }
-    long long value = strtoll(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value > INT32_MAX)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--position-start: \"%s\" is no whole number from 0 to 2^31 - 1 and not P",
-                         text);
-    *out = value;
-    return KVF_OK;
-}
-
 static kvf_status check_base(kvf_ctx *ctx, const kvf_convert_position_options *options,
                              kvf__identity *id, const kvf_base *base, int64_t start)
 {
@@ -50,7 +34,7 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: stands inside rows (placement infix): each row turns its keys anew",
                          options->prefix);
-    KVF_TRY(parse_start(ctx, options->position_start, P, &after));
+    KVF_TRY(kvf__position_parse(ctx, options->position_start, P, &after));
     KVF_TRY(check_base(ctx, options, &file->id, base, after));
     kvf__rope_move(kvf__model_desc(base->model), &file->prefix, before - P, after - P);
     file->id.position_start = after;

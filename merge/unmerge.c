@@ -60,6 +60,8 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
     st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
                                   residual);
     if (st) goto out;
+    st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
+    if (st) goto out;
     *out = encoder;
     encoder = NULL;
 out:

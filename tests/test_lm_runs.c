@@ -279,6 +279,54 @@ START_TEST(ensembles_stand_in_one_place)
 }
 END_TEST
 
+/* Any number: it is stored and honoured, and resuming keeps it. */
+START_TEST(position_start_is_any_number)
+{
+    kvf_train_options o = toy_run_options(out), rest = toy_run_options(other);
+    o.position_start = rest.position_start = "31";
+    expect_resume_equals_no_stop(o, rest);
+    kvf_prefix *prefix = NULL;
+    ck_assert(!kvf_prefix_open(ctx, out, KVF_CHECKPOINT_DEFAULT, &prefix));
+    ck_assert_int_eq(kvf_prefix_position_start(prefix), 31);
+    kvf_prefix_free(prefix);
+}
+END_TEST
+
+static const struct {
+    const char *start;
+    int64_t max_length;
+    const char *part;
+} BAD_STARTS[] = {
+    {"x", 0, "--position-start: \"x\" is no whole number from 0 to 2^31 - 1 and not P"},
+    {"-1", 0, "--position-start: \"-1\" is no whole"},
+    {"3.5", 0, "--position-start: \"3.5\" is no whole"},
+    {"", 0, "--position-start: \"\" is no whole"},
+    {"2147483648", 0, "--position-start: \"2147483648\" is no whole"},
+    {"300", 0, "--position-start 300 leaves no positions for text: the base has 300"},
+    {"299", 0, "--position-start 299 leaves no positions for text: the base has 300"},
+    {"2147483647", 0, "--position-start 2147483647 leaves no positions for text"},
+    {"250", 51, "--max-length 51: at most 50 tokens fit behind the prefix"},
+};
+
+START_TEST(position_start_has_limits)
+{
+    kvf_train_options o = toy_run_options(out);
+    o.position_start = BAD_STARTS[_i].start;
+    o.max_length = BAD_STARTS[_i].max_length;
+    expect_failure(&o, KVF_EUSAGE, BAD_STARTS[_i].part);
+}
+END_TEST
+
+START_TEST(position_start_reaches_the_last_position)
+{
+    kvf_train_options o = toy_run_options(out);
+    o.position_start = "250";
+    o.max_length = 50;
+    o.steps = 1;
+    train(&o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("lm_runs");
@@ -295,11 +343,15 @@ int main(void)
     tcase_add_loop_test(core, a_step_allocates_nothing_after_the_first, 0, KINDS);
     tcase_add_loop_test(core, generation_does_not_depend_on_the_batch, 0, KINDS);
     tcase_add_loop_test(core, generation_agrees_with_evaluation, 0, KINDS);
+    tcase_add_test(core, position_start_is_any_number);
+    tcase_add_test(core, position_start_reaches_the_last_position);
 
     suite_add_tcase(suite, errors);
     tcase_add_checked_fixture(errors, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(errors, 60);
     tcase_add_test(errors, what_does_not_go_together);
+    tcase_add_loop_test(errors, position_start_has_limits, 0,
+                        sizeof BAD_STARTS / sizeof BAD_STARTS[0]);
     tcase_add_test(errors, what_other_runs_cannot_take);
     tcase_add_loop_test(errors, export_says_what_it_can, 0, KINDS);
     tcase_add_test(errors, ensembles_stand_in_one_place);

@@ -154,17 +154,68 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* More virtual tokens than the hidden rows can tell apart: as near as it comes, and it says so. */
-START_TEST(too_narrow_is_said)
+/* More virtual tokens than the hidden rows can tell apart: refused, or as near as it comes. */
+START_TEST(too_narrow_is_refused)
 {
     const kvf_merge_options merge = {.run = other, .out = again};
+    kvf_unmerge_options options = {.prefix = prefix, .out = other, .encoder_hidden = 4};
     kvf_merge_result merged;
+    kvf_unmerge_result r;
     make_prefix(12);
-    kvf_unmerge_result r = unmerge(4, 0, other);
+    refused(&options, KVF_EUSAGE,
+            "want at most 1e-02: a wider --encoder-hidden (P is 12) reaches it");
+    ck_assert(!kvf__exists(other));
+    options.approximate = true;
+    ck_assert_msg(!kvf_unmerge(ctx, &options, &r), "%s", kvf_ctx_error(ctx));
     ck_assert_double_gt(r.residual, 1e-2);
     ck_assert_double_lt(r.residual, 1);
     ck_assert_int_eq(kvf_merge(ctx, &merge, &merged), KVF_OK);
     ck_assert_double_le(fabs(distance(again, prefix) - r.residual), 1e-6);
+}
+END_TEST
+
+static const char *const TARGETS[] = {"vocab", "text", "kv", "from"};
+
+/* An encoder that cannot emit what it shall start from. */
+START_TEST(poor_start_is_refused)
+{
+    kvf_train_options o = toy_run_options(out), wide = toy_run_options(other);
+    wide.prefix_length = o.prefix_length = 12;
+    wide.method = "direct";
+    wide.steps = 1;
+    train(&wide);
+    o.encoder_hidden = 4;
+    o.steps = 1;
+    o.init = _i < 3 ? TARGETS[_i] : "vocab";
+    o.init_text = "abcdefghijkl";
+    if (_i == 2) o.init_kv = other;
+    if (_i == 3) o.init_from = other;
+    expect_failure(&o, KVF_EUSAGE,
+                   "want at most 1e-02: a wider --encoder-hidden (P is 12) reaches it");
+    o.approximate = true;
+    train(&o);
+    o.encoder_hidden = 12;
+    o.approximate = false;
+    o.force = true;
+    train(&o);
+}
+END_TEST
+
+static const struct {
+    const char *method, *init, *part;
+} FIT_ALREADY[] = {
+    {"direct", "vocab", "--approximate: not for method direct"},
+    {"mlp", "random", "--approximate: --init random has no target to come near"},
+    {"mlp", "zero", "--approximate: --init zero has no target to come near"},
+};
+
+START_TEST(approximate_wants_a_target)
+{
+    kvf_train_options o = toy_run_options(out);
+    o.method = FIT_ALREADY[_i].method;
+    o.init = FIT_ALREADY[_i].init;
+    o.approximate = true;
+    expect_failure(&o, KVF_EUSAGE, FIT_ALREADY[_i].part);
 }
 END_TEST
 
@@ -220,7 +271,9 @@ int main(void)
     tcase_add_test(core, training_goes_on_from_the_prefix);
     tcase_add_test(core, seeds_differ_and_repeat);
     tcase_add_test(core, keeps_what_the_file_says);
-    tcase_add_test(limits, too_narrow_is_said);
+    tcase_add_test(limits, too_narrow_is_refused);
+    tcase_add_loop_test(limits, poor_start_is_refused, 0, 4);
+    tcase_add_loop_test(errors, approximate_wants_a_target, 0, 3);
     tcase_add_test(errors, refuses_what_is_no_prefix);
     tcase_add_test(errors, refuses_another_base);
     return ck_main(suite);

@@ -98,6 +98,7 @@ typedef struct kvf_unmerge_options {
     const char *base;         /* NULL: the prefix keeps the hash it has */
     int64_t encoder_hidden;   /* M; 0: 512 */
     uint64_t seed;            /* of the embedding and the first layer */
+    bool approximate;         /* a residual above 1e-2 will do */
     bool force, allow_other_base;
 } kvf_unmerge_options;
 
@@ -110,7 +111,8 @@ typedef struct kvf_unmerge_result {
 /* The way back: any prefix as a run of method mlp at step 0, its head along with it. Embedding and
  * first layer are random, the last layer is solved in f64 so that the encoder emits the prefix;
  * exact for P <= min(M, G*D), else as near as that layer comes. train --init-from takes the run.
- * EUSAGE, EUNSUPPORTED: not a prefix file, or one without a virtual token. */
+ * EUSAGE, EUNSUPPORTED: not a prefix file, one without a virtual token, or a residual above 1e-2
+ * that was not asked for. */
 kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
                        kvf_unmerge_result *result);
 

@@ -93,6 +93,7 @@ typedef struct kvf_train_options {
     const char *p_template; /* NULL or "": virtual tokens lead the row */
     const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
+    bool approximate; /* a start that the encoder emits only to a residual above 1e-2 will do */
     double lr;                    /* 0: the method's default */
     bool train_head;              /* lm: the base's head is trained too */
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
@@ -132,7 +133,7 @@ typedef struct kvf_train_options {
     const char *meter;              /* lm: text that is to stay as it is; NULL: none */
     double kl_to_base;  /* weight of KL(base || with the prefix) on the meter's rows; 0: none */
     int64_t early_stop; /* validations without a better one; 0: never */
-    const char *position_start; /* "P" or "0" */
+    const char *position_start; /* "P", or the number that a row's first token stands at */
     bool infix;                 /* lm: the prefix stands inside rows */
     const char *chat_template;
     const char *map;       /* "prompt=question,completion=answer" */

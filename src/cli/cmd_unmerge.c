@@ -7,7 +7,7 @@ typedef struct values {
     const char *out, *base;
     int64_t hidden;
     uint64_t seed;
-    bool allow_other_base, force;
+    bool approximate, allow_other_base, force;
 } values;
 
 #define AT(field) offsetof(values, field)
@@ -15,6 +15,10 @@ static const cli_option OPTIONS[] = {
     {{"out", "RUN.h5", "", "run file to write"}, CLI_TEXT, AT(out)},
     {{"encoder-hidden", "M", "512", "hidden width of the encoder"}, CLI_POSITIVE, AT(hidden)},
     {{"seed", "N", "0", "of the embedding and the first layer"}, CLI_SEED, AT(seed)},
+    {{"approximate", NULL, "",
+      "take what the encoder comes nearest to, even if that misses by more than 0.01"},
+     CLI_FLAG,
+     AT(approximate)},
     {{"base", "PATH", "", "base model: checks the prefix against it"}, CLI_TEXT, AT(base)},
     {{"allow-other-base", NULL, "", "accept a prefix made for another base of the same shape"},
      CLI_FLAG,
@@ -45,6 +49,7 @@ static int run(cli_call *call)
                                          .base = v.base,
                                          .encoder_hidden = v.hidden,
                                          .seed = v.seed,
+                                         .approximate = v.approximate,
                                          .force = v.force,
                                          .allow_other_base = v.allow_other_base};
     kvf_status st = kvf_unmerge(call->ctx, &options, &result);
@@ -61,9 +66,9 @@ const cli_command cli_unmerge = {
     .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out RUN.h5 [options]",
     .summary = "Makes of any prefix a run whose MLP encoder emits it, to be trained further.",
-    .notes =
-        "Exact (a residual of rounding) where the prefix is no longer than M and G*D.\n"
-        "Train it further with train --init-from RUN.h5 and the same P and M.\n",
+    .notes = "Exact (a residual of rounding) where the prefix is no longer than M and G*D;\n"
+             "a residual above 0.01 is refused.\n"
+             "Train it further with train --init-from RUN.h5 and the same P and M.\n",
     .required = "out",
     .options = OPTIONS,
     .n_options = N_OPTIONS,

@@ -209,6 +209,8 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
  * layer, out->kv, and what enters it (kvf__input.streams), inputs [L, P, C] unless NULL. */
 kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *words,
                                  kvf__prefix *out, float *inputs);
+/* A row's first position: "P", or a number from 0 on. EUSAGE. */
+kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out);
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);

@@ -115,8 +115,11 @@ out:
 static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
 {
     if (from->position_start != t->id.position_start)
-        kvf__trainer_note(t, "%s: rows behind it started at position %lld, here they start at %lld",
-                          path, (long long)from->position_start, (long long)t->id.position_start);
+        kvf__trainer_note(t,
+                          "%s: rows behind it started at position %lld, here they start at %lld "
+                          "(--position-start %lld leaves them there)",
+                          path, (long long)from->position_start, (long long)t->id.position_start,
+                          (long long)from->position_start);
     if (from->infix == t->id.infix) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");
@@ -314,6 +317,7 @@ static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residu
     kvf__prefix prefix = {0};
     kvf__vectors vectors = {0};
     kvf__emitted target = {0};
+    char words[32];
     kvf_status st;
     if (t->emitted.vectors) {
         target.vectors = &vectors;
@@ -325,6 +329,10 @@ static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residu
     if (!st)
         st = file ? target_from_file(t, file->path, file, target) : target_from_base(t, target);
     if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, target, residual);
+    snprintf(words, sizeof words, "--init %s", t->options.init);
+    if (!st)
+        st = kvf__encoder_check_fit(t->ctx, t->encoder, file ? file->path : words, *residual,
+                                    t->options.approximate);
     kvf__prefix_done(&prefix);
     kvf__vectors_done(&vectors);
     return st;
@@ -394,9 +402,22 @@ static kvf_status block_values(kvf__trainer *t)
     return st;
 }
 
+/* What nothing is solved for cannot be approximate. */
+static kvf_status check_approximate(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    bool free = !o->init_from && (!strcmp(o->init, "random") || !strcmp(o->init, "zero"));
+    if (!o->approximate || !(o->init_encoder || free)) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--approximate: --init%s has no target to come near",
+                     o->init_encoder            ? "-encoder"
+                     : !strcmp(o->init, "zero") ? " zero"
+                                                : " random");
+}
+
 kvf_status kvf__trainer_start_values(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
+    KVF_TRY(check_approximate(t));
     if (!t->encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
     KVF_TRY(kvf__encoder_init_random(t->ctx, t->encoder, o->init_scheme, o->seed));

@@ -62,6 +62,8 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", RULES[i].option,
                              method->name);
     }
+    if (o->approximate && !is_among("mlp|p-tuning", o->method))
+        return kvf__fail(ctx, KVF_EUSAGE, "--approximate: not for method %s", method->name);
     if (!strcmp(o->method, "adapter") && o->base_dropout > 0)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not for method adapter");
     if (o->infix && method->port == KVF__PORT_BLOCK)

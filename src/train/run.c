@@ -119,7 +119,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     if (d->starts_at_0 && !t->is_resumed && !kvf__train_option_given(&t->options, "position-start"))
         t->options.position_start = "0";
-    id->position_start = strcmp(t->options.position_start, "P") ? 0 : id->P;
+    KVF_TRY(kvf__position_parse(t->ctx, t->options.position_start, id->P, &id->position_start));
     KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
     KVF_TRY(kvf__strdup(t->ctx, t->base->name, &id->base_name));
     KVF_TRY(kvf__strdup(t->ctx, d->arch_name, &id->base_architecture));
@@ -161,6 +161,11 @@ kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset
     int64_t inside = at_input(t) ? t->id.P : 0; /* virtual tokens in the row, not before it */
     int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
     int64_t longest = kvf__longest_row(t->base, t->id.P - inside, start) - inside;
+    if (longest < 2 && start > t->id.P)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--position-start %lld leaves no positions for text: the base has %lld",
+                         (long long)start,
+                         (long long)kvf__model_desc(t->base->model)->max_positions);
     if (longest < 2)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
                          (long long)t->id.P);

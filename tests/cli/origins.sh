@@ -20,7 +20,10 @@ run 1 unmerge prefix.h5 --out back.h5
 err_is 'kvfold: unmerge: back.h5: exists (use --force to replace it)'
 run 2 unmerge run.h5 --out none.h5
 err_is 'kvfold: unmerge: run.h5: is a file of kind run, want a prefix file; try kvfold unmerge --help'
+run 2 unmerge prefix.h5 --out none.h5 --encoder-hidden 2
+has err '^kvfold: unmerge: prefix.h5: method mlp with M = 2 comes no nearer to it than a relative residual of [0-9.e-]*, want at most 1e-02: a wider --encoder-hidden (P is 4) reaches it, --approximate takes what comes; try'
 absent none.h5
+run 0 unmerge prefix.h5 --out near.h5 --encoder-hidden 2 --approximate
 
 # rows from another position on
 run 0 convert-position prefix.h5 --base model --position-start 9 --out moved.h5
@@ -38,7 +41,7 @@ run 2 convert-position prefix.h5 --base model --out none.h5
 err_is 'kvfold: convert-position: --position-start P|N is needed; try kvfold convert-position --help'
 absent none.h5
 train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
-has out 'moved.h5: rows behind it started at position 9, here they start at 4$'
+has out 'moved.h5: rows behind it started at position 9, here they start at 4 (--position-start 9 leaves them there)$'
 
 # another program's checkpoint: refused without a base, and as what it is not
 run 2 import "$SOURCE/tests/golden/origins/li_liang.safetensors" --out none.h5

@@ -17,6 +17,12 @@ run 0 inspect two.h5
 has out '^  position_start  *4$'
 has out '^  pruned_kept  *[0-3],[0-3]$'
 run 0 generate --base model --prefix two.h5 --prompt 'after 3:' --max-tokens 2
+# trained on where it stands: nothing has moved before the first step
+train 0 --out on.h5 --method direct --init-from two.h5 --prefix-length 2 --position-start 4 --lr 1e-30 --steps 1 --quiet
+run 0 eval --base model --prefix on.h5 --data valid.jsonl --precision f32 --threads 2 --json
+[ "$(value loss)" = "$after" ] || fail "trained on from $(value loss), prune left $after"
+train 0 --out moved.h5 --method direct --init-from two.h5 --prefix-length 2 --steps 1
+has out 'two.h5: rows behind it started at position 4, here they start at 2 (--position-start 4 leaves them there)'
 run 1 export two.h5 --format peft --out peft
 has err 'position_start'
 
