@@ -1,5 +1,6 @@
 /* What requests cost those who are served meanwhile: no silence while they are read, no memory but
- * that of their ids while they wait, and their turn in the order in which they came. */
+ * that of their ids while they wait, and their turn in the order in which they came,
+ * row by row. */
 #include <kvfold/train.h>
 #include <malloc.h>
 #include <poll.h>
@@ -161,6 +162,84 @@ START_TEST(who_comes_first_is_first)
 }
 END_TEST
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bool has_said(int fd)
+{
+    struct pollfd one = {fd, POLLIN, 0};
+    return poll(&one, 1, 0) == 1;
+}
+
+/* One of many choices leaves others their turn, however many it still wants. */
+START_TEST(many_choices_do_not_hold_all_rows)
+{
+    serve_long_rows();
+    s.options.max_rows = 4;
+    serve_start(&s);
+    int many = ask_long("{\"model\":\"bare\",\"prompt\":\"b\",\"max_tokens\":600,\"n\":128,"
+                        "\"temperature\":0}");
+    ck_assert(becomes("rows", 4, 60));
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(complete("bare", "x", 1), 200);
+    ck_assert(!has_said(many));
+    ck_assert(becomes("rows", 4, 60)); /* it has all of them again */
+    close(many);
+    serve_end(&s);
+}
+END_TEST
+
+/* Of two with three choices each on one row, the second has begun long before the first ends. */
+START_TEST(rows_go_round)
+{
+    static const char body[] = "{\"model\":\"bare\",\"prompt\":\"b\",\"max_tokens\":40,\"n\":3,"
+                               "\"temperature\":0,\"stream\":true}";
+    serve_long_rows();
+    s.options.max_rows = 1;
+    serve_start(&s);
+    int before = ask_long(LONG_BODY(""));
+    ck_assert(becomes("rows", 1, 60));
+    int first = ask_long(body);
+    ck_assert(becomes("queue_length", 1, 60));
+    int second = ask_long(body);
+    ck_assert(becomes("queue_length", 2, 60));
+    close(before);
+    ck_assert_int_eq(hear(first, text, ROOM), 200);
+    has("data: [DONE]");
+    ck_assert(has_said(second));
+    ck_assert_int_eq(hear(second, text, ROOM), 200);
+    has("data: [DONE]");
+    serve_end(&s);
+}
+END_TEST
+
+/* Free rows are used, one after the other too; what would wait is refused. */
+START_TEST(nothing_waits_without_a_queue)
+{
+    int fds[2];
+    serve_long_rows();
+    s.options.max_rows = 2;
+    s.options.max_queue = 0;
+    serve_start(&s);
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_eq(complete("bare", "x", 1), 200);
+    for (int i = 0; i < 2; i++)
+        fds[i] = ask_long(LONG_BODY(""));
+    ck_assert(becomes("rows", 2, 60));
+    ck_assert_int_eq(complete("bare", "x", 1), 503);
+    has("\"code\":\"overloaded\"");
+    close(fds[0]);
+    ck_assert(becomes("rows", 1, 60));
+    ck_assert_int_eq(complete("bare", "x", 1), 200);
+    close(fds[1]);
+    ck_assert(becomes("rows", 0, 60));
+    int many = ask_long(LONG_BODY(",\"n\":128"));
+    ck_assert(becomes("rows", 2, 60));
+    ck_assert_int_eq(complete("bare", "x", 1), 503);
+    close(many);
+    serve_end(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve_queue");
@@ -171,6 +250,9 @@ int main(void)
     tcase_add_test(core, what_waits_holds_no_body);
     tcase_add_test(core, a_queue_has_a_limit_in_bytes);
     tcase_add_test(core, who_comes_first_is_first);
+    tcase_add_test(core, many_choices_do_not_hold_all_rows);
+    tcase_add_test(core, rows_go_round);
+    tcase_add_test(core, nothing_waits_without_a_queue);
     suite_add_tcase(suite, core);
     return ck_main(suite);
 }

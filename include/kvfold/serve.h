@@ -49,8 +49,9 @@ typedef struct kvf_serve_options {
     int64_t port;            /* 0: a free one */
     const char *token_file;  /* its first line must come as "Authorization: Bearer"; NULL: none */
     int64_t max_body;        /* bytes of a request */
-    int64_t max_rows;        /* choices computed together; further ones wait */
-    int64_t max_queue;       /* that wait; further ones are refused with 503 */
+    int64_t max_rows;        /* choices computed together; further ones wait, and free rows go
+                              * round by request */
+    int64_t max_queue;       /* that wait for a row; further ones are refused with 503 */
     int64_t max_queue_bytes; /* that those take, likewise; one is always taken */
     int64_t max_tokens;      /* most a request may ask for */
     int64_t max_context;     /* most tokens in a row, prompt and answer; 0: the model's */

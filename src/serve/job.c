@@ -145,15 +145,23 @@ static bool have_place(const kvf__server *server, size_t bytes, kvf__problem *pr
     return overloaded(problem, taken, "bytes of requests");
 }
 
+/* Free ones that no request before wants: as many more do not wait. */
+static int64_t rows_to_come(const kvf__server *server)
+{
+    const int64_t free_rows = server->options.max_rows - server->open;
+    return free_rows > 0 ? free_rows : 0;
+}
+
 static bool take_place(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     if (server->closing) return kvf__problem_set(problem, 503, NULL, "the server is shutting down");
-    if (server->figures.queued >= server->options.max_queue)
+    if (server->figures.queued >= server->options.max_queue + rows_to_come(server))
         return overloaded(problem, server->figures.queued, "requests");
     if (!have_place(server, job->bytes, problem)) return false;
     job->reply = (kvf__reply){
         .chat = job->chat, .id = ++server->ids, .created = (int64_t)time(NULL)};
     job->owners = 2;
+    job->turn = server->turns++;
     append(&server->unread, job);
     count(job, true);
     server->pending++;

@@ -184,6 +184,7 @@ typedef struct kvf__job {
     size_t sent;
     kvf__queue *in; /* where it waits, NULL: nowhere */
     size_t bytes;   /* that it takes while it waits */
+    int64_t turn;   /* to get a row */
     bool gone;      /* nobody waits any more */
     int owners;     /* threads that may look at it */
     void *sleeper;  /* the connection that sleeps until there is more; NULL: awake */
@@ -209,8 +210,9 @@ typedef struct kvf__server {
         bool runs, ends;
     } reader;
     kvf__job *running; /* list by next; the computing thread's alone */
-    kvf__job *joining; /* of them, some of whose choices have had no row yet; NULL: none */
     int64_t pending;   /* jobs that are not answered to the last byte */
+    int64_t open;      /* choices of begun jobs that have or want a row */
+    int64_t turns;     /* rows are given out in this order */
     int64_t ids;
     bool closing;
     kvf__figures figures;

@@ -29,8 +29,9 @@ static void let_go(kvf__job *job)
             *at = job->next;
             break;
         }
-    if (server->joining == job) server->joining = NULL;
     pthread_mutex_lock(&server->lock);
+    for (int64_t i = 0; i < job->n_choices; i++)
+        server->open -= !job->choices[i].finish;
     kvf__job_drop(job);
     pthread_mutex_unlock(&server->lock);
 }
@@ -95,6 +96,7 @@ static void take_text(void *user, const char *text, size_t n, int64_t new_tokens
     job->reply.new_tokens += new_tokens - c->new_tokens;
     c->new_tokens = new_tokens;
     c->finish = end;
+    server->open -= end != KVF__GOES_ON;
     if (!job->broken) add_text(c, text, n);
     pthread_mutex_unlock(&server->lock);
     if (all_ended(job)) let_go(job);
@@ -133,65 +135,68 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
     return KVF_OK;
 }
 
-/* Rows for its choices, as many as there are free; the others get theirs before any later job. */
-static kvf_status join(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
+/* Under the lock: its first choice has a row. */
+static void note_begin(kvf__server *server, kvf__job *job)
 {
-    while (job->joined < job->n_choices && !kvf__engine_full(server->engine))
-        KVF_TRY(join_next(ctx, server, job));
-    server->joining = job->joined < job->n_choices ? job : NULL;
-    return KVF_OK;
-}
-
-static void begin(kvf__server *server, kvf__job *job)
-{
-    kvf_ctx *ctx = server->ctx;
-    job->next = server->running;
-    server->running = job;
+    kvf__histogram_add(&server->figures.waited, kvf__clock() - job->arrived, true);
     for (int64_t i = 0; i < job->n_prompts; i++)
         job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
-    kvf_status st = join(ctx, server, job);
-    if (st) leave_rows(ctx, server->engine, job);
+    if (!job->request.stream) return;
+    job->state = KVF__JOB_RUNS;
+    job->status = 200;
+    for (int64_t i = 0; i < job->n_choices; i++)
+        kvf__reply_begin(&job->reply, i, &job->out);
+    kvf__http_wake(job);
+}
+
+/* Of those that have begun and want more rows, the one whose turn is next; NULL: none does. */
+static kvf__job *next_to_go_on(const kvf__server *server)
+{
+    kvf__job *next = NULL;
+    for (kvf__job *job = server->running; job; job = job->next)
+        if (!job->broken && job->joined < job->n_choices && (!next || job->turn < next->turn))
+            next = job;
+    return next;
+}
+
+/* Free rows go round by request: each gets one, and its next behind all that came meanwhile. So one
+ * of many choices has all rows while nobody else wants them, and no more than its share then. */
+static kvf__job *next_in_turn(kvf__server *server)
+{
+    kvf__job *job = next_to_go_on(server);
     pthread_mutex_lock(&server->lock);
-    kvf__histogram_add(&server->figures.waited, kvf__clock() - job->arrived, true);
-    if (st) {
-        const kvf__problem problem = kvf__problem_of(ctx, st);
-        kvf__job_fail(job, &problem);
-    } else if (job->request.stream) {
-        job->state = KVF__JOB_RUNS;
-        job->status = 200;
-        for (int64_t i = 0; i < job->n_choices; i++)
-            kvf__reply_begin(&job->reply, i, &job->out);
-        kvf__http_wake(job);
+    const kvf__job *first = server->ready.first;
+    if (first && (!job || first->turn < job->turn)) {
+        job = kvf__job_next(&server->ready);
+        server->open += job->n_choices;
+        job->next = server->running;
+        server->running = job;
     }
-    pthread_mutex_unlock(&server->lock);
-    if (st) let_go(job);
-}
-
-/* More rows for the choices of the job that began last. */
-static void go_on_joining(kvf__server *server)
-{
-    kvf__job *job = server->joining;
-    if (!job || job->broken || !join(server->ctx, server, job)) return;
-    pthread_mutex_lock(&server->lock);
-    break_off(job, kvf_ctx_error(server->ctx)); /* leave_gone lets it go */
-    pthread_mutex_unlock(&server->lock);
-}
-
-static kvf__job *next_job(kvf__server *server, kvf__queue *queue)
-{
-    pthread_mutex_lock(&server->lock);
-    kvf__job *job = kvf__job_next(queue);
+    if (job) job->turn = server->turns++;
     pthread_mutex_unlock(&server->lock);
     return job;
 }
 
-static void begin_all(kvf__server *server)
+static void give_row(kvf__server *server, kvf__job *job)
+{
+    const bool begins = !job->joined;
+    kvf_status st = join_next(server->ctx, server, job);
+    pthread_mutex_lock(&server->lock);
+    if (st) {
+        const kvf__problem problem = kvf__problem_of(server->ctx, st);
+        job->broken = true; /* leave_gone lets it go */
+        kvf__job_fail(job, &problem);
+    } else if (begins) {
+        note_begin(server, job);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void give_rows(kvf__server *server)
 {
     kvf__job *job;
-    go_on_joining(server);
-    while (!server->joining && !kvf__engine_full(server->engine) &&
-           (job = next_job(server, &server->ready)) != NULL)
-        begin(server, job);
+    while (!kvf__engine_full(server->engine) && (job = next_in_turn(server)) != NULL)
+        give_row(server, job);
 }
 
 static bool is_gone(kvf__server *server, const kvf__job *job)
@@ -242,20 +247,23 @@ static void wait_for_arrival(kvf__server *server)
 
 static void refuse_all(kvf__server *server, kvf__queue *queue)
 {
-    for (kvf__job *job; (job = next_job(server, queue)) != NULL;) {
-        pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->lock);
+    for (kvf__job *job; (job = kvf__job_next(queue)) != NULL;) {
         fail(job, 503, "the server is shutting down");
         kvf__job_drop(job);
-        pthread_mutex_unlock(&server->lock);
     }
+    pthread_mutex_unlock(&server->lock);
 }
 
-/* Those that wait, after a failure that ends the server. */
-static void refuse_waiting(kvf__server *server)
+/* After a failure that ends the server: those that have or had rows, then those that wait. */
+static void refuse_rest(kvf__server *server)
 {
     pthread_mutex_lock(&server->lock);
     server->closing = true;
+    for (kvf__job *job = server->running; job; job = job->next)
+        if (!job->broken && !job->gone) break_off(job, kvf_ctx_error(server->ctx));
     pthread_mutex_unlock(&server->lock);
+    leave_gone(server);
     kvf__reader_stop(server);
     refuse_all(server, &server->unread);
     refuse_all(server, &server->ready);
@@ -292,7 +300,7 @@ kvf_status kvf__work(kvf__server *server)
     while (!st && !stops(server)) {
         kvf__shelf_refresh(server->ctx, &server->shelf);
         leave_gone(server);
-        begin_all(server);
+        give_rows(server);
         if (server->running)
             st = kvf__engine_step(server->ctx, server->engine);
         else
@@ -300,10 +308,7 @@ kvf_status kvf__work(kvf__server *server)
         if (st == KVF_ENOMEM) st = KVF_OK; /* its rows were told: others may find some */
         publish(server);
     }
-    if (st) {
-        leave_gone(server); /* jobs some of whose choices had no row yet */
-        refuse_waiting(server);
-    }
+    if (st) refuse_rest(server);
     flush(server);
     return st;
 }
