@@ -38,8 +38,8 @@ typedef enum kvf_weight_dtype {
 typedef struct kvf_base kvf_base;
 
 typedef struct kvf_base_options {
-    kvf_precision precision; /* of activations and products; AUTO: bf16 if a short probe finds it
-                                1.25x faster */
+    kvf_precision precision; /* of activations and products; AUTO: by the CPU's flags and the width
+                                of the base, bf16 where that is faster */
     bool backward;           /* also what training needs */
     kvf_weight_dtype weight_dtype;
     bool stream_layers; /* keep no weights at all: each layer is packed from the mapped file just

@@ -343,7 +343,7 @@ typedef struct cli_eval_values {
          at(eval.map)},                                                                            \
         CLI_WEIGHT_OPTIONS(at(paths.weight_dtype), at(paths.stream_layers)),                       \
     {                                                                                              \
-        {"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},  \
+        {"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},  \
             CLI_CHOICE, at(paths.precision)                                                        \
     }
 

@@ -44,7 +44,7 @@ static const cli_option OPTIONS[] = {
       "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
      CLI_FLAG,
      AT(interactive)},
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
      CLI_CHOICE,
      AT(precision)},
     {{"seed", "N", "0", "of weights and rows"}, CLI_SEED, AT(bench.seed)},

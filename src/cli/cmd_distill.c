@@ -81,7 +81,7 @@ static const cli_option OPTIONS[] = {
     {{"kl-to-base", "X", "0", "adds X times KL(base || with the prefix) on that text to the loss"},
      CLI_TEXT,
      0},
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
      CLI_TEXT,
      0},
     {{"seed", "N", "0", "of prompts, answers, initialisation and order"}, CLI_TEXT, 0},

@@ -61,7 +61,7 @@ static const cli_option OPTIONS[] = {
      CLI_FLAG,
      AT(paths.allow_other_base)},
     CLI_WEIGHT_OPTIONS(AT(paths.weight_dtype), AT(paths.stream_layers)),
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
      CLI_CHOICE,
      AT(paths.precision)},
 };

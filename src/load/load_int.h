@@ -51,9 +51,10 @@ kvf_status kvf__precision_parse(kvf_ctx *ctx, const char *name, kvf_precision *o
 const char *kvf__precision_name(kvf_precision precision);
 /* "auto", "f32", "bf16", "int8". EUSAGE. */
 kvf_status kvf__weight_dtype_parse(kvf_ctx *ctx, const char *name, kvf_weight_dtype *out);
-/* AUTO becomes BF16 if a 50 ms probe finds bf16 products at least 1.25x as fast as f32 ones, else
- * F32; BF16 on a CPU without it is EUNSUPPORTED. */
-kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, kvf_precision *out);
+/* AUTO becomes BF16 where a rule on CPU and base says that it is faster, else F32; BF16 on a CPU
+ * without it is EUNSUPPORTED. */
+kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf__desc *desc,
+                                  kvf_precision *out);
 
 /* A base of random weights that no file holds, without a tokenizer and without a hash: for bench.
  * name: kvf__base_shape() or the path of a config.json. Every weight views one pool of numbers, so

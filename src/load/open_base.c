@@ -194,7 +194,7 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     if (!base->random)
         KVF_TRY(kvf__slots_hash_advised(ctx, desc, &base->slots, advise_file, base, base->hash));
     forget_file(base); /* the hash has read it all */
-    KVF_TRY(kvf__precision_resolve(ctx, options->precision, &base->precision));
+    KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
     kvf_status st = kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
     return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;

@@ -28,6 +28,13 @@ static bool has_amx(void)
     return (low & TILE_STATE) == TILE_STATE;
 }
 
+/* AVX512-FP16 (leaf 7, EDX). */
+static bool has_fp16(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & 1u << 23);
+}
+
 /* Conversion of f16, which every CPU with AVX2 has. */
 static bool has_f16c(void)
 {
@@ -51,6 +58,11 @@ static kvf__cpu_rank detect(void)
 static kvf__cpu_rank detect(void)
 {
     return KVF__CPU_REF;
+}
+
+static bool has_fp16(void)
+{
+    return false;
 }
 #endif
 
@@ -83,6 +95,15 @@ const char *kvf__cpu_level(void)
 bool kvf__cpu_has_bf16(void)
 {
     return kvf__cpu_best() >= KVF__CPU_AVX512;
+}
+
+/* With AMX 4.6 times as fast as f32; with AVX512-BF16 alone 1.8 on Zen 4, but 0.6 on CPUs that have
+ * AMX too, should it be capped or kept from the process: those have AVX512-FP16, the others not.
+ * AVX512 must emulate: 0.4. */
+bool kvf__cpu_bf16_is_faster(void)
+{
+    kvf__cpu_rank best = kvf__cpu_best();
+    return best == KVF__CPU_AMX || (best == KVF__CPU_AVX512_BF16 && !has_fp16());
 }
 
 static const kvf__kernels *table_of(kvf__cpu_rank rank)

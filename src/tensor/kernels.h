@@ -123,5 +123,8 @@ const char *kvf__cpu_level(void);
 /* True if bf16 matmuls run on this machine at all (AVX512_BF16 or AMX, or AVX512 emulation; not on
  * AVX2). */
 bool kvf__cpu_has_bf16(void);
+/* True if they are so much faster than f32 that a training step pays for the rounding: by flags
+ * alone, no timing enters. */
+bool kvf__cpu_bf16_is_faster(void);
 
 #endif

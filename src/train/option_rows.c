@@ -318,7 +318,7 @@ static const kvf__option ROWS[] = {
      KVF__TEXT,
      AT(map),
      0},
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where a probe finds it 1.25x faster"},
+    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
      KVF__CHOICE,
      AT(precision),
      0},
