@@ -271,6 +271,37 @@ START_TEST(random_bytes_do_no_harm)
 }
 END_TEST
 
+/* A list takes all ids of a text or refuses it, whatever is known before they are made. */
+START_TEST(a_limit_of_ids_is_exact)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = golden(ctx);
+    size_t cases = kvf_json_size(kvf_json_get(json, "cases"));
+    kvf__rng rng = kvf__rng_make(8, 0);
+
+    for (size_t i = 0; i < cases; i++) {
+        kvf__tokenizer *t = open_pipeline(ctx, json, i);
+        for (int k = 0; k < 20; k++) {
+            char bytes[64];
+            size_t n = random_bytes(&rng, bytes, sizeof bytes);
+            kvf__ids all = {0};
+            ok(ctx, kvf__encode(ctx, t, bytes, n, true, &all));
+            for (size_t most = 1; most <= all.n + 1; most++) {
+                kvf__ids ids = {.most = most};
+                kvf_status st = kvf__encode(ctx, t, bytes, n, true, &ids);
+                ck_assert_int_eq(st, most < all.n ? KVF_EDATA : KVF_OK);
+                ck_assert_uint_eq(ids.n, most < all.n ? 0 : all.n);
+                kvf__ids_done(&ids);
+            }
+            kvf__ids_done(&all);
+        }
+        kvf__tokenizer_free(t);
+    }
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 /* Any Unicode text survives a byte-level tokenizer without normalizer. */
 START_TEST(byte_level_round_trip)
 {
@@ -358,6 +389,7 @@ int main(void)
     tcase_add_test(core, spm_special_tokens);
     tcase_add_loop_test(limits, bad_utf8_is_replaced, 0, ROWS(BROKEN));
     tcase_add_test(limits, random_bytes_do_no_harm);
+    tcase_add_test(limits, a_limit_of_ids_is_exact);
     tcase_add_loop_test(limits, byte_level_round_trip, 0, 3);
     tcase_add_loop_test(limits, long_runs, 0, ROWS(LONG_RUNS));
     tcase_set_timeout(limits, 30);

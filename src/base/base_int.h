@@ -88,7 +88,10 @@ void kvf__buf_done(kvf__buf *buf);
 typedef struct kvf__ids {
     int32_t *data;
     size_t n, cap;
+    size_t most; /* that it may hold, further ones are EDATA; 0: any number */
 } kvf__ids;
+/* EDATA: it may not hold so many more. */
+kvf_status kvf__ids_allow(kvf_ctx *ctx, const kvf__ids *ids, size_t more);
 kvf_status kvf__ids_add(kvf_ctx *ctx, kvf__ids *ids, int32_t id);
 kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n);
 void kvf__ids_done(kvf__ids *ids);

@@ -70,10 +70,17 @@ void kvf__buf_done(kvf__buf *buf)
     *buf = (kvf__buf){0};
 }
 
+kvf_status kvf__ids_allow(kvf_ctx *ctx, const kvf__ids *ids, size_t more)
+{
+    if (!ids->most || (ids->n <= ids->most && more <= ids->most - ids->n)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EDATA, "the text has more than %zu tokens", ids->most);
+}
+
 kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n)
 {
     size_t need, cap, bytes;
 
+    KVF_TRY(kvf__ids_allow(ctx, ids, n));
     if (!kvf__add(ids->n, n, &need) || !(cap = next_cap(ids->cap, need)) ||
         !kvf__mul(cap, sizeof *ids->data, &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot add %zu ids to %zu", n, ids->n);

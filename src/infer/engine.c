@@ -97,12 +97,17 @@ bool kvf__engine_full(const kvf__engine *engine)
     return free_row(engine) < 0;
 }
 
+int64_t kvf__engine_room(const kvf__engine *engine, const kvf_prefix *prefix)
+{
+    const int64_t longest = kvf__row_room(engine->base, prefix);
+    return longest < engine->capacity ? longest : engine->capacity;
+}
+
 /* Tokens that a row may have behind a prefix; EDATA if a prompt of n leaves none for an answer. */
 static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
                                int64_t n, int64_t *longest)
 {
-    *longest = kvf__row_room(e->base, prefix);
-    if (*longest > e->capacity) *longest = e->capacity;
+    *longest = kvf__engine_room(e, prefix);
     if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
     if (n < *longest) return KVF_OK;
     return kvf__fail(ctx, KVF_EDATA,

@@ -158,6 +158,8 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
                               kvf__engine **out);
 void kvf__engine_free(kvf__engine *engine);
 bool kvf__engine_full(const kvf__engine *engine); /* no row may join */
+/* Most tokens that a row may have behind a prefix, prompt and answer. Any thread, as the next. */
+int64_t kvf__engine_room(const kvf__engine *engine, const kvf_prefix *prefix);
 /* EDATA: one of the prompts [n] is empty or leaves no room for an answer behind this prefix. */
 kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
                              const kvf__ids *prompts, int64_t n);

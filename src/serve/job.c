@@ -12,13 +12,17 @@
 
 /* ---- making and dropping --------------------------------------------------------------------- */
 
-static kvf_status make_room(kvf_ctx *ctx, kvf__job *job)
+/* room: of a row. */
+static kvf_status make_room(kvf_ctx *ctx, kvf__job *job, int64_t room)
 {
     const kvf__request *request = &job->request;
     const int64_t n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
     const int64_t n_choices = n_prompts * request->n;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n_prompts, sizeof *job->prompts, &job->prompts));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n_choices, sizeof *job->choices, &job->choices));
+    /* a prompt far too long is refused without its last token being looked for */
+    for (int64_t i = 0; i < n_prompts; i++)
+        job->prompts[i].most = (size_t)(room + room / 4);
     job->n_prompts = n_prompts;
     job->n_choices = n_choices;
     for (int64_t i = 0; i < n_choices; i++)
@@ -245,7 +249,7 @@ static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
     kvf__buf_done(&job->body);
     if (!find_model(server, job, problem)) return false;
     if (!job->request.seeded) job->request.seed = any_seed();
-    kvf_status st = make_room(ctx, job);
+    kvf_status st = make_room(ctx, job, kvf__engine_room(server->engine, job->held->prefix));
     if (!st) st = render(ctx, server->base, job);
     if (!st)
         st = kvf__engine_check(ctx, server->engine, job->held->prefix, job->prompts,

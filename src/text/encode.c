@@ -26,6 +26,17 @@ static kvf_status (*const MODELS[])(kvf__work *work, const char *text, size_t n)
     [KVF__MODEL_WORDPIECE] = kvf__wordpiece_encode,
 };
 
+/* Least ids of so many bytes: where each byte has a token, nothing is left out or fused, and no id
+ * stands for more bytes than the longest token has. 0: not known. */
+static size_t least_ids(const kvf__tokenizer *t, size_t bytes)
+{
+    const bool falls_back = t->model.kind == KVF__MODEL_SCORES ||
+                            (t->model.kind == KVF__MODEL_BPE && t->model.byte_fallback);
+    for (size_t i = 0; i < 256 && falls_back; i++)
+        if (t->lex.bytes[i] < 0) return 0;
+    return falls_back && t->lex.longest ? bytes / t->lex.longest : 0;
+}
+
 /* A part of work->normal that holds no added token. */
 static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
@@ -37,6 +48,7 @@ static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, boo
     for (w->piece = 0; w->piece < w->pieces.n; w->piece++) {
         const kvf__piece *piece = &w->pieces.v[w->piece];
         const char *text = w->pieces.text.buf.data + piece->at;
+        if (w->out->most) KVF_TRY(kvf__ids_allow(w->ctx, w->out, least_ids(w->t, piece->n)));
         KVF_TRY(MODELS[w->t->model.kind](w, text, piece->n));
     }
     return KVF_OK;

@@ -63,7 +63,8 @@ void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added
  * tokens written out in the text ("<|im_start|>") become their ids either way, as in `tokenizers`.
  * Invalid UTF-8: each bad byte is read as U+FFFD (maximal subpart rule). ENOMEM; EDATA if a regex
- * of the tokenizer gives up on this text, or the text is longer than 2 GiB. */
+ * of the tokenizer gives up on this text, the text is longer than 2 GiB, or its ids are more than
+ * `out` may hold, which is found before all are made. */
 kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
                        size_t bytes, bool add_special, kvf__ids *out);
 /* Appends the text of ids; skip_special leaves out special tokens. Ids outside the vocabulary give
