@@ -17,7 +17,7 @@ extern "C" {
 
 typedef struct kvf_words_options {
     int64_t top;   /* items named for each; 0: 5 */
-    int64_t chunk; /* vocabulary items run at once; 0: 256 */
+    int64_t chunk; /* vocabulary items run at once; 0: 512 */
     void (*progress)(void *user, int64_t done, int64_t items); /* after each chunk; may be NULL */
     void *user;
 } kvf_words_options;
