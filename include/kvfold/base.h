@@ -17,6 +17,7 @@
 #ifndef KVFOLD_BASE_H
 #define KVFOLD_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,6 +94,11 @@ kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what);
  * an earlier command wrote. NULL is no input; of a folder, the files of a model or adapter are.
  * Every function here that writes asks this of what it reads itself. */
 kvf_status kvf_check_not_input(kvf_ctx *ctx, const char *out, const char *input);
+/* EIO where a file to be read is not there, cannot be read, or is a folder; NULL is none. What
+ * loads a base asks this first. */
+kvf_status kvf_check_input(kvf_ctx *ctx, const char *path);
+/* EEXIST, EIO where a file cannot be written at the path: kvfold's own checks, before the work. */
+kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force);
 
 /* Removes what outputs that are not whole yet have left beside their place. Safe in a handler of a
  * signal that then ends the process, and of no use elsewhere. */

@@ -179,6 +179,15 @@ out:
     return st;
 }
 
+kvf_status kvf_check_input(kvf_ctx *ctx, const char *path)
+{
+    struct stat info;
+    if (!path) return KVF_OK;
+    if (stat(path, &info) < 0) return kvf__fail_errno(ctx, path, "open");
+    if (S_ISDIR(info.st_mode)) return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file", path);
+    return access(path, R_OK) < 0 ? kvf__fail_errno(ctx, path, "open") : KVF_OK;
+}
+
 bool kvf__is_dir(const char *path)
 {
     struct stat info;

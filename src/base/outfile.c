@@ -182,6 +182,14 @@ static kvf_status move_into_place(kvf_ctx *ctx, const kvf__outfile *out)
     return KVF_OK;
 }
 
+kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force)
+{
+    kvf__outfile probe = {0};
+    KVF_TRY(kvf__outfile_begin(ctx, path, force, &probe));
+    kvf__outfile_abort(&probe);
+    return KVF_OK;
+}
+
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
 {
     char *folder = NULL;

@@ -147,6 +147,9 @@ int cli_set_streams(cli_call *call);
 int cli_read_text(const cli_call *call, const char *path, char **out);
 /* No output is a file that another option or operand names to be read. */
 int cli_check_outputs(const cli_call *call);
+/* Inputs are there and outputs can be written: for commands to ask before they load a base, once
+ * their values are right. */
+int cli_check_paths(const cli_call *call);
 /* Sets the fields of `values` that the table names; options of other tables are passed over. */
 int cli_set_values(const cli_call *call, const cli_option *options, size_t n, void *values);
 int cli_set_common(cli_call *call);

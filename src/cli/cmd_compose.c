@@ -87,6 +87,7 @@ static int run(cli_call *call)
         code = cli_misuse(call->command, "%zu prefixes, want at most %d", call->n_operands,
                           KVF_MAX_PARTS);
     if (!code && v.weights) code = read_weights(call, v.weights, weights);
+    if (!code) code = cli_check_paths(call);
     if (code) return code;
     const kvf_compose_options options = {
         .parts = call->operands,

@@ -27,6 +27,7 @@ static int run(cli_call *call)
     values v = {0};
     int64_t from = 0, to = 0;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_paths(call);
     if (code) return code;
     const kvf_convert_position_options options = {.prefix = call->operands[0],
                                                   .out = v.out,

@@ -107,6 +107,7 @@ static int run(cli_call *call)
     cli_eval_values v = {.paths.own_head = true};
     if (!cli_texts_init(call, &v.paths.prefixes)) return CLI_FAILED;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_paths(call);
     if (!code) code = measure(call, &v);
     cli_texts_done(&v.paths.prefixes);
     return code;

@@ -219,6 +219,7 @@ static int run(cli_call *call)
     if (cli_texts_init(call, &v.paths.prefixes) && cli_texts_init(call, &v.stop)) {
         code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
         if (!code) code = check_values(call, &v);
+        if (!code) code = cli_check_paths(call);
         if (!code) code = read_prompt(call, &v, &text);
         if (!code) code = complete(call, &v);
     }

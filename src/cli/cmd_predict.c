@@ -81,6 +81,7 @@ static int run(cli_call *call)
     values v = {.shared.paths.own_head = true};
     if (!cli_texts_init(call, &v.shared.paths.prefixes)) return CLI_FAILED;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_paths(call);
     if (!code) code = predict(call, &v);
     cli_texts_done(&v.shared.paths.prefixes);
     return code;

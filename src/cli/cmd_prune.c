@@ -97,6 +97,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code && (v.keep != 0) == !isnan(v.max_loss_rise))
         code = cli_misuse(call->command, "one of --keep and --max-loss-rise is needed");
+    if (!code) code = cli_check_paths(call);
     return code ? code : prune(call, &v);
 }
 

@@ -75,6 +75,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
     if (!code && v.tool.eval.data && !v.tool.base)
         code = cli_misuse(call->command, "--data needs --base");
+    if (!code) code = cli_check_paths(call);
     if (!code && v.tool.eval.data)
         code = cli_tool_eval(call, &v.tool, call->operands[0], &o.before);
     if (!code) code = quantize(call, &v, &o);

@@ -90,6 +90,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
 
     if (!code) code = check_company(call);
+    if (!code) code = cli_check_paths(call);
     if (code) return code;
     v.report.path = call->operands[0];
     v.report.checkpoint = cli_checkpoint(v.checkpoint);

@@ -144,9 +144,11 @@ static int serve(cli_call *call, const values *v, kvf_serve_prefix *prefixes)
         int code = split_prefix(call, v->prefixes.at[i], &prefixes[i]);
         if (code) return code;
     }
+    int code = cli_check_paths(call);
+    if (code) return code;
     kvf_status st = kvf_base_open(call->ctx, v->base, &how, &base);
     if (st) return cli_fail_status(call, st);
-    int code = serve_on(call, v, base, prefixes);
+    code = serve_on(call, v, base, prefixes);
     kvf_base_free(base);
     return code;
 }

@@ -75,12 +75,15 @@ static int run(cli_call *call)
     kvf_prefix *prefix = NULL;
     kvf_json *found = NULL;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_paths(call);
     if (code) return code;
     cli_progress progress = cli_progress_make(&call->common);
     const kvf_words_options options = {
         .top = v.top, .progress = cli_progress_items, .user = &progress};
     const kvf_base_options how = {.precision = cli_precision(v.precision)};
-    kvf_status st = kvf_base_open(call->ctx, v.base, &how, &base);
+    bool later;
+    kvf_status st = kvf_prefix_needs_base(call->ctx, call->operands[0], &later);
+    if (!st) st = kvf_base_open(call->ctx, v.base, &how, &base);
     if (!st)
         st = kvf_prefix_open_on(call->ctx, call->operands[0], base, cli_checkpoint(v.checkpoint),
                                 &prefix);

@@ -8,6 +8,7 @@
 #include "cli_int.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct {
     const char *command, *option, *path;
@@ -101,4 +102,41 @@ int cli_check_outputs(const cli_call *call)
     for (size_t i = 0; i < call->n_given && !code; i++)
         if (is_output(call->given[i].name)) code = check_output(call, call->given[i].value);
     return code;
+}
+
+/* Folders have their own lines where a prefix is opened; of FILE|N,N,... a number may be meant. */
+static bool wants_file(const cli_call *call, const cli_given *given)
+{
+    const kvf_option_row *row = cli_row_find(call->command, given->name);
+    return is_input(call, given) && strstr(row->argument, "FILE") && !strchr(row->argument, '|') &&
+           strcmp(given->name, "tokenizer") != 0;
+}
+
+static kvf_status check_given_path(const cli_call *call, const cli_given *given)
+{
+    const char *path = given->value;
+    struct stat info;
+    if (is_output(given->name) && strcmp(path, CLI_STDOUT) != 0) {
+        bool force = false;
+        for (size_t i = 0; i < call->n_given; i++)
+            if (!strcmp(call->given[i].name, "force"))
+                force = !call->given[i].value || !strcmp(call->given[i].value, "true");
+        return kvf_check_output(call->ctx, path, force);
+    }
+    if (!wants_file(call, given)) return KVF_OK;
+    if (strchr(cli_row_find(call->command, given->name)->argument, '=') && strchr(path, '='))
+        path = strchr(path, '=') + 1;
+    if (!strcmp(given->name, "prefix") && stat(path, &info) == 0) return KVF_OK;
+    return kvf_check_input(call->ctx, path);
+}
+
+int cli_check_paths(const cli_call *call)
+{
+    kvf_status st = KVF_OK;
+    struct stat info;
+    for (size_t i = 0; i < call->n_operands && !st; i++)
+        if (stat(call->operands[i], &info) < 0) st = kvf_check_input(call->ctx, call->operands[i]);
+    for (size_t i = 0; i < call->n_given && !st; i++)
+        st = check_given_path(call, &call->given[i]);
+    return st ? cli_fail_status(call, st) : CLI_OK;
 }

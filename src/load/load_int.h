@@ -83,6 +83,11 @@ kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__
  * integers as the f32 that they stand for. */
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
 
+/* The path, or the folder that holds the model of this name in the cache of the Hugging Face Hub;
+ * EIO where it can only be such a name, and is not there. *out is the caller's. */
+kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out);
+/* ORG/NAME of a folder in that cache; *out untouched: it is elsewhere. */
+kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
 /* kvf_base_open in a form to be trained. */
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);

@@ -8,6 +8,12 @@
 
 static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
 {
+    char *hub = NULL;
+    KVF_TRY(kvf__hub_name(ctx, path, &hub));
+    if (hub) {
+        *out = hub;
+        return KVF_OK;
+    }
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
@@ -93,13 +99,32 @@ out:
     return st;
 }
 
+/* Of a file of ours that is no base: what takes it. */
+static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
+{
+    char kind[16], line[512];
+    snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
+    if (kvf__h5_kind(ctx, path, kind) || !strcmp(kind, "base"))
+        return kvf__fail(ctx, status, "%s", line);
+    const char *an = strchr("ae", kind[0]) ? "an" : "a";
+    return kvf__fail(ctx, status, "%s: is %s %s file, not a base: --prefix takes it", path, an,
+                     kind);
+}
+
 static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     KVF_TRY(kvf__file_kind_of(ctx, base->path, &kind));
     if (kind == KVF__FILE_HF_DIR) return load_hf(ctx, base, desc);
     if (kind == KVF__FILE_GGUF) return load_gguf(ctx, base, desc);
-    if (kind == KVF__FILE_HDF5) return load_h5(ctx, base, desc);
+    if (kind == KVF__FILE_HDF5) {
+        kvf_status st = load_h5(ctx, base, desc);
+        return st == KVF_EFORMAT ? point_on(ctx, base->path, st) : st;
+    }
+    if (kind == KVF__FILE_PEFT_DIR)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a PEFT folder, not a base: `kvfold import` makes a prefix of it",
+                         base->path);
     return kvf__fail(ctx, KVF_EFORMAT,
                      "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
                      "tokenizer.json), a GGUF file or a kvfold base file",
@@ -220,7 +245,7 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     st = kvf__alloc(ctx, sizeof *base, &base);
     if (st) goto out;
     base->ctx = ctx;
-    st = kvf__strdup(ctx, path, &base->path);
+    st = kvf__hub_find(ctx, path, &base->path);
     if (st) goto out;
     st = load_files(ctx, base, &desc);
     if (st) goto out;

@@ -62,6 +62,15 @@ static kvf_status from_base_file(kvf_ctx *ctx, const char *path, kvf_prefix *pre
     return take_pattern(ctx, prefix->options, prefix);
 }
 
+static kvf_status kind_of_base(kvf_ctx *ctx, const char *path, kvf__file_kind *out)
+{
+    char *found = NULL;
+    KVF_TRY(kvf__hub_find(ctx, path, &found));
+    kvf_status st = kvf__file_kind_of(ctx, found, out);
+    kvf__free(found);
+    return st;
+}
+
 kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
@@ -69,7 +78,7 @@ kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
     char word[16];
 
     *out = false;
-    KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
+    KVF_TRY(kind_of_base(ctx, path, &kind));
     if (kind != KVF__FILE_HDF5) return KVF_OK;
     KVF_TRY(kvf__h5_kind(ctx, path, word));
     if (strcmp(word, "base")) return KVF_OK;
@@ -119,6 +128,14 @@ static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file
     return KVF_OK;
 }
 
+/* "base NAME". */
+static const char *base_of(const kvf__identity *id, char buf[256])
+{
+    const bool named = id->base_name && *id->base_name;
+    snprintf(buf, 256, named ? "base %s" : "another base", id->base_name);
+    return buf;
+}
+
 /* A method that reads the base cannot emit without it, nor beside one of another shape. */
 static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
                              const kvf_base *base)
@@ -130,11 +147,13 @@ static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__run_file
                          "%s: method %s reads the base it was trained on: name it with --base",
                          path, method->name);
     const kvf__desc *d = kvf__model_desc(base->model);
+    char name[256];
     if (run->id.L == d->L && run->id.G == d->G && run->id.D == d->D) return KVF_OK;
-    return kvf__fail(ctx, KVF_EMISMATCH,
-                     "%s: the run is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-                     path, (long long)run->id.L, (long long)run->id.G, (long long)run->id.D,
-                     (long long)d->L, (long long)d->G, (long long)d->D);
+    return kvf__fail(
+        ctx, KVF_EMISMATCH,
+        "%s: the run is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld", path,
+        base_of(&run->id, name), (long long)run->id.L, (long long)run->id.G, (long long)run->id.D,
+        (long long)d->L, (long long)d->G, (long long)d->D);
 }
 
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
@@ -250,11 +269,34 @@ out:
     return st;
 }
 
+/* Of what is no file of ours: what takes it, or what makes one of it. */
+static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
+{
+    char line[512];
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
+    (void)kvf__file_kind_of(ctx, path, &kind);
+    if (kind == KVF__FILE_PEFT_DIR)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a PEFT folder: `kvfold import %s --out PREFIX.h5` makes a prefix "
+                         "file of it",
+                         path, path);
+    if (kind == KVF__FILE_HF_DIR || kind == KVF__FILE_GGUF)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: is a base, not a prefix: --base takes it", path);
+    return kvf__fail(ctx, status, "%s", line);
+}
+
+static kvf_status kind_of_prefix(kvf_ctx *ctx, const char *path, char kind[16])
+{
+    kvf_status st = kvf__h5_kind(ctx, path, kind);
+    return st ? point_on(ctx, path, st) : KVF_OK;
+}
+
 kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
 {
     char kind[16];
     kvf__identity id = {0};
-    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    KVF_TRY(kind_of_prefix(ctx, path, kind));
     *out = false;
     if (strcmp(kind, "run")) return KVF_OK;
     KVF_TRY(kvf__run_file_identity(ctx, path, &id));
@@ -275,7 +317,7 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
 {
     char kind[16];
     kvf_prefix *prefix = NULL;
-    KVF_TRY(kvf__h5_kind(ctx, path, kind));
+    KVF_TRY(kind_of_prefix(ctx, path, kind));
     KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
     kvf_status st;
     if (!strcmp(kind, "prefix"))
@@ -361,7 +403,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     const kvf__identity *id = &prefix->id;
-    char names[512];
+    char names[512], name[256];
     if (prefix->head.n_tasks)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: holds heads of several tasks: --head names one of %s", prefix->path,
@@ -369,19 +411,21 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
     if (id->L != d->L || id->G != d->G || id->D != d->D)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
-            "%s: the prefix is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-            base->path, (long long)id->L, (long long)id->G, (long long)id->D, (long long)d->L,
-            (long long)d->G, (long long)d->D);
+            "%s: the prefix is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
+            base->path, base_of(id, name), (long long)id->L, (long long)id->G, (long long)id->D,
+            (long long)d->L, (long long)d->G, (long long)d->D);
     if (prefix->vectors.P && prefix->vectors.C != d->C)
-        return kvf__fail(ctx, KVF_EMISMATCH,
-                         "%s: the virtual tokens are %lld wide, the base's embeddings %lld",
-                         base->path, (long long)prefix->vectors.C, (long long)d->C);
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the virtual tokens, for %s, are %lld wide, the base's embeddings %lld", base->path,
+            base_of(id, name), (long long)prefix->vectors.C, (long long)d->C);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
         return kvf__fail(
             ctx, KVF_EMISMATCH,
-            "%s: the prefix is for architecture %s, the base is %s (--allow-other-base overrides)",
-            base->path, id->base_architecture, d->arch_name);
+            "%s: the prefix is for %s, architecture %s, the base is %s (--allow-other-base "
+            "overrides)",
+            base->path, base_of(id, name), id->base_architecture, d->arch_name);
     if (!*id->base_hash)
         return kvf__fail(
             ctx, KVF_EMISMATCH,

@@ -65,6 +65,7 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
+    KVF_TRY(kvf_check_input(ctx, o->document));
     if (o->train.out) KVF_TRY(kvf_check_not_input(ctx, o->train.out, o->document));
     return check_train(ctx, &o->train);
 }

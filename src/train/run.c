@@ -271,6 +271,26 @@ static kvf_status open_output(kvf__trainer *t)
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
 }
 
+/* Before the base is loaded: a wrong path should not cost it. */
+static kvf_status check_inputs(const kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const bool starts = !t->is_resumed;
+    const char *const paths[] = {o->data,
+                                 o->valid,
+                                 o->meter,
+                                 starts ? o->init_kv : NULL,
+                                 starts ? o->init_from : NULL,
+                                 starts ? o->init_encoder : NULL};
+    const kvf_named *const lists[] = {&o->named_data, &o->named_valid};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (paths[i] && *paths[i]) KVF_TRY(kvf_check_input(t->ctx, paths[i]));
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < lists[k]->n; i++)
+            KVF_TRY(kvf_check_input(t->ctx, strchr(lists[k]->item[i], '=') + 1));
+    return KVF_OK;
+}
+
 /* A run that --resume has nothing to do for. */
 static bool is_finished(const kvf__trainer *t)
 {
@@ -299,6 +319,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st && !feed) st = kvf__train_options_require(ctx, &t->options);
     if (!st) st = kvf__train_options_check(ctx, &t->options);
     if (!st) t->method = kvf__method_find(t->options.method);
+    if (!st && !t->base) st = check_inputs(t);
     if (!st) st = open_base(t);
     if (!st && !t->options.named_data.n) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);

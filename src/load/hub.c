@@ -1,0 +1,122 @@
+/* A base by its name on the Hugging Face Hub, as its own libraries keep it: CACHE/models--ORG--NAME
+ * has refs/main, which names the snapshot. CACHE is HF_HUB_CACHE, or hub in HF_HOME, or
+ * huggingface/hub in the folder of caches. Nothing is fetched. */
+#include "load_int.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_REF = 4096 };
+
+static const char *set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value ? value : NULL;
+}
+
+static kvf_status cache_folder(kvf_ctx *ctx, char **out)
+{
+    const char *hub = set("HF_HUB_CACHE"), *home = set("HF_HOME"), *caches = set("XDG_CACHE_HOME");
+    if (hub) return kvf__strdup(ctx, hub, out);
+    if (home) return kvf__asprintf(ctx, out, "%s/hub", home);
+    if (caches) return kvf__asprintf(ctx, out, "%s/huggingface/hub", caches);
+    home = set("HOME");
+    return kvf__asprintf(ctx, out, "%s/.cache/huggingface/hub", home ? home : "");
+}
+
+/* NAME, or ORG/NAME. */
+static bool is_name(const char *text)
+{
+    int slashes = 0;
+    for (const char *c = text; *c; c++) {
+        bool begins = c == text || c[-1] == '/';
+        slashes += *c == '/';
+        if (begins ? !isalnum((unsigned char)*c)
+                   : !isalnum((unsigned char)*c) && !strchr("/._-", *c))
+            return false;
+    }
+    return *text && slashes <= 1 && text[strlen(text) - 1] != '/';
+}
+
+/* CACHE/models--ORG--NAME */
+static kvf_status repository(kvf_ctx *ctx, const char *cache, const char *name, char **out)
+{
+    const char *slash = strchr(name, '/');
+    int n = slash ? (int)(slash - name) : 0;
+    return kvf__asprintf(ctx, out, "%s/models--%.*s%s%s", cache, n, name, slash ? "--" : "",
+                         slash ? slash + 1 : name);
+}
+
+/* The snapshot that refs/main names; *out stays NULL where there is none. */
+static kvf_status snapshot(kvf_ctx *ctx, const char *folder, char **out)
+{
+    char *ref = NULL, *path = NULL;
+    kvf__buf text = {0};
+    kvf_status st;
+
+    st = kvf__path_join(ctx, folder, "refs/main", &ref);
+    if (st || !kvf__exists(ref)) goto out;
+    st = kvf__read_file(ctx, ref, LONGEST_REF, &text);
+    if (st) goto out;
+    st = kvf__asprintf(ctx, &path, "%s/snapshots/%.*s", folder,
+                       (int)strcspn(text.data ? text.data : "", " \r\n"), text.data);
+    if (st || !kvf__is_dir(path)) goto out;
+    *out = path;
+    path = NULL;
+out:
+    kvf__free(ref);
+    kvf__free(path);
+    kvf__buf_done(&text);
+    return st;
+}
+
+/* ORG/NAME that is no path of here, as "models/mine" beside a folder "models" would be. */
+static bool is_meant(const char *path)
+{
+    char first[256];
+    size_t n = strcspn(path, "/");
+    if (!path[n] || n >= sizeof first) return false;
+    memcpy(first, path, n);
+    first[n] = 0;
+    return !kvf__exists(first);
+}
+
+kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out)
+{
+    char *cache = NULL, *folder = NULL, *found = NULL;
+    kvf_status st = KVF_OK;
+
+    if (kvf__exists(path) || !is_name(path)) return kvf__strdup(ctx, path, out);
+    st = cache_folder(ctx, &cache);
+    if (!st) st = repository(ctx, cache, path, &folder);
+    if (!st) st = snapshot(ctx, folder, &found);
+    if (!st && !found && is_meant(path))
+        st = kvf__fail(ctx, KVF_EIO,
+                       "%s: cannot open: %s, nor is it in the Hugging Face cache %s: "
+                       "`hf download %s` fetches it",
+                       path, strerror(ENOENT), cache, path);
+    else if (!st && !found)
+        st = kvf__strdup(ctx, path, &found);
+    if (!st) *out = found;
+    kvf__free(cache);
+    kvf__free(folder);
+    return st;
+}
+
+kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out)
+{
+    static const char FOLDER[] = "models--", BELOW[] = "/snapshots/";
+    const char *below = strstr(path, BELOW), *first = below;
+    while (first && first > path && first[-1] != '/')
+        first--;
+    if (!first || strncmp(first, FOLDER, strlen(FOLDER)) != 0) return KVF_OK;
+    first += strlen(FOLDER);
+    KVF_TRY(kvf__strndup(ctx, first, (size_t)(below - first), out));
+    char *dashes = strstr(*out, "--");
+    if (!dashes) return KVF_OK;
+    *dashes = '/';
+    memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
+    return KVF_OK;
+}
