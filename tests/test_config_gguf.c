@@ -53,6 +53,21 @@ static kvf_status describe(const char *key, const char *value, const kvf__table 
     return st;
 }
 
+/* Of text, of a turn, of a message: all end what is generated. */
+START_TEST(ends)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe("tokenizer.ggml.eot_token_id", "7", NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.eos, 2);
+    ck_assert(d.ends.n == 2 && d.ends.id[0] == 2 && d.ends.id[1] == 7);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe("tokenizer.ggml.eom_token_id", "2", NULL, &d), KVF_OK);
+    ck_assert(d.ends.n == 1 && d.ends.id[0] == 2);
+    kvf__desc_done(&d);
+}
+END_TEST
+
 START_TEST(numbers)
 {
     kvf__desc d = {0};
@@ -161,6 +176,7 @@ int main(void)
     Suite *suite = suite_create("config_gguf");
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_test(core, ends);
     tcase_add_test(core, numbers);
     tcase_add_test(core, the_tensors_are_read);
     tcase_add_test(core, rope_scaling);

@@ -66,6 +66,7 @@ static void is_text(const char *what, const char *got, size_t n, const char *wan
 static heard by_engine(const char *stop, int64_t max_tokens)
 {
     const int32_t prompt = 0;
+    const kvf__ends ends = kvf__answer_ends(base, NULL, &(kvf__chat){0});
     heard h = {0};
     int64_t row;
     kvf__engine *engine = NULL;
@@ -75,7 +76,7 @@ static heard by_engine(const char *stop, int64_t max_tokens)
                               .sampling = {.top_p = 1},
                               .stop = &stop,
                               .n_stop = stop != NULL,
-                              .turn_end = -1,
+                              .ends = &ends,
                               .text = take_text,
                               .user = &h};
     ck_assert_int_eq(kvf__engine_create(ctx, base, 1, max_tokens + 1, &engine), KVF_OK);
@@ -178,6 +179,83 @@ START_TEST(a_zero_byte_is_text)
 }
 END_TEST
 
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* Tokens 1 to 5 are a to e, 6 is the tokenizer's EOS; then f. What ends is left out. */
+static const struct {
+    const char *config, *generation, *want;
+    int64_t n_tokens;
+} ENDS[] = {
+    {"", NULL, "abcde", 5},
+    {",\"eos_token_id\":3", NULL, "ab", 2},
+    {",\"eos_token_id\":[5,3]", NULL, "ab", 2},
+    {",\"eos_token_id\":[7]", NULL, "abcde", 6}, /* its EOS is a special token like others */
+    {",\"eos_token_id\":3", "{\"eos_token_id\":4}", "abc", 3},
+    {",\"eos_token_id\":[3,2]", "{\"eos_token_id\":[5,4]}", "abc", 3},
+    {",\"eos_token_id\":3", "{\"temperature\":0.6}", "ab", 2},
+    {",\"eos_token_id\":3", "{\"eos_token_id\":null}", "ab", 2},
+    {"", "{\"eos_token_id\":[2,3]}", "a", 1},
+};
+
+static const char *const LETTERS[] = {"x", "a", "b", "c", "d", "e", "</s>", "f", "g"};
+
+START_TEST(several_ids_end_an_answer)
+{
+    const chain c = {LETTERS, 9, ENDS[_i].config, ENDS[_i].generation, "{\"eos_token\":\"</s>\"}",
+                     8};
+    open_chain(&c);
+    answers(NULL, 20, ENDS[_i].want, strlen(ENDS[_i].want), ENDS[_i].n_tokens, STOP);
+}
+END_TEST
+
+/* Rows of data end in the tokenizer's EOS, and so do answers behind a prefix that learned them. */
+START_TEST(a_prefix_ends_as_its_rows_did)
+{
+    const chain c = {LETTERS, 9, ",\"eos_token_id\":3", NULL, "{\"eos_token\":\"</s>\"}", 8};
+    const kvf_prefix prefix = {0};
+    open_chain(&c);
+    const kvf__ends bare = kvf__answer_ends(base, NULL, &(kvf__chat){0});
+    const kvf__ends behind = kvf__answer_ends(base, &prefix, &(kvf__chat){0});
+    ck_assert(bare.n == 1 && kvf__ends_has(&bare, 3));
+    ck_assert(behind.n == 2 && kvf__ends_has(&behind, 3) && kvf__ends_has(&behind, 6));
+}
+END_TEST
+
+START_TEST(bad_ends_are_refused)
+{
+    static const char *const bad[] = {"\"</s>\"", "[1,\"a\"]", "-2", "{}", "1.5"};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
+    char generation[64];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const chain c = {LETTERS, 9, "", generation, NULL, 8};
+        const char *dir = ck_tmpdir();
+        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}", bad[i]);
+        chain_folder(ctx, dir, &c);
+        ck_assert_int_eq(kvf_base_open(ctx, dir, &exact, &base), KVF_EFORMAT);
+        ck_assert_msg(strstr(kvf_ctx_error(ctx), "generation_config.json: eos_token_id") != NULL,
+                      "%s", kvf_ctx_error(ctx));
+    }
+}
+END_TEST
+
+/* A base file made of a folder ends where the folder does. */
+START_TEST(a_base_file_keeps_the_ends)
+{
+    const chain c = {LETTERS, 9, ",\"eos_token_id\":3", "{\"eos_token_id\":[5,4]}", NULL, 8};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
+    char path[600];
+    char kind[64];
+    open_chain(&c);
+    snprintf(path, sizeof path, "%s/base.h5", ck_tmpdir());
+    const kvf_import_options import = {.path = base->path, .out = path};
+    ck_assert_msg(!kvf_import(ctx, &import, kind), "%s", kvf_ctx_error(ctx));
+    kvf_base_free(base);
+    base = NULL;
+    ck_assert_msg(!kvf_base_open(ctx, path, &exact, &base), "%s", kvf_ctx_error(ctx));
+    answers(NULL, 20, "abc", 3, 3, STOP);
+}
+END_TEST
+
 /* A model in a loop of characters of four bytes that are one run: seconds where every token decodes
  * or searches all of it again. */
 START_TEST(long_answers_take_a_time_in_proportion)
@@ -186,11 +264,12 @@ START_TEST(long_answers_take_a_time_in_proportion)
     static const char *const tokens[] = {"x", SMILE};
     const chain c = {tokens, 5, "", NULL, NULL, 1};
     const char *stop = "never";
+    const kvf__ends none = {0};
     const int64_t counts[] = {SHORT, LONG};
     double seconds[2] = {1e9, 1e9};
     open_chain(&c);
     for (int k = 0; k < 6; k++) {
-        kvf__answer answer = {.limit = LONG + 1, .stop = &stop, .n_stop = 1, .turn_end = -1};
+        kvf__answer answer = {.limit = LONG + 1, .stop = &stop, .n_stop = 1, .ends = &none};
         const clock_t begin = clock();
         for (int64_t i = 0; i < counts[k % 2]; i++) {
             ck_assert_int_eq(kvf__answer_add(ctx, base, &answer, 1 + (int32_t)(i % 4)), KVF_OK);
@@ -214,6 +293,10 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, runs_of_bytes, 0, sizeof RUNS / sizeof RUNS[0]);
     tcase_add_test(core, a_zero_byte_is_text);
+    tcase_add_loop_test(core, several_ids_end_an_answer, 0, sizeof ENDS / sizeof ENDS[0]);
+    tcase_add_test(core, a_prefix_ends_as_its_rows_did);
+    tcase_add_test(core, bad_ends_are_refused);
+    tcase_add_test(core, a_base_file_keeps_the_ends);
     tcase_add_test(core, long_answers_take_a_time_in_proportion);
     suite_add_tcase(suite, core);
     return ck_main(suite);

@@ -8,6 +8,7 @@ enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 5, INFIX = 4, N_ORDERS = 23, LONGE
 
 static kvf_ctx *ctx;
 static kvf_base *base;
+static kvf__ends ends[2];               /* without a prefix, behind one */
 static kvf_prefix prefixes[N_PREFIXES]; /* the first is never used: no prefix */
 
 static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
@@ -32,6 +33,8 @@ static bool open_base(kvf_precision precision)
     toy_folder(dir, 5, 0);
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_msg(!kvf_base_open(ctx, dir, &how, &base), "%s", kvf_ctx_error(ctx));
+    for (int i = 0; i < 2; i++)
+        ends[i] = kvf__answer_ends(base, i ? &prefixes[1] : NULL, &(kvf__chat){0});
     for (int i = 1; i < N_PREFIXES; i++)
         make_prefix(&prefixes[i], i == INFIX ? 5 : 3 * i * i - 2, (uint64_t)i);
     prefixes[INFIX].id.infix = true;
@@ -86,7 +89,7 @@ static void make_client(client *c, int i)
                             .seed = (uint64_t)i,
                             .stop = STOPS,
                             .n_stop = i % 4,
-                            .turn_end = -1,
+                            .ends = &ends[which > 0],
                             .text = take};
     c->order.user = c;
 }
@@ -117,7 +120,8 @@ static void check_client(client *c)
 /* Joins as room comes free, so that rows begin beside others that have gone on for long. */
 START_TEST(company_changes_no_answer)
 {
-    ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32), "this CPU has no bf16 products");
+    ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),
+            "this CPU has no bf16 products");
     kvf__engine *engine = NULL;
     client clients[N_ORDERS];
     int joined = 0;
@@ -275,7 +279,8 @@ static void make_long(client *c, int i)
 /* A long prompt holds up neither rows that have begun nor short prompts behind it. */
 START_TEST(long_prompts_are_read_between_steps)
 {
-    ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32), "this CPU has no bf16 products");
+    ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),
+            "this CPU has no bf16 products");
     kvf__engine *engine = NULL;
     client began, all[N_LONG], late;
     int64_t row;
@@ -364,8 +369,9 @@ START_TEST(only_what_is_settled_is_ready)
     static const size_t ready[] = {1, 1, 3, 3, 3, 6, 6, 6, 6};
     static const char *const stop = "bab";
     open_base(KVF_PRECISION_F32);
+    const kvf__ends none = {0};
     kvf__tokenizer *own = base->tokenizer;
-    kvf__answer answer = {.limit = 100, .stop = &stop, .n_stop = 1, .turn_end = -1};
+    kvf__answer answer = {.limit = 100, .stop = &stop, .n_stop = 1, .ends = &none};
     ck_assert_msg(
         !kvf__tokenizer_from_json(ctx, "bytes", BYTES, strlen(BYTES), NULL, 0, &base->tokenizer),
         "%s", kvf_ctx_error(ctx));

@@ -5,11 +5,15 @@
 
 #include <string.h>
 
-int32_t kvf__turn_end(const kvf_base *base, const kvf__chat *chat)
+kvf__ends kvf__answer_ends(const kvf_base *base, const kvf_prefix *prefix, const kvf__chat *chat)
 {
-    if (chat->kind == KVF__CHAT_CHATML) return kvf__token_id(base->tokenizer, "<|im_end|>");
-    if (chat->kind == KVF__CHAT_LLAMA3) return kvf__token_id(base->tokenizer, "<|eot_id|>");
-    return -1;
+    kvf__ends ends = kvf__model_desc(base->model)->ends;
+    if (!ends.n || prefix) kvf__ends_add(&ends, kvf__token_eos(base->tokenizer));
+    if (chat->kind == KVF__CHAT_CHATML)
+        kvf__ends_add(&ends, kvf__token_id(base->tokenizer, "<|im_end|>"));
+    if (chat->kind == KVF__CHAT_LLAMA3)
+        kvf__ends_add(&ends, kvf__token_id(base->tokenizer, "<|eot_id|>"));
+    return ends;
 }
 
 /* Cuts the text at the earliest stop text that was not there before; true if there was one.
@@ -30,12 +34,6 @@ static bool cut_at_stop(kvf__answer *answer, size_t changed)
     return true;
 }
 
-static bool ends_row(const kvf_base *base, const kvf__answer *answer, int32_t token)
-{
-    return token == kvf__token_eos(base->tokenizer) || token == kvf__model_desc(base->model)->eos ||
-           token == answer->turn_end;
-}
-
 /* No more tokens come: bytes that may still have become a character are told as they are. */
 static kvf_status end_text(kvf_ctx *ctx, kvf__answer *answer, kvf__finish finish)
 {
@@ -51,7 +49,7 @@ static kvf_status end_text(kvf_ctx *ctx, kvf__answer *answer, kvf__finish finish
 static kvf_status add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answer, int32_t token)
 {
     kvf__grown grown;
-    if (ends_row(base, answer, token)) return end_text(ctx, answer, KVF__FINISH_STOP);
+    if (kvf__ends_has(answer->ends, token)) return end_text(ctx, answer, KVF__FINISH_STOP);
     KVF_TRY(kvf__ids_add(ctx, &answer->out, token));
     if (!answer->decoding)
         KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, true, &answer->decoding));

@@ -141,7 +141,7 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
                                         .limit = limit,
                                         .stop = order->stop,
                                         .n_stop = order->n_stop,
-                                        .turn_end = order->turn_end}};
+                                        .ends = order->ends}};
     *out = at;
     return KVF_OK;
 }

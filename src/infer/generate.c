@@ -32,7 +32,7 @@ typedef struct generator {
     row *rows;
     int32_t *slots, *ids;
     int64_t *start;
-    int32_t turn_end; /* token that ends a chat turn, -1: none */
+    kvf__ends ends; /* tokens that end a completion */
     kvf_generate_stats stats;
 } generator;
 
@@ -202,7 +202,7 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, int64_t group
         r->answer = (kvf__answer){.rng = kvf__rng_make(g->options->seed, (uint64_t)i),
                                   .stop = g->options->stop,
                                   .n_stop = g->options->n_stop,
-                                  .turn_end = g->turn_end};
+                                  .ends = &g->ends};
         int64_t room = longest - r->prompt_len;
         if (room < 1)
             return kvf__fail(g->ctx, KVF_EDATA,
@@ -302,7 +302,7 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              kvf_generate_stats *stats)
 {
     generator g = {
-        .ctx = ctx, .base = base, .options = options, .turn_end = kvf__turn_end(base, chat)};
+        .ctx = ctx, .base = base, .options = options, .ends = kvf__answer_ends(base, prefix, chat)};
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
     if (group > set->n) group = set->n;
     g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};

@@ -43,7 +43,7 @@ typedef struct kvf__answer {
     int64_t limit;           /* most new tokens */
     const char *const *stop; /* texts that end it and are left out; views */
     size_t n_stop;
-    int32_t turn_end; /* token that ends a chat turn, -1: none */
+    const kvf__ends *ends; /* tokens that end it; a view */
     kvf__finish finish;
 } kvf__answer;
 
@@ -52,8 +52,9 @@ kvf_status kvf__answer_add(kvf_ctx *ctx, const kvf_base *base, kvf__answer *answ
 /* Bytes of the text that can be shown: settled, and no beginning of a stop text. */
 size_t kvf__answer_ready(const kvf__answer *answer);
 void kvf__answer_done(kvf__answer *answer);
-/* Token that ends a turn of these chats, -1: none. */
-int32_t kvf__turn_end(const kvf_base *base, const kvf__chat *chat);
+/* Tokens that end an answer: those that the base's files name, and that of the chats' turns. The
+ * tokenizer's EOS is one where they name none, and behind a prefix, whose rows it ended. */
+kvf__ends kvf__answer_ends(const kvf_base *base, const kvf_prefix *prefix, const kvf__chat *chat);
 
 /* ---- prompts that are ids already ------------------------------------------------------------ */
 
@@ -140,7 +141,7 @@ typedef struct kvf__order {
     uint64_t seed, stream;   /* draws are those of prompt `stream` of a generate with this seed */
     const char *const *stop; /* viewed as long */
     size_t n_stop;
-    int32_t turn_end;
+    const kvf__ends *ends; /* viewed as long */
     /* Called in kvf__engine_step after every new token: n more bytes of text, perhaps none, never
      * cut inside a character. new_tokens: so far. With a finish it is the last call, and the row is
      * gone when it returns. */

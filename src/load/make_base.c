@@ -46,13 +46,45 @@ static kvf_status add_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_fil
     return KVF_OK;
 }
 
+/* The end ids of generation_config.json, if there is one that has some, in place of the config's.
+ */
+static kvf_status take_ends(kvf_ctx *ctx, const char *where, const char *path, kvf__base_file *file)
+{
+    kvf_json *generation = NULL, *config = NULL, *list = kvf_json_array();
+    kvf__desc desc = {0};
+    char *text = NULL;
+    kvf_status st = kvf__exists(path) ? kvf_json_load(ctx, path, &generation) : KVF_OK;
+
+    if (!st) st = kvf__desc_set_ends(ctx, path, generation, &desc);
+    if (st || !desc.ends.n) goto out;
+    st = kvf_json_parse(ctx, where, file->config, strlen(file->config), &config);
+    if (st) goto out;
+    for (int i = 0; i < desc.ends.n; i++)
+        kvf_json_add(list, kvf_json_new_int(desc.ends.id[i]));
+    kvf_json_set(config, "eos_token_id", list);
+    list = NULL;
+    text = kvf_json_text(config, KVF_JSON_INDENT);
+    kvf__free(file->config);
+    file->config = NULL;
+    st = text ? kvf__strdup(ctx, text, &file->config) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+out:
+    kvf_json_text_free(text);
+    kvf_json_free(list);
+    kvf_json_free(generation);
+    kvf_json_free(config);
+    return st;
+}
+
 static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
 {
-    char *path = NULL;
+    char *path = NULL, *generation = NULL;
+    kvf_status st = kvf__path_join(ctx, dir, "config.json", &path);
 
-    KVF_TRY(kvf__path_join(ctx, dir, "config.json", &path));
-    kvf_status st = read_config(ctx, path, file);
+    if (!st) st = kvf__path_join(ctx, dir, "generation_config.json", &generation);
+    if (!st) st = read_config(ctx, path, file);
+    if (!st) st = take_ends(ctx, path, generation, file);
     kvf__free(path);
+    kvf__free(generation);
     return st ? st : add_tokenizer_dir(ctx, dir, file);
 }
 

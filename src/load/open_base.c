@@ -23,6 +23,21 @@ static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
     return kvf__strndup(ctx, path + first, n - first, out);
 }
 
+/* Over those of config.json. */
+static kvf_status load_ends(kvf_ctx *ctx, const char *dir, kvf__desc *desc)
+{
+    char *path = NULL;
+    kvf_json *root = NULL;
+    kvf_status st;
+
+    KVF_TRY(kvf__path_join(ctx, dir, "generation_config.json", &path));
+    st = kvf__exists(path) ? kvf_json_load(ctx, path, &root) : KVF_OK;
+    if (!st) st = kvf__desc_set_ends(ctx, path, root, desc);
+    kvf_json_free(root);
+    kvf__free(path);
+    return st;
+}
+
 static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     char *config_path = NULL;
@@ -34,6 +49,8 @@ static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     st = kvf_json_load(ctx, config_path, &config);
     if (st) goto out;
     st = kvf__desc_from_hf(ctx, config_path, config, desc);
+    if (st) goto out;
+    st = load_ends(ctx, base->path, desc);
     if (st) goto out;
     st = kvf__safetensors_open_dir(ctx, base->path, &base->weights);
     if (st) goto out;

@@ -204,13 +204,23 @@ static kvf_status read_rope(const meta *m, kvf__desc *desc)
 
 /* ---- whole ----------------------------------------------------------------------------------- */
 
+/* Of text, of a turn, of a message. */
+static void read_ends(const meta *m, kvf__desc *desc)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        kvf__ends_add(&desc->ends, token_id(m, keys[i]));
+    desc->eos = desc->ends.n ? desc->ends.id[0] : -1;
+}
+
 static kvf_status read_all(const meta *m, const kvf__table *table, kvf__desc *desc)
 {
     KVF_TRY(refuse_unsupported(m));
     KVF_TRY(read_sizes(m, table, desc));
     read_tensors(table, desc);
     desc->bos = token_id(m, "tokenizer.ggml.bos_token_id");
-    desc->eos = token_id(m, "tokenizer.ggml.eos_token_id");
+    read_ends(m, desc);
     desc->pad = token_id(m, "tokenizer.ggml.padding_token_id");
     KVF_TRY(read_rope(m, desc));
     KVF_TRY(kvf__desc_check(m->ctx, m->where, desc));

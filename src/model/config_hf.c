@@ -66,6 +66,36 @@ static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
     return KVF_OK;
 }
 
+/* One id, or a list of which some ids stay free for those of tokenizer and chat template. */
+static kvf_status read_ends(const kvf__config *c, const kvf_json *value, kvf__ends *out)
+{
+    const size_t n = kvf_json_typeof(value) == KVF_JSON_ARRAY ? kvf_json_size(value) : 1;
+    kvf__ends ends = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        const kvf_json *one = kvf_json_typeof(value) == KVF_JSON_ARRAY ? kvf_json_at(value, i)
+                                                                       : value;
+        const int64_t id = kvf_json_int(one, INT64_MIN);
+        if (id < -1 || id > INT32_MAX || ends.n + 2 >= KVF__MOST_ENDS)
+            return kvf__config_bad(c, KVF_EFORMAT, "eos_token_id", value,
+                                   "a token id or a list of at most 30");
+        kvf__ends_add(&ends, (int32_t)id);
+    }
+    *out = ends;
+    return KVF_OK;
+}
+
+kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *root,
+                              kvf__desc *desc)
+{
+    const kvf__config c = {ctx, where, root};
+    const kvf_json *value = kvf_json_get(root, "eos_token_id");
+    const kvf_json_type type = kvf_json_typeof(value);
+
+    if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) return KVF_OK;
+    return read_ends(&c, value, &desc->ends);
+}
+
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
@@ -271,6 +301,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(get_id(c, "bos_token_id", &desc->bos));
     KVF_TRY(get_id(c, "eos_token_id", &desc->eos));
+    KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
     KVF_TRY(get_id(c, "pad_token_id", &desc->pad));
     KVF_TRY(read_pad_positions(c, desc));
     if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));

@@ -97,6 +97,20 @@ static const char *act_name(kvf__act_fn act)
     return NAMES[act];
 }
 
+static void set_ends(kvf_json *root, const kvf__desc *d)
+{
+    kvf_json *list = kvf_json_array();
+
+    if (d->ends.n > 1) {
+        for (int i = 0; i < d->ends.n; i++)
+            kvf_json_add(list, kvf_json_new_int(d->ends.id[i]));
+        kvf_json_set(root, "eos_token_id", list);
+    } else {
+        set_id(root, "eos_token_id", d->eos);
+        kvf_json_free(list);
+    }
+}
+
 /* Checked as a whole, by its text. */
 static kvf_json *build(const kvf__desc *d)
 {
@@ -119,7 +133,7 @@ static kvf_json *build(const kvf__desc *d)
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }
     set_id(root, "bos_token_id", d->bos);
-    set_id(root, "eos_token_id", d->eos);
+    set_ends(root, d);
     set_id(root, "pad_token_id", d->pad);
     return root;
 }

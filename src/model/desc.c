@@ -31,6 +31,18 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->bos = desc->eos = desc->pad = -1;
 }
 
+bool kvf__ends_has(const kvf__ends *ends, int32_t id)
+{
+    for (int i = 0; i < ends->n; i++)
+        if (ends->id[i] == id) return true;
+    return false;
+}
+
+void kvf__ends_add(kvf__ends *ends, int32_t id)
+{
+    if (id >= 0 && ends->n < KVF__MOST_ENDS && !kvf__ends_has(ends, id)) ends->id[ends->n++] = id;
+}
+
 void kvf__desc_done(kvf__desc *desc)
 {
     kvf__free(desc->inv_freq);

@@ -27,6 +27,15 @@ typedef struct kvf__rope {
     bool truncate;                            /* yarn */
 } kvf__rope;
 
+/* Tokens that end what is generated. */
+enum { KVF__MOST_ENDS = 32 };
+typedef struct kvf__ends {
+    int32_t id[KVF__MOST_ENDS];
+    int n;
+} kvf__ends;
+bool kvf__ends_has(const kvf__ends *ends, int32_t id);
+void kvf__ends_add(kvf__ends *ends, int32_t id); /* once; below 0: none; what has no room is left */
+
 /* An architecture with its numbers. Read-only after kvf__desc_from_*. */
 typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
@@ -57,7 +66,8 @@ typedef struct kvf__desc {
     double classifier_dropout, hidden_dropout, initializer_range;
     double
         attention_dropout; /* dropout of the base drops probabilities too where this is above 0 */
-    int32_t bos, eos, pad; /* config's ids, -1 if absent */
+    int32_t bos, eos, pad; /* config's ids, -1 if absent; of several eos the first */
+    kvf__ends ends;        /* ids that end what is generated, as config or file say */
     bool gguf;             /* names and row order are those of a GGUF */
 } kvf__desc;
 
@@ -65,6 +75,10 @@ typedef struct kvf__desc {
  */
 kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config,
                              kvf__desc *out);
+/* The ends that the root of a config.json or generation_config.json names, in place of those
+ * before; nothing if it names none. */
+kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *root,
+                              kvf__desc *desc);
 /* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */
 kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta,
                                const kvf__table *table, kvf__desc *out);

@@ -67,7 +67,9 @@ kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, 
     if (!st) st = describe(ctx, &y, &text[1]);
     if (!st)
         *same = text[0].n == text[1].n && !memcmp(text[0].data, text[1].data, text[0].n) &&
-                a->tied == b->tied && a->bos == b->bos && a->eos == b->eos && a->pad == b->pad;
+                a->tied == b->tied && a->bos == b->bos && a->eos == b->eos && a->pad == b->pad &&
+                a->ends.n == b->ends.n &&
+                !memcmp(a->ends.id, b->ends.id, (size_t)a->ends.n * sizeof *a->ends.id);
     kvf__buf_done(&text[0]);
     kvf__buf_done(&text[1]);
     return st;

@@ -100,7 +100,7 @@ typedef struct kvf__held {
     kvf_prefix *prefix; /* NULL: the bare base */
     kvf__lm_head *head; /* that the prefix brings, NULL: none */
     kvf__renderer renderer;
-    int32_t turn_end;
+    kvf__ends ends;
     int64_t uses; /* under the shelf's lock */
 } kvf__held;
 

@@ -48,7 +48,7 @@ static kvf_status hold(kvf_ctx *ctx, const kvf__shelf *shelf, kvf_prefix *prefix
         return st;
     }
     held->prefix = prefix;
-    held->turn_end = kvf__turn_end(shelf->base, &held->renderer.chat);
+    held->ends = kvf__answer_ends(shelf->base, prefix, &held->renderer.chat);
     held->uses = 1;
     *out = held;
     return KVF_OK;

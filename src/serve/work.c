@@ -127,7 +127,7 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
                               .stream = (uint64_t)job->joined,
                               .stop = (const char *const *)request->stop,
                               .n_stop = request->n_stop,
-                              .turn_end = job->held->turn_end,
+                              .ends = &job->held->ends,
                               .text = take_text,
                               .user = choice};
     KVF_TRY(kvf__engine_join(ctx, server->engine, &order, &choice->row));
