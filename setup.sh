@@ -8,6 +8,7 @@
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
+#   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -221,6 +222,38 @@ run_fuzz() {
   return 0
 }
 
+# build_storm KIND COMPILER OPTION...: the server and its clients under the KIND sanitizer.
+build_storm() {
+  kind=$1 compiler=$2
+  shift 2
+  say "building with the $kind sanitizer"
+  [ -e "build-storm-$kind/build.ninja" ] ||
+    CC=$compiler meson setup "build-storm-$kind" -Dtests=enabled -Db_lundef=false -Doptimization=1 "$@" >/dev/null
+  ninja -C "build-storm-$kind" kvfold tests/make_tiny tests/serve/storm >"build-storm-$kind/compile.log" ||
+    { tail -n 20 "build-storm-$kind/compile.log" >&2; exit 1; }
+}
+
+# blow_storm KIND CLIENTS SEED THREADS: a report ends the server with another status than the signal's.
+blow_storm() {
+  say "$2 clients on a server of $4 computing threads under the $1 sanitizer"
+  "build-storm-$1/tests/serve/storm" "build-storm-$1/kvfold" "build-storm-$1/tests/make_tiny" "$2" "$3" 1 --threads "$4"
+}
+
+# run_storm CLIENTS SEED: with several computing threads Archer tells the thread sanitizer what OpenMP orders, and it must
+# pass over libraries that were built without; with one it looks at all.
+run_storm() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check clang libclang-rt-dev libomp-dev
+  export LSAN_OPTIONS="suppressions=$PWD/tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0"
+  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+  build_storm address gcc -Db_sanitize=address,undefined
+  blow_storm address "$1" "$2" 2
+  build_storm thread clang -Db_sanitize=thread
+  blow_storm thread "$1" "$2" 1
+  export TSAN_OPTIONS=ignore_noninstrumented_modules=1
+  blow_storm thread "$1" "$2" 2
+}
+
 case "${1:-}" in
 demo) demo ;;
 test) run_tests ;;
@@ -230,6 +263,7 @@ fuzz)
   ;;
 onednn3) run_onednn3 ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
+storm) run_storm "${2:-1000}" "${3:-2}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" ;;
 build)
   # shellcheck disable=SC2086
@@ -237,7 +271,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,13s/^# \{0,1\}//p' "$0"
+  sed -n '2,14s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -145,8 +145,10 @@ kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard)
     kvf_status st = take_places(ctx, guard);
     pthread_mutex_init(&guard->lock, NULL);
     pthread_cond_init(&guard->end, NULL);
-    guard->ends = st || pthread_create(&guard->thread, NULL, watch, guard);
-    if (!guard->ends) return KVF_OK;
+    pthread_mutex_lock(&guard->lock); /* it looks at `ends` first */
+    const bool ends = guard->ends = st || pthread_create(&guard->thread, NULL, watch, guard);
+    pthread_mutex_unlock(&guard->lock);
+    if (!ends) return KVF_OK;
     kvf__guard_stop(guard);
     return st ? st : kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for connections");
 }
