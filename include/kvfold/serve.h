@@ -72,9 +72,10 @@ typedef struct kvf_serve_totals {
     double seconds;
 } kvf_serve_totals;
 
-/* Serves until *stop is set: ESTOPPED then. Computes in the calling thread; HTTP has one of its
- * own. totals may be NULL. EUSAGE, EMISMATCH and what kvf_prefix_open gives: nothing was served;
- * EIO: the address cannot be listened on; EUNSUPPORTED: built without libmicrohttpd. */
+/* Serves until *stop is set: ESTOPPED then. Computes in the calling thread; HTTP, reading
+ * requests and watching connections have one each. totals may be NULL. EUSAGE, EMISMATCH and what
+ * kvf_prefix_open gives: nothing was served; EIO: the address cannot be listened on; EUNSUPPORTED:
+ * built without libmicrohttpd. */
 kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
                      kvf_serve_totals *totals);
 

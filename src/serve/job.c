@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "serve_int.h"
 
@@ -286,9 +287,20 @@ static void settle(kvf__server *server, kvf__job *job, bool fine, kvf__problem *
     kvf__job_drop(job);
 }
 
+/* Where there are no more cores than threads that compute, a core that this thread shares would
+ * hold up every step: beside them it gets a tenth. On Linux threads have nice values of their own;
+ * a refusal changes nothing but this. */
+static void yield_to_answers(void)
+{
+    enum { NICE = 10 };
+    const int now = nice(NICE);
+    (void)now;
+}
+
 static void *read_jobs(void *user)
 {
     kvf__server *server = user;
+    yield_to_answers();
     pthread_mutex_lock(&server->lock);
     while (!server->reader.ends) {
         kvf__job *job = server->unread.first;
