@@ -66,9 +66,9 @@ static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completi
 static const struct {
     const char *path, *body;
 } ASKED[] = {
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":300,\"n\":100}"}, /* seconds */
     {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300,\"stream\":true}"},
     {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":100,\"n\":12}"},
     {COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"b %d\",[1,2,3]],\"max_tokens\":100,\"n\":5,"
                   "\"stream\":true,\"stop\":[\"xyz\",\"q\"]}"},
     {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":3}"},
@@ -83,10 +83,10 @@ static const struct {
 enum { N_ASKED = sizeof ASKED / sizeof ASKED[0] };
 
 /* A whole request; wrong: some byte of it is another. */
-static size_t write_request(char *out, size_t room, bool wrong)
+static size_t write_request(char *out, size_t room, int which, bool wrong)
 {
     char body[512], format[512];
-    const int which = (int)(uniform() * N_ASKED), number = (int)(uniform() * 100);
+    const int number = (int)(uniform() * 100);
     const bool chunked = uniform() < 0.2;
     snprintf(format, sizeof format, "%s", ASKED[which].body);
     char *at = strstr(format, "%d");
@@ -130,7 +130,7 @@ static client draw_client(double from, double span)
     c.leaves = c.at + uniform() * uniform() * 4;
     c.resets = uniform() < 0.3;
     c.deaf = uniform() < 0.1;
-    c.n = write_request(c.request, sizeof c.request, lot > 0.85);
+    c.n = write_request(c.request, sizeof c.request, (int)(uniform() * N_ASKED), lot > 0.85);
     if (lot < 0.2) c.n = (size_t)(uniform() * (double)c.n);
     return c;
 }
@@ -246,12 +246,13 @@ static int open_by_half(void)
     return c.fd;
 }
 
-/* Asks for much, and leaves at once. */
+/* As many as have rows and more ask for what takes seconds, and leave at once. */
 static void gust(client *clients, int n)
 {
     for (int i = 0; i < n; i++) {
-        clients[i] = draw_client(0, 0.1);
-        clients[i].leaves = clients[i].at + 0.1;
+        client c = {.fd = -1, .leaves = 0.1 + 0.2 * uniform(), .resets = i % 2};
+        c.n = write_request(c.request, sizeof c.request, 0, false);
+        clients[i] = c;
     }
     storm(clients, n);
 }
@@ -397,10 +398,11 @@ static void blow(client *clients, int n, double most)
     qsort(clients, (size_t)n, sizeof *clients, by_time);
     const double begin = now();
     const tally t = storm(clients, n);
+    gust(clients, n < 12 ? n : 12);
     const double over = now(), held = let_go_after(over, most);
     ask(after, sizeof after);
     if (strcmp(before, after)) fail("another answer than before", after);
-    gust(clients, n < 30 ? n : 30);
+    gust(clients, n < 12 ? n : 12);
     const int half = open_by_half();
     const double took = end();
     close(half);
