@@ -98,7 +98,7 @@ typedef struct kvf_train_options {
     bool train_head;              /* lm: the base's head is trained too */
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
     const char *lr_units;         /* prefix, parameter */
-    int64_t steps, epochs;        /* steps 0: epochs decide */
+    int64_t steps, epochs;        /* steps 0: epochs decide, unless kvf_train_set gave it */
     int64_t batch_size, batch_tokens, grad_accum;
     int64_t max_length;   /* 0: the model's positions less the prefix */
     const char *overlong; /* stop, truncate, truncate-end, skip */

@@ -11,6 +11,9 @@
 
 /* ---- maps ------------------------------------------------------------------------------------ */
 
+static bool is_ours(const char *name);
+static kvf_status not_ours(kvf_ctx *ctx, const char *name);
+
 kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *out)
 {
     kvf__field_map map = {0};
@@ -25,6 +28,11 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
             return st;
         }
         *equals = 0;
+        if (!is_ours(at)) {
+            kvf_status st = not_ours(ctx, at);
+            kvf__free(map.text);
+            return st;
+        }
         map.ours[map.n] = at;
         map.theirs[map.n++] = equals + 1;
         at = comma ? comma + 1 : NULL;
@@ -149,6 +157,37 @@ static bool named_in(const char *template, const char *name, size_t bytes)
     while (template && next_name(&template, one))
         if (strlen(one) == bytes && !strncasecmp(one, name, bytes)) return true;
     return false;
+}
+
+/* Read by some task, besides those that a shape names; the first ones are the usual. */
+static const char *const READ[] = {"label",    "prompt",    "completion", "references",
+                                   "messages", "input_ids", "labels",     "attention_mask",
+                                   "tokens",   "words",     "tags",       "ner_tags",
+                                   "context",  "question",  "answers",    "is_impossible",
+                                   "id",       "idx",       "gold_label", "score"};
+enum { N_READ = sizeof READ / sizeof READ[0] };
+
+static bool is_ours(const char *name)
+{
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < N_READ; i++)
+        if (!strcmp(READ[i], name)) return true;
+    for (size_t i = 0; i < N_SHAPES; i++) {
+        if (named_in(SHAPES[i].a, name, n) || named_in(SHAPES[i].b, name, n)) return true;
+        for (size_t k = 0; SHAPES[i].choices[k]; k++)
+            if (!strcmp(SHAPES[i].choices[k], name)) return true;
+    }
+    return false;
+}
+
+static kvf_status not_ours(kvf_ctx *ctx, const char *name)
+{
+    char list[512] = "text, text_pair, choices";
+    for (size_t i = 0, at = strlen(list); i < N_READ && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, ", %s", READ[i]);
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "map: \"%s\" is no field of ours: %s, and those of GLUE, SuperGLUE and SWAG",
+                     name, list);
 }
 
 bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes)

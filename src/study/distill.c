@@ -76,7 +76,8 @@ static kvf_status decide_train(kvf_ctx *ctx, kvf_train_options *o)
 {
     if (o->resume && o->out && kvf__exists(o->out)) return KVF_OK;
     if (!kvf__train_option_given(o, "method")) KVF_TRY(kvf_train_set(ctx, o, "method", "direct"));
-    if (!o->steps && !kvf__train_option_given(o, "epochs")) o->steps = STEPS;
+    if (!kvf__train_option_given(o, "steps") && !o->steps && !kvf__train_option_given(o, "epochs"))
+        o->steps = STEPS;
     return KVF_OK;
 }
 
@@ -121,7 +122,8 @@ static kvf_status decide_init(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     int64_t P = t->id.P;
-    if (t->is_resumed || kvf__train_option_given(o, "init") || o->init_from || o->init_encoder)
+    if (t->is_resumed || kvf__train_option_given(o, "init") || o->init_text || o->init_kv ||
+        o->init_from || o->init_encoder)
         return KVF_OK;
     if (P > (int64_t)d->document.ids.n)
         return kvf__fail(t->ctx, KVF_EUSAGE,

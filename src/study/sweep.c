@@ -100,6 +100,13 @@ static void leave(kvf__sweep_run *run, kvf__run_state state)
 static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
 {
     kvf__trainer *t = NULL;
+    if (kvf__train_option_given(&run->options, "steps") && !run->options.steps)
+        return kvf__fail(s->ctx, KVF_EUSAGE, "run %s: --steps 0: a sweep trains its runs",
+                         run->row->name);
+    if (kvf__train_option_given(&run->options, "init")) { /* the texts are for runs that begin so */
+        if (strcmp(run->options.init, "text")) run->options.init_text = NULL;
+        if (strcmp(run->options.init, "kv")) run->options.init_kv = NULL;
+    }
     KVF_TRY(kvf__alloc(s->ctx, sizeof *t, &t));
     run->begin = kvf__clock();
     kvf_status st = kvf__trainer_init_on(s->ctx, &run->options, s->base, s->reads, t);

@@ -177,6 +177,7 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
 {
     bool over = t->step >= t->steps;
     kvf__trainer_start(t);
+    if (over) return save(t); /* no steps: starting values */
     while (!over) {
         double begin = kvf__clock();
         int64_t tokens = t->tokens;

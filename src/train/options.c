@@ -121,6 +121,24 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
+/* --init of a run that begins: what is to be started from says it, where --init is silent. */
+kvf_status kvf__train_options_imply(kvf_ctx *ctx, kvf_train_options *o)
+{
+    const struct {
+        const char *option, *init, *value;
+    } FROM[] = {{"init-text", "text", o->init_text}, {"init-kv", "kv", o->init_kv}};
+    bool open = !kvf__train_option_given(o, "init") && !strcmp(o->init, "vocab");
+    for (size_t i = 0; i < 2; i++) {
+        if (!FROM[i].value || !*FROM[i].value) continue;
+        if (open) o->init = FROM[i].init;
+        if (strcmp(o->init, FROM[i].init))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --init %s, not %s", FROM[i].option,
+                             FROM[i].init, o->init);
+        open = false;
+    }
+    return KVF_OK;
+}
+
 static kvf_status check_init(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!strcmp(o->init, "text") && !(o->init_text && *o->init_text))
@@ -255,7 +273,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!o->batch_size && !o->batch_tokens)
         return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");
     if (o->grad_accum < 1) return kvf__fail(ctx, KVF_EUSAGE, "--grad-accum must be at least 1");
-    if (!o->steps && !o->epochs)
+    if (!o->steps && !o->epochs && !kvf__train_option_given(o, "steps"))
         return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
     if (!kvf__train_option_given(o, "head-lr") && o->head_lr == 0)
         /* a trained matrix wants less than a fresh layer: E2E on SmolLM2, validation loss after 8

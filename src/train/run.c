@@ -260,6 +260,7 @@ static kvf_status open_output(kvf__trainer *t)
                          "%s: exists (--force replaces it, --resume continues it)", o->out);
     if (!o->dry_run) KVF_TRY(kvf__outlock_take(t->ctx, o->out, &t->lock));
     if (!o->resume || !there) {
+        KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
         KVF_TRY(kvf__outfile_begin(t->ctx, o->out, o->force, &probe));
         kvf__outfile_abort(&probe);
@@ -454,7 +455,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
 static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
-    if (!st) st = kvf__trainer_prepare(t);
+    if (!st && t->steps) st = kvf__trainer_prepare(t);
     if (!st && !strcmp(t->options.forecast, "on")) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(t);
     st = kvf__ranks_agree(t, st, &t->finished_before);
@@ -468,7 +469,7 @@ static kvf_status run_steps(kvf__trainer *t)
 
 static kvf_status run_dry(kvf__trainer *t)
 {
-    kvf_status st = kvf__trainer_prepare(t);
+    kvf_status st = t->steps ? kvf__trainer_prepare(t) : KVF_OK;
     if (!st && strcmp(t->options.forecast, "off")) st = kvf__trainer_forecast(t);
     KVF_TRY(kvf__ranks_agree(t, st, &t->finished_before));
     kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",

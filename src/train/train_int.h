@@ -24,6 +24,8 @@
 kvf_status kvf__train_options_require(kvf_ctx *ctx, const kvf_train_options *options);
 /* Checks values against each other and fills what depends on others (lr by method). EUSAGE. */
 kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *options);
+/* --init-text and --init-kv of a run that begins imply --init, and want no other. EUSAGE. */
+kvf_status kvf__train_options_imply(kvf_ctx *ctx, kvf_train_options *options);
 /* Options as stored in a run: an object of scalars, without paths and what does not decide the
  * result. */
 kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out);

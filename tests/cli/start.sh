@@ -1,0 +1,63 @@
+# Before the first step: runs of no steps, starting values that imply --init, names in --map.
+make_inputs
+
+# --steps 0: an initialised run, that merges, and that --resume trains as one begun with steps
+for method in mlp direct projected prompt p-tuning adapter full; do
+    size='--prefix-length 3'
+    case $method in
+    mlp | p-tuning) size="$size --encoder-hidden 4" ;;
+    adapter | full) size= ;;
+    esac
+    # shellcheck disable=SC2086 # words
+    set -- --base model --data train.jsonl --valid valid.jsonl --method $method $size --threads 1 \
+        --precision f32 --quiet
+    run 0 train "$@" --steps 0 --out run.h5 --force --json
+    [ "$(value steps) $(value train_loss)" = '0 null' ] || fail "$(cat out)"
+    run 0 merge run.h5 --base model --out folded.h5 --force
+    run 0 train "$@" --steps 0 --out run.h5 --resume --json
+    [ "$(value finished_before)" = true ] || fail "$(cat out)"
+    run 0 train "$@" --steps 2 --out run.h5 --resume
+    run 0 train "$@" --steps 2 --out whole.h5 --force
+    same run.h5 whole.h5
+done
+train 0 --steps 0 --dry-run --out none.h5
+has out '0 steps to do'
+absent none.h5
+run 0 train --base model --data train.jsonl --method direct --steps 0 --out epochs.h5 --batch-size 12
+run 0 train --base model --data train.jsonl --out epochs.h5 --resume --epochs 2 --json
+[ "$(value steps)" = 4 ] || fail "$(cat out)"
+printf 'steps = 0\nlr = 0.01, 0.03\n' >grid
+run 2 sweep --base model --data train.jsonl --grid grid --out runs
+has err 'steps 0: a sweep trains its runs'
+run 2 train --base model --data train.jsonl --epochs 0 --out none.h5
+has err 'steps or --epochs must be at least 1'
+
+# what is to be started from says --init, and wants no other
+set -- --method direct --steps 1 --force
+train 0 "$@" --init text --init-text 'once upon' --out said.h5
+train 0 "$@" --init-text 'once upon' --out implied.h5
+has out '^start: text, '
+same said.h5 implied.h5
+run 0 merge said.h5 --base model --out start.h5
+train 0 "$@" --init kv --init-kv start.h5 --out said.h5
+train 0 "$@" --init-kv start.h5 --out implied.h5
+has out '^start: start.h5, '
+same said.h5 implied.h5
+for init in vocab random zero kv; do
+    train 2 "$@" --init $init --init-text 'once upon' --out none.h5
+    has err "init-text is for --init text, not $init"
+done
+train 2 "$@" --init text --init-text once --init-kv start.h5 --out none.h5
+has err 'init-kv is for --init kv, not text'
+train 2 "$@" --init-text once --init-kv start.h5 --out none.h5
+has err 'init-kv is for --init kv, not text'
+
+# fields of ours
+train 2 "$@" --map foo=bar --out none.h5
+has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'
+train 2 "$@" --map prompt=prompt,Completion=completion --out none.h5
+has err 'map: "Completion" is no field of ours'
+run 2 eval --base model --data train.jsonl --map bar=prompt
+has err 'map: "bar" is no field of ours'
+train 0 "$@" --map prompt=prompt,completion=completion --out run.h5
+absent none.h5
