@@ -175,6 +175,7 @@ typedef struct kvf__dataset {
     int64_t skipped, truncated;
     int64_t without_label; /* of the truncated: no label is left */
     char hash[33];         /* of the file's bytes */
+    bool delimited;        /* the file is TSV or CSV */
 
     /* tasks other than lm */
     kvf__task task;

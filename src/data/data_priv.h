@@ -43,6 +43,7 @@ typedef struct kvf__file {
     const kvf__dataset_options *options;
     kvf__row_fn *row;
     void *user;
+    bool delimited; /* set by kvf__read_rows: TSV or CSV */
 } kvf__file;
 
 /* Calls file->row for every row; its error ends the reading. */

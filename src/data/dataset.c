@@ -102,7 +102,7 @@ static kvf_status add_row(void *user, const kvf__file_row *row)
     return TASKS[load->options->task].add(load, row);
 }
 
-static kvf_status read_file(kvf__loader *load, char hash[33])
+static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
 {
     kvf__buf text = {0};
     kvf_status st = kvf__read_file(load->ctx, load->path, (size_t)1 << 40, &text);
@@ -115,6 +115,7 @@ static kvf_status read_file(kvf__loader *load, char hash[33])
                       .row = add_row,
                       .user = load};
     if (!st) st = kvf__read_rows(&file);
+    *delimited = file.delimited;
     kvf__buf_done(&text);
     return st;
 }
@@ -256,7 +257,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
 
     st = loader_init(ctx, path, options, &load);
     if (st) goto out;
-    st = read_file(&load, set.hash);
+    st = read_file(&load, set.hash, &set.delimited);
     if (st) goto out;
     st = check_rows(&load);
     if (st) goto out;

@@ -209,5 +209,6 @@ kvf_status kvf__read_rows(kvf__file *file)
         return KVF_OK; /* no rows: the caller says so */
     KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));
     KVF_TRY(find_format(file, &format));
+    file->delimited = format->read == kvf__read_tsv || format->read == kvf__read_csv;
     return format->read(file);
 }

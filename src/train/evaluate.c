@@ -62,6 +62,10 @@ kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefi
                        (!options->overlong || !strncmp(options->overlong, "truncate", 8));
     }
     KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &trial->set));
+    bool columns = options->columns && *options->columns;
+    if ((columns || options->no_header) && !trial->set.delimited)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
+                         columns ? "columns" : "no-header", options->data);
     return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &trial->set)
                                       : KVF_OK;
 }
@@ -114,6 +118,8 @@ static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task
                                                 : NULL;
     if (given && task != KVF__TASK_QA)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for prefixes of task qa", given);
+    if (o->chat_template && task != KVF__TASK_LM)
+        return kvf__fail(ctx, KVF_EUSAGE, "--chat-template is for prefixes of task lm");
     if (o->n_best > KVF__MOST_BEST)
         return kvf__fail(ctx, KVF_EUSAGE, "--n-best %lld: want at most %d", (long long)o->n_best,
                          KVF__MOST_BEST);

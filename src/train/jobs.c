@@ -148,6 +148,7 @@ static kvf_status sum_up(kvf__trainer *t)
         t->data.n += job->data.n;
         t->data.n_labels += job->data.n_labels;
         t->valid.n += job->valid.n;
+        t->data.delimited |= job->data.delimited || job->valid.delimited;
         kvf__hash_add(data, job->name, strlen(job->name) + 1);
         kvf__hash_add(data, job->data.hash, sizeof job->data.hash);
         kvf__hash_add(valid, job->name, strlen(job->name) + 1);

@@ -41,8 +41,8 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
         KVF_TRY(take_sampler(t));
     if (!t->n_jobs) t->epoch_steps = steps_per_epoch(t, 1);
     t->steps = o->steps || kvf__train_option_given(o, "steps") ? o->steps
-               : t->n_jobs ? t->epoch_steps * o->epochs
-                           : steps_per_epoch(t, o->epochs);
+               : t->n_jobs                                     ? t->epoch_steps * o->epochs
+                                                               : steps_per_epoch(t, o->epochs);
     o->steps = t->steps;
     if (!o->schedule_steps) o->schedule_steps = t->steps; /* no steps: --resume decides */
     KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps, &t->schedule));

@@ -131,7 +131,7 @@ kvf_status kvf__train_options_imply(kvf_ctx *ctx, kvf_train_options *o)
     for (size_t i = 0; i < 2; i++) {
         if (!FROM[i].value || !*FROM[i].value) continue;
         if (open) o->init = FROM[i].init;
-        if (strcmp(o->init, FROM[i].init))
+        if (kvf__train_option_given(o, FROM[i].option) && strcmp(o->init, FROM[i].init))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --init %s, not %s", FROM[i].option,
                              FROM[i].init, o->init);
         open = false;
@@ -192,6 +192,8 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels is for --task seq-cls and token-cls");
     if ((o->labels || o->named_labels.n) && o->regression)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: --regression has numbers, not classes");
+    if (kvf__train_option_given(o, "chat-template") && !kvf__jobs_have(o, "lm"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--chat-template is for --task lm");
     if (o->train_head && strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
     if (o->early_stop && !o->valid && !o->named_valid.n)

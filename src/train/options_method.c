@@ -18,7 +18,7 @@ static const struct {
     {"init", KV | EMBED, NULL},
     {"init-text", KV | EMBED, NULL},
     {"init-kv", KV | EMBED, NULL},
-    {"init-scheme", KV | EMBED, NULL},
+    {"init-scheme", 0, "mlp|direct|prompt|p-tuning"},
     {"init-encoder", KV | EMBED, NULL},
     {"lr-units", KV | EMBED, NULL},
     {"prefix-dropout", KV | EMBED, NULL}, /* embed is refused with the reason, prefix_dropout.c */

@@ -77,15 +77,23 @@ static kvf_status decide_template(kvf__trainer *t)
 }
 
 /* Where --init is left open: what suits method and base. */
-static void decide_start(kvf__trainer *t)
+static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     const char *wish = kvf__encoder_default_init(o->method);
     bool open = !t->is_resumed && !kvf__train_option_given(o, "init");
     bool both_ways = t->method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
-    if (open && wish) o->init = wish;
+    if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
     if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
+    bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
+    if (alone && !t->is_resumed && kvf__train_option_given(o, "init-scheme") &&
+        strcmp(o->init, "random"))
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--init-scheme is for --init random: method %s has no other weights to "
+                         "draw",
+                         o->method);
+    return KVF_OK;
 }
 
 kvf_status kvf__trainer_decide_task(kvf__trainer *t)
@@ -218,14 +226,29 @@ static kvf_status load_sets(kvf__trainer *t)
     return kvf__trainer_load_set(t, t->options.valid, &t->valid);
 }
 
+/* Options of TSV and CSV would be taken without a word. */
+static kvf_status check_columns(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    bool columns = o->columns && *o->columns, any = t->data.delimited || t->valid.delimited;
+    if (any || t->is_resumed || !(columns || o->no_header)) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
+                     columns ? "columns" : "no-header",
+                     o->data ? o->data : "none of the data files");
+}
+
 static kvf_status open_data(kvf__trainer *t)
 {
     KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
                                &t->renderer));
     if (at_input(t))
         KVF_TRY(kvf__renderer_pattern(t->ctx, &t->renderer, t->options.p_template, t->id.P));
-    if (t->options.named_data.n) return kvf__jobs_open(t);
+    if (t->options.named_data.n) {
+        KVF_TRY(kvf__jobs_open(t));
+        return check_columns(t);
+    }
     KVF_TRY(t->feed ? t->feed->open(t->feed->user, t) : load_sets(t));
+    KVF_TRY(check_columns(t));
     if (!t->valid.n) return KVF_OK;
     const kvf__evaluator_options how = {.P = at_input(t) ? 0 : t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto"),
@@ -324,7 +347,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st) st = open_base(t);
     if (!st && !t->options.named_data.n) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
-    if (!st) decide_start(t);
+    if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
     if (!st) st = kvf__meter_open(t);
@@ -373,7 +396,7 @@ kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *optio
     if (!st) t->method = kvf__method_find(t->options.method);
     if (!st) st = kvf__trainer_decide_task(t);
     if (!st) st = decide_template(t);
-    if (!st) decide_start(t);
+    if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);
