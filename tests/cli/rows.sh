@@ -44,7 +44,7 @@ refuses seq-cls none.tsv 'none.tsv: cannot open: No such file or directory'
 refuses seq-cls two.tsv 'two.tsv:2: 2 columns, want 3' --columns text,label,more
 refuses seq-cls two.tsv 'two.tsv:1: two columns are named "text"' --columns text,text
 refuses seq-cls two.tsv 'two.tsv:1: label "yes" is not a number' --regression on
-refuses seq-cls two.tsv 'three.tsv:1: label "a" is not in the task'"'"'s set (no, yes)' \
+refuses seq-cls two.tsv 'three.tsv:1: label "a" is not in the task'"'"'s set (no, yes), learnt from the training data: name all labels with --labels' \
     --valid three.tsv
 row seq-cls x.tsv 'text\tlabel\na\tyes\nb\tno\tmore\n' 'x.tsv:3: 3 columns, want 2'
 row seq-cls x.tsv 'text\na\nb\n' \
