@@ -3,6 +3,8 @@
 #include "h5_fixture.h"
 #include "h5_priv.h"
 
+#include <sys/stat.h>
+
 static kvf_status read_status(const char *path)
 {
     kvf__prefix_file file = {0};
@@ -215,6 +217,46 @@ START_TEST(allocation_failures)
     kvf_ctx_fail_allocation(ctx, -1);
     kvf__prefix_file_done(&back);
     kvf__prefix_file_done(&file);
+}
+END_TEST
+
+/* ---- another file at the path ---------------------------------------------------------------- */
+
+/* What the program that tries p.h5 does to it, in its folder. */
+static const struct {
+    const char *does;
+    kvf_status status;
+    const char *says;
+} SWAPS[] = {
+    {"mv -f other.h5 p.h5; echo ok", KVF_OK, NULL},
+    {"mv p.h5 aside; mv other.h5 p.h5; cmp -s \"$2\" want.h5 && echo ok || echo \"4 $2: not "
+     "tried\"; "
+     "mv p.h5 other.h5; mv aside p.h5",
+     KVF_EFORMAT, "/p.h5: not tried"},
+    {"rm p.h5; echo ok", KVF_OK, NULL},
+};
+
+START_TEST(another_at_the_path)
+{
+    char text[1024], program[512];
+    kvf_ctx_options options = {.threads = 1, .check_program = program};
+    kvf_ctx *own = NULL;
+    kvf__prefix_file back = {0};
+
+    snprintf(program, sizeof program, "%s", in_dir("program"));
+    int n = snprintf(text, sizeof text, "#!/bin/sh\ncd '%s' || exit 1\n%s\n", dir, SWAPS[_i].does);
+    write_bytes(program, text, (size_t)n);
+    ck_assert_int_eq(chmod(program, 0755), 0);
+    write_sample(in_dir("p.h5"), KVF__F32);
+    write_sample(in_dir("other.h5"), KVF__BF16);
+    write_sample(in_dir("want.h5"), KVF__BF16);
+    ck_ok(kvf_ctx_create(&options, &own));
+    kvf_status st = kvf__prefix_file_read(own, in_dir("p.h5"), &back);
+    ck_assert_msg(st == SWAPS[_i].status, "%s", kvf_ctx_error(own));
+    if (!st) ck_assert_int_eq(back.dtype, KVF__F32);
+    if (SWAPS[_i].says) ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), SWAPS[_i].says));
+    kvf__prefix_file_done(&back);
+    kvf_ctx_free(own);
 }
 END_TEST
 
@@ -511,6 +553,7 @@ int main(void)
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, keeps_an_existing_file);
     tcase_add_test(limits, allocation_failures);
+    tcase_add_loop_test(errors, another_at_the_path, 0, sizeof SWAPS / sizeof SWAPS[0]);
     tcase_add_test(errors, truncated_anywhere);
     tcase_add_test(errors, flipped_anywhere);
     tcase_add_test(errors, flipped_without_a_seal);

@@ -137,6 +137,8 @@ typedef struct kvf__mapfile {
     char *path;
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
+/* The file behind a descriptor, which stays the caller's; path names it in errors. */
+kvf_status kvf__mapfile_of(kvf_ctx *ctx, const char *path, int fd, kvf__mapfile *out);
 /* The same of bytes that are written first, to a file without a name in TMPDIR or /tmp. */
 kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out);
 void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
@@ -214,27 +216,27 @@ typedef struct kvf__outlock {
 kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out);
 void kvf__outlock_drop(kvf__outlock *lock);
 
-/* Which file it was, and when. */
+/* Which file it was, and when: written to, and (by a clock that nobody sets) changed in any way. */
 typedef struct kvf__seen_file {
     uint64_t device, inode;
-    int64_t bytes, seconds, nanoseconds;
+    int64_t bytes;
+    struct timespec written, changed;
 } kvf__seen_file;
-/* Has ctx's check_program, if it has one, read the file on trial, in two steps, for what can be
- * done meanwhile. After a begin without an error comes end, which is OK where the file passed now
- * or before, or drop, which wants no answer any more. */
+/* Has ctx's check_program, if it has one, read the open file on trial, in two steps, for what can
+ * be done meanwhile. After a begin without an error comes end, which is OK where the file passed
+ * now or before, or drop, which wants no answer any more. */
 typedef struct kvf__check {
-    const char *path; /* not ours */
+    const kvf__mapfile *map; /* not ours */
     kvf__seen_file file;
-    bool there;
     pid_t process; /* 0: none */
     int answers;
 } kvf__check;
-kvf_status kvf__check_begin(kvf_ctx *ctx, const char *path, kvf__check *check);
+kvf_status kvf__check_begin(kvf_ctx *ctx, const kvf__mapfile *map, kvf__check *check);
 kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check);
 void kvf__check_drop(kvf__check *check);
-/* Whether it passed before and is still the same; then *bytes is its size. */
-bool kvf__was_screened(const kvf_ctx *ctx, const char *path, size_t *bytes);
-void kvf__screen_passed(kvf_ctx *ctx, const char *path); /* this process wrote it itself */
+/* Whether it passed before and is still the same. */
+bool kvf__was_screened(const kvf_ctx *ctx, const kvf__mapfile *map);
+void kvf__screen_passed(kvf_ctx *ctx, int fd); /* this process wrote it itself */
 /* This process is the trial: values too large to be read twice may be left out. */
 void kvf__screening_begin(kvf_ctx *ctx);
 bool kvf__is_screening(const kvf_ctx *ctx);

@@ -65,6 +65,18 @@ kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out)
     return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
 }
 
+kvf_status kvf__mapfile_of(kvf_ctx *ctx, const char *path, int fd, kvf__mapfile *out)
+{
+    struct stat info;
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (own < 0 || fstat(own, &info) < 0) {
+        close_fd(own);
+        return kvf__fail_errno(ctx, path, "look at");
+    }
+    return map_all(ctx, path, own, (size_t)info.st_size, out);
+}
+
 /* A new file at path, which is a template of mkostemp, with these bytes; it has no name any more.
  */
 static kvf_status make_file(kvf_ctx *ctx, char *path, const void *bytes, size_t n, int *fd)

@@ -2,9 +2,11 @@
  * nothing (INTEROP 9.4).
  *
  * The process is a fresh program, never a bare fork, which OpenMP would not survive. It is called
- * as `PROGRAM --check-hdf5 PATH` and answers with one line on standard output: "ok", or the number
- * of a status and the line of the error. Anything else is a crash. A file that passed, or that this
- * context wrote itself, is not tried again as long as it is the same inode, size and time. */
+ * as `PROGRAM --check-hdf5 FILE` and answers with one line on standard output: "ok", or the number
+ * of a status and the line of the error. Anything else is a crash. FILE is the descriptor that the
+ * caller reads later, inherited: another file that is given the same path meanwhile is never read.
+ * A file that passed, or that this context wrote itself, is not tried again as long as it is the
+ * same inode, size and times. */
 #include "ctx_int.h"
 
 #include <errno.h>
@@ -19,25 +21,37 @@
 
 extern char **environ;
 
-static bool identity_of(const char *path, kvf__seen_file *out)
+enum { CHILD_FD = 3 };
+static const char CHILD_PATH[] = "/proc/self/fd/3";
+
+static bool identity_of(int fd, kvf__seen_file *out)
 {
     struct stat info;
-    if (stat(path, &info) < 0) return false;
+    if (fstat(fd, &info) < 0) return false;
     *out = (kvf__seen_file){(uint64_t)info.st_dev, (uint64_t)info.st_ino, info.st_size,
-                            info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+                            info.st_mtim, info.st_ctim};
     return true;
 }
 
-static bool is_same(const kvf__seen_file *a, const kvf__seen_file *b)
+static bool is_time(struct timespec a, struct timespec b)
 {
-    return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
-           a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* Of one inode: as it was, as far as its owner does not say otherwise. */
+static bool is_unwritten(const kvf__seen_file *a, const kvf__seen_file *b)
+{
+    return a->bytes == b->bytes && is_time(a->written, b->written);
 }
 
 static bool was_seen(const kvf_ctx *ctx, const kvf__seen_file *file)
 {
-    for (size_t i = 0; i < KVF__SEEN_FILES; i++)
-        if (is_same(&ctx->seen[i], file)) return true;
+    for (size_t i = 0; i < KVF__SEEN_FILES; i++) {
+        const kvf__seen_file *seen = &ctx->seen[i];
+        if (seen->device == file->device && seen->inode == file->inode &&
+            is_unwritten(seen, file) && is_time(seen->changed, file->changed))
+            return true;
+    }
     return false;
 }
 
@@ -47,29 +61,30 @@ static void remember(kvf_ctx *ctx, const kvf__seen_file *file)
     ctx->seen[ctx->n_seen++ % KVF__SEEN_FILES] = *file;
 }
 
-bool kvf__was_screened(const kvf_ctx *ctx, const char *path, size_t *bytes)
+bool kvf__was_screened(const kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__seen_file file;
-    if (!ctx || !identity_of(path, &file) || !was_seen(ctx, &file)) return false;
-    *bytes = (size_t)file.bytes;
-    return true;
+    return ctx && map->data && identity_of(map->fd, &file) && was_seen(ctx, &file);
 }
 
-void kvf__screen_passed(kvf_ctx *ctx, const char *path)
+void kvf__screen_passed(kvf_ctx *ctx, int fd)
 {
     kvf__seen_file file;
-    if (ctx && ctx->check_program && identity_of(path, &file)) remember(ctx, &file);
+    if (ctx && ctx->check_program && identity_of(fd, &file)) remember(ctx, &file);
 }
 
 /* Standard error is shut: what a dying library says there is nobody's line. */
-static int spawn(const char *program, const char *path, int output, pid_t *pid)
+static int spawn(const char *program, const kvf__mapfile *map, int output, pid_t *pid)
 {
-    char *const argv[] = {(char *)program, (char *)"--check-hdf5", (char *)path, NULL};
+    const bool by_fd = access("/proc/self/fd", F_OK) == 0;
+    char *const argv[] = {(char *)program, (char *)"--check-hdf5",
+                          by_fd ? (char *)CHILD_PATH : map->path, NULL};
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
 
     if (error) return error;
     error = posix_spawn_file_actions_adddup2(&actions, output, 1);
+    if (!error) error = posix_spawn_file_actions_adddup2(&actions, map->fd, CHILD_FD);
     if (!error) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (!error) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     if (!error) error = posix_spawn(pid, program, &actions, NULL, argv, environ);
@@ -94,6 +109,16 @@ static void read_answer(int fd, char answer[KVF__LINE_BYTES])
     if (n && answer[n - 1] == '\n') answer[n - 1] = '\0';
 }
 
+/* The line of the other process, which knows the file by another name. */
+static kvf_status fail_as_said(kvf_ctx *ctx, kvf_status status, const char *path, const char *line)
+{
+    const char *at = strstr(line, CHILD_PATH);
+
+    if (!at) return kvf__fail(ctx, status, "%s", line);
+    return kvf__fail(ctx, status, "%.*s%s%s", (int)(at - line), line, path,
+                     at + sizeof CHILD_PATH - 1);
+}
+
 static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int ended)
 {
     char *line = NULL;
@@ -101,7 +126,7 @@ static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int 
 
     if (!strcmp(answer, "ok")) return KVF_OK;
     if (status > KVF_OK && status <= KVF_EINTERNAL && line && *line == ' ')
-        return kvf__fail(ctx, (kvf_status)status, "%s", line + 1);
+        return fail_as_said(ctx, (kvf_status)status, path, line + 1);
     if (WIFSIGNALED(ended))
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: damaged: HDF5 fails on it (%s, in a process of its own)", path,
@@ -111,15 +136,15 @@ static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int 
                      path, WEXITSTATUS(ended));
 }
 
-kvf_status kvf__check_begin(kvf_ctx *ctx, const char *path, kvf__check *check)
+kvf_status kvf__check_begin(kvf_ctx *ctx, const kvf__mapfile *map, kvf__check *check)
 {
     int ends[2], error;
 
-    *check = (kvf__check){.path = path};
-    check->there = ctx && identity_of(path, &check->file) && !was_seen(ctx, &check->file);
-    if (!check->there || !ctx->check_program) return KVF_OK;
-    if (pipe2(ends, O_CLOEXEC) < 0) return kvf__fail_errno(ctx, path, "check");
-    error = spawn(ctx->check_program, path, ends[1], &check->process);
+    *check = (kvf__check){.map = map};
+    if (!ctx || !map->data || !identity_of(map->fd, &check->file)) return KVF_OK;
+    if (was_seen(ctx, &check->file) || !ctx->check_program) return KVF_OK;
+    if (pipe2(ends, O_CLOEXEC) < 0) return kvf__fail_errno(ctx, map->path, "check");
+    error = spawn(ctx->check_program, map, ends[1], &check->process);
     close(ends[1]);
     if (!error) {
         check->answers = ends[0];
@@ -127,7 +152,7 @@ kvf_status kvf__check_begin(kvf_ctx *ctx, const char *path, kvf__check *check)
     }
     close(ends[0]);
     check->process = 0;
-    return kvf__fail(ctx, KVF_EIO, "%s: cannot check it: %s: %s", path, ctx->check_program,
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot check it: %s: %s", map->path, ctx->check_program,
                      strerror(error));
 }
 
@@ -149,14 +174,13 @@ kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check)
     char answer[KVF__LINE_BYTES];
     kvf__seen_file after;
 
-    if (!check->there) return KVF_OK; /* what is not there is for the reader to say */
-    if (!check->process && !ctx->is_screening) return KVF_OK;
+    if (!check->process && !kvf__is_screening(ctx)) return KVF_OK;
     if (check->process) {
         int ended = wait_for(check, answer);
-        KVF_TRY(judge(ctx, check->path, answer, ended));
+        KVF_TRY(judge(ctx, check->map->path, answer, ended));
     }
-    if (!identity_of(check->path, &after) || !is_same(&check->file, &after))
-        return kvf__fail(ctx, KVF_EIO, "%s: changed while it was checked", check->path);
+    if (!identity_of(check->map->fd, &after) || !is_unwritten(&check->file, &after))
+        return kvf__fail(ctx, KVF_EIO, "%s: changed while it was checked", check->map->path);
     remember(ctx, &check->file);
     return KVF_OK;
 }

@@ -158,12 +158,8 @@ static kvf_status read_weights(kvf__h5 *h5, kvf__weights *weights)
 
     st = kvf__alloc_array(h5->ctx, 1, sizeof *weights->maps, &weights->maps);
     if (st) goto out;
-    st = kvf__weights_map(h5->ctx, h5->path, weights);
-    if (st) goto out;
-    if (weights->maps[0].n < h5->file_bytes) { /* the views below rely on it */
-        st = kvf__h5_fail(h5, h5->file, KVF_EIO, "became shorter while it was opened");
-        goto out;
-    }
+    weights->maps[weights->n_maps++] = h5->map; /* taken: the very file that HDF5 reads */
+    h5->map = (kvf__mapfile){0};
     st = kvf__h5_group_open(h5, h5->file, "weights", &group);
     if (st) goto out;
     st = kvf__h5_child_count(h5, group, &n);

@@ -145,6 +145,16 @@ static kvf_status write_heading(kvf__h5 *h5, const char *kind)
     return kvf__h5_put_text(h5, h5->file, "kvfold_version", KVF_VERSION);
 }
 
+/* HDF5's own descriptor once more: it stays open behind HDF5's close. */
+static kvf_status take_fd(kvf__h5 *h5)
+{
+    int *own = NULL;
+
+    if (H5Fget_vfd_handle(h5->file, H5P_DEFAULT, (void **)&own) >= 0 && own)
+        h5->fd = fcntl(*own, F_DUPFD_CLOEXEC, 0);
+    return h5->fd >= 0 ? KVF_OK : kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
+}
+
 kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
                           kvf__h5 *out)
 {
@@ -162,7 +172,8 @@ kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char
         st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
         goto out;
     }
-    h5.fd = open(h5.out.temp, O_WRONLY | O_CLOEXEC);
+    st = take_fd(&h5);
+    if (st) goto out;
     st = write_heading(&h5, kind);
     if (st) goto out;
     *out = h5;
@@ -181,18 +192,16 @@ static herr_t close_file(kvf__h5 *h5)
     herr_t closed = h5->file >= 0 ? H5Fclose(h5->file) : 0;
 
     if (closed < 0 && h5->fd >= 0 && ftruncate(h5->fd, 0) < 0) h5->broken = true;
-    if (h5->fd >= 0) close(h5->fd);
     h5->file = KVF__H5_NONE;
-    h5->fd = -1;
     return closed;
 }
 
 kvf_status kvf__h5_commit(kvf__h5 *h5)
 {
     if (close_file(h5) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
-    KVF_TRY(kvf__h5_seal(h5->ctx, h5->out.temp, h5->path));
+    KVF_TRY(kvf__h5_seal(h5->ctx, h5->fd, h5->path));
     KVF_TRY(kvf__outfile_commit(h5->ctx, &h5->out));
-    kvf__screen_passed(h5->ctx, h5->path);
+    kvf__screen_passed(h5->ctx, h5->fd);
     return KVF_OK;
 }
 
@@ -238,10 +247,13 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
     kvf_status st;
 
     hush(&h5);
-    st = kvf__h5_screen(ctx, path, &h5.file_bytes);
+    st = kvf__mapfile_open(ctx, path, &h5.map);
     if (st) goto out;
+    st = kvf__h5_screen(ctx, &h5.map);
+    if (st) goto out;
+    h5.file_bytes = h5.map.n;
     access = make_access(false, false);
-    h5.file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    h5.file = kvf__h5_open_fd(path, h5.map.fd, access, &h5.driver);
     if (h5.file < 0) {
         st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
         goto out;
@@ -262,6 +274,9 @@ out:
 void kvf__h5_close(kvf__h5 *h5)
 {
     close_file(h5);
+    kvf__h5_release_driver(&h5->driver);
+    if (h5->fd >= 0) close(h5->fd);
+    kvf__mapfile_close(&h5->map);
     kvf__outfile_abort(&h5->out);
     unhush(h5);
     *h5 = KVF__H5_NOTHING;

@@ -228,23 +228,16 @@ static kvf_status follow(heap *h, size_t at)
     return check_reference(h, at + 4);
 }
 
-kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const char *path, size_t at, size_t count)
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count)
 {
-    kvf__mapfile file = {0};
-    heap h = {.ctx = ctx, .path = path};
+    heap h = {.ctx = ctx, .path = map->path, .data = map->data, .n = map->n};
     kvf_status st;
 
-    st = kvf__mapfile_open(ctx, path, &file);
-    if (st) goto out;
     st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
-    if (st) goto out;
-    h.data = file.data;
-    h.n = file.n;
+    if (st) return st;
     if (at > h.n || (h.n - at) / REFERENCE < count) st = bad_heap(&h, "has no list of references");
     for (size_t i = 0; !st && i < count; i++)
         st = follow(&h, at + REFERENCE * i);
-out:
     kvf__free(h.sizes);
-    kvf__mapfile_close(&file);
     return st;
 }

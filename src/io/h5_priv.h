@@ -19,10 +19,12 @@ typedef struct kvf__h5 {
     kvf_ctx *ctx;
     const char *path; /* viewed, named in every error line */
     kvf__h5_id file;
+    kvf__mapfile map;  /* reading: the file as it was tried, and what HDF5 has open */
+    kvf__h5_id driver; /* reading: by which it has that (h5_fd.c) */
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     bool sealed;       /* reading: a seal lies behind HDF5's last byte */
     kvf__outfile out;  /* writing only */
-    int fd;            /* writing only: the temporary, beside HDF5's own */
+    int fd;            /* writing only: HDF5's own of the temporary, again */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
     bool broken;       /* HDF5 failed: it stays hushed */
     int (*print)(int64_t, void *);
@@ -44,18 +46,18 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
 void kvf__h5_close(kvf__h5 *h5);
 
 /* Superblock version 2 or 3, as many bytes as it says, and the seal if there is one. */
-kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_bytes);
+kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map);
 /* The same, and then on trial in another process where the context has one (h5_screen.c): both only
  * once for a file that stays as it is. */
-kvf_status kvf__h5_screen(kvf_ctx *ctx, const char *path, size_t *file_bytes);
+kvf_status kvf__h5_screen(kvf_ctx *ctx, const kvf__mapfile *map);
 /* Whether the values of a dataset are left out: large ones, on trial. */
 bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
 /* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
 /* The same for `count` references that lie at `at`: the elements of a list of texts. */
-kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const char *path, size_t at, size_t count);
-/* Appends the seal to `temp`, the finished file that will be named `path`. */
-kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path);
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count);
+/* Appends the seal to the finished file behind fd, which will be named `path`. */
+kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path);
 
 /* "PATH: /object: ...", and the same for a call of HDF5 that failed just now, with its innermost
  * reason: "PATH: /object: cannot VERB: reason" (EIO in a file that is written, EFORMAT in one that

@@ -18,13 +18,13 @@ bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
 /* Both check the bytes at the same time, and the word of the one that asked comes first. The other
  * could leave that out, but where HDF5 reads past its memory, what comes of it hangs on what else
  * was done with memory before: so it does the same. */
-kvf_status kvf__h5_screen(kvf_ctx *ctx, const char *path, size_t *file_bytes)
+kvf_status kvf__h5_screen(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__check check;
 
-    if (kvf__was_screened(ctx, path, file_bytes)) return KVF_OK;
-    KVF_TRY(kvf__check_begin(ctx, path, &check));
-    kvf_status st = kvf__h5_check_bytes(ctx, path, file_bytes);
+    if (kvf__was_screened(ctx, map)) return KVF_OK;
+    KVF_TRY(kvf__check_begin(ctx, map, &check));
+    kvf_status st = kvf__h5_check_bytes(ctx, map);
     if (!st) return kvf__check_end(ctx, &check);
     kvf__check_drop(&check);
     return st;

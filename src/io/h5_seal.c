@@ -8,7 +8,6 @@
 #include "h5_priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -105,56 +104,30 @@ static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end
     return KVF_OK;
 }
 
-kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const char *path, size_t *file_bytes)
+kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
 {
-    kvf__mapfile map = {0};
     uint64_t end = 0;
-    kvf_status st;
 
-    st = kvf__mapfile_open(ctx, path, &map);
-    if (st) goto out;
-    st = check_superblock(ctx, &map, &end);
-    if (st) goto out;
-    if (end > map.n || end < SUPERBLOCK_BYTES) {
-        st = kvf__fail(ctx, KVF_EFORMAT,
-                       "%s: %zu bytes, want the %llu that the superblock names: truncated", path,
-                       map.n, (unsigned long long)end);
-        goto out;
-    }
-    st = check_seal(ctx, &map, end);
-    if (st) goto out;
-    st = kvf__h5_check_heaps(ctx, path, map.data, (size_t)end);
-    if (st) goto out;
-    *file_bytes = map.n;
-out:
-    kvf__mapfile_close(&map);
-    return st;
+    KVF_TRY(check_superblock(ctx, map, &end));
+    if (end > map->n || end < SUPERBLOCK_BYTES)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: %zu bytes, want the %llu that the superblock names: truncated",
+                         map->path, map->n, (unsigned long long)end);
+    KVF_TRY(check_seal(ctx, map, end));
+    return kvf__h5_check_heaps(ctx, map->path, map->data, (size_t)end);
 }
 
-static kvf_status append(kvf_ctx *ctx, const char *temp, const char *path, const char *bytes,
-                         size_t n)
-{
-    int fd = open(temp, O_WRONLY | O_APPEND | O_CLOEXEC);
-
-    if (fd < 0) return kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-    kvf_status st = kvf__write_all(ctx, path, fd, bytes, n);
-    if (close(fd) < 0 && !st)
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return st;
-}
-
-kvf_status kvf__h5_seal(kvf_ctx *ctx, const char *temp, const char *path)
+kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path)
 {
     kvf__mapfile map = {0};
     char seal[SEAL_BYTES];
     kvf_status st;
 
-    st = kvf__mapfile_open(ctx, temp, &map);
-    if (st) goto out;
-    st = make_seal(ctx, &map, map.n, seal);
-    if (st) goto out;
-    st = append(ctx, temp, path, seal, sizeof seal);
-out:
+    st = kvf__mapfile_of(ctx, path, fd, &map);
+    if (!st) st = make_seal(ctx, &map, map.n, seal);
+    if (!st && lseek(fd, 0, SEEK_END) < 0)
+        st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
+    if (!st) st = kvf__write_all(ctx, path, fd, seal, sizeof seal);
     kvf__mapfile_close(&map);
     return st;
 }

@@ -84,7 +84,7 @@ static kvf_status check_storage(kvf__h5 *h5, hid_t id, size_t n)
     if (at == HADDR_UNDEF || H5Dget_storage_size(id) != bytes || bytes > h5->file_bytes ||
         at > h5->file_bytes - bytes)
         return kvf__h5_fail(h5, id, KVF_EFORMAT, "not stored in one piece inside the file");
-    return kvf__h5_check_texts(h5->ctx, h5->path, (size_t)at, n);
+    return kvf__h5_check_texts(h5->ctx, &h5->map, (size_t)at, n);
 }
 
 static kvf_status read_texts(kvf__h5 *h5, hid_t id, char **texts, size_t n)

@@ -1,0 +1,142 @@
+/* HDF5 on a descriptor, as a driver of its own: its others open files by name, and what stands
+ * there may no longer be the file whose bytes were checked. For reading only; two that are open at
+ * once share nothing. */
+#include "h5_raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if H5_VERSION_GE(1, 13, 0)
+#include <H5FDdevelop.h>
+#endif
+
+typedef struct fd_file {
+    H5FD_t pub; /* HDF5's; first */
+    int fd;     /* its own */
+    haddr_t allocated, end;
+} fd_file;
+
+static H5FD_t *fd_open(const char *name, unsigned flags, hid_t access, haddr_t most)
+{
+    const int *fd = H5Pget_driver_info(access);
+    fd_file *file = calloc(1, sizeof *file);
+    struct stat info;
+
+    (void)name;
+    (void)most;
+    if (file) file->fd = fd && !(flags & H5F_ACC_RDWR) ? fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (!file || file->fd < 0 || fstat(file->fd, &info) < 0) {
+        if (file && file->fd >= 0) close(file->fd);
+        free(file);
+        return NULL;
+    }
+    file->end = (haddr_t)info.st_size;
+    return &file->pub;
+}
+
+static herr_t fd_close(H5FD_t *file)
+{
+    close(((fd_file *)file)->fd);
+    free(file);
+    return 0;
+}
+
+/* As of HDF5's own driver of plain files, but for its names and its writing. */
+static herr_t fd_query(const H5FD_t *file, unsigned long *flags)
+{
+    (void)file;
+    *flags = H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+             H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+    return 0;
+}
+
+static haddr_t fd_get_eoa(const H5FD_t *file, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const fd_file *)file)->allocated;
+}
+
+static herr_t fd_set_eoa(H5FD_t *file, H5FD_mem_t type, haddr_t at)
+{
+    (void)type;
+    ((fd_file *)file)->allocated = at;
+    return 0;
+}
+
+static haddr_t fd_get_eof(const H5FD_t *file, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const fd_file *)file)->end;
+}
+
+/* What lies behind the end is 0, as HDF5 expects it. */
+static herr_t fd_read(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n,
+                      void *out)
+{
+    char *to = out;
+
+    (void)type;
+    (void)transfer;
+    while (n > 0) {
+        ssize_t got = pread(((fd_file *)file)->fd, to, n, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        to += got;
+        at += (haddr_t)got;
+        n -= (size_t)got;
+    }
+    memset(to, 0, n);
+    return 0;
+}
+
+static herr_t fd_write(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n,
+                       const void *from)
+{
+    (void)file;
+    (void)type;
+    (void)transfer;
+    (void)at;
+    (void)n;
+    (void)from;
+    return -1;
+}
+
+static const H5FD_class_t DRIVER = {
+#ifdef H5FD_CLASS_VERSION
+    .version = H5FD_CLASS_VERSION,
+    .value = 511, /* the last of those that nobody registers */
+#endif
+    .name = "kvfold_fd",
+    .maxaddr = INT64_MAX,
+    .fc_degree = H5F_CLOSE_WEAK,
+    .fapl_size = sizeof(int),
+    .open = fd_open,
+    .close = fd_close,
+    .query = fd_query,
+    .get_eoa = fd_get_eoa,
+    .set_eoa = fd_set_eoa,
+    .get_eof = fd_get_eof,
+    .read = fd_read,
+    .write = fd_write,
+    .fl_map = H5FD_FLMAP_DICHOTOMY,
+};
+
+/* The driver is given back behind the last use of the file: HDF5 asks it to close the file after it
+ * has let it go itself. */
+hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver)
+{
+    *driver = H5FDregister(&DRIVER);
+    if (*driver < 0 || H5Pset_driver(access, *driver, &fd) < 0) return H5I_INVALID_HID;
+    return H5Fopen(path, H5F_ACC_RDONLY, access);
+}
+
+void kvf__h5_release_driver(kvf__h5_id *driver)
+{
+    if (*driver > 0) H5FDunregister(*driver);
+    *driver = 0;
+}
