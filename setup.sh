@@ -16,7 +16,7 @@ set -eu
 cd "$(dirname "$0")"
 
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config libdnnl-dev libhdf5-dev libjansson-dev
-  libmicrohttpd-dev libpcre2-dev libutf8proc-dev libxxhash-dev"
+  libmicrohttpd-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev"
 DEMO_PACKAGES="dict-devil python3-pip"
 TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin python3-pip"
 

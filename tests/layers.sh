@@ -34,6 +34,7 @@ only src/base '(jansson|xxhash|ctx_int|json_int)\.h'
 only src/text '(pcre2|pcre2posix)\.h'
 only 'src/\(text\|metric\)' 'utf8proc\.h'
 only src/dist 'mpi\.h'
+only src/data 'zlib\.h'
 only src/serve 'microhttpd\.h'
 
 report "climbs out of its folder" "$(

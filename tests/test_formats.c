@@ -130,6 +130,14 @@ static const sample GOOD[] = {
     {"a.txt", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM, .format = "superglue"}},
     {"a.txt", "{,label\n", "", {SEQ, .format = "csv"}}, /* a header and no row */
     {"a.csv", " \n\r\n", "", {LM}},
+    {"a.json",
+     "[\n {\"a\": [1, \"],\\\"\"]},{\n\"b\": {}}\n , {}\n]\n",
+     "2 {\"a\":[1,\"],\\\"\"]}\n2 {\"b\":{}}\n4 {}\n",
+     {LM}},
+    {"a.jsonl", " [ ] ", "", {LM}},
+    {"a.tsv", "[]", "", {LM, .format = "json"}},
+    {"a.TSV.gz", "text\tlabel\nx\t1\n", "2 {\"text\":\"x\",\"label\":\"1\"}\n", {SEQ}},
+    {"a.conll", "[ O\n{ O\n", "1 {\"tokens\":[\"[\",\"{\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
 };
 
 START_TEST(files_become_rows)
@@ -171,11 +179,12 @@ static const sample BAD[] = {
     {"a.txt",
      "abc\n",
      "a.txt:1: neither name nor content tells the format: name it with --format "
-     "jsonl|tsv|csv|conll|squad",
+     "jsonl|tsv|csv|conll|squad, or cut plain text with --split-text N",
      {LM}},
     {"a.txt",
      "abc\n",
-     "format \"xml\" is not known; known: auto, jsonl, tsv, csv, conll, squad, superglue",
+     "format \"xml\" is not known; known: auto, jsonl, json, tsv, csv, conll, squad, superglue, "
+     "text",
      {LM, .format = "xml"}},
     {"a.csv", "\xFF\xFEt", "a.csv:1: the file is UTF-16, want UTF-8", {LM}},
     {"a.tsv",
@@ -196,6 +205,21 @@ static const sample BAD[] = {
      "{\"data\": [\n{\"paragraphs\": \"\xED\xA0\x80\"}]}",
      "a.json:2: byte 17 of the line is 0xED, want UTF-8",
      {LM}},
+    {"a.json", "[{\"a\": 1},\n\n{\"a\" 1}]", "a.json:3: ':' expected near '1'", {LM}},
+    {"a.json", "[{\"a\": 1}\n", "a.json:2: ']' expected near end of file", {LM}},
+    {"a.json", "[{}] x", "a.json:1: end of file expected near 'x'", {LM}},
+    {"a.json", "[{},]", "a.json:1: unexpected token near ']'", {LM}},
+    {"a.json", "{}", "a.json:1: want a JSON array of rows", {LM, .format = "json"}},
+    {"a.parquet",
+     "PAR1",
+     "a.parquet: is Parquet; convert it: python3 -c \"import pandas; "
+     "pandas.read_parquet('a.parquet').to_json('a.jsonl', orient='records', lines=True)\"",
+     {LM}},
+    {"a.txt",
+     "abc",
+     "a.txt: plain text needs --split-text N, the tokens of a row, 2 or more",
+     {LM, .format = "text"}},
+    {"a.txt", "abc", "--split-text is for task lm, not seq-cls", {SEQ, .split_text = 8}},
     {"a.jsonl", "{\"a\": 1}\n{\"a\" 1}\n", "a.jsonl:2: ':' expected near '1'", {LM}},
     {"a.json",
      "{\"data\": [\n{\"paragraphs\": [\n{}]}]}",

@@ -594,6 +594,61 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* Of a question the answers stay together, and with what the file said of it. */
+static void check_part(const kvf__dataset *set, int64_t groups, bool seen[10])
+{
+    int64_t labels = 0;
+    ck_assert_int_eq(set->n_groups, groups);
+    ck_assert_int_eq(set->n, 2 * groups);
+    ck_assert_int_eq(set->group[groups], set->n);
+    for (int64_t g = 0; g < groups; g++) {
+        const kvf__source *s = &set->sources->group[g];
+        const int64_t row = set->group[g], from = set->start[row];
+        ck_assert_int_eq(set->group[g + 1] - row, 2);
+        ck_assert(!seen[s->line - 1]);
+        seen[s->line - 1] = true;
+        ck_assert_int_eq(set->ids[from + 1], s->text[0] - 'a');
+        ck_assert_int_eq(set->labels[from], s->gold == 0);
+        ck_assert_str_eq(s->items[1], "b");
+        labels += 2;
+    }
+    ck_assert_int_eq(set->n_labels, labels);
+}
+
+START_TEST(a_share_is_drawn)
+{
+    kvf__buf text = {0};
+    kvf__dataset held = {0}, again = {0}, other = {0};
+    bool seen[10] = {false};
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(
+            kvf__buf_printf(ctx, &text,
+                            "{\"text\": \"%c\", \"choices\": [\"a\", \"b\"], \"label\": %d}\n",
+                            'a' + i % 8, i % 2),
+            KVF_OK);
+    kvf__dataset set = loaded("a.jsonl", text.data, (kvf__dataset_options){CHOICE});
+    kvf__dataset same = loaded("a.jsonl", text.data, (kvf__dataset_options){CHOICE});
+    ck_assert_int_eq(kvf__dataset_split(ctx, "a", &set, 0.3, 7, &held), KVF_OK);
+    check_part(&held, 3, seen);
+    check_part(&set, 7, seen);
+    ck_assert_int_eq(kvf__dataset_split(ctx, "a", &same, 0.3, 7, &again), KVF_OK);
+    for (int64_t g = 0; g < 3; g++)
+        ck_assert_int_eq(again.sources->group[g].line, held.sources->group[g].line);
+    /* a share of none or all still leaves a row on each side */
+    ck_assert_int_eq(kvf__dataset_split(ctx, "a", &again, 0.999, 0, &other), KVF_OK);
+    ck_assert_int_eq(again.n_groups, 1);
+    ck_assert_int_eq(kvf__dataset_split(ctx, "a", &again, 0.5, 0, &other), KVF_EDATA);
+    kvf__dataset_done(&other);
+    kvf__dataset_done(&again);
+    kvf__dataset_done(&same);
+    kvf__dataset_done(&held);
+    kvf__dataset_done(&set);
+    kvf__buf_done(&text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("task_rows");
@@ -610,6 +665,7 @@ int main(void)
     tcase_add_test(core, sources_of_choices);
     tcase_add_test(core, references_of_prompts);
     tcase_add_test(core, given_labels_keep_their_order);
+    tcase_add_test(core, a_share_is_drawn);
     tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
     tcase_add_loop_test(errors, every_allocation_may_fail, 0, 5);
     suite_add_tcase(suite, core);

@@ -94,21 +94,24 @@ typedef struct kvf_train_options {
     const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
     const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
     bool approximate; /* a start that the encoder emits only to a residual above 1e-2 will do */
-    double lr;                    /* 0: the method's default */
-    bool train_head;              /* lm: the base's head is trained too */
+    double lr;        /* 0: the method's default */
+    bool train_head;  /* lm: the base's head is trained too */
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
     const char *lr_units;         /* prefix, parameter */
     int64_t steps, epochs;        /* steps 0: epochs decide, unless kvf_train_set gave it */
     int64_t batch_size, batch_tokens, grad_accum;
     int64_t max_length;   /* 0: the model's positions less the prefix */
     const char *overlong; /* stop, truncate, truncate-end, skip */
-    const char *format;   /* auto, jsonl, tsv, csv, conll, squad, superglue */
+    const char *format;   /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
     bool no_header;
     const char *columns; /* NULL or "": the header's */
-    bool regression;     /* seq-cls: labels are numbers */
-    const char *labels;  /* "a,b,c" or "@FILE", one a line: classes or tags in the order of their
-                            ids; NULL: those of the training data, sorted */
-    int64_t doc_stride;  /* qa */
+    int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
+    int64_t limit;      /* rows of data that are read; 0: all */
+    double valid_split; /* share of data's rows that validation takes; 0: none */
+    bool regression;    /* seq-cls: labels are numbers */
+    const char *labels; /* "a,b,c" or "@FILE", one a line: classes or tags in the order of their
+                           ids; NULL: those of the training data, sorted */
+    int64_t doc_stride; /* qa */
     bool shuffle;
     const char *share_leads;  /* auto, off */
     const char *group_by;     /* off, lead */
@@ -209,8 +212,9 @@ typedef struct kvf_eval_options {
     bool no_header;
     int64_t max_length; /* 0: that of training for tasks with a head, else the model's positions
                            less   the prefix */
-    const char
-        *overlong; /* stop, truncate, truncate-end, skip; NULL: that of training, else stop */
+    int64_t split_text; /* lm: the data file is plain text, rows of so many tokens; 0: it is not */
+    int64_t limit;      /* rows that are read; 0: all */
+    const char *overlong;      /* NULL: that of training, else stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */

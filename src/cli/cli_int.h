@@ -291,7 +291,7 @@ typedef struct cli_eval_values {
     kvf_eval_options eval;
 } cli_eval_values;
 #define CLI_DTYPES  "f32|f16|bf16|int8"
-#define CLI_FORMATS "auto|jsonl|tsv|csv|conll|squad|superglue"
+#define CLI_FORMATS "auto|jsonl|json|tsv|csv|conll|squad|superglue|text"
 #define CLI_EVAL_OPTIONS(at, data_help, prefix_help)                                               \
     {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},                   \
      CLI_TEXT,                                                                                     \
@@ -320,6 +320,10 @@ typedef struct cli_eval_values {
         {{"columns", "NAME,...", "the header's", "names of the columns of TSV or CSV"},            \
          CLI_TEXT,                                                                                 \
          at(eval.columns)},                                                                        \
+        {{"split-text", "N", "off", "lm: the file is plain text, cut into rows of N tokens"},      \
+         CLI_COUNT,                                                                                \
+         at(eval.split_text)},                                                                     \
+        {{"limit", "N", "all", "read the first N rows"}, CLI_COUNT, at(eval.limit)},               \
         {{"max-length", "N", "that of training, or the model's", "longest row in tokens"},         \
          CLI_COUNT,                                                                                \
          at(eval.max_length)},                                                                     \

@@ -200,8 +200,11 @@ typedef struct kvf__dataset_options {
     int32_t vocab;    /* ids must lie below (rows that give ids themselves) */
 
     /* How the file is read; all zero: told by its name and content. */
-    const char *format; /* --format: jsonl, tsv, csv, conll, squad, superglue; NULL, "" or "auto" */
-    bool no_header;     /* --no-header: the first line of TSV or CSV is a row */
+    const char *format; /* --format: a name of formats.c; NULL, "" or "auto" */
+    int64_t
+        split_text; /* lm: the file is plain text, cut into rows of so many tokens; 0: it is not */
+    int64_t limit;  /* rows of the file that are read; 0: all */
+    bool no_header; /* --no-header: the first line of TSV or CSV is a row */
     const char *columns; /* --columns: names of the columns, "-" for one that is not read; with a
                             header they replace it. NULL or "": the header's; without one
                             text[,text_pair],label, for lm text or prompt,completion */
@@ -223,17 +226,21 @@ typedef struct kvf__dataset_options {
     bool references;
 } kvf__dataset_options;
 
-/* Any format, any task. EDATA, EFORMAT: one line "file:line: ...". An empty data set, or one
- * without any label (unless prompt_only), is EDATA too. Two texts are joined as the tokenizer's
- * post-processor joins a pair; where that puts nothing between them, with a line feed. Overlong
- * rows, if cut: the longer of two texts first (seq-cls, multiple-choice), whole words (token-cls);
- * qa rows are never overlong, contexts get more windows, only a question longer than half a row
- * is. With options.windows a sentence of token-cls is not either, only a word longer than a row:
- * each of its words has its label in one window, where it sees most. Skipping leaves out whole
- * groups; truncated counts groups. */
+/* Any format, any task, packed by gzip or not; hash is of the bytes of the file. EDATA, EFORMAT:
+ * one line "file:line: ...". An empty data set, or one without any label (unless prompt_only), is
+ * EDATA too. Two texts are joined as the tokenizer's post-processor joins a pair; where that puts
+ * nothing between them, with a line feed. Overlong rows, if cut: the longer of two texts first
+ * (seq-cls, multiple-choice), whole words (token-cls); qa rows are never overlong, contexts get
+ * more windows, only a question longer than half a row is. With options.windows a sentence of
+ * token-cls is not either, only a word longer than a row: each of its words has its label in one
+ * window, where it sees most. Skipping leaves out whole groups; truncated counts groups. */
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out);
 void kvf__dataset_done(kvf__dataset *dataset);
+/* A share of the groups, drawn by the seed, becomes *out; *set keeps the others. *out may not
+ * outlive *set. EDATA where a part would be empty. */
+kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set, double share,
+                              uint64_t seed, kvf__dataset *out);
 /* *out: the same lists, which last until both are done. Nobody may write to them. */
 kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out);
 int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);

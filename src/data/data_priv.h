@@ -48,9 +48,14 @@ typedef struct kvf__file {
 
 /* Calls file->row for every row; its error ends the reading. */
 typedef kvf_status kvf__reader_fn(const kvf__file *file);
-kvf__reader_fn kvf__read_jsonl, kvf__read_tsv, kvf__read_csv, kvf__read_conll, kvf__read_squad;
+kvf__reader_fn kvf__read_jsonl, kvf__read_array, kvf__read_tsv, kvf__read_csv, kvf__read_conll,
+    kvf__read_squad, kvf__read_text;
 /* By the table of formats. */
 kvf_status kvf__read_rows(kvf__file *file);
+
+bool kvf__is_gzip(const char *bytes, size_t n);
+/* EFORMAT names the file and the byte where it is damaged. */
+kvf_status kvf__gunzip(kvf_ctx *ctx, const char *path, const kvf__buf *packed, kvf__buf *out);
 
 /* The line at *at without its end (LF, CRLF); false at the end of the text. */
 bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n);
@@ -132,9 +137,9 @@ typedef struct kvf__loader {
     size_t rows_cap, groups_cap, first_cap;
     int64_t n_rows, n_groups;
     int64_t skipped, truncated, bare; /* bare: groups without gold */
-    int64_t without_label;
-    bool cut;   /* the group in work is not whole */
-    bool keeps; /* sources are wanted */
+    int64_t without_label, n_read;    /* n_read: rows of the file */
+    bool cut;                         /* the group in work is not whole */
+    bool keeps;                       /* sources are wanted */
     kvf__left_out *left;
     size_t n_left, left_cap;
     kvf__labels names;

@@ -99,7 +99,18 @@ static void loader_done(kvf__loader *load)
 static kvf_status add_row(void *user, const kvf__file_row *row)
 {
     kvf__loader *load = user;
+    if (load->options->limit && load->n_read == load->options->limit) return KVF_ESTOPPED;
+    load->n_read++;
     return TASKS[load->options->task].add(load, row);
+}
+
+static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
+{
+    kvf__buf packed = *text;
+    *text = (kvf__buf){0};
+    kvf_status st = kvf__gunzip(load->ctx, load->path, &packed, text);
+    kvf__buf_done(&packed);
+    return st;
 }
 
 static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
@@ -107,6 +118,7 @@ static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
     kvf__buf text = {0};
     kvf_status st = kvf__read_file(load->ctx, load->path, (size_t)1 << 40, &text);
     if (!st) st = hash_text(load->ctx, text.data, text.n, hash);
+    if (!st && kvf__is_gzip(text.data, text.n)) st = unpack(load, &text);
     kvf__file file = {.ctx = load->ctx,
                       .path = load->path,
                       .text = text.n ? text.data : "",
@@ -117,7 +129,7 @@ static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
     if (!st) st = kvf__read_rows(&file);
     *delimited = file.delimited;
     kvf__buf_done(&text);
-    return st;
+    return st == KVF_ESTOPPED ? KVF_OK : st; /* add_row: there are enough */
 }
 
 static kvf_status check_rows(const kvf__loader *load)

@@ -114,10 +114,11 @@ static const shape SHAPES[] = {
 #define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
 
 /* Fields that no shape names. */
-static const char *const OTHERS[] = {"label",      "prompt", "completion", "references", "tokens",
-                                     "words",      "tags",   "ner_tags",   "context",    "answers",
-                                     "idx",        "id",     "messages",   "input_ids",  "labels",
-                                     "gold_label", "score",  "index"};
+static const char *const OTHERS[] = {
+    "label",       "prompt",    "completion", "references",   "tokens", "words",
+    "tags",        "ner_tags",  "context",    "answers",      "idx",    "id",
+    "messages",    "input_ids", "labels",     "gold_label",   "score",  "index",
+    "instruction", "input",     "output",     "conversations"};
 
 /* The next {name} of a template from *at on; false: no more. */
 static bool next_name(const char **at, char name[64])

@@ -53,6 +53,15 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
 
 enum { LINES_LOOKED_AT = 100 };
 
+/* [ and an object, or nothing. */
+static bool opens_array(const char *text, size_t bytes)
+{
+    size_t n = strspn(text, " \t\r\n");
+    if (n >= bytes || text[n] != '[') return false;
+    n += 1 + strspn(text + n + 1, " \t\r\n");
+    return n < bytes && (text[n] == '{' || text[n] == ']');
+}
+
 static bool opens_object(const char *text, size_t bytes)
 {
     size_t n = strspn(text, " \t\r\n");
@@ -128,6 +137,13 @@ static bool looks_csv(const char *text, size_t bytes)
     return first_line_has(text, bytes, ',');
 }
 
+static bool looks_none(const char *text, size_t bytes)
+{
+    (void)text;
+    (void)bytes;
+    return false;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct format {
@@ -139,6 +155,7 @@ static const struct format {
 } FORMATS[] = {
     {"squad", {".json"}, looks_squad, true, kvf__read_squad},
     {"jsonl", {".jsonl", ".ndjson", ".jsonlines"}, opens_object, true, kvf__read_jsonl},
+    {"json", {0}, opens_array, true, kvf__read_array},
     {"superglue", {0}, opens_object, true, kvf__read_jsonl}, /* told by its fields: fields.c */
     {"conll",
      {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated"},
@@ -147,15 +164,17 @@ static const struct format {
      kvf__read_conll},
     {"tsv", {".tsv", ".tab"}, looks_tsv, false, kvf__read_tsv},
     {"csv", {".csv"}, looks_csv, false, kvf__read_csv},
+    {"text", {0}, looks_none, false, kvf__read_text}, /* with --split-text */
 };
 #define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
 
 static bool named_so(const struct format *f, const char *path)
 {
     size_t n = strlen(path);
+    if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
     for (size_t i = 0; i < 8 && f->endings[i]; i++) {
         size_t ending = strlen(f->endings[i]);
-        if (n > ending && !strcasecmp(path + n - ending, f->endings[i])) return true;
+        if (n > ending && !strncasecmp(path + n - ending, f->endings[i], ending)) return true;
     }
     return false;
 }
@@ -172,15 +191,36 @@ static const struct format *guess(const kvf__file *file)
     return NULL;
 }
 
+/* Plain text, unless the file is unmistakably something else. */
+static kvf_status check_text(const kvf__file *file)
+{
+    for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++)
+        if (f->sure && f->looks(file->text, file->bytes))
+            return kvf__fail(
+                file->ctx, KVF_EUSAGE,
+                "%s:1: looks like %s; --split-text is for plain text (--format text if "
+                "it is)",
+                file->path, f->name);
+    return KVF_OK;
+}
+
 static kvf_status find_format(const kvf__file *file, const struct format **out)
 {
     const char *name = file->options->format;
-    if (!name || !*name || !strcmp(name, "auto")) {
+    const bool automatic = !name || !*name || !strcmp(name, "auto");
+    if (file->options->split_text && automatic) {
+        *out = &FORMATS[N_FORMATS - 1];
+        return check_text(file);
+    }
+    if (file->options->split_text && strcmp(name, "text"))
+        return kvf__fail(file->ctx, KVF_EUSAGE, "--split-text is for plain text, not --format %s",
+                         name);
+    if (automatic) {
         *out = guess(file);
         if (*out) return KVF_OK;
         return kvf__fail(file->ctx, KVF_EDATA,
                          "%s:1: neither name nor content tells the format: name it with --format "
-                         "jsonl|tsv|csv|conll|squad",
+                         "jsonl|tsv|csv|conll|squad, or cut plain text with --split-text N",
                          file->path);
     }
     for (size_t i = 0; i < N_FORMATS; i++)
@@ -188,15 +228,28 @@ static kvf_status find_format(const kvf__file *file, const struct format **out)
             *out = &FORMATS[i];
             return KVF_OK;
         }
-    return kvf__fail(file->ctx, KVF_EUSAGE,
-                     "format \"%s\" is not known; known: auto, jsonl, tsv, csv, conll, squad, "
-                     "superglue",
-                     name);
+    return kvf__fail(
+        file->ctx, KVF_EUSAGE,
+        "format \"%s\" is not known; known: auto, jsonl, json, tsv, csv, conll, squad, "
+        "superglue, text",
+        name);
+}
+
+static kvf_status refuse_parquet(const kvf__file *file)
+{
+    size_t n = strlen(file->path), ending = strlen(".parquet");
+    if (n > ending && !strcasecmp(file->path + n - ending, ".parquet")) n -= ending;
+    return kvf__fail(
+        file->ctx, KVF_EDATA,
+        "%s: is Parquet; convert it: python3 -c \"import pandas; "
+        "pandas.read_parquet('%s').to_json('%.*s.jsonl', orient='records', lines=True)\"",
+        file->path, file->path, (int)n, file->path);
 }
 
 kvf_status kvf__read_rows(kvf__file *file)
 {
     const struct format *format = NULL;
+    if (file->bytes > 3 && !memcmp(file->text, "PAR1", 4)) return refuse_parquet(file);
     if (file->bytes > 1 &&
         (!memcmp(file->text, "\xFF\xFE", 2) || !memcmp(file->text, "\xFE\xFF", 2)))
         return kvf__fail(file->ctx, KVF_EDATA, "%s:1: the file is UTF-16, want UTF-8", file->path);

@@ -137,6 +137,20 @@ static kvf_status add_pieces(kvf_ctx *ctx, const kvf__render *render, const char
     return prompt_only ? KVF_OK : add_eos(ctx, render, ids, labels);
 }
 
+static kvf_status add_prompt(kvf_ctx *ctx, const kvf__render *render, const char *text,
+                             size_t bytes, kvf__ids *ids, kvf__ids *labels)
+{
+    KVF_TRY(add_bos(ctx, render, ids, labels));
+    return add_text(ctx, render, text, bytes, false, ids, labels);
+}
+
+static kvf_status add_completion(kvf_ctx *ctx, const kvf__render *render, const char *text,
+                                 size_t bytes, kvf__ids *ids, kvf__ids *labels)
+{
+    KVF_TRY(add_text(ctx, render, text, bytes, true, ids, labels));
+    return add_eos(ctx, render, ids, labels);
+}
+
 /* ---- kinds of rows --------------------------------------------------------------------------- */
 
 static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char *where,
@@ -152,11 +166,54 @@ static kvf_status row_prompt(kvf_ctx *ctx, const kvf__render *render, const char
                                  {"assistant", completion, completion_bytes}};
         return add_messages(ctx, render, turns, prompt_only ? 1 : 2, prompt_only, ids, labels);
     }
-    KVF_TRY(add_bos(ctx, render, ids, labels));
-    KVF_TRY(add_text(ctx, render, prompt, prompt_bytes, false, ids, labels));
-    if (prompt_only) return KVF_OK;
-    KVF_TRY(add_text(ctx, render, completion, completion_bytes, true, ids, labels));
-    return add_eos(ctx, render, ids, labels);
+    KVF_TRY(add_prompt(ctx, render, prompt, prompt_bytes, ids, labels));
+    return prompt_only ? KVF_OK
+                       : add_completion(ctx, render, completion, completion_bytes, ids, labels);
+}
+
+/* Alpaca's two prompts (Taori et al. 2023, train.py). */
+#define ALPACA "Below is an instruction that describes a task"
+#define ALPACA_ASKS                                                                                \
+    "Write a response that appropriately completes the request.\n\n### Instruction:\n"
+static kvf_status alpaca_prompt(kvf_ctx *ctx, bool chat, const kvf__message *instruction,
+                                const kvf__message *input, kvf__buf *out)
+{
+    if (!chat)
+        KVF_TRY(kvf__buf_printf(
+            ctx, out, "%s%s. " ALPACA_ASKS, ALPACA,
+            input->bytes ? ", paired with an input that provides further context" : ""));
+    KVF_TRY(kvf__buf_add(ctx, out, instruction->content, instruction->bytes));
+    if (input->bytes) KVF_TRY(kvf__buf_printf(ctx, out, "%s", chat ? "\n\n" : "\n\n### Input:\n"));
+    if (input->bytes) KVF_TRY(kvf__buf_add(ctx, out, input->content, input->bytes));
+    return chat ? KVF_OK : kvf__buf_printf(ctx, out, "\n\n### Response:");
+}
+
+/* {"instruction"[, "input"], "output"}: a chat of two turns where the base has a template for it,
+ * else behind Alpaca's own prompt. */
+static kvf_status row_alpaca(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                             const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+{
+    kvf__message instruction = {0}, input = {0},
+                 turns[2] = {{.role = "user"}, {.role = "assistant"}};
+    kvf__buf prompt = {0};
+    bool chat = render->chat->kind != KVF__CHAT_NONE;
+    KVF_TRY(text_field(ctx, render, where, row, "instruction", &instruction.content,
+                       &instruction.bytes));
+    if (kvf_json_typeof(field(render, row, "input")) > KVF_JSON_NULL)
+        KVF_TRY(text_field(ctx, render, where, row, "input", &input.content, &input.bytes));
+    if (!prompt_only)
+        KVF_TRY(text_field(ctx, render, where, row, "output", &turns[1].content, &turns[1].bytes));
+    kvf_status st = alpaca_prompt(ctx, chat, &instruction, &input, &prompt);
+    turns[0].content = prompt.data ? prompt.data : "";
+    turns[0].bytes = prompt.n;
+    if (!st && chat)
+        st = add_messages(ctx, render, turns, prompt_only ? 1 : 2, prompt_only, ids, labels);
+    else if (!st)
+        st = add_prompt(ctx, render, turns[0].content, prompt.n, ids, labels);
+    if (!st && !chat && !prompt_only)
+        st = add_completion(ctx, render, turns[1].content, turns[1].bytes, ids, labels);
+    kvf__buf_done(&prompt);
+    return st;
 }
 
 static kvf_status row_text(kvf_ctx *ctx, const kvf__render *render, const char *where,
@@ -181,25 +238,49 @@ static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *
                      where, i);
 }
 
+/* ShareGPT's {"from", "value"}, with its names of the two sides. */
+static kvf_status read_turn(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
+                            kvf__message *out)
+{
+    static const char *const ROLES[][2] = {{"human", "user"},        {"user", "user"},
+                                           {"gpt", "assistant"},     {"assistant", "assistant"},
+                                           {"chatgpt", "assistant"}, {"system", "system"}};
+    const char *from = kvf_json_str(kvf_json_get(value, "from"), NULL);
+    out->content = kvf_json_str(kvf_json_get(value, "value"), &out->bytes);
+    if (!from || !out->content)
+        return kvf__fail(ctx, KVF_EDATA,
+                         "%s: conversations[%zu]: want {\"from\": text, \"value\": text}", where,
+                         i);
+    for (size_t k = 0; k < sizeof ROLES / sizeof *ROLES; k++)
+        if (!strcmp(from, ROLES[k][0])) {
+            out->role = ROLES[k][1];
+            return KVF_OK;
+        }
+    return kvf__fail(ctx, KVF_EDATA,
+                     "%s: conversations[%zu]: from \"%.40s\", want human, gpt or system", where, i,
+                     from);
+}
+
 static kvf_status row_messages(kvf_ctx *ctx, const kvf__render *render, const char *where,
                                const kvf_json *row, bool prompt_only, kvf__ids *ids,
                                kvf__ids *labels)
 {
-    const kvf_json *list = field(render, row, "messages");
+    const bool shared = !field(render, row, "messages");
+    const char *name = shared ? "conversations" : "messages";
+    const kvf_json *list = field(render, row, name);
     size_t n = kvf_json_size(list);
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !n)
-        return kvf__fail(ctx, KVF_EDATA, "%s: \"messages\" is not a list of messages", where);
+        return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is not a list of messages", where, name);
     if (render->chat->kind == KVF__CHAT_NONE)
-        return kvf__fail(
-            ctx, KVF_EDATA,
-            "%s: \"messages\" needs a chat template, and the base has none: name one with "
-            "--chat-template",
-            where);
+        return kvf__fail(ctx, KVF_EDATA,
+                         "%s: \"%s\" needs a chat template, and the base has none: name one with "
+                         "--chat-template",
+                         where, name);
     kvf__message *messages = NULL;
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *messages, &messages));
     kvf_status st = KVF_OK;
     for (size_t i = 0; !st && i < n; i++)
-        st = read_message(ctx, where, kvf_json_at(list, i), i, &messages[i]);
+        st = (shared ? read_turn : read_message)(ctx, where, kvf_json_at(list, i), i, &messages[i]);
     if (!st && prompt_only)
         while (n && !strcmp(messages[n - 1].role, "assistant"))
             n--;
@@ -250,10 +331,12 @@ static kvf_status own_row(kvf_ctx *ctx, const kvf__render *render, const char *w
         return add_pieces(ctx, render, where, row, NULL, 0, prompt_only, ids, labels);
     if (field(render, row, "input_ids"))
         return row_ids(ctx, render, where, row, prompt_only, ids, labels);
-    if (field(render, row, "messages"))
+    if (field(render, row, "messages") || field(render, row, "conversations"))
         return row_messages(ctx, render, where, row, prompt_only, ids, labels);
     if (field(render, row, "prompt"))
         return row_prompt(ctx, render, where, row, prompt_only, ids, labels);
+    if (field(render, row, "instruction") && field(render, row, "output")) /* beside a "text" too */
+        return row_alpaca(ctx, render, where, row, prompt_only, ids, labels);
     if (field(render, row, "text"))
         return row_text(ctx, render, where, row, prompt_only, ids, labels);
     return kvf__fail(

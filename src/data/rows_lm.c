@@ -29,6 +29,8 @@ static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, k
     const kvf__field_map *map = load->options->render.map;
     const kvf_json *value = kvf__field(map, row->fields, "references");
     if (!value) value = kvf__field(map, row->fields, "completion");
+    if (!value && kvf__field(map, row->fields, "instruction"))
+        value = kvf__field(map, row->fields, "output");
     bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
     size_t n = list ? kvf_json_size(value) : value != NULL, bytes = 0;
     const char *prompt = kvf_json_str(kvf__field(map, row->fields, "prompt"), &bytes);

@@ -33,6 +33,8 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .format = options->format,
         .no_header = options->no_header,
         .columns = options->columns,
+        .split_text = options->split_text,
+        .limit = options->limit,
     };
     if (!overlong && prefix)
         overlong = kvf__overlong_from_file(

@@ -127,13 +127,13 @@ static kvf_status open_job(kvf__trainer *t, kvf__job *job, const char *kind, con
     if (t->data.names.n == 1)
         return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
                          job->path, t->data.names.names[0]);
-    if (valid) KVF_TRY(kvf__trainer_load_set(t, valid, &t->valid));
+    KVF_TRY(kvf__trainer_load_valid(t, job->path, valid));
     job->data = t->data;
     job->valid = t->valid;
     t->data = t->valid = (kvf__dataset){0};
     const kvf__evaluator_options how = {.P = t->id.P,
                                         .share_leads = !strcmp(t->options.share_leads, "auto")};
-    if (!valid) return KVF_OK;
+    if (!job->valid.n) return KVF_OK;
     return kvf__evaluator_create(t->ctx, t->base, &job->valid, &how, &job->evaluator);
 }
 

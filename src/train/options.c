@@ -196,8 +196,15 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--chat-template is for --task lm");
     if (o->train_head && strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
-    if (o->early_stop && !o->valid && !o->named_valid.n)
-        return kvf__fail(ctx, KVF_EUSAGE, "--early-stop needs --valid");
+    if (o->early_stop && !o->valid && !o->named_valid.n && !(o->valid_split > 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "--early-stop needs --valid or --valid-split");
+    if (o->valid_split > 0 && (o->valid || o->named_valid.n))
+        return kvf__fail(ctx, KVF_EUSAGE, "--valid-split and --valid exclude each other");
+    if (o->valid_split < 0 || o->valid_split >= 1)
+        return kvf__fail(ctx, KVF_EUSAGE, "--valid-split %g: want a share above 0 and below 1",
+                         o->valid_split);
+    if (o->split_text && !kvf__jobs_have(o, "lm"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--split-text is for --task lm");
     return KVF_OK;
 }
 

@@ -192,6 +192,8 @@ kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset
         .causal = kvf__model_desc(t->base->model)->causal,
         .regression = o->regression,
         .doc_stride = o->doc_stride,
+        .split_text = o->split_text,
+        .limit = out == &t->data ? o->limit : 0,
     };
     KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
     kvf_status st = known_labels(t, out, &given, &load);
@@ -218,12 +220,19 @@ static kvf_status check_classes(kvf__trainer *t)
                      t->options.data, t->data.names.names[0]);
 }
 
+kvf_status kvf__trainer_load_valid(kvf__trainer *t, const char *data, const char *valid)
+{
+    const kvf_train_options *o = &t->options;
+    if (valid) return kvf__trainer_load_set(t, valid, &t->valid);
+    if (!(o->valid_split > 0)) return KVF_OK;
+    return kvf__dataset_split(t->ctx, data, &t->data, o->valid_split, o->seed, &t->valid);
+}
+
 static kvf_status load_sets(kvf__trainer *t)
 {
     KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
     KVF_TRY(check_classes(t));
-    if (!t->options.valid) return KVF_OK;
-    return kvf__trainer_load_set(t, t->options.valid, &t->valid);
+    return kvf__trainer_load_valid(t, t->options.data, t->options.valid);
 }
 
 /* Options of TSV and CSV would be taken without a word. */

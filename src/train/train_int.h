@@ -411,6 +411,9 @@ kvf_status kvf__jobs_same(kvf__trainer *trainer, const kvf__head_values *stored)
 void kvf__jobs_done(kvf__trainer *trainer);
 /* run.c: one data set of the trainer's task, and its checks. */
 kvf_status kvf__trainer_load_set(kvf__trainer *trainer, const char *path, kvf__dataset *out);
+/* t->valid, for t->data that `data` gave: the file, or with --valid-split a share of t->data; none
+ * where neither is asked for. */
+kvf_status kvf__trainer_load_valid(kvf__trainer *t, const char *data, const char *valid);
 kvf_status kvf__trainer_decide_task(kvf__trainer *trainer);
 /* params.c: a head for the trainer's task and data, to learn at --head-lr. */
 kvf_status kvf__trainer_make_head(kvf__trainer *trainer, kvf__head **out);

@@ -18,6 +18,10 @@ static const char TOKENIZER[] =
     "\"b\":4,\"c\":5,\"##a\":6,\"##b\":7,\"the\":8,\"cat\":9,\".\":10,\",\":11,\"1\":12,\"##1\":13,"
     "\"s\":14,\"##s\":15}}}";
 
+#ifndef FUZZ_SPLIT /* tokens of a row of plain text */
+#define FUZZ_SPLIT 0
+#endif
+
 static const kvf__task TASKS[] = {KVF__TASK_LM, KVF__TASK_SEQ_CLS, KVF__TASK_TOKEN_CLS,
                                   KVF__TASK_QA, KVF__TASK_CHOICE};
 
@@ -49,9 +53,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         .unlabeled = choice & 128,
         .doc_stride = 4,
         .references = choice & 32,
+        .split_text = FUZZ_SPLIT,
+        .limit = choice & 32 ? 3 : 0,
     };
-    if (!kvf__dataset_load(fuzz_context(), fuzz_file(data + (n > 0), n - (n > 0)), &options, &set))
+    kvf__dataset held = {0};
+    if (!kvf__dataset_load(fuzz_context(), fuzz_file(data + (n > 0), n - (n > 0)), &options,
+                           &set)) {
         fuzz_touch(set.ids, sizeof *set.ids * (size_t)set.start[set.n]);
+        if (!kvf__dataset_split(fuzz_context(), "x", &set, 0.3, 1, &held))
+            fuzz_touch(held.ids, sizeof *held.ids * (size_t)held.start[held.n]);
+    }
+    kvf__dataset_done(&held);
     kvf__dataset_done(&set);
     return 0;
 }

@@ -1,7 +1,7 @@
 """Writes the seeds of the text formats into corpus/: small files of every kind that the readers accept.
 
 Seeds of binary formats lie in corpus/ and tests/golden as other programs made them. Usage: python make_seeds.py"""
-import json, os, struct
+import gzip, json, os, struct
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden")
@@ -25,6 +25,8 @@ SQUAD = {"version": "2.0", "data": [{"title": "t", "paragraphs": [{"context": "t
     {"id": "1", "question": "a", "answers": [{"text": "cat", "answer_start": 4}], "is_impossible": False},
     {"id": "2", "question": "b", "answers": [], "is_impossible": True}]}]}]}
 MESSAGES = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+ALPACA = {"instruction": "a", "input": "the cat", "output": "b"}
+SHARED = {"conversations": [{"from": "system", "value": "a"}, {"from": "human", "value": "b"}, {"from": "gpt", "value": "c"}]}
 ROWS = {
     "jsonl": {
         "prompt": (b"\x00", lines([{"prompt": "a", "completion": "b"}, {"prompt": "the", "completion": "cat",
@@ -38,7 +40,17 @@ ROWS = {
         "qa": (b"\x03", lines([QA, dict(QA, answers=[])])),
         "choice": (b"\x04", lines([{"text": "a", "choices": ["b", "c"], "label": 1}])),
         "unlabeled": (b"\x81", lines([{"text": "a"}])),
+        "alpaca": (b"\x00", lines([ALPACA, dict(ALPACA, input="")])),
+        "sharegpt": (CHAT, lines([SHARED])),
     },
+    "array": {
+        "prompt": (b"\x00", json.dumps([{"prompt": "a", "completion": "b"}, {"text": "the, ]cat\\"}], indent=1)),
+        "alpaca": (CHAT, json.dumps([ALPACA])),
+        "sharegpt": (CHAT, json.dumps([SHARED, SHARED])),
+        "qa": (b"\x03", json.dumps([QA, dict(QA, answers=[])])),
+        "empty": (b"\x00", "[ ]"),
+    },
+    "text": {"lines": (b"\x00", "the cat. a b,\n11 a\n\nthe cat\n" * 3), "chat": (CHAT, "a")},
     "csv": {
         "header": (b"\x01", 'text,text_pair,label\na,"b, ""c""",x\nthe,cat,y\n'),
         "prompt": (b"\x00", "prompt,completion\na,b\n"),
@@ -66,6 +78,13 @@ ROWS = {
 for target, seeds in ROWS.items():
     for name, (choice, text) in seeds.items():
         put(target, name, choice + text.encode())
+
+packed = gzip.compress(lines([{"text": "the cat"}, {"prompt": "a", "completion": "b"}]).encode(), mtime=0)
+put("gzip", "rows", b"\x00" + packed)
+put("gzip", "members", b"\x00" + packed + packed + bytes(5))
+put("gzip", "cut", b"\x00" + packed[:-9])
+put("gzip", "stored", b"\x01" + gzip.compress(b"text\tlabel\na\tx\n", 0, mtime=0))
+put("gzip", "zeros", b"\x00" + gzip.compress(bytes(100000), mtime=0))
 
 BODIES = {
     "chat": {"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": [

@@ -1,0 +1,67 @@
+/* Plain text for language models (--split-text N): tokenised as one, EOS behind it, and cut into
+ * rows of N tokens, the last one shorter. Each row is as one of JSONL with input_ids and labels:
+ * BOS first where the tokenizer adds one, every other token with loss. */
+#include "data_priv.h"
+
+#include <string.h>
+
+static kvf_json *id_list(int32_t first, bool lead, const int32_t *ids, size_t n)
+{
+    kvf_json *list = kvf_json_array();
+    if (lead) kvf_json_add(list, kvf_json_new_int(first));
+    for (size_t i = 0; i < n; i++)
+        kvf_json_add(list, kvf_json_new_int(ids[i]));
+    return list;
+}
+
+static kvf_status put_row(const kvf__file *file, const int32_t *ids, size_t n, int64_t line)
+{
+    const kvf__tokenizer *tokenizer = file->options->render.tokenizer;
+    bool lead = kvf__adds_bos(tokenizer);
+    char where[KVF__WHERE_MAX];
+    kvf_json *fields = kvf_json_object();
+    kvf__where(where, file->path, line);
+    bool good = kvf_json_set(fields, "input_ids", id_list(kvf__token_bos(tokenizer), lead, ids, n));
+    good = kvf_json_set(fields, "labels", id_list(KVF__NO_LABEL, lead, ids, n)) && good;
+    const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = line};
+    kvf_status st = good ? file->row(file->user, &row)
+                         : kvf__fail(file->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_free(fields);
+    return st;
+}
+
+/* origins: of each token the bytes of the text, for the lines of rows. */
+static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf__ids *origins)
+{
+    size_t each = (size_t)file->options->split_text -
+                  kvf__adds_bos(file->options->render.tokenizer);
+    int64_t line = 1;
+    size_t at = 0;
+    for (size_t i = 0; i < ids->n; i += each) {
+        for (; 2 * i < origins->n && at < (size_t)origins->data[2 * i]; at++)
+            line += file->text[at] == '\n';
+        KVF_TRY(put_row(file, ids->data + i, ids->n - i < each ? ids->n - i : each, line));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__read_text(const kvf__file *file)
+{
+    const kvf__dataset_options *o = file->options;
+    kvf__ids ids = {0}, origins = {0};
+    if (o->task != KVF__TASK_LM)
+        return kvf__fail(file->ctx, KVF_EUSAGE, "--split-text is for task lm, not %s",
+                         kvf__task_name(o->task));
+    if (o->split_text < 2)
+        return kvf__fail(file->ctx, KVF_EUSAGE,
+                         "%s: plain text needs --split-text N, the tokens of a row, 2 or more",
+                         file->path);
+    kvf_status st = kvf__encode_origins(file->ctx, o->render.tokenizer, file->text, file->bytes,
+                                        &ids, &origins);
+    int32_t eos = kvf__token_eos(o->render.tokenizer);
+    if (!st && eos >= 0 && ids.n) st = kvf__ids_add(file->ctx, &ids, eos);
+    if (!st) st = put_rows(file, &ids, &origins);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&origins);
+    return st;
+}

@@ -1,0 +1,132 @@
+/* One data set as two (--valid-split): a share of its groups, drawn by the seed, becomes the
+ * second. Both keep the order of the file, its labels and its hash. Texts of sources stay in the
+ * first one's pool, so the second may not outlive it. */
+#include "data_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SPLIT_STREAM 0x73706c69 /* "spli" */
+
+/* held [groups]: which are drawn, at least one and not all. */
+static kvf_status draw(kvf_ctx *ctx, int64_t n, double share, uint64_t seed, bool *held)
+{
+    int64_t *order = NULL, take = llround(share * (double)n);
+    kvf__rng rng = kvf__rng_make(seed, (uint64_t)SPLIT_STREAM << 32);
+    if (take < 1) take = 1;
+    if (take >= n) take = n - 1;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *order, &order));
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    kvf__rng_shuffle(&rng, order, (size_t)n);
+    for (int64_t i = 0; i < take; i++)
+        held[order[i]] = true;
+    kvf__free(order);
+    return KVF_OK;
+}
+
+static int64_t first_row(const kvf__dataset *set, int64_t group)
+{
+    return set->group ? set->group[group] : group;
+}
+
+static kvf_status alloc_sources(kvf_ctx *ctx, const kvf__dataset *from, kvf__dataset *to)
+{
+    if (!from->sources) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof *to->sources, &to->sources));
+    to->sources->labelled = from->sources->labelled;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)to->n_groups, sizeof *to->sources->group,
+                             &to->sources->group));
+    if (!from->sources->windows) return KVF_OK;
+    return kvf__alloc_array(ctx, (size_t)to->n, sizeof *to->sources->windows,
+                            &to->sources->windows);
+}
+
+/* The lists that `from` has, for to->n rows of so many tokens. */
+static kvf_status alloc_lists(kvf_ctx *ctx, const kvf__dataset *from, int64_t tokens,
+                              kvf__dataset *to)
+{
+    size_t n = (size_t)to->n, t = (size_t)tokens;
+    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *to->start, &to->start));
+    KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->ids, &to->ids));
+    KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->labels, &to->labels));
+    if (from->types) KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->types, &to->types));
+    if (from->values) KVF_TRY(kvf__alloc_array(ctx, n, sizeof *to->values, &to->values));
+    if (from->spans) KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *to->spans, &to->spans));
+    if (from->group)
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)to->n_groups + 1, sizeof *to->group, &to->group));
+    KVF_TRY(alloc_sources(ctx, from, to));
+    return kvf__label_set_copy(ctx, &from->names, &to->names);
+}
+
+/* Row r of `from` as row i of `to`. */
+static void copy_row(const kvf__dataset *from, int64_t r, kvf__dataset *to, int64_t i)
+{
+    int64_t source = from->start[r], n = from->start[r + 1] - source, at = to->start[i];
+    to->start[i + 1] = at + n;
+    memcpy(to->ids + at, from->ids + source, (size_t)n * sizeof *to->ids);
+    memcpy(to->labels + at, from->labels + source, (size_t)n * sizeof *to->labels);
+    if (from->types) memcpy(to->types + at, from->types + source, (size_t)n * sizeof *to->types);
+    if (from->values) to->values[i] = from->values[r];
+    if (from->spans) memcpy(to->spans + 2 * i, from->spans + 2 * r, 2 * sizeof *to->spans);
+    if (from->sources && from->sources->windows)
+        to->sources->windows[i] = from->sources->windows[r];
+    to->n_labels += kvf__example_labels(to, i);
+}
+
+/* The groups of `from` that are held, or those that are not. */
+static kvf_status take(kvf_ctx *ctx, const kvf__dataset *from, const bool *held, bool want,
+                       kvf__dataset *to)
+{
+    int64_t tokens = 0, groups = kvf__group_count(from), row = 0, group = 0;
+    *to = (kvf__dataset){.task = from->task, .regression = from->regression};
+    memcpy(to->hash, from->hash, sizeof to->hash);
+    for (int64_t g = 0; g < groups; g++) {
+        if (held[g] != want) continue;
+        to->n_groups++;
+        to->n += first_row(from, g + 1) - first_row(from, g);
+        tokens += from->start[first_row(from, g + 1)] - from->start[first_row(from, g)];
+    }
+    KVF_TRY(alloc_lists(ctx, from, tokens, to));
+    for (int64_t g = 0; g < groups; g++) {
+        if (held[g] != want) continue;
+        for (int64_t r = first_row(from, g); r < first_row(from, g + 1); r++)
+            copy_row(from, r, to, row++);
+        if (from->sources) to->sources->group[group] = from->sources->group[g];
+        group++;
+        if (to->group) to->group[group] = row;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set, double share,
+                              uint64_t seed, kvf__dataset *out)
+{
+    int64_t n = kvf__group_count(set);
+    kvf__dataset rest = {0}, part = {0};
+    bool *held = NULL;
+    if (n < 2) return kvf__fail(ctx, KVF_EDATA, "%s: --valid-split needs two rows or more", path);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *held, &held);
+    if (!st) st = draw(ctx, n, share, seed, held);
+    if (!st) st = take(ctx, set, held, false, &rest);
+    if (!st) st = take(ctx, set, held, true, &part);
+    if (!st && (!rest.n_labels || !part.n_labels))
+        st = kvf__fail(ctx, KVF_EDATA, "%s: --valid-split leaves a part without any label", path);
+    if (!st) {
+        rest.skipped = set->skipped;
+        rest.truncated = set->truncated;
+        rest.without_label = set->without_label;
+        if (rest.sources && !set->sharers) {
+            rest.sources->pool = set->sources->pool;
+            set->sources->pool = (kvf__pool){0};
+        }
+        kvf__dataset_done(set);
+        *set = rest;
+        *out = part;
+        rest = part = (kvf__dataset){0};
+    }
+    kvf__dataset_done(&rest);
+    kvf__dataset_done(&part);
+    kvf__free(held);
+    return st;
+}

@@ -1,0 +1,158 @@
+# Data as people have it: arrays, gzip, Alpaca, ShareGPT, plain text, a part of the rows, a share of
+# them for validation. Each file gives the same rows as its JSONL, so the same loss to the last digit.
+# shellcheck disable=SC2086 # options without spaces
+make_inputs
+
+# loss_of FILE ARGUMENTS...: loss and count of labels, into measured
+loss_of() {
+    file=$1
+    shift
+    run 0 eval --base model --data "$file" --precision f32 --threads 2 --json "$@"
+    sed 's/,"seconds":[^,}]*//' out >measured
+}
+
+# same_rows A B ARGUMENTS...
+same_rows() {
+    first=$1
+    second=$2
+    shift 2
+    loss_of "$first" "$@"
+    cp measured first.measured
+    loss_of "$second" "$@"
+    same first.measured measured
+}
+
+# ---- arrays, gzip
+
+{
+    printf '[\n'
+    sed '$!s/$/,/' train.jsonl
+    printf ']\n'
+} >train.json
+same_rows train.jsonl train.json
+gzip -c train.jsonl >train.jsonl.gz
+same_rows train.jsonl train.jsonl.gz
+gzip -c train.json >array # told by content, not by name
+same_rows train.jsonl array
+{
+    head -n 10 train.jsonl | gzip -c
+    tail -n +11 train.jsonl | gzip -c
+} >members.gz
+same_rows train.jsonl members.gz
+sed 's/{"prompt": "\(.*\)", "completion": "\(.*\)"}/"\1","\2"/' train.jsonl >bare.csv
+{ echo prompt,completion; cat bare.csv; } | gzip -c >train.csv.gz
+same_rows train.jsonl train.csv.gz
+
+size=$(wc -c <train.jsonl.gz)
+head -c $((size - 9)) train.jsonl.gz >cut.gz
+run 1 eval --base model --data cut.gz
+has err '^kvfold: eval: cut.gz: the gzip data is damaged at byte [0-9]*: it ends too early$'
+{ head -c 40 train.jsonl.gz; head -c 40 /dev/zero; tail -c +81 train.jsonl.gz; } >holes.gz
+run 1 eval --base model --data holes.gz
+has err '^kvfold: eval: holes.gz: the gzip data is damaged at byte'
+[ "$(wc -l <err)" -eq 1 ] || fail 'more than a line'
+printf '[{"prompt": "a", "completion": "b"},\n {"prompt": "a" "b"}]\n' >bad.json
+run 1 eval --base model --data bad.json
+has err '^kvfold: eval: bad.json:2: '
+printf 'PAR1.....PAR1' >my.parquet
+run 1 train --base model --data my.parquet --out x.h5
+err_is "kvfold: train: my.parquet: is Parquet; convert it: python3 -c \"import pandas; pandas.read_parquet('my.parquet').to_json('my.jsonl', orient='records', lines=True)\""
+
+# ---- Alpaca: a chat where there is a template, else behind its own prompt
+
+printf '[{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Go", "input": "", "output": "on", "text": "x"}]' >alpaca.json
+printf '{"messages": [{"role": "user", "content": "Add.\\n\\n1 2"}, {"role": "assistant", "content": "3"}]}\n{"messages": [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "on"}]}\n' >talk.jsonl
+same_rows alpaca.json talk.jsonl --chat-template chatml
+task='Below is an instruction that describes a task'
+asks='Write a response that appropriately completes the request.\n\n### Instruction:\n'
+printf '{"prompt": "%s, paired with an input that provides further context. %sAdd.\\n\\n### Input:\\n1 2\\n\\n### Response:", "completion": "3"}\n{"prompt": "%s. %sGo\\n\\n### Response:", "completion": "on"}\n' \
+    "$task" "$(printf '%s' "$asks")" "$task" "$asks" >plain.jsonl
+same_rows alpaca.json plain.jsonl
+run 0 generate --base model --data alpaca.json --max-tokens 2 --threads 2 --json
+run 0 eval --base model --data alpaca.json --generate 2 --precision f32 --threads 2 --json
+has out '"bleu":[0-9.e-]*,"rouge_l"'
+printf '{"instruction": "Go", "output": 3}\n' >bad.jsonl
+run 1 eval --base model --data bad.jsonl
+err_is 'kvfold: eval: bad.jsonl:1: "output" is not a string, want a string'
+
+# ---- ShareGPT
+
+printf '[{"id": "x", "conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}]' >share.json
+printf '{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >talk.jsonl
+same_rows share.json talk.jsonl --chat-template chatml
+run 1 eval --base model --data share.json
+has err 'share.json:1: "conversations" needs a chat template'
+printf '{"conversations": [{"from": "tool", "value": "a"}]}\n' >bad.jsonl
+run 1 eval --base model --data bad.jsonl --chat-template chatml
+err_is 'kvfold: eval: bad.jsonl:1: conversations[0]: from "tool", want human, gpt or system'
+
+# ---- the first rows
+
+head -n 7 train.jsonl >seven.jsonl
+loss_of seven.jsonl
+cp measured first.measured
+loss_of train.json --limit 7
+same first.measured measured
+train 0 --limit 7 --steps 2 --out seven.h5 --json
+[ "$(value examples)" = 7 ] || fail "$(cat out)"
+train 2 --limit 8 --steps 3 --out seven.h5 --resume
+has err 'seven.h5: --limit was another when the run was created'
+
+# ---- plain text
+
+for i in 1 2 3 4 5 6 7 8 9; do echo "Line $i of the text."; done >book.txt
+gzip -c book.txt >book.txt.gz
+same_rows book.txt book.txt.gz --split-text 16
+tokens=$(value label_tokens)
+rows=$(value examples)
+[ $((tokens + rows)) -gt $((16 * (rows - 1))) ] || fail "$rows rows with $tokens labels"
+[ $((tokens + rows)) -le $((16 * rows)) ] || fail "$rows rows with $tokens labels"
+run 0 train --base model --data book.txt --split-text 16 --method direct --prefix-length 4 --steps 2 \
+    --schedule constant --out book.h5 --threads 2 --precision f32 --quiet
+run 0 train --base model --data book.txt --method direct --prefix-length 4 --steps 3 --out book.h5 \
+    --schedule constant \
+    --threads 2 --precision f32 --resume --quiet
+run 1 eval --base model --data book.txt
+has err 'book.txt:1: neither name nor content tells the format.*--split-text N'
+run 2 eval --base model --data train.jsonl --split-text 16
+has err 'train.jsonl:1: looks like jsonl; --split-text is for plain text'
+run 2 eval --base model --data book.txt --split-text 16 --format csv
+has err 'split-text is for plain text, not --format csv'
+run 2 eval --base model --data book.txt --format text
+has err 'book.txt: plain text needs --split-text N'
+run 2 train --base model --task seq-cls --data book.txt --split-text 16 --out x.h5
+has err 'split-text is for --task lm'
+
+# ---- a share for validation
+
+split='--valid-split 0.25 --schedule constant --schedule-steps 4 --eval-every 2 --json'
+train 0 $split --steps 4 --out whole.h5
+[ "$(value examples)" = 18 ] || fail "$(cat out)"
+valid=$(value valid_loss)
+[ "$valid" != null ] || fail 'no validation'
+run 0 inspect whole.h5 --json
+has out '"valid-split":0.25'
+has out '"valid_examples":6'
+train 0 $split --steps 2 --out parts.h5
+train 0 $split --steps 4 --out parts.h5 --resume
+same whole.h5 parts.h5
+cp parts.h5 before.h5
+train 0 $split --steps 4 --out seed.h5 --seed 5
+[ "$(value valid_loss)" != "$valid" ] || fail 'another seed draws the same rows'
+train 2 --valid-split 0.5 --steps 5 --out parts.h5 --resume
+has err 'parts.h5: --valid-split was another when the run was created'
+sed 's/after 3:/after 4:/' train.jsonl >changed.jsonl
+train 1 $split --data changed.jsonl --steps 5 --out parts.h5 --resume
+has err 'parts.h5: the run was created with another data file'
+same before.h5 parts.h5
+train 2 --valid-split 0.25 --valid valid.jsonl --steps 2 --out x.h5
+has err 'valid-split and --valid exclude each other'
+train 2 --valid-split 1 --steps 2 --out x.h5
+has err 'valid-split 1: want a share above 0 and below 1'
+absent x.h5
+"$MAKE_TINY" bert 1 bert || exit 1
+for i in 1 2 3 4 5 6 7 8; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i; done >classes.tsv
+run 0 train --base bert --task seq-cls --data classes.tsv --valid-split 0.25 --steps 4 --early-stop 2 \
+    --method direct --prefix-length 4 --out classes.h5 --precision f32 --threads 2 --json
+[ "$(value examples)" = 12 ] || fail "$(cat out)"
+has out '"best_metric":"accuracy"'
