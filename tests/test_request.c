@@ -93,6 +93,27 @@ START_TEST(several_prompts_are_read)
 }
 END_TEST
 
+/* U+0000 is text as any other character. */
+START_TEST(nul_is_text)
+{
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":\"a\\u0000b\"}", false, &r, &p));
+    ck_assert_uint_eq(r.prompts[0].bytes, 3);
+    ck_assert_mem_eq(r.prompts[0].text, "a\0b", 3);
+    kvf__request_done(&r);
+    ck_assert(parse("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\\u0000b\"},"
+                    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\\u0000\"},"
+                    "{\"type\":\"text\",\"text\":\"c\"}]}]}",
+                    true, &r, &p));
+    ck_assert_uint_eq(r.messages[0].bytes, 3);
+    ck_assert_mem_eq(r.messages[0].content, "a\0b", 3);
+    ck_assert_uint_eq(r.messages[1].bytes, 2);
+    ck_assert_mem_eq(r.messages[1].content, "\0c", 2);
+    kvf__request_done(&r);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 #define P "{\"model\":\"m\",\"prompt\":\"x\","
@@ -106,7 +127,10 @@ static const struct {
     {false, "[]", "", "not a JSON object"},
     {false, "{\"prompt\":\"x\"}", "model", "missing"},
     {false, "{\"model\":\"m\"}", "prompt", "missing"},
-    {false, "{\"model\":\"m\",\"prompt\":\"a\\u0000b\"}", "prompt", "without NUL"},
+    {false, "{\"model\":\"m\\u0000\",\"prompt\":\"a\"}", "model", "name of a model"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\\u0000\",\"content\":\"a\"}]}",
+     "messages", "role"},
+    {false, P "\"stop\":\"a\\u0000b\"}", "stop", "1 to 256"},
     {false, "{\"model\":\"m\",\"prompt\":[\"a\",3]}", "prompt", "token ids"},
     {false, "{\"model\":\"m\",\"prompt\":[[1],[]]}", "prompt", "token ids"},
     {false, "{\"model\":\"m\",\"prompt\":[[[1]]]}", "prompt", "token ids"},
@@ -216,6 +240,7 @@ int main(void)
     tcase_add_test(core, what_is_asked_is_read);
     tcase_add_test(core, defaults_are_the_api_s);
     tcase_add_test(core, several_prompts_are_read);
+    tcase_add_test(core, nul_is_text);
     tcase_add_loop_test(errors, what_cannot_be_done_is_refused, 0, sizeof BAD / sizeof BAD[0]);
     tcase_add_test(limits, every_beginning_and_every_changed_byte);
     tcase_add_test(limits, tokens_are_compared_whole);

@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 enum { CHUNK = 1 << 16, WINDOW_OF_GZIP = 15 + 16 };
-#define MOST_BYTES ((size_t)4 << 30)
+#define MOST_BYTES ((size_t)2 << 30)
 
 bool kvf__is_gzip(const char *bytes, size_t n)
 {

@@ -207,8 +207,7 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
     for (size_t i = 0; i < request->n_prompts; i++) {
         const kvf__asked *asked = &request->prompts[i];
         if (asked->text) {
-            KVF_TRY(
-                kvf__render_prompt(ctx, how, asked->text, strlen(asked->text), &job->prompts[i]));
+            KVF_TRY(kvf__render_prompt(ctx, how, asked->text, asked->bytes, &job->prompts[i]));
             continue;
         }
         KVF_TRY(check_ids(ctx, base, &asked->ids));

@@ -55,7 +55,7 @@ static bool no_memory(const reading *r)
     return kvf__problem_set(r->problem, 500, NULL, "out of memory");
 }
 
-/* A text without NUL, NULL if it is none. */
+/* A name or another text without NUL, NULL if it is none. */
 static const char *text_of(const kvf_json *value)
 {
     size_t bytes = 0;
@@ -73,7 +73,7 @@ static bool read_model(const reading *r, const field *f, const kvf_json *value)
 
 static bool refuse_prompt(const reading *r, const field *f)
 {
-    return refuse(r, f, "a text without NUL, an array of token ids, or an array of such prompts");
+    return refuse(r, f, "a text, an array of token ids, or an array of such prompts");
 }
 
 static bool read_ids(const reading *r, const field *f, const kvf_json *list, kvf__ids *ids)
@@ -91,7 +91,7 @@ static bool read_one_prompt(const reading *r, const field *f, const kvf_json *va
 {
     kvf__asked *to = &r->to->prompts[r->to->n_prompts++];
     if (kvf_json_typeof(value) == KVF_JSON_ARRAY) return read_ids(r, f, value, &to->ids);
-    to->text = text_of(value);
+    to->text = kvf_json_str(value, &to->bytes);
     return to->text ? true : refuse_prompt(r, f);
 }
 
@@ -237,13 +237,15 @@ static bool read_parts(const reading *r, size_t i, const kvf_json *parts)
     for (size_t k = 0; k < kvf_json_size(parts); k++) {
         const kvf_json *part = kvf_json_at(parts, k);
         const char *type = text_of(kvf_json_get(part, "type"));
-        const char *text = text_of(kvf_json_get(part, "text"));
+        size_t bytes = 0;
+        const char *text = kvf_json_str(kvf_json_get(part, "text"), &bytes);
         if (!type || strcmp(type, "text") || !text)
             return bad_message(r, i, "content: want a text, or parts of type text");
-        if (kvf__buf_add(NULL, to, text, strlen(text))) return no_memory(r);
+        if (kvf__buf_add(NULL, to, text, bytes)) return no_memory(r);
     }
     if (kvf__buf_add(NULL, to, "", 0)) return no_memory(r);
     r->to->messages[i].content = to->data ? to->data : "";
+    r->to->messages[i].bytes = to->n;
     return true;
 }
 
@@ -261,10 +263,8 @@ static bool read_message(const reading *r, size_t i, kvf_json *message)
     to->role = text_of(kvf_json_get(message, "role"));
     if (!to->role) return bad_message(r, i, "role: want a text");
     if (kvf_json_typeof(content) == KVF_JSON_ARRAY) return read_parts(r, i, content);
-    to->content = text_of(content);
-    return to->content
-               ? true
-               : bad_message(r, i, "content: want a text without NUL, or parts of type text");
+    to->content = kvf_json_str(content, &to->bytes);
+    return to->content ? true : bad_message(r, i, "content: want a text, or parts of type text");
 }
 
 static bool read_messages(const reading *r, const field *f, const kvf_json *value)

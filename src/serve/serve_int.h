@@ -30,7 +30,8 @@ bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, con
 
 /* One of the prompts of a completion. */
 typedef struct kvf__asked {
-    const char *text; /* NULL: ids are given */
+    const char *text; /* [bytes], may hold U+0000; NULL: ids are given */
+    size_t bytes;
     kvf__ids ids;
 } kvf__asked;
 
