@@ -34,6 +34,8 @@ static kvf_status add_name(kvf_ctx *ctx, const char *option, const char *text, s
 {
     size_t bytes = set->n * sizeof *set->names;
     if (!n) return kvf__fail(ctx, KVF_EUSAGE, "--%s: name %zu is empty", option, set->n + 1);
+    if (memchr(text, 0, n))
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s: name %zu holds U+0000", option, set->n + 1);
     KVF_TRY(kvf__grow(ctx, &set->names, bytes, bytes + sizeof *set->names));
     KVF_TRY(kvf__strndup(ctx, text, n, &set->names[set->n]));
     set->n++;
@@ -50,6 +52,7 @@ static kvf_status read_names(kvf_ctx *ctx, const char *option, const char *path,
     const char *line = NULL;
     size_t at = 0, n = 0;
     kvf_status st = kvf__read_file(ctx, path, (size_t)1 << 24, &text);
+    if (!st) st = kvf__utf8_check(ctx, path, text.data, text.n, true);
     while (!st && kvf__next_line(text.data, text.n, &at, &line, &n))
         if (!kvf__blank(line, n)) st = add_name(ctx, option, line, n, set);
     kvf__buf_done(&text);
@@ -59,6 +62,7 @@ static kvf_status read_names(kvf_ctx *ctx, const char *option, const char *path,
 static kvf_status split_names(kvf_ctx *ctx, const char *option, const char *text,
                               kvf__label_set *set)
 {
+    KVF_TRY(kvf__utf8_check(ctx, "--labels", text, strlen(text), false));
     for (size_t n; text; text = text[n] ? text + n + 1 : NULL) {
         n = strcspn(text, ",");
         KVF_TRY(add_name(ctx, option, text, n, set));

@@ -149,3 +149,6 @@ err_is 'kvfold: generate: --prompt: byte 3 is 0xE9, want UTF-8'
 run 1 train --base llama --data lm.jsonl --init text --init-text "$latin" --out x.h5 $options
 err_is 'kvfold: train: --init-text: byte 3 is 0xE9, want UTF-8'
 absent x.h5
+printf 'yes\nn\303\n' >latin.txt
+refuses seq-cls two.tsv 'latin.txt:2: byte 2 of the line is 0xC3, want UTF-8' --labels @latin.txt
+refuses seq-cls two.tsv '--labels: byte 10 is 0xE9, want UTF-8' --labels "no,yes,$latin"
