@@ -8,6 +8,7 @@ for i in 1 2 3 4 5 6; do
 done >cls.jsonl
 sed 's/"text"/"body"/' cls.jsonl >body.jsonl
 printf 'good film\tyes\nbad film\tno\n' >bare.tsv
+printf 'It was long ago, and nobody came to see them.\n' >text.txt
 printf '{"prompt": "q", "completion": "zqzq zqqz"}\n' >far.jsonl # which training is bad for
 run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 0.5 --schedule constant --precision f32 \
     --threads 1 --out lm.h5
@@ -35,6 +36,9 @@ eval|columns|$cls --data bare.tsv --no-header|label,text|refuse
 eval|columns|$cls --data cls.jsonl|text,label|refuse
 eval|max-length|$cls --data cls.jsonl --overlong truncate|6|change
 eval|overlong|$cls --data cls.jsonl --max-length 16 --overlong truncate|skip|change
+eval|split-text|$lm --data text.txt --split-text 8|6|change
+eval|split-text|$cls --data cls.jsonl|8|refuse
+eval|limit|$cls --data cls.jsonl|3|change
 eval|no-answer-above|$cls --data cls.jsonl|1|refuse
 eval|max-answer|$cls --data cls.jsonl|1|refuse
 eval|n-best|$cls --data cls.jsonl|1|refuse
@@ -61,6 +65,8 @@ predict|no-header|$cls --data cls.jsonl||refuse
 predict|columns|$cls --data cls.jsonl|text,label|refuse
 predict|max-length|$cls --data cls.jsonl --overlong truncate|6|change
 predict|overlong|$cls --data cls.jsonl --max-length 16 --overlong truncate|skip|change
+predict|split-text|$cls --data cls.jsonl|8|refuse
+predict|limit|$cls --data cls.jsonl|3|change
 predict|no-answer-above|$cls --data cls.jsonl|1|refuse
 predict|max-answer|$cls --data cls.jsonl|1|refuse
 predict|n-best|$cls --data cls.jsonl|1|refuse
