@@ -2,7 +2,7 @@
  * token embeddings (port embed). A kind is a row of the table in encoder.c and
  * a file enc_<kind>.c; whoever trains sees only this: parameters out, emitted value out, its
  * gradient in. The encoder has no batch axis, so it costs the same for any number of rows
- * (DESIGN.md section 2). */
+ * (docs/maths.md). */
 #ifndef KVF_ENCODER_INT_H
 #define KVF_ENCODER_INT_H
 

@@ -1,5 +1,5 @@
 /* What encoders that end in a linear layer share: reaching a target by moving that layer alone, as
- * little as it takes (DESIGN.md section 5), and the gradient of a bias.
+ * little as it takes (docs/maths.md), and the gradient of a bias.
  *
  * Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
  * A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing

@@ -1,4 +1,4 @@
-/* Tests of the descriptions read from config.json (INTEROP 2.1, 2.5, 2.6, 2.11): known models in
+/* Tests of the descriptions read from config.json: known models in
  * both generations of the file against what transformers reads, refusals line by line, rotary
  * frequencies. Those of GGUF metadata: test_config_gguf.c. */
 #include "ck.h"

@@ -42,7 +42,7 @@ static void close_case(void)
     toy_free(&t);
 }
 
-/* Row i of the file is row (i, permuted) of Hugging Face: INTEROP 5.4. */
+/* Row i of the file is row (i, permuted) of Hugging Face. */
 static void permute(kvf__slot *slot, float *to, int64_t heads)
 {
     const int64_t rows = slot->view.dim[0], cols = slot->view.dim[1], D = rows / heads;

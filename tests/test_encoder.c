@@ -150,8 +150,7 @@ START_TEST(names_and_dims_are_those_of_peft)
 }
 END_TEST
 
-/* shape, scheme, whether P <= min(M, G*D): there the target is reached to 1e-4 (DESIGN.md section
- * 5). */
+/* shape, scheme, whether P <= min(M, G*D): there the target is reached to 1e-4 (docs/maths.md). */
 static const struct {
     const char *method;
     kvf__encoder_shape shape;

@@ -1,4 +1,4 @@
-/* Tests of the GGUF reader (INTEROP 5.1): a file of the reference writer (golden/make_gguf.py),
+/* Tests of the GGUF reader: a file of the reference writer (golden/make_gguf.py),
  * and damage at every byte of it. Files with one thing wrong: test_gguf_bad.c. */
 #include "ck.h"
 #include "parse_copy.h"

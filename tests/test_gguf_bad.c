@@ -1,5 +1,4 @@
-/* Tests of the GGUF reader against files that are built here, each with one thing wrong
- * (INTEROP 5.1). */
+/* Tests of the GGUF reader against files that are built here, each with one thing wrong. */
 #include "ck.h"
 #include "parse_copy.h"
 

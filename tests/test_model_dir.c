@@ -1,4 +1,4 @@
-/* Tests of folders of shards (INTEROP 1.5) and of telling formats apart. */
+/* Tests of folders of shards and of telling formats apart. */
 #include "ck.h"
 #include "file_int.h"
 

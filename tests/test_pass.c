@@ -68,7 +68,7 @@ START_TEST(empty_prefix_is_the_bare_base)
 END_TEST
 
 /* f32 sums run in another order when a row has other neighbours: 1e-5 relative in loss, 1e-4 in
- * logits (DESIGN 2). */
+ * logits. */
 START_TEST(batch_equals_rows)
 {
     const kvf__desc *d = kvf__model_desc(t.model);

@@ -316,8 +316,8 @@ END_TEST
 
 /* ---- bf16 ------------------------------------------------------------------------------------ */
 
-/* bf16 has 8 bits: about 1 % of a loss of 4 nats per token, some percent of the gradient (COMPUTE
- * 1: 2.6e-2 to 6.2e-2 on real shapes). test_pass_golden holds it against torch's. */
+/* bf16 has 8 bits: about 1 % of a loss of 4 nats per token, some percent of the gradient.
+ * test_pass_golden holds it against torch's. */
 START_TEST(bf16_is_close_to_f32)
 {
     static const int64_t lengths[] = {17, 1, 64, 9, 30, 0};

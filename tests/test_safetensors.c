@@ -1,4 +1,4 @@
-/* Tests of the safetensors reader and writer (INTEROP 1): the reference's test vectors, files of
+/* Tests of the safetensors reader and writer: the reference's test vectors, files of
  * the reference library, hostile files. Folders of shards: test_model_dir.c. */
 #include "ck.h"
 #include "parse_copy.h"

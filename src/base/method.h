@@ -1,4 +1,4 @@
-/* What is trained: a method is a row of the list below (DESIGN.md section 5). The word of --method
+/* What is trained: a method is a row of the list below (docs/methods.md). The word of --method
  * and of the files.
  *
  * A method has a port, where what it trains enters the base: `kv` emits a prefix, `embed` vectors

@@ -1,5 +1,5 @@
 /* A file read on trial by another process, so that a crash of the library that parses it harms
- * nothing (INTEROP 9.4).
+ * nothing.
  *
  * The process is a fresh program, never a bare fork, which OpenMP would not survive. It is called
  * as `PROGRAM --check-hdf5 FILE` and answers with one line on standard output: "ok", or the number

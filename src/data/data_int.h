@@ -2,7 +2,7 @@
  *
  * A row (an example) is a list of ids and, for each id, the id to be predicted there or -100
  * (labels unshifted, as transformers has them). rows.c is the one place where text becomes ids for
- * language models, in train, eval, generate and serve alike (DESIGN.md section 4); the other tasks
+ * language models, in train, eval, generate and serve alike; the other tasks
  * have theirs in rows_text.c, rows_words.c and rows_spans.c. */
 #ifndef KVF_DATA_INT_H
 #define KVF_DATA_INT_H

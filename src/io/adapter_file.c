@@ -1,4 +1,4 @@
-/* The adapter file: what a run of bottleneck adapters folds to (DESIGN.md section 6).
+/* The adapter file: what a run of bottleneck adapters folds to (docs/format.md).
  *
  *   /adapter/<layer>.<attn|ffn>.<down|up>.<weight|bias>    down.weight [m, C], up.weight [C, m]
  *   /adapter/<Hugging Face name>                           the norms that were trained with them

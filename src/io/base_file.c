@@ -3,7 +3,7 @@
  *
  * Weights are contiguous, unfiltered and 64-byte aligned, so that a reader maps the file and views
  * them where they lie; HDF5 only says where that is. Everything it says is checked against the
- * bytes of the file before a view is made (INTEROP 9.4). The seal covers the weights, which have no
+ * bytes of the file before a view is made. The seal covers the weights, which have no
  * checksums of their own. */
 #include "h5_priv.h"
 

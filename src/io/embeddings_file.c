@@ -1,5 +1,5 @@
 /* The embeddings file: what virtual tokens at the input fold to where no prefix can take their
- * place (DESIGN.md section 6).
+ * place (docs/format.md).
  *
  *   /embeddings/virtual    [P, C] f32, rows by virtual token
  *   attribute template     of /embeddings: where they stand in a row, "" if they lead it

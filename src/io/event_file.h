@@ -1,6 +1,6 @@
-/* TensorBoard's event files (INTEROP.md 8): records of a checksummed length and a checksummed
- * protobuf message, appended one write each. One file per process; readers take a folder's files in
- * the order of their names and drop what a later one says anew. */
+/* TensorBoard's event files (event.proto, record_writer.py): records of a checksummed length and a
+ * checksummed protobuf message, appended one write each. One file per process; readers take a
+ * folder's files in the order of their names and drop what a later one says anew. */
 #ifndef KVF_EVENT_FILE_H
 #define KVF_EVENT_FILE_H
 

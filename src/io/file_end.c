@@ -1,5 +1,5 @@
 /* What every file of a trained thing says behind its values: /head, /options and /lineage
- * (DESIGN.md section 6). Their order is that of the bytes: equal runs give equal files. */
+ * (docs/format.md). Their order is that of the bytes: equal runs give equal files. */
 #include "h5_priv.h"
 
 kvf_status kvf__file_end_write(kvf__h5 *h5, const char *task, const kvf__head_values *head,

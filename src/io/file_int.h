@@ -1,6 +1,7 @@
 /* Foreign model files: safetensors (one file or sharded) and GGUF v3, both read into one kvf__table
- * of views over read-only maps, plus their metadata as JSON. Formats: INTEROP sections 1 and 5; the
- * reference checks of both readers are applied and every length is checked against the bytes left.
+ * of views over read-only maps, plus their metadata as JSON. Formats: safetensors' README, ggml's
+ * docs/gguf.md; the reference checks of both readers are applied and every length is checked
+ * against the bytes left.
  */
 #ifndef KVF_FILE_INT_H
 #define KVF_FILE_INT_H
@@ -65,8 +66,8 @@ typedef enum kvf__file_kind {
 /* EIO if it cannot be read. */
 kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out);
 
-/* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer
- * (INTEROP 1.4), whole or not at all. */
+/* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer,
+ * whole or not at all. */
 kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__tensor *tensors, size_t n);
 

@@ -1,5 +1,5 @@
-/* Reader of GGUF files, version 2 and 3, little endian (INTEROP 5.1): the frame around metadata and
- * tensors.
+/* Reader of GGUF files, version 2 and 3, little endian (ggml's docs/gguf.md): the frame around
+ * metadata and tensors.
  *
  * Counts and lengths are refused when they cannot fit the bytes that are left, before anything is
  * allocated for them. Big-endian files, version 1 (32-bit lengths) and parts of split files are

@@ -1,7 +1,7 @@
 /* Arrays of a GGUF's metadata for the tokenizer: vocabularies, scores, token types, merges.
  *
  * They were checked when the file was opened, so reading them again cannot run out of bytes.
- * Integers are accepted in every width: writers disagree about it (INTEROP 5.1). */
+ * Integers are accepted in every width: writers disagree about it. */
 #include "gguf_int.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* HDF5 files: made, opened, closed; HDF5's own words turned into our one line.
  *
  * Files are written with bounds (V18, V18): superblock 2, checksummed metadata, readable by every
- * HDF5 since 1.8 and reopenable after a kill (INTEROP 9.1). No times are stored, so equal content
+ * HDF5 since 1.8 and reopenable after a kill. No times are stored, so equal content
  * gives equal bytes. While a file of ours is open HDF5 neither prints nor loads filter plug-ins;
  * the caller's settings come back at close. */
 #include "h5_raw.h"

@@ -1,6 +1,6 @@
 /* Scalar attributes: text, i64, f64, bool; and small arrays of bytes.
  *
- * Text is variable-length UTF-8, because h5py reads fixed-length text as bytes (INTEROP 9.1);
+ * Text is variable-length UTF-8, because h5py reads fixed-length text as bytes;
  * booleans are h5py's enum FALSE, TRUE. A reader takes any width of integer or float that converts
  * without loss, but no other class. */
 #include "h5_raw.h"

@@ -1,6 +1,6 @@
-/* Datasets read, after every check of INTEROP 9.4 that can be made without reading them: hard link,
- * no external or virtual storage, known filters, a known element type, rank 1 to 6, and as many
- * bytes stored as the shape claims, so that no memory is asked for that the file cannot fill.
+/* Datasets read, after every check of docs/format.md that can be made without reading them: hard
+ * link, no external or virtual storage, known filters, a known element type, rank 1 to 6, and as
+ * many bytes stored as the shape claims, so that no memory is asked for that the file cannot fill.
  *
  * The index of chunks carries no checksum: each chunk must be there, whole, inside the file and not
  * exempt from its filters, or HDF5 would hand out zeros or unchecked bytes without a word. */

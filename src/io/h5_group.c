@@ -1,5 +1,5 @@
 /* Groups and links. Objects are opened by known name and through hard links only: a soft or
- * external link can point at any file of the machine (INTEROP 9.4). */
+ * external link can point at any file of the machine. */
 #include "h5_raw.h"
 
 #include <string.h>

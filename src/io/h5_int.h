@@ -1,5 +1,5 @@
 /* kvfold's own files, format 1: the prefix file (what inference loads) and the run file (what
- * training resumes). DESIGN.md section 6 is the contract; h5*.c are the only files that know HDF5.
+ * training resumes). docs/format.md is the contract; h5*.c are the only files that know HDF5.
  *
  * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers
  * own what they return until *_done. Readers trust nothing: superblock version 2 or 3, known names
@@ -264,7 +264,7 @@ const char *kvf__h5_version(char buf[32]);
 
 /* ---- PEFT ------------------------------------------------------------------------------------ */
 
-/* A PREFIX_TUNING (or CARTRIDGE) adapter folder, INTEROP section 4; at_input: a PROMPT_TUNING or
+/* A PREFIX_TUNING (or CARTRIDGE) adapter folder; at_input: a PROMPT_TUNING or
  * P_TUNING one, whose table is [P, C] and whose token_dim is C. */
 typedef struct kvf__peft {
     int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config says null */

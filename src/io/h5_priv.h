@@ -134,7 +134,7 @@ typedef struct kvf__h5_spec {
 kvf_status kvf__h5_data_write(kvf__h5 *h5, kvf__h5_id parent, const kvf__h5_spec *spec,
                               const void *values, kvf__h5_id *out);
 
-/* A dataset that passed every check of INTEROP 9.4. */
+/* A dataset that passed every check of docs/format.md. */
 typedef struct kvf__h5_data {
     kvf__h5_id id;
     kvf__dtype dtype;

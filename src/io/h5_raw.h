@@ -6,8 +6,8 @@
 
 #include <hdf5.h>
 
-/* The file's type for a dtype: little-endian IEEE, and two-byte floats with the fields of
- * INTEROP 9.1. A copy to be closed; negative if HDF5 fails. */
+/* The file's type for a dtype: little-endian IEEE, and two-byte floats with bfloat16's fields as
+ * h5py writes them. A copy to be closed; negative if HDF5 fails. */
 hid_t kvf__h5_type(kvf__dtype dtype);
 /* The file behind a descriptor, of which HDF5 keeps one of its own, for reading (h5_fd.c); access
  * is changed, path is the name that HDF5 gives it. *driver is released when the file is closed,

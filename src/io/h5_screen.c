@@ -1,5 +1,5 @@
 /* A kvfold file read whole and forgotten: everything that any command will ask HDF5 for, asked once
- * where a crash of HDF5 harms nothing (INTEROP 9.4). */
+ * where a crash of HDF5 harms nothing. */
 #include "file_int.h"
 #include "h5_priv.h"
 

@@ -1,8 +1,8 @@
 /* The bytes of an HDF5 file before HDF5 sees them: superblock, length, seal.
  *
  * HDF5 1.10 crashes on damaged files with superblock 0 (h5py's default) and is much harder to upset
- * by version 2, whose metadata carry checksums; so older ones are refused by name
- * (INTEROP 9.1, 9.4). What even version 2 leaves open (text, the index of chunks) the seal covers:
+ * by version 2, whose metadata carry checksums; so older ones are refused by name. What even
+ * version 2 leaves open (text, the index of chunks) the seal covers:
  * "\nkvfold xxh3-128 HEX\n" behind the last byte of HDF5, over all bytes before it. Layout of the
  * superblock: HDF5 File Format Specification 3.0, II.A. */
 #include "h5_priv.h"

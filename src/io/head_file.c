@@ -1,6 +1,6 @@
 /* The head of a task in a file: /head/<Hugging Face name>, one dataset per parameter, /head/labels
  * with the names of classes or tags in the order of their ids, and the attribute `regression`
- * (DESIGN.md section 6).
+ * (docs/format.md).
  *
  * Classes that are read as words of a masked model (--verbalizer) have no parameters: /head/words
  * says which word stands for each of /head/labels.

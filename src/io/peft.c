@@ -1,5 +1,5 @@
 /* PEFT adapter folders, read: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING or
- * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21, INTEROP section 4).
+ * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21).
  *
  * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
  * prefix_projection changes nothing here. A trained head stands beside it under the names of the

@@ -1,5 +1,5 @@
 /* PEFT adapter folders, written: what PeftModel.from_pretrained loads as PREFIX_TUNING or, of
- * virtual tokens at the input, PROMPT_TUNING (INTEROP 4.2 to 4.5).
+ * virtual tokens at the input, PROMPT_TUNING (PEFT 0.21, save_and_load.py).
  *
  * The values are the normalised ones of grouped-query attention: token_dim = G * D,
  * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
@@ -57,7 +57,7 @@ static kvf_json *text_or_null(const char *text)
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
 
-/* What PEFT itself adds for a task type (INTEROP 4.4), the pooler where the head trained one, and a
+/* What PEFT itself adds for a task type, the pooler where the head trained one, and a
  * language model's own head: PEFT then loads the matrix beside a tied embedding, which stays. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
 {

@@ -1,5 +1,5 @@
 /* How the values of a prefix are stored: as f32, rounded to f16 or bf16, or as int8 with one scale
- * for each layer, half and head (DESIGN.md section 6).
+ * for each layer, half and head (docs/format.md).
  *
  * int8 is symmetric: x is stored as q = x / s rounded to nearest even, s being the largest |x| of
  * the head divided by 127, and reads back as q * s. Keys and values of a head share neither scale

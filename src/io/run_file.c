@@ -1,5 +1,5 @@
-/* The run file: encoder, optimizer and everything else a training run needs to go on (DESIGN.md
- * section 6).
+/* The run file: encoder, optimizer and everything else a training run needs to go on
+ * (docs/format.md).
  *
  *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask
  *   /head/<parameter>, labels     where the task has a head

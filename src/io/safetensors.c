@@ -1,4 +1,5 @@
-/* Reader of one safetensors file: u64 header length, JSON header, data (INTEROP 1).
+/* Reader of one safetensors file: u64 header length, JSON header, data (safetensors' README,
+ * Format).
  *
  * The file must be covered exactly: tensors sorted by offset follow each other without gap or
  * overlap from the first data byte to the last of the file, and each has just the bytes that its

@@ -2,7 +2,7 @@
  * model.safetensors.index.json names.
  *
  * The index is held to its word: every shard is a file of this very folder, every mapped tensor is
- * in its shard, every tensor of a shard is mapped to it, and none occurs twice (INTEROP 1.5). */
+ * in its shard, every tensor of a shard is mapped to it, and none occurs twice. */
 #include "file_int.h"
 
 #include <string.h>

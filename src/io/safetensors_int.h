@@ -1,5 +1,5 @@
 /* The element types of safetensors, in the order of the reference implementation, which is also the
- * (descending) order in which its writer puts tensors (INTEROP 1.4). */
+ * (descending) order in which its writer puts tensors. */
 #ifndef KVF_SAFETENSORS_INT_H
 #define KVF_SAFETENSORS_INT_H
 

@@ -2,9 +2,9 @@
  * tensors.
  *
  * Tensors go by type, widest first, then by name; the header is compact JSON, padded with spaces to
- * a multiple of 8 bytes, and says {"format":"pt"}, without which transformers refuses the file
- * (INTEROP 1.4, 1.5). The finished header passes through our own strict JSON reader before anything
- * is written: that refuses names given twice and names that are no UTF-8. */
+ * a multiple of 8 bytes, and says {"format":"pt"}, without which transformers refuses the file. The
+ * finished header passes through our own strict JSON reader before anything is written: that
+ * refuses names given twice and names that are no UTF-8. */
 #include "file_int.h"
 #include "safetensors_int.h"
 

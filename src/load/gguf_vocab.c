@@ -1,4 +1,4 @@
-/* A GGUF's tokenizer metadata (INTEROP 5.6, ggml's docs/gguf.md) as the plain description that
+/* A GGUF's tokenizer metadata (ggml's docs/gguf.md) as the plain description that
  * src/text reads. */
 #include "load_int.h"
 

@@ -1,8 +1,8 @@
-/* BERT, RoBERTa and XLM-R: post-norm encoders with learned positions (INTEROP 2.2, 2.3). RoBERTa's
- * weights are BERT's, but for the head of pretraining. */
+/* BERT, RoBERTa and XLM-R: post-norm encoders with learned positions (modeling_bert.py,
+ * modeling_roberta.py). RoBERTa's weights are BERT's, but for the head of pretraining. */
 #include "arch.h"
 
-/* Read from Hugging Face files only: llama.cpp's converter drops the pooler (INTEROP 5.3). */
+/* Read from Hugging Face files only: llama.cpp's converter drops the pooler. */
 #define BERT_BODY                                                                                  \
     {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},                          \
         {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},               \

@@ -1,5 +1,6 @@
-/* GPT-2 (INTEROP 2.1) and the GPT before it (modeling_openai.py): learned positions, LayerNorm,
- * Conv1D weights. GGUF names are those of llama.cpp's converter (INTEROP 5.3). */
+/* GPT-2 (modeling_gpt2.py) and the GPT before it (modeling_openai.py): learned positions,
+ * LayerNorm, Conv1D weights. GGUF names are those of llama.cpp's converter (gguf-py, constants.py).
+ */
 #include "arch.h"
 
 /* Shapes of Conv1D weights as Hugging Face stores them, [in, out]. */

@@ -1,6 +1,7 @@
-/* Llama and its kin: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward (INTEROP 2.5 to
- * 2.8). Mistral's and Qwen's weights are Llama's, but for q_norm and k_norm. GGUF names are those
- * of llama.cpp's converter (INTEROP 5.3). */
+/* Llama and its kin: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
+ * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py). Mistral's and
+ * Qwen's weights are Llama's, but for q_norm and k_norm. GGUF names are those of llama.cpp's
+ * converter (gguf-py, constants.py). */
 #include "arch.h"
 
 static const kvf__weight llama_weights[] = {

@@ -2,7 +2,7 @@
  * for shape and type.
  *
  * Files carry the base-model prefix, or none, or (question answering of Llama) another's, so each
- * name is tried in all forms (INTEROP 1.5, 2.5). Tied heads follow transformers 5: an equal copy is
+ * name is tried in all forms. Tied heads follow transformers 5: an equal copy is
  * dropped, a head that differs from the embedding is used after a warning, and a file that holds
  * only the head lends it to the embedding. */
 #include "arch.h"

@@ -10,7 +10,7 @@ typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon)
 typedef bool kvf__read_fn(void *user, const void *at, size_t bytes, void *out);
 
 /* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
- * permuted: rows are in GGUF llama order (INTEROP 5.4) and undone when read. */
+ * permuted: rows are in GGUF llama order (slot.c) and undone when read. */
 typedef struct kvf__slot {
     char name[96];
     kvf__view view;

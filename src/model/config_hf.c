@@ -1,9 +1,9 @@
 /* config.json of a Hugging Face folder -> description.
  *
  * Both generations of the file are read: rope_theta and rope_scaling of transformers 4,
- * rope_parameters of 5, with the precedence of transformers 5 (INTEROP 2.11). What would change the
- * numbers and is not implemented is refused by key and value, never skipped; keys that only matter
- * to training from scratch (dropouts, initialisers) are not read. */
+ * rope_parameters of 5, with the precedence of transformers 5 (modeling_rope_utils.py). What would
+ * change the numbers and is not implemented is refused by key and value, never skipped; keys that
+ * only matter to training from scratch (dropouts, initialisers) are not read. */
 #include "arch.h"
 #include "config_value.h"
 

@@ -1,8 +1,9 @@
 /* Rotary positions of a config.json: which scaling, with which numbers.
  *
  * Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters; the rules that join
- * them are those of transformers 5 (INTEROP 2.11). Scalings that depend on the length of the text
- * at hand (dynamic, longrope) are refused: keys of a stored prefix could not stay as they are. */
+ * them are those of transformers 5 (modeling_rope_utils.py). Scalings that depend on the length of
+ * the text at hand (dynamic, longrope) are refused: keys of a stored prefix could not stay as they
+ * are. */
 #include "config_value.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
  * Every dense layer is packed piece by piece (pack.c), in pre-norm blocks with the norm in front
  * folded in; other norms are copied as they are;
  * feed-forward and vocabulary are cut into planes of at most 1536 columns, where oneDNN is fastest
- * (COMPUTE.md 4d, 4k). Only the embedding (and learned positions) stay in the file, read row by
- * row. */
+ * (docs/architecture.md, Computing). Only the embedding (and learned positions) stay in the file,
+ * read row by row. */
 #include "creation.h"
 
 #include <assert.h>

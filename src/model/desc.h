@@ -9,8 +9,8 @@
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
 typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
 
-/* How rope's frequencies are scaled for lengths beyond those of pretraining (INTEROP 2.11). Fields
- * a kind does not use are 0. */
+/* How rope's frequencies are scaled for lengths beyond those of pretraining (transformers'
+ * modeling_rope_utils.py). Fields a kind does not use are 0. */
 typedef enum kvf__rope_kind {
     KVF__ROPE_DEFAULT,
     KVF__ROPE_LINEAR,

@@ -4,10 +4,10 @@
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
  * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
  * any other in all that follows, as with transformers' inputs_embeds. A row's first token stands at
- * position_start plus the lengths of its leads and of its cache (INTEROP.md 3.1), and P more where
+ * position_start plus the lengths of its leads and of its cache, and P more where
  * the prefix stands before it inside the row. RoBERTa counts
  * only tokens that are not padding, by their id, and starts behind the padding's own row of the
- * table (INTEROP.md 2.3). */
+ * table. */
 #include "pass_priv.h"
 
 #include <omp.h>

@@ -2,7 +2,7 @@
  * never exist for a loss.
  *
  * Per pass of at most KVF__HEAD_ROWS rows the vocabulary goes by in planes, keeping the running
- * maximum m and the sum s of exp(logit - m), as in flash attention (COMPUTE.md 4d):
+ * maximum m and the sum s of exp(logit - m), as in flash attention (Dao et al. 2022):
  *
  *   loss  = log s + m - logit[target]
  *   dxhat = (sum_v exp(logit_v - m) head[v]) / s - head[target]

@@ -2,11 +2,11 @@
  *
  * In pre-norm blocks norm weights are folded: gamma into the rows of the following weight, beta
  * into its bias, so a norm's output is xhat alone, forward and backward (norms and weights are
- * frozen). In post-norm blocks the output is the residual stream itself, so there they are kept
- * (COMPUTE.md 6.6), as they are everywhere in the unfolded form, which training needs (masters.c).
+ * frozen). In post-norm blocks the output is the residual stream itself, so there they are kept,
+ * as they are everywhere in the unfolded form, which training needs (masters.c).
  * The feed-forward width is cut into planes of at most KVF__PLANE columns, the vocabulary into
- * planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that (COMPUTE.md 4d, 4k);
- * products over planes add up with KVF__MM_ADD. */
+ * planes of exactly KVF__VOCAB_PLANE, because oneDNN slows down beyond that (docs/architecture.md,
+ * Computing); products over planes add up with KVF__MM_ADD. */
 #ifndef KVF_MODEL_PRIV_H
 #define KVF_MODEL_PRIV_H
 
@@ -133,7 +133,7 @@ kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to)
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
 
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
- * transformers (INTEROP 2.0). */
+ * transformers. */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 
 /* Before a pass uses packed weights of a layer, of a plane of the head: packs them, if the model

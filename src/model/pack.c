@@ -2,7 +2,7 @@
  * hand it to oneDNN.
  *
  * y = (gamma * xhat + beta) W + b = xhat (gamma W) + (beta W + b), so gamma scales the rows of W
- * that belong to inputs and beta adds to the bias (COMPUTE.md 6.6). The folded matrix serves both
+ * that belong to inputs and beta adds to the bias. The folded matrix serves both
  * directions: the backward pass wants the gradient of xhat. Sums over inputs are taken in double,
  * in index order, so they do not depend on the thread count. */
 #include "pack.h"

@@ -1,7 +1,7 @@
 /* The backward pass: from the gradient of the labelled rows' residual stream down to the prefix of
  * every layer, or to the input of layer 0 where vectors are trained.
  *
- * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c (COMPUTE.md 6.13): down^T, act', up^T,
+ * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c: down^T, act', up^T,
  * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
  * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
  * the layers share what they keep, each is recomputed just before its turn. */

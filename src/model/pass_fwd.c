@@ -6,7 +6,7 @@
  * or with the norms behind the sums (pass_norms.c).
  *
  * Nothing behind the last layer's attention needs a row without a label, so labelled rows are
- * gathered there and the rest of the model runs on them alone (COMPUTE.md 6.14). Without labels the
+ * gathered there and the rest of the model runs on them alone. Without labels the
  * pass ends at the last layer's keys.
  *
  * A layer is recomputed for its backward pass by the function that computed it, from a copy of the

@@ -5,7 +5,7 @@
  *
  * A pre-norm has its weights folded into what follows and hands on xhat alone, unless the model is
  * unfolded: then it applies them, because they are trained. A post-norm's output is the residual
- * stream itself, so its weights are applied (COMPUTE.md 6.6), and a copy of the stream in the act
+ * stream itself, so its weights are applied, and a copy of the stream in the act
  * type, x_act, is what the products read: they add to the stream while they do.
  * Queries and keys have norms of their own in some families, per head, before rope. */
 #include "pass_norms.h"

@@ -2,9 +2,9 @@
  * pass.
  *
  * A batch is M rows, the tokens back to back and then rows of zeros up to a count that oneDNN runs
- * well (COMPUTE.md 4i). The residual stream and its gradient are f32, everything stored per layer
- * is of the act type. All memory is carved from one arena by kvf__pass_create; a pass allocates
- * nothing. */
+ * well (docs/architecture.md, Computing). The residual stream and its gradient are f32, everything
+ * stored per layer is of the act type. All memory is carved from one arena by kvf__pass_create; a
+ * pass allocates nothing. */
 #ifndef KVF_PASS_PRIV_H
 #define KVF_PASS_PRIV_H
 

@@ -1,6 +1,6 @@
 /* Gradients of trained weights: dW = dY^T X and sums of dY, added to the masters' gradients.
  *
- * Products run in f32 whatever the act type (COMPUTE.md 6.2): factors that are bf16 are widened
+ * Products run in f32 whatever the act type: factors that are bf16 are widened
  * first, one matrix at a time. Rows of padding are left out. */
 #include "arch.h"
 #include "pass_grads.h"

@@ -3,14 +3,14 @@
  * The products of a forward pass, each alone and hot, so that the rate is what this machine gives
  * for these shapes at this moment, and nothing of the pass is in it. A product counts as often as a
  * forward pass runs it, so the rate is the harmonic mean weighted by operations; the backward pass
- * has the same products transposed. Clocks move by tens of percent over minutes (COMPUTE.md), so
+ * has the same products transposed. Clocks move by tens of percent over minutes, so
  * bench runs this between its steps. */
 #include "probe.h"
 #include "pass_priv.h"
 
 #include <string.h>
 
-#define REFERENCE_M 512 /* COMPUTE.md: "peak" */
+#define REFERENCE_M 512 /* the product that machines are compared by */
 #define REFERENCE_K 768
 #define REFERENCE_N 3072
 #define MOST_ROWS   1024 /* more change no rate, and would not stay hot */

@@ -1,6 +1,6 @@
 /* Rotary positions: inverse frequencies of every scaling kind, and the tables of cosines and sines.
  *
- * All arithmetic is f32, in the order transformers uses (INTEROP 2.0, 2.11): at position 4000 a
+ * All arithmetic is f32, in the order transformers uses: at position 4000 a
  * double angle is off by 1e-4 rad. Powers, cosines and sines are computed in double and rounded
  * once, which makes the tables the same on every machine and agrees with torch to the last bit
  * nearly always. Llama 3's and YaRN's (arXiv 2309.00071) formulas follow their reference code. The

@@ -1,7 +1,7 @@
 /* Reading a weight out of its file: any element type, any row order -> f32 in Hugging Face order.
  *
  * A GGUF of architecture llama holds the rows of q and k permuted inside each head, so that its
- * rope can rotate neighbours; undone here, row by row (INTEROP 5.4): row h*D + t*D/2 + i of Hugging
+ * rope can rotate neighbours; undone here, row by row: row h*D + t*D/2 + i of Hugging
  * Face is row h*D + 2i + t of the file. Rows of quantised types are independent, so order and type
  * do not disturb each other. */
 #include "slot.h"

@@ -2,7 +2,7 @@
  *
  * A block is a small scale (and minimum) in f16 with 32 or 256 packed integers. The order of the
  * roundings is that of the reference: scales are multiplied first, each product is rounded once,
- * nothing is fused; so results agree bit for bit. Layouts: ggml-common.h; positions: INTEROP 5.2.
+ * nothing is fused; so results agree bit for bit. Layouts: ggml-common.h, ggml-quants.c.
  * Inner loops have constant trip counts and no branches, for the vectoriser. */
 #include "dequant.h"
 

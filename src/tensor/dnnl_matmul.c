@@ -2,7 +2,7 @@
  * include the only file that knows it.
  *
  * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then
- * prescribed for every M: it was found to depend on neither M nor the thread count (COMPUTE.md 4i).
+ * prescribed for every M: it was found to depend on neither M nor the thread count.
  * A product with a given M is a primitive, kept in a table of fixed size; run only swaps the data
  * pointers of the primitive's memory objects. The scratchpad is ours and shared, because oneDNN's
  * own may not be used by two primitives at once. */

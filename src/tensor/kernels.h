@@ -23,7 +23,7 @@ typedef enum kvf__act_fn {
     KVF__TANH
 } kvf__act_fn;
 
-/* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE, COMPUTE.md 4d). Per
+/* One chunk of a cross-entropy over a vocabulary cut into chunks ("flash" CE). Per
  * row the caller starts with max = -inf, sum = 0 and calls chunk after chunk. */
 typedef struct kvf__ce_chunk {
     int64_t rows, width; /* logits [rows, width] */

@@ -1,8 +1,8 @@
 /* Dense matrix products on oneDNN: the only place, with lstm to come, where oneDNN computes.
  *
  * Frozen weights are packed once into the layout oneDNN likes; a product is then a cached primitive
- * keyed by (weights' shape, M, flags, destination type). Facts behind the rules: COMPUTE.md
- * sections 5 and 6. */
+ * keyed by (weights' shape, M, flags, destination type). The rules: docs/architecture.md,
+ * Computing. */
 #ifndef KVF_MATMUL_H
 #define KVF_MATMUL_H
 

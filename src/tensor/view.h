@@ -42,7 +42,7 @@ size_t kvf__dtype_block_bytes(kvf__dtype dtype); /* bytes per block */
 bool kvf__dtype_is_float(kvf__dtype dtype);      /* F32, F16, BF16, F64 or a quantised type */
 
 /* n elements (a multiple of the block) to f32. The source may be unaligned. Defined for float and
- * quantised types; exact for F32, F16, BF16; formulas of INTEROP 5.2 for the quantised ones. */
+ * quantised types; exact for F32, F16, BF16; ggml's formulas for the quantised ones. */
 void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n);
 /* n elements from f32 to F32, F16 or BF16, round to nearest even, NaN stays NaN; or whole blocks to
  * Q8_0, as llama.cpp quantises. */

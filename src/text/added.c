@@ -1,4 +1,4 @@
-/* Added tokens: cutting a text at them (INTEROP 6.1).
+/* Added tokens: cutting a text at them.
  *
  * Leftmost, then longest, over a trie walked from every place whose byte begins some token; the
  * tokens are few and short, so no automaton is needed. Options are applied after the match, as

@@ -1,5 +1,5 @@
 /* What BERT's files say: the BertNormalizer of tokenizer.json, its switches in
- * tokenizer_config.json, and vocab.txt, which comes with nothing else (INTEROP 6.5, 6.8).
+ * tokenizer_config.json, and vocab.txt, which comes with nothing else.
  *
  * vocab.txt has a token per line, the line's number is its id. The switches and the names of the
  * special tokens are transformers' defaults where the config does not give them. */

@@ -1,4 +1,4 @@
-/* BPE with merge ranks, as the model "BPE" of `tokenizers` (INTEROP 6.3).
+/* BPE with merge ranks, as the model "BPE" of `tokenizers`.
  *
  * A word starts as its characters; a character not in the vocabulary becomes its bytes' tokens, the
  * unknown token, or nothing. Then the adjacent pair of lowest rank is merged, leftmost first, until

@@ -1,4 +1,4 @@
-/* Recognising a chat template by its source (INTEROP 6.9).
+/* Recognising a chat template by its source.
  *
  * We do not run Jinja. The source is brought to a form in which spelling does not matter (white
  * space, quotes, item against attribute access, trim markers and trim_blocks applied, neighbouring

@@ -1,5 +1,5 @@
 /* tokenizer_config.json and special_tokens_map.json: names of the special tokens, the chat
- * template, and whether BOS and EOS are added (INTEROP 6.8).
+ * template, and whether BOS and EOS are added.
  *
  * The rule for BOS and EOS: add_bos_token or add_eos_token, where one is written, rebuild the post-
  * processor (transformers 5; transformers 4 did so for the Llama class only, which it always has

@@ -1,4 +1,4 @@
-/* Ids to text: the tokens' written forms go one by one through the decoder's steps (INTEROP 6.7),
+/* Ids to text: the tokens' written forms go one by one through the decoder's steps,
  * so that a text can be given out while it grows; a whole one is decoded by the same steps.
  *
  * A step takes strings and hands on strings: those of tokens, until one fuses them all; from there

@@ -1,4 +1,4 @@
-/* Text to ids: the pipeline of INTEROP 6.1, run over one text.
+/* Text to ids: the pipeline of tok_int.h, run over one text.
  *
  * Sections between added tokens go through it one after the other with the same buffers. A text may
  * be one part of a larger one (chat turns are encoded in parts): kvf__place says what stands before

@@ -1,7 +1,7 @@
 /* The special tokens around one text or two.
  *
  * A post-processor of any kind comes to two templates: lists of ids with holes for the texts, and
- * the token type of every place (INTEROP 6.7). */
+ * the token type of every place. */
 #include "tok_int.h"
 
 kvf_status kvf__template_add(kvf_ctx *ctx, kvf__template *to, int32_t item, int32_t type)

@@ -1,5 +1,5 @@
 /* Post-processors: which special ids stand around a text and around two, and the type of every
- * token (INTEROP 6.7).
+ * token.
  *
  * In the end they all come to the two templates of post.c. A template without a pair gets the
  * library's: the one text and then the other. */

@@ -1,4 +1,5 @@
-/* SentencePiece-style BPE by scores: the vocabulary of a GGUF file of type "llama" (INTEROP 5.6).
+/* SentencePiece-style BPE by scores: the vocabulary of a GGUF file of type "llama" (ggml's
+ * docs/gguf.md).
  *
  * There is no merge list: any two neighbours whose joined text is in the vocabulary may merge, the
  * joined token of highest score first, of equal scores the leftmost (Kudo & Richardson 2018,

@@ -1,6 +1,6 @@
 /* Lists of pipeline steps, lists of pieces, and the byte alphabet that byte-level steps share.
  *
- * The alphabet (INTEROP 6.2): bytes that print map to themselves, the other 68 in increasing order
+ * The alphabet: bytes that print map to themselves, the other 68 in increasing order
  * to U+0100 and up, so that every byte is one visible character. */
 #include "tok_int.h"
 

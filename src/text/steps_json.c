@@ -1,4 +1,4 @@
-/* The pipeline's steps as tokenizer.json writes them (INTEROP 6.1, 6.2, 6.7).
+/* The pipeline's steps as tokenizer.json writes them.
  *
  * Each of the four parts is one object or a "Sequence" of them. A type we cannot reproduce is
  * refused by name: a tokenizer that is nearly right gives ids that are wrong without a sign. */

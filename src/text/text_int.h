@@ -35,7 +35,8 @@ kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char 
  * ...". U+0000 is a character like others. */
 kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, size_t n, bool lines);
 
-/* Plain description of a vocabulary, as GGUF metadata holds it (INTEROP 5.6). Everything is viewed.
+/* Plain description of a vocabulary, as GGUF metadata holds it (ggml's docs/gguf.md). Everything is
+ * viewed.
  */
 typedef struct kvf__vocab {
     const char *where; /* file, for errors */

@@ -1,6 +1,6 @@
 /* The inside of a tokenizer. Private to src/text: everyone else goes through text_int.h.
  *
- * A tokenizer is a pipeline of data, as in `tokenizers` (INTEROP 6.1): added tokens are cut out of
+ * A tokenizer is a pipeline of data, as in `tokenizers`: added tokens are cut out of
  * the raw text, each piece between them is normalised and cut once more at the normalised added
  * tokens, what is left is pre-tokenised, and each pre-token goes through the model. All of it is
  * immutable; whatever changes while a text runs through lives in a kvf__work. Text inside the
@@ -429,7 +429,7 @@ kvf_status kvf__bert_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
 /* A token field: "x" or {"content": "x"}; NULL if neither. */
 const char *kvf__token_field(const kvf_json *object, const char *key, size_t *n);
 kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf__tokenizer *t);
-/* Added tokens, bos, eos, the template and the BOS/EOS rule (INTEROP 6.8). config, map may be NULL.
+/* Added tokens, bos, eos, the template and the BOS/EOS rule. config, map may be NULL.
  */
 kvf_status kvf__apply_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
                              const kvf_json *config, const kvf_json *special_map);

@@ -1,4 +1,4 @@
-/* tokenizer.json: one file that describes the whole pipeline (INTEROP 6.1, 6.3).
+/* tokenizer.json: one file that describes the whole pipeline.
  *
  * The models BPE and WordPiece. `truncation` and `padding` are ignored: how long a row may be is
  * not the tokenizer's business. The id that an added token's entry gives counts unless the model's

@@ -1,5 +1,4 @@
-/* vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen2 ship them: the pipeline is the family's
- * (INTEROP 6.8).
+/* vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen2 ship them: the pipeline is the family's.
  *
  * The family is the config's tokenizer_class; without one, RoBERTa if the vocabulary has its
  * special tokens, else GPT-2. Its special tokens are those the files name, and by default the

@@ -1,5 +1,5 @@
-/* The tokenizer that GGUF metadata describes (INTEROP 5.6): a vocabulary, types, and the name of a
- * splitter.
+/* The tokenizer that GGUF metadata describes (ggml's docs/gguf.md): a vocabulary, types, and the
+ * name of a splitter.
  *
  * "gpt2" is byte-level BPE; `pre` names the regex its merges were learned with, and a name we do
  * not know is refused, because any guess gives wrong ids for some text. "llama" is SentencePiece

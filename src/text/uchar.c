@@ -1,4 +1,4 @@
-/* Character classes as the `tokenizers` library sees them (INTEROP 6.1, 6.2).
+/* Character classes as the `tokenizers` library sees them.
  *
  * Rust's and its crates' tables decide, not the Unicode version of utf8proc: numbers and case are
  * those of Unicode 17, punctuation and BERT's marks and controls those of Unicode 8, its normaliser

@@ -1,4 +1,4 @@
-/* WordPiece, as the model of that name in `tokenizers` (INTEROP 6.4): the longest token that the
+/* WordPiece, as the model of that name in `tokenizers`: the longest token that the
  * rest of a word begins with, again and again (Wu et al. 2016, arXiv:1609.08144).
  *
  * A word of too many characters, or with a rest that no token begins, is the unknown token as a

@@ -3,7 +3,7 @@
  *   rank 0   encoder -> port ----> all    rows -> gradient of the port ----> rank 0 -> encoder,
  * AdamW
  *
- * The port is what crosses (DESIGN.md section 2): the prefix, vectors, or what the base publishes;
+ * The port is what crosses: the prefix, vectors, or what the base publishes;
  * and the heads'. So it does not matter how large the encoder is, and CPUs that round differently
  * cannot drift apart. Every label counts by the number of labels of the whole step. The gradient of
  * a layer's prefix is on its way while the layer below is computed. */

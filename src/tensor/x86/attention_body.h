@@ -2,8 +2,7 @@
  * see attention_pack.h).
  *
  * Everything works on S^T = K Q^T, keys down and queries across in two vectors: masks are lane
- * masks, maxima and sums run down the columns, and the products need no transposed K or V
- * (COMPUTE.md 4a):
+ * masks, maxima and sums run down the columns, and the products need no transposed K or V:
  *
  *   forward    S^T = K Q^T    O^T = V^T P^T
  *   backward   S^T = K Q^T    dP^T = V dO^T    dV += P^T dO    dK += dS^T Q    dQ^T += K^T dS^T

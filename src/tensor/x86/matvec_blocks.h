@@ -2,7 +2,7 @@
  * dequant.c and dtype.c bit for bit. Where those round a product and a sum, the products here are
  * exact (scales have 11 to 17 bits, integers 8 at most), so that fusing them changes nothing.
  *
- * Layouts: ggml-common.h; INTEROP 5.2. The type is a constant wherever this is inlined. */
+ * Layouts: ggml-common.h, ggml-quants.c. The type is a constant wherever this is inlined. */
 #ifndef KVF_MATVEC_BLOCKS_H
 #define KVF_MATVEC_BLOCKS_H
 
