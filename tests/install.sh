@@ -16,11 +16,15 @@ root=$(dirname "$(dirname "$(find "$folder" -path '*/bin/kvfold' -type f)")")
 [ -x "$root/bin/kvfold" ] || { echo 'no bin/kvfold'; exit 1; }
 for file in share/man/man1/kvfold.1 share/bash-completion/completions/kvfold.bash share/zsh/site-functions/_kvfold \
     share/fish/vendor_completions.d/kvfold.fish share/doc/kvfold/README.md share/doc/kvfold/CHANGELOG.md share/doc/kvfold/LICENSE \
-    share/doc/kvfold/docs/measured.md share/doc/kvfold/docs/methods.md; do
+    share/doc/kvfold/SECURITY.md share/doc/kvfold/CITATION.cff; do
     [ -s "$root/$file" ] || [ -s "$root/$file.gz" ] || fail "$file is not installed"
 done
 for file in "$3"/include/kvfold/*.h; do
     [ -s "$root/include/kvfold/${file##*/}" ] || fail "include/kvfold/${file##*/} is not installed"
+done
+for file in "$3"/docs/*.md "$3"/recipes/*.txt; do
+    file=${file#"$3"/}
+    [ -s "$root/share/doc/kvfold/$file" ] || fail "$file is not installed"
 done
 for file in "$3"/examples/*.c "$3"/examples/*.sh "$3"/examples/*.py; do
     [ -s "$root/share/doc/kvfold/examples/${file##*/}" ] || fail "examples/${file##*/} is not installed"
