@@ -5,6 +5,9 @@
  * stored beside a block, so kvf__free() is free() and needs no context. */
 #include "ctx_int.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -106,6 +109,13 @@ kvf_status kvf__grow(kvf_ctx *ctx, void *inout, size_t old_bytes, size_t new_byt
 void kvf__free(void *memory)
 {
     free(memory);
+}
+
+void kvf__free_kept(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 kvf_status kvf__strndup(kvf_ctx *ctx, const char *text, size_t bytes, char **out)

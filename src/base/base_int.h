@@ -67,6 +67,8 @@ kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out /* T 
 /* Like realloc, old contents kept, the rest undefined; *inout untouched on failure. */
 kvf_status kvf__grow(kvf_ctx *ctx, void *inout /* T ** */, size_t old_bytes, size_t new_bytes);
 void kvf__free(void *memory); /* NULL is fine */
+/* Freed memory that the C library keeps for later goes back to the system, where it can (glibc). */
+void kvf__free_kept(void);
 kvf_status kvf__strdup(kvf_ctx *ctx, const char *text, char **out);
 kvf_status kvf__strndup(kvf_ctx *ctx, const char *text, size_t bytes, char **out);
 kvf_status kvf__asprintf(kvf_ctx *ctx, char **out, const char *fmt, ...) KVF__PRINTF(3, 4);

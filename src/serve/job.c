@@ -239,14 +239,13 @@ static bool find_model(kvf__server *server, kvf__job *job, kvf__problem *problem
 }
 
 /* From the body to ids; false with the problem. */
-static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
+static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     kvf_ctx *ctx = server->reader.ctx;
     const char *body = job->body.data ? job->body.data : "";
     if (!kvf__request_parse(ctx, body, job->body.n, job->chat, server->options.max_tokens,
                             &job->request, problem))
         return false;
-    kvf__buf_done(&job->body);
     if (!find_model(server, job, problem)) return false;
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = make_room(ctx, job, kvf__engine_room(server->engine, job->held->prefix));
@@ -255,8 +254,19 @@ static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
         st = kvf__engine_check(ctx, server->engine, job->held->prefix, job->prompts,
                                job->n_prompts);
     if (st) *problem = kvf__problem_of(ctx, st);
-    kvf__request_forget(&job->request);
     return !st;
+}
+
+/* The same, and nothing stays of the body: parsed, it is many times as large. */
+static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    enum { LARGE = 64 << 10 };
+    const bool large = job->body.n > LARGE;
+    const bool fine = read_request(server, job, problem);
+    kvf__buf_done(&job->body);
+    kvf__request_forget(&job->request);
+    if (large) kvf__free_kept();
+    return fine;
 }
 
 /* What a job takes once it is read. */
