@@ -118,6 +118,16 @@ static bool note_gone(kvf__job *job)
     return left;
 }
 
+/* What was sent need not be kept: a stream takes the memory of what its client has yet to read. */
+static void drop_sent(kvf__job *job)
+{
+    const size_t left = job->out.n - job->sent;
+    if (left > job->sent) return;
+    memmove(job->out.data, job->out.data + job->sent, left);
+    job->out.n = left;
+    job->sent = 0;
+}
+
 static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
 {
     call *c = user;
@@ -132,6 +142,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
         n = (ssize_t)(left < room ? left : room);
         memcpy(to, job->out.data + job->sent, (size_t)n);
         job->sent += (size_t)n;
+        drop_sent(job);
     } else if (job->state == KVF__JOB_DONE) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
