@@ -137,6 +137,11 @@ int cli_unknown_option(const cli_command *command, const cli_given *given, const
 int cli_parse(cli_call *call, int argc, char **argv);
 /* Puts the options of --recipe FILE in front of those given. */
 int cli_recipe_load(cli_call *call, const char *path);
+/* Options that would be taken without a word where the other one, which they are about, is missing. */
+typedef struct cli_need {
+    const char *option, *needs;
+} cli_need;
+int cli_check_needs(const cli_call *call, const cli_need *needs, size_t n);
 /* Operands and required options are there? Called after the recipe. */
 int cli_check_given(const cli_call *call);
 /* `-` becomes one of these where a command can do with a stream; CLI_MISUSE where it cannot. */

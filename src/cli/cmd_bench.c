@@ -179,6 +179,8 @@ static int run(cli_call *call)
     v.bench.weight_dtype = how.weight_dtype;
     v.bench.stream_layers = how.stream_layers;
     v.bench.recompute = v.recompute && !strcmp(v.recompute, "on");
+    if (v.bench.lengths && cli_given_value(call, "length"))
+        return cli_misuse(call->command, "one of --length and --lengths, not both");
     if (!v.interactive && !v.bench.steps)
         return cli_misuse(call->command, "--steps 0: want a whole number from 1 on");
     return measure(call, &v);

@@ -204,6 +204,13 @@ typedef struct names {
     char *text;
 } names;
 
+static bool has_name(const names *list, const char *name)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp(list->at[i], name)) return true;
+    return false;
+}
+
 /* "a,b,c". */
 static int split(const cli_call *call, const char *option, const char *list, names *out)
 {
@@ -285,6 +292,8 @@ static int run(cli_call *call)
         code = cli_fail_status(call, KVF_EUSAGE);
     if (!code) code = split(call, "methods", v.methods, &methods);
     if (!code && v.inits) code = split(call, "inits", v.inits, &inits);
+    if (!code && v.init_text && !has_name(&inits, "text"))
+        code = cli_misuse(call->command, "--init-text is for text among --inits");
     if (!code) code = run_all(call, &v, &methods, &inits, rows);
     free(methods.text);
     free(inits.text);

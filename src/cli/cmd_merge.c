@@ -67,6 +67,7 @@ static int run(cli_call *call)
     values v = {.dtype = "f32"};
     kvf_merge_result result;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_needs(call, &(cli_need){"allow-other-base", "base"}, 1);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     const kvf_merge_options options = {

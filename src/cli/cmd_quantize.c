@@ -16,6 +16,17 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
+static const cli_need NEEDS[] = {
+    {"data", "base"},
+    {"format", "data"},
+    {"map", "data"},
+    {"max-length", "data"},
+    {"overlong", "data"},
+    {"precision", "data"},
+    {"allow-other-base", "base"},
+};
+enum { N_NEEDS = sizeof NEEDS / sizeof NEEDS[0] };
+
 typedef struct outcome {
     kvf_quantize_result file;
     kvf_eval_result before, after;
@@ -73,8 +84,7 @@ static int run(cli_call *call)
     values v = {.tool.precision = "f32"};
     outcome o = {0};
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-    if (!code && v.tool.eval.data && !v.tool.base)
-        code = cli_misuse(call->command, "--data needs --base");
+    if (!code) code = cli_check_needs(call, NEEDS, N_NEEDS);
     if (!code) code = cli_check_paths(call);
     if (!code && v.tool.eval.data)
         code = cli_tool_eval(call, &v.tool, call->operands[0], &o.before);

@@ -57,30 +57,14 @@ static const cli_option OPTIONS[] = {
 };
 enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
-/* Options that would be taken without a word where what they are about is missing. */
-static int check_company(const cli_call *call)
-{
-    static const struct {
-        const char *option, *needs;
-    } PAIRS[] = {
-        {"words", "base"},  {"precision", "base"},  {"allow-other-base", "base"},
-        {"rows", "data"},   {"samples", "data"},    {"max-tokens", "data"},
-        {"format", "data"}, {"no-header", "data"},  {"columns", "data"},
-        {"map", "data"},    {"max-length", "data"}, {"overlong", "data"},
-        {"data", "base"},
-    };
-
-    for (size_t p = 0; p < sizeof PAIRS / sizeof PAIRS[0]; p++) {
-        bool given = false, there = false;
-        for (size_t i = 0; i < call->n_given; i++) {
-            given |= !strcmp(call->given[i].name, PAIRS[p].option);
-            there |= !strcmp(call->given[i].name, PAIRS[p].needs);
-        }
-        if (given && !there)
-            return cli_misuse(call->command, "--%s needs --%s", PAIRS[p].option, PAIRS[p].needs);
-    }
-    return CLI_OK;
-}
+static const cli_need NEEDS[] = {
+    {"words", "base"},  {"precision", "base"},  {"allow-other-base", "base"},
+    {"rows", "data"},   {"samples", "data"},    {"max-tokens", "data"},
+    {"format", "data"}, {"no-header", "data"},  {"columns", "data"},
+    {"map", "data"},    {"max-length", "data"}, {"overlong", "data"},
+    {"data", "base"},
+};
+enum { N_NEEDS = sizeof NEEDS / sizeof NEEDS[0] };
 
 static int run(cli_call *call)
 {
@@ -89,7 +73,7 @@ static int run(cli_call *call)
     char text[32];
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
 
-    if (!code) code = check_company(call);
+    if (!code) code = cli_check_needs(call, NEEDS, N_NEEDS);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     v.report.path = call->operands[0];

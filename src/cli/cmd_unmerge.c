@@ -43,6 +43,7 @@ static int run(cli_call *call)
     values v = {.hidden = 512};
     kvf_unmerge_result result;
     int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    if (!code) code = cli_check_needs(call, &(cli_need){"allow-other-base", "base"}, 1);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     const kvf_unmerge_options options = {.prefix = call->operands[0],

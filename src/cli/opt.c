@@ -176,6 +176,21 @@ const char *cli_given_value(const cli_call *call, const char *name)
     return NULL;
 }
 
+static bool is_given(const cli_call *call, const char *name)
+{
+    for (size_t i = 0; i < call->n_given; i++)
+        if (!strcmp(call->given[i].name, name)) return true;
+    return false;
+}
+
+int cli_check_needs(const cli_call *call, const cli_need *needs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_given(call, needs[i].option) && !is_given(call, needs[i].needs))
+            return cli_misuse(call->command, "--%s needs --%s", needs[i].option, needs[i].needs);
+    return CLI_OK;
+}
+
 static int check_required(const cli_call *call)
 {
     char name[32];

@@ -273,6 +273,9 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     if (!found && !from) from = own_kind(options->path);
     if (options->task && !found)
         st = kvf__fail(ctx, KVF_EUSAGE, "--task: %s says its task itself", options->path);
+    else if (!found && !strcmp(from, BASE) && (options->base || options->labels))
+        st = kvf__fail(ctx, KVF_EUSAGE, "--%s: %s is a base itself",
+                       options->base ? "base" : "labels", options->path);
     else if (!found && !strcmp(from, BASE)) {
         st = kvf__base_import(ctx, options->path, options->out, options->force);
         if (!st) strcpy(kind, BASE);

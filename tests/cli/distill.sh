@@ -27,6 +27,12 @@ run 0 distill $shared --data train.jsonl --valid valid.jsonl --out rows.h5 --res
 has out "\"loss_prefix\":$loss"
 has out '"finished_before":true'
 
+# no steps: the run as it starts
+# shellcheck disable=SC2086
+run 0 distill $shared --steps 0 --out start.h5 --quiet --threads 2
+has out '^start.h5: 0 steps, '
+run 0 merge start.h5 --out start-prefix.h5
+
 # shellcheck disable=SC2086
 run 2 distill $shared --out other.h5 --method prompt
 has err '^kvfold: distill: --method prompt: a document is distilled into keys and values; try '

@@ -1,0 +1,63 @@
+# shellcheck shell=sh disable=SC2086,SC2154,SC2162 # words; variables of the script that reads this one
+# Words for tables of options. try_options TABLE COMMAND...: every row shows that the option acts or is refused, and every
+# option of the commands has a row, command|option|operands and other options|value|how. How, beside the same call without it:
+#   change   another result or file (value @: a flag)    same    the same bits by contract
+#   refuse   misuse, or a failure, with a line           rescue  what failed without it succeeds
+#   listen               as rescue, of a server, which a signal then ends
+#   any other word: the file of tests/ that shows it, and has the option's name
+
+# attempt COMMAND ARGUMENTS: what it prints and writes to o/, without times and memory, into seen
+attempt() {
+    rm -rf o
+    mkdir o
+    timeout 20 "$KVFOLD" "$@" --json >out 2>err <lines
+    code=$?
+    {
+        sed 's/"[a-z_]*\(second\|rate\|rss\|matmul_share\)[a-z_]*":[^,}]*//g; s/"components":{[^}]*}//' out
+        find o -type f ! -name '*run.h5' | sort | while read file; do cat $file; done
+    } >seen
+}
+try_row() { # command option with value how
+    if [ $5 != refuse ] && [ "$1 $3" != "$last" ]; then
+        attempt $1 $3
+        mv seen plain
+        plain_code=$code
+        last="$1 $3"
+        [ $5 = rescue ] && last=
+    fi
+    if [ $5 = listen ]; then
+        [ $plain_code -eq 1 ] || fail "$1 --$2 ($3): is not needed"
+        timeout -s INT 3 "$KVFOLD" $1 $3 --"$2" >out 2>err
+        grep -q "^listening on" out || grep -q "built without libmicrohttpd" err || fail "$1 --$2 ($3): $(cat err)"
+        return
+    fi
+    if [ "$4" = @ ]; then attempt $1 $3 --"$2"; else attempt $1 $3 --"$2" "$4"; fi
+    [ $5 = refuse ] || [ $5 = rescue ] || [ $plain_code -eq 0 ] || fail "$1 $3: exit status $plain_code without --$2"
+    case $5:$code in
+    refuse:[12]) [ -s err ] || fail "$1 --$2: refused without a word" ;;
+    change:0) cmp -s plain seen && fail "$1 --$2 $4 ($3): is ignored" ;;
+    same:0) cmp -s plain seen || fail "$1 --$2 $4 ($3): changes bits" ;;
+    rescue:0) [ $plain_code -ne 0 ] || fail "$1 --$2 ($3): is not needed" ;;
+    *) fail "$1 --$2 $4 ($3): $5 expected, exit status $code: $(cat err)" ;;
+    esac
+}
+try_options() {
+    last=
+    table=$1
+    shift
+    while IFS='|' read -r command option with value how; do
+        case $how in
+        change | same | refuse | rescue | listen) try_row $command $option "$with" "$value" $how ;;
+        *)
+            other=$(echo $option | tr - _)
+            grep -qe "--$option\|[.\"]$option\|\b$other" "$SOURCE/tests/$how" 2>err || fail "$command --$option: not in tests/$how"
+            ;;
+        esac
+    done <"$table"
+    for command; do
+        "$KVFOLD" $command --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
+        while read -r option; do
+            grep -q "^$command|$option|" "$table" || fail "$command --$option: no row says how its effect is seen"
+        done <options
+    done
+}
