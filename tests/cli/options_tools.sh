@@ -127,11 +127,10 @@ serve|timeout|||test_serve_guard.c
 serve|timeout|--base model|0|refuse
 serve|chat-template|||test_serve_prompts.c
 serve|chat-template|--base model|x|refuse
-serve|checkpoint|||cli/origins.sh
+serve|checkpoint|--base model|x|refuse
 serve|allow-other-base|--base model --port 0 --prefix x=foreign_p.h5|@|listen
-serve|weight-dtype|||cli/stream.sh
 serve|weight-dtype|--base model|f16|refuse
-serve|stream-layers|||cli/stream.sh
+serve|stream-layers|--base model|x|refuse
 serve|precision|--base model|f16|refuse
 serve|precision|||cli/serve.sh
 bench|shape|$small --interactive|model/config.json|change
@@ -148,8 +147,8 @@ bench|encoder-hidden|$small --interactive|5|change
 bench|steps|$small|2|change
 bench|warmup|$small --interactive|1|change
 bench|recompute|||cli/bench.sh
-bench|weight-dtype|||cli/stream.sh
-bench|stream-layers|||cli/stream.sh
+bench|weight-dtype|$small --interactive|int8|change
+bench|stream-layers|--base model --batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --warmup 0 --precision f32 $one --interactive|on|same
 bench|interactive|$small|@|change
 bench|precision|$small|bf16|change
 bench|seed|$small --interactive|1|change
