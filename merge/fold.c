@@ -95,26 +95,6 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
     return st;
 }
 
-/* What the encoder emits now; on its base where the method reads it. */
-static kvf_status open_live(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix **out)
-{
-    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
-    kvf_prefix *live = NULL;
-    kvf_base *base = NULL;
-    bool needed = false;
-    KVF_TRY(kvf_prefix_needs_base(ctx, options->run, &needed));
-    if (needed && options->base) KVF_TRY(kvf_base_open(ctx, options->base, &EXACT, &base));
-    kvf_status st = kvf_prefix_open_on(ctx, options->run, base, options->checkpoint, &live);
-    if (!st && options->head) st = kvf_prefix_use_head(ctx, live, options->head);
-    if (!st && base) st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
-    kvf_base_free(base);
-    if (st)
-        kvf_prefix_free(live);
-    else
-        *out = live;
-    return st;
-}
-
 static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                              kvf_merge_result *result)
 {
@@ -213,7 +193,12 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->probe));
-    KVF_TRY(open_live(ctx, options, &live));
+    const kvf__waist_source source = {.path = options->run,
+                                      .base = options->base,
+                                      .head = options->head,
+                                      .checkpoint = options->checkpoint,
+                                      .allow_other_base = options->allow_other_base};
+    KVF_TRY(kvf__source_open(ctx, &source, &live));
     kvf_status st = fold(ctx, options, live, dtype, result);
     kvf_prefix_free(live);
     return st;

@@ -27,6 +27,9 @@ typedef struct kvf__waist_source {
     kvf_checkpoint checkpoint;
     bool allow_other_base;
 } kvf__waist_source;
+/* What the file holds, or its encoder emits now; a base that is named must be the one it is for. */
+kvf_status kvf__source_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
+/* The same, if it is or becomes a prefix. */
 kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
 void kvf__waist_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
 /* Writes it as a prefix file of a type; *bytes, *diff: its size, and the largest difference of a

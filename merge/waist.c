@@ -1,20 +1,44 @@
 /* Prefixes as the tools take and leave them: whatever file one is in, it becomes the tensor, and
  * the tensor a prefix file. What merge does once and verifies, the tools do on the fly. */
 #include "merge_int.h"
+#include "method.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
-static kvf_status open_on(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix **out)
+/* A named base that nothing is read of must be the right one all the same. Methods that go through
+ * the base elsewhere check it there. */
+static kvf_status check_named(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix *prefix)
+{
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
+    const kvf__method *method = kvf__method_find(prefix->id.method);
+    kvf_base *base = NULL;
+
+    if (method && method->port != KVF__PORT_KV) return KVF_OK;
+    KVF_TRY(kvf_base_open(ctx, s->base, &LIGHT, &base));
+    kvf_status st = kvf__identity_check(ctx, s->path, &prefix->id, base, s->allow_other_base);
+    kvf_base_free(base);
+    return st;
+}
+
+kvf_status kvf__source_open(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix **out)
 {
     static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
+    kvf_prefix *prefix = NULL;
     kvf_base *base = NULL;
     bool needed = false;
 
     KVF_TRY(kvf_prefix_needs_base(ctx, s->path, &needed));
     if (needed && s->base) KVF_TRY(kvf_base_open(ctx, s->base, &EXACT, &base));
-    kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, out);
+    kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, &prefix);
+    if (!st && s->head) st = kvf_prefix_use_head(ctx, prefix, s->head);
+    if (!st && base) st = kvf_prefix_check(ctx, prefix, base, s->allow_other_base);
+    if (!st && s->base && !base) st = check_named(ctx, s, prefix);
     kvf_base_free(base);
+    if (st)
+        kvf_prefix_free(prefix);
+    else
+        *out = prefix;
     return st;
 }
 
@@ -41,9 +65,7 @@ kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_pr
     kvf_prefix *prefix = NULL;
     kvf_status st;
 
-    st = open_on(ctx, source, &prefix);
-    if (st) goto out;
-    if (source->head) st = kvf_prefix_use_head(ctx, prefix, source->head);
+    st = kvf__source_open(ctx, source, &prefix);
     if (st) goto out;
     if (kvf_prefix_changes_base(prefix)) {
         st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s changes the base itself: no prefix",

@@ -45,6 +45,8 @@ merge|head|run.h5 $to|x|refuse
 merge|probe|run.h5 --base model $to|valid.jsonl|change
 merge|probe|run.h5 $to|valid.jsonl|refuse
 merge|base|run.h5 --probe valid.jsonl $to|model|rescue
+merge|base|run.h5 $to|elsewhere|refuse
+merge|allow-other-base|run.h5 --base elsewhere $to|@|rescue
 merge|allow-other-base|run.h5 --base elsewhere --probe valid.jsonl $to|@|rescue
 merge|allow-other-base|run.h5 $to|@|refuse
 merge|force|run.h5 --out there|@|rescue
@@ -87,6 +89,7 @@ report|samples|run_p.h5 $eval --out o/x.html|1|change
 report|samples|run_p.h5 --base model --out o/x.html|1|refuse
 report|max-tokens|run_p.h5 $eval --out o/x.html|3|change
 report|max-tokens|run_p.h5 --base model --out o/x.html|3|refuse
+report|max-tokens|run_p.h5 $eval --samples 0 --out o/x.html|3|refuse
 report|checkpoint|run.h5 --out o/x.html|last|change
 report|head|tasks.h5 --base bert --out o/x.html|mood|rescue
 report|head|run_p.h5 --out o/x.html|mood|refuse
@@ -164,6 +167,7 @@ compose|weights|run_p.h5 next_p.h5 --mode average $to|1,3|change
 compose|weights|run_p.h5 next_p.h5 --base model $to|1,3|refuse
 compose|dtype|run_p.h5 next_p.h5 --mode average $to|f16|change
 compose|base|run_p.h5 next_p.h5 $to|model|rescue
+compose|base|run_p.h5 next_p.h5 --mode average $to|elsewhere|refuse
 compose|checkpoint|run.h5 next_p.h5 --mode average $to|last|change
 compose|head|tasks_p.h5 tasks_p.h5 --mode average $to|mood|rescue
 compose|head|run_p.h5 next_p.h5 --mode average $to|x|refuse
@@ -192,6 +196,7 @@ quantize|out|run_p.h5 --dtype f16|o/x.h5|rescue
 quantize|dtype|run_p.h5 $to|f16|rescue
 quantize|force|run_p.h5 --dtype f16 --out there|@|rescue
 quantize|base|run_p.h5 --dtype f16 --data valid.jsonl $to|model|rescue
+quantize|base|run_p.h5 --dtype f16 $to|elsewhere|refuse
 quantize|data|run_p.h5 --base model --dtype f16 $to|valid.jsonl|change
 quantize|data|run_p.h5 --dtype f16 $to|valid.jsonl|refuse
 quantize|checkpoint|run.h5 --dtype f16 $to|last|change
