@@ -7,6 +7,8 @@
  * their own share the kills, because most of the time is spent waiting for the disk.
  *
  * Usage: kill_runs KVFOLD MAKE_TINY COUNT [SEED]; in a folder of its own, which is removed. */
+#include "chance.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_ARGUMENTS = 48, PATH_BYTES = 4096 };
@@ -41,30 +42,6 @@ enum { N_VARIANTS = sizeof VARIANTS / sizeof VARIANTS[0], WORKERS = 2 };
 typedef struct tally {
     int kills, in_save, before_first, finished, failures;
 } tally;
-
-static uint64_t random_state;
-
-/* xorshift64*: Marsaglia, Xorshift RNGs, 2003. */
-static double uniform(void)
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (double)((random_state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void wait_seconds(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
 
 /* ---- processes ------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
  *
  * Usage: storm KVFOLD MAKE_TINY CLIENTS SEED [OPTION OF SERVE...]; in a folder of its own, which is
  * removed. */
+#include "chance.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +21,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 1 << 16, MOST_ARGUMENTS = 40, PORT_SECONDS = 120, TOGETHER = 200 };
 static const double END_SECONDS = 5, ANSWER_SECONDS = 120;
 
-static uint64_t random_state;
 static pid_t server;
 static int port;
 
@@ -34,28 +34,6 @@ static _Noreturn void fail(const char *what, const char *detail)
     fprintf(stderr, "storm: %s%s%s\n", what, detail ? ": " : "", detail ? detail : "");
     if (server > 0) kill(server, SIGKILL);
     exit(1);
-}
-
-/* xorshift64*: Marsaglia, Xorshift RNGs, 2003. */
-static double uniform(void)
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (double)((random_state * UINT64_C(2685821657736338717)) >> 11) / 9007199254740992.0;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void wait_seconds(double seconds)
-{
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
 }
 
 /* ---- what they ask --------------------------------------------------------------------------- */
