@@ -141,7 +141,6 @@ int cli_recipe_load(cli_call *call, const char *path);
 typedef struct cli_need {
     const char *option, *needs;
 } cli_need;
-bool cli_is_given(const cli_call *call, const char *name); /* an option, without its dashes */
 int cli_check_needs(const cli_call *call, const cli_need *needs, size_t n);
 /* Operands and required options are there? Called after the recipe. */
 int cli_check_given(const cli_call *call);

@@ -75,7 +75,7 @@ static int run(cli_call *call)
 
     if (!code) code = cli_check_needs(call, NEEDS, N_NEEDS);
     if (!code) code = cli_check_paths(call);
-    if (!code && cli_is_given(call, "max-tokens") && !v.report.samples)
+    if (!code && cli_given_value(call, "max-tokens") && !v.report.samples)
         code = cli_misuse(call->command, "--max-tokens: not with --samples 0");
     if (code) return code;
     v.report.path = call->operands[0];

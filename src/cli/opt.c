@@ -176,7 +176,7 @@ const char *cli_given_value(const cli_call *call, const char *name)
     return NULL;
 }
 
-bool cli_is_given(const cli_call *call, const char *name)
+static bool is_given(const cli_call *call, const char *name)
 {
     for (size_t i = 0; i < call->n_given; i++)
         if (!strcmp(call->given[i].name, name)) return true;
@@ -186,7 +186,7 @@ bool cli_is_given(const cli_call *call, const char *name)
 int cli_check_needs(const cli_call *call, const cli_need *needs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (cli_is_given(call, needs[i].option) && !cli_is_given(call, needs[i].needs))
+        if (is_given(call, needs[i].option) && !is_given(call, needs[i].needs))
             return cli_misuse(call->command, "--%s needs --%s", needs[i].option, needs[i].needs);
     return CLI_OK;
 }
