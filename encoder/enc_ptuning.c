@@ -90,7 +90,7 @@ static kvf_status add_linear(kvf_ctx *ctx, kvf__encoder *encoder, int64_t in, in
     return kvf__encoder_add(ctx, encoder, NAMES[s->n++][1], out, 0);
 }
 
-static kvf_status take_buffers(kvf_ctx *ctx, kvf__encoder *encoder)
+static kvf_status alloc_buffers(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     state *s = state_of(encoder);
     const int64_t P = encoder->shape.P, between = has_lstm(encoder) ? 2 * encoder->shape.M : 0;
@@ -128,7 +128,7 @@ static kvf_status describe_lstm(kvf_ctx *ctx, kvf__encoder *encoder)
         const kvf__lstm_sizes sizes = {.T = P, .I = layer ? 2 * M : C, .H = M};
         KVF_TRY(kvf__lstm_create(ctx, &sizes, &state_of(encoder)->layer[layer]));
     }
-    return take_buffers(ctx, encoder);
+    return alloc_buffers(ctx, encoder);
 }
 
 static kvf_status describe_mlp(kvf_ctx *ctx, kvf__encoder *encoder)
@@ -138,7 +138,7 @@ static kvf_status describe_mlp(kvf_ctx *ctx, kvf__encoder *encoder)
     KVF_TRY(add_linear(ctx, encoder, C, M));
     KVF_TRY(add_linear(ctx, encoder, M, M));
     KVF_TRY(add_linear(ctx, encoder, M, C));
-    return take_buffers(ctx, encoder);
+    return alloc_buffers(ctx, encoder);
 }
 
 static void done(kvf__encoder *encoder)

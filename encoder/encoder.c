@@ -57,7 +57,7 @@ static size_t padded(int64_t n)
     return ((size_t)n + 15) / 16 * 16;
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__encoder *encoder)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     size_t values = 0, grads = 0;
     for (size_t i = 0; i < encoder->params.n; i++) {
@@ -102,7 +102,7 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     encoder->method = row;
     encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
     KVF_TRY(kind->describe(ctx, encoder));
-    return take_memory(ctx, encoder);
+    return alloc_memory(ctx, encoder);
 }
 
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,

@@ -67,8 +67,8 @@ static void drop(kvf__param *param)
     kvf__free((char *)param->name);
 }
 
-kvf_status kvf__low_rank_take(kvf_ctx *ctx, const char *where, kvf__params *params,
-                              kvf__prefix *prefix)
+kvf_status kvf__low_rank_alloc(kvf_ctx *ctx, const char *where, kvf__params *params,
+                               kvf__prefix *prefix)
 {
     kvf__param u = {0}, v = {0};
     bool has_u = take(params, KVF__LOW_RANK_U, &u), has_v = take(params, KVF__LOW_RANK_V, &v);

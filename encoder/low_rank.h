@@ -21,7 +21,7 @@ void kvf__low_rank_bwd(kvf__prefix *dprefix, float *du, float *dv, const kvf__pr
                        const float *u, const float *v);
 /* Applies what a head's list brings of u and v to the prefix and leaves both out of the list;
  * nothing where it brings none. ESHAPE, EFORMAT. The list owns values and names. */
-kvf_status kvf__low_rank_take(kvf_ctx *ctx, const char *where, kvf__params *params,
-                              kvf__prefix *prefix);
+kvf_status kvf__low_rank_alloc(kvf_ctx *ctx, const char *where, kvf__params *params,
+                               kvf__prefix *prefix);
 
 #endif

@@ -87,7 +87,7 @@ static kvf_status open_parts(composing *c)
     KVF_TRY(kvf_check_not_input(c->ctx, o->out, o->base));
     KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
     for (; c->n < o->n; c->n++) {
-        const kvf__waist_source source = {
+        const kvf__prefix_source source = {
             .path = o->parts[c->n],
             .base = o->base,
             .head = o->head,
@@ -95,7 +95,7 @@ static kvf_status open_parts(composing *c)
             .allow_other_base = o->allow_other_base,
         };
         KVF_TRY(kvf_check_not_input(c->ctx, o->out, source.path));
-        KVF_TRY(kvf__waist_open(c->ctx, &source, &c->part[c->n]));
+        KVF_TRY(kvf__prefix_source_read(c->ctx, &source, &c->part[c->n]));
         if (c->part[c->n]->head.n_tasks) {
             c->n++; /* it is freed with the others */
             return kvf__fail(c->ctx, KVF_EUSAGE,
@@ -146,8 +146,8 @@ static kvf_status turn(composing *c, kvf_prefix *part, int64_t by)
     if (!c->base) KVF_TRY(kvf_base_open(c->ctx, c->o->base, &EXACT, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
     kvf__prefix *p = &part->prefix;
-    KVF_TRY(kvf__model_turn_prefix(c->ctx, c->base->model, p, p, 0, true));
-    return kvf__model_turn_prefix(c->ctx, c->base->model, p, p, by, false);
+    KVF_TRY(kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, 0, true));
+    return kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, by, false);
 }
 
 /* Places at .. at + from->P of each head. */
@@ -281,10 +281,10 @@ static kvf_status compose(composing *c, kvf_compose_result *result)
     if (st) goto out;
     st = become(c, &values, r.position_start);
     if (st) goto out;
-    st = kvf__waist_write(c->ctx, c->part[0], c->o->out, c->o->force, dtype, &r.bytes,
-                          &r.max_abs_diff);
+    st = kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force, dtype, &r.bytes,
+                              &r.max_abs_diff);
     if (st) goto out;
-    kvf__waist_shape(c->part[0], r.shape);
+    kvf__kv_prefix_shape(c->part[0], r.shape);
     *result = r;
 out:
     kvf__prefix_done(&values);

@@ -193,12 +193,12 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->probe));
-    const kvf__waist_source source = {.path = options->run,
-                                      .base = options->base,
-                                      .head = options->head,
-                                      .checkpoint = options->checkpoint,
-                                      .allow_other_base = options->allow_other_base};
-    KVF_TRY(kvf__source_open(ctx, &source, &live));
+    const kvf__prefix_source source = {.path = options->run,
+                                       .base = options->base,
+                                       .head = options->head,
+                                       .checkpoint = options->checkpoint,
+                                       .allow_other_base = options->allow_other_base};
+    KVF_TRY(kvf__prefix_source_open(ctx, &source, &live));
     kvf_status st = fold(ctx, options, live, dtype, result);
     kvf_prefix_free(live);
     return st;

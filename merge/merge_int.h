@@ -17,25 +17,27 @@ bool kvf__json_same(const kvf_json *a, const kvf_json *b);
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out);
 
-/* A prefix as the tools for files take it (waist.c): a prefix file as it stands, what a run's
- * encoder emits now, or what the base makes of virtual tokens that lead the row. Methods that read
- * the base want its path (EUSAGE without); those that change it are EUNSUPPORTED. */
-typedef struct kvf__waist_source {
+/* A prefix as the tools for files take it (prefix_source.c): a prefix file as it stands, what a
+ * run's encoder emits now, or what the base makes of virtual tokens that lead the row. Methods that
+ * read the base want its path (EUSAGE without); those that change it are EUNSUPPORTED. */
+typedef struct kvf__prefix_source {
     const char *path;
     const char *base; /* NULL: none */
     const char *head; /* of several tasks: the one that is meant; NULL: all are kept */
     kvf_checkpoint checkpoint;
     bool allow_other_base;
-} kvf__waist_source;
+} kvf__prefix_source;
 /* What the file holds, or its encoder emits now; a base that is named must be the one it is for. */
-kvf_status kvf__source_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
+kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *source,
+                                   kvf_prefix **out);
 /* The same, if it is or becomes a prefix. */
-kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out);
-void kvf__waist_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
+kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source,
+                                   kvf_prefix **out);
+void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
 /* Writes it as a prefix file of a type; *bytes, *diff: its size, and the largest difference of a
  * value that is read back. */
-kvf_status kvf__waist_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path, bool force,
-                            kvf__dtype dtype, int64_t *bytes, double *diff);
+kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                                bool force, kvf__dtype dtype, int64_t *bytes, double *diff);
 
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);

@@ -36,7 +36,7 @@ static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *prefix, const char *p
 kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
                         kvf_quantize_result *result)
 {
-    const kvf__waist_source source = {
+    const kvf__prefix_source source = {
         .path = options->prefix,
         .base = options->base,
         .head = options->head,
@@ -54,16 +54,16 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     if (st) goto out;
     st = kvf_check_not_input(ctx, options->out, options->base);
     if (st) goto out;
-    st = kvf__waist_open(ctx, &source, &prefix);
+    st = kvf__prefix_source_read(ctx, &source, &prefix);
     if (st) goto out;
     st = relative_diff(ctx, options->prefix, &prefix->prefix, dtype, &r.relative_diff);
     if (st) goto out;
     st = extend_lineage(ctx, prefix, options->prefix);
     if (st) goto out;
-    st = kvf__waist_write(ctx, prefix, options->out, options->force, dtype, &r.bytes,
-                          &r.max_abs_diff);
+    st = kvf__kv_prefix_write(ctx, prefix, options->out, options->force, dtype, &r.bytes,
+                              &r.max_abs_diff);
     if (st) goto out;
-    kvf__waist_shape(prefix, r.shape);
+    kvf__kv_prefix_shape(prefix, r.shape);
     *result = r;
 out:
     kvf_prefix_free(prefix);

@@ -22,7 +22,7 @@ struct kvf__fold_probe {
     bool infix;
 };
 
-static kvf_status take_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
+static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 {
     kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
     const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal,
@@ -32,7 +32,7 @@ static kvf_status take_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
         if (length > limits.tokens) limits.tokens = limits.row_len = length;
         if (labels > limits.labels) limits.labels = labels;
     }
-    if (p->infix) limits.lead_len = limits.lead_tokens = limits.tokens;
+    if (p->infix) limits.common_len = limits.common_tokens = limits.tokens;
     p->width = p->head ? kvf__head_width(p->head) : kvf__model_desc(p->base->model)->V;
     size_t count = (size_t)(limits.labels * p->width);
     KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, 1, limits.tokens, limits.labels));
@@ -76,7 +76,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
     KVF_TRY(kvf__renderer_for(p->ctx, p->base, live, NULL, NULL, renderer));
     kvf__dataset_options load = {
         .render = renderer->render,
-        .max_length = kvf__text_room(p->base, live),
+        .max_length = kvf__text_capacity(p->base, live),
         .overlong = KVF__OVERLONG_TRUNCATE_END,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,
@@ -106,7 +106,7 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     if (!st) st = kvf__prefix_lm_head(ctx, p->base, live, &p->lm_head);
     if (!st) st = load_rows(p, options, live, &renderer);
     p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
-    if (!st) st = take_memory(p, live->id.P, p->rows);
+    if (!st) st = alloc_memory(p, live->id.P, p->rows);
     if (st)
         kvf__fold_probe_free(p);
     else

@@ -1,9 +1,9 @@
 /* A batch of attention with everything in it, for test_attention*.c and bench_attention.c:
- * prefix, shared lead, caches, rows.
+ * prefix, shared common prefix, caches, rows.
  *
- * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the lead (gradients, tokens before
- * heads, as in a qkv matrix), 2 + r the cache of row r (no gradients). Values are random; act
- * arrays hold what the kernels read, `f32` ones the same values as floats. */
+ * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the common prefix (gradients, tokens
+ * before heads, as in a qkv matrix), 2 + r the cache of row r (no gradients). Values are random;
+ * act arrays hold what the kernels read, `f32` ones the same values as floats. */
 #ifndef KVF_ATTENTION_FX_H
 #define KVF_ATTENTION_FX_H
 
@@ -24,7 +24,7 @@ static void fx_must(bool fine)
 }
 
 typedef struct fx_shape {
-    int64_t H, G, D, P, lead;
+    int64_t H, G, D, P, common;
     int n_rows;
     int64_t len[FX_ROWS], cache[FX_ROWS], first[FX_ROWS];
     bool full;      /* not causal */
@@ -67,14 +67,14 @@ static float *fx_random(kvf__rng *rng, kvf__dtype dtype, int64_t n, const void *
     return values;
 }
 
-static void fx_segment(fx *f, kvf__rng *rng, int s, kvf__dtype dtype, int64_t len, bool lead,
+static void fx_segment(fx *f, kvf__rng *rng, int s, kvf__dtype dtype, int64_t len, bool common,
                        bool grad)
 {
     const fx_shape *sh = &f->shape;
     kvf__kvseg *seg = &f->segs[s];
     *seg = (kvf__kvseg){
         .dtype = dtype, .len = len, .token_stride = sh->D, .head_stride = len * sh->D};
-    if (lead) {
+    if (common) {
         seg->token_stride = sh->G * sh->D + 3;
         seg->head_stride = sh->D;
     }
@@ -94,11 +94,11 @@ static void fx_rows(fx *f, kvf__attn_limits *limits)
         kvf__attn_row *row = &f->rows[r];
         *row = (kvf__attn_row){.start = at, .len = sh->len[r], .first = sh->first[r]};
         row->seg[row->n_segs++] = 0;
-        if (sh->lead) row->seg[row->n_segs++] = 1;
+        if (sh->common) row->seg[row->n_segs++] = 1;
         if (sh->cache[r]) row->seg[row->n_segs++] = 2 + r;
         at += row->len;
         if (row->len > limits->row_len) limits->row_len = row->len;
-        const int64_t shared = sh->P + sh->lead + sh->cache[r];
+        const int64_t shared = sh->P + sh->common + sh->cache[r];
         if (shared > limits->shared_len) limits->shared_len = shared;
     }
     f->attn.N = at + 3; /* padding rows at the end */
@@ -116,11 +116,11 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
                                .G = shape->G,
                                .D = shape->D,
                                .backward = true,
-                               .grad_len = shape->P + shape->lead};
+                               .grad_len = shape->P + shape->common};
     fx_rows(f, &limits);
     limits.tokens = a->N;
     fx_segment(f, &rng, 0, KVF__F32, shape->P, false, true);
-    fx_segment(f, &rng, 1, shape->act, shape->lead, true, true);
+    fx_segment(f, &rng, 1, shape->act, shape->common, true, true);
     for (int r = 0; r < shape->n_rows; r++)
         fx_segment(f, &rng, 2 + r, shape->act, shape->cache[r], false, false);
 

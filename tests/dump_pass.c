@@ -27,7 +27,7 @@
 #include <string.h>
 
 typedef struct arguments {
-    const char *base, *data, *prefix, *run, *precision, *threads, *position_start, *share_leads,
+    const char *base, *data, *prefix, *run, *precision, *threads, *position_start, *share_prefixes,
         *hidden, *weight_dtype, *stream_layers, *out;
 } arguments;
 
@@ -193,8 +193,8 @@ static kvf_status make_pass(program *p)
                                      .row_len = s->row_len,
                                      .labels = s->labels,
                                      .P = p->prefix.P,
-                                     .lead_len = s->lead_len,
-                                     .lead_tokens = s->lead_tokens,
+                                     .common_len = s->common_len,
+                                     .common_tokens = s->common_tokens,
                                      .backward = p->prefix.P > 0};
     size_t V = (size_t)kvf__model_desc(p->base->model)->V;
     KVF_TRY(kvf__alloc_array(p->ctx, (size_t)b->n_labels * V, sizeof(float), &p->logits));
@@ -309,7 +309,7 @@ static bool parse(int argc, char **argv, arguments *a)
                 {"--precision", &a->precision},
                 {"--threads", &a->threads},
                 {"--position-start", &a->position_start},
-                {"--share-leads", &a->share_leads},
+                {"--share-leads", &a->share_prefixes},
                 {"--hidden", &a->hidden},
                 {"--weight-dtype", &a->weight_dtype},
                 {"--stream-layers", &a->stream_layers},
@@ -335,7 +335,7 @@ static kvf_status dump(program *p, const arguments *a)
     options.stream_layers = a->stream_layers && !strcmp(a->stream_layers, "on");
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));
     KVF_TRY(load_prefix(p, a));
-    KVF_TRY(load_batch(p, a->data, a->share_leads && !strcmp(a->share_leads, "on")));
+    KVF_TRY(load_batch(p, a->data, a->share_prefixes && !strcmp(a->share_prefixes, "on")));
     if (a->hidden) KVF_TRY(read_outside(p, a->hidden));
     KVF_TRY(make_pass(p));
     KVF_TRY(run_pass(p));

@@ -118,7 +118,7 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 1, .G = 1, .D = 1, .P = 0, .n_rows = 1, .len = {1}},
     {.H = 2, .G = 2, .D = 8, .P = 5, .n_rows = 1, .len = {7}},
     {.H = 4, .G = 2, .D = 5, .P = 3, .n_rows = 3, .len = {4, 1, 6}},
-    {.H = 4, .G = 1, .D = 16, .P = 2, .lead = 4, .n_rows = 2, .len = {3, 5}, .cache = {0, 9}},
+    {.H = 4, .G = 1, .D = 16, .P = 2, .common = 4, .n_rows = 2, .len = {3, 5}, .cache = {0, 9}},
     {.H = 3, .G = 3, .D = 4, .P = 0, .n_rows = 3, .len = {1, 0, 2}, .cache = {30, 0, 7}},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {7, 3}, .full = true},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 3, .len = {7, 3, 4}, .first = {5, 3, 0}},
@@ -298,7 +298,7 @@ START_TEST(nothing_is_allocated)
                             .G = 2,
                             .D = 24,
                             .P = 7,
-                            .lead = 5,
+                            .common = 5,
                             .n_rows = 3,
                             .len = {40, 1, 70},
                             .cache = {0, 100, 0}};

@@ -27,7 +27,7 @@ static void open_dropped(dropped *d, const fx_shape *shape, double rate)
                                .tokens = a->N,
                                .row_len = 70,
                                .shared_len = shape->P,
-                               .grad_len = shape->P + shape->lead,
+                               .grad_len = shape->P + shape->common,
                                .H = a->H,
                                .G = a->G,
                                .D = a->D,

@@ -94,7 +94,7 @@ END_TEST
 
 /* Where the text starts at 0 whatever stands before it, nothing is turned, and no base is needed.
  */
-START_TEST(starts_of_0_turn_nothing)
+START_TEST(starts_of_0_rotate_nothing)
 {
     const char *const parts[] = {first, second};
     kvf_compose_result r;
@@ -246,7 +246,7 @@ START_TEST(what_does_not_go_together)
 END_TEST
 
 /* Keys of learned positions have none: no base is asked for. */
-START_TEST(without_rope_nothing_is_turned)
+START_TEST(without_rope_nothing_is_rotated)
 {
     const char *const parts[] = {first, second};
     kvf_compose_result r;
@@ -266,10 +266,10 @@ int main(void)
     TCase *errors = ck_case(suite, "errors", setup, toy_run_teardown, 60);
 
     tcase_add_test(core, keys_stand_behind_the_part_before);
-    tcase_add_test(core, starts_of_0_turn_nothing);
+    tcase_add_test(core, starts_of_0_rotate_nothing);
     tcase_add_test(core, mean_by_weights);
     tcase_add_test(core, runs_are_folded_on_the_fly);
-    tcase_add_test(core, without_rope_nothing_is_turned);
+    tcase_add_test(core, without_rope_nothing_is_rotated);
     tcase_add_test(errors, what_does_not_go_together);
     return ck_main(suite);
 }

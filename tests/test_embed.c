@@ -85,14 +85,14 @@ START_TEST(equal_runs_give_equal_bytes)
 }
 END_TEST
 
-/* Parts of a step and shared leads change nothing but rounding. */
-START_TEST(parts_and_leads)
+/* Parts of a step and shared common prefixes change nothing but rounding. */
+START_TEST(parts_and_common_rows)
 {
     kvf_train_options o = options_for(out, &FORMS[0]);
     kvf_train_result one = train(&o);
     o.force = true;
     o.grad_accum = 3;
-    o.share_leads = "off";
+    o.share_prefixes = "off";
     o.recompute = true;
     kvf_train_result parts = train(&o);
     ck_assert_double_eq_tol(one.valid_loss, parts.valid_loss, 1e-4 * one.valid_loss);
@@ -276,7 +276,7 @@ int main(void)
     tcase_add_loop_test(core, generates, 0, N_FORMS);
     tcase_add_loop_test(core, folds_to_a_prefix, 0, 3);
     tcase_add_test(core, folds_to_embeddings);
-    tcase_add_test(core, parts_and_leads);
+    tcase_add_test(core, parts_and_common_rows);
     tcase_add_test(core, starts_from_a_run);
     tcase_add_test(errors, options_that_mean_nothing);
     tcase_add_test(errors, templates_that_do_not_fit);

@@ -38,8 +38,8 @@ static kvf__pass *make_pass(kvf_ctx *ctx, kvf__model *model, bool infix, bool re
                                      .labels = 256,
                                      .P = 48,
                                      .cache_len = 64,
-                                     .lead_len = 64,
-                                     .lead_tokens = 256,
+                                     .common_len = 64,
+                                     .common_tokens = 256,
                                      .infix = infix,
                                      .backward = true,
                                      .recompute = recompute};
@@ -137,17 +137,17 @@ static double by_long_prefix(kvf__pass *pass, const toy_batch *all, int64_t r, k
 {
     int64_t first = all->start[r], cut = CUTS[r], n = all->start[r + 1] - first - cut;
     kvf__cache *cache = cache_of(pass, all->ids + first, cut);
-    kvf__prefix x = {0}, turned = {0}, whole = {0}, dwhole = {0}, grad = {0};
+    kvf__prefix x = {0}, rotated = {0}, whole = {0}, dwhole = {0}, grad = {0};
     const kvf__desc *d = kvf__model_desc(t.model);
     ck_assert(!kvf__prefix_init(t.ctx, &x, d->L, d->G, cut, d->D));
-    ck_assert(!kvf__prefix_init(t.ctx, &turned, d->L, d->G, P, d->D));
+    ck_assert(!kvf__prefix_init(t.ctx, &rotated, d->L, d->G, P, d->D));
     ck_assert(!kvf__prefix_init(t.ctx, &grad, d->L, d->G, P, d->D));
     ck_assert(!kvf__prefix_init(t.ctx, &whole, d->L, d->G, cut + P, d->D));
     ck_assert(!kvf__prefix_init(t.ctx, &dwhole, d->L, d->G, cut + P, d->D));
     kvf__cache_read(cache, 0, 0, cut, x.kv);
-    ck_assert(!kvf__model_turn_prefix(t.ctx, t.model, &turned, infix, cut, false));
+    ck_assert(!kvf__model_rotate_prefix(t.ctx, t.model, &rotated, infix, cut, false));
     put(&whole, 0, &x, false);
-    put(&whole, cut, &turned, false);
+    put(&whole, cut, &rotated, false);
 
     toy_batch y;
     const int64_t lengths[] = {n, 0};
@@ -163,10 +163,10 @@ static double by_long_prefix(kvf__pass *pass, const toy_batch *all, int64_t r, k
     }
     double loss = run(t.ctx, pass, &y.b, &whole, cut + P, &dwhole);
     put(&dwhole, cut, &grad, true);
-    ck_assert(!kvf__model_turn_prefix(t.ctx, t.model, &grad, &grad, cut, true));
+    ck_assert(!kvf__model_rotate_prefix(t.ctx, t.model, &grad, &grad, cut, true));
     for (size_t i = 0; i < kvf__prefix_count(sum); i++)
         sum->kv[i] += grad.kv[i];
-    kvf__prefix *const all_of_them[] = {&x, &turned, &whole, &dwhole, &grad};
+    kvf__prefix *const all_of_them[] = {&x, &rotated, &whole, &dwhole, &grad};
     for (int i = 0; i < 5; i++)
         kvf__prefix_done(all_of_them[i]);
     kvf__cache_free(cache);
@@ -267,7 +267,7 @@ START_TEST(a_cache_of_x)
     const int32_t at = CUT, first = 0, cut[] = {CUT};
     toy_batch batch;
     split s;
-    kvf__prefix infix = {0}, turned = {0};
+    kvf__prefix infix = {0}, rotated = {0};
     toy_create(&t, *CONFIGS[_i], KVF__F32);
     const kvf__desc *d = kvf__model_desc(t.model);
     size_t V = (size_t)d->V;
@@ -297,7 +297,7 @@ START_TEST(a_cache_of_x)
     }
     kvf__cache_free(cache);
     kvf__prefix_done(&infix);
-    kvf__prefix_done(&turned);
+    kvf__prefix_done(&rotated);
     kvf__pass_free(pass);
     free(want);
     free(got);
@@ -314,15 +314,15 @@ static const char *const toy_yarn =
     "\"rope_type\":\"yarn\",\"rope_theta\":1000.0,\"factor\":4.0,"
     "\"original_max_position_embeddings\":75}}";
 
-START_TEST(turning_back_undoes_it)
+START_TEST(rotating_back_undoes_it)
 {
     kvf__prefix from = {0}, to = {0};
     toy_create(&t, _i ? toy_yarn : toy_llama, KVF__F32);
     toy_prefix(&t, &from, P, 1);
     ck_assert(!kvf__prefix_init(t.ctx, &to, from.L, from.G, P, from.D));
-    ck_assert(!kvf__model_turn_prefix(t.ctx, t.model, &to, &from, 40, false));
+    ck_assert(!kvf__model_rotate_prefix(t.ctx, t.model, &to, &from, 40, false));
     ck_assert(memcmp(to.kv, from.kv, kvf__prefix_count(&to) * sizeof(float)) != 0);
-    ck_assert(!kvf__model_turn_prefix(t.ctx, t.model, &to, &to, 40, true));
+    ck_assert(!kvf__model_rotate_prefix(t.ctx, t.model, &to, &to, 40, true));
     ck_close(to.kv, from.kv, kvf__prefix_count(&to), 1e-5, 1e-5);
     kvf__prefix_done(&from);
     kvf__prefix_done(&to);
@@ -379,7 +379,7 @@ int main(void)
     tcase_add_loop_test(cases, x_does_not_see_it, 0, N_CONFIGS);
     tcase_add_loop_test(cases, without_a_prefix, 0, N_CONFIGS);
     tcase_add_loop_test(cases, a_cache_of_x, 0, N_CONFIGS);
-    tcase_add_loop_test(cases, turning_back_undoes_it, 0, 2);
+    tcase_add_loop_test(cases, rotating_back_undoes_it, 0, 2);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");
     tcase_set_timeout(cases, 60);

@@ -7,20 +7,20 @@
 #include <dirent.h>
 #include <string.h>
 
-static char log_path[512], board[512];
+static char log_path[512], join_pass[512];
 
 static void setup(void)
 {
     toy_run_setup();
     toy_path(log_path, dir, "log.jsonl");
-    toy_path(board, dir, "board");
+    toy_path(join_pass, dir, "board");
 }
 
 static kvf_train_options options_with(const char *path)
 {
     kvf_train_options o = toy_run_options(path);
     o.log = log_path;
-    o.tensorboard = board;
+    o.tensorboard = join_pass;
     return o;
 }
 
@@ -90,7 +90,7 @@ START_TEST(core_lines)
     ck_assert_int_eq(count_lines("note", NULL), 1); /* residual of the start, from before step 1 */
     ck_assert_int_eq(count_lines("end", &last), 1);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(last, "how"), NULL), "finished");
-    ck_assert_int_eq(files_in(board), 1);
+    ck_assert_int_eq(files_in(join_pass), 1);
     kvf_json_free(last);
 }
 END_TEST
@@ -109,10 +109,10 @@ START_TEST(core_resume)
     ck_assert_int_eq(int_of(last, "step"), 3);
     ck_assert_int_eq(count_lines("step", &last), 6);
     ck_assert_int_eq(count_lines("end", NULL), 2);
-    ck_assert_int_eq(files_in(board), 2);
+    ck_assert_int_eq(files_in(join_pass), 2);
     train(&o); /* finished: nothing to say */
     ck_assert_int_eq(count_lines("start", NULL), 2);
-    ck_assert_int_eq(files_in(board), 2);
+    ck_assert_int_eq(files_in(join_pass), 2);
     kvf_json_free(last);
 }
 END_TEST

@@ -29,7 +29,7 @@ static kvf_prefix *open_prefix(const char *path)
 
 static double loss_of(const char *path, const char *share)
 {
-    const kvf_eval_options eval = {.data = valid, .share_leads = share};
+    const kvf_eval_options eval = {.data = valid, .share_prefixes = share};
     kvf_base *model = open_base();
     kvf_prefix *prefix = open_prefix(path);
     kvf_eval_result result = {0};

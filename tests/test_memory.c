@@ -233,7 +233,7 @@ START_TEST(arena_pieces)
         plan += kvf__arena_round(sizes[i]);
     ck_assert_int_eq(kvf__arena_init(ctx, &arena, plan), KVF_OK);
     for (size_t i = 0; i < n; i++) {
-        char *piece = kvf__arena_take(&arena, sizes[i]);
+        char *piece = kvf__arena_alloc(&arena, sizes[i]);
         ck_assert_uint_eq((uintptr_t)piece % 64, 0);
         if (last_end) ck_assert(piece >= last_end);
         memset(piece, (int)i, sizes[i]);
@@ -257,7 +257,7 @@ START_TEST(arena_is_reused)
     for (int round = 0; round < 3; round++) { /* other cuts each time */
         arena.used = 0;
         for (int i = 0; i < 4 - round; i++)
-            memset(kvf__arena_take(&arena, 256 - 64 * (size_t)round), 1, 256 - 64 * (size_t)round);
+            memset(kvf__arena_alloc(&arena, 256 - 64 * (size_t)round), 1, 256 - 64 * (size_t)round);
     }
     ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
     kvf__arena_done(&arena);
@@ -271,10 +271,10 @@ START_TEST(arena_gaps_are_poisoned)
     char *piece;
 
     ck_assert_int_eq(kvf__arena_init(ctx, &arena, 1024), KVF_OK);
-    piece = kvf__arena_take(&arena, 64);
+    piece = kvf__arena_alloc(&arena, 64);
     ck_assert(!__asan_address_is_poisoned(piece + 63));
     ck_assert(__asan_address_is_poisoned(piece + 64));
-    kvf__arena_take(&arena, 10);
+    kvf__arena_alloc(&arena, 10);
     ck_assert(__asan_address_is_poisoned(piece + 64));
     kvf__arena_done(&arena);
 #else
@@ -287,8 +287,8 @@ START_TEST(arena_overrun_is_our_bug)
 {
     kvf__arena arena = {0};
     ck_assert_int_eq(kvf__arena_init(ctx, &arena, kvf__arena_round(64)), KVF_OK);
-    kvf__arena_take(&arena, 64);
-    kvf__arena_take(&arena, 1);
+    kvf__arena_alloc(&arena, 64);
+    kvf__arena_alloc(&arena, 1);
 }
 END_TEST
 

@@ -170,7 +170,8 @@ static kvf_train_options plain(const char *method, const char *task)
     return o;
 }
 
-/* A folder of its own, in which paths are relative: the base, the meter's text, a prefix file. */
+/* A folder of its own, in which paths are relative: the base, the retention set's text, a prefix
+ * file. */
 static void setup(void)
 {
     kvf_ctx_options options = {.threads = 1};

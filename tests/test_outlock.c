@@ -40,14 +40,14 @@ static void touch(const char *name)
 START_TEST(core_one_holder)
 {
     kvf__outlock lock = {0}, second = {0};
-    ck_assert_int_eq(kvf__outlock_take(ctx, path, &lock), KVF_OK);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &lock), KVF_OK);
     ck_assert(kvf__exists(beside(".lock")));
-    ck_assert_int_eq(kvf__outlock_take(ctx, path, &second), KVF_EEXIST);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &second), KVF_EEXIST);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "run.h5: is being written by another"));
     ck_assert_ptr_null(second.path);
     kvf__outlock_drop(&lock);
     ck_assert(!kvf__exists(beside(".lock")));
-    ck_assert_int_eq(kvf__outlock_take(ctx, path, &second), KVF_OK);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &second), KVF_OK);
     kvf__outlock_drop(&second);
     kvf__outlock_drop(&second); /* nothing is fine */
 }
@@ -58,11 +58,11 @@ START_TEST(core_holder_died)
     kvf__outlock lock = {0};
     int status = 0;
     pid_t child = fork();
-    if (child == 0) _exit(kvf__outlock_take(ctx, path, &lock)); /* dies with the lock */
+    if (child == 0) _exit(kvf__outlock_acquire(ctx, path, &lock)); /* dies with the lock */
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert(kvf__exists(beside(".lock")));
-    ck_assert_int_eq(kvf__outlock_take(ctx, path, &lock), KVF_OK);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &lock), KVF_OK);
     kvf__outlock_drop(&lock);
 }
 END_TEST
@@ -81,7 +81,7 @@ START_TEST(core_leftovers)
     touch(beside(own));
     for (size_t i = 0; i < sizeof KEPT / sizeof KEPT[0]; i++)
         touch(beside(KEPT[i]));
-    ck_assert_int_eq(kvf__outlock_take(ctx, path, &lock), KVF_OK);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &lock), KVF_OK);
     ck_assert(!kvf__exists(beside(dead)));
     ck_assert_int_eq(unlink(beside(own)), 0);
     for (size_t i = 0; i < sizeof KEPT / sizeof KEPT[0]; i++)
@@ -94,11 +94,11 @@ START_TEST(errors_no_folder)
 {
     kvf__outlock lock = {0};
     snprintf(file, sizeof file, "%s/none/run.h5", folder);
-    ck_assert_int_eq(kvf__outlock_take(ctx, file, &lock), KVF_EIO);
+    ck_assert_int_eq(kvf__outlock_acquire(ctx, file, &lock), KVF_EIO);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "cannot write: No such file or directory"));
     for (int64_t n = 0; n < 1; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        ck_assert_int_eq(kvf__outlock_take(ctx, path, &lock), KVF_ENOMEM);
+        ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &lock), KVF_ENOMEM);
     }
 }
 END_TEST

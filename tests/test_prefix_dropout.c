@@ -109,7 +109,7 @@ START_TEST(mean_is_preserved)
 END_TEST
 
 /* Rows with masks of their own see nothing in common that could be computed once. */
-START_TEST(rows_share_no_leads)
+START_TEST(rows_share_no_common_rows)
 {
     bool any[2] = {false, false};
     char text[2048];
@@ -200,7 +200,7 @@ int main(void)
     tcase_add_loop_test(core, gradient_is_the_slope, 0, 2);
     tcase_add_loop_test(core, parts_see_the_same_masks, 0, 2);
     tcase_add_test(core, mean_is_preserved);
-    tcase_add_test(core, rows_share_no_leads);
+    tcase_add_test(core, rows_share_no_common_rows);
     tcase_add_loop_test(runs, resume_equals_no_stop, 0, 2);
     tcase_add_loop_test(runs, nothing_is_dropped_outside_steps, 0, 2);
     tcase_add_loop_test(runs, bad_options_are_refused, 0, 2);

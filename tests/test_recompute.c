@@ -40,8 +40,8 @@ static kvf__pass *make_pass(bool recompute)
                                      .row_len = 290,
                                      .labels = TOY_TOKENS,
                                      .P = 12,
-                                     .lead_len = 64,
-                                     .lead_tokens = 128,
+                                     .common_len = 64,
+                                     .common_tokens = 128,
                                      .backward = true,
                                      .recompute = recompute};
     kvf__pass *pass = NULL;
@@ -61,7 +61,8 @@ static double seconds_of(const kvf__pass *pass, const char *name)
 
 /* ---- core: run on every model ---------------------------------------------------------------- */
 
-/* parent: of each row, for shared leads. off: a layer without prefix, from the end if negative. */
+/* parent: of each row, for shared common prefixes. off: a layer without prefix, from the end if
+ * negative. */
 static const struct {
     const char *name;
     int64_t lengths[8], P;

@@ -263,22 +263,23 @@ START_TEST(best_step_is_marked)
 }
 END_TEST
 
-/* The meter beside the bare base's loss on the same text; the KL of a run that is held to it. */
-START_TEST(the_meter_is_drawn)
+/* The retention set beside the bare base's loss on the same text; the KL of a run that is held to
+ * it. */
+START_TEST(the_retention_is_drawn)
 {
-    static double meter[] = {NAN, 3.25, 3.5}, kl[] = {0.5, 0.25, 0.125};
+    static double retention[] = {NAN, 3.25, 3.5}, kl[] = {0.5, 0.25, 0.125};
     kvf__history history = three_steps();
     kvf_json *facts = parsed(
         "{\"title\":\"t\",\"kind\":\"run\",\"lineage\":{\"meter_base_loss\":3.125}}");
     kvf__buf without = page_of(facts, &history);
-    history.meter_loss = meter;
+    history.meter_loss = retention;
     history.kl_to_base = kl;
     kvf__buf page = page_of(facts, &history);
     ck_assert_uint_eq(count(without.data, "id=\"meter\"") + count(without.data, "data-key=\"me"),
                       0);
     ck_assert_uint_eq(count(page.data, "id=\"meter\""), 1);
     ck_assert_uint_eq(count(page.data, "id=\"kl\""), 1);
-    /* step 1 has no value of the meter, nor needs it that of the bare base */
+    /* step 1 has no value of the retention set, nor needs it that of the bare base */
     ck_assert_ptr_nonnull(strstr(page.data, "<td></td><td></td><td>0.5</td>"));
     ck_assert_ptr_nonnull(strstr(page.data, "<td>3.25</td><td>3.125</td><td>0.25</td>"));
     ck_assert_ptr_nonnull(strstr(page.data, "<td>3.5</td><td>3.125</td><td>0.125</td>"));
@@ -423,7 +424,7 @@ int main(void)
     tcase_add_loop_test(core, text_is_escaped, 0, sizeof TEXTS / sizeof TEXTS[0]);
     tcase_add_test(core, hostile_texts_stay_text);
     tcase_add_test(core, best_step_is_marked);
-    tcase_add_test(core, the_meter_is_drawn);
+    tcase_add_test(core, the_retention_is_drawn);
     tcase_add_loop_test(core, axes_hold_their_values, 0, sizeof AXES / sizeof AXES[0]);
     tcase_add_loop_test(limits, long_runs_are_thinned, 0, sizeof LENGTHS / sizeof LENGTHS[0]);
     tcase_add_loop_test(limits, pages_of_little_are_whole, 0, sizeof BARE / sizeof BARE[0]);

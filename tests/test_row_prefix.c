@@ -28,8 +28,8 @@ static kvf__pass *make_pass(bool recompute)
                                      .labels = 64,
                                      .P = P,
                                      .cache_len = 16,
-                                     .lead_len = 16,
-                                     .lead_tokens = 16,
+                                     .common_len = 16,
+                                     .common_tokens = 16,
                                      .row_dropout = true,
                                      .backward = true,
                                      .recompute = recompute};

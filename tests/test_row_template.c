@@ -19,7 +19,7 @@ START_TEST(pieces_are_read)
     kvf__row_template p = pattern_of("{p:3} {text} It was {p:2} [MASK] .", 0);
     const kvf__piece *piece = p.pieces;
     ck_assert_int_eq(p.P, 5);
-    ck_assert_int_eq(p.lead, 3);
+    ck_assert_int_eq(p.common, 3);
     ck_assert_uint_eq(p.n, 5);
     ck_assert_int_eq(p.mask, 3);
     ck_assert(piece[0].kind == KVF__PIECE_FIELD && !strcmp(piece[0].text, "text"));
@@ -33,7 +33,7 @@ START_TEST(pieces_are_read)
 
     p = pattern_of("a [b] {text}{p} {text_pair}", 0); /* brackets are text, nothing leads */
     ck_assert_str_eq(p.pieces[0].text, "a [b]");
-    ck_assert(p.lead == 0 && p.P == 1 && p.pieces[1].blank && !p.pieces[3].blank);
+    ck_assert(p.common == 0 && p.P == 1 && p.pieces[1].blank && !p.pieces[3].blank);
     kvf__row_template_done(&p);
 }
 END_TEST
@@ -115,19 +115,19 @@ static const char PROMPT[] = "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n";
 
 START_TEST(rows_of_language_models)
 {
-    static const int32_t lead[] = {-1, -2, 0, 1, 2, 3, 12},
-                         lead_labels[] = {NO, NO, NO, NO, 2, 3, 12};
+    static const int32_t common[] = {-1, -2, 0, 1, 2, 3, 12},
+                         common_labels[] = {NO, NO, NO, NO, 2, 3, 12};
     kvf__dataset set = rows_of(PROMPT, NULL, 2, (kvf__dataset_options){CAUSE});
-    EXPECT(set, lead, lead_labels);
+    EXPECT(set, common, common_labels);
     set = rows_of(PROMPT, "{p:2} {prompt} {completion}", 0, (kvf__dataset_options){CAUSE});
-    EXPECT(set, lead, lead_labels);
+    EXPECT(set, common, common_labels);
 
     static const int32_t mixed[] = {-1, 0, 1, 8, 4, -2, 2, 3, 12};
     static const int32_t mixed_labels[] = {NO, NO, NO, NO, NO, NO, 2, 3, 12};
     set = rows_of(PROMPT, "{p} {prompt} e {p}{completion}", 0, (kvf__dataset_options){CAUSE});
     EXPECT(set, mixed, mixed_labels);
 
-    /* The first token behind a lead stays unpredicted, as behind a prefix. */
+    /* The first token behind a common prefix stays unpredicted, as behind a prefix. */
     static const int32_t text[] = {-1, -2, 0, 1, 12}, text_labels[] = {NO, NO, NO, 1, 12};
     set = rows_of("{\"text\": \"ab\"}\n", NULL, 2, (kvf__dataset_options){CAUSE});
     EXPECT(set, text, text_labels);
@@ -164,9 +164,9 @@ END_TEST
 START_TEST(rows_of_texts)
 {
     static const char ROW[] = "{\"text\": \"ab\", \"label\": \"x\"}\n";
-    static const int32_t lead[] = {-1, -2, 10, 0, 1, 11}, at_cls[] = {NO, NO, 0, NO, NO, NO};
+    static const int32_t common[] = {-1, -2, 10, 0, 1, 11}, at_cls[] = {NO, NO, 0, NO, NO, NO};
     kvf__dataset set = rows_of(ROW, NULL, 2, (kvf__dataset_options){SEQ});
-    EXPECT(set, lead, at_cls);
+    EXPECT(set, common, at_cls);
     static const int32_t last[] = {-1, -2, 0, 1}, at_last[] = {NO, NO, NO, 0};
     set = rows_of(ROW, NULL, 2, (kvf__dataset_options){SEQ, CAUSE});
     EXPECT(set, last, at_last);

@@ -20,7 +20,7 @@ static void teardown(void)
 /* What the sections of the test have: rows, prefix (masked: without layer 0), or vectors. */
 static const struct {
     int64_t lengths[5], P, position_start;
-    bool masked, vectors, leads;
+    bool masked, vectors, common_rows;
     float scale;
 } RUNS[] = {
     {{7, 12, 3, 0}, 5, 5, false, false, false, 0.5f},
@@ -56,7 +56,7 @@ static void make_vectors(one *r)
 }
 
 /* Rows 1 and 2 continue row 0. */
-static void make_leads(one *r)
+static void make_common_rows(one *r)
 {
     for (int64_t row = 0; row < r->batch.b.n_rows; row++)
         r->parent[row] = row ? 0 : -1;
@@ -76,7 +76,7 @@ static void make_run(one *r, int i)
     for (size_t k = 0; k < kvf__prefix_count(&r->prefix); k++)
         r->prefix.kv[k] *= 1 + 0.1f * (float)i;
     if (RUNS[i].vectors) make_vectors(r);
-    if (RUNS[i].leads) make_leads(r);
+    if (RUNS[i].common_rows) make_common_rows(r);
 }
 
 static void free_run(one *r)
@@ -96,8 +96,8 @@ static kvf__pass *make_pass(int64_t sections, bool recompute)
                                      .row_len = 30,
                                      .labels = 150,
                                      .P = MOST_P,
-                                     .lead_len = 10,
-                                     .lead_tokens = 20,
+                                     .common_len = 10,
+                                     .common_tokens = 20,
                                      .sections = sections,
                                      .backward = true,
                                      .recompute = recompute};

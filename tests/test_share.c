@@ -1,5 +1,6 @@
 /* The share of attention that virtual tokens take: against a softmax written out here over the
- * queries and keys that the pass kept, with leads and without, and what must not change it. */
+ * queries and keys that the pass kept, with common prefixes and without, and what must not change
+ * it. */
 #include "pass_priv.h"
 #include "toy_model.h"
 #include "vectors.h"
@@ -26,8 +27,8 @@ static kvf__pass *make_pass(bool recompute)
                                      .row_len = 32,
                                      .labels = 64,
                                      .P = 2 * P,
-                                     .lead_len = 16,
-                                     .lead_tokens = 16,
+                                     .common_len = 16,
+                                     .common_tokens = 16,
                                      .backward = true,
                                      .recompute = recompute};
     kvf__pass *pass = NULL;
@@ -138,14 +139,14 @@ START_TEST(looking_changes_nothing)
 END_TEST
 
 /* Two rows that begin with P virtual tokens, each whole, or both behind one lead. */
-START_TEST(virtual_tokens_in_leads_count)
+START_TEST(virtual_tokens_in_common_rows_count)
 {
     enum { OWN = 4, ROWS = 2 };
     static const int64_t whole_start[] = {0, P + OWN, 2 * (P + OWN)};
-    static const int64_t lead_start[] = {0, P, P + OWN, P + 2 * OWN};
+    static const int64_t common_start[] = {0, P, P + OWN, P + 2 * OWN};
     static const int32_t parent[] = {-1, 0, 0};
     static const int64_t example[] = {-1, 0, 1};
-    int32_t whole_ids[2 * (P + OWN)], lead_ids[P + 2 * OWN], whole_at[4], lead_at[4];
+    int32_t whole_ids[2 * (P + OWN)], common_ids[P + 2 * OWN], whole_at[4], common_at[4];
     double whole[64] = {0}, shared[64] = {0};
     kvf__vectors vectors = {0};
     toy_create(&t, toy_llama, KVF__F32);
@@ -155,13 +156,13 @@ START_TEST(virtual_tokens_in_leads_count)
     for (int64_t i = 0; i < P * d->C; i++)
         vectors.x[i] = (float)sin((double)i);
     for (int p = 0; p < P; p++)
-        whole_ids[p] = whole_ids[P + OWN + p] = lead_ids[p] = kvf__virtual_id(p);
+        whole_ids[p] = whole_ids[P + OWN + p] = common_ids[p] = kvf__virtual_id(p);
     for (int i = 0; i < ROWS * OWN; i++) {
         int r = i / OWN, at = i % OWN;
-        whole_ids[r * (P + OWN) + P + at] = lead_ids[P + i] = 3 + 5 * i;
+        whole_ids[r * (P + OWN) + P + at] = common_ids[P + i] = 3 + 5 * i;
         if (at < 2) continue;
         whole_at[r * 2 + at - 2] = r * (P + OWN) + P + at;
-        lead_at[r * 2 + at - 2] = P + i;
+        common_at[r * 2 + at - 2] = P + i;
     }
     const kvf__batch a = {.n_rows = 2,
                           .n_tokens = whole_start[2],
@@ -171,11 +172,11 @@ START_TEST(virtual_tokens_in_leads_count)
                           .label_at = whole_at,
                           .example = example + 1};
     const kvf__batch b = {.n_rows = 3,
-                          .n_tokens = lead_start[3],
+                          .n_tokens = common_start[3],
                           .n_labels = 4,
-                          .start = lead_start,
-                          .ids = lead_ids,
-                          .label_at = lead_at,
+                          .start = common_start,
+                          .ids = common_ids,
+                          .label_at = common_at,
                           .parent = parent,
                           .example = example};
     run(pass, &a, NULL, &vectors, whole);
@@ -197,7 +198,7 @@ int main(void)
     tcase_add_checked_fixture(parity, setup, teardown);
     tcase_add_loop_test(parity, share_is_a_softmax_by_hand, 0, 2);
     tcase_add_test(core, looking_changes_nothing);
-    tcase_add_test(core, virtual_tokens_in_leads_count);
+    tcase_add_test(core, virtual_tokens_in_common_rows_count);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, parity);
     return ck_main(suite);

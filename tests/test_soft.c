@@ -46,7 +46,8 @@ START_TEST(loss_and_gradient_are_those_of_torch)
     ck_assert(!memcmp(ids, golden_stored(&file, MODELS[_i], "ids"), n * K * sizeof *ids));
     ck_close(logp, golden_stored(&file, MODELS[_i], "logp"), n * (K + 1), 1e-5, 1e-5);
 
-    const kvf__soft soft = {.k = K, .ids = ids, .logp = golden_stored(&file, MODELS[_i], "logp")};
+    const kvf__soft_targets soft = {
+        .k = K, .ids = ids, .logp = golden_stored(&file, MODELS[_i], "logp")};
     const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = g.prefix.P};
     ck_assert(!kvf__pass_fwd(g.ctx, pass, &input));
     ck_assert_msg(!kvf__pass_lm_soft(g.ctx, pass, &soft, true, 1, &loss, NULL), "%s",
@@ -89,7 +90,7 @@ typedef struct fixture {
     int64_t V, C;
     int32_t ids[MOST_LABELS * K];
     float logp[MOST_LABELS * (K + 1)];
-    kvf__soft soft;
+    kvf__soft_targets soft;
 } fixture;
 
 static void forward(fixture *f, bool with_prefix)
@@ -110,7 +111,7 @@ static void fixture_init(fixture *f, int at)
     f->pass = soft_pass(f->t.ctx, f->t.model, TOY_TOKENS, TOY_TOKENS);
     f->V = kvf__model_desc(f->t.model)->V;
     f->C = kvf__model_desc(f->t.model)->C;
-    f->soft = (kvf__soft){.k = K, .ids = f->ids, .logp = f->logp};
+    f->soft = (kvf__soft_targets){.k = K, .ids = f->ids, .logp = f->logp};
     forward(f, false);
     ck_assert_msg(!kvf__pass_lm_top(f->t.ctx, f->pass, K, f->ids, f->logp), "%s",
                   kvf_ctx_error(f->t.ctx));

@@ -44,9 +44,9 @@ static kvf_train_options options_for(const char *path)
 
 /* ---- parity ---------------------------------------------------------------------------------- */
 
-/* Runs of one crew: settings besides those of options_for; data by name. */
+/* Runs of one group: settings besides those of options_for; data by name. */
 typedef struct member {
-    const char *data, *settings[10]; /* of meter the value is a data file too */
+    const char *data, *settings[10]; /* of retention set the value is a data file too */
 } member;
 
 static const member BY_BASE[] = {
@@ -77,7 +77,7 @@ enum { MOST = 9, STEPS = 5 };
 static void open_member(const member *m, size_t index, const char *kind, kvf_base *on,
                         kvf__reads *reads, kvf__trainer *t)
 {
-    static char paths[2 * MOST][512], outs[2 * MOST][512], meter[512];
+    static char paths[2 * MOST][512], outs[2 * MOST][512], retention[512];
     size_t at = index + (on ? MOST : 0);
     char name[64];
     snprintf(name, sizeof name, "%s%zu.h5", kind, index);
@@ -90,8 +90,8 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
     for (size_t i = 0; m->settings[i]; i += 2) {
         const char *value = m->settings[i + 1];
         if (!strcmp(m->settings[i], "meter")) {
-            toy_path(meter, dir, value);
-            value = meter;
+            toy_path(retention, dir, value);
+            value = retention;
         }
         ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], value), "%s", kvf_ctx_error(ctx));
     }
@@ -112,26 +112,26 @@ START_TEST(members_step_as_alone)
     kvf__trainer *list[MOST];
     const member *members = CREWS[_i].members;
     size_t n = CREWS[_i].n;
-    kvf__crew crew;
+    kvf__run_group group;
     for (size_t i = 0; i < n; i++) {
         open_member(&members[i], i, "alone", NULL, NULL, &alone[i]);
         ck_assert(!kvf__trainer_prepare(&alone[i]));
         open_member(&members[i], i, "joined", alone[0].base, NULL, &joined[i]);
         list[i] = &joined[i];
     }
-    ck_assert_msg(!kvf__crew_init(ctx, list, n, &crew), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__run_group_init(ctx, list, n, &group), "%s", kvf_ctx_error(ctx));
     for (int64_t step = 0; step < STEPS; step++) {
-        ck_assert_msg(!kvf__crew_step(&crew), "%s", kvf_ctx_error(ctx));
+        ck_assert_msg(!kvf__run_group_step(&group), "%s", kvf_ctx_error(ctx));
         for (size_t i = 0; i < n; i++) {
-            if (!crew.member[i].trainer) continue;
-            ck_assert_msg(!crew.member[i].status, "member %zu: %s", i, crew.member[i].line);
+            if (!group.member[i].trainer) continue;
+            ck_assert_msg(!group.member[i].status, "member %zu: %s", i, group.member[i].line);
             ck_assert_msg(!kvf__trainer_step(&alone[i]), "%s", kvf_ctx_error(ctx));
             double got = joined[i].train_loss, want = alone[i].train_loss;
             ck_assert_msg(fabs(got - want) <= 1e-5 * want,
                           "member %zu, step %lld: %.8g, alone %.8g", i, (long long)step + 1, got,
                           want);
             ck_assert_int_eq(joined[i].tokens, alone[i].tokens);
-            if (joined[i].step == joined[i].steps) crew.member[i].trainer = NULL; /* it leaves */
+            if (joined[i].step == joined[i].steps) group.member[i].trainer = NULL; /* it leaves */
             if (step) continue;
             double off = gradient_difference(&joined[i], &alone[i]);
             ck_assert_msg(off <= 1e-5, "member %zu: gradient off by %g", i, off);
@@ -141,7 +141,7 @@ START_TEST(members_step_as_alone)
                           want);
         }
     }
-    kvf__crew_done(&crew);
+    kvf__run_group_done(&group);
     for (size_t i = n; i-- > 0;) {
         kvf__trainer_done(&joined[i]);
         kvf__trainer_done(&alone[i]);
@@ -155,18 +155,18 @@ START_TEST(a_step_allocates_nothing)
     kvf__trainer *list[MOST];
     const member *members = CREWS[_i].members;
     kvf_base *shared = NULL;
-    kvf__crew crew;
+    kvf__run_group group;
     for (size_t i = 0; i < CREWS[_i].n; i++) {
         open_member(&members[i], i, "joined", shared, NULL, &joined[i]);
         if (!i) shared = joined[0].base;
         list[i] = &joined[i];
     }
-    ck_assert(!kvf__crew_init(ctx, list, CREWS[_i].n, &crew));
-    ck_assert(!kvf__crew_step(&crew));
+    ck_assert(!kvf__run_group_init(ctx, list, CREWS[_i].n, &group));
+    ck_assert(!kvf__run_group_step(&group));
     uint64_t before = kvf_ctx_allocations(ctx);
-    ck_assert(!kvf__crew_step(&crew));
+    ck_assert(!kvf__run_group_step(&group));
     ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
-    kvf__crew_done(&crew);
+    kvf__run_group_done(&group);
     for (size_t i = CREWS[_i].n; i-- > 0;)
         kvf__trainer_done(&joined[i]);
 }

@@ -18,7 +18,7 @@ static void fill(kvf__batcher *batcher, const kvf__dataset *set, bool causal_bas
     kvf__batcher_fill(batcher, set, order, set->n);
 }
 
-START_TEST(premises_become_leads)
+START_TEST(premises_become_common_rows)
 {
     static const int64_t EXAMPLES[] = {-1, 0, 0, 1, 1, 2, 2, 2};
     static const int32_t PARENT[] = {-1, 0, 0, 0, 0, -1, -1, -1}, ID[] = {0, 1, 1, 0, 0, 0, 1};
@@ -51,13 +51,13 @@ START_TEST(groups_stay_together)
         (kvf__dataset_options){CHOICE, CAUSE, .max_length = 32});
     fill(&batcher, &set, true, true);
     const kvf__batch *b = &batcher.batch;
-    int64_t leads = 0;
-    while (b->example[leads] < 0)
-        leads++;
-    ck_assert_int_gt(leads, 0);
-    ck_assert_int_eq(b->n_rows, leads + 5);
-    for (int64_t r = leads; r < b->n_rows; r++)
-        ck_assert_int_eq(b->example[r], r - leads < 3 ? 0 : 1);
+    int64_t common_rows = 0;
+    while (b->example[common_rows] < 0)
+        common_rows++;
+    ck_assert_int_gt(common_rows, 0);
+    ck_assert_int_eq(b->n_rows, common_rows + 5);
+    for (int64_t r = common_rows; r < b->n_rows; r++)
+        ck_assert_int_eq(b->example[r], r - common_rows < 3 ? 0 : 1);
     kvf__batcher_done(&batcher);
     kvf__dataset_done(&set);
 }
@@ -184,7 +184,7 @@ START_TEST(grouped_questions_save_more)
         kvf__sampler sampler;
         int seen[DOCUMENTS * QUESTIONS] = {0};
         ck_assert_int_eq(kvf__sampler_init(ctx, &sampler, &set, true, 7, STEP, 0), KVF_OK);
-        if (grouped) ck_assert_int_eq(kvf__sampler_group_by_lead(ctx, &sampler), KVF_OK);
+        if (grouped) ck_assert_int_eq(kvf__sampler_group_by_common(ctx, &sampler), KVF_OK);
         for (int epoch = 0; epoch < 3; epoch++)
             saved[grouped] += saved_in_epoch(&sampler, &batcher, seen);
         for (int r = 0; r < DOCUMENTS * QUESTIONS; r++)
@@ -217,7 +217,7 @@ START_TEST(one_cluster_is_shuffled)
     kvf__dataset set = loaded("a.jsonl", text.data, (kvf__dataset_options){CAUSE});
     kvf__sampler sampler;
     ck_assert_int_eq(kvf__sampler_init(ctx, &sampler, &set, true, 1, 16, 0), KVF_OK);
-    ck_assert_int_eq(kvf__sampler_group_by_lead(ctx, &sampler), KVF_OK);
+    ck_assert_int_eq(kvf__sampler_group_by_common(ctx, &sampler), KVF_OK);
     for (int epoch = 0; epoch < 2; epoch++) {
         int64_t n = 0;
         bool last = false;
@@ -239,7 +239,7 @@ int main(void)
     Suite *suite = suite_create("task_batch");
     TCase *core = tcase_create("core");
     tcase_add_checked_fixture(core, setup, teardown);
-    tcase_add_test(core, premises_become_leads);
+    tcase_add_test(core, premises_become_common_rows);
     tcase_add_test(core, groups_stay_together);
     tcase_add_test(core, windows_share_their_question);
     tcase_add_test(core, bidirectional_batches);

@@ -1,6 +1,6 @@
 /* Virtual tokens in the rows of a batch: their gradient against PyTorch's through inputs_embeds
- * (tests/golden/make_vectors_golden.py), and what must hold around it: shared leads, recomputation,
- * equal bits, a vector that is a token's own embedding. */
+ * (tests/golden/make_vectors_golden.py), and what must hold around it: shared common prefixes,
+ * recomputation, equal bits, a vector that is a token's own embedding. */
 #include "data_int.h"
 #include "golden_model.h"
 
@@ -67,8 +67,8 @@ static kvf__pass *make_pass(const fixture *f, bool recompute)
                                      .tokens = 128,
                                      .row_len = 64,
                                      .labels = 64,
-                                     .lead_len = 16,
-                                     .lead_tokens = 64,
+                                     .common_len = 16,
+                                     .common_tokens = 64,
                                      .backward = true,
                                      .recompute = recompute};
     ck_assert_msg(!kvf__pass_create(f->g.ctx, f->g.model, &limits, &pass), "%s",
@@ -200,7 +200,7 @@ START_TEST(embedding_of_a_token_is_the_token)
 END_TEST
 
 /* Rows that all begin with the virtual tokens: computed once, with the same gradient. */
-START_TEST(leads_are_shared)
+START_TEST(common_rows_are_shared)
 {
     enum { ROWS = 5, LENGTH = 12, N = ROWS * LENGTH };
     fixture f;
@@ -224,7 +224,7 @@ START_TEST(leads_are_shared)
         kvf__batcher batcher = {0};
         ck_assert_int_eq(kvf__batcher_init(f.g.ctx, &batcher, rules, ROWS, N, N), KVF_OK);
         kvf__batcher_fill(&batcher, &set, order, ROWS);
-        ck_assert_int_eq(batcher.sizes.lead_tokens, share ? P : 0);
+        ck_assert_int_eq(batcher.sizes.common_tokens, share ? P : 0);
         loss[share] = gradient_of(&f, pass, &batcher.batch, &grad[share]);
         kvf__batcher_done(&batcher);
     }
@@ -274,7 +274,7 @@ int main(void)
     suite_add_tcase(suite, gold);
     tcase_add_loop_test(core, same_bits_recomputed_and_added, 0, N_MODELS);
     tcase_add_loop_test(core, embedding_of_a_token_is_the_token, 0, N_MODELS);
-    tcase_add_test(core, leads_are_shared);
+    tcase_add_test(core, common_rows_are_shared);
     tcase_add_test(core, refusals);
     suite_add_tcase(suite, core);
     return ck_main(suite);

@@ -66,11 +66,11 @@ typedef struct kvf_ctx_options {
     int threads;    /* 0: one per core this process may use */
     kvf_log_fn log; /* NULL: no log; the library itself never prints */
     void *log_user;
-    /* Program that reads each of kvfold's HDF5 files on trial before this process does: the command
-     * `kvfold`, run as PROGRAM --check-hdf5 FILE, where FILE names a descriptor that it inherits
-     * and that is read afterwards. Damaged files can crash HDF5 itself; so they end
-     * that process and an error line here. NULL: files meet HDF5 in this process, behind the checks
-     * of their bytes; for those who read only files they trust. The command sets itself. */
+    /* Program that reads each of kvfold's HDF5 files in a sandbox before this process does: the
+     * command `kvfold`, run as PROGRAM --check-hdf5 FILE, where FILE names a descriptor that it
+     * inherits and that is read afterwards. Damaged files can crash HDF5 itself; so they end that
+     * process and an error line here. NULL: files meet HDF5 in this process, behind the checks of
+     * their bytes; for those who read only files they trust. The command sets itself. */
     const char *check_program;
 } kvf_ctx_options;
 

@@ -20,9 +20,9 @@ typedef enum kvf_event_kind {
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE,    /* `text` says something a person should know */
-    KVF_EVENT_METER,   /* the meter was read */
-    KVF_EVENT_FORECAST /* before the first step, where one is asked for */
+    KVF_EVENT_NOTE,      /* `text` says something a person should know */
+    KVF_EVENT_RETENTION, /* the retention set was read */
+    KVF_EVENT_FORECAST   /* before the first step, where one is asked for */
 } kvf_event_kind;
 
 /* One number of a metric; the name lives as long as the library. */
@@ -113,14 +113,14 @@ typedef struct kvf_train_options {
                            ids; NULL: those of the training data, sorted */
     int64_t doc_stride; /* qa */
     bool shuffle;
-    const char *share_leads;  /* auto, off */
-    const char *group_by;     /* off, lead */
-    bool recompute;           /* the same bits with less memory, in more time */
-    const char *weight_dtype; /* of frozen weights, as kvf_base_options has it */
-    bool stream_layers;       /* the same; sets recompute unless that was given */
-    const char *schedule;     /* linear, cosine, constant */
-    int64_t schedule_steps;   /* 0: steps */
-    const char *warmup;       /* "5%" or a number of steps */
+    const char *share_prefixes; /* auto, off */
+    const char *group_by;       /* off, lead */
+    bool recompute;             /* the same bits with less memory, in more time */
+    const char *weight_dtype;   /* of frozen weights, as kvf_base_options has it */
+    bool stream_layers;         /* the same; sets recompute unless that was given */
+    const char *schedule;       /* linear, cosine, constant */
+    int64_t schedule_steps;     /* 0: steps */
+    const char *warmup;         /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
     int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
@@ -133,9 +133,10 @@ typedef struct kvf_train_options {
     const char *adapter_placement;  /* serial, parallel, attn */
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
-    const char *meter;              /* lm: text that is to stay as it is; NULL: none */
-    double kl_to_base;  /* weight of KL(base || with the prefix) on the meter's rows; 0: none */
-    int64_t early_stop; /* validations without a better one; 0: never */
+    const char *retention;          /* lm: text that is to stay as it is; NULL: none */
+    double
+        kl_to_base; /* weight of KL(base || with the prefix) on the retention set's rows; 0: none */
+    int64_t early_stop;         /* validations without a better one; 0: never */
     const char *position_start; /* "P", or the number that a row's first token stands at */
     bool infix;                 /* lm: the prefix stands inside rows */
     const char *chat_template;
@@ -177,10 +178,10 @@ typedef struct kvf_train_result {
                                            that of the lowest loss is kept */
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
-    /* On the meter's text: now, at step 0, of the bare base; NaN without one. */
+    /* On the retention set's text: now, at step 0, of the bare base; NaN without one. */
     double meter_loss, meter_start_loss, meter_base_loss;
-    int64_t tokens;                    /* trained on, all steps */
-    int64_t computed_tokens;           /* of this call: what trimming and shared leads left to do */
+    int64_t tokens;          /* trained on, all steps */
+    int64_t computed_tokens; /* of this call: what trimming and shared common prefixes left to do */
     double tokens_per_second, seconds; /* of this call */
     double step_seconds;               /* of this call, steps alone */
     int64_t peak_rss_bytes;
@@ -217,8 +218,8 @@ typedef struct kvf_eval_options {
     const char *overlong;      /* NULL: that of training, else stop */
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
-    int64_t batch_tokens;    /* rows are packed up to so many tokens; 0: 2048 */
-    const char *share_leads; /* auto (also NULL), off */
+    int64_t batch_tokens;       /* rows are packed up to so many tokens; 0: 2048 */
+    const char *share_prefixes; /* auto (also NULL), off */
     int64_t generate; /* lm: also complete every prompt, greedily, by at most so many tokens, and
                          compare with its references (bleu, rouge_l); 0: no */
     /* qa: an answer is refused where the log odds of none against it are above; at most so many

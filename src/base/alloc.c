@@ -52,12 +52,12 @@ static void *take_block(kvf_ctx *ctx, size_t bytes)
 {
     void *block = NULL;
     size_t size = bytes ? bytes : ALIGNMENT;
-    int64_t room;
+    int64_t capacity;
 
-    if (!kvf__group_allows(ctx, bytes, &room)) {
+    if (!kvf__group_allows(ctx, bytes, &capacity)) {
         kvf__fail(ctx, KVF_ENOMEM,
                   "out of memory: cannot get %zu bytes, the control group leaves %lld", bytes,
-                  (long long)room);
+                  (long long)capacity);
         return NULL;
     }
     if (fails_now(ctx) || size > PTRDIFF_MAX || posix_memalign(&block, ALIGNMENT, size)) {

@@ -44,7 +44,7 @@ kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes)
     return KVF_OK;
 }
 
-void *kvf__arena_take(kvf__arena *arena, size_t bytes)
+void *kvf__arena_alloc(kvf__arena *arena, size_t bytes)
 {
     char *piece = arena->data + arena->used;
     size_t size = kvf__arena_round(bytes);
@@ -72,5 +72,5 @@ void *kvf__carve(kvf__carver *carver, int64_t rows, int64_t width, size_t size)
         carver->overflow = true;
         return NULL;
     }
-    return carver->arena ? kvf__arena_take(carver->arena, n) : NULL;
+    return carver->arena ? kvf__arena_alloc(carver->arena, n) : NULL;
 }

@@ -54,10 +54,10 @@ void *kvf__ctx_held(const kvf_ctx *ctx);
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Would the system let this process have so many more bytes now? */
-bool kvf__room_for(size_t bytes);
+bool kvf__memory_allows(size_t bytes);
 /* ENOMEM where threads that do not run yet would find no room for their stacks, which OpenMP does
  * not survive. */
-kvf_status kvf__room_for_threads(kvf_ctx *ctx);
+kvf_status kvf__memory_allows_threads(kvf_ctx *ctx);
 /* What a process does once and a context remembers: is this the first time? Always without one. */
 typedef enum kvf__once { KVF__ONCE_THREADS, KVF__ONCE_SGEMM } kvf__once;
 bool kvf__ctx_first(kvf_ctx *ctx, kvf__once what);
@@ -105,8 +105,8 @@ typedef struct kvf__arena {
     size_t cap, used;
 } kvf__arena;
 kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes);
-void *kvf__arena_take(kvf__arena *arena, size_t bytes); /* asserts that it fits: plan() said so */
-size_t kvf__arena_round(size_t bytes);                  /* what a piece of that size uses */
+void *kvf__arena_alloc(kvf__arena *arena, size_t bytes); /* asserts that it fits: plan() said so */
+size_t kvf__arena_round(size_t bytes);                   /* what a piece of that size uses */
 void kvf__arena_done(kvf__arena *arena);
 
 /* Lays pieces out twice with the same calls: counts while arena is NULL, carves afterwards. */
@@ -215,7 +215,7 @@ typedef struct kvf__outlock {
     char *path;
     int fd;
 } kvf__outlock;
-kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out);
+kvf_status kvf__outlock_acquire(kvf_ctx *ctx, const char *path, kvf__outlock *out);
 void kvf__outlock_drop(kvf__outlock *lock);
 
 /* Which file it was, and when: written to, and (by a clock that nobody sets) changed in any way. */
@@ -224,9 +224,9 @@ typedef struct kvf__seen_file {
     int64_t bytes;
     struct timespec written, changed;
 } kvf__seen_file;
-/* Has ctx's check_program, if it has one, read the open file on trial, in two steps, for what can
- * be done meanwhile. After a begin without an error comes end, which is OK where the file passed
- * now or before, or drop, which wants no answer any more. */
+/* Has ctx's check_program, if it has one, read the open file in a sandbox, in two steps, for what
+ * can be done meanwhile. After a begin without an error comes end, which is OK where the file
+ * passed now or before, or drop, which wants no answer any more. */
 typedef struct kvf__check {
     const kvf__mapfile *map; /* not ours */
     kvf__seen_file file;
@@ -237,11 +237,11 @@ kvf_status kvf__check_begin(kvf_ctx *ctx, const kvf__mapfile *map, kvf__check *c
 kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check);
 void kvf__check_drop(kvf__check *check);
 /* Whether it passed before and is still the same. */
-bool kvf__was_screened(const kvf_ctx *ctx, const kvf__mapfile *map);
-void kvf__screen_passed(kvf_ctx *ctx, int fd); /* this process wrote it itself */
+bool kvf__sandbox_passed(const kvf_ctx *ctx, const kvf__mapfile *map);
+void kvf__sandbox_trust(kvf_ctx *ctx, int fd); /* this process wrote it itself */
 /* This process is the trial: values too large to be read twice may be left out. */
-void kvf__screening_begin(kvf_ctx *ctx);
-bool kvf__is_screening(const kvf_ctx *ctx);
+void kvf__sandbox_begin(kvf_ctx *ctx);
+bool kvf__in_sandbox(const kvf_ctx *ctx);
 
 /* ---- clock, random numbers ------------------------------------------------------------------- */
 

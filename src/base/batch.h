@@ -18,12 +18,13 @@
  * the choices of one question, the windows of one context; leads come before all of them.
  *
  * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
- * the tokens they have in common and is computed once: a lead. Such a row's first token stands
- * behind all tokens of its parents, and sees them.
+ * the tokens they have in common and is computed once: a common prefix. Such a row's first token
+ * stands behind all tokens of its parents, and sees them.
  *
  * The prefix leads every row, unless infix_at says that it stands inside: a row with infix_at[r] >=
- * 0 has so many tokens before it (those of its leads, or of its cache), its own tokens stand behind
- * it, P positions further on, and see it; a row with -1 ends before it and does not see it. */
+ * 0 has so many tokens before it (those of its common prefixes, or of its cache), its own tokens
+ * stand behind it, P positions further on, and see it; a row with -1 ends before it and does not
+ * see it. */
 typedef struct kvf__batch {
     int64_t n_rows, n_tokens, n_labels;
     const int64_t *start;    /* [R + 1], start[0] = 0 */

@@ -19,7 +19,7 @@ struct kvf_ctx {
     size_t unchecked;    /* bytes taken since the control group's limit was looked at */
     int64_t fail_in;     /* allocations until one fails; -1: none will */
     char *check_program; /* owned; NULL: files are not tried */
-    bool is_screening;   /* this process is the one that tries them */
+    bool in_sandbox;     /* this process is the one that tries them */
     kvf__seen_file seen[KVF__SEEN_FILES];
     size_t n_seen;
     char *volatile temp[KVF__OUTFILES]; /* views: temporaries of outputs that are not whole yet */
@@ -34,9 +34,9 @@ int kvf__usable_cores(void);
 
 /* May so many bytes be taken and written to? *room: what the control groups leave, if they were
  * looked at, else INT64_MAX. */
-bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *room);
+bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *capacity);
 /* What the groups of `groups` (as /proc/self/cgroup lists them) below `root` leave. */
-int64_t kvf__group_room_in(const char *root, const char *groups);
+int64_t kvf__cgroup_bytes_left(const char *root, const char *groups);
 
 /* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);

@@ -35,7 +35,7 @@ static struct kvf__map_slot *find_slot(const kvf__map *map, uint64_t hash, const
     }
 }
 
-static kvf_status make_room(kvf_ctx *ctx, kvf__map *map)
+static kvf_status reserve(kvf_ctx *ctx, kvf__map *map)
 {
     kvf__map bigger = *map;
 
@@ -58,7 +58,7 @@ kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, 
     struct kvf__map_slot *slot;
     size_t key_at;
 
-    KVF_TRY(make_room(ctx, map));
+    KVF_TRY(reserve(ctx, map));
     slot = find_slot(map, hash, key, n);
     if (slot->hash) {
         slot->value = value;

@@ -88,7 +88,7 @@ static void remove_left_behind(const char *path)
     closedir(dir);
 }
 
-kvf_status kvf__outlock_take(kvf_ctx *ctx, const char *path, kvf__outlock *out)
+kvf_status kvf__outlock_acquire(kvf_ctx *ctx, const char *path, kvf__outlock *out)
 {
     kvf__outlock lock = {.fd = -1};
     kvf_status st;

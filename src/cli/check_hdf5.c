@@ -1,5 +1,5 @@
-/* kvfold --check-hdf5 FILE: how the command reads a file on trial, in a process of its own, before
- * it does so itself (src/base/screen.c). Not meant for people, so no help mentions it.
+/* kvfold --check-hdf5 FILE: how the command reads a file in a sandbox, in a process of its own,
+ * before it does so itself (src/base/sandbox.c). Not meant for people, so no help mentions it.
  *
  * Little is left to a process that goes wrong: it dumps no core, writes no file, and ends after a
  * minute of work or where it wants more memory than any of our files can need. */

@@ -137,7 +137,8 @@ int cli_unknown_option(const cli_command *command, const cli_given *given, const
 int cli_parse(cli_call *call, int argc, char **argv);
 /* Puts the options of --recipe FILE in front of those given. */
 int cli_recipe_load(cli_call *call, const char *path);
-/* Options that would be taken without a word where the other one, which they are about, is missing. */
+/* Options that would be taken without a word where the other one, which they are about, is missing.
+ */
 typedef struct cli_need {
     const char *option, *needs;
 } cli_need;
@@ -216,7 +217,8 @@ typedef struct cli_progress {
     double last_said;  /* seconds of the run */
     const char *run;   /* which of several, NULL: there is one */
     double valid_loss; /* NaN before the first validation */
-    double meter_rise; /* of the meter's loss above the bare base's; NaN: there is none */
+    double
+        retention_rise; /* of the retention set's loss above the bare base's; NaN: there is none */
     int64_t steps;
 } cli_progress;
 cli_progress cli_progress_make(const cli_common *common); /* .on: without --quiet */
@@ -240,7 +242,7 @@ void cli_train_text(const kvf_train_result *result, const kvf_train_options *opt
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
 
-/* The hidden --check-hdf5 FILE: reads it on trial and prints what came of it. */
+/* The hidden --check-hdf5 FILE: reads it in a sandbox and prints what came of it. */
 int cli_check_hdf5(const char *path);
 /* From now on SIGINT and SIGTERM end the program without half an output of this context left
  * behind; NULL: as any program. */
@@ -355,7 +357,8 @@ typedef struct cli_eval_values {
          at(eval.map)},                                                                            \
         CLI_WEIGHT_OPTIONS(at(paths.weight_dtype), at(paths.stream_layers)),                       \
     {                                                                                              \
-        {"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},  \
+        {"precision", "auto|f32|bf16", "auto",                                                     \
+         "auto: bf16 where the CPU's flags say it is faster"},                                     \
             CLI_CHOICE, at(paths.precision)                                                        \
     }
 

@@ -58,17 +58,17 @@ static void add(arguments *a, const char *option, const char *value)
 /* All that the file holds; NULL if memory ran out. */
 static char *read_all(int fd)
 {
-    size_t n = 0, room = 4096;
-    char *text = malloc(room);
+    size_t n = 0, capacity = 4096;
+    char *text = malloc(capacity);
     ssize_t got = 1;
     while (text && got > 0) {
-        if (n + 1 == room) {
-            char *more = realloc(text, room *= 2);
+        if (n + 1 == capacity) {
+            char *more = realloc(text, capacity *= 2);
             if (!more) free(text);
             text = more;
             if (!text) break;
         }
-        got = read(fd, text + n, room - n - 1);
+        got = read(fd, text + n, capacity - n - 1);
         if (got > 0) n += (size_t)got;
         if (got < 0 && errno == EINTR) got = 1;
     }

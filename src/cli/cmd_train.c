@@ -98,7 +98,7 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
         kvf_json_set(object, "best_metric", kvf_json_new_str(r->best.name));
         kvf_json_set(object, "best_value", kvf_json_new_real(r->best.value));
     }
-    if (o->meter) {
+    if (o->retention) {
         kvf_json_set(object, "meter_loss", kvf_json_new_real(r->meter_loss));
         kvf_json_set(object, "meter_start_loss", kvf_json_new_real(r->meter_start_loss));
         kvf_json_set(object, "meter_base_loss", kvf_json_new_real(r->meter_base_loss));

@@ -17,7 +17,7 @@ cli_progress cli_progress_make(const cli_common *common)
     return (cli_progress){.on = !common->quiet,
                           .terminal = terminal,
                           .valid_loss = NAN,
-                          .meter_rise = NAN,
+                          .retention_rise = NAN,
                           .last_said = terminal ? -1 : 0};
 }
 
@@ -36,7 +36,7 @@ static void draw(cli_progress *p, const char *line)
     p->drawn = true;
 }
 
-/* "valid 2.1031  accuracy 0.8100 (best)  meter +0.0012": what was measured last. */
+/* "valid 2.1031  accuracy 0.8100 (best)  retention set +0.0012": what was measured last. */
 static void measured(const cli_progress *p, const kvf_event *e, char *line, size_t size)
 {
     const bool now = e->kind == KVF_EVENT_EVAL;
@@ -47,7 +47,7 @@ static void measured(const cli_progress *p, const kvf_event *e, char *line, size
     if (now && strcmp(e->metric.name, "loss"))
         n += (size_t)snprintf(line + n, size - n, "  %s %.4f", e->metric.name, e->metric.value);
     if (now && e->best) n += (size_t)snprintf(line + n, size - n, " (best)");
-    if (!isnan(p->meter_rise)) snprintf(line + n, size - n, "  meter %+.4f", p->meter_rise);
+    if (!isnan(p->retention_rise)) snprintf(line + n, size - n, "  meter %+.4f", p->retention_rise);
 }
 
 static void describe(const cli_progress *p, const kvf_event *e, char *line, size_t size)
@@ -75,7 +75,7 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     char line[512];
     p->steps = e->steps;
     if (e->kind == KVF_EVENT_EVAL && !p->run) p->valid_loss = e->valid_loss;
-    if (e->kind == KVF_EVENT_METER) p->meter_rise = e->meter_loss - e->meter_base_loss;
+    if (e->kind == KVF_EVENT_RETENTION) p->retention_rise = e->meter_loss - e->meter_base_loss;
     if (!p->on || (e->kind != KVF_EVENT_STEP && e->kind != KVF_EVENT_EVAL)) return;
     const bool stays = e->kind == KVF_EVENT_EVAL || !p->terminal;
     const double wait = p->terminal ? SECONDS_BETWEEN_DRAWS : SECONDS_BETWEEN_LINES;

@@ -1,6 +1,6 @@
 /* Examples to one packed batch: rows back to back, labels shifted to the position that predicts
  * them. On causal bases what cannot matter is left out: tokens behind a row's last label, and
- * repetitions of a beginning that several rows have in common (leads.c). */
+ * repetitions of a beginning that several rows have in common (common_prefix.c). */
 #include "batcher_int.h"
 
 #include <assert.h>
@@ -102,7 +102,7 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
     kvf__batch *b = &batcher->batch;
     if (batcher->rules.infix && from < row->shareable) {
         parent = kvf__batcher_add(batcher, row, from, row->shareable, parent);
-        batcher->sizes.lead_tokens += row->shareable - from;
+        batcher->sizes.common_tokens += row->shareable - from;
         from = row->shareable;
     }
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
@@ -111,7 +111,7 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
     batcher->infix_at[index] = (int32_t)from;
     batcher->values[index] = row->value;
     for (int side = 0; side < 2 && row->span[side] >= 0;
-         side++) /* never in a lead: it is labelled */
+         side++) /* never in a common prefix: it is labelled */
         batcher->spans[2 * index + side] = row->span[side] - (int32_t)from;
     for (int64_t i = row->shift; i < row->n_labels; i++) {
         if (row->labels[i] == KVF__NO_LABEL) continue;
@@ -119,7 +119,7 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
         batcher->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
         batcher->label_id[b->n_labels++] = row->labels[i];
     }
-    if (from > batcher->sizes.lead_len) batcher->sizes.lead_len = from;
+    if (from > batcher->sizes.common_len) batcher->sizes.common_len = from;
 }
 
 /* Views an example; false if nothing of it needs to be computed. */

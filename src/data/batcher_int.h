@@ -1,4 +1,4 @@
-/* Inside src/data: packing rows (batcher.c) by the leads they share (leads.c). */
+/* Inside src/data: packing rows (batcher.c) by the common prefixes they share (common_prefix.c). */
 #ifndef KVF_BATCHER_INT_H
 #define KVF_BATCHER_INT_H
 
@@ -9,7 +9,7 @@ typedef struct kvf__batch_row {
     int64_t n;         /* tokens to compute */
     int64_t n_labels;  /* entries of labels */
     int64_t shareable; /* tokens before the first position that predicts a label: these may stand in
-                          a lead */
+                          a common prefix */
     int64_t example;   /* the group, where rows come in groups */
     int64_t index;     /* place in the step, so that sorting is a total order */
     int64_t shift;     /* label i is predicted at token i - shift: 1 for lm, 0 for other tasks */
@@ -21,7 +21,8 @@ typedef struct kvf__batch_row {
     const int32_t *key_ids;
     int64_t key_shareable, key_index;
 
-    int64_t from; /* while the tree is made: tokens that stand in leads, and the last of these */
+    int64_t from; /* while the tree is made: tokens that stand in common prefixes, and the last of
+                     these */
     int32_t parent;
 } kvf__batch_row;
 
@@ -31,9 +32,9 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
 void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from,
                            int32_t parent);
 
-/* Fills the batch with batcher->rows [n] as a tree of leads; false, with rows in their old order
- * and the batch empty, where no lead is worth it. grouped: rows of a group stay next to each other,
- * behind all leads. */
+/* Fills the batch with batcher->rows [n] as a tree of common prefixes; false, with rows in their
+ * old order and the batch empty, where no common prefix is worth it. grouped: rows of a group stay
+ * next to each other, behind all common prefixes. */
 bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped);
 
 #endif

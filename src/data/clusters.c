@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    MIN_COMMON = 8,   /* tokens: below that leads.c shares nothing */
+    MIN_COMMON = 8,   /* tokens: below that common_prefix.c shares nothing */
     LOOK_AHEAD = 1024 /* clusters tried for what is left of a step */
 };
 
@@ -32,7 +32,7 @@ static beginning beginning_of(const kvf__dataset *dataset, int64_t group)
     return (beginning){.ids = dataset->ids + at, .n = n - shift, .group = group};
 }
 
-static int64_t common(const beginning *a, const beginning *b)
+static int64_t common_length(const beginning *a, const beginning *b)
 {
     int64_t n = a->n < b->n ? a->n : b->n, i = 0;
     while (i < n && a->ids[i] == b->ids[i])
@@ -43,7 +43,7 @@ static int64_t common(const beginning *a, const beginning *b)
 static int by_ids(const void *x, const void *y)
 {
     const beginning *a = x, *b = y;
-    int64_t i = common(a, b);
+    int64_t i = common_length(a, b);
     if (i < a->n && i < b->n) return a->ids[i] < b->ids[i] ? -1 : 1;
     if (a->n != b->n) return a->n < b->n ? -1 : 1;
     return a->group < b->group ? -1 : 1;
@@ -51,7 +51,7 @@ static int by_ids(const void *x, const void *y)
 
 static bool alike(const beginning *a, const beginning *b)
 {
-    int64_t same = common(a, b), less = a->n < b->n ? a->n : b->n;
+    int64_t same = common_length(a, b), less = a->n < b->n ? a->n : b->n;
     return same >= MIN_COMMON && 2 * same >= less;
 }
 
@@ -134,11 +134,11 @@ static int64_t left_of(const kvf__clusters *c, int64_t cluster)
 
 /* The next cluster in the epoch's order that fits into `room`, else the first with anything left.
  */
-static int64_t choose(const kvf__clusters *c, int64_t first, int64_t room)
+static int64_t choose(const kvf__clusters *c, int64_t first, int64_t capacity)
 {
     for (int64_t i = first; i < c->n && i < first + LOOK_AHEAD; i++) {
         int64_t left = left_of(c, c->order[i]);
-        if (left && left <= room) return c->order[i];
+        if (left && left <= capacity) return c->order[i];
     }
     return c->order[first];
 }
@@ -154,11 +154,12 @@ void kvf__clusters_order(kvf__clusters *c, kvf__rng *rng, int64_t batch_size, in
     if (rng) kvf__rng_shuffle(rng, c->order, (size_t)c->n);
     for (int64_t k = 0; rng && k < c->n; k++)
         kvf__rng_shuffle(rng, c->mixed + c->start[k], (size_t)(c->start[k + 1] - c->start[k]));
-    for (int64_t at = 0, room; at < n;) {
+    for (int64_t at = 0, capacity; at < n;) {
         while (!left_of(c, c->order[first]))
             first++;
-        room = batch_size > 0 ? batch_size - at % batch_size : n;
-        int64_t k = choose(c, first, room), take = left_of(c, k) < room ? left_of(c, k) : room;
+        capacity = batch_size > 0 ? batch_size - at % batch_size : n;
+        int64_t k = choose(c, first, capacity),
+                take = left_of(c, k) < capacity ? left_of(c, k) : capacity;
         memcpy(order + at, c->mixed + c->start[k] + c->taken[k], (size_t)take * sizeof *order);
         c->taken[k] += take;
         at += take;

@@ -53,9 +53,9 @@ typedef struct kvf__render {
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.
  *
- * Virtual tokens of render->pattern come as ids -1 - p, never labelled, and before a lead of them
- * nothing changes: the first token behind it is not predicted either, so that a prefix can take
- * their place. */
+ * Virtual tokens of render->pattern come as ids -1 - p, never labelled, and before a common prefix
+ * of them nothing changes: the first token behind it is not predicted either, so that a prefix can
+ * take their place. */
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels);
 /* The same for a bare prompt. */
@@ -266,15 +266,16 @@ bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first,
 typedef struct kvf__batch_rules {
     bool causal, share;
     bool infix; /* the prefix stands before the first position that predicts a label: what is before
-                   it becomes a lead of its row, and the batch has infix_at; causal lm only */
+                   it becomes a common prefix of its row, and the batch has infix_at; causal lm only
+                 */
 } kvf__batch_rules;
 
 /* Sizes of batches, or their maxima over several. */
 typedef struct kvf__batch_sizes {
     int64_t rows, tokens, labels;
-    int64_t row_len;     /* longest row, as far as it is its own */
-    int64_t lead_len;    /* longest path of leads before a row */
-    int64_t lead_tokens; /* in all leads of a batch */
+    int64_t row_len;       /* longest row, as far as it is its own */
+    int64_t common_len;    /* longest path of common prefixes before a row */
+    int64_t common_tokens; /* in all common prefixes of a batch */
 } kvf__batch_sizes;
 
 /* Reusable memory for one packed batch; fill allocates nothing. */
@@ -333,7 +334,7 @@ kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dat
 /* --group-by lead, to be called after init: groups whose first rows begin alike (at least half of
  * the shorter) come into the same steps, as far as these hold them. Every epoch still sees every
  * group once, in an order that depends on (seed, epoch) alone. */
-kvf_status kvf__sampler_group_by_lead(kvf_ctx *ctx, kvf__sampler *sampler);
+kvf_status kvf__sampler_group_by_common(kvf_ctx *ctx, kvf__sampler *sampler);
 void kvf__sampler_done(kvf__sampler *sampler);
 void kvf__sampler_rewind(kvf__sampler *sampler); /* to step 0 */
 /* Rows of the next step, those of a group in order: a view, valid until the next call. *last: this

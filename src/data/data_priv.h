@@ -10,8 +10,8 @@
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Zeroed, aligned for anything. */
-kvf_status kvf__pool_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size,
-                          void *out /* T ** */);
+kvf_status kvf__pool_alloc(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size,
+                           void *out /* T ** */);
 kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_t bytes,
                           const char **out);
 void kvf__pool_done(kvf__pool *pool);
@@ -169,12 +169,12 @@ kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
 int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
 /* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut says whether to cut
  * (truncate) or, if not, to leave the group out (skip). */
-kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens, int64_t room,
-                                bool *cut);
+kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
+                                int64_t capacity, bool *cut);
 /* Tokens that windows with room for so many share. */
-int64_t kvf__loader_stride(const kvf__loader *load, int64_t room);
+int64_t kvf__loader_stride(const kvf__loader *load, int64_t capacity);
 /* Virtual tokens before every row. */
-int64_t kvf__loader_lead(const kvf__loader *load);
+int64_t kvf__loader_common(const kvf__loader *load);
 /* These, special tokens and separator around one text or two. */
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair);
 /* Appends load->a and, if pair, load->b as one row's ids and types, with labels -100; *a_at, *b_at:

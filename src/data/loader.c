@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static kvf_status room_for_one(kvf_ctx *ctx, void *list, size_t n, size_t *cap, size_t size)
+static kvf_status reserve_one(kvf_ctx *ctx, void *list, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) return KVF_OK;
     size_t more = *cap ? 2 * *cap : 256;
@@ -20,8 +20,8 @@ int64_t kvf__loader_row_start(const kvf__loader *load)
 
 kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
 {
-    KVF_TRY(room_for_one(load->ctx, &load->rows, (size_t)load->n_rows, &load->rows_cap,
-                         sizeof *load->rows));
+    KVF_TRY(reserve_one(load->ctx, &load->rows, (size_t)load->n_rows, &load->rows_cap,
+                        sizeof *load->rows));
     kvf__row_info *row = &load->rows[load->n_rows++];
     *row = *info;
     row->start = (int64_t)load->ids.n; /* of the next row */
@@ -73,8 +73,7 @@ kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
 {
     kvf__loader_drop_group(load);
     if (!load->options->unlabeled) return KVF_OK;
-    KVF_TRY(
-        room_for_one(load->ctx, &load->left, load->n_left, &load->left_cap, sizeof *load->left));
+    KVF_TRY(reserve_one(load->ctx, &load->left, load->n_left, &load->left_cap, sizeof *load->left));
     load->left[load->n_left].before = load->n_groups;
     return keep_source(load, row, source, &load->left[load->n_left++].source);
 }
@@ -82,11 +81,11 @@ kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
                                  const kvf__source *source)
 {
-    KVF_TRY(room_for_one(load->ctx, &load->first_row, (size_t)load->n_groups, &load->first_cap,
-                         sizeof *load->first_row));
+    KVF_TRY(reserve_one(load->ctx, &load->first_row, (size_t)load->n_groups, &load->first_cap,
+                        sizeof *load->first_row));
     if (load->keeps) {
-        KVF_TRY(room_for_one(load->ctx, &load->groups, (size_t)load->n_groups, &load->groups_cap,
-                             sizeof *load->groups));
+        KVF_TRY(reserve_one(load->ctx, &load->groups, (size_t)load->n_groups, &load->groups_cap,
+                            sizeof *load->groups));
         KVF_TRY(keep_source(load, row, source, &load->groups[load->n_groups]));
     }
     load->first_row[load->n_groups++] = load->n_rows; /* of the next group */
@@ -95,40 +94,40 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
     return KVF_OK;
 }
 
-kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens, int64_t room,
-                                bool *cut)
+kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
+                                int64_t capacity, bool *cut)
 {
     if (load->options->overlong == KVF__OVERLONG_STOP)
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
-                         (long long)tokens, (long long)room);
+                         (long long)tokens, (long long)capacity);
     *cut = load->options->overlong != KVF__OVERLONG_SKIP;
     return KVF_OK;
 }
 
-int64_t kvf__loader_stride(const kvf__loader *load, int64_t room)
+int64_t kvf__loader_stride(const kvf__loader *load, int64_t capacity)
 {
     enum { DOC_STRIDE = 128 };
     int64_t stride = load->options->doc_stride > 0 ? load->options->doc_stride : DOC_STRIDE;
-    return stride < room / 2 ? stride : room / 2;
+    return stride < capacity / 2 ? stride : capacity / 2;
 }
 
-int64_t kvf__loader_lead(const kvf__loader *load)
+int64_t kvf__loader_common(const kvf__loader *load)
 {
-    return load->options->render.pattern ? load->options->render.pattern->lead : 0;
+    return load->options->render.pattern ? load->options->render.pattern->common : 0;
 }
 
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair)
 {
-    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) + kvf__loader_lead(load) +
-           (pair ? (int64_t)load->separator.n : 0);
+    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) +
+           kvf__loader_common(load) + (pair ? (int64_t)load->separator.n : 0);
 }
 
 kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t *b_at)
 {
     kvf_ctx *ctx = load->ctx;
     size_t from = load->ids.n, a = 0, b = 0, own = load->a.n;
-    KVF_TRY(kvf__add_virtual(ctx, 0, kvf__loader_lead(load), &load->ids));
+    KVF_TRY(kvf__add_virtual(ctx, 0, kvf__loader_common(load), &load->ids));
     while (load->types.n < load->ids.n)
         KVF_TRY(kvf__ids_add(ctx, &load->types, 0));
     if (pair) KVF_TRY(kvf__ids_append(ctx, &load->a, load->separator.data, load->separator.n));
@@ -192,5 +191,5 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load)
 int64_t kvf__loader_read_at(const kvf__loader *load)
 {
     return load->options->causal ? (int64_t)load->ids.n - 1
-                                 : kvf__loader_row_start(load) + kvf__loader_lead(load);
+                                 : kvf__loader_row_start(load) + kvf__loader_common(load);
 }

@@ -14,7 +14,7 @@ typedef struct kvf__pool_block {
 /* Where a block's bytes begin. */
 #define HEAD ((sizeof(kvf__pool_block) + ALIGN - 1) / ALIGN * ALIGN)
 
-kvf_status kvf__pool_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size, void *out)
+kvf_status kvf__pool_alloc(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size, void *out)
 {
     size_t bytes = 0;
     kvf__pool_block *block = pool->last;
@@ -38,7 +38,7 @@ kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_
                           const char **out)
 {
     char *copy = NULL;
-    KVF_TRY(kvf__pool_take(ctx, pool, bytes + 1, 1, &copy));
+    KVF_TRY(kvf__pool_alloc(ctx, pool, bytes + 1, 1, &copy));
     if (bytes) memcpy(copy, text, bytes);
     *out = copy; /* memory comes zeroed: the end is there */
     return KVF_OK;
@@ -46,8 +46,8 @@ kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_
 
 kvf_status kvf__items_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, kvf__items *out)
 {
-    KVF_TRY(kvf__pool_take(ctx, pool, n, sizeof *out->text, &out->text));
-    return kvf__pool_take(ctx, pool, n, sizeof *out->bytes, &out->bytes);
+    KVF_TRY(kvf__pool_alloc(ctx, pool, n, sizeof *out->text, &out->text));
+    return kvf__pool_alloc(ctx, pool, n, sizeof *out->bytes, &out->bytes);
 }
 
 kvf_status kvf__items_put(kvf_ctx *ctx, kvf__pool *pool, kvf__items *items, size_t i,

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-static kvf_json *id_list(int32_t first, bool lead, const int32_t *ids, size_t n)
+static kvf_json *id_list(int32_t first, bool common, const int32_t *ids, size_t n)
 {
     kvf_json *list = kvf_json_array();
-    if (lead) kvf_json_add(list, kvf_json_new_int(first));
+    if (common) kvf_json_add(list, kvf_json_new_int(first));
     for (size_t i = 0; i < n; i++)
         kvf_json_add(list, kvf_json_new_int(ids[i]));
     return list;
@@ -17,12 +17,13 @@ static kvf_json *id_list(int32_t first, bool lead, const int32_t *ids, size_t n)
 static kvf_status put_row(const kvf__file *file, const int32_t *ids, size_t n, int64_t line)
 {
     const kvf__tokenizer *tokenizer = file->options->render.tokenizer;
-    bool lead = kvf__adds_bos(tokenizer);
+    bool common = kvf__adds_bos(tokenizer);
     char where[KVF__WHERE_MAX];
     kvf_json *fields = kvf_json_object();
     kvf__where(where, file->path, line);
-    bool good = kvf_json_set(fields, "input_ids", id_list(kvf__token_bos(tokenizer), lead, ids, n));
-    good = kvf_json_set(fields, "labels", id_list(KVF__NO_LABEL, lead, ids, n)) && good;
+    bool good = kvf_json_set(fields, "input_ids",
+                             id_list(kvf__token_bos(tokenizer), common, ids, n));
+    good = kvf_json_set(fields, "labels", id_list(KVF__NO_LABEL, common, ids, n)) && good;
     const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = line};
     kvf_status st = good ? file->row(file->user, &row)
                          : kvf__fail(file->ctx, KVF_ENOMEM, "out of memory");

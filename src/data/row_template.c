@@ -105,11 +105,11 @@ static kvf_status read_piece(parser *p, const char *at, const char **next)
 }
 
 /* Takes the virtual tokens at the beginning out of the list. */
-static void settle_lead(kvf__row_template *t)
+static void settle_common(kvf__row_template *t)
 {
     size_t first = 0;
     while (first < t->n && t->pieces[first].kind == KVF__PIECE_VIRTUAL)
-        t->lead += t->pieces[first++].n;
+        t->common += t->pieces[first++].n;
     t->n -= first;
     memmove(t->pieces, t->pieces + first, t->n * sizeof *t->pieces);
     if (t->mask >= 0) t->mask -= (int)first;
@@ -132,7 +132,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
 {
     kvf__row_template t = {.mask = -1};
     if (!text || !*text) {
-        *out = (kvf__row_template){.P = P, .lead = P, .mask = -1};
+        *out = (kvf__row_template){.P = P, .common = P, .mask = -1};
         return KVF_OK;
     }
     size_t n = strlen(text);
@@ -153,7 +153,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
         kvf__row_template_done(&t);
         return st;
     }
-    settle_lead(&t);
+    settle_common(&t);
     *out = t;
     return KVF_OK;
 }
@@ -175,7 +175,7 @@ const kvf__piece *kvf__row_template_field(const kvf__row_template *pattern, cons
 
 bool kvf__row_template_plain(const kvf__row_template *pattern)
 {
-    if (pattern->lead != pattern->P) return false;
+    if (pattern->common != pattern->P) return false;
     for (size_t i = 0; i < pattern->n; i++)
         if (pattern->pieces[i].kind != KVF__PIECE_FIELD) return false;
     return !kvf__row_template_field(pattern, "text_pair");

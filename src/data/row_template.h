@@ -6,9 +6,9 @@
  *   [MASK]                the base's mask token, at which a class is then read
  *   anything else         text
  *
- * Virtual tokens that a template begins with lead the row: they stand before what the tokenizer
- * puts first ([CLS], bos), as PEFT has them. A blank belongs to the text behind it; blanks beside
- * virtual tokens, [MASK] and {completion} only separate. */
+ * Virtual tokens that a template begins with common prefix the row: they stand before what the
+ * tokenizer puts first ([CLS], bos), as PEFT has them. A blank belongs to the text behind it;
+ * blanks beside virtual tokens, [MASK] and {completion} only separate. */
 #ifndef KVF_ROW_TEMPLATE_H
 #define KVF_ROW_TEMPLATE_H
 
@@ -30,8 +30,8 @@ typedef struct kvf__piece {
 
 typedef struct kvf__row_template {
     int64_t P;          /* virtual tokens in all */
-    int64_t lead;       /* of them before the row */
-    size_t n;           /* pieces behind the lead; 0: rows go on as without a template */
+    int64_t common;     /* of them before the row */
+    size_t n;           /* pieces behind the common prefix; 0: rows go on as without a template */
     kvf__piece *pieces; /* owned */
     char *texts;        /* their memory */
     int mask;           /* index of the piece [MASK], -1: there is none */

@@ -347,13 +347,13 @@ static kvf_status own_row(kvf_ctx *ctx, const kvf__render *render, const char *w
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
 {
-    int64_t lead = render->pattern ? render->pattern->lead : 0;
+    int64_t common = render->pattern ? render->pattern->common : 0;
     if (kvf_json_typeof(row) != KVF_JSON_OBJECT)
         return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", where);
-    KVF_TRY(add_virtual(ctx, 0, lead, ids, labels));
+    KVF_TRY(add_virtual(ctx, 0, common, ids, labels));
     size_t from = labels->n;
     KVF_TRY(own_row(ctx, render, where, row, prompt_only, ids, labels));
-    if (lead && labels->n > from) labels->data[from] = KVF__NO_LABEL;
+    if (common && labels->n > from) labels->data[from] = KVF__NO_LABEL;
     return KVF_OK;
 }
 
@@ -369,7 +369,7 @@ static kvf_status prompt_pieces(kvf_ctx *ctx, const kvf__render *render, const c
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
                               size_t bytes, kvf__ids *ids)
 {
-    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->common, ids));
     if (render->pattern && render->pattern->n)
         return prompt_pieces(ctx, render, prompt, bytes, ids);
     if (render->wrap_prompts) {
@@ -405,7 +405,7 @@ kvf_status kvf__render_prompt_ids(kvf_ctx *ctx, const kvf__render *render, const
                                   size_t n, kvf__ids *ids)
 {
     kvf__ids labels = {0};
-    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->common, ids));
     if (!render->pattern || !render->pattern->n) return kvf__ids_append(ctx, ids, prompt, n);
     kvf_status st = pieces_of_ids(ctx, render, prompt, n, ids, &labels);
     kvf__ids_done(&labels);
@@ -419,6 +419,6 @@ kvf_status kvf__render_chat(kvf_ctx *ctx, const kvf__render *render, const kvf__
         return kvf__fail(ctx, KVF_EUSAGE,
                          "rows of this prefix follow a template that has no place for a chat: send "
                          "a completion's prompt");
-    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->lead, ids));
+    if (render->pattern) KVF_TRY(kvf__add_virtual(ctx, 0, render->pattern->common, ids));
     return kvf__chat_encode(ctx, render->tokenizer, render->chat, messages, n, true, ids, NULL);
 }

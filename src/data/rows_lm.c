@@ -10,7 +10,7 @@ static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
     int32_t vocab = load->options->vocab;
     const kvf__row_template *pattern = load->options->render.pattern;
     bool placed = pattern && pattern->n; /* no row brings ids of its own then */
-    for (size_t i = from + (size_t)kvf__loader_lead(load); i < load->ids.n; i++) {
+    for (size_t i = from + (size_t)kvf__loader_common(load); i < load->ids.n; i++) {
         int32_t id = load->ids.data[i], label = load->labels.data[i];
         if (id < 0 && placed) continue;
         if (id < 0 || id >= vocab)
@@ -86,17 +86,18 @@ static bool has_labels(const kvf__loader *load, size_t from)
 }
 
 /* Where the prompt may be cut: [*at, *end) of the row since `from`, what stands before the first
- * label, BOS apart. A row that is a text has none: behind a lead its first token has no label. */
+ * label, BOS apart. A row that is a text has none: behind a common prefix its first token has no
+ * label. */
 static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t *end)
 {
-    const size_t lead = (size_t)kvf__loader_lead(load);
+    const size_t common = (size_t)kvf__loader_common(load);
     const int32_t bos = kvf__token_bos(load->options->render.tokenizer);
-    *at = *end = from + lead;
+    *at = *end = from + common;
     while (*end < load->ids.n && load->labels.data[*end] == KVF__NO_LABEL)
         ++*end;
     if (*end == load->ids.n && !load->options->prompt_only) *end = *at;
     if (*at < *end && bos >= 0 && load->ids.data[*at] == bos) ++*at;
-    if (lead && *end - *at == 1) *end = *at;
+    if (common && *end - *at == 1) *end = *at;
 }
 
 /* Leaves out tokens of the prompt from its left until the row has `most`; virtual ones stay. */

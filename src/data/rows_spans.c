@@ -89,7 +89,7 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
         return kvf__fail(load->ctx, KVF_EDATA, "%s: \"answers\" is missing or no list", row->where);
     }
     KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
-    KVF_TRY(kvf__pool_take(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
+    KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
     for (size_t i = 0; i < n; i++) {
         size_t bytes = 0;
         int64_t start = -1;
@@ -136,7 +136,7 @@ static kvf_status take_context(kvf__loader *load, const kvf__file_row *row)
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, n, &text));
     kvf_status st = kvf__encode_origins(load->ctx, load->options->render.tokenizer, text, n,
                                         &load->context_ids, &origins);
-    if (!st) st = kvf__pool_take(load->ctx, &load->pool, origins.n, sizeof *kept, &kept);
+    if (!st) st = kvf__pool_alloc(load->ctx, &load->pool, origins.n, sizeof *kept, &kept);
     if (!st && origins.n) memcpy(kept, origins.data, origins.n * sizeof *kept);
     kvf__ids_done(&origins);
     if (st) return st;
@@ -185,7 +185,7 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
 }
 
 /* A question may fill half of a row. */
-static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int64_t *room,
+static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int64_t *capacity,
                                bool *fits)
 {
     int64_t free = load->options->max_length - kvf__loader_cost(load, true) -
@@ -201,15 +201,15 @@ static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int6
         load->a.n = (size_t)(free / 2);
         question = free / 2;
     }
-    *room = free - question;
+    *capacity = free - question;
     return KVF_OK;
 }
 
-static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int64_t room)
+static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int64_t capacity)
 {
-    int64_t stride = kvf__loader_stride(load, room);
+    int64_t stride = kvf__loader_stride(load, capacity);
     for (int64_t from = 0, n;; from += n - stride) {
-        n = source->n_context - from < room ? source->n_context - from : room;
+        n = source->n_context - from < capacity ? source->n_context - from : capacity;
         KVF_TRY(add_window(load, source, from, n));
         if (from + n >= source->n_context) return KVF_OK;
     }
@@ -220,7 +220,7 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     kvf__source source = {.gold = -1, .value = NAN};
     const char *question = NULL;
     size_t n = 0;
-    int64_t room = 0;
+    int64_t capacity = 0;
     bool fits = true;
     KVF_TRY(text_of(load, row, "question", &question, &n));
     KVF_TRY(take_context(load, row));
@@ -233,8 +233,8 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     source.n_context = (int64_t)load->context_ids.n;
     source.origins = load->origins;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));
-    KVF_TRY(fit_question(load, row, &room, &fits));
+    KVF_TRY(fit_question(load, row, &capacity, &fits));
     if (!fits) return kvf__loader_leave_out(load, row, &source);
-    KVF_TRY(add_windows(load, &source, room));
+    KVF_TRY(add_windows(load, &source, capacity));
     return kvf__loader_end_group(load, row, &source);
 }

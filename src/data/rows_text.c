@@ -1,6 +1,6 @@
 /* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, one
  * label at the token that the head reads. The choices of a question are the rows of its group, each
- * behind the same first text: on causal bases that becomes a lead. */
+ * behind the same first text: on causal bases that becomes a common prefix. */
 #include "data_priv.h"
 
 #include <math.h>
@@ -9,14 +9,14 @@
 
 /* How many tokens of two lists (longer, shorter or equal) may stay, as `tokenizers` cuts pairs: the
  * shorter one keeps all it can, and what is odd goes to the longer. */
-static void share_room(int64_t room, int64_t *a, int64_t *b)
+static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
 {
     int64_t *less = *a <= *b ? a : b, *more = less == a ? b : a;
-    if (*less + *more <= room) return;
-    *more = *less > room ? *less : (*less > room - *less ? *less : room - *less);
-    if (*less + *more > room) {
-        *less = room / 2;
-        *more = *less + room % 2;
+    if (*less + *more <= capacity) return;
+    *more = *less > capacity ? *less : (*less > capacity - *less ? *less : capacity - *less);
+    if (*less + *more > capacity) {
+        *less = capacity / 2;
+        *more = *less + capacity % 2;
     }
 }
 
@@ -32,7 +32,7 @@ static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fit
     if (cost >= most)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
                          (long long)most);
-    share_room(most - cost, &a, &b);
+    share_capacity(most - cost, &a, &b);
     load->a.n = (size_t)a;
     if (pair) load->b.n = (size_t)b;
     load->cut = true;
@@ -52,7 +52,7 @@ static kvf_status put_row(kvf__loader *load, const char *where, bool pair, int64
 {
     int64_t a_at = 0, b_at = 0;
     KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
-    if ((int64_t)load->ids.n == kvf__loader_row_start(load) + kvf__loader_lead(load))
+    if ((int64_t)load->ids.n == kvf__loader_row_start(load) + kvf__loader_common(load))
         return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
     int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
     load->labels.data[at] = label;
@@ -70,7 +70,7 @@ static kvf_status add_row(kvf__loader *load, const char *where, bool pair, int32
 
 /* The tokens of a piece behind load->b; of fields those that room[field] leaves. */
 static kvf_status add_piece(kvf__loader *load, const kvf__piece *piece, const kvf__row_texts *texts,
-                            const int64_t room[2])
+                            const int64_t capacity[2])
 {
     const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
     const bool second = piece->kind == KVF__PIECE_FIELD && !strcmp(piece->text, "text_pair");
@@ -89,13 +89,13 @@ static kvf_status add_piece(kvf__loader *load, const kvf__piece *piece, const kv
     }
     if (!field->data) return KVF_OK; /* a row without a second text */
     KVF_TRY(kvf__encode_piece(load->ctx, tokenizer, piece->blank, field->data, field->n, &load->b));
-    if ((int64_t)(load->b.n - from) > room[second]) load->b.n = from + (size_t)room[second];
+    if ((int64_t)(load->b.n - from) > capacity[second]) load->b.n = from + (size_t)capacity[second];
     return KVF_OK;
 }
 
 /* All pieces into load->b; length [2] of the fields, *read: where [MASK] is, or -1. */
-static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts, const int64_t room[2],
-                             int64_t length[2], int64_t *read)
+static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
+                             const int64_t capacity[2], int64_t length[2], int64_t *read)
 {
     const kvf__row_template *pattern = load->options->render.pattern;
     load->b.n = 0;
@@ -105,7 +105,7 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts, con
         const kvf__piece *piece = &pattern->pieces[i];
         size_t from = load->b.n;
         if ((int)i == pattern->mask) *read = (int64_t)from;
-        KVF_TRY(add_piece(load, piece, texts, room));
+        KVF_TRY(add_piece(load, piece, texts, capacity));
         if (piece->kind == KVF__PIECE_FIELD)
             length[!strcmp(piece->text, "text_pair")] = (int64_t)(load->b.n - from);
     }
@@ -117,8 +117,8 @@ static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__r
                               int32_t label, float value, bool *fits)
 {
     int64_t most = load->options->max_length - kvf__loader_cost(load, false), read = -1;
-    int64_t room[2] = {INT64_MAX, INT64_MAX}, length[2];
-    kvf_status st = lay_pieces(load, texts, room, length, &read);
+    int64_t capacity[2] = {INT64_MAX, INT64_MAX}, length[2];
+    kvf_status st = lay_pieces(load, texts, capacity, length, &read);
     int64_t all = (int64_t)load->b.n, rest = all - length[0] - length[1];
     *fits = true;
     if (!st && all > most) {
@@ -128,10 +128,10 @@ static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__r
         if (rest >= most)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
                              (long long)load->options->max_length);
-        memcpy(room, length, sizeof room);
-        share_room(most - rest, &room[0], &room[1]);
+        memcpy(capacity, length, sizeof capacity);
+        share_capacity(most - rest, &capacity[0], &capacity[1]);
         load->cut = true;
-        st = lay_pieces(load, texts, room, length, &read);
+        st = lay_pieces(load, texts, capacity, length, &read);
     }
     if (st) return st;
     load->a.n = 0;

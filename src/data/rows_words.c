@@ -55,13 +55,14 @@ static bool find_words(const kvf__loader *load, const kvf__file_row *row,
 }
 
 /* Word or tag i; calls come in order. False: not a text. Numbers are tags as well. */
-static bool next_word(words *w, size_t i, char *made, size_t room, const char **out, size_t *bytes)
+static bool next_word(words *w, size_t i, char *made, size_t capacity, const char **out,
+                      size_t *bytes)
 {
     if (!w->list) return cut_word(w, out, bytes);
     const kvf_json *value = kvf_json_at(w->list, i);
     *out = kvf_json_str(value, bytes);
     if (*out || !made) return *out;
-    if (!kvf__label_fits(value, room) || !kvf__label_text(value, made, room)) return false;
+    if (!kvf__label_fits(value, capacity) || !kvf__label_text(value, made, capacity)) return false;
     *out = made;
     *bytes = strlen(made);
     return true;
@@ -126,15 +127,15 @@ typedef struct span {
 static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t *at, size_t n,
                       bool *fits)
 {
-    int64_t most = load->options->max_length, room = most - kvf__loader_cost(load, false);
+    int64_t most = load->options->max_length, capacity = most - kvf__loader_cost(load, false);
     int64_t least = load->options->windows ? 0 : at[n];
     for (size_t i = 0; i < n; i++)
         if (at[i + 1] - at[i] > least) least = at[i + 1] - at[i];
     *fits = true;
-    if (least <= room) return KVF_OK;
-    KVF_TRY(kvf__loader_overlong(load, row->where, least + most - room, most, fits));
+    if (least <= capacity) return KVF_OK;
+    KVF_TRY(kvf__loader_overlong(load, row->where, least + most - capacity, most, fits));
     if (!*fits) return KVF_OK;
-    if (room < 1)
+    if (capacity < 1)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no word fits into %lld tokens", row->where,
                          (long long)most);
     load->cut = true;
@@ -146,14 +147,14 @@ static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t
  * sees most, on causal bases what is before it. */
 static span next_span(const kvf__loader *load, const int32_t *at, size_t n, size_t first)
 {
-    int64_t room = load->options->max_length - kvf__loader_cost(load, false);
-    int64_t shared = load->options->windows ? kvf__loader_stride(load, room) : 0;
+    int64_t capacity = load->options->max_length - kvf__loader_cost(load, false);
+    int64_t shared = load->options->windows ? kvf__loader_stride(load, capacity) : 0;
     int64_t before = load->options->causal ? shared : shared / 2, behind = shared - before;
     span s = {.from = first, .first = first, .to = first + 1};
-    if (!at[n] || at[n] <= room) return (span){.last = n, .to = n};
-    while (s.from && at[first] - at[s.from - 1] <= before && at[s.to] - at[s.from - 1] <= room)
+    if (!at[n] || at[n] <= capacity) return (span){.last = n, .to = n};
+    while (s.from && at[first] - at[s.from - 1] <= before && at[s.to] - at[s.from - 1] <= capacity)
         s.from--;
-    while (s.to < n && at[s.to + 1] - at[s.from] <= room)
+    while (s.to < n && at[s.to + 1] - at[s.from] <= capacity)
         s.to++;
     s.last = s.to;
     while (s.to < n && s.last > first + 1 && at[s.to] - at[s.last] < behind)
@@ -167,12 +168,12 @@ static kvf_status put_span(kvf__loader *load, const kvf__file_row *row, const kv
                            const int32_t *at, const span *s, int32_t *label_of, int32_t *labels)
 {
     int64_t a_at = 0, b_at = 0, start = kvf__loader_row_start(load);
-    int64_t room = load->options->max_length - kvf__loader_cost(load, false);
+    int64_t capacity = load->options->max_length - kvf__loader_cost(load, false);
     int64_t n = at[s->to] - at[s->from];
     load->a.n = 0;
     if (n)
         KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data + at[s->from],
-                                (size_t)(n < room ? n : room)));
+                                (size_t)(n < capacity ? n : capacity)));
     KVF_TRY(kvf__loader_join(load, false, &a_at, &b_at));
     for (size_t i = s->first; i < s->last; i++) {
         if (at[i] == at[i + 1]) continue;
@@ -208,9 +209,9 @@ static kvf_status add_sentence(kvf__loader *load, const kvf__file_row *row, word
     bool fits = true;
     kvf_ctx *ctx = load->ctx;
     KVF_TRY(kvf__items_take(ctx, &load->pool, tokens->n, &items));
-    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *source.tags, &source.tags));
-    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n, sizeof *label_of, &label_of));
-    KVF_TRY(kvf__pool_take(ctx, &load->pool, tokens->n + 1, sizeof *at, &at));
+    KVF_TRY(kvf__pool_alloc(ctx, &load->pool, tokens->n, sizeof *source.tags, &source.tags));
+    KVF_TRY(kvf__pool_alloc(ctx, &load->pool, tokens->n, sizeof *label_of, &label_of));
+    KVF_TRY(kvf__pool_alloc(ctx, &load->pool, tokens->n + 1, sizeof *at, &at));
     for (size_t i = 0; i < tokens->n; i++)
         source.tags[i] = label_of[i] = -1;
     if (tags) KVF_TRY(read_tags(load, row, tags, source.tags));

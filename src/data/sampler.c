@@ -43,7 +43,7 @@ kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dat
     return KVF_OK;
 }
 
-kvf_status kvf__sampler_group_by_lead(kvf_ctx *ctx, kvf__sampler *sampler)
+kvf_status kvf__sampler_group_by_common(kvf_ctx *ctx, kvf__sampler *sampler)
 {
     KVF_TRY(kvf__clusters_create(ctx, sampler->dataset, &sampler->clusters));
     kvf__sampler_rewind(sampler);

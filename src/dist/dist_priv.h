@@ -40,7 +40,7 @@ typedef struct kvf__sums {
     int parent; /* -1: rank 0 has none */
     int n_children, child[KVF__SUM_CHILDREN];
     kvf__chunk *queue; /* [room] chunks in the order in which they began */
-    int64_t n, room;
+    int64_t n, capacity;
     int64_t posted, done; /* of the queue: those before travel or are done; those before are done */
     kvf__travel window[KVF__SUM_WINDOW]; /* chunk i travels in place i % WINDOW */
     float *buffer;                       /* [WINDOW, n_children, CHUNK] */

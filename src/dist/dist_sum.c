@@ -30,8 +30,8 @@ kvf_status kvf__sums_init(kvf_ctx *ctx, kvf__dist *dist)
 {
     kvf__sums *s = &dist->sums;
     find_family(dist);
-    s->room = 256;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)s->room, sizeof *s->queue, &s->queue));
+    s->capacity = 256;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)s->capacity, sizeof *s->queue, &s->queue));
     size_t floats = (size_t)KVF__SUM_WINDOW * (size_t)s->n_children * KVF__SUM_CHUNK;
     return kvf__alloc_array(ctx, floats, sizeof *s->buffer, &s->buffer);
 }
@@ -131,10 +131,10 @@ static kvf_status queue(kvf__dist *dist, float *x, int64_t n)
 {
     kvf__sums *s = &dist->sums;
     for (int64_t at = 0; at < n; at += KVF__SUM_CHUNK) {
-        if (s->n == s->room) {
-            size_t bytes = (size_t)s->room * sizeof *s->queue;
+        if (s->n == s->capacity) {
+            size_t bytes = (size_t)s->capacity * sizeof *s->queue;
             KVF_TRY(kvf__grow(dist->ctx, &s->queue, bytes, 2 * bytes));
-            s->room *= 2;
+            s->capacity *= 2;
         }
         int64_t left = n - at;
         s->queue[s->n++] = (kvf__chunk){.x = x + at,

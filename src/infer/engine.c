@@ -17,8 +17,8 @@ typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_READS, ROW_GOES } row_state;
 
 typedef struct row {
     row_state state;
-    int64_t turn; /* rows wait in this order */
-    int64_t read; /* tokens of the prompt so far */
+    int64_t ticket; /* rows wait in this order */
+    int64_t read;   /* tokens of the prompt so far */
     kvf__order order;
     kvf__answer answer;
 } row;
@@ -26,7 +26,7 @@ typedef struct row {
 struct kvf__engine {
     kvf_base *base;
     kvf__session *session;
-    int64_t n_rows, capacity, turns;
+    int64_t n_rows, capacity, next_ticket;
     row *rows;
     kvf__candidate *scratch; /* [threads, V] */
     int threads;
@@ -36,7 +36,7 @@ struct kvf__engine {
     kvf__engine_stats stats;
 };
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__engine *e)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__engine *e)
 {
     size_t V = (size_t)kvf__model_desc(e->base->model)->V, rows = (size_t)e->n_rows;
     KVF_TRY(kvf__session_create_mixed(ctx, e->base, e->n_rows, e->capacity, 0, &e->session));
@@ -59,7 +59,7 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
     engine->n_rows = rows;
     engine->capacity = capacity;
     engine->threads = kvf_ctx_threads(ctx);
-    kvf_status st = take_memory(ctx, engine);
+    kvf_status st = alloc_memory(ctx, engine);
     if (st)
         kvf__engine_free(engine);
     else
@@ -97,9 +97,9 @@ bool kvf__engine_full(const kvf__engine *engine)
     return free_row(engine) < 0;
 }
 
-int64_t kvf__engine_room(const kvf__engine *engine, const kvf_prefix *prefix)
+int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix)
 {
-    const int64_t longest = kvf__row_room(engine->base, prefix);
+    const int64_t longest = kvf__row_capacity(engine->base, prefix);
     return longest < engine->capacity ? longest : engine->capacity;
 }
 
@@ -107,7 +107,7 @@ int64_t kvf__engine_room(const kvf__engine *engine, const kvf_prefix *prefix)
 static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
                                int64_t n, int64_t *longest)
 {
-    *longest = kvf__engine_room(e, prefix);
+    *longest = kvf__engine_capacity(e, prefix);
     if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
     if (n < *longest) return KVF_OK;
     return kvf__fail(ctx, KVF_EDATA,
@@ -130,12 +130,12 @@ kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order 
     int64_t at = free_row(engine), longest = 0;
     assert(at >= 0 && order->max_tokens > 0);
     KVF_TRY(check_prompt(ctx, engine, order->prefix, order->n, &longest));
-    const int64_t room = longest - order->n;
-    const int64_t limit = room < order->max_tokens ? room : order->max_tokens;
+    const int64_t capacity = longest - order->n;
+    const int64_t limit = capacity < order->max_tokens ? capacity : order->max_tokens;
     KVF_TRY(
         kvf__session_open(ctx, engine->session, at, order->prefix, order->head, order->n + limit));
     engine->rows[at] = (row){.state = ROW_WAITS,
-                             .turn = engine->turns++,
+                             .ticket = engine->next_ticket++,
                              .order = *order,
                              .answer = {.rng = kvf__rng_make(order->seed, order->stream),
                                         .limit = limit,
@@ -209,7 +209,7 @@ static int64_t next_waiting(const kvf__engine *e, int64_t most)
     int64_t first = -1;
     for (int64_t i = 0; i < e->n_rows; i++)
         if (e->rows[i].state == ROW_WAITS && unread(&e->rows[i]) <= most &&
-            (first < 0 || e->rows[i].turn < e->rows[first].turn))
+            (first < 0 || e->rows[i].ticket < e->rows[first].ticket))
             first = i;
     return first;
 }

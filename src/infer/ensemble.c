@@ -30,7 +30,7 @@ static kvf_status check_company(kvf_ctx *ctx, const kvf_prefix *const *prefixes,
 }
 
 kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *const *prefixes,
-                                int64_t n, const kvf__rows_room *room, kvf__ensemble **out)
+                                int64_t n, const kvf__session_limits *limits, kvf__ensemble **out)
 {
     kvf__ensemble *e = NULL;
     const size_t V = (size_t)kvf__model_desc(base->model)->V;
@@ -43,11 +43,11 @@ kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     e->threads = kvf_ctx_threads(ctx);
     st = kvf__alloc_array(ctx, (size_t)e->n, sizeof(kvf__session *), &e->sessions);
     for (int64_t i = 0; !st && i < e->n; i++)
-        st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, room->rows, room->capacity,
-                                 room->prompt_tokens, &e->sessions[i]);
+        st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, limits->rows, limits->capacity,
+                                 limits->prompt_tokens, &e->sessions[i]);
     if (st || e->n == 1) goto out;
-    st = kvf__alloc_array(ctx, (size_t)room->rows * V, sizeof *e->mean, &e->mean);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)room->rows * V, sizeof *e->logits, &e->logits);
+    st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->mean, &e->mean);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->logits, &e->logits);
 out:
     if (st)
         kvf__ensemble_free(e);

@@ -15,8 +15,9 @@ typedef struct row {
     const int32_t *prompt;
     int64_t prompt_len;
     kvf__answer answer;
-    int64_t lead, shared; /* the prompt of this group it begins like, and in how many tokens; -1 */
-    int round;            /* in which it is prefilled: one after its lead */
+    int64_t common,
+        shared; /* the prompt of this group it begins like, and in how many tokens; -1 */
+    int round;  /* in which it is prefilled: one after its common prefix */
 } row;
 
 typedef struct generator {
@@ -86,7 +87,7 @@ static kvf_status advance_all(generator *g, size_t first, int64_t n, const float
 
 /* Tokens that two prompts begin with, less than all of b; with an infix less than all of a too,
  * whose last token sees it. */
-static int64_t common(const row *a, const row *b, bool infix)
+static int64_t common_length(const row *a, const row *b, bool infix)
 {
     int64_t n = 0, of_a = a->prompt_len - infix;
     int64_t most = b->prompt_len - 1 < of_a ? b->prompt_len - 1 : of_a;
@@ -95,23 +96,23 @@ static int64_t common(const row *a, const row *b, bool infix)
     return n;
 }
 
-/* Finds the leads of a group; returns the number of rounds. */
-static int find_leads(row *rows, int64_t n, bool infix)
+/* Finds the common prefixes of a group; returns the number of rounds. */
+static int find_common_rows(row *rows, int64_t n, bool infix)
 {
     int rounds = 1;
     for (int64_t i = 0; i < n; i++) {
         row *r = &rows[i];
-        r->lead = -1;
+        r->common = -1;
         r->shared = LEAST_SHARED - 1;
         r->round = 0;
         for (int64_t before = 0; before < i; before++) {
-            int64_t shared = common(&rows[before], r, infix);
+            int64_t shared = common_length(&rows[before], r, infix);
             if (shared <= r->shared) continue;
             r->shared = shared;
-            r->lead = before;
+            r->common = before;
             r->round = rows[before].round + 1;
         }
-        if (r->lead < 0) r->shared = 0;
+        if (r->common < 0) r->shared = 0;
         if (r->round >= rounds) rounds = r->round + 1;
     }
     return rounds;
@@ -124,7 +125,7 @@ static kvf_status prefill_round(generator *g, size_t first, int64_t group, int r
     for (int64_t i = 0; i < group; i++) {
         const row *r = &g->rows[first + (size_t)i];
         if (r->round != round) continue;
-        if (r->lead >= 0) kvf__ensemble_copy(g->session, r->lead, i, r->shared);
+        if (r->common >= 0) kvf__ensemble_copy(g->session, r->common, i, r->shared);
         g->slots[n] = (int32_t)i;
         g->start[n++] = at;
         memcpy(g->ids + at, r->prompt + r->shared,
@@ -140,7 +141,7 @@ static kvf_status prefill_round(generator *g, size_t first, int64_t group, int r
 
 static kvf_status prefill(generator *g, size_t first, int64_t n)
 {
-    int rounds = find_leads(g->rows + first, n, g->infix);
+    int rounds = find_common_rows(g->rows + first, n, g->infix);
     for (int64_t i = 0; i < n; i++)
         g->stats.prompt_tokens += g->rows[first + (size_t)i].prompt_len;
     for (int round = 0; round < rounds; round++)
@@ -181,10 +182,10 @@ static kvf_status run_group(generator *g, size_t first, int64_t n)
 /* Tokens that fit behind every prefix. */
 static int64_t longest_row(const generator *g)
 {
-    int64_t longest = kvf__row_room(g->base, g->n_prefixes ? g->prefixes[0] : NULL);
+    int64_t longest = kvf__row_capacity(g->base, g->n_prefixes ? g->prefixes[0] : NULL);
     for (int64_t i = 1; i < g->n_prefixes; i++) {
-        int64_t room = kvf__row_room(g->base, g->prefixes[i]);
-        if (room < longest) longest = room;
+        int64_t capacity = kvf__row_capacity(g->base, g->prefixes[i]);
+        if (capacity < longest) longest = capacity;
     }
     return longest;
 }
@@ -203,12 +204,12 @@ static kvf_status plan_rows(generator *g, const kvf__dataset *set, int64_t group
                                   .stop = g->options->stop,
                                   .n_stop = g->options->n_stop,
                                   .ends = &g->ends};
-        int64_t room = longest - r->prompt_len;
-        if (room < 1)
+        int64_t left = longest - r->prompt_len;
+        if (left < 1)
             return kvf__fail(g->ctx, KVF_EDATA,
                              "prompt %lld has %lld tokens, at most %lld leave room for an answer",
                              (long long)i + 1, (long long)r->prompt_len, (long long)longest - 1);
-        r->answer.limit = room < g->options->max_tokens ? room : g->options->max_tokens;
+        r->answer.limit = left < g->options->max_tokens ? left : g->options->max_tokens;
         sum = i % group ? sum + r->prompt_len : r->prompt_len;
         if (sum > *tokens) *tokens = sum;
         if (r->prompt_len + r->answer.limit > *capacity)
@@ -233,8 +234,8 @@ static kvf_status take_prefixes(generator *g, const kvf_prefix *prefix)
     return KVF_OK;
 }
 
-static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set,
-                              int64_t group)
+static kvf_status alloc_memory(generator *g, const kvf_prefix *prefix, const kvf__dataset *set,
+                               int64_t group)
 {
     int64_t tokens = 0, capacity = 0;
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
@@ -246,8 +247,9 @@ static kvf_status take_memory(generator *g, const kvf_prefix *prefix, const kvf_
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)group + 1, sizeof *g->start, &g->start));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)(tokens > group ? tokens : group), sizeof *g->ids,
                              &g->ids));
-    const kvf__rows_room room = {group, capacity, tokens};
-    return kvf__ensemble_create(g->ctx, g->base, g->prefixes, g->n_prefixes, &room, &g->session);
+    const kvf__session_limits limits = {group, capacity, tokens};
+    return kvf__ensemble_create(g->ctx, g->base, g->prefixes, g->n_prefixes, &limits,
+                                &g->session);
 }
 
 static void generator_done(generator *g, size_t n)
@@ -306,7 +308,7 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     int64_t group = options->batch_size > 0 ? options->batch_size : 16;
     if (group > set->n) group = set->n;
     g.sampling = (kvf__sampling){options->temperature, options->top_p, options->top_k};
-    kvf_status st = take_memory(&g, prefix, set, group);
+    kvf_status st = alloc_memory(&g, prefix, set, group);
     for (int64_t first = 0; !st && first < set->n; first += group)
         st = run_group(&g, (size_t)first, set->n - first < group ? set->n - first : group);
     if (!st) st = take_texts(&g, (size_t)set->n, texts);
@@ -376,7 +378,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, map, &renderer));
     kvf__dataset_options load = {
         .render = renderer.render,
-        .max_length = kvf__text_room(base, prefix),
+        .max_length = kvf__text_capacity(base, prefix),
         .overlong = KVF__OVERLONG_STOP,
         .prompt_only = true,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,

@@ -103,20 +103,20 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
  * slots are as they were. head: the prefix's own as
  * kvf__prefix_lm_head makes it, which lives as long; NULL: it brings none. */
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t room);
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t capacity);
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
 
 /* ---- several prefixes as one ----------------------------------------------------------------- */
 
-typedef struct kvf__rows_room {
+typedef struct kvf__session_limits {
     int64_t rows, capacity, prompt_tokens; /* as kvf__session_create takes them */
-} kvf__rows_room;
+} kvf__session_limits;
 
 /* As a session of one prefix (n 0: none), but for several: the logits are those of the mean of
  * their probabilities. EUSAGE if their rows are not the same ids. */
 typedef struct kvf__ensemble kvf__ensemble;
 kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *const *prefixes,
-                                int64_t n, const kvf__rows_room *room, kvf__ensemble **out);
+                                int64_t n, const kvf__session_limits *limits, kvf__ensemble **out);
 void kvf__ensemble_free(kvf__ensemble *ensemble);
 kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const int32_t *slots,
                               const int64_t *start, const int32_t *ids, int64_t n,
@@ -160,7 +160,7 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
 void kvf__engine_free(kvf__engine *engine);
 bool kvf__engine_full(const kvf__engine *engine); /* no row may join */
 /* Most tokens that a row may have behind a prefix, prompt and answer. Any thread, as the next. */
-int64_t kvf__engine_room(const kvf__engine *engine, const kvf_prefix *prefix);
+int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix);
 /* EDATA: one of the prompts [n] is empty or leaves no room for an answer behind this prefix. */
 kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
                              const kvf__ids *prompts, int64_t n);

@@ -54,10 +54,10 @@ static kvf_status open_infix(kvf_ctx *ctx, kvf__infix_slot *slot, const kvf_pref
 {
     const kvf__prefix *p = prefix ? &prefix->prefix : NULL;
 
-    kvf__prefix_done(&slot->turned);
+    kvf__prefix_done(&slot->rotated);
     *slot = (kvf__infix_slot){.at = -1};
     if (!p || !prefix->id.infix || !p->P) return KVF_OK;
-    KVF_TRY(kvf__prefix_init(ctx, &slot->turned, p->L, p->G, p->P, p->D));
+    KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
     slot->on = true;
     return KVF_OK;
 }
@@ -82,7 +82,7 @@ static kvf_status take_rows(kvf_ctx *ctx, kvf__session *s)
     return kvf__alloc_array(ctx, (size_t)s->pass_tokens, sizeof *s->part_ids, &s->part_ids);
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
 {
     kvf_status (*make)(kvf_ctx *, const kvf__model *, int64_t, int64_t,
                        kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
@@ -114,7 +114,7 @@ static kvf_status create(kvf_ctx *ctx, const kvf__session *made, const kvf_prefi
     KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__alloc(ctx, sizeof *session, &session));
     *session = *made;
-    kvf_status st = take_memory(ctx, session, prefix);
+    kvf_status st = alloc_memory(ctx, session, prefix);
     if (st)
         kvf__session_free(session);
     else
@@ -181,7 +181,7 @@ void kvf__session_free(kvf__session *session)
     kvf__cache_free(session->cache);
     kvf__lm_head_free(session->head);
     for (int64_t slot = 0; session->infix && slot < session->rows; slot++)
-        kvf__prefix_done(&session->infix[slot].turned);
+        kvf__prefix_done(&session->infix[slot].rotated);
     kvf__free(session->infix);
     kvf__free(session->infix_at);
     kvf__free(session->logits);
@@ -211,7 +211,7 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 }
 
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t room)
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t reserved)
 {
     assert(session->mixed && slot >= 0 && slot < session->rows);
     assert(!head == !(prefix && prefix->head.params.params.n));
@@ -221,7 +221,7 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     if (P != session->P || infixes != session->infixes)
         KVF_TRY(make_passes(ctx, session, P, infixes));
     KVF_TRY(open_infix(ctx, &session->infix[slot], prefix));
-    kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, room);
+    kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, reserved);
     if (st) {
         open_infix(ctx, &session->infix[slot], NULL);
         return st;

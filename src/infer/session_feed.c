@@ -60,14 +60,14 @@ static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__fed *in, fl
     return logits ? take_logits(ctx, s, file.head, in->n, logits) : KVF_OK;
 }
 
-/* What a slot's next token sees: behind its infix, that turned to its place, and positions P
+/* What a slot's next token sees: behind its infix, that rotated to its place, and positions P
  * further on. */
 static kvf__step_row before_step(const kvf__session *s, int32_t slot)
 {
     kvf__step_row row = s->before[slot];
     if (!s->infix[slot].on) return row;
     row.position_start = row.prefix->P;
-    row.prefix = &s->infix[slot].turned;
+    row.prefix = &s->infix[slot].rotated;
     return row;
 }
 
@@ -213,8 +213,8 @@ static kvf_status place_infix(kvf_ctx *ctx, kvf__session *s, int32_t slot)
     kvf__infix_slot *infix = &s->infix[slot];
     if (!waits(s, slot)) return KVF_OK;
     infix->at = (int32_t)kvf__cache_length(s->cache, slot);
-    return kvf__model_turn_prefix(ctx, s->base->model, &infix->turned, s->before[slot].prefix,
-                                  infix->at, false);
+    return kvf__model_rotate_prefix(ctx, s->base->model, &infix->rotated, s->before[slot].prefix,
+                                    infix->at, false);
 }
 
 /* All parts but the last of every row. */

@@ -13,8 +13,8 @@ typedef struct kvf__row_file {
 /* A prefix that stands inside its row, before the last token of the prompt. */
 typedef struct kvf__infix_slot {
     bool on;
-    int32_t at;         /* cached tokens before it; -1: the prompt's end is still to come */
-    kvf__prefix turned; /* it with its keys turned to its place */
+    int32_t at;          /* cached tokens before it; -1: the prompt's end is still to come */
+    kvf__prefix rotated; /* it with its keys rotated to its place */
 } kvf__infix_slot;
 
 /* Tokens of several rows: row r's are ids[start[r]] .. ids[start[r+1]-1]. */

@@ -83,13 +83,13 @@ kvf_status kvf__foreign_cartridge(kvf_ctx *ctx, const char *where, kvf__foreign 
     const kvf__table *table = &f->weights.table;
     const char *frozen = frozen_group(table);
     const kvf__view *like = find(table, "trainable", 0, 0),
-                    *lead = frozen ? find(table, frozen, 0, 0) : NULL;
+                    *common = frozen ? find(table, frozen, 0, 0) : NULL;
     int64_t L = count_layers(table), fixed = 0;
 
     KVF_TRY(kvf__foreign_check_view(ctx, where, "trainable_keys.0", like, 4));
     if (frozen) {
-        KVF_TRY(kvf__foreign_check_view(ctx, where, "fixed_keys.0", lead, 4));
-        fixed = lead->dim[2];
+        KVF_TRY(kvf__foreign_check_view(ctx, where, "fixed_keys.0", common, 4));
+        fixed = common->dim[2];
     }
     if (table->n != (size_t)(2 * L * (frozen ? 2 : 1)))
         return kvf__fail(ctx, KVF_EFORMAT,

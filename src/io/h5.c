@@ -201,7 +201,7 @@ kvf_status kvf__h5_commit(kvf__h5 *h5)
     if (close_file(h5) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
     KVF_TRY(kvf__h5_seal(h5->ctx, h5->fd, h5->path));
     KVF_TRY(kvf__outfile_commit(h5->ctx, &h5->out));
-    kvf__screen_passed(h5->ctx, h5->fd);
+    kvf__sandbox_trust(h5->ctx, h5->fd);
     return KVF_OK;
 }
 
@@ -249,7 +249,7 @@ kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h
     hush(&h5);
     st = kvf__mapfile_open(ctx, path, &h5.map);
     if (st) goto out;
-    st = kvf__h5_screen(ctx, &h5.map);
+    st = kvf__h5_sandbox(ctx, &h5.map);
     if (st) goto out;
     h5.file_bytes = h5.map.n;
     access = make_access(false, false);

@@ -150,14 +150,14 @@ void kvf__adapter_file_done(kvf__adapter_file *file);
     X(grad_norm, double, STEP, "L2 norm", "train/grad_norm", "gradient norm", true)                \
     X(prefix_norm, double, STEP, "L2 norm", "train/prefix_norm", "prefix norm", false)             \
     X(tokens, int64_t, STEP, "tokens", NULL, NULL, false)                                          \
-    X(meter_loss, double, METER, "nats per token", "meter/loss", "meter", false)                   \
+    X(meter_loss, double, RETENTION, "nats per token", "meter/loss", "meter", false)               \
     X(kl_to_base, double, ANCHOR, "nats per token", "train/kl_to_base", "KL to base", true)
 
 typedef enum kvf__measured {
     KVF__OF_STEP,
-    KVF__OF_EVAL,  /* NaN where a step had no validation */
-    KVF__OF_METER, /* --meter */
-    KVF__OF_ANCHOR /* --kl-to-base */
+    KVF__OF_EVAL,      /* NaN where a step had no validation */
+    KVF__OF_RETENTION, /* --retention set */
+    KVF__OF_ANCHOR     /* --kl-to-base */
 } kvf__measured;
 
 enum {

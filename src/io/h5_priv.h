@@ -47,10 +47,10 @@ void kvf__h5_close(kvf__h5 *h5);
 
 /* Superblock version 2 or 3, as many bytes as it says, and the seal if there is one. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map);
-/* The same, and then on trial in another process where the context has one (h5_screen.c): both only
- * once for a file that stays as it is. */
-kvf_status kvf__h5_screen(kvf_ctx *ctx, const kvf__mapfile *map);
-/* Whether the values of a dataset are left out: large ones, on trial. */
+/* The same, and then in a sandbox in another process where the context has one (h5_sandbox.c): both
+ * only once for a file that stays as it is. */
+kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map);
+/* Whether the values of a dataset are left out: large ones, in a sandbox. */
 bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
 /* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);

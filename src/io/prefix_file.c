@@ -1,4 +1,4 @@
-/* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the waist's bytes with the batch
+/* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix's bytes with the batch
  * axis spelled out, so that one layer's slice is what a transformers cache takes (docs/format.md).
  * int8 files hold /prefix/scale [L, 2, 1, G] beside it.
  *

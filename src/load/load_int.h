@@ -221,7 +221,7 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
 /* Behind a prefix (NULL: none): ids of a row in all, and those that are not virtual tokens. */
-int64_t kvf__row_room(const kvf_base *base, const kvf_prefix *prefix);
-int64_t kvf__text_room(const kvf_base *base, const kvf_prefix *prefix);
+int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix);
+int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix);
 
 #endif

@@ -140,7 +140,7 @@ typedef struct growing {
     double deviation;
     uint64_t seed;
     kvf__tensor *tensors;
-    size_t n, room;
+    size_t n, capacity;
 } growing;
 
 static bool ends_with(const char *text, const char *tail)

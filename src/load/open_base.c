@@ -257,7 +257,7 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     kvf__desc desc = {0};
     kvf_status st;
 
-    st = kvf__room_for_threads(ctx);
+    st = kvf__memory_allows_threads(ctx);
     if (st) goto out;
     st = kvf__alloc(ctx, sizeof *base, &base);
     if (st) goto out;
@@ -348,14 +348,14 @@ int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start
     return longest;
 }
 
-int64_t kvf__row_room(const kvf_base *base, const kvf_prefix *prefix)
+int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix)
 {
     if (!prefix) return kvf__longest_row(base, 0, 0);
     const int64_t P = prefix->prefix.P, start = prefix->id.position_start;
     return kvf__longest_row(base, P, start + (prefix->id.infix ? P : 0));
 }
 
-int64_t kvf__text_room(const kvf_base *base, const kvf_prefix *prefix)
+int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix)
 {
-    return kvf__row_room(base, prefix) - (prefix ? prefix->vectors.P : 0);
+    return kvf__row_capacity(base, prefix) - (prefix ? prefix->vectors.P : 0);
 }

@@ -354,7 +354,7 @@ kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *nam
     char *copy = NULL;
     KVF_TRY(kvf__head_values_pick(ctx, prefix->path, &prefix->head, name, &word, &head));
     kvf_status st = kvf__task_parse(ctx, word, &task);
-    if (!st) st = kvf__low_rank_take(ctx, prefix->path, &head.params.params, &prefix->prefix);
+    if (!st) st = kvf__low_rank_alloc(ctx, prefix->path, &head.params.params, &prefix->prefix);
     if (!st) st = kvf__strdup(ctx, word, &copy);
     if (st) {
         kvf__head_values_done(&head);

@@ -127,7 +127,7 @@ static void place_all(kvf__adapters *a)
     }
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__adapters *a, bool gradients)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__adapters *a, bool gradients)
 {
     size_t n = (size_t)(a->L * a->halves), all;
 
@@ -156,7 +156,7 @@ kvf_status kvf__adapters_create(kvf_ctx *ctx, const kvf__adapter_shape *shape, i
     a->L = L;
     a->C = C;
     a->halves = kvf__adapter_halves(shape);
-    st = take_memory(ctx, a, gradients);
+    st = alloc_memory(ctx, a, gradients);
     if (st) goto out;
     place_all(a);
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 /* Bytes of one slot's [L, 2, G, room, D]; false on overflow. */
-static bool slot_bytes(const kvf__cache *cache, int64_t room, size_t *out)
+static bool slot_bytes(const kvf__cache *cache, int64_t reserved, size_t *out)
 {
-    const int64_t dims[] = {cache->L, 2, cache->G, room, cache->D};
+    const int64_t dims[] = {cache->L, 2, cache->G, reserved, cache->D};
     *out = kvf__act_size(cache->act);
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
         if (!kvf__mul(*out, (size_t)dims[i], out)) return false;
@@ -36,7 +36,7 @@ kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_
         .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
     st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->data, &cache->data);
     if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->room, &cache->room);
+    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->reserved, &cache->reserved);
     if (st) goto out;
     st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->length, &cache->length);
     if (st) goto out;
@@ -64,19 +64,19 @@ kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slot
     return KVF_OK;
 }
 
-kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t room)
+kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t reserved)
 {
     void *block = NULL;
     size_t bytes;
 
-    assert(slot >= 0 && slot < cache->slots && room >= 0 && room <= cache->capacity);
-    if (!slot_bytes(cache, room, &bytes))
+    assert(slot >= 0 && slot < cache->slots && reserved >= 0 && reserved <= cache->capacity);
+    if (!slot_bytes(cache, reserved, &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "cache: %lld tokens are more than memory can address",
-                         (long long)room);
-    if (room) KVF_TRY(kvf__alloc(ctx, bytes, &block));
+                         (long long)reserved);
+    if (reserved) KVF_TRY(kvf__alloc(ctx, bytes, &block));
     kvf__free(cache->data[slot]);
     cache->data[slot] = block;
-    cache->room[slot] = room;
+    cache->reserved[slot] = reserved;
     cache->length[slot] = 0;
     return KVF_OK;
 }
@@ -87,7 +87,7 @@ void kvf__cache_free(kvf__cache *cache)
     for (int64_t slot = 0; cache->data && slot < cache->slots; slot++)
         kvf__free(cache->data[slot]);
     kvf__free(cache->data);
-    kvf__free(cache->room);
+    kvf__free(cache->reserved);
     kvf__free(cache->length);
     kvf__free(cache);
 }
@@ -106,16 +106,18 @@ void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
 
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
 {
-    size_t block = (size_t)(cache->G * cache->room[slot] * cache->D) * kvf__act_size(cache->act);
+    size_t block = (size_t)(cache->G * cache->reserved[slot] * cache->D) *
+                   kvf__act_size(cache->act);
     return (char *)cache->data[slot] + (size_t)(l * 2 + kv) * block;
 }
 
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
 {
     size_t size = (size_t)cache->D * kvf__act_size(cache->act), bytes = (size_t)n * size;
-    size_t behind = (size_t)cache->room[from] * size, ahead = (size_t)cache->room[to] * size;
+    size_t behind = (size_t)cache->reserved[from] * size,
+           ahead = (size_t)cache->reserved[to] * size;
 
-    assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->room[to]);
+    assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->reserved[to]);
     for (int64_t l = 0; l < cache->L; l++)
         for (int kv = 0; kv < 2; kv++)
             for (int64_t g = 0; g < cache->G; g++)
@@ -135,7 +137,7 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64
             for (int64_t g = 0; g < cache->G; g++) {
                 const char *from = kvf__cache_at(cache, l, slot, kv);
                 float *to = out + ((l * 2 + kv) * cache->G + g) * n * cache->D;
-                from += (size_t)((g * cache->room[slot] + first) * cache->D) * size;
+                from += (size_t)((g * cache->reserved[slot] + first) * cache->D) * size;
                 kvf__to_f32(cache->act, from, to, n * cache->D);
             }
 }
@@ -155,7 +157,8 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                 char *to = (char *)kvf__cache_at(cache, l, s, kv) +
                            (size_t)(at + t - batch->start[r]) * head;
                 for (int64_t g = 0; g < cache->G; g++)
-                    memcpy(to + (size_t)(g * cache->room[s]) * head, from + (size_t)g * head, head);
+                    memcpy(to + (size_t)(g * cache->reserved[s]) * head, from + (size_t)g * head,
+                           head);
             }
     }
 }

@@ -13,7 +13,7 @@ kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slot
 kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
                                    int64_t capacity, kvf__cache **out);
 /* Gives a slot room for so many tokens, 0: none; what it held is gone. Unchanged on failure. */
-kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t room);
+kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t capacity);
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);

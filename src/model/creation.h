@@ -1,6 +1,6 @@
 /* Inside src/model: what is needed while weights are packed: once (create.c); again whenever
  * trained ones have changed; or over and over, where frozen ones are packed just before use
- * (reach.c). Kept with the model in the last two cases. */
+ * (pack_on_demand.c). Kept with the model in the last two cases. */
 #ifndef KVF_CREATION_H
 #define KVF_CREATION_H
 
@@ -38,7 +38,8 @@ kvf_status kvf__creation_take_head(kvf__creation *c);
 kvf_status kvf__creation_pack_layer(kvf__creation *c, int64_t layer);
 kvf_status kvf__creation_pack_plane(kvf__creation *c, int64_t plane);
 
-/* reach.c: packs layer 0 and plane 0 into the memory that all layers, all planes then share. */
+/* pack_on_demand.c: packs layer 0 and plane 0 into the memory that all layers, all planes then
+ * share. */
 kvf_status kvf__creation_share(kvf__creation *c);
 
 #endif

@@ -149,7 +149,7 @@ static void lay_out(kvf__decoder *decoder, kvf__carver *carve)
     }
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__decoder *decoder)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__decoder *decoder)
 {
     kvf__carver carve = {0};
 
@@ -189,7 +189,7 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
     const making m = {.ctx = ctx, .decoder = decoder, .desc = &model->desc, .slots = slots};
     st = take_weights(&m);
     if (st) goto out;
-    st = take_memory(ctx, decoder);
+    st = alloc_memory(ctx, decoder);
     if (st) goto out;
 
     *out = decoder;

@@ -141,7 +141,7 @@ static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t
 
     const int kv = h >= d->H + d->G;
     const int64_t g = h - d->H - kv * d->G, slot = kvf__row_slot(w->step->slot, m);
-    const int64_t at = (g * cache->room[slot] + cache->length[slot]) * d->D;
+    const int64_t at = (g * cache->reserved[slot] + cache->length[slot]) * d->D;
     char *to = kvf__cache_at(cache, l, slot, kv);
     kvf__from_f32(cache->act, head, to + (size_t)at * kvf__act_size(cache->act), d->D);
 }
@@ -205,7 +205,7 @@ static void lay_segments(const worker *w, int64_t l)
                                        .dtype = cache->act,
                                        .len = cache->length[slot],
                                        .token_stride = cache->D,
-                                       .head_stride = cache->room[slot] * cache->D};
+                                       .head_stride = cache->reserved[slot] * cache->D};
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
@@ -370,7 +370,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
     if (step->ids[r] < 0 || step->ids[r] >= d->V)
         return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
                          (long long)r, (long)step->ids[r], (long long)d->V - 1);
-    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->room[slot])
+    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->reserved[slot])
         return kvf__fail(ctx, KVF_ESHAPE,
                          "step: row %lld in slot %lld, the cache has %lld of at most %lld tokens",
                          (long long)r, (long long)slot, (long long)cache->slots,

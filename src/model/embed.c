@@ -4,7 +4,7 @@
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
  * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
  * any other in all that follows, as with transformers' inputs_embeds. A row's first token stands at
- * position_start plus the lengths of its leads and of its cache, and P more where
+ * position_start plus the lengths of its common prefixes and of its cache, and P more where
  * the prefix stands before it inside the row. RoBERTa counts
  * only tokens that are not padding, by their id, and starts behind the padding's own row of the
  * table. */

@@ -42,7 +42,7 @@ kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c,
     const kvf__model *m = pass->model;
     const void *x = kvf__act_row(m->act, pass->head.in, c->first, m->desc.C);
 
-    KVF_TRY(kvf__model_reach_plane(ctx, pass->model, p, pass->head.reach));
+    KVF_TRY(kvf__model_ensure_plane_packed(ctx, pass->model, p, pass->head.reach));
     if (m->store.late) kvf__pass_lap(pass, KVF__PART_PACK);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->lm.packed[p], c->rows, x, pass->head.logits, KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
@@ -56,7 +56,7 @@ void kvf__head_chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
         pass->head.sum[j] = 0;
         pass->head.target_logit[j] = 0;
     }
-    pass->head.reach = KVF__REACH_FORWARD | (gradient ? KVF__REACH_BACKWARD : 0);
+    pass->head.reach = KVF__PACK_FORWARD | (gradient ? KVF__PACK_BACKWARD : 0);
     if (gradient)
         memset(pass->head.acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
 }
@@ -263,7 +263,7 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
     int64_t V = pass->model->desc.V;
 
     KVF_TRY(kvf__head_check(ctx, pass, "logits"));
-    pass->head.reach = KVF__REACH_FORWARD;
+    pass->head.reach = KVF__PACK_FORWARD;
     pass->times.mark = kvf__clock();
     for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
         chunk c = kvf__head_chunk_at(pass, first);

@@ -43,7 +43,7 @@ typedef struct kvf__head_kind {
 /* Of the batch that is computed; carved from scratch, room for `room` labelled positions. */
 typedef struct kvf__head_work {
     float *scratch;
-    int64_t room;
+    int64_t capacity;
     float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
     float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */
     float *logits, *dlogits;    /* [room, width] */

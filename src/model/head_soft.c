@@ -32,7 +32,7 @@ typedef kvf__head_chunk chunk;
 
 /* Rows of a chunk as the losses see them. */
 typedef struct view {
-    const kvf__soft *soft;
+    const kvf__soft_targets *soft;
     kvf__pass *pass;
     chunk c;
 } view;
@@ -130,7 +130,7 @@ static void chunk_gradient(const view *v, float scale)
     kvf__head_gradient_end(v->pass, &v->c);
 }
 
-static kvf_status check_items(kvf_ctx *ctx, const kvf__pass *pass, const kvf__soft *soft)
+static kvf_status check_items(kvf_ctx *ctx, const kvf__pass *pass, const kvf__soft_targets *soft)
 {
     int64_t k = soft->k, V = pass->model->desc.V;
     if (k < 1 || k > pass->limits.soft || k >= V)
@@ -151,8 +151,8 @@ static kvf_status check_items(kvf_ctx *ctx, const kvf__pass *pass, const kvf__so
     return KVF_OK;
 }
 
-kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *soft, bool gradient,
-                             float scale, double *loss_sum, float *token_loss)
+kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft_targets *soft,
+                             bool gradient, float scale, double *loss_sum, float *token_loss)
 {
     view v = {.soft = soft, .pass = pass};
     double sum = 0;

@@ -252,14 +252,14 @@ static size_t lay_out(kvf__head *head, float *base, int64_t n)
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 {
     float *scratch = NULL;
-    if (n_labels <= head->work.room) return KVF_OK;
+    if (n_labels <= head->work.capacity) return KVF_OK;
     size_t floats = lay_out(head, NULL, n_labels);
-    head->work.room = 0;
+    head->work.capacity = 0;
     KVF_TRY(kvf__alloc_array(ctx, floats, sizeof(float), &scratch));
     kvf__free(head->work.scratch);
     head->work.scratch = scratch;
     lay_out(head, scratch, n_labels);
-    head->work.room = n_labels;
+    head->work.capacity = n_labels;
     return KVF_OK;
 }
 
@@ -274,7 +274,7 @@ typedef struct draw {
 } draw;
 
 /* Fills row and nth. Masks go by the number of a label, not by its token, because a row that shares
- * its lead has fewer tokens of its own. */
+ * its common prefix has fewer tokens of its own. */
 static void find_rows(kvf__head *head, const kvf__batch *batch)
 {
     int64_t r = 0;

@@ -32,7 +32,7 @@ struct kvf__lm_head {
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__lm_head *head, bool gradient)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__lm_head *head, bool gradient)
 {
     size_t rows = ROWS, planes = (size_t)ROWS * PLANE, matrix;
 
@@ -60,7 +60,7 @@ static void describe(kvf__lm_head *head)
                                .dim = {head->V, head->C},
                                .n = head->V * head->C,
                                .lr_scale = 1};
-    head->params = (kvf__params){.n = 1, .room = 1, .item = &head->param};
+    head->params = (kvf__params){.n = 1, .capacity = 1, .item = &head->param};
     head->slot = (kvf__slot){
         .name = KVF__LM_HEAD_NAME,
         .view = {.data = head->weight, .dtype = KVF__F32, .rank = 2, .dim = {head->V, head->C}}};
@@ -85,7 +85,7 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
     head->V = model->desc.V;
     head->C = model->desc.C;
     st = kvf__slot_f32(ctx, &model->lm.file, &head->weight);
-    if (!st) st = take_memory(ctx, head, gradient);
+    if (!st) st = alloc_memory(ctx, head, gradient);
     if (st) {
         kvf__lm_head_free(head);
         return st;

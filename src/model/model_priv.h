@@ -46,7 +46,7 @@ typedef struct kvf__model_train {
     struct kvf__creation *again;  /* how it was packed, to be packed again; NULL: never is */
 } kvf__model_train;
 
-/* Layers that are packed just before use (reach.c), into memory that they share. */
+/* Layers that are packed just before use (pack_on_demand.c), into memory that they share. */
 typedef struct kvf__model_store {
     bool late;                         /* they are */
     struct kvf__stored *from;          /* what they are packed from */
@@ -137,18 +137,19 @@ const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* 
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 
 /* Before a pass uses packed weights of a layer, of a plane of the head: packs them, if the model
- * does so just before use (reach.c). */
-enum { KVF__REACH_FORWARD = 1, KVF__REACH_BACKWARD = 2 };
-kvf_status kvf__model_reach(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned directions);
-kvf_status kvf__model_reach_plane(kvf_ctx *ctx, kvf__model *model, int64_t plane,
-                                  unsigned directions);
+ * does so just before use (pack_on_demand.c). */
+enum { KVF__PACK_FORWARD = 1, KVF__PACK_BACKWARD = 2 };
+kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t l,
+                                    unsigned directions);
+kvf_status kvf__model_ensure_plane_packed(kvf_ctx *ctx, kvf__model *model, int64_t plane,
+                                          unsigned directions);
 
 struct kvf__cache {
     int64_t L, G, D, slots, capacity;
     kvf__dtype act;
-    void **data;     /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
-    int64_t *room;   /* [slots] tokens a slot has memory for */
-    int64_t *length; /* [slots] */
+    void **data;       /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
+    int64_t *reserved; /* [slots] tokens a slot has memory for */
+    int64_t *length;   /* [slots] */
 };
 
 #endif

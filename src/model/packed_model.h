@@ -102,8 +102,8 @@ bool kvf__model_has_head(const kvf__model *model);
 
 /* to (may be from) = from with its keys rotated as if its first virtual token stood at position
  * `first`; back: with that rotation undone. On bases without rope a copy. */
-kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
-                                  const kvf__prefix *from, int64_t first, bool back);
+kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
+                                    const kvf__prefix *from, int64_t first, bool back);
 /* Keys that were rotated for positions from, from + 1, ... (which may be below 0) become those of
  * to, to + 1, ...; under every scaling, whose factor stays on them. Without rope nothing happens.
  */

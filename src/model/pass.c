@@ -42,8 +42,8 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"P", limits->P, 0},
                  {"cache_len", limits->cache_len, 0},
                  {"soft", limits->soft, 0},
-                 {"lead_len", limits->lead_len, 0},
-                 {"lead_tokens", limits->lead_tokens, 0},
+                 {"lead_len", limits->common_len, 0},
+                 {"lead_tokens", limits->common_tokens, 0},
                  {"sections", limits->sections, 0}};
 
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
@@ -67,8 +67,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
         .rows = limits->rows,
         .tokens = kvf__pass_padded(pass->model, limits->tokens),
         .row_len = limits->row_len,
-        .shared_len = limits->P + limits->cache_len + limits->lead_len,
-        .grad_len = limits->backward ? prefixes * limits->P + limits->lead_tokens : 0,
+        .shared_len = limits->P + limits->cache_len + limits->common_len,
+        .grad_len = limits->backward ? prefixes * limits->P + limits->common_tokens : 0,
         .H = d->H,
         .G = d->G,
         .D = d->D,
@@ -82,7 +82,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
 static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.lead_len +
+    int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.common_len +
                    pass->limits.row_len;
 
     if (d->positions != KVF__POS_ROPE) return KVF_OK;

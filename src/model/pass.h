@@ -12,13 +12,13 @@ typedef struct kvf__pass_limits {
     int64_t rows, tokens, row_len, labels; /* most in one batch */
     int64_t P;                             /* longest prefix */
     int64_t cache_len;                     /* longest cache, 0: none */
-    int64_t lead_len;                      /* longest path of leads before a row, 0: no leads */
-    int64_t lead_tokens;                   /* tokens in all leads of one batch */
-    int64_t soft;                          /* most items of a teacher (lm_soft), 0: none */
-    bool row_dropout;                      /* inputs may ask for it */
-    bool base_dropout;                     /* the same */
-    bool infix;       /* batches may have infix_at; needed where positions are rope's */
-    int64_t sections; /* most in one batch, 0: batches have none */
+    int64_t common_len;    /* longest path of common prefixes before a row, 0: no common prefixes */
+    int64_t common_tokens; /* tokens in all common prefixes of one batch */
+    int64_t soft;          /* most items of a teacher (lm_soft), 0: none */
+    bool row_dropout;      /* inputs may ask for it */
+    bool base_dropout;     /* the same */
+    bool infix;            /* batches may have infix_at; needed where positions are rope's */
+    int64_t sections;      /* most in one batch, 0: batches have none */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
@@ -61,12 +61,12 @@ typedef struct kvf__input {
     kvf__cache *cache;   /* NULL, or keys and values of earlier tokens (none on a base that is not
                             causal); the batch's are appended */
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
-    const kvf__row_dropout *row_dropout;  /* NULL: none; excludes leads and a cache */
+    const kvf__row_dropout *row_dropout;  /* NULL: none; excludes common prefixes and a cache */
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
     float *streams; /* [L, n_tokens, C]; NULL: not wanted. Set to the residual stream that enters
                        each layer: where norms stand behind the halves, what qkv reads */
-    double *share; /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
-                      falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
+                       falls on virtual tokens: prefix, or vectors (but those in a cache) */
     const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and
                                      position_start; excludes dropout and infix_at */
     int64_t n_sections;           /* 0: none */
@@ -83,18 +83,18 @@ kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float
                              double *loss_sum, float *token_loss);
 /* What a teacher says at each label: its k likeliest items, ids ascending, with their
  * log-probabilities, and behind these that of all other items together. */
-typedef struct kvf__soft {
+typedef struct kvf__soft_targets {
     int64_t k;
     const int32_t *ids; /* [n_labels, k] */
     const float *logp;  /* [n_labels, k + 1]; -INFINITY: nothing */
-} kvf__soft;
+} kvf__soft_targets;
 /* After fwd: what this pass says as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
  * if a logit is not finite. */
 kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
 /* As lm_loss, with KL(teacher || pass) of those k + 1 buckets in place of -log p(label_id)
  * (head_soft.c); limits.soft must allow k. EUNSUPPORTED: a gradient where the head is trained. */
-kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft *soft, bool gradient,
-                             float scale, double *loss_sum, float *token_loss);
+kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft_targets *soft,
+                             bool gradient, float scale, double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
 /* For heads that are not the language model's (head_task.h). hidden: final states of the labelled

@@ -105,10 +105,10 @@ static void lay_keys(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 
     keys->rows = kvf__carve(carve, limits->rows, 1, sizeof(kvf__attn_row));
     keys->segs = kvf__carve(carve, segs * limits->rows + shared, 1, sizeof(kvf__kvseg));
-    keys->lead = kvf__carve(carve, limits->rows, 1, sizeof(int32_t));
+    keys->common = kvf__carve(carve, limits->rows, 1, sizeof(int32_t));
     keys->offset = kvf__carve(carve, limits->rows, 1, sizeof(int64_t));
     if (limits->backward)
-        keys->dlead = kvf__carve(carve, limits->lead_tokens, s->qkv, sizeof(float));
+        keys->dcommon = kvf__carve(carve, limits->common_tokens, s->qkv, sizeof(float));
 }
 
 static void lay_sections(kvf__pass *pass, kvf__carver *carve, const sizes *s)

@@ -52,7 +52,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     const kvf__model *m = pass->model;
     const void *dy;
 
-    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_BACKWARD));
+    KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
@@ -106,8 +106,8 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     else
         m->kernels->attn_bwd(&attn);
     kvf__pass_collect_rows(pass, l, dprefix);
-    kvf__pass_collect_turned(pass, l, dprefix);
-    if (!prefix_only) kvf__pass_collect_leads(pass);
+    kvf__pass_collect_rotated(pass, l, dprefix);
+    if (!prefix_only) kvf__pass_collect_common_rows(pass);
     memset(kvf__act_row(m->act, pass->bwd.dqkv, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
@@ -156,7 +156,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
     if (pass->state != KVF__PASS_LOSS)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
-    KVF_TRY(kvf__pass_take_grads(ctx, pass, into));
+    KVF_TRY(kvf__pass_alloc_grads(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
     pass->times.mark = kvf__clock();
     int64_t last = pass->model->desc.L - 1;

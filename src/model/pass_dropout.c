@@ -15,7 +15,7 @@
 
 enum { MAX_ROW = 1 << 24 }; /* tokens of a row, of which every place numbers as many */
 
-kvf_status kvf__pass_take_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_alloc_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__row_dropout *by = input->base_dropout;
     const kvf__batch *b = input->batch;

@@ -85,12 +85,12 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld cached tokens, the pass was made for at most %lld",
                 (long long)r, (long long)cache->length[slot], (long long)pass->limits.cache_len);
-        if (cache->length[slot] + len > cache->room[slot])
+        if (cache->length[slot] + len > cache->reserved[slot])
             return kvf__fail(
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld cached and %lld new tokens, the cache holds %lld",
                 (long long)r, (long long)cache->length[slot], (long long)len,
-                (long long)cache->room[slot]);
+                (long long)cache->reserved[slot]);
     }
     return KVF_OK;
 }
@@ -99,9 +99,9 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
 {
     KVF_TRY(check_limits(ctx, pass, input));
     KVF_TRY(check_rows(ctx, pass, input->batch));
-    KVF_TRY(kvf__pass_take_sections(ctx, pass, input));
+    KVF_TRY(kvf__pass_alloc_sections(ctx, pass, input));
     KVF_TRY(check_cache(ctx, pass, input));
-    KVF_TRY(kvf__pass_check_leads(ctx, pass, input));
+    KVF_TRY(kvf__pass_check_common_rows(ctx, pass, input));
     KVF_TRY(kvf__embed_check(ctx, pass, input));
 
     pass->batch = input->batch;
@@ -111,9 +111,9 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->keys.dealt = false;
-    KVF_TRY(kvf__pass_take_infix(ctx, pass, input));
-    KVF_TRY(kvf__pass_take_base_dropout(ctx, pass, input));
-    return kvf__pass_take_dropout(ctx, pass, input);
+    KVF_TRY(kvf__pass_alloc_infix(ctx, pass, input));
+    KVF_TRY(kvf__pass_alloc_base_dropout(ctx, pass, input));
+    return kvf__pass_alloc_dropout(ctx, pass, input);
 }
 
 /* ---- a block --------------------------------------------------------------------------------- */
@@ -223,10 +223,10 @@ static void gather_labelled(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
-kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions)
+kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions)
 {
     if (!pass->model->store.late) return KVF_OK;
-    KVF_TRY(kvf__model_reach(ctx, pass->model, l, directions));
+    KVF_TRY(kvf__model_ensure_packed(ctx, pass->model, l, directions));
     kvf__pass_lap(pass, KVF__PART_PACK);
     return KVF_OK;
 }
@@ -236,7 +236,7 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     bool last = l == pass->model->desc.L - 1;
 
-    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_FORWARD));
+    KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_FORWARD));
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
     attention_fwd(pass, l);
@@ -274,7 +274,7 @@ static void copy_entered(kvf__pass *pass, int64_t l, bool back)
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     if (!pass->again.entered || pass->again.computed == l) return KVF_OK;
-    KVF_TRY(kvf__pass_reach(ctx, pass, l, KVF__REACH_FORWARD | KVF__REACH_BACKWARD));
+    KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_FORWARD | KVF__PACK_BACKWARD));
     copy_entered(pass, l, true);
     pass->again.now = true;
     kvf_status st = layer_fwd(ctx, pass, l);

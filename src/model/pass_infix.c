@@ -1,10 +1,10 @@
 /* The prefix inside rows: [x][prefix][y], the infix of Li & Liang 2021, section 7.4. x is a row of
- * its own before y's, a lead or a cached one, without a prefix segment; y's row has it among its
- * segments. So attention needs nothing new.
+ * its own before y's, a common prefix or a cached one, without a prefix segment; y's row has it
+ * among its segments. So attention needs nothing new.
  *
  * On a base with rope the keys that the prefix brings are not rotated: where it stands differs from
- * row to row. Each row that sees it gets a copy of a layer's prefix, turned to its place, when that
- * layer's turn comes, as with dropout by rows; gradients are turned back (the transpose of a
+ * row to row. Each row that sees it gets a copy of a layer's prefix, rotated to its place, when
+ * that layer's turn comes, as with dropout by rows; gradients are turned back (the transpose of a
  * rotation) and added in row order. Learned positions do not touch keys, so there all rows share
  * the prefix as it is. */
 #include "attention.h"
@@ -39,17 +39,17 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
                      (long long)r, (long long)at, (long long)before);
 }
 
-kvf_status kvf__pass_take_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__batch *b = input->batch;
 
-    pass->own.turns = false;
+    pass->own.rotates = false;
     pass->position_start = input->position_start;
     if (!b->infix_at) return KVF_OK;
     for (int64_t r = 0; r < b->n_rows; r++)
         KVF_TRY(check_row(ctx, pass, input, r));
-    pass->own.turns = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
-    if (!pass->own.turns) return KVF_OK;
+    pass->own.rotates = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
+    if (!pass->own.rotates) return KVF_OK;
     if (!pass->limits.infix)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without a prefix inside rows");
     if (input->row_dropout && input->row_dropout->p > 0)
@@ -61,8 +61,8 @@ kvf_status kvf__pass_take_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input 
 
 /* to += a key turned by a row of the tables, half-split pairs (i, i + D/2); back: by its transpose.
  */
-static void add_turned(float *to, const float *from, const float *c, const float *s, int64_t D,
-                       bool back)
+static void add_rotated(float *to, const float *from, const float *c, const float *s, int64_t D,
+                        bool back)
 {
     int64_t half = D / 2;
 
@@ -74,15 +74,15 @@ static void add_turned(float *to, const float *from, const float *c, const float
 }
 
 /* Keys [G, P, D], each by its place when the first stands at `first`. */
-static void turn_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
-                      const float *from, bool back)
+static void rotate_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
+                        const float *from, bool back)
 {
     int64_t half = p->D / 2;
 
     for (int64_t g = 0; g < p->G; g++)
         for (int64_t i = 0; i < p->P; i++) {
             int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
-            add_turned(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, back);
+            add_rotated(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, back);
         }
 }
 
@@ -91,7 +91,7 @@ static int64_t first_position(const kvf__pass *pass, int64_t r)
     return pass->position_start + pass->batch->infix_at[r];
 }
 
-void kvf__pass_turn_rows(kvf__pass *pass, int64_t l, bool gradient)
+void kvf__pass_rotate_rows(kvf__pass *pass, int64_t l, bool gradient)
 {
     const kvf__prefix *p = pass->prefix;
     int64_t half = p->G * p->P * p->D;
@@ -102,22 +102,22 @@ void kvf__pass_turn_rows(kvf__pass *pass, int64_t l, bool gradient)
         float *row = pass->own.kv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
         memset(row, 0, (size_t)half * sizeof *row);
-        turn_keys(pass->model, p, first_position(pass, r), row, kv, false);
+        rotate_keys(pass->model, p, first_position(pass, r), row, kv, false);
         memcpy(row + half, kv + half, (size_t)half * sizeof *row);
         if (gradient) memset(pass->own.dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
     }
 }
 
-void kvf__pass_collect_turned(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
+void kvf__pass_collect_rotated(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
-    if (!pass->own.turns || !dprefix) return;
+    if (!pass->own.rotates || !dprefix) return;
     int64_t half = dprefix->G * dprefix->P * dprefix->D;
     float *dk = dprefix->kv + 2 * l * half, *dv = dk + half;
 
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
         const float *row = pass->own.dkv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
-        turn_keys(pass->model, dprefix, first_position(pass, r), dk, row, true);
+        rotate_keys(pass->model, dprefix, first_position(pass, r), dk, row, true);
         for (int64_t i = 0; i < half; i++)
             dv[i] += row[half + i];
     }
@@ -125,8 +125,8 @@ void kvf__pass_collect_turned(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 
 /* ---- whole prefixes -------------------------------------------------------------------------- */
 
-kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
-                                  const kvf__prefix *from, int64_t first, bool back)
+kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
+                                    const kvf__prefix *from, int64_t first, bool back)
 {
     int64_t half = from->G * from->P * from->D;
     size_t count = kvf__prefix_count(from);
@@ -142,7 +142,7 @@ kvf_status kvf__model_turn_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *
         float *k = to->kv + 2 * l * half;
         memcpy(keys, k, (size_t)half * sizeof *keys);
         memset(k, 0, (size_t)half * sizeof *k);
-        turn_keys(model, from, first, k, keys, back);
+        rotate_keys(model, from, first, k, keys, back);
         for (int64_t i = 0; back && i < half; i++)
             k[i] /= scale * scale; /* yarn's factor is on both tables */
     }

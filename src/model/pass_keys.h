@@ -14,26 +14,27 @@ typedef struct kvf__pass_keys {
     kvf__attn_row *rows; /* [limits.rows] */
     kvf__kvseg *segs;    /* [sections + limits.rows]; with infix twice the rows */
     int64_t n_segs;
-    int32_t *lead;   /* [limits.rows] segment of a row that is a lead, else -1 */
-    int64_t *offset; /* [limits.rows] tokens of the leads before a row */
-    float *dlead;    /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values;
-                        backward only */
+    int32_t *common; /* [limits.rows] segment of a row that is a common prefix, else -1 */
+    int64_t *offset; /* [limits.rows] tokens of the common prefixes before a row */
+    float *dcommon;  /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values;
+                      backward only */
     double *share;   /* of the input */
     bool dealt;      /* the attention plan, for the sections whose `planned` says so */
     bool dealt_last; /* for the last layer, where rows without labels ask for nothing */
 } kvf__pass_keys;
 
 /* Fills rows and segs for layer l and deals the attention's work. gradient: those of prefixes are
- * wanted, where the sections say; dlead: those of leads too (dlead is zeroed). */
-void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dlead);
+ * wanted, where the sections say; dlead: those of common prefixes too (dlead is zeroed). */
+void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dcommon);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const struct kvf__pass *pass, int64_t l);
-/* Adds what the rows behind leads left in dlead to the leads' own rows of dqkv. */
-void kvf__pass_collect_leads(struct kvf__pass *pass);
+/* Adds what the rows behind leads left in dlead to the common prefixes' own rows of dqkv. */
+void kvf__pass_collect_common_rows(struct kvf__pass *pass);
 /* Does row r see the prefix? */
 bool kvf__pass_row_sees(const struct kvf__pass *pass, int64_t r);
 /* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */
-kvf_status kvf__pass_check_leads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, struct kvf__pass *pass,
+                                       const kvf__input *input);
 /* Adds layer l's part to what the input's `share` asks for, once attention ran (pass_share.c). */
 kvf_status kvf__pass_add_share(kvf_ctx *ctx, const struct kvf__pass *pass, int64_t l);
 

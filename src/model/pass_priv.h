@@ -154,7 +154,7 @@ int64_t kvf__pass_padded(const kvf__model *model, int64_t n);
 /* Books the time since the last call on a component. */
 void kvf__pass_lap(kvf__pass *pass, kvf__part part);
 /* Has packed weights of layer l at hand, in the directions (KVF__REACH_...) that come next. */
-kvf_status kvf__pass_reach(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
+kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 

@@ -19,7 +19,7 @@ static int64_t layer_size(const kvf__prefix *prefix)
     return 2 * prefix->G * prefix->P * prefix->D;
 }
 
-kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_alloc_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__row_dropout *by = input->row_dropout;
 

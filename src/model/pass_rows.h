@@ -1,5 +1,5 @@
 /* Inside src/model: a prefix that each row sees in its own way, under a mask of its own
- * (pass_row_prefix.c) or turned to its place inside the row (pass_infix.c). */
+ * (pass_row_prefix.c) or rotated to its place inside the row (pass_infix.c). */
 #ifndef KVF_PASS_ROWS_H
 #define KVF_PASS_ROWS_H
 
@@ -15,22 +15,22 @@ typedef struct kvf__pass_rows {
     float *dkv;       /* its gradient, backward only */
     kvf__rng *stream; /* [limits.rows] where each row's masks are drawn from */
     kvf__dropout rate;
-    bool drops; /* this batch has dropout by rows */
-    bool turns; /* this batch has a prefix inside its rows, which rope turns for each */
+    bool drops;   /* this batch has dropout by rows */
+    bool rotates; /* this batch has a prefix inside its rows, which rope turns for each */
 } kvf__pass_rows;
 
 /* The prefix inside rows (pass_infix.c): takes it from the input; fills row_kv for layer l (and
  * zeroes row_dkv); adds the rows' gradients to dprefix. */
-kvf_status kvf__pass_take_infix(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
-void kvf__pass_turn_rows(struct kvf__pass *pass, int64_t l, bool gradient);
-void kvf__pass_collect_turned(struct kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
+kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+void kvf__pass_rotate_rows(struct kvf__pass *pass, int64_t l, bool gradient);
+void kvf__pass_collect_rotated(struct kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 /* Positions by which the prefix inside row r moves its tokens. */
 int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int64_t r);
 
 /* Dropout by rows (pass_row_prefix.c): takes it from the input; fills row_kv for layer l (and
  * zeroes row_dkv); the prefix segment of row r, given that of all; adds the rows' gradients to
  * dprefix. */
-kvf_status kvf__pass_take_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_alloc_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_mask_rows(struct kvf__pass *pass, int64_t l, bool gradient);
 struct kvf__kvseg kvf__pass_row_segment(const struct kvf__pass *pass, struct kvf__kvseg prefix,
                                         int64_t r);

@@ -104,7 +104,7 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
     return KVF_OK;
 }
 
-kvf_status kvf__pass_take_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_alloc_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__section all = {.rows = input->batch->n_rows,
                               .prefix = input->prefix,
@@ -143,7 +143,7 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
     return KVF_OK;
 }
 
-kvf_status kvf__pass_take_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
+kvf_status kvf__pass_alloc_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
     if (pass->sections.given && !into->sections)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradients of its sections have nowhere to go");

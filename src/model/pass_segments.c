@@ -1,6 +1,6 @@
 /* Attention's view of a batch: which key segments stand before each row. The prefix first, shared
- * by all, or one for each section of the batch; then the leads a row begins with (rows of this
- * batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier
+ * by all, or one for each section of the batch; then the common prefixes a row begins with (rows of
+ * this batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier
  * passes. Where the prefix stands inside rows (infix_at), what is before it are rows of their own,
  * leads or cached ones, that do not see it: the order of a row's segments does not matter, only
  * which it has. */
@@ -19,14 +19,14 @@ static int64_t row_width(const kvf__desc *d)
     return (d->H + 2 * d->G) * d->D;
 }
 
-kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__batch *b = input->batch;
     kvf__pass_keys *keys = &pass->keys;
-    int64_t lead_tokens = 0;
+    int64_t common_tokens = 0;
     if (b->parent && input->cache)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
-    memset(keys->lead, -1, (size_t)b->n_rows * sizeof *keys->lead);
+    memset(keys->common, -1, (size_t)b->n_rows * sizeof *keys->common);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;
         if (parent < -1 || parent >= r)
@@ -45,20 +45,20 @@ kvf_status kvf__pass_check_leads(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
         keys->offset[r] = parent < 0
                               ? 0
                               : keys->offset[parent] + b->start[parent + 1] - b->start[parent];
-        if (keys->offset[r] > pass->limits.lead_len)
+        if (keys->offset[r] > pass->limits.common_len)
             return kvf__fail(
                 ctx, KVF_ESHAPE,
                 "batch row %lld: %lld tokens of leads, the pass was made for at most %lld",
-                (long long)r, (long long)keys->offset[r], (long long)pass->limits.lead_len);
-        if (parent >= 0 && keys->lead[parent] < 0) {
-            keys->lead[parent] = 0; /* counted; its segment is set per layer */
-            lead_tokens += b->start[parent + 1] - b->start[parent];
+                (long long)r, (long long)keys->offset[r], (long long)pass->limits.common_len);
+        if (parent >= 0 && keys->common[parent] < 0) {
+            keys->common[parent] = 0; /* counted; its segment is set per layer */
+            common_tokens += b->start[parent + 1] - b->start[parent];
         }
     }
-    if (lead_tokens <= pass->limits.lead_tokens) return KVF_OK;
+    if (common_tokens <= pass->limits.common_tokens) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE,
                      "batch: %lld tokens in leads, the pass was made for at most %lld",
-                     (long long)lead_tokens, (long long)pass->limits.lead_tokens);
+                     (long long)common_tokens, (long long)pass->limits.common_tokens);
 }
 
 static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
@@ -98,7 +98,7 @@ static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
                                           gradient ? pass->sections.at[0].dprefix : NULL);
 
     if (pass->own.drops) kvf__pass_mask_rows(pass, l, gradient);
-    if (pass->own.turns) kvf__pass_turn_rows(pass, l, gradient);
+    if (pass->own.rotates) kvf__pass_rotate_rows(pass, l, gradient);
     for (int64_t r = 0; r < pass->batch->n_rows; r++)
         if (kvf__pass_row_sees(pass, r))
             pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, r);
@@ -107,7 +107,7 @@ static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
 /* What stands before the rows' own tokens in layer l. */
 static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
-    if (!pass->own.drops && !pass->own.turns) {
+    if (!pass->own.drops && !pass->own.rotates) {
         section_segments(pass, l, gradient);
         return;
     }
@@ -124,12 +124,12 @@ static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot
                         .dtype = cache->act,
                         .len = cache->length[slot],
                         .token_stride = cache->D,
-                        .head_stride = cache->room[slot] * cache->D};
+                        .head_stride = cache->reserved[slot] * cache->D};
 }
 
 /* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or
  * NULL. */
-static kvf__kvseg lead_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
+static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
 {
     const kvf__desc *d = &pass->model->desc;
     int64_t first = pass->batch->start[r], keys = d->H * d->D, values = keys + d->G * d->D;
@@ -146,29 +146,29 @@ static kvf__kvseg lead_segment(const kvf__pass *pass, int64_t l, int64_t r, floa
                         .dv = gradient ? gradient + values : NULL};
 }
 
-static void lead_segments(kvf__pass *pass, int64_t l, bool dlead)
+static void common_segments(kvf__pass *pass, int64_t l, bool dcommon)
 {
     const kvf__batch *b = pass->batch;
     int64_t at = 0, width = row_width(&pass->model->desc);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
-        if (pass->keys.lead[r] < 0) continue;
-        pass->keys.lead[r] = (int32_t)pass->keys.n_segs;
-        pass->keys.segs[pass->keys.n_segs++] = lead_segment(
-            pass, l, r, dlead ? pass->keys.dlead + at * width : NULL);
+        if (pass->keys.common[r] < 0) continue;
+        pass->keys.common[r] = (int32_t)pass->keys.n_segs;
+        pass->keys.segs[pass->keys.n_segs++] = common_segment(
+            pass, l, r, dcommon ? pass->keys.dcommon + at * width : NULL);
         at += b->start[r + 1] - b->start[r];
     }
-    if (dlead && at) memset(pass->keys.dlead, 0, (size_t)(at * width) * sizeof(float));
+    if (dcommon && at) memset(pass->keys.dcommon, 0, (size_t)(at * width) * sizeof(float));
 }
 
 /* The leads before row r, outermost first. */
-static void add_leads(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
+static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 {
     int32_t depth = 0, parent = parent_of(pass->batch, r);
     for (int32_t p = parent; p >= 0; p = parent_of(pass->batch, p))
         depth++;
     row->n_segs += depth;
     for (int32_t p = parent, at = row->n_segs; p >= 0; p = parent_of(pass->batch, p))
-        row->seg[--at] = pass->keys.lead[p];
+        row->seg[--at] = pass->keys.common[p];
 }
 
 /* Rows differ between layers only in whether a prefix stands before them, and in the last one in
@@ -208,22 +208,22 @@ static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
 
     *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
     if (own >= 0) row->seg[row->n_segs++] = own;
-    add_leads(pass, r, row);
+    add_common_rows(pass, r, row);
     if (!pass->cache || !pass->cache->length[slot]) return;
     row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
     pass->keys.segs[pass->keys.n_segs++] = cache_segment(pass->cache, l, slot);
 }
 
-void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dlead)
+void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
 {
-    bool by_rows = pass->own.drops || pass->own.turns;
+    bool by_rows = pass->own.drops || pass->own.rotates;
     bool last = l == pass->model->desc.L - 1;
     int32_t next = 0; /* segment of the next row's own copy */
     int64_t label = 0;
 
     pass->keys.n_segs = 0;
     prefix_segments(pass, l, gradient);
-    lead_segments(pass, l, dlead);
+    common_segments(pass, l, dcommon);
     for (int64_t i = 0; i < pass->sections.n; i++)
         for (int64_t r = pass->sections.at[i].first; r < pass->sections.at[i].end; r++) {
             bool sees = pass->sections.at[i].seg >= 0 && kvf__pass_row_sees(pass, r);
@@ -270,13 +270,13 @@ static void add_gradient(const kvf__pass *pass, int64_t token, const float *from
     }
 }
 
-void kvf__pass_collect_leads(kvf__pass *pass)
+void kvf__pass_collect_common_rows(kvf__pass *pass)
 {
     const kvf__batch *b = pass->batch;
-    const float *from = pass->keys.dlead;
+    const float *from = pass->keys.dcommon;
     int64_t width = row_width(&pass->model->desc);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
-        if (pass->keys.lead[r] < 0) continue;
+        if (pass->keys.common[r] < 0) continue;
 #pragma omp parallel for schedule(static)
         for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
             add_gradient(pass, i, from + (i - b->start[r]) * width);

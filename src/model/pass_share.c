@@ -16,8 +16,8 @@ static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const 
     return sum;
 }
 
-/* Of the n keys that query i of row r sees: its prefix, then (or the cached ones) its leads, the
- * outermost first, then own tokens. */
+/* Of the n keys that query i of row r sees: its prefix, then (or the cached ones) its common
+ * prefixes, the outermost first, then own tokens. */
 static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double *p, int64_t n)
 {
     const kvf__batch *batch = pass->batch;
@@ -31,11 +31,11 @@ static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double 
     for (int32_t s = 0; s < row->n_segs; s++)
         at += pass->keys.segs[row->seg[s]].len;
     sum += virtual_mass(batch, r, n - at, p + at);
-    for (int32_t lead = batch->parent ? batch->parent[r] : -1; lead >= 0;
-         lead = batch->parent[lead]) {
-        int64_t len = batch->start[lead + 1] - batch->start[lead];
+    for (int32_t common = batch->parent ? batch->parent[r] : -1; common >= 0;
+         common = batch->parent[common]) {
+        int64_t len = batch->start[common + 1] - batch->start[common];
         at -= len;
-        sum += virtual_mass(batch, lead, len, p + at);
+        sum += virtual_mass(batch, common, len, p + at);
     }
     return sum;
 }

@@ -93,7 +93,7 @@ static kvf_status fill_source(kvf_ctx *ctx, kvf__probe *probe, size_t n)
     return KVF_OK;
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__probe *probe)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__probe *probe)
 {
     int64_t src = REFERENCE_M * REFERENCE_K, dst = REFERENCE_M * REFERENCE_N;
 
@@ -124,7 +124,7 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
                   head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
     st = pack_reference(ctx, probe);
     if (st) goto out;
-    st = take_memory(ctx, probe);
+    st = alloc_memory(ctx, probe);
     if (st) goto out;
     st = kvf__probe_run(ctx, probe, &rates); /* makes the primitives */
     if (st) goto out;

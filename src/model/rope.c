@@ -143,7 +143,7 @@ out:
 }
 
 /* (a, b) turned by the angle between two positions. */
-static void turn_pair(float *a, float *b, double cosine, double sine)
+static void rotate_pair(float *a, float *b, double cosine, double sine)
 {
     double x = *a, y = *b;
     *a = (float)(x * cosine - y * sine);
@@ -165,7 +165,7 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
             for (int64_t l = 0; l < prefix->L; l++)
                 for (int64_t row = p; row < rows; row += prefix->P) {
                     float *k = prefix->kv + (2 * l * rows + row) * D;
-                    turn_pair(&k[i], &k[i + n], cosine, sine);
+                    rotate_pair(&k[i], &k[i + n], cosine, sine);
                 }
         }
 }

@@ -50,7 +50,7 @@ static void fill_source(trial *t, int64_t count)
     }
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, trial *t, const product *products, size_t n)
+static kvf_status alloc_memory(kvf_ctx *ctx, trial *t, const product *products, size_t n)
 {
     size_t K = 0, N = 0, most = (size_t)t->most;
 
@@ -98,7 +98,7 @@ kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t 
 
     if (alike) {
         const size_t n = list_products(model, products);
-        st = take_memory(ctx, &t, products, n);
+        st = alloc_memory(ctx, &t, products, n);
         for (size_t i = 0; !st && alike && i < n; i++)
             st = try_product(ctx, &t, &products[i], &alike);
     }

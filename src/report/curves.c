@@ -2,7 +2,7 @@
  *
  * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
  * measures (train loss, gradient norm), the last of what a step leaves behind (learning rate,
- * prefix norm, validation, the meter). The smoothed curve is taken before thinning. */
+ * prefix norm, validation, the retention set). The smoothed curve is taken before thinning. */
 #include "report_priv.h"
 
 #include <math.h>
@@ -79,7 +79,8 @@ static double last_of(const double *x, int64_t n)
     return n > 0 ? x[n - 1] : NAN;
 }
 
-/* base_loss: of the bare base on the meter's text, a level beside the meter's values. */
+/* base_loss: of the bare base on the retention set's text, a level beside the retention set's
+ * values. */
 static void thin(const kvf__history *history, const double *smoothed, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
@@ -175,7 +176,7 @@ static void put_metric(kvf__html *h, const kvf_json *facts, const kvf__history *
 }
 
 /* The loss on text that the prefix is not meant to change, beside that of the bare base. */
-static void put_meter(kvf__html *h, const series *s)
+static void put_retention(kvf__html *h, const series *s)
 {
     kvf__chart chart = chart_of(s, "meter", "Forgetting meter", "nats per label",
                                 "Loss on the meter's text by step, with that of the bare base");
@@ -199,7 +200,7 @@ static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *
     kvf__chart_put(h, &loss);
 
     put_metric(h, facts, history, s);
-    put_meter(h, s);
+    put_retention(h, s);
 
     static const struct {
         int column;

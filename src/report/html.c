@@ -36,13 +36,13 @@ void kvf__html_printf(kvf__html *h, const char *fmt, ...)
 static uint32_t decode(const unsigned char *s, size_t *bytes)
 {
     static const struct {
-        unsigned char mask, lead;
+        unsigned char mask, common;
         uint32_t least;
     } FORMS[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
 
     *bytes = 0;
     for (size_t n = 0; n < 4; n++) {
-        if ((s[0] & FORMS[n].mask) != FORMS[n].lead) continue;
+        if ((s[0] & FORMS[n].mask) != FORMS[n].common) continue;
         uint32_t point = s[0] & (unsigned char)~FORMS[n].mask;
         for (size_t i = 1; i <= n; i++) {
             if ((s[i] & 0xc0) != 0x80) return 0; /* stops at a NUL, too */

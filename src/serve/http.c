@@ -128,7 +128,7 @@ static void drop_sent(kvf__job *job)
     job->sent = 0;
 }
 
-static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
+static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
 {
     call *c = user;
     kvf__job *job = c->job;
@@ -139,7 +139,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t room)
     if (job->gone) {
         n = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (left) {
-        n = (ssize_t)(left < room ? left : room);
+        n = (ssize_t)(left < capacity ? left : capacity);
         memcpy(to, job->out.data + job->sent, (size_t)n);
         job->sent += (size_t)n;
         drop_sent(job);
@@ -209,24 +209,26 @@ static enum MHD_Result answer_chat(call *c)
 
 static enum MHD_Result answer_models(call *c)
 {
-    const kvf__shelf *shelf = &c->server->shelf;
+    const kvf__prefix_cache *prefix_cache = &c->server->prefix_cache;
     kvf__buf body = {0};
-    kvf_status st = kvf__reply_models(shelf->names, shelf->n, true, c->server->created, &body);
+    kvf_status st = kvf__reply_models(prefix_cache->names, prefix_cache->n, true,
+                                      c->server->created, &body);
     return send_buffer(c, 200, "application/json", st, &body);
 }
 
 static enum MHD_Result answer_model(call *c)
 {
-    const kvf__shelf *shelf = &c->server->shelf;
+    const kvf__prefix_cache *prefix_cache = &c->server->prefix_cache;
     const char *name = c->url + strlen(c->route->path);
-    int64_t at = kvf__shelf_find(shelf, name);
+    int64_t at = kvf__prefix_cache_find(prefix_cache, name);
     kvf__buf body = {0};
     if (at < 0) {
         kvf__problem_set(&c->problem, 404, "model", "the model \"%.80s\" does not exist", name);
         c->problem.code = "model_not_found";
         return send_problem(c);
     }
-    kvf_status st = kvf__reply_models(shelf->names + at, 1, false, c->server->created, &body);
+    kvf_status st = kvf__reply_models(prefix_cache->names + at, 1, false, c->server->created,
+                                      &body);
     return send_buffer(c, 200, "application/json", st, &body);
 }
 

@@ -14,7 +14,7 @@
 /* ---- making and dropping --------------------------------------------------------------------- */
 
 /* room: of a row. */
-static kvf_status make_room(kvf_ctx *ctx, kvf__job *job, int64_t room)
+static kvf_status reserve(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
 {
     const kvf__request *request = &job->request;
     const int64_t n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
@@ -23,7 +23,7 @@ static kvf_status make_room(kvf_ctx *ctx, kvf__job *job, int64_t room)
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n_choices, sizeof *job->choices, &job->choices));
     /* a prompt far too long is refused without its last token being looked for */
     for (int64_t i = 0; i < n_prompts; i++)
-        job->prompts[i].most = (size_t)(room + room / 4);
+        job->prompts[i].most = (size_t)(capacity + capacity / 4);
     job->n_prompts = n_prompts;
     job->n_choices = n_choices;
     for (int64_t i = 0; i < n_choices; i++)
@@ -40,7 +40,7 @@ void kvf__job_drop(kvf__job *job)
         kvf__buf_done(&job->choices[i].text);
     kvf__free(job->prompts);
     kvf__free(job->choices);
-    kvf__shelf_give(&job->server->shelf, job->held);
+    kvf__prefix_cache_put(&job->server->prefix_cache, job->ref);
     kvf__request_done(&job->request);
     kvf__buf_done(&job->body);
     kvf__buf_done(&job->out);
@@ -166,7 +166,7 @@ static bool take_place(kvf__server *server, kvf__job *job, kvf__problem *problem
     job->reply = (kvf__reply){
         .chat = job->chat, .id = ++server->ids, .created = (int64_t)time(NULL)};
     job->owners = 2;
-    job->turn = server->turns++;
+    job->ticket = server->next_ticket++;
     append(&server->unread, job);
     count(job, true);
     server->pending++;
@@ -201,7 +201,7 @@ static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const kvf__ids *
 static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 {
     const kvf__request *request = &job->request;
-    const kvf__render *how = &job->held->renderer.render;
+    const kvf__render *how = &job->ref->renderer.render;
     if (request->chat)
         return kvf__render_chat(ctx, how, request->messages, request->n_messages, job->prompts);
     for (size_t i = 0; i < request->n_prompts; i++) {
@@ -227,14 +227,14 @@ static uint64_t any_seed(void)
 static bool find_model(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     const char *name = job->request.model;
-    const int64_t model = kvf__shelf_find(&server->shelf, name);
+    const int64_t model = kvf__prefix_cache_find(&server->prefix_cache, name);
     if (model < 0) {
         kvf__problem_set(problem, 404, "model", "the model \"%.80s\" does not exist", name);
         problem->code = "model_not_found";
         return false;
     }
-    job->held = kvf__shelf_take(&server->shelf, model);
-    job->reply.model = server->shelf.names[model];
+    job->ref = kvf__prefix_cache_get(&server->prefix_cache, model);
+    job->reply.model = server->prefix_cache.names[model];
     return true;
 }
 
@@ -248,11 +248,10 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
         return false;
     if (!find_model(server, job, problem)) return false;
     if (!job->request.seeded) job->request.seed = any_seed();
-    kvf_status st = make_room(ctx, job, kvf__engine_room(server->engine, job->held->prefix));
+    kvf_status st = reserve(ctx, job, kvf__engine_capacity(server->engine, job->ref->prefix));
     if (!st) st = render(ctx, server->base, job);
     if (!st)
-        st = kvf__engine_check(ctx, server->engine, job->held->prefix, job->prompts,
-                               job->n_prompts);
+        st = kvf__engine_check(ctx, server->engine, job->ref->prefix, job->prompts, job->n_prompts);
     if (st) *problem = kvf__problem_of(ctx, st);
     return !st;
 }

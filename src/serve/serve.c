@@ -54,7 +54,7 @@ static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
     KVF_TRY(check_options(ctx, &server->options));
     if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
     KVF_TRY(open_engine(ctx, server));
-    KVF_TRY(kvf__shelf_init(ctx, server->base, &server->options, &server->shelf));
+    KVF_TRY(kvf__prefix_cache_init(ctx, server->base, &server->options, &server->prefix_cache));
     KVF_TRY(kvf__reader_start(ctx, server));
     KVF_TRY(kvf__http_start(ctx, server, &port));
     if (server->options.listening) server->options.listening(server->options.user, port);
@@ -78,10 +78,10 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
         *totals = (kvf_serve_totals){.requests = server.figures.answered,
                                      .prompt_tokens = server.figures.engine.prompt_tokens,
                                      .new_tokens = server.figures.engine.new_tokens,
-                                     .reloads = server.shelf.reloads,
+                                     .reloads = server.prefix_cache.reloads,
                                      .seconds = kvf__clock() - begin};
     kvf__engine_free(server.engine);
-    kvf__shelf_done(&server.shelf);
+    kvf__prefix_cache_done(&server.prefix_cache);
     kvf__free(server.token);
     pthread_cond_destroy(&server.reader.arrival);
     pthread_cond_destroy(&server.arrival);

@@ -1,8 +1,8 @@
 /* Inside the server. Four threads: the one that called kvf_serve computes (work.c), one of
  * libmicrohttpd's receives and sends bytes (http.c), one makes ids of what was received (job.c), so
  * that no body holds up an answer, and one looks after those who are connected (guard.c). They
- * share jobs, under one lock; that of the guard is taken before it, that of the shelf behind it.
- * The engine is the computing thread's alone.
+ * share jobs, under one lock; that of the guard is taken before it, that of the prefix cache behind
+ * it. The engine is the computing thread's alone.
  *
  * A request goes bytes -> kvf__request (request.c, no HTTP in it) -> ids, a job that waits for rows
  * -> rows of the engine -> bytes of the answer (reply.c). */
@@ -94,38 +94,40 @@ kvf_status kvf__reply_broken(const kvf__problem *problem, kvf__buf *out);
 kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
                              kvf__buf *out);
 
-/* ---- prefixes by name (shelf.c) -------------------------------------------------------------- */
+/* ---- prefixes by name (prefix cache.c)
+ * -------------------------------------------------------------- */
 
 /* A prefix as a file had it, with how its prompts are rendered; lives until no row uses it. */
-typedef struct kvf__held {
+typedef struct kvf__prefix_ref {
     kvf_prefix *prefix; /* NULL: the bare base */
     kvf__lm_head *head; /* that the prefix brings, NULL: none */
     kvf__renderer renderer;
     kvf__ends ends;
-    int64_t uses; /* under the shelf's lock */
-} kvf__held;
+    int64_t uses; /* under the prefix cache's lock */
+} kvf__prefix_ref;
 
-typedef struct kvf__shelf {
+typedef struct kvf__prefix_cache {
     const kvf_serve_options *options;
     const kvf_base *base;
     const char **names; /* [n]: the prefixes in their order, the base last */
     size_t n;
     pthread_mutex_t lock;
-    kvf__held **held;  /* [n], under the lock */
-    struct stat *seen; /* [n] of files, as last tried */
+    kvf__prefix_ref **ref; /* [n], under the lock */
+    struct stat *seen;     /* [n] of files, as last tried */
     int64_t reloads, failed_reloads;
     double looked; /* clock of the last look at the files */
-} kvf__shelf;
-kvf_status kvf__shelf_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
-                           kvf__shelf *out);
-void kvf__shelf_done(kvf__shelf *shelf);
+} kvf__prefix_cache;
+kvf_status kvf__prefix_cache_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                                  kvf__prefix_cache *out);
+void kvf__prefix_cache_done(kvf__prefix_cache *prefix_cache);
 /* Reads files again that were replaced; looks at most every half second. A file that cannot be
  * used is warned about, and the prefix stays. */
-void kvf__shelf_refresh(kvf_ctx *ctx, kvf__shelf *shelf);
+void kvf__prefix_cache_refresh(kvf_ctx *ctx, kvf__prefix_cache *prefix_cache);
 /* Any thread: index of a name, -1: there is none; what it holds now, to be given back. */
-int64_t kvf__shelf_find(const kvf__shelf *shelf, const char *name);
-kvf__held *kvf__shelf_take(kvf__shelf *shelf, int64_t i);
-void kvf__shelf_give(kvf__shelf *shelf, kvf__held *held); /* NULL is fine */
+int64_t kvf__prefix_cache_find(const kvf__prefix_cache *prefix_cache, const char *name);
+kvf__prefix_ref *kvf__prefix_cache_get(kvf__prefix_cache *prefix_cache, int64_t i);
+void kvf__prefix_cache_put(kvf__prefix_cache *prefix_cache,
+                           kvf__prefix_ref *ref); /* NULL is fine */
 
 /* ---- figures (prometheus.c) ------------------------------------------------------------------ */
 
@@ -170,7 +172,7 @@ typedef struct kvf__job {
     /* the reading thread's, then the computing thread's */
     kvf__request request;
     kvf__reply reply;
-    kvf__held *held;
+    kvf__prefix_ref *ref;
     kvf__ids *prompts;    /* [n_prompts] */
     kvf__choice *choices; /* [n_choices]: request.n for each prompt */
     int64_t n_prompts, n_choices;
@@ -185,7 +187,7 @@ typedef struct kvf__job {
     size_t sent;
     kvf__queue *in; /* where it waits, NULL: nowhere */
     size_t bytes;   /* that it takes while it waits */
-    int64_t turn;   /* to get a row */
+    int64_t ticket; /* to get a row */
     bool gone;      /* nobody waits any more */
     int owners;     /* threads that may look at it */
     void *sleeper;  /* the connection that sleeps until there is more; NULL: awake */
@@ -195,7 +197,7 @@ typedef struct kvf__server {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf_serve_options options;
-    kvf__shelf shelf;
+    kvf__prefix_cache prefix_cache;
     kvf__engine *engine;
     char *token; /* NULL: none is asked for */
     int64_t created;
@@ -210,10 +212,10 @@ typedef struct kvf__server {
         pthread_cond_t arrival;
         bool runs, ends;
     } reader;
-    kvf__job *running; /* list by next; the computing thread's alone */
-    int64_t pending;   /* jobs that are not answered to the last byte */
-    int64_t open;      /* choices of begun jobs that have or want a row */
-    int64_t turns;     /* rows are given out in this order */
+    kvf__job *running;   /* list by next; the computing thread's alone */
+    int64_t pending;     /* jobs that are not answered to the last byte */
+    int64_t open;        /* choices of begun jobs that have or want a row */
+    int64_t next_ticket; /* rows are given out in this order */
     int64_t ids;
     bool closing;
     kvf__figures figures;

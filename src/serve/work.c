@@ -117,8 +117,8 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
     const kvf__request *request = &job->request;
     kvf__choice *choice = &job->choices[job->joined];
     const kvf__ids *prompt = &job->prompts[job->joined / request->n];
-    const kvf__order order = {.prefix = job->held->prefix,
-                              .head = job->held->head,
+    const kvf__order order = {.prefix = job->ref->prefix,
+                              .head = job->ref->head,
                               .prompt = prompt->data,
                               .n = (int64_t)prompt->n,
                               .max_tokens = request->max_tokens,
@@ -127,7 +127,7 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
                               .stream = (uint64_t)job->joined,
                               .stop = (const char *const *)request->stop,
                               .n_stop = request->n_stop,
-                              .ends = &job->held->ends,
+                              .ends = &job->ref->ends,
                               .text = take_text,
                               .user = choice};
     KVF_TRY(kvf__engine_join(ctx, server->engine, &order, &choice->row));
@@ -154,25 +154,25 @@ static kvf__job *next_to_go_on(const kvf__server *server)
 {
     kvf__job *next = NULL;
     for (kvf__job *job = server->running; job; job = job->next)
-        if (!job->broken && job->joined < job->n_choices && (!next || job->turn < next->turn))
+        if (!job->broken && job->joined < job->n_choices && (!next || job->ticket < next->ticket))
             next = job;
     return next;
 }
 
 /* Free rows go round by request: each gets one, and its next behind all that came meanwhile. So one
  * of many choices has all rows while nobody else wants them, and no more than its share then. */
-static kvf__job *next_in_turn(kvf__server *server)
+static kvf__job *next_in_ticket(kvf__server *server)
 {
     kvf__job *job = next_to_go_on(server);
     pthread_mutex_lock(&server->lock);
     const kvf__job *first = server->ready.first;
-    if (first && (!job || first->turn < job->turn)) {
+    if (first && (!job || first->ticket < job->ticket)) {
         job = kvf__job_next(&server->ready);
         server->open += job->n_choices;
         job->next = server->running;
         server->running = job;
     }
-    if (job) job->turn = server->turns++;
+    if (job) job->ticket = server->next_ticket++;
     pthread_mutex_unlock(&server->lock);
     return job;
 }
@@ -195,7 +195,7 @@ static void give_row(kvf__server *server, kvf__job *job)
 static void give_rows(kvf__server *server)
 {
     kvf__job *job;
-    while (!kvf__engine_full(server->engine) && (job = next_in_turn(server)) != NULL)
+    while (!kvf__engine_full(server->engine) && (job = next_in_ticket(server)) != NULL)
         give_row(server, job);
 }
 
@@ -228,8 +228,8 @@ static void publish(kvf__server *server)
     if (stats.steps > f->engine.steps)
         kvf__histogram_add(&f->batch, (double)(stats.step_rows - f->engine.step_rows), false);
     f->engine = stats;
-    f->reloads = server->shelf.reloads;
-    f->failed_reloads = server->shelf.failed_reloads;
+    f->reloads = server->prefix_cache.reloads;
+    f->failed_reloads = server->prefix_cache.failed_reloads;
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -298,7 +298,7 @@ kvf_status kvf__work(kvf__server *server)
 {
     kvf_status st = KVF_OK;
     while (!st && !stops(server)) {
-        kvf__shelf_refresh(server->ctx, &server->shelf);
+        kvf__prefix_cache_refresh(server->ctx, &server->prefix_cache);
         leave_gone(server);
         give_rows(server);
         if (server->running)

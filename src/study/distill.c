@@ -32,7 +32,7 @@ typedef struct distilling {
     kvf__document document;
     char *head; /* of the document's text, to start from */
     char hash[33];
-    kvf__soft_set held; /* of the held-out rows */
+    kvf__teacher held; /* of the held-out rows */
     double teacher_seconds;
 } distilling;
 
@@ -107,13 +107,13 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
 static kvf_status limit_rows(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    int64_t room = kvf__longest_row(t->base, t->id.P, t->id.position_start);
-    if (d->document.row_room < room) room = d->document.row_room;
-    if (o->max_length > room)
+    int64_t capacity = kvf__longest_row(t->base, t->id.P, t->id.position_start);
+    if (d->document.row_capacity < capacity) capacity = d->document.row_capacity;
+    if (o->max_length > capacity)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--max-length %lld: at most %lld tokens fit behind the document",
-                         (long long)o->max_length, (long long)room);
-    if (!o->max_length) o->max_length = room;
+                         (long long)o->max_length, (long long)capacity);
+    if (!o->max_length) o->max_length = capacity;
     return KVF_OK;
 }
 
@@ -202,8 +202,8 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     KVF_TRY(st);
     const kvf__subject teacher = kvf__document_subject(&d->document);
     int64_t k = d->options.top_k;
-    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &t->data, &teacher, k, &t->soft));
-    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &t->valid, &teacher, k, &d->held));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &t->data, &teacher, k, &t->soft));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &t->valid, &teacher, k, &d->held));
     d->teacher_seconds = kvf__clock() - begin;
     kvf__trainer_note(t,
                       "document: %lld tokens; %lld rows to learn from, %lld held out; the "
@@ -240,18 +240,18 @@ static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
 {
     const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
     const kvf__subject prefix = kvf__trainer_subject(t);
-    const kvf__evaluator_options how = {.P = t->id.P > document.prefix->P ? t->id.P
-                                                                          : document.prefix->P,
-                                        .share_leads = !strcmp(t->options.share_leads, "auto"),
-                                        .soft = d->held.k};
+    const kvf__evaluator_options how = {
+        .P = t->id.P > document.prefix->P ? t->id.P : document.prefix->P,
+        .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
+        .soft = d->held.k};
     kvf__evaluator *e = NULL;
     KVF_TRY(emit_best(t));
     kvf_status st = kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &e);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL);
-    if (!st) st = kvf__soft_set_loss(t->ctx, &d->held, e, &bare, &r->kl_base);
-    if (!st) st = kvf__soft_set_loss(t->ctx, &d->held, e, &prefix, &r->kl_prefix);
+    if (!st) st = kvf__teacher_loss(t->ctx, &d->held, e, &bare, &r->kl_base);
+    if (!st) st = kvf__teacher_loss(t->ctx, &d->held, e, &prefix, &r->kl_prefix);
     kvf__evaluator_free(e);
     return st;
 }
@@ -287,7 +287,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);
     kvf__document_done(&d.document);
-    kvf__soft_set_done(&d.held);
+    kvf__teacher_done(&d.held);
     kvf__free(d.head);
     return st;
 }

@@ -16,8 +16,8 @@
 typedef struct kvf__document {
     kvf__buf text;
     kvf__ids ids;
-    kvf_prefix *context; /* P = ids.n; its texts are the document's */
-    int64_t row_room;    /* longest row behind it */
+    kvf_prefix *context;  /* P = ids.n; its texts are the document's */
+    int64_t row_capacity; /* longest row behind it */
 } kvf__document;
 /* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. */
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,

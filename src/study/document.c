@@ -28,16 +28,16 @@ static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *
     return kvf__render_prompt(ctx, &plain, text, bytes, ids);
 }
 
-static kvf_status check_room(kvf_ctx *ctx, const kvf_base *base, const char *path,
-                             kvf__document *document)
+static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char *path,
+                                 kvf__document *document)
 {
     int64_t n = (int64_t)document->ids.n;
-    document->row_room = kvf__longest_row(base, n, n);
-    if (document->row_room >= LEAST_ROOM) return KVF_OK;
+    document->row_capacity = kvf__longest_row(base, n, n);
+    if (document->row_capacity >= LEAST_ROOM) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE,
                      "%s: the document has %lld tokens, which leaves %lld of the model's positions "
                      "for rows, want %d or more",
-                     path, (long long)n, (long long)document->row_room, LEAST_ROOM);
+                     path, (long long)n, (long long)document->row_capacity, LEAST_ROOM);
 }
 
 static kvf_status take_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
@@ -69,7 +69,7 @@ kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
     if (st) goto out;
     st = read_ids(ctx, render, document.text.data, document.text.n, &document.ids);
     if (st) goto out;
-    st = check_room(ctx, base, path, &document);
+    st = check_capacity(ctx, base, path, &document);
     if (st) goto out;
     st = take_context(ctx, base, render, &document);
     if (st) goto out;

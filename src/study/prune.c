@@ -25,7 +25,7 @@ typedef struct pruning {
     const kvf_prune_options *o;
     kvf_base *base;
     kvf_prefix *prefix;
-    kvf__trial trial;
+    kvf__evaluation trial;
     kvf__subject subject;
     kvf__prefix cut; /* room for one without some */
     bool by_gradient;
@@ -152,7 +152,7 @@ static kvf_status check_prefix(pruning *p)
     return KVF_OK;
 }
 
-static kvf_status take_memory(pruning *p)
+static kvf_status alloc_memory(pruning *p)
 {
     const kvf__prefix *kv = &p->prefix->prefix;
     const size_t P = (size_t)kv->P;
@@ -183,7 +183,7 @@ static kvf_status take_heads(pruning *p)
 static kvf_status open_all(pruning *p)
 {
     const kvf_prune_options *o = p->o;
-    const kvf__waist_source source = {
+    const kvf__prefix_source source = {
         .path = o->prefix,
         .base = o->base,
         .head = o->head,
@@ -192,12 +192,12 @@ static kvf_status open_all(pruning *p)
     };
     const kvf_base_options how = {.precision = o->precision, .backward = p->by_gradient};
 
-    KVF_TRY(kvf__waist_open(p->ctx, &source, &p->prefix));
+    KVF_TRY(kvf__prefix_source_read(p->ctx, &source, &p->prefix));
     KVF_TRY(kvf_base_open(p->ctx, o->base, &how, &p->base));
     KVF_TRY(check_prefix(p));
-    KVF_TRY(take_memory(p));
+    KVF_TRY(alloc_memory(p));
     KVF_TRY(take_heads(p));
-    KVF_TRY(kvf__trial_run(p->ctx, p->base, &p->prefix, 1, &o->eval, false, &p->trial));
+    KVF_TRY(kvf__evaluation_run(p->ctx, p->base, &p->prefix, 1, &o->eval, false, &p->trial));
     if (isfinite(p->trial.loss)) return KVF_OK;
     return kvf__fail(p->ctx, KVF_EDATA, "%s: its rows carry no labels to measure a loss on",
                      o->eval.data);
@@ -320,9 +320,9 @@ static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_json **out)
     cut(p, -1);
     p->prefix->prefix = p->cut; /* on loan */
     p->prefix->id.P = p->n;
-    kvf_status st = kvf__waist_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype, &bytes,
-                                     &diff);
-    kvf__waist_shape(p->prefix, shape);
+    kvf_status st = kvf__kv_prefix_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype, &bytes,
+                                         &diff);
+    kvf__kv_prefix_shape(p->prefix, shape);
     p->prefix->prefix = whole;
     p->prefix->id.P = P;
     if (!st) *out = describe(p, shape, bytes);
@@ -354,7 +354,7 @@ kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **
         kvf_json_free(found);
     else
         *out = found;
-    kvf__trial_done(&p.trial);
+    kvf__evaluation_done(&p.trial);
     kvf__head_free(p.subject.head);
     kvf__lm_head_free(p.subject.lm_head);
     kvf__prefix_done(&p.cut);

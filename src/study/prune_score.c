@@ -75,7 +75,7 @@ kvf_status kvf__prune_gradient(const kvf__prune_data *data, double *score)
 {
     const kvf__prefix *kv = data->subject->prefix;
     const kvf__evaluator_options how = {
-        .P = kv->P, .batch_tokens = data->batch_tokens, .share_leads = true, .backward = true};
+        .P = kv->P, .batch_tokens = data->batch_tokens, .share_prefixes = true, .backward = true};
     kvf__evaluator *evaluator = NULL;
     sweep s = {.data = data};
     kvf_status st;

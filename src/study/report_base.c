@@ -22,7 +22,7 @@ static kvf_eval_options data_options(const kvf_report_options *o)
                               .overlong = o->overlong,
                               .no_header = o->no_header,
                               .max_length = o->max_length,
-                              .share_leads = "off"};
+                              .share_prefixes = "off"};
 }
 
 /* A view of the first groups of at most `most` rows in all, but at least one. */
@@ -116,12 +116,12 @@ out:
 static kvf_status look_shares(kvf__look *look)
 {
     const kvf_eval_options options = data_options(look->options);
-    kvf__trial trial = {.task = look->prefix->task};
+    kvf__evaluation trial = {.task = look->prefix->task};
     kvf__head *head = NULL;
     kvf_json *found = kvf_json_object();
     kvf_status st;
 
-    st = kvf__trial_rows(look->ctx, look->base, look->prefix, &options, true, &trial);
+    st = kvf__evaluation_rows(look->ctx, look->base, look->prefix, &options, true, &trial);
     if (st) goto out;
     st = kvf__prefix_head(look->ctx, look->base, look->prefix, &head);
     if (st) goto out;
@@ -141,7 +141,7 @@ static kvf_status look_shares(kvf__look *look)
 out:
     kvf_json_free(found);
     kvf__head_free(head);
-    kvf__trial_done(&trial);
+    kvf__evaluation_done(&trial);
     return st;
 }
 

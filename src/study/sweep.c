@@ -1,8 +1,8 @@
 /* kvf_sweep: the runs of a grid, trained together in passes over one base, as many at a time as
  * share a pass. A run is a trainer as kvf_train has it, with its own file, which any command reads
- * and train --resume continues; only the pass is the crew's.
+ * and train --resume continues; only the pass is the group's.
  *
- * All steps of a crew are taken at once, so runs that began together are always at the same step,
+ * All steps of a group are taken at once, so runs that began together are always at the same step,
  * and a sweep that was stopped continues with the batches of one that was not. */
 #include "sweep_int.h"
 
@@ -141,7 +141,8 @@ static kvf_status follow_step(kvf__sweep_run *run, kvf__member *m, double second
     return KVF_OK;
 }
 
-/* ---- a crew of them -------------------------------------------------------------------------- */
+/* ---- a group of them --------------------------------------------------------------------------
+ */
 
 static bool stop_requested(const kvf__sweep *s)
 {
@@ -149,25 +150,25 @@ static bool stop_requested(const kvf__sweep *s)
     return stop && *stop;
 }
 
-static kvf_status crew_loop(kvf__sweep *s, kvf__crew *crew, kvf__sweep_run *const *runs)
+static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_run *const *runs)
 {
-    size_t left = crew->n;
+    size_t left = group->n;
     int64_t *tokens = NULL;
-    KVF_TRY(kvf__alloc_array(s->ctx, crew->n, sizeof *tokens, &tokens));
+    KVF_TRY(kvf__alloc_array(s->ctx, group->n, sizeof *tokens, &tokens));
     kvf_status st = KVF_OK;
     while (left && !st) {
         double begin = kvf__clock();
-        for (size_t i = 0; i < crew->n; i++)
+        for (size_t i = 0; i < group->n; i++)
             tokens[i] = runs[i]->trainer ? runs[i]->trainer->tokens : 0;
-        st = kvf__crew_step(crew);
+        st = kvf__run_group_step(group);
         double took = kvf__clock() - begin;
         s->passes++;
         s->step_seconds += took;
         s->stop = stop_requested(s); /* for all of them, or for none */
         left = 0;
-        for (size_t i = 0; i < crew->n && !st; i++) {
+        for (size_t i = 0; i < group->n && !st; i++) {
             if (!runs[i]->trainer) continue;
-            st = follow_step(runs[i], &crew->member[i], took, tokens[i]);
+            st = follow_step(runs[i], &group->member[i], took, tokens[i]);
             left += runs[i]->trainer != NULL;
         }
     }
@@ -188,12 +189,12 @@ static kvf_status dry_run(kvf__sweep *s, kvf__sweep_run *const *runs, size_t n)
 }
 
 /* Runs [n] that are open, from here to their ends. */
-static kvf_status sail(kvf__sweep *s, kvf__sweep_run *const *runs, kvf__trainer *const *trainers,
-                       size_t n)
+static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
+                              kvf__trainer *const *trainers, size_t n)
 {
-    kvf__crew crew = {0};
+    kvf__run_group group = {0};
     if (!n) return KVF_OK;
-    KVF_TRY(kvf__crew_init(s->ctx, trainers, n, &crew));
+    KVF_TRY(kvf__run_group_init(s->ctx, trainers, n, &group));
     kvf_status st = KVF_OK;
     bool dry = s->options->train.dry_run;
     for (size_t i = 0; i < n && !st && !dry; i++) {
@@ -202,15 +203,15 @@ static kvf_status sail(kvf__sweep *s, kvf__sweep_run *const *runs, kvf__trainer 
         runs[i]->state = KVF__RUN_GOES;
         kvf__trainer_start(runs[i]->trainer);
     }
-    if (!st) st = dry ? dry_run(s, runs, n) : crew_loop(s, &crew, runs);
-    kvf__crew_done(&crew);
+    if (!st) st = dry ? dry_run(s, runs, n) : group_loop(s, &group, runs);
+    kvf__run_group_done(&group);
     return st;
 }
 
 /* The next runs that may share a pass: waiting ones of one kind, at most as many as are asked for.
  */
-static kvf_status next_crew(kvf__sweep *s, bool own_heads, size_t *from, kvf__sweep_run **runs,
-                            kvf__trainer **trainers, size_t *n)
+static kvf_status next_group(kvf__sweep *s, bool own_heads, size_t *from, kvf__sweep_run **runs,
+                             kvf__trainer **trainers, size_t *n)
 {
     size_t most = s->options->most_runs ? (size_t)s->options->most_runs : s->grid.n;
     for (*n = 0; *from < s->grid.n && *n < most; ++*from) {
@@ -224,12 +225,12 @@ static kvf_status next_crew(kvf__sweep *s, bool own_heads, size_t *from, kvf__sw
     return KVF_OK;
 }
 
-static kvf_status all_crews(kvf__sweep *s, kvf__sweep_run **runs, kvf__trainer **trainers)
+static kvf_status all_groups(kvf__sweep *s, kvf__sweep_run **runs, kvf__trainer **trainers)
 {
     for (int own_heads = 0; own_heads < 2; own_heads++)
         for (size_t from = 0, n; from < s->grid.n && !s->stop;) {
-            KVF_TRY(next_crew(s, own_heads, &from, runs, trainers, &n));
-            KVF_TRY(sail(s, runs, trainers, n));
+            KVF_TRY(next_group(s, own_heads, &from, runs, trainers, &n));
+            KVF_TRY(train_group(s, runs, trainers, n));
         }
     return KVF_OK;
 }
@@ -240,7 +241,7 @@ static kvf_status train_all(kvf__sweep *s)
     kvf__trainer **trainers = NULL;
     kvf_status st = kvf__alloc_array(s->ctx, s->grid.n, sizeof(void *), &runs);
     if (!st) st = kvf__alloc_array(s->ctx, s->grid.n, sizeof(void *), &trainers);
-    if (!st) st = all_crews(s, runs, trainers);
+    if (!st) st = all_groups(s, runs, trainers);
     kvf__free(runs);
     kvf__free(trainers);
     return st;

@@ -1,4 +1,4 @@
-/* Many runs in one pass over the frozen base: the grid that says which, the crew that takes steps
+/* Many runs in one pass over the frozen base: the grid that says which, the group that takes steps
  * together, and the report that ranks them. */
 #ifndef KVF_SWEEP_INT_H
 #define KVF_SWEEP_INT_H
@@ -38,7 +38,8 @@ typedef struct kvf__grid {
 kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out);
 void kvf__grid_done(kvf__grid *grid);
 
-/* ---- the crew (sweep_crew.c) ----------------------------------------------------------------- */
+/* ---- the group (sweep_group.c) -----------------------------------------------------------------
+ */
 
 /* A run on board. */
 typedef struct kvf__member {
@@ -50,7 +51,7 @@ typedef struct kvf__member {
 } kvf__member;
 
 /* Runs whose rows share a pass. Either all have heads of their own or none has. */
-typedef struct kvf__crew {
+typedef struct kvf__run_group {
     kvf_ctx *ctx;
     size_t n;
     kvf__member *member; /* [n] */
@@ -62,14 +63,15 @@ typedef struct kvf__crew {
     kvf__grads *grads;
     size_t *whose;  /* [n_sections] members */
     float *dhidden; /* [most labels, C] heads of their own */
-} kvf__crew;
+} kvf__run_group;
 
-/* trainers [n]: open on one base and not prepared yet; they must outlive the crew. */
-kvf_status kvf__crew_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n, kvf__crew *out);
-void kvf__crew_done(kvf__crew *crew);
+/* trainers [n]: open on one base and not prepared yet; they must outlive the group. */
+kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
+                               kvf__run_group *out);
+void kvf__run_group_done(kvf__run_group *group);
 /* A step of every member on board. What ends one run alone is its member's status; a status
  * returned ends them all. Allocates nothing. */
-kvf_status kvf__crew_step(kvf__crew *crew);
+kvf_status kvf__run_group_step(kvf__run_group *group);
 
 /* ---- the runs (sweep.c) ---------------------------------------------------------------------- */
 

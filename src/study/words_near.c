@@ -129,7 +129,7 @@ static kvf_status take_prefix(reading *r, const kvf_prefix *prefix)
     if (prefix->id.raw_keys)
         memcpy(raw.kv, from->kv, kvf__prefix_count(from) * sizeof(float));
     else
-        st = kvf__model_turn_prefix(r->ctx, r->base->model, &raw, from, 0, true);
+        st = kvf__model_rotate_prefix(r->ctx, r->base->model, &raw, from, 0, true);
     for (int64_t b = 0; !st && b < from->L * 2; b++)
         for (int64_t p = 0; p < from->P; p++) {
             float *to = r->want + (b * from->P + p) * r->width;

@@ -1,5 +1,5 @@
-/* Attention over key segments: segment 0 the prefix, between shared leads or a generation cache,
- * last the row's own tokens. Every query sees its row's whole shared segments; own tokens
+/* Attention over key segments: segment 0 the prefix, between shared common prefixes or a generation
+ * cache, last the row's own tokens. Every query sees its row's whole shared segments; own tokens
  * causally, or all of them.
  *
  *   qkv  act [N, ld]   per packed token H*D queries, G*D keys, G*D values

@@ -23,9 +23,9 @@ kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
     return KVF_OK;
 }
 
-kvf_status kvf__dnnl_room(kvf_ctx *ctx)
+kvf_status kvf__dnnl_memory_allows(kvf_ctx *ctx)
 {
-    if (kvf__room_for(CODE_BYTES)) return KVF_OK;
+    if (kvf__memory_allows(CODE_BYTES)) return KVF_OK;
     return kvf__fail(ctx, KVF_ENOMEM,
                      "out of memory: less than the %d MB are left that oneDNN may need for code",
                      CODE_BYTES >> 20);
@@ -34,7 +34,7 @@ kvf_status kvf__dnnl_room(kvf_ctx *ctx)
 kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream)
 {
     KVF_TRY(kvf__dnnl_cap(ctx));
-    KVF_TRY(kvf__dnnl_room(ctx));
+    KVF_TRY(kvf__dnnl_memory_allows(ctx));
     if (dnnl_engine_create(engine, dnnl_cpu, 0) ||
         dnnl_stream_create(stream, *engine, dnnl_stream_default_flags))
         return kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");

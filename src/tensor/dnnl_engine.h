@@ -11,7 +11,7 @@ kvf_status kvf__dnnl_cap(kvf_ctx *ctx);
 /* ENOMEM where the system would refuse what oneDNN takes next for the code it writes, which it does
  * not survive: before a primitive is made that it does not know yet, and before the first
  * dnnl_sgemm. */
-kvf_status kvf__dnnl_room(kvf_ctx *ctx);
+kvf_status kvf__dnnl_memory_allows(kvf_ctx *ctx);
 /* A CPU engine and a stream on it, the caller's; capped. */
 kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream);
 

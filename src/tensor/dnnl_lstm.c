@@ -139,7 +139,7 @@ static dnnl_status_t make_memories(kvf__lstm *l)
                               l->engine, DNNL_MEMORY_ALLOCATE);
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__lstm *l)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__lstm *l)
 {
     const int64_t T = l->s.T, I = l->s.I, H = l->s.H;
     const struct {
@@ -168,7 +168,7 @@ static kvf_status build(kvf_ctx *ctx, kvf__lstm *l)
 {
     dnnl_status_t st;
 
-    KVF_TRY(take_memory(ctx, l));
+    KVF_TRY(alloc_memory(ctx, l));
     KVF_TRY(kvf__dnnl_open(ctx, &l->engine, &l->stream));
     st = describe(l);
     if (!st) st = make_primitives(l);

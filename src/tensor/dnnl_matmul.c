@@ -226,9 +226,9 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static kvf_status reorder_room(kvf_ctx *ctx, shape *s, bool transposed)
+static kvf_status reorder_scratch(kvf_ctx *ctx, shape *s, bool transposed)
 {
-    if (!s->reordered[transposed]) KVF_TRY(kvf__dnnl_room(ctx));
+    if (!s->reordered[transposed]) KVF_TRY(kvf__dnnl_memory_allows(ctx));
     s->reordered[transposed] = true;
     return KVF_OK;
 }
@@ -275,7 +275,7 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
 
     KVF_TRY(find_shape(ctx, mm, act, K, N, &index));
     s = &mm->shapes[index];
-    KVF_TRY(reorder_room(ctx, &mm->shapes[index], transposed));
+    KVF_TRY(reorder_scratch(ctx, &mm->shapes[index], transposed));
     KVF_TRY(kvf__alloc(ctx, sizeof *packed, &packed));
     *packed = (kvf__packed){.shape = index, .K = K, .N = N, .act = act};
     packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
@@ -304,7 +304,7 @@ kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transpose
                        const float *bias, kvf__packed *packed)
 {
     assert(!bias == !packed->bias_data);
-    KVF_TRY(reorder_room(ctx, &mm->shapes[packed->shape], transposed));
+    KVF_TRY(reorder_scratch(ctx, &mm->shapes[packed->shape], transposed));
     if (bias) memcpy(packed->bias_data, bias, (size_t)packed->N * sizeof *bias);
     dnnl_status_t failed = reorder(mm, w, transposed, &mm->shapes[packed->shape], packed->weights);
     return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
@@ -420,7 +420,7 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     prim made = {.key = *key};
     kvf_status st = KVF_OK;
 
-    KVF_TRY(kvf__dnnl_room(ctx));
+    KVF_TRY(kvf__dnnl_memory_allows(ctx));
     failed = product_pd(mm, &pd, s, &s->weights, key->M, (kvf__dtype)key->dst_type, key->flags);
     if (failed) goto out;
     st = check_implementation(ctx, pd, s, key->M);
@@ -497,7 +497,7 @@ kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int6
 {
     if (M == 0 || N == 0) return KVF_OK;
     KVF_TRY(kvf__dnnl_cap(ctx));
-    if (kvf__ctx_first(ctx, KVF__ONCE_SGEMM)) KVF_TRY(kvf__dnnl_room(ctx));
+    if (kvf__ctx_first(ctx, KVF__ONCE_SGEMM)) KVF_TRY(kvf__dnnl_memory_allows(ctx));
     dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb,
                                       beta, C, ldc);
     return failed ? fail_dnnl(ctx, failed, "f32 product", M, K, N) : KVF_OK;

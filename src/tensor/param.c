@@ -20,29 +20,29 @@ void kvf__param_grad(const kvf__param *param, float *out)
         }
 }
 
-static kvf_status take_room(kvf_ctx *ctx, kvf__params *params, size_t more)
+static kvf_status reserve(kvf_ctx *ctx, kvf__params *params, size_t more)
 {
-    size_t want = params->n + more, room = params->room ? params->room : 8;
+    size_t want = params->n + more, capacity = params->capacity ? params->capacity : 8;
 
-    if (want <= params->room) return KVF_OK;
-    while (room < want)
-        room *= 2;
+    if (want <= params->capacity) return KVF_OK;
+    while (capacity < want)
+        capacity *= 2;
     KVF_TRY(kvf__grow(ctx, &params->item, params->n * sizeof *params->item,
-                      room * sizeof *params->item));
-    params->room = room;
+                      capacity * sizeof *params->item));
+    params->capacity = capacity;
     return KVF_OK;
 }
 
 kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param)
 {
-    KVF_TRY(take_room(ctx, params, 1));
+    KVF_TRY(reserve(ctx, params, 1));
     params->item[params->n++] = *param;
     return KVF_OK;
 }
 
 kvf_status kvf__params_append(kvf_ctx *ctx, kvf__params *params, const kvf__params *more)
 {
-    KVF_TRY(take_room(ctx, params, more->n));
+    KVF_TRY(reserve(ctx, params, more->n));
     for (size_t i = 0; i < more->n; i++)
         params->item[params->n++] = more->item[i];
     return KVF_OK;

@@ -25,7 +25,7 @@ void kvf__param_grad(const kvf__param *param, float *out);
 
 /* {0} is empty. A list with room for what is added allocates nothing. */
 typedef struct kvf__params {
-    size_t n, room;
+    size_t n, capacity;
     kvf__param *item;
 } kvf__params;
 kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param);

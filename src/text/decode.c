@@ -55,9 +55,9 @@ static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n);
 static size_t open_end(const char *s, size_t n)
 {
     for (size_t k = 1; k <= 3 && k <= n; k++) {
-        const uint8_t lead = (uint8_t)s[n - k];
+        const uint8_t common = (uint8_t)s[n - k];
         uint32_t cp;
-        if (lead < 0xC2 || lead > 0xF4) continue;
+        if (common < 0xC2 || common > 0xF4) continue;
         return kvf__utf8_len(s[n - k]) > k && kvf__utf8_next(s + n - k, k, &cp) == k ? k : 0;
     }
     return 0;

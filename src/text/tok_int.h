@@ -18,7 +18,7 @@ enum { KVF__REPLACEMENT = 0xFFFD };
  * and the length of the maximal subpart (Unicode 3.9, Table 3-7), which one U+FFFD replaces. */
 size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t kvf__utf8_put(char out[4], uint32_t cp);
-size_t kvf__utf8_len(char lead);                 /* of a valid sequence */
+size_t kvf__utf8_len(char common);               /* of a valid sequence */
 size_t kvf__utf8_valid(const char *s, size_t n); /* length of the valid start */
 /* Appends s with U+FFFD for every maximal subpart that is not UTF-8. */
 kvf_status kvf__utf8_repair(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out);

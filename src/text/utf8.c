@@ -10,9 +10,9 @@
 
 /* The second byte's range narrows for four lead bytes: no overlong forms, no surrogates, no value
  * above U+10FFFF. */
-static bool second_fits(uint8_t lead, uint8_t second)
+static bool second_fits(uint8_t common, uint8_t second)
 {
-    switch (lead) {
+    switch (common) {
     case 0xE0:
         return second >= 0xA0 && second <= 0xBF;
     case 0xED:
@@ -26,9 +26,9 @@ static bool second_fits(uint8_t lead, uint8_t second)
     }
 }
 
-size_t kvf__utf8_len(char lead)
+size_t kvf__utf8_len(char common)
 {
-    uint8_t byte = (uint8_t)lead;
+    uint8_t byte = (uint8_t)common;
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 

@@ -129,7 +129,7 @@ static kvf_status search_group(kvf_ctx *ctx, kvf__answers *a, const kvf__scores 
     return take_text(ctx, a, group, &f, texts);
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, kvf__answers *a)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__answers *a)
 {
     const kvf__source *sources = a->set->sources->group;
     size_t n = (size_t)a->n;
@@ -159,7 +159,7 @@ kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *
     kvf__buf texts = {0};
     if (rules.n_best < 1) rules.n_best = N_BEST;
     if (rules.max_tokens < 1) rules.max_tokens = MAX_TOKENS;
-    KVF_TRY(take_memory(ctx, a));
+    KVF_TRY(alloc_memory(ctx, a));
     kvf_status st = KVF_OK;
     for (int64_t i = 0; !st && i < a->n; i++)
         st = search_group(ctx, a, s, i, &rules, &texts);

@@ -16,7 +16,7 @@ static int64_t trained_with(const kvf_prefix *prefix, const char *option)
 
 static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64_t asked)
 {
-    int64_t longest = kvf__text_room(base, prefix);
+    int64_t longest = kvf__text_capacity(base, prefix);
     if (!asked && prefix && prefix->task != KVF__TASK_LM)
         asked = trained_with(prefix, "max-length");
     return asked && asked < longest ? asked : longest;
@@ -46,8 +46,9 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
     return KVF_OK;
 }
 
-kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                           const kvf_eval_options *options, bool unlabeled, kvf__trial *trial)
+kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                                const kvf_eval_options *options, bool unlabeled,
+                                kvf__evaluation *trial)
 {
     kvf__label_set labels = {0};
     kvf__dataset_options load;
@@ -84,7 +85,7 @@ static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
 
 /* Only what answers the same question can be averaged. */
 static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
-                                 size_t n, kvf__trial *trial)
+                                 size_t n, kvf__evaluation *trial)
 {
     for (size_t i = 1; i < n; i++)
         if (prefixes[i]->task != prefixes[0]->task ||
@@ -139,7 +140,7 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 /* ---- losses and scores ----------------------------------------------------------------------- */
 
 /* The loss of one prefix as a language model, by its own head if it has one. */
-static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
                              const kvf_prefix *prefix, double *loss, float *token_loss)
 {
     kvf__subject subject = kvf__subject_of(prefix, NULL);
@@ -151,7 +152,7 @@ static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
 
 /* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
  */
-static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
                                kvf_prefix *const *prefixes, size_t n)
 {
     size_t labels = (size_t)trial->set.n_labels;
@@ -173,7 +174,7 @@ static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
     return st;
 }
 
-static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
+static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
                          kvf_prefix *const *prefixes, size_t n)
 {
     const kvf__subject subject = {0};
@@ -183,7 +184,7 @@ static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__trial *trial,
 }
 
 static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, double share,
-                             kvf__trial *trial)
+                             kvf__evaluation *trial)
 {
     kvf__head *head = NULL;
     float *logits = NULL;
@@ -208,7 +209,7 @@ out:
 }
 
 static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                            const kvf_eval_options *options, kvf__trial *trial)
+                            const kvf_eval_options *options, kvf__evaluation *trial)
 {
     const kvf_json *trained_without = kvf_json_get(
         prefixes[0]->lineage, "data_no_answers"); /* qa: in the training data */
@@ -224,35 +225,37 @@ static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pre
     return kvf__answers_init(ctx, &trial->answers, &trial->scores, &rules);
 }
 
-kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                          const kvf_eval_options *options, bool unlabeled, kvf__trial *out)
+kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                               const kvf_eval_options *options, bool unlabeled,
+                               kvf__evaluation *out)
 {
-    kvf__trial *trial = out;
-    *trial = (kvf__trial){.loss = NAN};
+    kvf__evaluation *trial = out;
+    *trial = (kvf__evaluation){.loss = NAN};
     const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
                                         .batch_tokens = options->batch_tokens,
-                                        .share_leads = !options->share_leads ||
-                                                       strcmp(options->share_leads, "off"),
+                                        .share_prefixes = !options->share_prefixes ||
+                                                          strcmp(options->share_prefixes, "off"),
                                         .infix = n && prefixes[0]->id.infix};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
     if (!st) st = check_rules(ctx, options, trial->task);
-    if (!st) st = kvf__trial_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
+    if (!st)
+        st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
     if (!st) st = kvf__evaluator_create(ctx, base, &trial->set, &how, &trial->evaluator);
     if (!st)
         st = trial->task == KVF__TASK_LM ? run_lm(ctx, base, trial, prefixes, n)
                                          : run_heads(ctx, base, prefixes, n, options, trial);
-    if (st) kvf__trial_done(trial);
+    if (st) kvf__evaluation_done(trial);
     return st;
 }
 
-void kvf__trial_done(kvf__trial *trial)
+void kvf__evaluation_done(kvf__evaluation *trial)
 {
     kvf__answers_done(&trial->answers);
     kvf__scores_done(&trial->scores);
     kvf__evaluator_free(trial->evaluator);
     kvf__dataset_done(&trial->set);
     kvf__renderer_done(&trial->renderer);
-    *trial = (kvf__trial){0};
+    *trial = (kvf__evaluation){0};
 }
 
 static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, size_t n,
@@ -271,13 +274,13 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result)
 {
-    kvf__trial trial;
+    kvf__evaluation trial;
     double begin = kvf__clock();
     kvf_eval_result r = {0};
     if (options->generate && n && prefixes[0]->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "--generate wants prefixes of task lm");
     KVF_TRY(check_per_class(ctx, prefixes, n, options));
-    KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, options, false, &trial));
+    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, options, false, &trial));
     kvf_status st = KVF_OK;
     r.task = kvf__task_name(trial.task);
     r.loss = trial.loss;
@@ -290,7 +293,7 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     if (trial.task != KVF__TASK_LM)
         st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
     if (!st && options->per_class) st = kvf__measure_each(ctx, &trial.answers, &r);
-    kvf__trial_done(&trial);
+    kvf__evaluation_done(&trial);
     if (!st && options->generate) st = kvf__evaluate_texts(ctx, base, prefixes, n, options, &r);
     r.seconds = kvf__clock() - begin;
     if (st)

@@ -15,7 +15,7 @@ struct kvf__evaluator {
     int64_t *order; /* 0, 1, 2, ... */
     int64_t *first; /* [rows + 1] first label of each row */
     float *logits;  /* of one batch; NULL until a head needs it */
-    int64_t logits_room, most_labels;
+    int64_t logits_capacity, most_labels;
     int64_t batch_tokens;
     kvf__shared *shared; /* batches are divided among ranks; NULL: all are this one's */
 };
@@ -49,8 +49,8 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
         .row_len = sizes->row_len,
         .labels = sizes->labels,
         .P = P,
-        .lead_len = sizes->lead_len,
-        .lead_tokens = sizes->lead_tokens,
+        .common_len = sizes->common_len,
+        .common_tokens = sizes->common_tokens,
         .backward = backward,
     };
 }
@@ -61,7 +61,7 @@ static kvf_status take_batcher(kvf_ctx *ctx, kvf__evaluator *e,
 {
     kvf__batch_sizes bounds = {0};
     const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
-                                    .share = options->share_leads,
+                                    .share = options->share_prefixes,
                                     .infix = options->infix};
     for (int64_t first = 0; first < e->dataset->n;) {
         kvf__batch_sizes batch = {0};
@@ -157,13 +157,13 @@ static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
 
 static kvf_status take_logits(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head)
 {
-    int64_t room = e->most_labels * kvf__head_width(head);
-    if (room <= e->logits_room) return KVF_OK;
+    int64_t capacity = e->most_labels * kvf__head_width(head);
+    if (capacity <= e->logits_capacity) return KVF_OK;
     kvf__free(e->logits);
     e->logits = NULL;
-    e->logits_room = 0;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)room, sizeof *e->logits, &e->logits));
-    e->logits_room = room;
+    e->logits_capacity = 0;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)capacity, sizeof *e->logits, &e->logits));
+    e->logits_capacity = capacity;
     return kvf__head_prepare(ctx, head, e->most_labels);
 }
 

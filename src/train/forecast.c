@@ -155,7 +155,7 @@ static kvf_status probe(kvf__trainer *t, const kvf__survey *survey, kvf_forecast
     t->tokens = tokens;
     t->computed_tokens = computed;
     t->grad_norm = grad_norm;
-    kvf__trainer_reach_step(t);
+    kvf__trainer_seek_step(t);
     return st;
 }
 
@@ -169,13 +169,13 @@ static void say(kvf__trainer *t)
     kvf__trainer_emit(t, &event);
 }
 
-/* What other processes compute, what waiting for them takes, and what the meter's rows take are not
- * probed: better no forecast than a wrong one. */
+/* What other processes compute, what waiting for them takes, and what the retention set's rows take
+ * are not probed: better no forecast than a wrong one. */
 static kvf_status refuse(kvf__trainer *t)
 {
     if (!kvf__train_option_given(&t->options, "forecast")) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s", t->options.forecast,
-                     t->meter ? "with --meter" : "for several processes");
+                     t->retention ? "with --meter" : "for several processes");
 }
 
 kvf_status kvf__trainer_forecast(kvf__trainer *t)
@@ -183,7 +183,7 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     kvf__survey survey = {0};
     kvf_forecast f = {0};
     double begin = kvf__clock();
-    if (kvf__ranks_size(t) > 1 || t->meter) return refuse(t);
+    if (kvf__ranks_size(t) > 1 || t->retention) return refuse(t);
     KVF_TRY(kvf__trainer_survey(t, &survey));
     if (!survey.steps) return KVF_OK;
     KVF_TRY(probe(t, &survey, &f));

@@ -73,7 +73,8 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
     kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix, NULL)
                                   : KVF_OK;
     if (!st && t->id.raw_keys)
-        st = kvf__model_turn_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0, true);
+        st = kvf__model_rotate_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0,
+                                      true);
     if (!st && target.vectors)
         kvf__model_embedding(t->base->model, ids, t->id.P, target.vectors->x);
     kvf__free(ids);

@@ -131,8 +131,8 @@ static kvf_status open_job(kvf__trainer *t, kvf__job *job, const char *kind, con
     job->data = t->data;
     job->valid = t->valid;
     t->data = t->valid = (kvf__dataset){0};
-    const kvf__evaluator_options how = {.P = t->id.P,
-                                        .share_leads = !strcmp(t->options.share_leads, "auto")};
+    const kvf__evaluator_options how = {
+        .P = t->id.P, .share_prefixes = !strcmp(t->options.share_prefixes, "auto")};
     if (!job->valid.n) return KVF_OK;
     return kvf__evaluator_create(t->ctx, t->base, &job->valid, &how, &job->evaluator);
 }
@@ -202,7 +202,7 @@ kvf_status kvf__jobs_samplers(kvf__trainer *t)
         KVF_TRY(kvf__sampler_init(t->ctx, &job->sampler, &job->data, o->shuffle, o->seed,
                                   o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
         if (!strcmp(o->group_by, "lead"))
-            KVF_TRY(kvf__sampler_group_by_lead(t->ctx, &job->sampler));
+            KVF_TRY(kvf__sampler_group_by_common(t->ctx, &job->sampler));
         for (int64_t n; !last; t->epoch_steps++)
             kvf__sampler_next(&job->sampler, &n, &last);
         kvf__sampler_rewind(&job->sampler);
@@ -214,7 +214,7 @@ kvf_status kvf__jobs_samplers(kvf__trainer *t)
 
 kvf_status kvf__jobs_heads(kvf__trainer *t)
 {
-    KVF_TRY(kvf__task_prefix_take(t));
+    KVF_TRY(kvf__task_prefix_alloc(t));
     for (size_t i = 0; i < t->n_jobs; i++) {
         kvf__job *job = &t->jobs[i];
         const kvf__dataset summary = t->data;

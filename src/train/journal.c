@@ -35,13 +35,13 @@ bool kvf__journal_column(const kvf__trainer *t, int column, const kvf_event *e, 
     static const kvf_event_kind SAID_AT[] = {
         [KVF__OF_STEP] = KVF_EVENT_STEP,
         [KVF__OF_EVAL] = KVF_EVENT_EVAL,
-        [KVF__OF_METER] = KVF_EVENT_METER,
+        [KVF__OF_RETENTION] = KVF_EVENT_RETENTION,
         [KVF__OF_ANCHOR] = KVF_EVENT_STEP,
     };
     if (!t->history.column[column] || SAID_AT[kvf__columns[column].of] != e->kind) return false;
     if (column == KVF__COLUMN_step) return false;
-    *value = e->kind == KVF_EVENT_METER ? e->meter_loss /* read before the first step, too */
-                                        : kvf__history_at(&t->history, column, e->step - 1);
+    *value = e->kind == KVF_EVENT_RETENTION ? e->meter_loss /* read before the first step, too */
+                                            : kvf__history_at(&t->history, column, e->step - 1);
     return true;
 }
 

@@ -10,7 +10,7 @@
 
 static const char *const NAMES[] = {
     [KVF_EVENT_START] = "start",       [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
-    [KVF_EVENT_SAVE] = "save",         [KVF_EVENT_NOTE] = "note", [KVF_EVENT_METER] = "meter",
+    [KVF_EVENT_SAVE] = "save",         [KVF_EVENT_NOTE] = "note", [KVF_EVENT_RETENTION] = "meter",
     [KVF_EVENT_FORECAST] = "forecast",
 };
 
@@ -83,9 +83,9 @@ static void add_eval(kvf_json *object, const kvf_event *e)
     kvf_json_set(object, "best", kvf_json_new_bool(e->best));
 }
 
-static void add_meter(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
+static void add_retention(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
 {
-    double kl = kvf__anchor_kl(t);
+    double kl = kvf__base_kl_kl(t);
     kvf_json_set(object, "meter_base_loss", kvf_json_new_real(e->meter_base_loss));
     if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
 }
@@ -105,7 +105,7 @@ kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
     if (e->kind == KVF_EVENT_STEP)
         kvf_json_set(object, "tokens_per_second", kvf_json_new_real(e->tokens_per_second));
     if (e->kind == KVF_EVENT_EVAL) add_eval(object, e);
-    if (e->kind == KVF_EVENT_METER) add_meter(t, object, e);
+    if (e->kind == KVF_EVENT_RETENTION) add_retention(t, object, e);
     if (e->kind == KVF_EVENT_SAVE) kvf_json_set(object, "path", kvf_json_new_str(e->text));
     if (e->kind == KVF_EVENT_NOTE) kvf_json_set(object, "text", kvf_json_new_str(e->text));
     if (e->kind == KVF_EVENT_FORECAST) add_forecast(object, e->forecast);

@@ -21,7 +21,7 @@ static kvf_status take_sampler(kvf__trainer *t)
     const kvf_train_options *o = &t->options;
     KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
                               o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-    return strcmp(o->group_by, "lead") ? KVF_OK : kvf__sampler_group_by_lead(t->ctx, &t->sampler);
+    return strcmp(o->group_by, "lead") ? KVF_OK : kvf__sampler_group_by_common(t->ctx, &t->sampler);
 }
 
 static void rewind_samplers(kvf__trainer *t)
@@ -118,7 +118,7 @@ static kvf_status survey_part(kvf__trainer *t, const int64_t *examples, int64_t 
     bound_part(t, examples, n, &part);
     kvf__batcher_fill(&t->batcher, &t->data, examples, n);
     sizes->tokens += part.tokens;
-    if (t->batcher.sizes.labels) sizes->lead_tokens += t->batcher.sizes.tokens;
+    if (t->batcher.sizes.labels) sizes->common_tokens += t->batcher.sizes.tokens;
     return KVF_OK;
 }
 
@@ -130,9 +130,9 @@ kvf_status kvf__trainer_survey(kvf__trainer *t, kvf__survey *out)
     kvf_status st = walk_schedule(t, true, survey_part, &before);
     t->steps = steps;
     if (!st) st = walk_schedule(t, true, survey_part, &all);
-    kvf__trainer_reach_step(t);
+    kvf__trainer_seek_step(t);
     *out = (kvf__survey){steps - t->step, all.tokens - before.tokens,
-                         all.lead_tokens - before.lead_tokens};
+                         all.common_tokens - before.common_tokens};
     return st;
 }
 
@@ -152,8 +152,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_leads, "auto") && !by_rows &&
-                                             !(t->options.base_dropout > 0),
+                                    .share = !strcmp(t->options.share_prefixes, "auto") &&
+                                             !by_rows && !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
     KVF_TRY(kvf__ranks_prepare(t));
     KVF_TRY(walk_schedule(t, true, bound_part, &bounds));
@@ -170,9 +170,9 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     limits->infix = t->id.infix;
     limits->base_dropout = t->options.base_dropout > 0;
     limits->soft = t->soft.k;
-    if (t->soft.k) KVF_TRY(kvf__soft_set_room(t->ctx, &t->soft, sizes.labels));
+    if (t->soft.k) KVF_TRY(kvf__teacher_reserve(t->ctx, &t->soft, sizes.labels));
     KVF_TRY(take_head_memory(t, sizes.labels));
-    return kvf__meter_prepare(t);
+    return kvf__retention_prepare(t);
 }
 
 /* Leaves the sampler at step 0. */
@@ -185,10 +185,10 @@ static kvf_status take_pass(kvf__trainer *t)
     return walk_schedule(t, true, prepare_part, &sizes);
 }
 
-void kvf__trainer_reach_step(kvf__trainer *t)
+void kvf__trainer_seek_step(kvf__trainer *t)
 {
     rewind_samplers(t);
-    kvf__anchor_reach_step(t);
+    kvf__base_kl_seek_step(t);
     for (int64_t step = 0; step < t->step; step++) {
         int64_t n;
         kvf__jobs_enter(t, step);
@@ -200,6 +200,6 @@ void kvf__trainer_reach_step(kvf__trainer *t)
 kvf_status kvf__trainer_prepare(kvf__trainer *t)
 {
     KVF_TRY(take_pass(t));
-    kvf__trainer_reach_step(t);
+    kvf__trainer_seek_step(t);
     return KVF_OK;
 }

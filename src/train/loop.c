@@ -7,8 +7,8 @@
 
 static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t tokens, bool best)
 {
-    kvf_train_result meter;
-    kvf__meter_result(t, &meter);
+    kvf_train_result retention;
+    kvf__retention_result(t, &retention);
     kvf_event event = {
         .kind = kind,
         .step = t->step,
@@ -17,8 +17,8 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .valid_loss = t->valid_loss,
         .metric = {t->metric->name, t->metric_value},
         .best = best,
-        .meter_loss = meter.meter_loss,
-        .meter_base_loss = meter.meter_base_loss,
+        .meter_loss = retention.meter_loss,
+        .meter_base_loss = retention.meter_base_loss,
         .lr = t->lr,
         .grad_norm = t->grad_norm,
         .prefix_norm = t->step ? t->history.prefix_norm[t->step - 1] : NAN,
@@ -59,7 +59,7 @@ static void record(kvf__trainer *t)
     h->lr[i] = t->lr;
     h->grad_norm[i] = t->grad_norm;
     h->prefix_norm[i] = emitted_norm(t->emitted);
-    if (h->kl_to_base) h->kl_to_base[i] = kvf__anchor_kl(t);
+    if (h->kl_to_base) h->kl_to_base[i] = kvf__base_kl_kl(t);
 }
 
 static void keep_best(kvf__trainer *t)
@@ -120,13 +120,13 @@ bool kvf__trainer_is_due(const kvf__trainer *t, int64_t every)
     return every ? t->step % every == 0 : t->epoch_end;
 }
 
-static kvf_status read_meter(kvf__trainer *t)
+static kvf_status read_retention(kvf__trainer *t)
 {
     kvf_train_result now;
-    KVF_TRY(kvf__meter_measure(t));
-    kvf__meter_result(t, &now);
+    KVF_TRY(kvf__retention_measure(t));
+    kvf__retention_result(t, &now);
     t->history.meter_loss[t->step - 1] = now.meter_loss;
-    emit(t, KVF_EVENT_METER, 0, 0, false);
+    emit(t, KVF_EVENT_RETENTION, 0, 0, false);
     return KVF_OK;
 }
 
@@ -157,7 +157,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
     record(t);
     emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
     if (t->valid.n && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
-    if (t->meter && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(read_meter(t));
+    if (t->retention && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(read_retention(t));
     bool stop = stop_requested(t) && t->step < t->steps;
     t->stopped_early = kvf__trainer_patience_over(t);
     if (stop || t->stopped_early || kvf__trainer_is_due(t, t->options.save_every)) KVF_TRY(save(t));
@@ -170,7 +170,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
 void kvf__trainer_start(kvf__trainer *t)
 {
     emit(t, KVF_EVENT_START, 0, 0, false);
-    if (t->meter) emit(t, KVF_EVENT_METER, 0, 0, false);
+    if (t->retention) emit(t, KVF_EVENT_RETENTION, 0, 0, false);
 }
 
 kvf_status kvf__trainer_loop(kvf__trainer *t)

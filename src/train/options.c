@@ -274,7 +274,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(kvf__train_options_check_method(ctx, o));
     KVF_TRY(check_verbalizer(ctx, o));
     KVF_TRY(kvf__jobs_check(ctx, o));
-    KVF_TRY(kvf__meter_check(ctx, o));
+    KVF_TRY(kvf__retention_check(ctx, o));
     int64_t start = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));
     if (o->prefix_length < 1)

@@ -21,7 +21,7 @@ static void say_size(kvf__trainer *t, const kvf__param *head)
                       tied ? "; untied, the input embedding stays as it is" : "");
 }
 
-kvf_status kvf__trainer_take_own_head(kvf__trainer *t)
+kvf_status kvf__trainer_make_own_head(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     if (!o->train_head) return KVF_OK;

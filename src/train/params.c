@@ -136,7 +136,7 @@ kvf_status kvf__trainer_make_head(kvf__trainer *t, kvf__head **out)
 static kvf_status take_head(kvf__trainer *t)
 {
     if (t->n_jobs) return kvf__jobs_heads(t);
-    if (t->task == KVF__TASK_LM) return kvf__trainer_take_own_head(t);
+    if (t->task == KVF__TASK_LM) return kvf__trainer_make_own_head(t);
     return kvf__trainer_make_head(t, &t->head);
 }
 
@@ -159,8 +159,8 @@ static kvf_status take_best(kvf__trainer *t)
 
 static bool is_measured(const kvf__trainer *t, kvf__measured of)
 {
-    if (of == KVF__OF_METER) return t->meter;
-    return of != KVF__OF_ANCHOR || (t->meter && t->options.kl_to_base > 0);
+    if (of == KVF__OF_RETENTION) return t->retention;
+    return of != KVF__OF_ANCHOR || (t->retention && t->options.kl_to_base > 0);
 }
 
 static kvf_status take_history(kvf__trainer *t)
@@ -188,7 +188,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     set_base_rate(t);
     KVF_TRY(take_head(t));
     KVF_TRY(kvf__trainer_join(t));
-    KVF_TRY(kvf__trainer_take_dropout(t));
+    KVF_TRY(kvf__trainer_alloc_dropout(t));
     if (kvf__ranks_follows(t)) return kvf__model_refresh(t->ctx, t->base->model);
     KVF_TRY(kvf__adamw_init(t->ctx, &t->adamw, &t->params));
     t->adamw.beta1 = o->beta1;

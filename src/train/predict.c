@@ -9,7 +9,7 @@
 
 typedef struct writer {
     kvf_ctx *ctx;
-    const kvf__trial *trial;
+    const kvf__evaluation *trial;
     kvf__buf *out;
 } writer;
 
@@ -230,7 +230,7 @@ static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *c
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result)
 {
-    kvf__trial trial;
+    kvf__evaluation trial;
     kvf__buf out = {0};
     bool conll = false;
     double begin = kvf__clock();
@@ -240,7 +240,7 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
                          "of another task");
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
-    KVF_TRY(kvf__trial_run(ctx, base, prefixes, n, &options->eval, true, &trial));
+    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &trial));
     writer w = {ctx, &trial, &out};
     kvf_status st = write_all(&w, conll);
     if (!st && options->write)
@@ -256,6 +256,6 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
             .seconds = kvf__clock() - begin,
         };
     kvf__buf_done(&out);
-    kvf__trial_done(&trial);
+    kvf__evaluation_done(&trial);
     return st;
 }

@@ -1,9 +1,10 @@
 /* Prefix dropout: keys and values of the emitted prefix are dropped while training, between encoder
  * and base, and their gradients on the way back.
  *
- * One mask for all rows of a step is the default: the prefix keeps having no batch axis, and leads
- * stay shared. A mask for each row is drawn inside the pass (pass_row_prefix.c). Either depends on
- * seed and step alone, so a resumed run draws what an unbroken one does, and nothing is stored. */
+ * One mask for all rows of a step is the default: the prefix keeps having no batch axis, and common
+ * prefixes stay shared. A mask for each row is drawn inside the pass (pass_row_prefix.c). Either
+ * depends on seed and step alone, so a resumed run draws what an unbroken one does, and nothing is
+ * stored. */
 #include "train_int.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ static bool has_one_mask(const kvf__trainer *t)
     return t->options.prefix_dropout > 0 && !t->options.prefix_dropout_per_row;
 }
 
-kvf_status kvf__trainer_take_dropout(kvf__trainer *t)
+kvf_status kvf__trainer_alloc_dropout(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     t->shown = t->emitted.prefix;

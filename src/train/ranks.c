@@ -21,7 +21,7 @@ typedef struct welcome {
 
 typedef struct note {
     int32_t status;
-    char base[33], data[33], valid[33], meter[33], options[33];
+    char base[33], data[33], valid[33], retention[33], options[33];
     char line[KVF__RANKS_LINE];
 } note;
 
@@ -169,18 +169,18 @@ static note describe(kvf__trainer *t, kvf_status st)
     memcpy(mine.base, t->base->hash, sizeof mine.base);
     memcpy(mine.data, t->data.hash, sizeof mine.data);
     memcpy(mine.valid, t->valid.hash, sizeof mine.valid);
-    snprintf(mine.meter, sizeof mine.meter, "%s", kvf__meter_hash(t));
+    snprintf(mine.retention, sizeof mine.retention, "%s", kvf__retention_hash(t));
     return mine;
 }
 
 static kvf_status compare(kvf__trainer *t, const note *first, const note *other, int rank)
 {
-    const char *what = strcmp(first->base, other->base)         ? "base"
-                       : strcmp(first->data, other->data)       ? "data file"
-                       : strcmp(first->valid, other->valid)     ? "validation file"
-                       : strcmp(first->meter, other->meter)     ? "meter file"
-                       : strcmp(first->options, other->options) ? "list of options"
-                                                                : NULL;
+    const char *what = strcmp(first->base, other->base)             ? "base"
+                       : strcmp(first->data, other->data)           ? "data file"
+                       : strcmp(first->valid, other->valid)         ? "validation file"
+                       : strcmp(first->retention, other->retention) ? "meter file"
+                       : strcmp(first->options, other->options)     ? "list of options"
+                                                                    : NULL;
     if (!what) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EMISMATCH, "rank %d on %s has another %s than rank 0 on %s", rank,
                      kvf__dist_host(t->ranks->dist, rank), what, kvf__dist_host(t->ranks->dist, 0));
@@ -197,7 +197,7 @@ static kvf_status judge(kvf__trainer *t, const note *notes)
     return KVF_OK;
 }
 
-static kvf_status lead_agreement(kvf__trainer *t, const note *mine, bool finished)
+static kvf_status common_agreement(kvf__trainer *t, const note *mine, bool finished)
 {
     note *notes = NULL;
     kvf__dist *dist = t->ranks->dist;
@@ -222,7 +222,7 @@ kvf_status kvf__ranks_agree(kvf__trainer *t, kvf_status st, bool *finished)
     note mine = describe(t, st);
     if (!t->ranks->rank) {
         if (!t->ranks->told) (void)tell(t, st ? st : KVF_EINTERNAL);
-        return lead_agreement(t, &mine, *finished);
+        return common_agreement(t, &mine, *finished);
     }
     KVF_TRY(kvf__dist_gather(t->ctx, dist, &mine, sizeof mine, NULL));
     KVF_TRY(kvf__dist_broadcast(t->ctx, dist, &v, sizeof v));

@@ -17,14 +17,14 @@ struct kvf__ranks {
     kvf__dist *dist;
     int rank, size;
     bool told;          /* the other ranks have heard what the first one decided */
-    bool divided;       /* validation and the meter are */
+    bool divided;       /* validation and the retention set are */
     int signal;         /* that reached any rank, 0: none */
     int64_t next_layer; /* of the prefix gradient to be summed, -1: none is left */
     int64_t computed;   /* trainer's computed_tokens after the step before */
     double waited;      /* kvf__dist_waited before the first step */
 
     /* [room] scratch of a division */
-    int64_t room;
+    int64_t capacity;
     int64_t *rows;               /* this rank's */
     kvf__unit *units;            /* by tokens, the largest first */
     int32_t *owner;              /* of a unit, in the order of the step */

@@ -1,5 +1,6 @@
-/* Validation and the meter over several processes: every rank computes some of the batches, and
- * rank 0 adds up what all found in the order that one process has, so N changes no bit of it. */
+/* Validation and the retention set over several processes: every rank computes some of the batches,
+ * and rank 0 adds up what all found in the order that one process has, so N changes no bit of it.
+ */
 #include "ranks_int.h"
 
 #include <string.h>
@@ -105,20 +106,20 @@ kvf_status kvf__ranks_divide(kvf__trainer *t)
 {
     if (!t->ranks || t->ranks->size < 2) return KVF_OK;
     kvf__dist *dist = t->ranks->dist;
-    kvf__evaluator *meter = kvf__meter_evaluator(t);
+    kvf__evaluator *retention = kvf__retention_evaluator(t);
     if (t->evaluator) KVF_TRY(kvf__evaluator_divide(t->ctx, t->evaluator, dist));
     for (size_t i = 0; i < t->n_jobs; i++)
         if (t->jobs[i].evaluator)
             KVF_TRY(kvf__evaluator_divide(t->ctx, t->jobs[i].evaluator, dist));
-    if (meter) KVF_TRY(kvf__evaluator_divide(t->ctx, meter, dist));
+    if (retention) KVF_TRY(kvf__evaluator_divide(t->ctx, retention, dist));
     t->ranks->divided = true;
     return KVF_OK;
 }
 
 static kvf_status order(kvf__trainer *t, kvf__order_kind kind)
 {
-    bool leads = t->ranks && t->ranks->divided && !t->ranks->rank;
-    return leads ? kvf__ranks_order(t, kind) : KVF_OK;
+    bool common_rows = t->ranks && t->ranks->divided && !t->ranks->rank;
+    return common_rows ? kvf__ranks_order(t, kind) : KVF_OK;
 }
 
 kvf_status kvf__ranks_validate(kvf__trainer *t)
@@ -126,7 +127,7 @@ kvf_status kvf__ranks_validate(kvf__trainer *t)
     return order(t, KVF__ORDER_VALIDATE);
 }
 
-kvf_status kvf__ranks_meter(kvf__trainer *t)
+kvf_status kvf__ranks_retention(kvf__trainer *t)
 {
     return order(t, KVF__ORDER_METER);
 }

@@ -69,10 +69,10 @@ kvf_status kvf__ranks_prepare(kvf__trainer *t)
     kvf__ranks *ranks = t->ranks;
     if (!ranks || ranks->rows) return KVF_OK;
     size_t size = (size_t)ranks->size;
-    ranks->room = t->data.n; /* of several tasks their sum */
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->room, sizeof *ranks->rows, &ranks->rows));
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->room, sizeof *ranks->units, &ranks->units));
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->room, sizeof *ranks->owner, &ranks->owner));
+    ranks->capacity = t->data.n; /* of several tasks their sum */
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->rows, &ranks->rows));
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->units, &ranks->units));
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->owner, &ranks->owner));
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->load, &ranks->load));
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->reports, &ranks->reports));
     ranks->next_layer = t->gradient.prefix ? t->gradient.prefix->L - 1 : -1;
@@ -213,7 +213,7 @@ static kvf_status help(kvf__trainer *t, kvf__order_kind kind)
     KVF_TRY(share_value(t));
     if (kind == KVF__ORDER_STEP) return kvf__trainer_step(t);
     KVF_TRY(kvf__ranks_refresh(t));
-    return kind == KVF__ORDER_METER ? kvf__meter_run(t) : kvf__trainer_measure(t);
+    return kind == KVF__ORDER_METER ? kvf__retention_run(t) : kvf__trainer_measure(t);
 }
 
 kvf_status kvf__ranks_follow(kvf__trainer *t)

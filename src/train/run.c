@@ -259,9 +259,10 @@ static kvf_status open_data(kvf__trainer *t)
     KVF_TRY(t->feed ? t->feed->open(t->feed->user, t) : load_sets(t));
     KVF_TRY(check_columns(t));
     if (!t->valid.n) return KVF_OK;
-    const kvf__evaluator_options how = {.P = at_input(t) ? 0 : t->id.P,
-                                        .share_leads = !strcmp(t->options.share_leads, "auto"),
-                                        .infix = t->id.infix};
+    const kvf__evaluator_options how = {
+        .P = at_input(t) ? 0 : t->id.P,
+        .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
+        .infix = t->id.infix};
     return kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &t->evaluator);
 }
 
@@ -278,8 +279,8 @@ static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     kvf__outfile probe = {0};
-    const char *const inputs[] = {o->base,         o->data,      o->valid, o->init_kv,
-                                  o->init_encoder, o->init_from, o->meter};
+    const char *const inputs[] = {o->base,         o->data,      o->valid,    o->init_kv,
+                                  o->init_encoder, o->init_from, o->retention};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         KVF_TRY(check_not_input(t, inputs[i]));
@@ -290,7 +291,7 @@ static kvf_status open_output(kvf__trainer *t)
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,
                          "%s: exists (--force replaces it, --resume continues it)", o->out);
-    if (!o->dry_run) KVF_TRY(kvf__outlock_take(t->ctx, o->out, &t->lock));
+    if (!o->dry_run) KVF_TRY(kvf__outlock_acquire(t->ctx, o->out, &t->lock));
     if (!o->resume || !there) {
         KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
@@ -311,7 +312,7 @@ static kvf_status check_inputs(const kvf__trainer *t)
     const bool starts = !t->is_resumed;
     const char *const paths[] = {o->data,
                                  o->valid,
-                                 o->meter,
+                                 o->retention,
                                  starts ? o->init_kv : NULL,
                                  starts ? o->init_from : NULL,
                                  starts ? o->init_encoder : NULL};
@@ -359,7 +360,7 @@ static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base 
     if (!st) st = decide_start(t);
     if (!st) st = fill_identity(t);
     if (!st) st = open_data(t);
-    if (!st) st = kvf__meter_open(t);
+    if (!st) st = kvf__retention_open(t);
     if (!st) st = kvf__trainer_lengths(t);
     if (!st) st = kvf__trainer_parameters(t);
     if (!st) finished = is_finished(t);
@@ -421,7 +422,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__batcher_done(&t->batcher);
     kvf__sampler_done(&t->sampler);
     kvf__evaluator_free(t->evaluator);
-    kvf__meter_free(t->meter);
+    kvf__retention_free(t->retention);
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
     kvf__verbalizer_free(t->words, t->data.names.n);
@@ -440,7 +441,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__free(t->best_values);
     kvf__dataset_done(&t->data);
     kvf__dataset_done(&t->valid);
-    kvf__soft_set_done(&t->soft);
+    kvf__teacher_done(&t->soft);
     kvf__renderer_done(&t->renderer);
     kvf__identity_done(&t->id);
     if (!t->borrows_base) kvf_base_free(t->base);
@@ -479,7 +480,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .precision = kvf__precision_name(t->base->precision),
         .forecast = t->forecast,
     };
-    kvf__meter_result(t, r);
+    kvf__retention_result(t, r);
     kvf__ranks_result(t, r);
 }
 

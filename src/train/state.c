@@ -44,7 +44,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
         kvf_json_set(lineage, "data_no_answers", kvf_json_new_bool(kvf__has_impossible(&t->data)));
     kvf_json_set(lineage, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     if (t->ranks) kvf_json_set(lineage, "ranks", kvf_json_new_int(kvf__ranks_size(t)));
-    kvf__meter_lineage(t, lineage);
+    kvf__retention_lineage(t, lineage);
     if (t->feed) t->feed->lineage(t->feed->user, lineage);
     return lineage;
 }
@@ -114,8 +114,8 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
     KVF_TRY(kvf__jobs_same(t, &run->head));
     KVF_TRY(same_text(t, "data file", data, t->data.hash));
     KVF_TRY(same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : ""));
-    const char *meter = kvf_json_str(kvf_json_get(run->lineage, "meter_hash"), NULL);
-    return same_text(t, "meter file", meter, kvf__meter_hash(t));
+    const char *retention = kvf_json_str(kvf_json_get(run->lineage, "meter_hash"), NULL);
+    return same_text(t, "meter file", retention, kvf__retention_hash(t));
 }
 
 static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__params *from,
@@ -179,8 +179,8 @@ static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__param
     return copy_values(t, what, head, &parts[1]);
 }
 
-/* The meter, which decides nothing, is read at the end too: where that is the end no more, the run
- * that never stopped has no such reading. */
+/* The retention set, which decides nothing, is read at the end too: where that is the end no more,
+ * the run that never stopped has no such reading. */
 static void drop_last_reading(kvf__trainer *t)
 {
     if (t->history.meter_loss && t->step && !kvf__trainer_is_due(t, t->options.eval_every))

@@ -83,7 +83,7 @@ static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
     const float *hidden = NULL;
     const kvf__batch *batch = &t->batcher.batch;
     if (t->soft.k) {
-        const kvf__soft soft = kvf__soft_set_of(&t->soft, batch);
+        const kvf__soft_targets soft = kvf__teacher_targets(&t->soft, batch);
         return kvf__pass_lm_soft(t->ctx, t->pass, &soft, true, scale, loss_sum, NULL);
     }
     if (!kvf__trainer_has_own_head(t))
@@ -136,7 +136,7 @@ static kvf_status run_part(kvf__trainer *t, kvf__drawn *drawn)
     return KVF_OK;
 }
 
-/* From the waist back to every gradient, and their norm. */
+/* From the prefix back to every gradient, and their norm. */
 static kvf_status finish_gradients(kvf__trainer *t)
 {
     kvf__trainer_mask_gradient(t);
@@ -213,7 +213,7 @@ kvf_status kvf__trainer_step_end(kvf__trainer *t, const kvf__drawn *drawn, kvf_s
     kvf__jobs_leave(t, t->step);
     t->train_loss = drawn->terms ? drawn->loss_sum / (double)drawn->terms : 0;
     t->lr = t->options.lr * kvf__schedule_factor(&t->schedule, t->step + 1);
-    st = kvf__anchor_step(t, st);
+    st = kvf__base_kl_step(t, st);
     if (!st) st = finish_gradients(t);
     KVF_TRY(kvf__trainer_guard(t, st, &take));
     if (take) KVF_TRY(update(t));

@@ -21,7 +21,7 @@ static kvf_status take_vector(kvf__trainer *t, const kvf__job *job, const char *
     return KVF_OK;
 }
 
-kvf_status kvf__task_prefix_take(kvf__trainer *t)
+kvf_status kvf__task_prefix_alloc(kvf__trainer *t)
 {
     const kvf__identity *id = &t->id;
     if (strcmp(t->options.task_prefix, "low-rank")) return KVF_OK;

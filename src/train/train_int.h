@@ -56,7 +56,7 @@ typedef struct kvf__evaluator kvf__evaluator;
 typedef struct kvf__evaluator_options {
     int64_t P;            /* of the longest prefix */
     int64_t batch_tokens; /* most in a batch; 0: 2048 */
-    bool share_leads;
+    bool share_prefixes;
     bool infix;    /* prefixes stand inside rows */
     int64_t soft;  /* most items of a teacher, for who visits its batches; 0: none */
     bool backward; /* who visits its batches goes back through them; the base was opened for it */
@@ -86,28 +86,28 @@ typedef kvf_status kvf__visit_fn(void *user, kvf__pass *pass, const kvf__batch *
 kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
                                kvf__visit_fn *visit, void *user);
 
-/* What a teacher says at every label of a data set of task lm (soft_set.c), and a batch's part of
+/* What a teacher says at every label of a data set of task lm (teacher.c), and a batch's part of
  * it: a view for kvf__pass_lm_soft, valid until the next one is taken. */
-typedef struct kvf__soft_set {
+typedef struct kvf__teacher {
     int64_t k;
-    int64_t *first; /* [rows + 1] first label of each row */
-    int32_t *ids;   /* [labels, k], by rows */
-    float *logp;    /* [labels, k + 1] */
-    int64_t room;   /* labels that the memory for a batch can hold */
+    int64_t *first;   /* [rows + 1] first label of each row */
+    int32_t *ids;     /* [labels, k], by rows */
+    float *logp;      /* [labels, k + 1] */
+    int64_t capacity; /* labels that the memory for a batch can hold */
     int32_t *batch_ids;
     float *batch_logp;
-} kvf__soft_set;
+} kvf__teacher;
 /* Runs the teacher over the data set. ESHAPE: k is not below the vocabulary. */
-kvf_status kvf__soft_set_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
-                              const kvf__subject *teacher, int64_t k, kvf__soft_set *out);
-void kvf__soft_set_done(kvf__soft_set *set);
+kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                             const kvf__subject *teacher, int64_t k, kvf__teacher *out);
+void kvf__teacher_done(kvf__teacher *set);
 /* Memory for batches of so many labels. */
-kvf_status kvf__soft_set_room(kvf_ctx *ctx, kvf__soft_set *set, int64_t labels);
-kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch);
+kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels);
+kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batch);
 /* Mean over the labels of KL(teacher || subject), in nats; the evaluator's data set is the set's,
  * its options allow k. */
-kvf_status kvf__soft_set_loss(kvf_ctx *ctx, kvf__soft_set *set, kvf__evaluator *evaluator,
-                              const kvf__subject *subject, double *loss);
+kvf_status kvf__teacher_loss(kvf_ctx *ctx, kvf__teacher *set, kvf__evaluator *evaluator,
+                             const kvf__subject *subject, double *loss);
 /* *seconds: about what a run takes, from the last of so many times of one batch of so many tokens,
  * or more. */
 kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *evaluator,
@@ -175,7 +175,7 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
 bool kvf__has_impossible(const kvf__dataset *set); /* qa: a question without an answer */
 
 /* A data file under n prefixes (0: the bare base), from paths to answers. */
-typedef struct kvf__trial {
+typedef struct kvf__evaluation {
     kvf__task task;
     kvf__renderer renderer;
     kvf__dataset set;
@@ -183,14 +183,16 @@ typedef struct kvf__trial {
     kvf__scores scores;   /* empty for lm */
     kvf__answers answers; /* the same */
     double loss;          /* NaN: rows lack their gold */
-} kvf__trial;
+} kvf__evaluation;
 /* The address of *out must not change afterwards. unlabeled: rows may lack their gold. */
-kvf_status kvf__trial_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                          const kvf_eval_options *options, bool unlabeled, kvf__trial *out);
-void kvf__trial_done(kvf__trial *trial);
+kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                               const kvf_eval_options *options, bool unlabeled,
+                               kvf__evaluation *out);
+void kvf__evaluation_done(kvf__evaluation *trial);
 /* Its first part alone: rows of options->data for the trial's task, which is set. */
-kvf_status kvf__trial_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                           const kvf_eval_options *options, bool unlabeled, kvf__trial *trial);
+kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                                const kvf_eval_options *options, bool unlabeled,
+                                kvf__evaluation *trial);
 
 /* How rows are rendered and cut: as the options say, where they are silent as in training. Renders
  * through *renderer ({0} or what init left, freed by the caller), which must not move. */
@@ -246,25 +248,26 @@ void kvf__reads_free(kvf__reads *reads);
 kvf_status kvf__reads_load(struct kvf__trainer *trainer, const char *path,
                            const kvf__dataset_options *options, kvf__dataset *out);
 
-/* --meter and --kl-to-base (meter.c, anchor.c): which runs may have them; the meter's rows; what
- * the base says of them, once steps are known; the loss under the prefix now. Without a meter they
- * do nothing, but for `measure`. */
-typedef struct kvf__meter kvf__meter;
-kvf_status kvf__meter_check(kvf_ctx *ctx, const kvf_train_options *options);
-kvf_status kvf__meter_open(struct kvf__trainer *trainer);
-kvf_status kvf__meter_prepare(struct kvf__trainer *trainer);
-kvf_status kvf__meter_measure(struct kvf__trainer *trainer);
-kvf__evaluator *kvf__meter_evaluator(struct kvf__trainer *trainer); /* NULL: none */
-kvf_status kvf__meter_run(struct kvf__trainer *trainer); /* the same of what is emitted already */
-void kvf__meter_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
-void kvf__meter_result(const struct kvf__trainer *trainer, kvf_train_result *result);
-const char *kvf__meter_hash(const struct kvf__trainer *trainer); /* "": none */
-void kvf__meter_free(kvf__meter *meter);
+/* --retention set and --kl-to-base (retention set.c, KL term.c): which runs may have them; the
+ * retention set's rows; what the base says of them, once steps are known; the loss under the prefix
+ * now. Without a retention set they do nothing, but for `measure`. */
+typedef struct kvf__retention kvf__retention;
+kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *options);
+kvf_status kvf__retention_open(struct kvf__trainer *trainer);
+kvf_status kvf__retention_prepare(struct kvf__trainer *trainer);
+kvf_status kvf__retention_measure(struct kvf__trainer *trainer);
+kvf__evaluator *kvf__retention_evaluator(struct kvf__trainer *trainer); /* NULL: none */
+kvf_status
+kvf__retention_run(struct kvf__trainer *trainer); /* the same of what is emitted already */
+void kvf__retention_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
+void kvf__retention_result(const struct kvf__trainer *trainer, kvf_train_result *result);
+const char *kvf__retention_hash(const struct kvf__trainer *trainer); /* "": none */
+void kvf__retention_free(kvf__retention *retention);
 /* What --kl-to-base adds to a step's gradient; a step that failed (st, which is returned) takes its
  * rows all the same. Moves its rows to the step that comes next. */
-kvf_status kvf__anchor_step(struct kvf__trainer *trainer, kvf_status st);
-void kvf__anchor_reach_step(struct kvf__trainer *trainer);
-double kvf__anchor_kl(const struct kvf__trainer *trainer); /* of the last step; NaN: none */
+kvf_status kvf__base_kl_step(struct kvf__trainer *trainer, kvf_status st);
+void kvf__base_kl_seek_step(struct kvf__trainer *trainer);
+double kvf__base_kl_kl(const struct kvf__trainer *trainer); /* of the last step; NaN: none */
 
 /* One of several tasks: what a step or a validation of it puts in the trainer's place of the same
  * name. */
@@ -293,9 +296,9 @@ typedef struct kvf__trainer {
     const kvf__feed *feed;     /* NULL: data and valid come from the options' files */
     kvf__reads *reads;         /* shared with other runs; NULL: none */
     kvf__dataset data, valid;  /* valid.n = 0: none */
-    kvf__soft_set soft;        /* k = 0: labels say what is to be learnt */
+    kvf__teacher soft;         /* k = 0: labels say what is to be learnt */
     kvf__evaluator *evaluator; /* NULL: none */
-    kvf__meter *meter;         /* --meter; NULL: none */
+    kvf__retention *retention; /* --retention set; NULL: none */
 
     kvf__task task;
     const kvf__method *method;
@@ -305,7 +308,7 @@ typedef struct kvf__trainer {
     kvf__lm_head *lm_head;          /* --train-head; NULL: none, or another task's */
     kvf__params params;             /* the encoder's, then the head's: what AdamW steps; owned */
     float *dhidden;                 /* [most labels, C]; NULL: lm with the base's head */
-    kvf__prefix prefix, dprefix;    /* port kv: the waist, forward and backward */
+    kvf__prefix prefix, dprefix;    /* port kv: the prefix, forward and backward */
     kvf__vectors vectors, dvectors; /* port embed: the same */
     kvf__emitted emitted, gradient; /* those of the port */
     kvf__job *jobs; /* [n_jobs], 0: one task. data and valid are then sums over them, and head,
@@ -381,7 +384,7 @@ kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 kvf_status kvf__trainer_parameters(kvf__trainer *trainer);
 /* task_prefix.c: --task-prefix low-rank, between encoder and base. Memory; the task's prefix from
  * the shared one; and the gradient back. */
-kvf_status kvf__task_prefix_take(kvf__trainer *trainer);
+kvf_status kvf__task_prefix_alloc(kvf__trainer *trainer);
 void kvf__task_prefix_fwd(kvf__trainer *trainer, const kvf__job *job);
 void kvf__task_prefix_bwd(kvf__trainer *trainer, const kvf__job *job);
 void kvf__task_prefix_done(kvf__trainer *trainer);
@@ -419,7 +422,7 @@ kvf_status kvf__trainer_decide_task(kvf__trainer *trainer);
 kvf_status kvf__trainer_make_head(kvf__trainer *trainer, kvf__head **out);
 /* own_head.c: --train-head; and the parameters of the run's head of either kind, NULL if it has
  * none. */
-kvf_status kvf__trainer_take_own_head(kvf__trainer *trainer);
+kvf_status kvf__trainer_make_own_head(kvf__trainer *trainer);
 kvf__params *kvf__trainer_head_params(const kvf__trainer *trainer);
 /* The list that the method trains: the encoder's, or what the model publishes (port block). */
 kvf__params *kvf__trainer_published(const kvf__trainer *trainer);
@@ -443,10 +446,10 @@ kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
  * a pass for the run alone. */
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *trainer, kvf__pass_limits *limits);
 /* Moves the sampler to the step that comes next. */
-void kvf__trainer_reach_step(kvf__trainer *trainer);
+void kvf__trainer_seek_step(kvf__trainer *trainer);
 /* Prefix dropout (prefix_dropout.c): memory; masks t->prefix as the step at hand has it; and its
  * gradient. */
-kvf_status kvf__trainer_take_dropout(kvf__trainer *trainer);
+kvf_status kvf__trainer_alloc_dropout(kvf__trainer *trainer);
 void kvf__trainer_mask(kvf__trainer *trainer);
 void kvf__trainer_mask_gradient(kvf__trainer *trainer);
 /* Starting values of the encoder, by --init and its kin (init.c). */
@@ -510,11 +513,11 @@ int64_t kvf__ranks_other_tokens(const kvf__trainer *trainer);
 /* Rank 0 begins a step on the others with what its encoder emitted; they read weights anew. */
 kvf_status kvf__ranks_send(kvf__trainer *trainer);
 kvf_status kvf__ranks_refresh(kvf__trainer *trainer);
-/* ranks_measure.c: validation and the meter are divided among the ranks from here on. Rank 0 has
- * the others measure what its encoder emitted, just before it does so itself. */
+/* ranks_measure.c: validation and the retention set are divided among the ranks from here on. Rank
+ * 0 has the others measure what its encoder emitted, just before it does so itself. */
 kvf_status kvf__ranks_divide(kvf__trainer *trainer);
 kvf_status kvf__ranks_validate(kvf__trainer *trainer);
-kvf_status kvf__ranks_meter(kvf__trainer *trainer);
+kvf_status kvf__ranks_retention(kvf__trainer *trainer);
 /* Lets a backward pass send on layers that are whole, if it is the last of its step. */
 void kvf__ranks_watch(kvf__trainer *trainer, bool last, kvf__grads *grads);
 /* Gradients and loss become those of all ranks, on rank 0; returns the first failure of any. */

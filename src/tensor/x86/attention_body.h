@@ -161,11 +161,11 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
                     .width = width,
                     .units = units};
     *scratch = kvf__attn_scratch(attn->plan, item->thread);
-    job.k = attn_take(scratch, padded * units);
-    job.v = attn_take(scratch, padded * units);
-    job.q = attn_take(scratch, KVF__ATTN_QUERIES * units);
-    job.q_cols = attn_take(scratch, KVF__ATTN_QUERIES * units);
-    job.out_cols = attn_take(scratch, KVF__ATTN_QUERIES * width);
+    job.k = attn_alloc(scratch, padded * units);
+    job.v = attn_alloc(scratch, padded * units);
+    job.q = attn_alloc(scratch, KVF__ATTN_QUERIES * units);
+    job.q_cols = attn_alloc(scratch, KVF__ATTN_QUERIES * units);
+    job.out_cols = attn_alloc(scratch, KVF__ATTN_QUERIES * width);
     return job;
 }
 
@@ -185,10 +185,10 @@ static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
     job.across = BLOCK;
     job.v_pairs = job.v;
 #if ATTN_PAIR == 2
-    job.v_pairs = attn_take(&scratch, padded / 2 * job.width);
+    job.v_pairs = attn_alloc(&scratch, padded / 2 * job.width);
     pack_pairs(job.v_pairs, job.v, padded, job.width);
 #endif
-    job.s = attn_take(&scratch, padded * BLOCK);
+    job.s = attn_alloc(&scratch, padded * BLOCK);
     for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++)
         for (int64_t q0 = row->first; q0 < row->len; q0 += BLOCK) {
             const attn_block b = job_block(&job, head, q0, false);
@@ -325,23 +325,23 @@ static void ATTN(bwd_scratch)(attn_job *job, char *scratch)
 {
     const int64_t padded = attn_round(job->n, KEY_STEP), block = KVF__ATTN_KEYS * KVF__ATTN_QUERIES;
     job->across = KVF__ATTN_QUERIES;
-    job->dout = attn_take(&scratch, KVF__ATTN_QUERIES * job->units);
-    job->dout_cols = attn_take(&scratch, KVF__ATTN_QUERIES * job->units);
-    job->s = job->p_rows = attn_take(&scratch, block);
-    job->dp = job->ds_rows = attn_take(&scratch, block);
-    job->dk = attn_take(&scratch, padded * job->width);
-    job->dv = attn_take(&scratch, padded * job->width);
-    job->lse = attn_take(&scratch, KVF__ATTN_QUERIES);
-    job->delta = attn_take(&scratch, KVF__ATTN_QUERIES);
+    job->dout = attn_alloc(&scratch, KVF__ATTN_QUERIES * job->units);
+    job->dout_cols = attn_alloc(&scratch, KVF__ATTN_QUERIES * job->units);
+    job->s = job->p_rows = attn_alloc(&scratch, block);
+    job->dp = job->ds_rows = attn_alloc(&scratch, block);
+    job->dk = attn_alloc(&scratch, padded * job->width);
+    job->dv = attn_alloc(&scratch, padded * job->width);
+    job->lse = attn_alloc(&scratch, KVF__ATTN_QUERIES);
+    job->delta = attn_alloc(&scratch, KVF__ATTN_QUERIES);
     job->k_pairs = job->k;
     job->q_pairs = job->q;
     job->dout_pairs = job->dout;
 #if ATTN_PAIR == 2
-    job->p_rows = attn_take(&scratch, block / 2);
-    job->ds_rows = attn_take(&scratch, block / 2);
-    job->k_pairs = attn_take(&scratch, padded / 2 * job->width);
-    job->q_pairs = attn_take(&scratch, KVF__ATTN_QUERIES / 2 * job->width);
-    job->dout_pairs = attn_take(&scratch, KVF__ATTN_QUERIES / 2 * job->width);
+    job->p_rows = attn_alloc(&scratch, block / 2);
+    job->ds_rows = attn_alloc(&scratch, block / 2);
+    job->k_pairs = attn_alloc(&scratch, padded / 2 * job->width);
+    job->q_pairs = attn_alloc(&scratch, KVF__ATTN_QUERIES / 2 * job->width);
+    job->dout_pairs = attn_alloc(&scratch, KVF__ATTN_QUERIES / 2 * job->width);
 #endif
 }
 

@@ -128,9 +128,9 @@ static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
 {
     const int64_t shared = kvf__attn_shared_len(a, row), width = attn_round(a->D, VF_LANES);
     few_query f = {.attn = a, .row = row, .g = head / (a->H / a->G)};
-    f.q = attn_take(&scratch, width);
-    f.out = attn_take(&scratch, width);
-    f.s = attn_take(&scratch, shared + row->len + VF_LANES);
+    f.q = attn_alloc(&scratch, width);
+    f.out = attn_alloc(&scratch, width);
+    f.s = attn_alloc(&scratch, shared + row->len + VF_LANES);
 
     for (int64_t i = row->first; i < row->len; i++) {
         f.n = a->causal ? shared + i + 1 : shared + row->len;

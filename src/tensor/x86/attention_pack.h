@@ -133,7 +133,7 @@ static void prefetch_dest(const attn_dest *to, int64_t n, int64_t D)
 }
 
 /* The next n floats of a thread's scratch. */
-static inline float *attn_take(char **at, int64_t n)
+static inline float *attn_alloc(char **at, int64_t n)
 {
     float *out = (float *)(void *)*at;
     *at += attn_round(n * 4, 64);

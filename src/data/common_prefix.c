@@ -1,5 +1,5 @@
-/* Leads: tokens that several rows begin with (a system turn, an instruction, a document) are
- * computed once. Under causal attention their hidden states are equal in every row, so this is
+/* Common prefixes: tokens that several rows begin with (a system turn, an instruction, a document)
+ * are computed once. Under causal attention their hidden states are equal in every row, so this is
  * exact; gradients are summed over the rows below. The rows of a step become a small tree, found by
  * sorting them: rows with a common beginning are then neighbours. Which rows form a step never
  * changes. */
@@ -10,9 +10,9 @@
 #define MAX_LEVELS                                                                                 \
     3 /* with the prefix, as many shared segments as a row of attention may have; one              \
          of them is the row's own with infix */
-#define MIN_SAVED 8 /* tokens a lead must save: below that, the extra row costs more */
+#define MIN_SAVED 8 /* tokens a common prefix must save: below that, the extra row costs more */
 
-static int64_t common(const kvf__batch_row *a, const kvf__batch_row *b)
+static int64_t common_length(const kvf__batch_row *a, const kvf__batch_row *b)
 {
     int64_t n = a->shareable < b->shareable ? a->shareable : b->shareable, i = 0;
     while (i < n && a->ids[i] == b->ids[i])
@@ -55,7 +55,7 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
     int64_t next = first + 1;
     *agree = rows[first].shareable;
     while (next < end) {
-        int64_t same = common(&rows[next - 1], &rows[next]);
+        int64_t same = common_length(&rows[next - 1], &rows[next]);
         if (same <= probe) break;
         if (same < *agree) *agree = same;
         next++;
@@ -82,7 +82,7 @@ static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool gro
                 below.parent = kvf__batcher_add(batcher, &rows[first], at.from, agree, at.parent);
                 below.from = agree;
                 below.level++;
-                batcher->sizes.lead_tokens += agree - at.from;
+                batcher->sizes.common_tokens += agree - at.from;
             }
             add_rows(batcher, first, next, grouped, below);
         }
@@ -97,7 +97,7 @@ bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped)
     for (int64_t r = 0; grouped && r < n; r++)
         kvf__batcher_add_leaf(batcher, &batcher->rows[r], batcher->rows[r].from,
                               batcher->rows[r].parent);
-    if (batcher->sizes.lead_tokens) {
+    if (batcher->sizes.common_tokens) {
         batcher->batch.parent = batcher->parent;
         return true;
     }

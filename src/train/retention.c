@@ -1,22 +1,22 @@
-/* --meter FILE: the loss on text that the prefix is not meant to change, followed through a run and
- * held against the bare base's. It decides nothing: best checkpoints and early stopping are those
- * of the task. With --kl-to-base it is held down (anchor.c).
+/* --retention set FILE: the loss on text that the prefix is not meant to change, followed through a
+ * run and held against the bare base's. It decides nothing: best checkpoints and early stopping are
+ * those of the task. With --kl-to-base it is held down (KL term.c).
  *
  * The bare base reads a row from position 0 on, the prefix's reader from position_start on: what a
  * person would run in either case. */
-#include "meter.h"
+#include "retention.h"
 
 #include <math.h>
 #include <string.h>
 
-kvf_status kvf__meter_check(kvf_ctx *ctx, const kvf_train_options *o)
+kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
-    const char *name = o->meter ? "meter" : "kl-to-base";
+    const char *name = o->retention ? "meter" : "kl-to-base";
     if (!(o->kl_to_base >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base must not be negative");
-    if (!o->meter && !(o->kl_to_base > 0)) return KVF_OK;
-    if (!o->meter)
+    if (!o->retention && !(o->kl_to_base > 0)) return KVF_OK;
+    if (!o->retention)
         return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base needs --meter: the text to stay close on");
     if (o->named_data.n || strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE,
@@ -46,13 +46,13 @@ static kvf_status load(kvf__trainer *t, kvf__dataset *out)
         .causal = true,
     };
     how.render.map = NULL;
-    KVF_TRY(kvf__dataset_load(t->ctx, o->meter, &how, out));
+    KVF_TRY(kvf__dataset_load(t->ctx, o->retention, &how, out));
     if (out->n_labels) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EDATA, "%s: no row has a token to predict", o->meter);
+    return kvf__fail(t->ctx, KVF_EDATA, "%s: no row has a token to predict", o->retention);
 }
 
 /* What the run's file says of the measurements before. */
-static void restore(const kvf__trainer *t, kvf__meter *m)
+static void restore(const kvf__trainer *t, kvf__retention *m)
 {
     const kvf_json *lineage = t->resumed.lineage;
     const kvf__history *history = &t->resumed.history;
@@ -62,58 +62,59 @@ static void restore(const kvf__trainer *t, kvf__meter *m)
         if (!isnan(history->meter_loss[i])) m->loss = history->meter_loss[i];
 }
 
-kvf_status kvf__meter_open(kvf__trainer *t)
+kvf_status kvf__retention_open(kvf__trainer *t)
 {
-    const kvf__evaluator_options how = {.P = t->id.P,
-                                        .share_leads = !strcmp(t->options.share_leads, "auto")};
-    if (!t->options.meter) return KVF_OK;
-    KVF_TRY(kvf__alloc(t->ctx, sizeof *t->meter, &t->meter));
-    kvf__meter *m = t->meter;
+    const kvf__evaluator_options how = {
+        .P = t->id.P, .share_prefixes = !strcmp(t->options.share_prefixes, "auto")};
+    if (!t->options.retention) return KVF_OK;
+    KVF_TRY(kvf__alloc(t->ctx, sizeof *t->retention, &t->retention));
+    kvf__retention *m = t->retention;
     m->base_loss = m->start_loss = m->loss = m->kl = NAN;
     if (t->is_resumed) restore(t, m);
     KVF_TRY(load(t, &m->set));
     if (m->set.truncated && !kvf__ranks_follows(t))
-        kvf__trainer_note(t, "%s: %lld rows cut", t->options.meter, (long long)m->set.truncated);
+        kvf__trainer_note(t, "%s: %lld rows cut", t->options.retention,
+                          (long long)m->set.truncated);
     return kvf__evaluator_create(t->ctx, t->base, &m->set, &how, &m->evaluator);
 }
 
-kvf_status kvf__meter_run(kvf__trainer *t)
+kvf_status kvf__retention_run(kvf__trainer *t)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     const kvf__subject subject = kvf__trainer_subject(t);
     return kvf__evaluator_run(t->ctx, m->evaluator, &subject, &m->loss, NULL);
 }
 
-kvf_status kvf__meter_measure(kvf__trainer *t)
+kvf_status kvf__retention_measure(kvf__trainer *t)
 {
     KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
-    KVF_TRY(kvf__ranks_meter(t));
-    return kvf__meter_run(t);
+    KVF_TRY(kvf__ranks_retention(t));
+    return kvf__retention_run(t);
 }
 
-kvf__evaluator *kvf__meter_evaluator(kvf__trainer *t)
+kvf__evaluator *kvf__retention_evaluator(kvf__trainer *t)
 {
-    return t->meter ? t->meter->evaluator : NULL;
+    return t->retention ? t->retention->evaluator : NULL;
 }
 
-kvf_status kvf__meter_prepare(kvf__trainer *t)
+kvf_status kvf__retention_prepare(kvf__trainer *t)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     const kvf__subject bare = {0};
     if (!m || kvf__ranks_follows(t)) return KVF_OK;
-    if (t->options.kl_to_base > 0) KVF_TRY(kvf__anchor_prepare(t));
+    if (t->options.kl_to_base > 0) KVF_TRY(kvf__base_kl_prepare(t));
     if (t->is_resumed || t->options.dry_run) return KVF_OK;
     KVF_TRY(kvf__evaluator_run(t->ctx, m->evaluator, &bare, &m->base_loss, NULL));
-    KVF_TRY(kvf__meter_measure(t));
+    KVF_TRY(kvf__retention_measure(t));
     m->start_loss = m->loss;
     kvf__trainer_note(t, "meter: loss %.4f of the bare base, %.4f at the start", m->base_loss,
                       m->loss);
     return KVF_OK;
 }
 
-void kvf__meter_lineage(const kvf__trainer *t, kvf_json *lineage)
+void kvf__retention_lineage(const kvf__trainer *t, kvf_json *lineage)
 {
-    const kvf__meter *m = t->meter;
+    const kvf__retention *m = t->retention;
     if (!m) return;
     kvf_json_set(lineage, "meter_hash", kvf_json_new_str(m->set.hash));
     kvf_json_set(lineage, "meter_examples", kvf_json_new_int(m->set.n));
@@ -121,24 +122,24 @@ void kvf__meter_lineage(const kvf__trainer *t, kvf_json *lineage)
     kvf_json_set(lineage, "meter_start_loss", kvf_json_new_real(m->start_loss));
 }
 
-void kvf__meter_result(const kvf__trainer *t, kvf_train_result *result)
+void kvf__retention_result(const kvf__trainer *t, kvf_train_result *result)
 {
-    const kvf__meter *m = t->meter;
+    const kvf__retention *m = t->retention;
     result->meter_loss = m ? m->loss : NAN;
     result->meter_base_loss = m ? m->base_loss : NAN;
     result->meter_start_loss = m ? m->start_loss : NAN;
 }
 
-const char *kvf__meter_hash(const kvf__trainer *t)
+const char *kvf__retention_hash(const kvf__trainer *t)
 {
-    return t->meter ? t->meter->set.hash : "";
+    return t->retention ? t->retention->set.hash : "";
 }
 
-void kvf__meter_free(kvf__meter *m)
+void kvf__retention_free(kvf__retention *m)
 {
     if (!m) return;
     kvf__evaluator_free(m->evaluator);
-    kvf__anchor_done(m);
+    kvf__base_kl_done(m);
     kvf__dataset_done(&m->set);
     kvf__free(m);
 }

@@ -1,9 +1,9 @@
-/* --meter and --kl-to-base on the toy base: the meter changes nothing and says what eval says; the
- * held loss has the gradient of what it adds, keeps the text nearer to the base, and resumes to the
- * bit. */
+/* --retention set and --kl-to-base on the toy base: the retention set changes nothing and says what
+ * eval says; the held loss has the gradient of what it adds, keeps the text nearer to the base, and
+ * resumes to the bit. */
 #include "train_int.h"
 
-#include "meter.h"
+#include "retention.h"
 #include "toy_run.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static kvf_train_options options(const char *path, double weight)
     kvf_train_options o = toy_run_options(path);
     o.prefix_length = 5;
     o.method = "direct";
-    o.meter = text;
+    o.retention = text;
     o.kl_to_base = weight;
     return o;
 }
@@ -49,10 +49,10 @@ static double eval_loss(const char *file, const char *prefix_path, kvf_checkpoin
     return result.loss;
 }
 
-START_TEST(meter_says_what_eval_says)
+START_TEST(retention_says_what_eval_says)
 {
     kvf_train_options o = options(out, 0), without = options(other, 0);
-    without.meter = NULL;
+    without.retention = NULL;
     kvf_train_result r = train(&o), bare = train(&without);
     ck_assert_double_eq(r.meter_base_loss, eval_loss(text, NULL, KVF_CHECKPOINT_LAST));
     ck_assert_double_eq(r.meter_loss, eval_loss(text, out, KVF_CHECKPOINT_LAST));
@@ -199,7 +199,7 @@ static double whole_loss(kvf__trainer *t, const float *value)
     kvf__param *param = &t->params.item[0];
     memcpy(param->value, value, (size_t)param->n * sizeof(float));
     ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
-    return t->train_loss + t->options.kl_to_base * kvf__anchor_kl(t);
+    return t->train_loss + t->options.kl_to_base * kvf__base_kl_kl(t);
 }
 
 START_TEST(gradient_matches_differences)
@@ -269,7 +269,7 @@ END_TEST
 START_TEST(files_and_values)
 {
     kvf_train_options o = options(out, 1);
-    o.meter = NULL;
+    o.retention = NULL;
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --meter");
     o = options(out, -1);
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base must not be negative");
@@ -282,11 +282,11 @@ START_TEST(files_and_values)
     o.resume = true;
     o.steps = 6;
     o.schedule_steps = 3;
-    o.meter = NULL;
+    o.retention = NULL;
     expect_failure(&o, KVF_EMISMATCH, "another meter file");
-    o.meter = valid;
+    o.retention = valid;
     expect_failure(&o, KVF_EMISMATCH, "another meter file");
-    o.meter = text;
+    o.retention = text;
     o.kl_to_base = 1;
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base was another when the run was created");
 }
@@ -298,7 +298,7 @@ int main(void)
     TCase *cases = tcase_create("core");
     tcase_add_checked_fixture(cases, setup, toy_run_teardown);
     tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, meter_says_what_eval_says);
+    tcase_add_test(cases, retention_says_what_eval_says);
     tcase_add_test(cases, history_has_it);
     tcase_add_test(cases, weight_holds_the_text);
     tcase_add_test(cases, resume_equals_no_stop);

@@ -47,7 +47,7 @@ static int64_t room(const char *groups)
     char path[512];
     put("groups", groups);
     snprintf(path, sizeof path, "%s/groups", dir);
-    return kvf__group_room_in(dir, path);
+    return kvf__cgroup_bytes_left(dir, path);
 }
 
 /* Pages of files are not counted; the tightest group above decides. */
@@ -82,11 +82,11 @@ END_TEST
 START_TEST(what_is_refused_is_seen_before)
 {
     const struct rlimit limit = {(rlim_t)256 << 20, (rlim_t)256 << 20};
-    ck_assert(kvf__room_for(64 << 20));
+    ck_assert(kvf__memory_allows(64 << 20));
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
-    ck_assert(!kvf__room_for((size_t)300 << 20));
-    ck_assert(kvf__room_for(8 << 20));
-    ck_assert(!kvf__room_for(SIZE_MAX / 2));
+    ck_assert(!kvf__memory_allows((size_t)300 << 20));
+    ck_assert(kvf__memory_allows(8 << 20));
+    ck_assert(!kvf__memory_allows(SIZE_MAX / 2));
 }
 END_TEST
 
@@ -96,11 +96,11 @@ START_TEST(stacks_of_threads_have_room_or_a_line)
     const kvf_ctx_options many = {.threads = 512};
     kvf_ctx *crowd = NULL;
     ck_assert_int_eq(kvf_ctx_create(&many, &crowd), KVF_OK);
-    ck_assert_int_eq(kvf__room_for_threads(ctx), KVF_OK);
+    ck_assert_int_eq(kvf__memory_allows_threads(ctx), KVF_OK);
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
-    ck_assert_int_eq(kvf__room_for_threads(crowd), KVF_ENOMEM);
+    ck_assert_int_eq(kvf__memory_allows_threads(crowd), KVF_ENOMEM);
     ck_assert(strstr(kvf_ctx_error(crowd), "the stacks of 511 more threads take "));
-    ck_assert_int_eq(kvf__room_for_threads(crowd), KVF_OK); /* asked once */
+    ck_assert_int_eq(kvf__memory_allows_threads(crowd), KVF_OK); /* asked once */
     kvf_ctx_free(crowd);
 }
 END_TEST

@@ -16,7 +16,7 @@
 
 enum { CHECK_EVERY = 16 << 20 }; /* bytes taken between two looks at the control group */
 
-bool kvf__room_for(size_t bytes)
+bool kvf__memory_allows(size_t bytes)
 {
     void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED) return false;
@@ -24,7 +24,7 @@ bool kvf__room_for(size_t bytes)
     return true;
 }
 
-kvf_status kvf__room_for_threads(kvf_ctx *ctx)
+kvf_status kvf__memory_allows_threads(kvf_ctx *ctx)
 {
     pthread_attr_t attr;
     size_t stack = 0;
@@ -32,7 +32,7 @@ kvf_status kvf__room_for_threads(kvf_ctx *ctx)
     if (!kvf__ctx_first(ctx, KVF__ONCE_THREADS) || pthread_getattr_default_np(&attr)) return KVF_OK;
     pthread_attr_getstacksize(&attr, &stack);
     pthread_attr_destroy(&attr);
-    if (!more || kvf__room_for(more * stack)) return KVF_OK;
+    if (!more || kvf__memory_allows(more * stack)) return KVF_OK;
     return kvf__fail(ctx, KVF_ENOMEM,
                      "out of memory: the stacks of %zu more threads take %zu MB (ulimit -s, or "
                      "fewer --threads)",
@@ -76,7 +76,7 @@ static int64_t file_pages(const char *folder, const version *v)
     return sum;
 }
 
-static int64_t room_of(const char *folder, const version *v)
+static int64_t bytes_left(const char *folder, const version *v)
 {
     int64_t limit = read_number(folder, v->limit), used = read_number(folder, v->usage);
     if (limit < 0 || used < 0) return INT64_MAX;
@@ -85,21 +85,21 @@ static int64_t room_of(const char *folder, const version *v)
 }
 
 /* The group at `path` and all above it. In a container the path may be one of the host's. */
-static int64_t least_room(const char *root, const version *v, char *path)
+static int64_t least_bytes_left(const char *root, const version *v, char *path)
 {
     char folder[PATH_BYTES];
     int64_t least = INT64_MAX;
     for (;;) {
         snprintf(folder, sizeof folder, "%s%s%s", root, v->folder, path);
-        int64_t room = room_of(folder, v);
-        if (room < least) least = room;
+        int64_t capacity = bytes_left(folder, v);
+        if (capacity < least) least = capacity;
         char *slash = strrchr(path, '/');
         if (!slash) return least;
         *slash = '\0';
     }
 }
 
-int64_t kvf__group_room_in(const char *root, const char *groups)
+int64_t kvf__cgroup_bytes_left(const char *root, const char *groups)
 {
     char line[PATH_BYTES];
     int64_t least = INT64_MAX;
@@ -112,8 +112,8 @@ int64_t kvf__group_room_in(const char *root, const char *groups)
         if (!strcmp(path, "/")) *path = '\0';
         for (size_t i = 0; i < sizeof VERSIONS / sizeof VERSIONS[0]; i++)
             if (!strcmp(name + 1, VERSIONS[i].controller)) {
-                int64_t room = least_room(root, &VERSIONS[i], path);
-                if (room < least) least = room;
+                int64_t capacity = least_bytes_left(root, &VERSIONS[i], path);
+                if (capacity < least) least = capacity;
             }
     }
     if (file) fclose(file);
@@ -121,13 +121,13 @@ int64_t kvf__group_room_in(const char *root, const char *groups)
 }
 
 /* Looks now and then: reading the files takes as long as 100 KB of zeros. */
-bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *room)
+bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *capacity)
 {
-    *room = INT64_MAX;
+    *capacity = INT64_MAX;
     if (!ctx) return true;
     ctx->unchecked += bytes;
     if (ctx->unchecked < CHECK_EVERY) return true;
     ctx->unchecked = 0;
-    *room = kvf__group_room_in("/sys/fs/cgroup", "/proc/self/cgroup");
-    return *room == INT64_MAX || bytes <= (size_t)*room;
+    *capacity = kvf__cgroup_bytes_left("/sys/fs/cgroup", "/proc/self/cgroup");
+    return *capacity == INT64_MAX || bytes <= (size_t)*capacity;
 }

@@ -12,17 +12,17 @@ enum { MOST_TRIED = 1 << 20 };
 
 bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
 {
-    return kvf__is_screening(h5->ctx) && data->bytes > MOST_TRIED;
+    return kvf__in_sandbox(h5->ctx) && data->bytes > MOST_TRIED;
 }
 
 /* Both check the bytes at the same time, and the word of the one that asked comes first. The other
  * could leave that out, but where HDF5 reads past its memory, what comes of it hangs on what else
  * was done with memory before: so it does the same. */
-kvf_status kvf__h5_screen(kvf_ctx *ctx, const kvf__mapfile *map)
+kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__check check;
 
-    if (kvf__was_screened(ctx, map)) return KVF_OK;
+    if (kvf__sandbox_passed(ctx, map)) return KVF_OK;
     KVF_TRY(kvf__check_begin(ctx, map, &check));
     kvf_status st = kvf__h5_check_bytes(ctx, map);
     if (!st) return kvf__check_end(ctx, &check);
@@ -93,7 +93,7 @@ kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)
 {
     char kind[16];
     kvf_json *description = NULL;
-    kvf__screening_begin(ctx);
+    kvf__sandbox_begin(ctx);
     KVF_TRY(kvf__h5_kind(ctx, path, kind));
     for (size_t i = 0; i < sizeof READERS / sizeof READERS[0]; i++)
         if (!strcmp(kind, READERS[i].kind)) KVF_TRY(READERS[i].read(ctx, path));

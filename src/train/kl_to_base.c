@@ -1,11 +1,11 @@
 /* --kl-to-base W: a step's loss is that of its task plus W times the mean, over the labels of some
- * rows of the meter's file, of KL(base || base with the prefix) over the base's likeliest items
- * (head_soft.c), so that the prefix is paid to leave that text alone.
+ * rows of the retention set's file, of KL(base || base with the prefix) over the base's likeliest
+ * items (head_soft.c), so that the prefix is paid to leave that text alone.
  *
  * The rows are drawn as those of a data file, by an order of their own from the seed; which they
  * are depends on seed and step alone. Their pass runs beside the task's, on the prefix as the step
  * shows it (--prefix-dropout included), and adds to the same gradient. */
-#include "meter.h"
+#include "retention.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { ITEMS = 20, ROWS = 8 }; /* of the base at a label; of a step that is cut 
 /* A walk over the rows of all steps to come. */
 typedef kvf_status walk_fn(kvf__trainer *t, kvf__batch_sizes *sizes);
 
-static const int64_t *draw(kvf__meter *m, int64_t *n)
+static const int64_t *draw(kvf__retention *m, int64_t *n)
 {
     bool last;
     return kvf__sampler_next(&m->sampler, n, &last);
@@ -25,7 +25,7 @@ static const int64_t *draw(kvf__meter *m, int64_t *n)
 
 static kvf_status walk(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     kvf__sampler_rewind(&m->sampler);
     for (int64_t step = 0; step < t->steps; step++) {
         int64_t n;
@@ -39,25 +39,25 @@ static kvf_status walk(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 
 static kvf_status measure_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
 {
-    kvf__batch_sizes_raise(sizes, &t->meter->batcher.sizes);
+    kvf__batch_sizes_raise(sizes, &t->retention->batcher.sizes);
     return KVF_OK;
 }
 
 static kvf_status prepare_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
 {
-    const kvf__batch_sizes *now = &t->meter->batcher.sizes;
+    const kvf__batch_sizes *now = &t->retention->batcher.sizes;
     (void)sizes;
-    return now->labels ? kvf__pass_prepare(t->ctx, t->meter->pass, now->tokens, now->labels)
+    return now->labels ? kvf__pass_prepare(t->ctx, t->retention->pass, now->tokens, now->labels)
                        : KVF_OK;
 }
 
 /* Room for the longest rows that could meet. */
 static kvf_status take_batcher(kvf__trainer *t, int64_t rows)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     int64_t longest = 0;
     const kvf__batch_rules rules = {.causal = true,
-                                    .share = !strcmp(t->options.share_leads, "auto")};
+                                    .share = !strcmp(t->options.share_prefixes, "auto")};
     for (int64_t r = 0; r < m->set.n; r++)
         if (kvf__example_length(&m->set, r) > longest) longest = kvf__example_length(&m->set, r);
     return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
@@ -65,20 +65,20 @@ static kvf_status take_batcher(kvf__trainer *t, int64_t rows)
 
 static kvf_status take_pass(kvf__trainer *t)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
     KVF_TRY(walk(t, measure_batch, &sizes));
     kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     limits.recompute = t->options.recompute;
     limits.soft = m->base.k;
-    KVF_TRY(kvf__soft_set_room(t->ctx, &m->base, sizes.labels));
+    KVF_TRY(kvf__teacher_reserve(t->ctx, &m->base, sizes.labels));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &m->pass));
     return walk(t, prepare_batch, &sizes);
 }
 
-kvf_status kvf__anchor_prepare(kvf__trainer *t)
+kvf_status kvf__base_kl_prepare(kvf__trainer *t)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     const kvf_train_options *o = &t->options;
     const kvf__subject bare = {0};
     int64_t rows = o->batch_tokens ? ROWS : o->batch_size;
@@ -86,36 +86,36 @@ kvf_status kvf__anchor_prepare(kvf__trainer *t)
     if (rows > m->set.n) rows = m->set.n;
     KVF_TRY(kvf__sampler_init(t->ctx, &m->sampler, &m->set, true, o->seed ^ ORDER_SEED, rows, 0));
     KVF_TRY(take_batcher(t, rows));
-    KVF_TRY(kvf__soft_set_make(t->ctx, t->base, &m->set, &bare, k, &m->base));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &m->set, &bare, k, &m->base));
     return take_pass(t);
 }
 
-void kvf__anchor_done(kvf__meter *m)
+void kvf__base_kl_done(kvf__retention *m)
 {
-    kvf__soft_set_done(&m->base);
+    kvf__teacher_done(&m->base);
     kvf__sampler_done(&m->sampler);
     kvf__batcher_done(&m->batcher);
     kvf__pass_free(m->pass);
 }
 
-void kvf__anchor_reach_step(kvf__trainer *t)
+void kvf__base_kl_seek_step(kvf__trainer *t)
 {
     int64_t n;
-    if (!t->meter || !t->meter->base.k) return;
-    kvf__sampler_rewind(&t->meter->sampler);
+    if (!t->retention || !t->retention->base.k) return;
+    kvf__sampler_rewind(&t->retention->sampler);
     for (int64_t step = 0; step < t->step; step++)
-        draw(t->meter, &n);
+        draw(t->retention, &n);
 }
 
-double kvf__anchor_kl(const kvf__trainer *t)
+double kvf__base_kl_kl(const kvf__trainer *t)
 {
-    return t->meter && t->meter->base.k ? t->meter->kl : NAN;
+    return t->retention && t->retention->base.k ? t->retention->kl : NAN;
 }
 
 /* KL of the rows in the batcher, and its gradient. */
 static kvf_status run_rows(kvf__trainer *t)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     double sum = 0;
     int64_t labels = m->batcher.batch.n_labels;
     if (!labels) {
@@ -124,7 +124,7 @@ static kvf_status run_rows(kvf__trainer *t)
     }
     const kvf__input input = {
         .batch = &m->batcher.batch, .prefix = t->shown, .position_start = t->id.position_start};
-    const kvf__soft soft = kvf__soft_set_of(&m->base, input.batch);
+    const kvf__soft_targets soft = kvf__teacher_targets(&m->base, input.batch);
     const kvf__grads grads = {.prefix = t->gradient.prefix};
     float scale = (float)(t->options.kl_to_base / (double)labels);
     KVF_TRY(kvf__pass_fwd(t->ctx, m->pass, &input));
@@ -134,9 +134,9 @@ static kvf_status run_rows(kvf__trainer *t)
     return KVF_OK;
 }
 
-kvf_status kvf__anchor_step(kvf__trainer *t, kvf_status st)
+kvf_status kvf__base_kl_step(kvf__trainer *t, kvf_status st)
 {
-    kvf__meter *m = t->meter;
+    kvf__retention *m = t->retention;
     int64_t n;
     if (!m || !m->base.k) return st;
     const int64_t *rows = draw(m, &n);

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { FORWARD = KVF__REACH_FORWARD, BACKWARD = KVF__REACH_BACKWARD };
+enum { FORWARD = KVF__PACK_FORWARD, BACKWARD = KVF__PACK_BACKWARD };
 
 static const kvf__packed_at NOTHING = {-1, -1};
 
@@ -74,7 +74,7 @@ static void advise_plane(const kvf__creation *c, int64_t plane, bool soon)
 
 /* ---- reaching -------------------------------------------------------------------------------- */
 
-kvf_status kvf__model_reach(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned directions)
+kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned directions)
 {
     kvf__creation *c = model->train.again;
 
@@ -92,8 +92,8 @@ kvf_status kvf__model_reach(kvf_ctx *ctx, kvf__model *model, int64_t l, unsigned
     return KVF_OK;
 }
 
-kvf_status kvf__model_reach_plane(kvf_ctx *ctx, kvf__model *model, int64_t plane,
-                                  unsigned directions)
+kvf_status kvf__model_ensure_plane_packed(kvf_ctx *ctx, kvf__model *model, int64_t plane,
+                                          unsigned directions)
 {
     kvf__creation *c = model->train.again;
 
@@ -131,11 +131,11 @@ kvf_status kvf__creation_share(kvf__creation *c)
     const unsigned directions = FORWARD | (model->backward ? BACKWARD : 0);
 
     model->store.layer_at = model->store.plane_at = NOTHING;
-    KVF_TRY(kvf__model_reach(c->ctx, model, 0, directions));
+    KVF_TRY(kvf__model_ensure_packed(c->ctx, model, 0, directions));
     for (int64_t l = 1; l < c->desc->L; l++)
         share_layer(&model->layers[l], &model->layers[0]);
     if (!model->lm.n) return KVF_OK;
-    KVF_TRY(kvf__model_reach_plane(c->ctx, model, 0, directions));
+    KVF_TRY(kvf__model_ensure_plane_packed(c->ctx, model, 0, directions));
     for (int64_t p = 1; p < model->lm.n; p++) {
         model->lm.packed[p] = model->lm.packed[0];
         if (model->lm.packed_t) model->lm.packed_t[p] = model->lm.packed_t[0];

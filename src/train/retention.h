@@ -1,16 +1,17 @@
-/* Inside src/train: the forgetting meter (meter.c) and what holds it (anchor.c). */
+/* Inside src/train: the forgetting retention set (retention set.c) and what holds it (KL term.c).
+ */
 #ifndef KVF_METER_H
 #define KVF_METER_H
 
 #include "train_int.h"
 
-struct kvf__meter {
+struct kvf__retention {
     kvf__dataset set;
     kvf__evaluator *evaluator;
     double base_loss, start_loss, loss; /* of the bare base; at step 0; measured last */
 
     /* --kl-to-base */
-    kvf__soft_set base; /* what the base says of every row; k = 0: nothing is held */
+    kvf__teacher base; /* what the base says of every row; k = 0: nothing is held */
     kvf__sampler sampler;
     kvf__batcher batcher;
     kvf__pass *pass;
@@ -18,7 +19,7 @@ struct kvf__meter {
 };
 
 /* Memory, primitives, and what the base says. */
-kvf_status kvf__anchor_prepare(kvf__trainer *trainer);
-void kvf__anchor_done(kvf__meter *meter);
+kvf_status kvf__base_kl_prepare(kvf__trainer *trainer);
+void kvf__base_kl_done(kvf__retention *retention);
 
 #endif

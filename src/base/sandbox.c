@@ -1,4 +1,4 @@
-/* A file read on trial by another process, so that a crash of the library that parses it harms
+/* A file read in a sandbox by another process, so that a crash of the library that parses it harms
  * nothing.
  *
  * The process is a fresh program, never a bare fork, which OpenMP would not survive. It is called
@@ -61,13 +61,13 @@ static void remember(kvf_ctx *ctx, const kvf__seen_file *file)
     ctx->seen[ctx->n_seen++ % KVF__SEEN_FILES] = *file;
 }
 
-bool kvf__was_screened(const kvf_ctx *ctx, const kvf__mapfile *map)
+bool kvf__sandbox_passed(const kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__seen_file file;
     return ctx && map->data && identity_of(map->fd, &file) && was_seen(ctx, &file);
 }
 
-void kvf__screen_passed(kvf_ctx *ctx, int fd)
+void kvf__sandbox_trust(kvf_ctx *ctx, int fd)
 {
     kvf__seen_file file;
     if (ctx && ctx->check_program && identity_of(fd, &file)) remember(ctx, &file);
@@ -174,7 +174,7 @@ kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check)
     char answer[KVF__LINE_BYTES];
     kvf__seen_file after;
 
-    if (!check->process && !kvf__is_screening(ctx)) return KVF_OK;
+    if (!check->process && !kvf__in_sandbox(ctx)) return KVF_OK;
     if (check->process) {
         int ended = wait_for(check, answer);
         KVF_TRY(judge(ctx, check->map->path, answer, ended));
@@ -194,13 +194,13 @@ void kvf__check_drop(kvf__check *check)
     wait_for(check, answer);
 }
 
-bool kvf__is_screening(const kvf_ctx *ctx)
+bool kvf__in_sandbox(const kvf_ctx *ctx)
 {
-    return ctx && ctx->is_screening;
+    return ctx && ctx->in_sandbox;
 }
 
-void kvf__screening_begin(kvf_ctx *ctx)
+void kvf__sandbox_begin(kvf_ctx *ctx)
 {
     memset(ctx->seen, 0, sizeof ctx->seen);
-    ctx->is_screening = true;
+    ctx->in_sandbox = true;
 }

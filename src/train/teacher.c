@@ -2,8 +2,8 @@
  * numbers a label, so that a step pays for the student alone and a resumed run meets the same
  * targets.
  *
- * They are kept by rows. A batch may hold its rows in another order and with leads between them,
- * but each row's labels in theirs. */
+ * They are kept by rows. A batch may hold its rows in another order and with common prefixes
+ * between them, but each row's labels in theirs. */
 #include "train_int.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 /* Where label j of a batch stands in the set; *row: its row in the batch, that of label j - 1
  * before, 0 for the first. */
-static int64_t place(const kvf__soft_set *set, const kvf__batch *batch, int64_t j, int64_t *row,
+static int64_t place(const kvf__teacher *set, const kvf__batch *batch, int64_t j, int64_t *row,
                      int64_t *row_first)
 {
     while (batch->start[*row + 1] <= batch->label_at[j]) {
@@ -25,7 +25,7 @@ static int64_t place(const kvf__soft_set *set, const kvf__batch *batch, int64_t 
 
 typedef struct asking {
     kvf_ctx *ctx;
-    kvf__soft_set *set;
+    kvf__teacher *set;
     double sum; /* of losses, where a student is asked */
     int64_t labels;
 } asking;
@@ -33,10 +33,10 @@ typedef struct asking {
 static kvf_status ask_teacher(void *user, kvf__pass *pass, const kvf__batch *batch)
 {
     asking *a = user;
-    kvf__soft_set *set = a->set;
+    kvf__teacher *set = a->set;
     size_t k = (size_t)set->k;
     int64_t row = 0, row_first = 0;
-    KVF_TRY(kvf__soft_set_room(a->ctx, set, batch->n_labels));
+    KVF_TRY(kvf__teacher_reserve(a->ctx, set, batch->n_labels));
     KVF_TRY(kvf__pass_lm_top(a->ctx, pass, set->k, set->batch_ids, set->batch_logp));
     for (int64_t j = 0; j < batch->n_labels; j++) {
         size_t to = (size_t)place(set, batch, j, &row, &row_first), from = (size_t)j;
@@ -47,7 +47,7 @@ static kvf_status ask_teacher(void *user, kvf__pass *pass, const kvf__batch *bat
     return KVF_OK;
 }
 
-static kvf_status take_memory(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__soft_set *set)
+static kvf_status alloc_memory(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__teacher *set)
 {
     size_t k = (size_t)set->k, labels;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)dataset->n + 1, sizeof *set->first, &set->first));
@@ -58,58 +58,58 @@ static kvf_status take_memory(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__so
     return kvf__alloc_array(ctx, labels * (k + 1), sizeof *set->logp, &set->logp);
 }
 
-kvf_status kvf__soft_set_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
-                              const kvf__subject *teacher, int64_t k, kvf__soft_set *out)
+kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                             const kvf__subject *teacher, int64_t k, kvf__teacher *out)
 {
-    kvf__soft_set set = {.k = k};
+    kvf__teacher set = {.k = k};
     kvf__evaluator *evaluator = NULL;
     asking a = {.ctx = ctx, .set = &set};
     const kvf__evaluator_options how = {.P = teacher->prefix ? teacher->prefix->P : 0,
-                                        .share_leads = true};
+                                        .share_prefixes = true};
     int64_t V = kvf__model_desc(base->model)->V;
     if (k < 1 || k >= V)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "the %lld likeliest items of a vocabulary of %lld: want 1 to %lld",
                          (long long)k, (long long)V, (long long)V - 1);
-    kvf_status st = take_memory(ctx, dataset, &set);
+    kvf_status st = alloc_memory(ctx, dataset, &set);
     if (!st) st = kvf__evaluator_create(ctx, base, dataset, &how, &evaluator);
     if (!st) st = kvf__evaluator_walk(ctx, evaluator, teacher, ask_teacher, &a);
     kvf__evaluator_free(evaluator);
     if (st)
-        kvf__soft_set_done(&set);
+        kvf__teacher_done(&set);
     else
         *out = set;
     return st;
 }
 
-void kvf__soft_set_done(kvf__soft_set *set)
+void kvf__teacher_done(kvf__teacher *set)
 {
     kvf__free(set->first);
     kvf__free(set->ids);
     kvf__free(set->logp);
     kvf__free(set->batch_ids);
     kvf__free(set->batch_logp);
-    *set = (kvf__soft_set){0};
+    *set = (kvf__teacher){0};
 }
 
 /* ---- the student ----------------------------------------------------------------------------- */
 
-kvf_status kvf__soft_set_room(kvf_ctx *ctx, kvf__soft_set *set, int64_t labels)
+kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels)
 {
     size_t n = (size_t)labels, k = (size_t)set->k;
-    if (labels <= set->room) return KVF_OK;
+    if (labels <= set->capacity) return KVF_OK;
     kvf__free(set->batch_ids);
     kvf__free(set->batch_logp);
     set->batch_ids = NULL;
     set->batch_logp = NULL;
-    set->room = 0;
+    set->capacity = 0;
     KVF_TRY(kvf__alloc_array(ctx, n * k, sizeof *set->batch_ids, &set->batch_ids));
     KVF_TRY(kvf__alloc_array(ctx, n * (k + 1), sizeof *set->batch_logp, &set->batch_logp));
-    set->room = labels;
+    set->capacity = labels;
     return KVF_OK;
 }
 
-kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch)
+kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batch)
 {
     size_t k = (size_t)set->k;
     int64_t row = 0, row_first = 0;
@@ -119,23 +119,23 @@ kvf__soft kvf__soft_set_of(kvf__soft_set *set, const kvf__batch *batch)
         memcpy(set->batch_logp + to * (k + 1), set->logp + from * (k + 1),
                (k + 1) * sizeof *set->logp);
     }
-    return (kvf__soft){.k = set->k, .ids = set->batch_ids, .logp = set->batch_logp};
+    return (kvf__soft_targets){.k = set->k, .ids = set->batch_ids, .logp = set->batch_logp};
 }
 
 static kvf_status ask_student(void *user, kvf__pass *pass, const kvf__batch *batch)
 {
     asking *a = user;
     double part = 0;
-    KVF_TRY(kvf__soft_set_room(a->ctx, a->set, batch->n_labels));
-    const kvf__soft soft = kvf__soft_set_of(a->set, batch);
+    KVF_TRY(kvf__teacher_reserve(a->ctx, a->set, batch->n_labels));
+    const kvf__soft_targets soft = kvf__teacher_targets(a->set, batch);
     KVF_TRY(kvf__pass_lm_soft(a->ctx, pass, &soft, false, 1, &part, NULL));
     a->sum += part;
     a->labels += batch->n_labels;
     return KVF_OK;
 }
 
-kvf_status kvf__soft_set_loss(kvf_ctx *ctx, kvf__soft_set *set, kvf__evaluator *evaluator,
-                              const kvf__subject *subject, double *loss)
+kvf_status kvf__teacher_loss(kvf_ctx *ctx, kvf__teacher *set, kvf__evaluator *evaluator,
+                             const kvf__subject *subject, double *loss)
 {
     asking a = {.ctx = ctx, .set = set};
     KVF_TRY(kvf__evaluator_walk(ctx, evaluator, subject, ask_student, &a));

@@ -8,7 +8,7 @@
 
 /* A named base that nothing is read of must be the right one all the same. Methods that go through
  * the base elsewhere check it there. */
-static kvf_status check_named(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix *prefix)
+static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
     const kvf__method *method = kvf__method_find(prefix->id.method);
@@ -21,7 +21,7 @@ static kvf_status check_named(kvf_ctx *ctx, const kvf__waist_source *s, kvf_pref
     return st;
 }
 
-kvf_status kvf__source_open(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix **out)
+kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix **out)
 {
     static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
     kvf_prefix *prefix = NULL;
@@ -43,7 +43,7 @@ kvf_status kvf__source_open(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix
 }
 
 /* Virtual tokens become keys and values, where they can. */
-static kvf_status capture(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix *prefix)
+static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     const kvf_merge_options options = {
         .run = s->path, .base = s->base, .allow_other_base = s->allow_other_base};
@@ -60,12 +60,12 @@ static kvf_status capture(kvf_ctx *ctx, const kvf__waist_source *s, kvf_prefix *
     return kvf__capture(ctx, &options, prefix, &diff);
 }
 
-kvf_status kvf__waist_open(kvf_ctx *ctx, const kvf__waist_source *source, kvf_prefix **out)
+kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source, kvf_prefix **out)
 {
     kvf_prefix *prefix = NULL;
     kvf_status st;
 
-    st = kvf__source_open(ctx, source, &prefix);
+    st = kvf__prefix_source_open(ctx, source, &prefix);
     if (st) goto out;
     if (kvf_prefix_changes_base(prefix)) {
         st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s changes the base itself: no prefix",
@@ -81,7 +81,7 @@ out:
     return st;
 }
 
-void kvf__waist_shape(const kvf_prefix *prefix, int64_t shape[6])
+void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6])
 {
     const kvf__prefix *p = &prefix->prefix;
     const int64_t dims[6] = {p->L, 2, 1, p->G, p->P, p->D};
@@ -99,8 +99,8 @@ static kvf_status rounded_by(kvf_ctx *ctx, const kvf_prefix *prefix, const char 
     return KVF_OK;
 }
 
-kvf_status kvf__waist_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path, bool force,
-                            kvf__dtype dtype, int64_t *bytes, double *diff)
+kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                                bool force, kvf__dtype dtype, int64_t *bytes, double *diff)
 {
     const kvf__prefix_file file = {
         .id = prefix->id,

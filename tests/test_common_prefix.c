@@ -85,10 +85,12 @@ static const shape CASES[][MAX_ROWS] = {
     {{1, 20, 0, 0, 5, 3},
      {2, 20, 0, 0, 5, 3},
      {1, 20, 0, 0, 6, 3},
-     {2, 20, 0, 0, 4, 1}},                                            /* two families */
-    {{1, 40, 0, 0, 8, 48}, {1, 40, 0, 0, 8, 3}, {1, 40, 0, 0, 8, 4}}, /* labels inside the lead */
-    {{1, 3, 0, 0, 8, 3}, {1, 3, 0, 0, 8, 3}},                         /* too little to share */
-    {{1, 20, 0, 0, 5, 0}, {1, 20, 0, 0, 5, 2}, {1, 20, 0, 0, 5, 1}},  /* a row without labels */
+     {2, 20, 0, 0, 4, 1}}, /* two families */
+    {{1, 40, 0, 0, 8, 48},
+     {1, 40, 0, 0, 8, 3},
+     {1, 40, 0, 0, 8, 4}},                    /* labels inside the common prefix */
+    {{1, 3, 0, 0, 8, 3}, {1, 3, 0, 0, 8, 3}}, /* too little to share */
+    {{1, 20, 0, 0, 5, 0}, {1, 20, 0, 0, 5, 2}, {1, 20, 0, 0, 5, 1}}, /* a row without labels */
 };
 #define N_CASES ((int)(sizeof CASES / sizeof CASES[0]))
 
@@ -108,8 +110,8 @@ static double run(const rows *r, bool causal, bool share, const kvf__prefix *pre
                                      .row_len = sizes->row_len,
                                      .labels = sizes->labels,
                                      .P = 12,
-                                     .lead_len = sizes->lead_len,
-                                     .lead_tokens = sizes->lead_tokens,
+                                     .common_len = sizes->common_len,
+                                     .common_tokens = sizes->common_tokens,
                                      .backward = true};
     ck_assert_msg(!kvf__pass_create(t.ctx, t.model, &limits, &pass), "%s", kvf_ctx_error(t.ctx));
     loss = toy_gradient(&t, pass, &batcher.batch, prefix, 0.125f, dprefix);
@@ -155,10 +157,10 @@ START_TEST(sharing_stays_near_in_bf16)
 }
 END_TEST
 
-/* A lead ends before the first position that predicts a label: case 0 shares 19 of 20 tokens
- * because of its third row. */
+/* A common prefix ends before the first position that predicts a label: case 0 shares 19 of 20
+ * tokens because of its third row. */
 static const struct {
-    int64_t tokens, lead_tokens, lead_len, rows;
+    int64_t tokens, common_tokens, common_len, rows;
 } SAVED[] = {
     {19 + 5 + 9 + 7, 19, 19, 4},
     {29 + 13 + 4 + 6 + 13 + 8 + 1 + 4, 29 + 13 + 13, 42, 8},
@@ -178,8 +180,8 @@ START_TEST(tokens_are_saved)
                      KVF_OK);
     kvf__batcher_fill(&batcher, &r.set, r.order, r.set.n);
     ck_assert_int_eq(batcher.sizes.tokens, SAVED[_i].tokens);
-    ck_assert_int_eq(batcher.sizes.lead_tokens, SAVED[_i].lead_tokens);
-    ck_assert_int_eq(batcher.sizes.lead_len, SAVED[_i].lead_len);
+    ck_assert_int_eq(batcher.sizes.common_tokens, SAVED[_i].common_tokens);
+    ck_assert_int_eq(batcher.sizes.common_len, SAVED[_i].common_len);
     ck_assert_int_eq(batcher.batch.n_rows, SAVED[_i].rows);
     /* Every example's path spells its own beginning. */
     const kvf__batch *b = &batcher.batch;

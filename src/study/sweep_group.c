@@ -1,0 +1,264 @@
+/* Steps of several runs in one pass. Every run draws its own rows, emits its own prefix and takes
+ * its own optimizer step, as it does alone; only the base is run once for all of them: their
+ * batches, joined, are its batch, a section each.
+ *
+ * Each run's loss is divided by its own terms, so its gradient is that of the run alone; what
+ * differs is the order in which f32 products are summed beside other rows. */
+#include "sweep_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- looking ahead --------------------------------------------------------------------------- */
+
+typedef kvf_status visit_fn(kvf__run_group *group, const kvf__batch_sizes *part,
+                            kvf__batch_sizes *most);
+
+static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
+{
+    sum->rows += by->rows;
+    sum->tokens += by->tokens;
+    sum->labels += by->labels;
+    sum->common_tokens += by->common_tokens;
+    if (by->row_len > sum->row_len) sum->row_len = by->row_len;
+    if (by->common_len > sum->common_len) sum->common_len = by->common_len;
+}
+
+/* The parts of one step: all first ones, all second ones, ... */
+static kvf_status visit_step(kvf__run_group *group, visit_fn *visit, kvf__batch_sizes *most)
+{
+    for (bool more = true; more;) {
+        kvf__batch_sizes part = {0};
+        more = false;
+        for (size_t i = 0; i < group->n; i++) {
+            kvf__member *m = &group->member[i];
+            if (!kvf__trainer_fill_part(m->trainer, &m->drawn)) continue;
+            more = true;
+            if (m->trainer->batcher.sizes.labels) add_sizes(&part, &m->trainer->batcher.sizes);
+        }
+        if (part.labels) KVF_TRY(visit(group, &part, most));
+    }
+    return KVF_OK;
+}
+
+/* All steps to come, as they are if no run leaves early. */
+static kvf_status walk(kvf__run_group *group, visit_fn *visit, kvf__batch_sizes *most)
+{
+    kvf_status st = KVF_OK;
+    bool last, more = true;
+    for (size_t i = 0; i < group->n; i++)
+        kvf__trainer_seek_step(group->member[i].trainer);
+    for (int64_t done = 0; more && !st; done++) {
+        more = false;
+        for (size_t i = 0; i < group->n; i++) {
+            kvf__member *m = &group->member[i];
+            m->drawn = (kvf__drawn){0};
+            if (m->trainer->step + done >= m->trainer->steps) continue;
+            m->drawn.examples = kvf__sampler_next(&m->trainer->sampler, &m->drawn.n, &last);
+            more = true;
+        }
+        st = visit_step(group, visit, most);
+    }
+    for (size_t i = 0; i < group->n; i++)
+        kvf__trainer_seek_step(group->member[i].trainer);
+    return st;
+}
+
+static kvf_status measure_part(kvf__run_group *group, const kvf__batch_sizes *part,
+                               kvf__batch_sizes *most)
+{
+    (void)group;
+    kvf__batch_sizes_raise(most, part);
+    return KVF_OK;
+}
+
+static kvf_status prepare_part(kvf__run_group *group, const kvf__batch_sizes *part,
+                               kvf__batch_sizes *most)
+{
+    (void)most;
+    return kvf__pass_prepare(group->ctx, group->pass, part->tokens, part->labels);
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static kvf_status take_members(kvf__run_group *group, kvf__trainer *const *trainers, int64_t *P,
+                               bool *recompute)
+{
+    for (size_t i = 0; i < group->n; i++) {
+        kvf__pass_limits alone;
+        group->member[i].trainer = trainers[i];
+        KVF_TRY(kvf__trainer_prepare_batches(trainers[i], &alone));
+        if (alone.P > *P) *P = alone.P;
+        *recompute = *recompute || alone.recompute;
+    }
+    return KVF_OK;
+}
+
+static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *most, int64_t C)
+{
+    size_t n = group->n, labels = (size_t)most->labels;
+    KVF_TRY(kvf__joined_init(group->ctx, &group->joined, most->rows, most->tokens, most->labels));
+    KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->section, &group->section));
+    KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->grads, &group->grads));
+    KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose));
+    if (!group->own_heads) return KVF_OK;
+    return kvf__alloc_array(group->ctx, labels * (size_t)C, sizeof *group->dhidden,
+                            &group->dhidden);
+}
+
+static kvf_status take_pass(kvf__run_group *group, kvf__trainer *const *trainers)
+{
+    kvf__model *model = trainers[0]->base->model;
+    kvf__batch_sizes most = {0};
+    int64_t P = 0;
+    bool recompute = false;
+    KVF_TRY(take_members(group, trainers, &P, &recompute));
+    KVF_TRY(walk(group, measure_part, &most));
+    kvf__pass_limits limits = kvf__limits_for(&most, P, true);
+    limits.sections = (int64_t)group->n;
+    limits.recompute = recompute;
+    KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
+    KVF_TRY(alloc_memory(group, &most, kvf__model_desc(model)->C));
+    return walk(group, prepare_part, &most);
+}
+
+kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
+                               kvf__run_group *out)
+{
+    kvf__run_group group = {
+        .ctx = ctx, .n = n, .own_heads = kvf__trainer_has_own_head(trainers[0])};
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
+    if (!st) st = take_pass(&group, trainers);
+    if (st)
+        kvf__run_group_done(&group);
+    else
+        *out = group;
+    return st;
+}
+
+void kvf__run_group_done(kvf__run_group *group)
+{
+    kvf__pass_free(group->pass);
+    kvf__joined_done(&group->joined);
+    kvf__free(group->member);
+    kvf__free(group->section);
+    kvf__free(group->grads);
+    kvf__free(group->whose);
+    kvf__free(group->dhidden);
+    *group = (kvf__run_group){0};
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* The rows in a member's batcher become a section of the batch. */
+static void join_pass(kvf__run_group *group, size_t index)
+{
+    kvf__member *m = &group->member[index];
+    const kvf__trainer *t = m->trainer;
+    int64_t s = group->n_sections++;
+    group->whose[s] = index;
+    group->section[s] = (kvf__section){.rows = t->batcher.batch.n_rows,
+                                       .prefix = t->shown,
+                                       .vectors = t->emitted.vectors,
+                                       .position_start = t->id.position_start,
+                                       .loss_scale = m->drawn.scale,
+                                       .loss_sum = &m->loss_sum};
+    m->loss_sum = 0;
+    group->grads[s] = (kvf__grads){.prefix = t->gradient.prefix, .vectors = t->gradient.vectors};
+    kvf__joined_add(&group->joined, &t->batcher.batch);
+}
+
+/* The next part of every step; false if there is none. */
+static bool next_part(kvf__run_group *group)
+{
+    bool any = false;
+    kvf__joined_clear(&group->joined);
+    group->n_sections = 0;
+    for (size_t i = 0; i < group->n; i++) {
+        kvf__member *m = &group->member[i];
+        if (!m->trainer || m->status || !kvf__trainer_step_part(m->trainer, &m->drawn)) continue;
+        any = true;
+        if (m->trainer->batcher.batch.n_labels) join_pass(group, i);
+    }
+    return any;
+}
+
+/* Ends a run, and keeps its line: the others' may replace the context's. */
+static void fail_member(kvf__run_group *group, kvf__member *m, kvf_status status)
+{
+    m->status = status;
+    snprintf(m->line, sizeof m->line, "%s", kvf_ctx_error(group->ctx));
+}
+
+static kvf_status base_losses(kvf__run_group *group)
+{
+    double all = 0;
+    KVF_TRY(kvf__pass_lm_loss(group->ctx, group->pass, true, 1, &all, NULL));
+    for (int64_t s = 0; s < group->n_sections; s++) {
+        kvf__member *m = &group->member[group->whose[s]];
+        m->drawn.loss_sum += m->loss_sum;
+        if (isfinite(m->loss_sum)) continue;
+        fail_member(group, m,
+                    kvf__fail(group->ctx, KVF_ENUMERIC,
+                              "loss of the batch is %g, expected a finite number", m->loss_sum));
+    }
+    return KVF_OK;
+}
+
+/* A head that fails leaves zeros: its rows go on through the pass, its step is not taken. */
+static kvf_status head_losses(kvf__run_group *group)
+{
+    const float *hidden = NULL;
+    int64_t at = 0;
+    KVF_TRY(kvf__pass_hidden(group->ctx, group->pass, &hidden));
+    for (int64_t s = 0; s < group->n_sections; s++) {
+        kvf__member *m = &group->member[group->whose[s]];
+        int64_t C = kvf__model_desc(m->trainer->base->model)->C;
+        int64_t n = m->trainer->batcher.batch.n_labels;
+        double sum = 0;
+        kvf_status st = kvf__trainer_head_loss(m->trainer, hidden + at * C, m->drawn.scale, &sum,
+                                               group->dhidden + at * C);
+        if (st && st != KVF_ENUMERIC) return st;
+        if (st) {
+            fail_member(group, m, st);
+            memset(group->dhidden + at * C, 0, (size_t)(n * C) * sizeof *group->dhidden);
+        }
+        m->drawn.loss_sum += sum;
+        at += n;
+    }
+    return kvf__pass_hidden_grad(group->ctx, group->pass, group->dhidden);
+}
+
+static kvf_status run_part(kvf__run_group *group)
+{
+    const kvf__input input = {
+        .batch = &group->joined.batch, .sections = group->section, .n_sections = group->n_sections};
+    if (!group->n_sections) return KVF_OK;
+    KVF_TRY(kvf__pass_fwd(group->ctx, group->pass, &input));
+    KVF_TRY(group->own_heads ? head_losses(group) : base_losses(group));
+    return kvf__pass_bwd(group->ctx, group->pass, &(kvf__grads){.sections = group->grads});
+}
+
+/* From the prefix on every run is alone again. */
+static kvf_status end_step(kvf__run_group *group, kvf__member *m)
+{
+    kvf_status st = m->status;
+    if (st) kvf__fail(group->ctx, st, "%s", m->line);
+    m->status = KVF_OK;
+    st = kvf__trainer_step_end(m->trainer, &m->drawn, st);
+    if (st == KVF_ENUMERIC) fail_member(group, m, st);
+    return st == KVF_ENUMERIC ? KVF_OK : st;
+}
+
+kvf_status kvf__run_group_step(kvf__run_group *group)
+{
+    for (size_t i = 0; i < group->n; i++) {
+        kvf__member *m = &group->member[i];
+        if (m->trainer) KVF_TRY(kvf__trainer_step_begin(m->trainer, &m->drawn));
+    }
+    while (next_part(group))
+        KVF_TRY(run_part(group));
+    for (size_t i = 0; i < group->n; i++)
+        if (group->member[i].trainer) KVF_TRY(end_step(group, &group->member[i]));
+    return KVF_OK;
+}
