@@ -114,6 +114,40 @@ static kvf__dataset loaded(const char *name, const char *text, kvf__dataset_opti
     return set;
 }
 
+/* The rows of a set as text, "10:1 0 1 11 | ...": ids, with ' for type 1, :label where one is set, =value, [first last];
+ * rows of one group are parted by /, groups by |. */
+static inline const char *rows_text(const kvf__dataset *set)
+{
+    static char text[4096];
+    size_t at = 0;
+    text[0] = 0;
+#define PUT(...) at += (size_t)snprintf(text + at, sizeof text - at, __VA_ARGS__)
+    for (int64_t r = 0; r < set->n; r++) {
+        if (r) PUT(kvf__group_of(set, r) == kvf__group_of(set, r - 1) ? " / " : " | ");
+        for (int64_t i = set->start[r]; i < set->start[r + 1]; i++) {
+            PUT("%s%d%s", i > set->start[r] ? " " : "", (int)set->ids[i],
+                set->types && set->types[i] ? "'" : "");
+            if (set->labels[i] != KVF__NO_LABEL) PUT(":%d", (int)set->labels[i]);
+        }
+        if (set->values) PUT(" =%g", (double)set->values[r]);
+        if (set->spans) PUT(" [%d %d]", (int)set->spans[2 * r], (int)set->spans[2 * r + 1]);
+    }
+#undef PUT
+    return text;
+}
+
+/* The names of its labels, in the order of their ids. */
+static inline const char *names_of(const kvf__dataset *set)
+{
+    static char text[256];
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < set->names.n; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? " " : "",
+                               set->names.names[i]);
+    return text;
+}
+
 #define SEQ    .task = KVF__TASK_SEQ_CLS
 #define TOK    .task = KVF__TASK_TOKEN_CLS
 #define QA     .task = KVF__TASK_QA

@@ -223,7 +223,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("leads");
+    Suite *suite = suite_create("common_prefix");
     TCase *core = tcase_create("core"), *gpt2 = tcase_create("gpt2"), *bf16 = tcase_create("bf16"),
           *qwen3 = tcase_create("qwen3"), *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);

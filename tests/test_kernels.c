@@ -1,6 +1,6 @@
 /* Every level of kernels this machine has against the reference, over odd shapes and both types;
  * and the reference against formulas, central differences and known values. Cross-entropy is in
- * test_entropy.c. */
+ * test_kernels_entropy.c. */
 #include "kernels_fx.h"
 
 static const struct shape {

@@ -1,5 +1,5 @@
 /* oneDNN's LSTM against the reference, forward and backward, at sizes around its vector widths; the
- * reference's gradient against central differences. PyTorch's is in test_encoder_embed.c. */
+ * reference's gradient against central differences. PyTorch's is in test_enc_ptuning.c. */
 #include "ck.h"
 #include "lstm.h"
 

@@ -116,7 +116,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("room");
+    Suite *suite = suite_create("memory_limit");
     TCase *core = tcase_create("core");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, groups_of_version_2);

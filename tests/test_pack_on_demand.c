@@ -485,7 +485,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("reach");
+    Suite *suite = suite_create("pack_on_demand");
     TCase *core = tcase_create("core"), *limits = tcase_create("limits"),
           *errors = tcase_create("errors");
     tcase_set_timeout(core, 60);

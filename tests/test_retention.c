@@ -294,7 +294,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("meter");
+    Suite *suite = suite_create("retention");
     TCase *cases = tcase_create("core");
     tcase_add_checked_fixture(cases, setup, toy_run_teardown);
     tcase_set_timeout(cases, 60);

@@ -1,5 +1,5 @@
 /* Tests of the safetensors reader and writer: the reference's test vectors, files of
- * the reference library, hostile files. Folders of shards: test_model_dir.c. */
+ * the reference library, hostile files. Folders of shards: test_safetensors_dir.c. */
 #include "ck.h"
 #include "parse_copy.h"
 

@@ -170,7 +170,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("screen");
+    Suite *suite = suite_create("sandbox");
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, core_answers, 0, sizeof ANSWERS / sizeof ANSWERS[0]);

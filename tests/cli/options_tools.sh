@@ -59,7 +59,7 @@ import|from|peft $to|peft|same
 import|from|$origins/cartridge.safetensors $to|peft|refuse
 import|task|peft $to|lm|refuse
 import|task|model $to|lm|refuse
-import|task|||test_origins.c
+import|task|||test_import_foreign.c
 import|labels|peft_cls $to|a,b|change
 import|labels|peft $to|a,b|refuse
 import|labels|model $to|a,b|refuse

@@ -1,4 +1,4 @@
-"""Virtual tokens in the rows of the tiny models beside, run by transformers: what tests/test_vectors.c compares with.
+"""Virtual tokens in the rows of the tiny models beside, run by transformers: what tests/test_embed_vectors.c compares with.
 
 Writes vectors.safetensors with tensors NAME.*: ids of rows in which -1 - p stands for virtual token p (leading a row, inside it,
 twice, not at all), vectors [P, C], what the rows' loss is (causal models: summed over the labelled tokens; encoders: the sum of

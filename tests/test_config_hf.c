@@ -1,0 +1,462 @@
+/* Tests of the descriptions read from config.json: known models in
+ * both generations of the file against what transformers reads, refusals line by line, rotary
+ * frequencies. Those of GGUF metadata: test_config_gguf.c. */
+#include "ck.h"
+#include "model_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+static kvf_ctx *ctx;
+static char warning[512];
+
+static void keep_warning(void *user, kvf_log_level level, const char *line)
+{
+    (void)user;
+    if (level == KVF_LOG_WARN) snprintf(warning, sizeof warning, "%s", line);
+}
+
+static void setup(void)
+{
+    kvf_ctx_options options = {.log = keep_warning};
+
+    warning[0] = 0;
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+static kvf_json *parse(const char *text)
+{
+    kvf_json *root = NULL;
+    ck_assert_msg(kvf_json_parse(ctx, "text", text, strlen(text), &root) == KVF_OK, "%s in %s",
+                  kvf_ctx_error(ctx), text);
+    return root;
+}
+
+/* ---- golden: known configs ------------------------------------------------------------------- */
+
+static kvf_json *golden;
+
+static void setup_golden(void)
+{
+    setup();
+    ck_assert_int_eq(kvf_json_load(ctx, ck_source("tests/golden/configs.json"), &golden), KVF_OK);
+}
+
+static void teardown_golden(void)
+{
+    kvf_json_free(golden);
+    teardown();
+}
+
+#define N_CASES 22
+
+static int64_t want_int(const kvf_json *want, const char *key)
+{
+    int64_t value = kvf_json_int(kvf_json_get(want, key), -1);
+    ck_assert_int_ge(value, 0);
+    return value;
+}
+
+static kvf__act_fn act_of(const char *name)
+{
+    if (!strcmp(name, "silu")) return KVF__SILU;
+    if (!strcmp(name, "gelu")) return KVF__GELU_ERF;
+    if (!strcmp(name, "gelu_new")) return KVF__GELU_TANH;
+    ck_assert_str_eq(name, "relu");
+    return KVF__RELU;
+}
+
+static void check_numbers(const kvf__desc *d, const kvf_json *want)
+{
+    float eps = (float)kvf_json_real(kvf_json_get(want, "eps"), -1);
+    float score = (float)kvf_json_real(kvf_json_get(want, "score"), -1);
+
+    ck_assert_int_eq(d->L, want_int(want, "L"));
+    ck_assert_int_eq(d->H, want_int(want, "H"));
+    ck_assert_int_eq(d->G, want_int(want, "G"));
+    ck_assert_int_eq(d->D, want_int(want, "D"));
+    ck_assert_int_eq(d->C, want_int(want, "C"));
+    ck_assert_int_eq(d->F, want_int(want, "F"));
+    ck_assert_int_eq(d->V, want_int(want, "V"));
+    ck_assert_int_eq(d->max_positions, want_int(want, "max_positions"));
+    ck_assert_int_eq(d->sliding_window, want_int(want, "window"));
+    ck_assert(d->norm_eps == eps);
+    ck_assert_int_eq(d->tied, kvf_json_bool(kvf_json_get(want, "tied"), false));
+    ck_assert_int_eq(d->qkv_bias, kvf_json_bool(kvf_json_get(want, "attention_bias"), false));
+    ck_assert_int_eq(d->out_bias, kvf_json_bool(kvf_json_get(want, "out_bias"), false));
+    ck_assert_int_eq(d->mlp_bias, kvf_json_bool(kvf_json_get(want, "mlp_bias"), false));
+    ck_assert_int_eq(d->act, act_of(kvf_json_str(kvf_json_get(want, "act"), NULL)));
+    ck_close(&d->score_scale, &score, 1, 1e-7, 0);
+    ck_assert_int_eq(d->score_by_layer, kvf_json_bool(kvf_json_get(want, "by_layer"), false));
+    ck_assert_int_eq(d->types, want_int(want, "types"));
+    ck_assert_int_eq(d->position_pad + 1, want_int(want, "position_pad"));
+    ck_assert_int_eq(d->post_norm, kvf_json_bool(kvf_json_get(want, "post_norm"), false));
+    ck_assert_int_eq(d->qk_norm, kvf_json_bool(kvf_json_get(want, "qk_norm"), false));
+    ck_assert_int_eq(d->causal, kvf_json_bool(kvf_json_get(want, "causal"), false));
+}
+
+static size_t read_floats(const kvf_json *array, float *out, size_t cap)
+{
+    size_t n = kvf_json_size(array);
+    ck_assert_uint_le(n, cap);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)kvf_json_real(kvf_json_at(array, i), NAN);
+    return n;
+}
+
+static void check_rope(const kvf__desc *d, const kvf_json *kase)
+{
+    const kvf_json *want = kvf_json_get(kase, "inv_freq");
+    float inv_freq[256], scale = (float)kvf_json_real(kvf_json_get(kase, "rope_scale"), -1);
+
+    if (!want) {
+        ck_assert_int_eq(d->positions, KVF__POS_LEARNED);
+        ck_assert_ptr_null(d->inv_freq);
+        return;
+    }
+    ck_assert_int_eq(d->positions, KVF__POS_ROPE);
+    ck_assert_int_eq(read_floats(want, inv_freq, 256), d->D / 2);
+    /* torch's pow and ours may round apart in the last bit; scaling adds one or two roundings more
+     */
+    ck_close(d->inv_freq, inv_freq, (size_t)d->D / 2, 3e-7, 0);
+    ck_close(&d->rope_scale, &scale, 1, 1e-7, 0);
+}
+
+/* cos and sin rows of positions 0, 1, 7, 4000. The cases have frequencies equal to torch's bit for
+ * bit, so that even angle 4000 agrees. */
+static void check_tables(const kvf__desc *d, const kvf_json *kase)
+{
+    static const int64_t at[] = {0, 1, 7, 4000};
+    kvf__model model = {.desc = *d};
+    const kvf_json *cos_rows = kvf_json_get(kase, "cos"), *sin_rows = kvf_json_get(kase, "sin");
+    float want[256];
+    size_t half = (size_t)d->D / 2;
+
+    if (!cos_rows) return;
+    ck_assert_int_eq(kvf__rope_tables(ctx, &model, 10), KVF_OK);
+    ck_assert_int_eq(kvf__rope_tables(ctx, &model, 4001), KVF_OK); /* grows, keeping what it has */
+    ck_assert_int_eq(model.rope.rows, 4001);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(read_floats(kvf_json_at(cos_rows, i), want, 256), half);
+        ck_close(model.rope.cos + (size_t)at[i] * half, want, half, 0, 1e-6);
+        ck_assert_uint_eq(read_floats(kvf_json_at(sin_rows, i), want, 256), half);
+        ck_close(model.rope.sin + (size_t)at[i] * half, want, half, 0, 1e-6);
+    }
+    ck_assert_int_eq(kvf__rope_tables(ctx, &model, d->max_positions + 1), KVF_ESHAPE);
+    kvf__free(model.rope.cos);
+    kvf__free(model.rope.sin);
+}
+
+START_TEST(known_config)
+{
+    static const char *const forms[] = {"v4", "v5"};
+    const kvf_json *cases = kvf_json_get(golden, "cases");
+    const kvf_json *kase = kvf_json_at(cases, (size_t)_i);
+    const char *name = kvf_json_str(kvf_json_get(kase, "name"), NULL);
+
+    ck_assert_uint_eq(kvf_json_size(cases), N_CASES);
+    for (int form = 0; form < 2; form++) {
+        const kvf_json *config = kvf_json_get(kase, forms[form]);
+        kvf__desc d = {0};
+        ck_assert_msg(kvf__desc_from_hf(ctx, name, config, &d) == KVF_OK, "%s", kvf_ctx_error(ctx));
+        ck_assert_str_eq(d.arch_name, kvf_json_str(kvf_json_get(config, "model_type"), NULL));
+        check_numbers(&d, kvf_json_get(kase, "want"));
+        check_rope(&d, kase);
+        check_tables(&d, kase);
+        kvf__desc_done(&d);
+    }
+    /* Only where the factor and the ratio of lengths disagree is the reader told which one holds.
+     */
+    ck_assert_int_eq(warning[0] != 0, !strcmp(name, "yarn_mscale"));
+}
+END_TEST
+
+/* ---- core: details --------------------------------------------------------------------------- */
+
+#define LLAMA                                                                                      \
+    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_"         \
+    "layers\":2,"                                                                                  \
+    "\"num_attention_heads\":4,\"vocab_size\":100}"
+#define MISTRAL                                                                                    \
+    "{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":100}"
+#define BERT                                                                                       \
+    "{\"model_type\":\"bert\",\"hidden_size\":64,\"intermediate_size\":128,"                       \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100}"
+#define ROBERTA                                                                                    \
+    "{\"model_type\":\"roberta\",\"hidden_size\":64,\"intermediate_size\":128,"                    \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100}"
+#define QWEN2                                                                                      \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
+    "\"vocab_size\":100,\"sliding_window\":32}"
+#define QWEN3                                                                                      \
+    "{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
+    "\"vocab_size\":100}"
+#define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
+
+/* base with one key set; key NULL: as it is. */
+static kvf_status describe(const char *base, const char *key, const char *value, kvf__desc *d)
+{
+    kvf_json *root = parse(base);
+    if (key) ck_assert(kvf_json_set(root, key, parse(value)));
+    kvf_status st = kvf__desc_from_hf(ctx, "config.json", root, d);
+    kvf_json_free(root);
+    return st;
+}
+
+START_TEST(absent_keys_take_the_class_defaults)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(LLAMA, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.G, 4);
+    ck_assert_int_eq(d.D, 16);
+    ck_assert_int_eq(d.max_positions, 2048);
+    ck_assert(d.norm_eps == 1e-6f && d.gated && d.causal && !d.tied && !d.qkv_bias);
+    ck_assert_int_eq(d.norm, KVF__RMSNORM);
+    ck_assert_int_eq(d.bos, -1);
+    ck_assert(d.rope.theta == 10000);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(MISTRAL, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.G, 8);
+    ck_assert_int_eq(d.sliding_window, 4096);
+    ck_assert_int_eq(d.max_positions, 131072);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(GPT2, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.F, 256);
+    ck_assert_int_eq(d.max_positions, 1024);
+    ck_assert(d.tied && d.qkv_bias && d.out_bias && d.mlp_bias && !d.gated);
+    ck_assert_int_eq(d.norm, KVF__LAYERNORM);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(QWEN3, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.D, 128);
+    ck_assert_int_eq(d.max_positions, 32768);
+    ck_assert(d.qk_norm && !d.qkv_bias && !d.out_bias && d.causal);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(BERT, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.max_positions, 512);
+    ck_assert_int_eq(d.types, 2);
+    ck_assert(d.norm_eps == 1e-12f && d.act == KVF__GELU_ERF && d.post_norm && !d.causal);
+    ck_assert_int_eq(d.position_pad, -1);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(ROBERTA, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.pad, 1);
+    ck_assert_int_eq(d.position_pad, 1);
+    ck_assert_int_eq(d.max_positions, 510);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+/* The window is a number in every file and counts only where a switch says so. */
+START_TEST(window_with_a_switch)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(QWEN2, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.sliding_window, 0);
+    ck_assert(d.qkv_bias && !d.out_bias && !d.mlp_bias && !d.qk_norm);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(QWEN2, "use_sliding_window", "true", &d), KVF_OK);
+    ck_assert_int_eq(d.sliding_window, 32);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+START_TEST(token_ids)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(LLAMA, "eos_token_id", "[7,8]", &d), KVF_OK);
+    ck_assert_int_eq(d.eos, 7);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(LLAMA, "pad_token_id", "-1", &d), KVF_OK);
+    ck_assert_int_eq(d.pad, -1);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(LLAMA, "bos_token_id", "3", &d), KVF_OK);
+    ck_assert_int_eq(d.bos, 3);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+START_TEST(class_name_stands_in_for_model_type)
+{
+    kvf__desc d = {0};
+    kvf_json *root = parse("{\"architectures\":[\"GPT2LMHeadModel\"],\"n_embd\":64,\"n_layer\":2,"
+                           "\"n_head\":4,\"vocab_size\":100}");
+
+    ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
+    ck_assert_str_eq(d.arch_name, "gpt2");
+    kvf__desc_done(&d);
+    kvf_json_free(root);
+}
+END_TEST
+
+START_TEST(aliases_of_gpt2)
+{
+    kvf__desc d = {0};
+    kvf_json *root = parse("{\"model_type\":\"gpt2\",\"hidden_size\":64,\"num_hidden_layers\":3,"
+                           "\"num_attention_heads\":4,\"vocab_size\":100,\"n_ctx\":77}");
+
+    ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
+    ck_assert_int_eq(d.L, 3);
+    ck_assert_int_eq(d.max_positions, 77);
+    kvf__desc_done(&d);
+    kvf_json_free(root);
+}
+END_TEST
+
+/* The dictionary's theta goes before the one outside, rope_scaling before rope_parameters. */
+START_TEST(precedence_of_rope_keys)
+{
+    kvf__desc d = {0};
+    kvf_json *root = parse(LLAMA);
+
+    kvf_json_set(root, "rope_theta", kvf_json_new_real(5000));
+    kvf_json_set(root, "rope_parameters", parse("{\"rope_type\":\"default\",\"rope_theta\":700}"));
+    ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
+    ck_assert(d.rope.theta == 700);
+    kvf__desc_done(&d);
+    kvf_json_set(root, "rope_scaling", parse("{\"type\":\"linear\",\"factor\":2}"));
+    ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
+    ck_assert(d.rope.theta == 5000 && d.rope.kind == KVF__ROPE_LINEAR && d.rope.factor == 2);
+    kvf__desc_done(&d);
+    kvf_json_free(root);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct refusal {
+    const char *base, *key, *value;
+    kvf_status status;
+    const char *line; /* part of the message */
+} refusals[] = {
+    {LLAMA, "model_type", "\"deberta-v2\"", KVF_EUNSUPPORTED,
+     "\"deberta-v2\" is not supported (llama, mistral, qwen2"},
+    {"[]", NULL, NULL, KVF_EFORMAT, "not a JSON object"},
+    {"{}", NULL, NULL, KVF_EFORMAT, "model_type is missing"},
+    {"{\"model_type\":\"llama\"}", NULL, NULL, KVF_EFORMAT, "hidden_size is missing"},
+    {LLAMA, "hidden_size", "\"64\"", KVF_EFORMAT,
+     "hidden_size is \"64\", expected a positive integer"},
+    {LLAMA, "hidden_size", "0", KVF_EFORMAT, "hidden_size is 0"},
+    {LLAMA, "hidden_size", "-64", KVF_EFORMAT, "hidden_size is -64"},
+    {LLAMA, "hidden_size", "1e3", KVF_EFORMAT, "hidden_size is 1000.0"},
+    {LLAMA, "hidden_size", "66", KVF_EFORMAT,
+     "hidden_size 66 is not a multiple of num_attention_heads 4"},
+    {LLAMA, "hidden_size", "2000000000", KVF_EFORMAT, "width 2000000000"},
+    {LLAMA, "num_hidden_layers", "100000", KVF_EFORMAT, "layers 100000, expected 1 to 1024"},
+    {LLAMA, "intermediate_size", "null", KVF_EFORMAT, "intermediate_size is null"},
+    {LLAMA, "intermediate_size", "100000", KVF_EFORMAT, "feed-forward width 100000"},
+    {LLAMA, "num_key_value_heads", "3", KVF_EFORMAT, "4 attention heads do not divide into 3"},
+    {LLAMA, "num_key_value_heads", "[4,2]", KVF_EFORMAT, "num_key_value_heads is [4,2]"},
+    {LLAMA, "head_dim", "15", KVF_EFORMAT, "head size 15 is odd"},
+    {LLAMA, "hidden_act", "\"mish\"", KVF_EUNSUPPORTED, "hidden_act is \"mish\""},
+    {LLAMA, "rms_norm_eps", "0", KVF_EFORMAT, "epsilon is 0"},
+    {LLAMA, "rms_norm_eps", "\"small\"", KVF_EFORMAT,
+     "rms_norm_eps is \"small\", expected a number"},
+    {LLAMA, "attention_bias", "1", KVF_EFORMAT, "attention_bias is 1, expected true or false"},
+    {LLAMA, "bos_token_id", "\"x\"", KVF_EFORMAT, "bos_token_id is \"x\""},
+    {LLAMA, "is_encoder_decoder", "true", KVF_EUNSUPPORTED, "is_encoder_decoder is true"},
+    {LLAMA, "quantization_config", "{\"bits\":4}", KVF_EUNSUPPORTED,
+     "quantization_config is {\"bits\":4}"},
+    {LLAMA, "layer_types", "[\"full_attention\",\"sliding_attention\"]", KVF_EUNSUPPORTED,
+     "layer_types is \"sliding_attention\""},
+    {LLAMA, "rope_theta", "-1", KVF_EFORMAT, "rope theta is -1"},
+    {LLAMA, "rope_scaling", "\"linear\"", KVF_EFORMAT,
+     "rope_scaling is \"linear\", expected an object"},
+    {LLAMA, "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}", KVF_EUNSUPPORTED,
+     "rope_type is \"dynamic\", expected default, linear, llama3 or yarn"},
+    {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"short_factor\":[1]}", KVF_EUNSUPPORTED,
+     "rope_type is \"longrope\""},
+    {LLAMA, "rope_scaling", "{\"rope_type\":7}", KVF_EUNSUPPORTED, "rope_type is 7"},
+    {LLAMA, "rope_scaling", "{\"type\":\"linear\"}", KVF_EFORMAT, "factor is missing"},
+    {LLAMA, "rope_scaling", "{\"type\":\"linear\",\"factor\":0}", KVF_EFORMAT, "rope factor is 0"},
+    {LLAMA, "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8}", KVF_EFORMAT,
+     "low_freq_factor is missing"},
+    {LLAMA, "rope_scaling",
+     "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4}",
+     KVF_EFORMAT, "expected 0 < low < high"},
+    {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", KVF_EUNSUPPORTED,
+     "by layer type"},
+    {LLAMA, "partial_rotary_factor", "0.5", KVF_EUNSUPPORTED, "partial_rotary_factor is 0.5"},
+    {GPT2, "activation_function", "null", KVF_EUNSUPPORTED, "activation_function is null"},
+    {GPT2, "add_cross_attention", "true", KVF_EUNSUPPORTED, "add_cross_attention is true"},
+    {GPT2, "n_head", "5", KVF_EFORMAT, "n_embd 64 is not a multiple of n_head 5"},
+    {MISTRAL, "sliding_window", "0", KVF_EFORMAT, "sliding_window is 0"},
+    {QWEN2, "use_sliding_window", "1", KVF_EFORMAT, "use_sliding_window is 1"},
+    {BERT, "position_embedding_type", "\"relative_key\"", KVF_EUNSUPPORTED,
+     "position_embedding_type is \"relative_key\", expected \"absolute\""},
+    {ROBERTA, "position_embedding_type", "\"relative_key_query\"", KVF_EUNSUPPORTED,
+     "position_embedding_type is \"relative_key_query\""},
+    {BERT, "is_decoder", "true", KVF_EUNSUPPORTED, "is_decoder is true"},
+    {BERT, "type_vocab_size", "0", KVF_EFORMAT, "type_vocab_size is 0"},
+    {BERT, "hidden_act", "\"mish\"", KVF_EUNSUPPORTED, "hidden_act is \"mish\""},
+    {ROBERTA, "pad_token_id", "null", KVF_EFORMAT, "pad_token_id is -1, expected 0 to 510"},
+    {ROBERTA, "pad_token_id", "511", KVF_EFORMAT, "pad_token_id is 511"},
+};
+#define N_REFUSALS (sizeof refusals / sizeof *refusals)
+
+START_TEST(refused)
+{
+    const struct refusal *r = &refusals[_i];
+    kvf__desc d = {.L = 123};
+
+    ck_assert_int_eq(describe(r->base, r->key, r->value, &d), r->status);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), r->line) != NULL, "got: %s, want: %s",
+                  kvf_ctx_error(ctx), r->line);
+    ck_assert_ptr_eq(strstr(kvf_ctx_error(ctx), "config.json: "), kvf_ctx_error(ctx));
+    ck_assert_int_eq(d.L, 123); /* untouched */
+}
+END_TEST
+
+START_TEST(every_allocation_can_fail)
+{
+    kvf_json *root = parse(LLAMA);
+    kvf__desc d = {0};
+    int64_t n = 0;
+
+    for (;; n++) {
+        kvf_ctx_fail_allocation(ctx, n);
+        kvf_status st = kvf__desc_from_hf(ctx, "config.json", root, &d);
+        if (!st) break;
+        ck_assert_int_eq(st, KVF_ENOMEM);
+    }
+    kvf_ctx_fail_allocation(ctx, -1);
+    ck_assert_int_gt(n, 0);
+    kvf__desc_done(&d);
+    kvf_json_free(root);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config_hf");
+    TCase *tc = tcase_create("golden");
+    tcase_add_checked_fixture(tc, setup_golden, teardown_golden);
+    tcase_add_loop_test(tc, known_config, 0, N_CASES);
+    suite_add_tcase(suite, tc);
+
+    tc = tcase_create("core");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, absent_keys_take_the_class_defaults);
+    tcase_add_test(tc, token_ids);
+    tcase_add_test(tc, window_with_a_switch);
+    tcase_add_test(tc, class_name_stands_in_for_model_type);
+    tcase_add_test(tc, aliases_of_gpt2);
+    tcase_add_test(tc, precedence_of_rope_keys);
+    suite_add_tcase(suite, tc);
+
+    tc = tcase_create("errors");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, refused, 0, N_REFUSALS);
+    tcase_add_test(tc, every_allocation_can_fail);
+    suite_add_tcase(suite, tc);
+    return ck_main(suite);
+}

@@ -1,0 +1,405 @@
+/* Rows of the tasks: what a toy tokenizer makes of texts, pairs, sentences, questions and choices,
+ * for bidirectional bases ([CLS] a [SEP] b [SEP]) and causal ones (texts as they are). */
+#include "task_fx.h"
+
+static const struct {
+    const char *file, *text, *rows, *names;
+    kvf__dataset_options options;
+} ROWS[] = {
+    {"a.tsv", "ab\tpos\nc\tneg\n", "10:1 0 1 11 | 10:0 2 11", "neg pos", {SEQ, .no_header = true}},
+    {"a.tsv", "ab\tpos\nc\tneg\n", "0 1:1 | 2:0", "neg pos", {SEQ, CAUSE, .no_header = true}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"text_pair\": \"bc\", \"label\": 10}\n{\"text\": \"\", \"text_pair\": "
+     "\"\", \"label\": 9}\n",
+     "10:1 0 11 1' 2' 11' | 10:0 11 11'",
+     "9 10",
+     {SEQ}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"text_pair\": \"bc\", \"label\": true}\n",
+     "0 9 1 2:0",
+     "true",
+     {SEQ, CAUSE}}, /* a line feed between */
+    {"RTE.jsonl",
+     "{\"premise\": \"a\", \"hypothesis\": \"b\", \"label\": \"not_entailment\", \"idx\": 0}\n"
+     "{\"premise\": \"b\", \"hypothesis\": \"a\", \"label\": \"entailment\", \"idx\": 1}\n",
+     "10:1 0 11 1' 11' | 10:0 1 11 0' 11'",
+     "entailment not_entailment",
+     {SEQ}},
+    {"BoolQ.jsonl",
+     "{\"question\": \"a\", \"passage\": \"b\", \"label\": false}\n",
+     "10:0 0 11 1' 11'",
+     "false",
+     {SEQ}},
+    {"MultiRC.tsv",
+     "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tx\n",
+     "10:0 0 11 1' 11'",
+     "x",
+     {SEQ}},
+    {"sst.tsv", "sentence\tlabel\nab\t1\n", "10:0 0 1 11", "1", {SEQ}},
+    {"sts.csv",
+     "sentence1,sentence2,score\na,b,2.5\na,c,-1\n",
+     "10:0 0 11 1' 11' =2.5 | 10:0 0 11 2' 11' "
+     "=-1",
+     "",
+     {SEQ, .regression = true}},
+    {"a.tsv", "text\na\n", "10:-1 0 11", "", {SEQ, .unlabeled = true}},
+    {"a.jsonl",
+     "{\"text\": \"abcdef\", \"label\": 1}",
+     "10:0 0 1 2 11",
+     "1",
+     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}},
+    {"a.jsonl",
+     "{\"text\": \"abcdef\", \"text_pair\": \"gh\", \"label\": 1}",
+     "10:0 0 1 2 11 6' 7' 11'",
+     "1",
+     {SEQ, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE}},
+    {"a.jsonl",
+     "{\"text\": \"abcdef\", \"text_pair\": \"ghgh\", \"label\": 1}",
+     "10:0 0 1 2 11 6' 7' 11'",
+     "1",
+     {SEQ, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE}},
+    {"a.jsonl",
+     "{\"text\": \"abcdef\", \"label\": 1}\n{\"text\": \"a\", \"label\": 2}",
+     "10:1 0 11",
+     "1 2",
+     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_SKIP}},
+
+    {"a.conll", "ab\tO\nc\tB-x\n\nd\tO\n", "10 0:1 1 2:0 11 | 10 3:1 11", "B-x O", {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": [\"ab\", \"c\"], \"tags\": [2, 0]}",
+     "0:1 1 2:0",
+     "0 2",
+     {TOK, CAUSE}},
+    {"a.csv", "words,tags\nab c,x y\n", "10 0:0 1 2:1 11", "x y", {TOK}},
+    {"a.conll", "ab\nc\n", "10 0:-1 1 2:-1 11", "", {TOK, .unlabeled = true}},
+    {"a.conll",
+     "ab O\ncd O\nef O\n",
+     "10 0:0 1 2:0 3 11",
+     "O",
+     {TOK, .max_length = 7, .overlong = KVF__OVERLONG_TRUNCATE}}, /* not within "ef" */
+    {"a.conll",
+     "abcd O\ne O\n",
+     "10 0:0 1 2 11",
+     "O",
+     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}}, /* a web address */
+    {"a.conll",
+     "ab O\ncd O\nef O\ngh O\n",
+     "10 0:0 1 2 3 11 | 10 2:0 3 4 5 11 | 10 4:0 5 6:0 7 11",
+     "O",
+     {TOK, .max_length = 6, .windows = true}}, /* words at an end are labelled elsewhere */
+    {"a.conll",
+     "ab O\ncd O\nef O\ngh O\n",
+     "0:0 1 2:0 3 | 2 3 4:0 5 | 4 5 6:0 7",
+     "O",
+     {TOK, CAUSE, .max_length = 4, .windows = true}}, /* what is before a word is all it sees */
+    {"a.conll",
+     "a O\nz O\nbcde O\nf O\nz O\n",
+     "10 0:0 11 | 10 1:0 2 3 11 | 10 5:0 11",
+     "O",
+     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE, .windows = true}},
+    {"a.conll", "ab O\nc O\n", "10 0:0 1 2:0 11", "O", {TOK, .max_length = 5, .windows = true}},
+
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"abcd\", \"answers\": [{\"text\": \"bc\", \"start\": "
+     "1}]}",
+     "10:0 7 11 0':0 1':0 2':0 3':0 11' [4 5]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"abcd\", \"answers\": [{\"text\": \"bc\", \"start\": "
+     "1}]}",
+     "7 9 0:0 1:0 2:0 3:0 12:0 [3 4]",
+     "",
+     {QA, CAUSE}}, /* </s> stands for no answer */
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"ab\", \"answers\": [], \"is_impossible\": true}",
+     "10:0 7 11 0':0 1':0 11' [0 0]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"ab\", \"answers\": {\"text\": [\"b\"], "
+     "\"answer_start\": "
+     "[1]}}",
+     "10:0 7 11 0':0 1':0 11' [4 4]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"ab\"}",
+     "10:0 7 11 0':0 1':0 11' [-1 -1]",
+     "",
+     {QA, .unlabeled = true}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"abcdef\", \"answers\": [{\"text\": \"ef\"}]}",
+     "10:0 7 11 0':0 1':0 2':0 3':0 11' [0 0] / 10:0 7 11 2':0 3':0 4':0 5':0 11' [5 6]",
+     "",
+     {QA, .max_length = 8, .doc_stride = 2}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"abcdef\", \"answers\": [{\"text\": \"f\"}]}",
+     "10:0 7 11 0':0 1':0 2':0 3':0 11' [0 0] / 10:0 7 11 3':0 4':0 5':0 11' [5 5]",
+     "",
+     {QA, .max_length = 8, .doc_stride = 1}},
+
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\", \"cd\"], \"label\": 1}",
+     "10:0 0 11 1' 11' / 10:1 0 11 2' 3' 11'",
+     "",
+     {CHOICE}},
+
+    /* U+0000 is text */
+    {"a.jsonl",
+     "{\"text\": \"\\u0000a\", \"text_pair\": \"b\\u0000\", \"label\": 1}",
+     "10:0 13 0 11 1' 13' 11'",
+     "1",
+     {SEQ}},
+    {"a.jsonl", "{\"tokens\": [\"a\\u0000b\"], \"tags\": [\"O\"]}", "10 0:0 13 1 11", "O", {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": \"a\\u0000b \\u0000\", \"tags\": \"O O\"}",
+     "10 0:0 13 1 13:0 11",
+     "O",
+     {TOK}},
+    {"a.jsonl",
+     "{\"question\": \"\\u0000h\", \"context\": \"a\\u0000b\", \"answers\": [{\"text\": "
+     "\"\\u0000b\", \"start\": 1}]}",
+     "10:0 13 7 11 0':0 13':0 1':0 11' [5 6]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\\u0000c\", \"\\u0000\"], \"label\": 1}",
+     "10:0 0 11 1' 13' 2' 11' / 10:1 0 11 13' 11'",
+     "",
+     {CHOICE}},
+    {"COPA.jsonl",
+     "{\"premise\": \"a\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": \"cause\", "
+     "\"label\": 0}\n{\"premise\": \"h\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": "
+     "\"effect\"}\n",
+     "0 8 1 4 2 0 4 9 1:1 / 0 8 1 4 2 0 4 9 2:0 | 7 8 9 1:0 / 7 8 9 2:0",
+     "",
+     {CHOICE, CAUSE, .unlabeled = true}}, /* letters outside the vocabulary leave nothing */
+};
+
+START_TEST(rows_of_tasks)
+{
+    kvf__dataset set = loaded(ROWS[_i].file, ROWS[_i].text, ROWS[_i].options);
+    ck_assert_str_eq(rows_text(&set), ROWS[_i].rows);
+    ck_assert_str_eq(names_of(&set), ROWS[_i].names);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+static char *const TWO[] = {"neg", "pos"};
+static const kvf__label_set SIGNS = {.n = 2, .names = (char **)TWO};
+
+static const struct {
+    const char *file, *text, *line;
+    kvf__dataset_options options;
+} BAD[] = {
+    {"a.jsonl",
+     "{\"text\": \"a\"}",
+     "a.jsonl:1: \"label\" is missing; the row has text (name others with "
+     "--map)",
+     {SEQ}},
+    {"a.tsv",
+     "text\tlable\na\t1\n",
+     "a.tsv:2: \"label\" is missing; the row has text, lable (name others "
+     "with --map)",
+     {SEQ}},
+    {"a.tsv",
+     "txt\tlabel\na\t1\n",
+     "a.tsv:2: found the fields txt, label, want text, or text and text_pair "
+     "(name others with --map)",
+     {SEQ}},
+    {"a.jsonl", "{\"text\": 3, \"label\": 1}", "a.jsonl:1: \"text\" is not a string", {SEQ}},
+    {"a.jsonl", "[1]", "a.jsonl:1: want a JSON object", {SEQ, .format = "jsonl"}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": \"x\\u0000y\"}",
+     "a.jsonl:1: the label holds U+0000",
+     {SEQ}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": \"x\", \"id\": \"\\u0000\"}",
+     "a.jsonl:1: the row's \"id\" holds U+0000",
+     {SEQ}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\"], \"tags\": [\"B-\\u0000\"]}",
+     "a.jsonl:1: tag 0 is not a name",
+     {TOK}},
+    {"a.tsv",
+     "text\tlabel\na\tpos\nb\tso\n",
+     "a.tsv:3: label \"so\" is not in the task's set (neg, pos)",
+     {SEQ, .label_set = &SIGNS}},
+    {"a.tsv",
+     "text\tlabel\na\t1e\n",
+     "a.tsv:2: label \"1e\" is not a number",
+     {SEQ, .regression = true}},
+    {"a.tsv",
+     "text\tlabel\nabcd\t1\n",
+     "a.tsv:2: the row has 6 tokens, at most 5 fit (see --overlong)",
+     {SEQ, .max_length = 5}},
+    {"a.tsv", "text\tlabel\n\t1\n", "a.tsv:2: the row has no tokens", {SEQ, CAUSE}},
+    {"a.tsv", "", "a.tsv: no rows", {SEQ}},
+    {"a.tsv", "text\tlabel\n", "a.tsv: no rows", {SEQ}},
+    {"a.tsv",
+     "text\tlabel\nabcd\t1\n",
+     "a.tsv: no rows fit (all were longer than --max-length)",
+     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_SKIP}},
+
+    {"a.conll",
+     "a pos\n\nb neg\nc so\n",
+     "a.conll:4: label \"so\" is not in the task's set (neg, pos)",
+     {TOK, .label_set = &SIGNS}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\", \"b\"], \"tags\": [\"O\"]}",
+     "a.jsonl:1: 1 tags, but 2 tokens",
+     {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\"]}",
+     "a.jsonl:1: \"tags\" is missing; the row has tokens (name others "
+     "with --map)",
+     {TOK}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": 1}",
+     "a.jsonl:1: \"tokens\" is missing; the row has text, label "
+     "(name others with --map)",
+     {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": [1], \"tags\": [\"O\"]}",
+     "a.jsonl:1: token 0 is not a string",
+     {TOK}},
+    {"a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [null]}", "a.jsonl:1: tag 0 is not a name", {TOK}},
+    {"a.conll",
+     "abcd O\n",
+     "a.conll:1: no word fits into 2 tokens",
+     {TOK, .max_length = 2, .overlong = KVF__OVERLONG_TRUNCATE}},
+    {"a.conll",
+     "abcd O\n",
+     "a.conll:1: the row has 6 tokens, at most 5 fit (see --overlong)",
+     {TOK, .max_length = 5}},
+
+    {"a.jsonl",
+     "{\"question\": \"a\", \"answers\": []}",
+     "a.jsonl:1: \"context\" is missing; the row has "
+     "question, answers (name others with --map)",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"b\"}",
+     "a.jsonl:1: \"answers\" is missing or no list",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"b\", \"answers\": {\"text\": \"b\"}}",
+     "a.jsonl:1: \"answers\" is missing or no list",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"\xC3\xA9\xC3\xA9\", \"answers\": [{\"text\": \"b\", "
+     "\"start\": 1}]}",
+     "a.jsonl:1: answer \"b\" is not in its context at 1, where \"\" stands",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": 2}]}",
+     "a.jsonl:1: answer \"b\" is not in its context at 2, where \"c\" stands",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": 9}]}",
+     "a.jsonl:1: answer \"b\" is not in its context at 9, where \"\" stands",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [\"d\"]}",
+     "a.jsonl:1: answer \"d\" is not in its context",
+     {QA}},
+    {"a.json",
+     "{\"data\": [{\"paragraphs\": [{\"context\": \"abc\", \"qas\": [\n{\"id\": \"q7\", "
+     "\"question\": "
+     "\"a\", \"answers\": [{\"text\": \"c\", \"answer_start\": 1}]}]}]}]}",
+     "a.json:2: question q7: answer \"c\" is not in its context at 1, where \"b\" stands",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"abcdef\", \"context\": \"a\", \"answers\": [\"a\"]}",
+     "a.jsonl:1: the row has 6 tokens, at most 3 fit (see --overlong)",
+     {QA, .max_length = 9}},
+
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 2}",
+     "a.jsonl:1: label 2 is not one of the row's 2 choices, counted from 0",
+     {CHOICE}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\"], \"label\": 0}",
+     "a.jsonl:1: want a list of two or more choices",
+     {CHOICE}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"choices\": [\"b\", 1], \"label\": 0}",
+     "a.jsonl:1: choice 1 is not a "
+     "string",
+     {CHOICE}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": 0}",
+     "a.jsonl:1: found the fields text, label, want text and "
+     "choices (name others with --map)",
+     {CHOICE}},
+};
+
+START_TEST(bad_rows_get_one_line)
+{
+    kvf__dataset set = {0};
+    ck_assert_int_eq(load(BAD[_i].file, BAD[_i].text, BAD[_i].options, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), BAD[_i].line);
+    ck_assert_ptr_null(set.ids);
+}
+END_TEST
+
+START_TEST(given_labels_keep_their_order)
+{
+    static char *const NAMES[] = {"pos", "neg"};
+    const kvf__label_set given = {.n = 2, .names = (char **)NAMES};
+    kvf__dataset set = loaded("a.tsv", "text\tlabel\na\tneg\nb\t-1\n",
+                              (kvf__dataset_options){SEQ, .label_set = &given, .unlabeled = true});
+    ck_assert_str_eq(rows_text(&set),
+                     "10:1 0 11 | 10:-1 1 11"); /* -1: GLUE's test sets have no label */
+    ck_assert_str_eq(names_of(&set), "pos neg");
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+/* Runs per task: the n-th allocation fails, n = 0, 1, ..., until all succeed. */
+START_TEST(every_allocation_may_fail)
+{
+    static const struct {
+        const char *file, *text;
+        kvf__dataset_options options;
+    } FILES[] = {
+        {"a.tsv", "text\tlabel\nab\tx\nc\ty\n", {SEQ}},
+        {"a.conll", "ab O\nc B-x\n\nd O\n", {TOK}},
+        {"a.jsonl",
+         "{\"question\": \"h\", \"context\": \"abcdef\", \"answers\": [{\"text\": \"ef\"}]}",
+         {QA, CAUSE, .max_length = 8}},
+        {"a.jsonl", "{\"text\": \"a\", \"choices\": [\"b\", \"cd\"], \"label\": 1}", {CHOICE}},
+        {"a.conll",
+         "ab O\nc B-x\n\nd O\ne O\n\nabcdef O\n",
+         {TOK, .max_length = 4, .windows = true, .unlabeled = true,
+          .overlong = KVF__OVERLONG_SKIP}},
+    };
+    kvf__dataset set = {0};
+    kvf_status st;
+    int64_t n = 0;
+    do {
+        kvf_ctx_fail_allocation(ctx, n++);
+        st = load(FILES[_i].file, FILES[_i].text, FILES[_i].options, &set);
+        ck_assert(st == KVF_OK || st == KVF_ENOMEM);
+    } while (st);
+    kvf_ctx_fail_allocation(ctx, -1);
+    ck_assert_int_gt(n, 10);
+    kvf__dataset_done(&set);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rows");
+    TCase *core = tcase_create("core"), *errors = tcase_create("errors");
+    tcase_add_checked_fixture(core, setup, teardown);
+    tcase_add_checked_fixture(errors, setup, teardown);
+    tcase_add_loop_test(core, rows_of_tasks, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
+    tcase_add_test(core, given_labels_keep_their_order);
+    tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
+    tcase_add_loop_test(errors, every_allocation_may_fail, 0, 5);
+    suite_add_tcase(suite, core);
+    suite_add_tcase(suite, errors);
+    return ck_main(suite);
+}
