@@ -2,6 +2,7 @@
  * loading by name. A kind works on a flat view [P, width]: of a prefix [P, 2*L*G*D] (prefix.h),
  * which is also PEFT's; vectors are that already. */
 #include "encoder_priv.h"
+#include "rng.h"
 
 #include <assert.h>
 #include <math.h>

@@ -4,6 +4,7 @@
  * A run that trained virtual tokens beside them folds to two files: that base file, and the one
  * that the method's virtual tokens fold to anyway, made on it and for it. */
 #include "merge_int.h"
+#include "outfile.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* What files made of other files say about them: hashes of their bytes, and the options and facts
  * in which they agree. */
+#include "hash.h"
 #include "merge_int.h"
 
 #include <string.h>

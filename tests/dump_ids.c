@@ -12,6 +12,7 @@
  *     join    ["a", "b"] -> ids, " | ", types, " | ", where the texts begin; ["a"]: one text
  *     chat    {"messages": [...], "add_generation_prompt": bool, "template": name}
  *                        -> ids, " | ", loss; or "error: ..." */
+#include "infile.h"
 #include "vocab_json.h"
 
 #include <stdio.h>

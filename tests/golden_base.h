@@ -3,6 +3,7 @@
 #ifndef GOLDEN_BASE_H
 #define GOLDEN_BASE_H
 
+#include "outfile.h"
 #include "toy_base.h"
 
 static inline void golden_copy(kvf_ctx *ctx, const char *from, const char *dir, const char *name)

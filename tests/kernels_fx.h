@@ -8,6 +8,7 @@
 
 #include "ck.h"
 #include "kernels.h"
+#include "rng.h"
 
 #include <math.h>
 #include <omp.h>

@@ -4,6 +4,8 @@
  *
  * Usage: make_tiny FOLDER [SEED [llama|bert]] */
 #include "file_int.h"
+#include "outfile.h"
+#include "rng.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,9 @@
 /* Tests of src/base: allocation and its failures, strings, growing buffers, arena, map. */
+#include "arena.h"
 #include "base_int.h"
 #include "ck.h"
+#include "hash.h"
+#include "map.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -264,6 +267,57 @@ START_TEST(arena_is_reused)
 }
 END_TEST
 
+typedef struct carved {
+    int64_t n;
+    char *bytes;
+    double *numbers;
+} carved;
+
+static void lay_carved(void *object, kvf__carver *carver)
+{
+    carved *c = object;
+    c->bytes = kvf__carve(carver, c->n, 1, 1);
+    c->numbers = kvf__carve(carver, c->n, 3, sizeof(double));
+}
+
+static void check_carved(const carved *c)
+{
+    ck_assert_uint_eq((uintptr_t)c->bytes % 64, 0);
+    ck_assert_uint_eq((uintptr_t)c->numbers % 64, 0);
+    ck_assert((char *)c->numbers >= c->bytes + c->n);
+    for (int64_t i = 0; i < c->n; i++)
+        ck_assert(c->bytes[i] == 0 && c->numbers[3 * i + 2] == 0);
+    memset(c->bytes, 1, (size_t)c->n);
+    memset(c->numbers, 1, (size_t)c->n * 3 * sizeof(double));
+}
+
+START_TEST(one_block_for_an_object)
+{
+    carved made = {.n = 100}, *whole = NULL, large = {.n = INT64_MAX / 2};
+    void *memory = NULL;
+    uint64_t before = kvf_ctx_allocations(ctx);
+
+    ck_assert_int_eq(kvf__carve_block(ctx, lay_carved, &made, &memory), KVF_OK);
+    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 1);
+    check_carved(&made);
+    kvf__free(memory);
+
+    made = (carved){.n = 7};
+    ck_assert_int_eq(kvf__carve_object(ctx, lay_carved, &made, sizeof made, &whole), KVF_OK);
+    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 2);
+    ck_assert_int_eq(whole->n, 7);
+    ck_assert((char *)whole + sizeof *whole <= whole->bytes);
+    check_carved(whole);
+    kvf__free(whole);
+
+    ck_assert_int_eq(kvf__carve_block(ctx, lay_carved, &large, &memory), KVF_ENOMEM);
+    kvf_ctx_fail_allocation(ctx, 0);
+    whole = NULL;
+    ck_assert_int_eq(kvf__carve_object(ctx, lay_carved, &made, sizeof made, &whole), KVF_ENOMEM);
+    ck_assert_ptr_null(whole);
+}
+END_TEST
+
 START_TEST(arena_gaps_are_poisoned)
 {
 #ifdef HAVE_ASAN
@@ -458,6 +512,7 @@ int main(void)
     tcase_add_test(core, ids_grow);
     tcase_add_test(core, arena_pieces);
     tcase_add_test(core, arena_is_reused);
+    tcase_add_test(core, one_block_for_an_object);
     tcase_add_test(core, arena_gaps_are_poisoned);
     tcase_add_test(core, map_100k_keys);
 

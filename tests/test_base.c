@@ -1,6 +1,8 @@
 /* Tests of src/base: status lines, the context, the reader, fingerprints. */
 #include "base_int.h"
 #include "ck.h"
+#include "hash.h"
+#include "infile.h"
 #include "method.h"
 
 #include <omp.h>

@@ -3,6 +3,7 @@
  * values, masked layers. */
 #include "encoder_int.h"
 #include "golden_model.h"
+#include "rng.h"
 
 #include <math.h>
 

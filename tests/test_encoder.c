@@ -2,6 +2,7 @@
  * units. */
 #include "ck.h"
 #include "encoder_int.h"
+#include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>

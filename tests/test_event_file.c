@@ -2,6 +2,7 @@
  * by a reader written here. The real reader is asked by peers/tensorboard_reader.py. */
 #include "ck.h"
 #include "event_file.h"
+#include "infile.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -2,6 +2,7 @@
  * hold, what a model says of its head. Against transformers: test_head_task_golden.c. */
 #include "ck.h"
 #include "head_task.h"
+#include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>

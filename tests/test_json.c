@@ -2,6 +2,8 @@
  * files. Numbers, building and text: test_json_text.c. */
 #include "base_int.h"
 #include "ck.h"
+#include "infile.h"
+#include "outfile.h"
 
 #include <kvfold/json.h>
 #include <string.h>

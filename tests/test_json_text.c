@@ -2,6 +2,7 @@
  * chain of calls that failed somewhere has no text. What is read and refused: test_json.c. */
 #include "base_int.h"
 #include "ck.h"
+#include "rng.h"
 
 #include <float.h>
 #include <kvfold/json.h>

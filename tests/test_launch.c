@@ -1,6 +1,7 @@
 /* What the environment says about other processes, and how many cores are a process's own then. */
 #include "base_int.h"
 #include "ck.h"
+#include "launch.h"
 
 #include <stdlib.h>
 

@@ -2,6 +2,7 @@
  * reference's gradient against central differences. PyTorch's is in test_enc_ptuning.c. */
 #include "ck.h"
 #include "lstm.h"
+#include "rng.h"
 
 #include <stdlib.h>
 #include <string.h>

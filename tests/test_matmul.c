@@ -3,6 +3,7 @@
 #include "ck.h"
 #include "kernels.h"
 #include "matmul.h"
+#include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * type, one row and several, sizes with tails of each kind. */
 #include "ck.h"
 #include "matvec.h"
+#include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include <kvfold/kvfold.h>
 
 #include "h5_int.h"
+#include "hash.h"
 #include "toy_base.h"
 #include "train_int.h"
 

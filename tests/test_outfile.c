@@ -1,6 +1,8 @@
 /* Tests of the files of src/base: mapping, reading, and output that appears whole or not at all. */
 #include "base_int.h"
 #include "ck.h"
+#include "infile.h"
+#include "outfile.h"
 
 #include <dirent.h>
 #include <signal.h>

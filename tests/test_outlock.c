@@ -1,6 +1,8 @@
 /* The lock on an output that is written again and again. */
 #include "base_int.h"
 #include "ck.h"
+#include "infile.h"
+#include "outfile.h"
 
 #include <stdlib.h>
 #include <string.h>

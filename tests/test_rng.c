@@ -1,6 +1,7 @@
 /* Tests of the random numbers. Their values are a promise: runs are repeated from stored seeds. */
 #include "base_int.h"
 #include "ck.h"
+#include "rng.h"
 
 #include <math.h>
 

@@ -1,6 +1,7 @@
 /* Tests of folders of shards and of telling formats apart. */
 #include "ck.h"
 #include "file_int.h"
+#include "outfile.h"
 
 #include <stdio.h>
 #include <string.h>

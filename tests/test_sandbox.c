@@ -1,6 +1,8 @@
 /* Files read in a sandbox by another program: what its answers, and its death, become here. */
 #include "base_int.h"
 #include "ck.h"
+#include "infile.h"
+#include "sandbox.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Tokenizers: what they answer, round trips, hostile text. */
+#include "rng.h"
 #include "tok_check.h"
 
 /* ---- core ------------------------------------------------------------------------------------ */

@@ -1,4 +1,5 @@
 /* WordPiece tokenizers and the files they are read from. */
+#include "outfile.h"
 #include "tok_check.h"
 
 /* ---- core ------------------------------------------------------------------------------------ */

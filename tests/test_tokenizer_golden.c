@@ -1,6 +1,8 @@
 /* Token ids against those of other implementations: made-up pipelines and a SentencePiece
  * vocabulary in the tree, and, where the shared data is there, GPT-2, RoBERTa, Llama 2 and 3 and
  * Qwen3. */
+#include "infile.h"
+#include "outfile.h"
 #include "tok_check.h"
 #include "vocab_json.h"
 

@@ -1,4 +1,5 @@
 /* Where ids come from in their text, texts that come in words, and pairs of texts. */
+#include "rng.h"
 #include "tok_check.h"
 
 /* ---- golden ---------------------------------------------------------------------------------- */

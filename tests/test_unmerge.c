@@ -1,5 +1,6 @@
 /* Tests of the way back: a prefix becomes a run whose MLP emits it, folds to it again, and is where
  * training starts. */
+#include "outfile.h"
 #include "toy_run.h"
 
 #include "h5_int.h"

@@ -1,6 +1,7 @@
 /* Few rows through a wide matrix: each instruction set against the formulas, any sizes, the same
  * bits for any number of threads. */
 #include "ck.h"
+#include "rng.h"
 #include "wide.h"
 
 #include <math.h>

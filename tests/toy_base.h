@@ -4,6 +4,7 @@
 #define TOY_BASE_H
 
 #include "file_int.h"
+#include "rng.h"
 #include "toy_model.h"
 
 #include <stdio.h>

@@ -9,6 +9,7 @@
 
 #include "ck.h"
 #include "model_int.h"
+#include "rng.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 
 #include "ck.h"
 #include "model_priv.h"
+#include "rng.h"
 
 #include <stdlib.h>
 #include <string.h>

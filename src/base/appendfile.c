@@ -4,6 +4,7 @@
  * whole pieces; one for which there is no room is taken back. Nothing is flushed to disk: what a
  * machine's crash may cost here is no result. */
 #include "ctx_int.h"
+#include "outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

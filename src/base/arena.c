@@ -4,9 +4,10 @@
  * AddressSanitizer each piece is followed by a red zone of 64 bytes and what is not handed out is
  * poisoned, so writing past a piece is caught at once; both sides use kvf__arena_round() and
  * therefore agree. */
-#include "base_int.h"
+#include "arena.h"
 
 #include <assert.h>
+#include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
@@ -73,4 +74,39 @@ void *kvf__carve(kvf__carver *carver, int64_t rows, int64_t width, size_t size)
         return NULL;
     }
     return carver->arena ? kvf__arena_alloc(carver->arena, n) : NULL;
+}
+
+/* Room for `first` bytes, then the pieces of lay(object); the second round is the caller's. */
+static kvf_status plan_block(kvf_ctx *ctx, kvf__lay_fn lay, void *object, size_t first,
+                             kvf__arena *arena)
+{
+    kvf__carver carver = {.bytes = kvf__arena_round(first)};
+
+    lay(object, &carver);
+    if (carver.overflow)
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory: more than memory can address");
+    return kvf__arena_init(ctx, arena, carver.bytes);
+}
+
+kvf_status kvf__carve_block(kvf_ctx *ctx, kvf__lay_fn lay, void *object, void **memory)
+{
+    kvf__arena arena;
+
+    KVF_TRY(plan_block(ctx, lay, object, 0, &arena));
+    lay(object, &(kvf__carver){.arena = &arena});
+    *memory = arena.data;
+    return KVF_OK;
+}
+
+kvf_status kvf__carve_object(kvf_ctx *ctx, kvf__lay_fn lay, void *made, size_t size, void *out)
+{
+    kvf__arena arena;
+
+    KVF_TRY(plan_block(ctx, lay, made, size, &arena));
+    void *object = kvf__arena_alloc(&arena, size);
+    memcpy(object, made, size);
+    lay(object, &(kvf__carver){.arena = &arena});
+    memcpy(out, &object,
+           sizeof object); /* the caller's T **: a void ** would break strict aliasing */
+    return KVF_OK;
 }

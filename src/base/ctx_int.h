@@ -2,7 +2,7 @@
 #ifndef KVF_CTX_INT_H
 #define KVF_CTX_INT_H
 
-#include "base_int.h"
+#include "sandbox.h"
 
 enum { KVF__LINE_BYTES = 2048 };
 

@@ -1,7 +1,7 @@
 /* XXH3-128 as a stream: the fingerprint of bases, data files and runs. Not a defence against an
  * attacker who wants a collision; it tells honest files apart, at the speed of memory. The hex is
  * the canonical (big-endian) form, what `xxhsum -H2` prints. */
-#include "base_int.h"
+#include "hash.h"
 
 #include <stdio.h>
 #include <xxhash.h>

@@ -6,6 +6,7 @@
  * setting, 2048 by default), and whole numbers outside int64, which jansson refuses, become reals.
  * Tokenizers saved by transformers carry "model_max_length": 1000000000000000019884624838656;
  * refusing those would refuse most models. */
+#include "infile.h"
 #include "json_int.h"
 
 #include <errno.h>

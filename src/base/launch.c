@@ -4,7 +4,7 @@
  *
  * Slurm's are those of a step that srun started; a batch script has a count of tasks too, but is
  * alone. */
-#include "base_int.h"
+#include "launch.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * Open addressing with linear probing, at most 3/4 full. A slot keeps the whole hash, so that a
  * probe compares keys only when they are almost surely equal. Key bytes stand back to back in one
  * buffer, any byte is legal in them. A failed put leaves the map as it was. */
-#include "base_int.h"
+#include "map.h"
 
 #include <string.h>
 #include <xxhash.h>

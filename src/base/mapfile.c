@@ -4,6 +4,7 @@
  * that a wrong path (a 20 GB model given as config) ends in a line and not in swapping. Reading
  * also takes pipes; mapping wants a regular file. */
 #include "ctx_int.h"
+#include "outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

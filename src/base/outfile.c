@@ -4,6 +4,7 @@
  * PATH, and flushes the folder, without which the new name may be lost with the power. begin()
  * makes and removes that temporary once: a folder that cannot be written is found before hours of
  * training, not after. */
+#include "outfile.h"
 #include "ctx_int.h"
 
 #include <dirent.h>

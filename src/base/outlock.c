@@ -6,6 +6,7 @@
  * the same output left (outfile.c names them PATH.tmp.PID). A file system without locks is used
  * without. */
 #include "ctx_int.h"
+#include "outfile.h"
 
 #include <dirent.h>
 #include <errno.h>

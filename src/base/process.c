@@ -5,6 +5,7 @@
  * the control group counts as well (cpu.max of cgroup v2, cpu.cfs_quota_us of v1; Linux
  * Documentation/admin-guide). */
 #include "ctx_int.h"
+#include "launch.h"
 
 #include <sched.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * A failure sticks and later reads give zeros, so a parser checks `failed` once per group of fields
  * instead of after each. Values are put together from bytes: right on any host, and for any
  * alignment. */
-#include "base_int.h"
+#include "infile.h"
 
 #include <string.h>
 

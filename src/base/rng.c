@@ -18,7 +18,7 @@
  *   below n  the first u64 that is >= 2^64 mod n, modulo n
  *
  *   shuffle  Fisher-Yates from the end: for i = n-1 down to 1, swap items i and below(i + 1) */
-#include "base_int.h"
+#include "rng.h"
 
 #include <assert.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #define KVF_CLUSTERS_H
 
 #include "data_int.h"
+#include "rng.h"
 
 typedef struct kvf__clusters {
     int64_t n;

@@ -4,6 +4,7 @@
 #define KVF_DATA_PRIV_H
 
 #include "data_int.h"
+#include "map.h"
 
 #define KVF__WHERE_MAX 1024 /* "file:line" */
 

@@ -2,6 +2,8 @@
  * once, before training: a bad row is found with its line number before the first step, and steps
  * touch integers only. */
 #include "data_priv.h"
+#include "hash.h"
+#include "infile.h"
 
 #include <string.h>
 

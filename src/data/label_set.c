@@ -2,6 +2,7 @@
  * Ids of what is learnt are the places in the sorted list, so that they do not depend on the order
  * of rows. */
 #include "data_priv.h"
+#include "infile.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * second. Both keep the order of the file, its labels and its hash. Texts of sources stay in the
  * first one's pool, so the second may not outlive it. */
 #include "data_priv.h"
+#include "rng.h"
 
 #include <math.h>
 #include <string.h>

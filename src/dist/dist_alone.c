@@ -1,6 +1,7 @@
 /* Built without MPI: every process is alone, and one that was started with others says so instead
  * of training the same run once more. */
 #include "dist_int.h"
+#include "launch.h"
 
 #include <assert.h>
 

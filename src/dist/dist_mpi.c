@@ -2,6 +2,7 @@
  * ended with the context. Every wait is a loop of our own around MPI_Test: MPI's spin at full speed
  * on a core that another rank may need, and would never notice a rank that has gone. */
 #include "dist_priv.h"
+#include "launch.h"
 
 #include <sched.h>
 #include <time.h>

@@ -6,6 +6,7 @@
 #include <kvfold/infer.h>
 
 #include "load_int.h"
+#include "rng.h"
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 

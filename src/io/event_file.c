@@ -8,6 +8,7 @@
  * A session log with status START at step s makes readers drop all they have seen from s on: that
  * is how a resumed run does not show the steps twice that were done after its last save. */
 #include "event_file.h"
+#include "infile.h"
 
 #include <dirent.h>
 #include <errno.h>

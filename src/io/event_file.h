@@ -5,6 +5,7 @@
 #define KVF_EVENT_FILE_H
 
 #include "base_int.h"
+#include "outfile.h"
 
 typedef struct kvf__event_file {
     kvf__appendfile file;

@@ -7,6 +7,7 @@
 #define KVF_FILE_INT_H
 
 #include "base_int.h"
+#include "infile.h"
 #include "view.h"
 
 /* One open model: the maps stay open until close, the table views them. */

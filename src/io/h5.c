@@ -5,6 +5,7 @@
  * gives equal bytes. While a file of ours is open HDF5 neither prints nor loads filter plug-ins;
  * the caller's settings come back at close. */
 #include "h5_raw.h"
+#include "sandbox.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #define KVF_H5_PRIV_H
 
 #include "h5_int.h"
+#include "outfile.h"
 
 typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which stands for "/" */
 #define KVF__H5_NONE ((kvf__h5_id)-1)

@@ -2,6 +2,7 @@
  * where a crash of HDF5 harms nothing. */
 #include "file_int.h"
 #include "h5_priv.h"
+#include "sandbox.h"
 
 #include <kvfold/io.h>
 #include <string.h>

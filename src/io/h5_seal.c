@@ -6,6 +6,7 @@
  * "\nkvfold xxh3-128 HEX\n" behind the last byte of HDF5, over all bytes before it. Layout of the
  * superblock: HDF5 File Format Specification 3.0, II.A. */
 #include "h5_priv.h"
+#include "hash.h"
 
 #include <errno.h>
 #include <string.h>

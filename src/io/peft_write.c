@@ -7,6 +7,7 @@
  * it; in an existing one only our files are replaced. */
 #include "file_int.h"
 #include "h5_int.h"
+#include "outfile.h"
 
 #include <errno.h>
 #include <string.h>

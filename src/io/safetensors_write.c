@@ -6,6 +6,7 @@
  * finished header passes through our own strict JSON reader before anything is written: that
  * refuses names given twice and names that are no UTF-8. */
 #include "file_int.h"
+#include "outfile.h"
 #include "safetensors_int.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* What goes along with the weights of a base file, as texts: config and tokenizer of a folder, of a
  * base file, or made of a GGUF's metadata. And base files of random numbers (new-base). */
 #include "load_int.h"
+#include "rng.h"
 
 #include <stdlib.h>
 #include <string.h>

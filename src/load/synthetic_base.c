@@ -6,6 +6,7 @@
  * stands for half a gigabyte of GPT-2, and packing makes every layer's weights its own memory
  * anyway. Numbers are uniform with the variance of N(0, 0.02); norms have weight 1. */
 #include "load_int.h"
+#include "rng.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #ifndef KVF_ENTITY_SCAN_H
 #define KVF_ENTITY_SCAN_H
 
+#include "map.h"
 #include "metric_int.h"
 
 /* Words first..last of one entity; type indexes the list of names. Lists are ordered by `last`,

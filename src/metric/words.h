@@ -2,6 +2,7 @@
 #ifndef KVF_WORDS_H
 #define KVF_WORDS_H
 
+#include "map.h"
 #include "metric_int.h"
 
 /* One text of the rows. */

@@ -1,6 +1,7 @@
 /* The adapters of a base: one block of values and one of gradients, carved into bottlenecks in the
  * order of their parameters (adapter.h). */
 #include "bottleneck.h"
+#include "rng.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #define KVF_BIND_H
 
 #include "desc.h"
+#include "map.h"
 
 /* Bytes behind a slot will be read soon, or not for a while. */
 typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon);

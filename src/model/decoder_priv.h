@@ -2,6 +2,7 @@
 #ifndef KVF_DECODER_PRIV_H
 #define KVF_DECODER_PRIV_H
 
+#include "arena.h"
 #include "decoder.h"
 #include "matvec.h"
 #include "pass_priv.h"

@@ -5,6 +5,7 @@
 #include "attention.h"
 #include "dropout.h"
 #include "model_priv.h"
+#include "rng.h"
 
 struct kvf__pass;
 

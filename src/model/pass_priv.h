@@ -8,6 +8,7 @@
 #ifndef KVF_PASS_PRIV_H
 #define KVF_PASS_PRIV_H
 
+#include "arena.h"
 #include "head_lm.h"
 #include "pass.h"
 #include "pass_adapters.h"

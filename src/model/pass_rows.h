@@ -5,6 +5,7 @@
 
 #include "dropout.h"
 #include "model_priv.h"
+#include "rng.h"
 
 struct kvf__pass;
 struct kvf__kvseg;

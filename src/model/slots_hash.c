@@ -7,6 +7,7 @@
  * what is hashed (inv_freq, whose last bits could depend on the C library). Changing this text
  * invalidates every stored hash: add keys only for new kinds. */
 #include "arch.h"
+#include "hash.h"
 #include "model_priv.h"
 
 #include <stdlib.h>

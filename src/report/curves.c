@@ -3,6 +3,7 @@
  * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
  * measures (train loss, gradient norm), the last of what a step leaves behind (learning rate,
  * prefix norm, validation, the retention set). The smoothed curve is taken before thinning. */
+#include "arena.h"
 #include "report_priv.h"
 
 #include <math.h>
@@ -41,6 +42,9 @@ typedef struct series {
     int64_t n, every;    /* rows; steps of each */
     int64_t horizon;     /* steps over which the smoothed curve forgets; 0: there is none */
     double *at[COLUMNS]; /* [n] */
+    int64_t steps;       /* of the history */
+    double *smoothed;    /* [steps] */
+    void *memory;        /* of the arrays */
 } series;
 
 /* Exponential mean of x [n] over about `horizon` steps, free of the bias towards 0 of its start
@@ -81,43 +85,40 @@ static double last_of(const double *x, int64_t n)
 
 /* base_loss: of the bare base on the retention set's text, a level beside the retention set's
  * values. */
-static void thin(const kvf__history *history, const double *smoothed, double base_loss, series *s)
+static void thin(const kvf__history *history, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
         int64_t first = row * s->every;
         int64_t n = history->n - first < s->every ? history->n - first : s->every;
         for (int c = 0; c < KVF__COLUMNS; c++)
             s->at[c][row] = column_of(history, c, first, n);
-        s->at[SMOOTH][row] = s->horizon ? last_of(smoothed + first, n) : NAN;
+        s->at[SMOOTH][row] = s->horizon ? last_of(s->smoothed + first, n) : NAN;
         s->at[BARE][row] = isfinite(s->at[METER][row]) ? base_loss : NAN;
     }
 }
 
-static void series_done(series *s)
+static void lay_series(void *object, kvf__carver *carver)
 {
+    series *s = object;
     for (int c = 0; c < COLUMNS; c++)
-        kvf__free(s->at[c]);
+        s->at[c] = kvf__carve(carver, s->n, 1, sizeof(double));
+    s->smoothed = kvf__carve(carver, s->steps, 1, sizeof(double));
 }
 
-static kvf_status take_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
+static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                               series *s)
 {
     const kvf_json *lineage = kvf_json_get(facts, "lineage");
     const double base_loss = kvf_json_real(kvf_json_get(lineage, "meter_base_loss"), NAN);
-    double *smoothed = NULL;
-    kvf_status st = KVF_OK;
 
-    *s = (series){.every = (history->n + MOST_POINTS - 1) / MOST_POINTS};
-    s->n = (history->n + s->every - 1) / s->every;
-    if (history->n >= LEAST_TO_SMOOTH)
-        s->horizon = history->n / SMOOTH_PART > 2 ? history->n / SMOOTH_PART : 2;
-    for (int c = 0; c < COLUMNS && !st; c++)
-        st = kvf__alloc_array(ctx, (size_t)s->n, sizeof(double), &s->at[c]);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)history->n, sizeof *smoothed, &smoothed);
-    if (!st && s->horizon) smooth(history->train_loss, history->n, s->horizon, smoothed);
-    if (!st) thin(history, smoothed, base_loss, s);
-    kvf__free(smoothed);
-    return st;
+    *s = (series){.every = (history->n + MOST_POINTS - 1) / MOST_POINTS, .steps = history->n};
+    s->n = (s->steps + s->every - 1) / s->every;
+    if (s->steps >= LEAST_TO_SMOOTH)
+        s->horizon = s->steps / SMOOTH_PART > 2 ? s->steps / SMOOTH_PART : 2;
+    KVF_TRY(kvf__carve_block(ctx, lay_series, s, &s->memory));
+    if (s->horizon) smooth(history->train_loss, s->steps, s->horizon, s->smoothed);
+    thin(history, base_loss, s);
+    return KVF_OK;
 }
 
 /* ---- charts ---------------------------------------------------------------------------------- */
@@ -307,7 +308,7 @@ void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *hi
     series s = {0};
 
     if (h->st || !history || history->n < 1) return;
-    h->st = take_series(h->ctx, facts, history, &s);
+    h->st = make_series(h->ctx, facts, history, &s);
     if (!h->st) {
         kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n");
         put_best(h, facts);
@@ -318,5 +319,5 @@ void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *hi
         put_table(h, facts, &s);
         kvf__html_put(h, "</section>\n");
     }
-    series_done(&s);
+    kvf__free(s.memory);
 }

@@ -8,6 +8,7 @@
  *
  * It is a run of train whose rows are made here: its file, --resume and merge know nothing else. */
 #include "distill_int.h"
+#include "hash.h"
 
 #include <math.h>
 #include <string.h>

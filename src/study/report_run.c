@@ -2,6 +2,7 @@
  *
  * What a method or a base cannot show is left out with a note on the page. The file's own story
  * needs no base, except norms of methods that read it to emit their prefix. */
+#include "outfile.h"
 #include "report_look.h"
 
 #include "method.h"

@@ -1,5 +1,6 @@
 /* Rows of a language model that no file holds, as a data set. */
 #include "distill_int.h"
+#include "hash.h"
 
 #include <string.h>
 

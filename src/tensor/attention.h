@@ -14,6 +14,7 @@
 #define KVF_ATTENTION_H
 
 #include "dropout.h"
+#include "rng.h"
 #include "view.h"
 
 /* Keys and values that stand before a row's own tokens; element (g, t, d) at g*head_stride +

@@ -5,6 +5,7 @@
 #define KVF_DROPOUT_H
 
 #include "batch.h"
+#include "rng.h"
 #include "view.h"
 
 /* An element is dropped with probability drop / 65536 and else scaled so that its mean stays. */

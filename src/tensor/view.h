@@ -4,6 +4,7 @@
 #define KVF_VIEW_H
 
 #include "base_int.h"
+#include "map.h"
 
 /* name, bytes per block, elements per block. The Q* types are those of GGUF (ggml-common.h). */
 #define KVF__DTYPE_LIST(X)                                                                         \

@@ -8,6 +8,7 @@
 #ifndef KVF_TOK_INT_H
 #define KVF_TOK_INT_H
 
+#include "map.h"
 #include "text_int.h"
 
 /* ---- UTF-8 and character classes (utf8.c, uchar.c) ------------------------------------------- */

@@ -4,6 +4,7 @@
  * before vocab.txt; tokenizer_config.json,
  * special_tokens_map.json and chat_template.jinja add to either. They lie in a folder, or as texts
  * in a base file. */
+#include "infile.h"
 #include "tok_int.h"
 
 #include <string.h>

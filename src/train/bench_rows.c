@@ -1,6 +1,8 @@
 /* The rows that bench trains on: random ids, since the time of a step does not depend on them, and
  * lengths as asked, since it does. */
 #include "bench_int.h"
+#include "infile.h"
+#include "rng.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,6 +5,7 @@
  * A task's turn: its data, sampler and head take the places of the same names in the trainer, and
  * all that works for one task (step.c, lengths.c) works for that one. Heads that are not in turn
  * have zero gradients, and AdamW steps them as torch does. */
+#include "hash.h"
 #include "train_int.h"
 
 #include <math.h>

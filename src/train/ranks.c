@@ -6,6 +6,7 @@
  * base, so that they need no file but base and data. Then all must agree: a rank that failed, or
  * that has another base, other data or other options, ends the run on all, with one line, which
  * rank 0 has. */
+#include "hash.h"
 #include "ranks_int.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define KVF_FUZZ_MUTATE_H
 
 #include "base_int.h"
+#include "rng.h"
 
 /* One change somewhere, in a buffer of `room` bytes; the length after it. n >= 1. */
 size_t fuzz_mutate(kvf__rng *rng, uint8_t *bytes, size_t n, size_t room);

@@ -7,6 +7,7 @@
  * Usage: replay_TARGET [-mutations=N] FILE|FOLDER... */
 #include "fuzz.h"
 #include "fuzz_mutate.h"
+#include "infile.h"
 
 #include <dirent.h>
 #include <fcntl.h>

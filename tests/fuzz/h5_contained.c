@@ -6,6 +6,7 @@
  * Usage: h5_contained KVFOLD COUNT SEED FILE... ; works in a folder of its own, which is removed.
  */
 #include "fuzz_mutate.h"
+#include "infile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,14 @@
+/* Fingerprints. */
+#ifndef KVF_HASH_H
+#define KVF_HASH_H
+
+#include "base_int.h"
+
+/* XXH3-128 of what was added, as 32 hex digits. */
+typedef struct kvf__hash kvf__hash;
+kvf_status kvf__hash_create(kvf_ctx *ctx, kvf__hash **out);
+void kvf__hash_add(kvf__hash *hash, const void *bytes, size_t n);
+void kvf__hash_hex(const kvf__hash *hash, char hex[33]);
+void kvf__hash_free(kvf__hash *hash);
+
+#endif

@@ -1,0 +1,52 @@
+/* Files that are written: whole or not at all, or growing piece by piece; and the lock of an output
+ * that is written for hours. */
+#ifndef KVF_OUTFILE_H
+#define KVF_OUTFILE_H
+
+#include "base_int.h"
+
+/* Output that appears whole or not at all: write to `temp` (same folder), then commit = fsync +
+ * rename + fsync of the folder. begin fails early where nothing can be written, and leaves no file.
+ * An existing `path` needs force (EEXIST), at begin and again at commit. commit empties *out,
+ * whether it succeeds or not; abort removes the temporary and is safe after both. */
+typedef struct kvf__outfile {
+    kvf_ctx *ctx;
+    char *path, *temp;
+    bool force;
+} kvf__outfile;
+kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
+kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
+void kvf__outfile_abort(kvf__outfile *out);
+/* The three steps at once for bytes in memory. */
+kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
+/* All n bytes to fd; EIO, with the reason, names path. */
+kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n);
+
+/* A file that only grows: each piece is one write, and one for which there is no room is taken
+ * back. {0} is none. */
+typedef struct kvf__appendfile {
+    char *path;
+    int fd;
+} kvf__appendfile;
+typedef enum kvf__append {
+    KVF__APPEND_NEW,     /* EEXIST where it is there */
+    KVF__APPEND_REPLACE, /* emptied */
+    KVF__APPEND_LINES    /* continued; a last line without its end is removed */
+} kvf__append;
+/* /dev/stdout, /dev/stderr and /dev/fd/N are taken as they stand, whatever `how`. */
+bool kvf__appendfile_is_open(const char *path);
+kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
+                                kvf__appendfile *out);
+kvf_status kvf__appendfile_add(kvf_ctx *ctx, kvf__appendfile *file, const void *bytes, size_t n);
+void kvf__appendfile_close(kvf__appendfile *file);
+
+/* Held by the process that keeps writing an output: EEXIST where another does, and dead ones do not
+ * count. Temporaries that killed writers of `path` left are removed. {0} is none. */
+typedef struct kvf__outlock {
+    char *path;
+    int fd;
+} kvf__outlock;
+kvf_status kvf__outlock_acquire(kvf_ctx *ctx, const char *path, kvf__outlock *out);
+void kvf__outlock_drop(kvf__outlock *lock);
+
+#endif
