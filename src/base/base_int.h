@@ -59,6 +59,9 @@ kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out /* T ** */);
 kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out /* T ** */);
 /* Like realloc, old contents kept, the rest undefined; *inout untouched on failure. */
 kvf_status kvf__grow(kvf_ctx *ctx, void *inout /* T ** */, size_t old_bytes, size_t new_bytes);
+/* Capacity of a list that grows: at least `need` items of `size` bytes, doubled from *cap on. */
+kvf_status kvf__reserve(kvf_ctx *ctx, void *inout /* T ** */, size_t *cap, size_t need,
+                        size_t size);
 void kvf__free(void *memory); /* NULL is fine */
 /* Freed memory that the C library keeps for later goes back to the system, where it can (glibc). */
 void kvf__free_kept(void);

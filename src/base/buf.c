@@ -18,6 +18,18 @@ static size_t next_cap(size_t cap, size_t need)
     return next;
 }
 
+kvf_status kvf__reserve(kvf_ctx *ctx, void *inout, size_t *cap, size_t need, size_t size)
+{
+    size_t next = next_cap(*cap, need), bytes;
+
+    if (next == 0 || !kvf__mul(next, size, &bytes))
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot hold %zu items", need);
+    if (next == *cap) return KVF_OK;
+    KVF_TRY(kvf__grow(ctx, inout, *cap * size, bytes));
+    *cap = next;
+    return KVF_OK;
+}
+
 /* Room for n more bytes and the NUL. */
 static kvf_status buf_reserve(kvf_ctx *ctx, kvf__buf *buf, size_t n)
 {
@@ -78,16 +90,11 @@ kvf_status kvf__ids_allow(kvf_ctx *ctx, const kvf__ids *ids, size_t more)
 
 kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n)
 {
-    size_t need, cap, bytes;
+    size_t need;
 
     KVF_TRY(kvf__ids_allow(ctx, ids, n));
-    if (!kvf__add(ids->n, n, &need) || !(cap = next_cap(ids->cap, need)) ||
-        !kvf__mul(cap, sizeof *ids->data, &bytes))
-        return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot add %zu ids to %zu", n, ids->n);
-    if (cap != ids->cap) {
-        KVF_TRY(kvf__grow(ctx, &ids->data, ids->cap * sizeof *ids->data, bytes));
-        ids->cap = cap;
-    }
+    if (!kvf__add(ids->n, n, &need)) need = SIZE_MAX; /* more than can be held */
+    KVF_TRY(kvf__reserve(ctx, &ids->data, &ids->cap, need, sizeof *ids->data));
     if (n) memcpy(ids->data + ids->n, from, n * sizeof *ids->data);
     ids->n += n;
     return KVF_OK;

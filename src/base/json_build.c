@@ -3,6 +3,7 @@
  * A build is checked once, at its end: where a value could not be made or placed, a mark is put
  * into the container that no text exists for, and so the text of the root is NULL (json_text.c). */
 #include "json_int.h"
+#include "utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,32 +46,6 @@ kvf_json *kvf_json_new_bool(bool value)
     return (kvf_json *)json_boolean(value);
 }
 
-/* Bytes of the well-formed sequence at text [left] (RFC 3629: no overlong forms, no surrogates); 0
- * if there is none. */
-static size_t utf8_length(const unsigned char *text, size_t left)
-{
-    unsigned char c = text[0], low = 0x80, high = 0xbf;
-    size_t n;
-
-    if (c < 0x80) return 1;
-    if (c >= 0xc2 && c <= 0xdf)
-        n = 2;
-    else if (c >= 0xe0 && c <= 0xef)
-        n = 3;
-    else if (c >= 0xf0 && c <= 0xf4)
-        n = 4;
-    else
-        return 0;
-    if (c == 0xe0) low = 0xa0;
-    if (c == 0xed) high = 0x9f;
-    if (c == 0xf0) low = 0x90;
-    if (c == 0xf4) high = 0x8f;
-    if (n > left || text[1] < low || text[1] > high) return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    return n;
-}
-
 kvf_json *kvf_json_new_str(const char *utf8)
 {
     return utf8 ? kvf_json_new_strn(utf8, strlen(utf8)) : NULL;
@@ -83,10 +58,12 @@ kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes)
     kvf_status st = KVF_OK;
 
     if (string) return (kvf_json *)string;
-    for (const char *end = utf8 + bytes; utf8 < end && !st;) {
-        size_t n = utf8_length((const unsigned char *)utf8, (size_t)(end - utf8));
-        st = n ? kvf__buf_add(NULL, &text, utf8, n) : kvf__buf_add(NULL, &text, "\xef\xbf\xbd", 3);
-        utf8 += n ? n : 1;
+    for (size_t at = 0, n; at < bytes && !st; at += n) { /* U+FFFD for each bad byte */
+        uint32_t cp;
+        n = kvf__utf8_next(utf8 + at, bytes - at, &cp);
+        if (cp == UINT32_MAX) n = 1;
+        st = cp == UINT32_MAX ? kvf__buf_add(NULL, &text, KVF__REPLACEMENT_UTF8, 3)
+                              : kvf__buf_add(NULL, &text, utf8 + at, n);
     }
     if (!st && text.data) string = json_stringn(text.data, text.n);
     kvf__buf_done(&text);

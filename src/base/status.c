@@ -4,6 +4,7 @@
  * quotes bytes of a hostile file: control characters are replaced, or a file could steer the
  * reader's terminal. */
 #include "ctx_int.h"
+#include "utf8.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static void clean_line(char *line, int wanted)
     if (wanted < KVF__LINE_BYTES) return;
 
     n = KVF__LINE_BYTES - sizeof "...";
-    while (n > 0 && ((unsigned char)line[n] & 0xc0) == 0x80)
+    while (n > 0 && kvf__utf8_continues(line[n]))
         n--;
     memcpy(line + n, "...", sizeof "...");
 }

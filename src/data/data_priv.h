@@ -58,9 +58,6 @@ bool kvf__is_gzip(const char *bytes, size_t n);
 /* EFORMAT names the file and the byte where it is damaged. */
 kvf_status kvf__gunzip(kvf_ctx *ctx, const char *path, const kvf__buf *packed, kvf__buf *out);
 
-/* The line at *at without its end (LF, CRLF); false at the end of the text. */
-bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n);
-bool kvf__blank(const char *text, size_t n);
 void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line);
 
 /* ---- fields ---------------------------------------------------------------------------------- */

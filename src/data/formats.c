@@ -8,24 +8,6 @@
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n)
-{
-    if (*at >= bytes) return false;
-    const char *stop = memchr(text + *at, '\n', bytes - *at);
-    *line = text + *at;
-    *n = stop ? (size_t)(stop - *line) : bytes - *at;
-    *at += *n + 1;
-    if (*n && (*line)[*n - 1] == '\r') --*n;
-    return true;
-}
-
-bool kvf__blank(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r') return false;
-    return true;
-}
-
 void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line)
 {
     snprintf(where, KVF__WHERE_MAX, "%.980s:%lld", path, (long long)line);
@@ -39,7 +21,7 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
     kvf_status st = KVF_OK;
     for (int64_t i = 1; !st && kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
         kvf_json *fields = NULL;
-        if (kvf__blank(line, n)) continue;
+        if (kvf__is_blank_line(line, n)) continue;
         kvf__where(where, file->path, i);
         KVF_TRY(kvf_json_parse(file->ctx, where, line, n, &fields));
         const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = i};
@@ -80,7 +62,7 @@ static bool has_empty_data(const char *text, size_t bytes)
     if (!at) return false;
     at += 6;
     for (const char *want = ":[]"; *want; want++, at++) {
-        while (at < end && (kvf__blank(at, 1) || *at == '\n'))
+        while (at < end && (kvf__is_blank_line(at, 1) || *at == '\n'))
             at++;
         if (at == end || *at != *want) return false;
     }
@@ -106,7 +88,7 @@ static bool looks_conll(const char *text, size_t bytes)
     size_t at = 0, n = 0;
     int words = 0;
     for (int i = 0; i < LINES_LOOKED_AT && kvf__next_line(text, bytes, &at, &line, &n); i++) {
-        if (kvf__blank(line, n) || *line == '#' || (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
+        if (kvf__is_blank_line(line, n) || *line == '#' || (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
             continue;
         size_t end = n;
         while (end && (line[end - 1] == ' ' || line[end - 1] == '\t'))
@@ -257,7 +239,7 @@ kvf_status kvf__read_rows(kvf__file *file)
         file->text += 3;
         file->bytes -= 3;
     }
-    if (kvf__blank(file->text, strcspn(file->text, "\n")) &&
+    if (kvf__is_blank_line(file->text, strcspn(file->text, "\n")) &&
         strspn(file->text, " \t\r\n") == file->bytes)
         return KVF_OK; /* no rows: the caller says so */
     KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));

@@ -55,7 +55,7 @@ static kvf_status read_names(kvf_ctx *ctx, const char *option, const char *path,
     kvf_status st = kvf__read_file(ctx, path, (size_t)1 << 24, &text);
     if (!st) st = kvf__utf8_check(ctx, path, text.data, text.n, true);
     while (!st && kvf__next_line(text.data, text.n, &at, &line, &n))
-        if (!kvf__blank(line, n)) st = add_name(ctx, option, line, n, set);
+        if (!kvf__is_blank_line(line, n)) st = add_name(ctx, option, line, n, set);
     kvf__buf_done(&text);
     return st;
 }

@@ -119,7 +119,7 @@ static bool has_tabs(const kvf__file *file)
     const char *line = NULL;
     size_t at = 0, n = 0;
     while (kvf__next_line(file->text, file->bytes, &at, &line, &n))
-        if (!kvf__blank(line, n) && *line != '#' && strncmp(line, "-DOCSTART-", 10))
+        if (!kvf__is_blank_line(line, n) && *line != '#' && strncmp(line, "-DOCSTART-", 10))
             return memchr(line, '\t', n);
     return false;
 }
@@ -131,7 +131,7 @@ kvf_status kvf__read_conll(const kvf__file *file)
     size_t at = 0, n = 0;
     kvf_status st = KVF_OK;
     for (int64_t i = 1; !st && kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
-        if (kvf__blank(line, n) || !strncmp(line, "-DOCSTART-", 10))
+        if (kvf__is_blank_line(line, n) || !strncmp(line, "-DOCSTART-", 10))
             st = end_sentence(&s);
         else
             st = add_line(&s, i, line, n);

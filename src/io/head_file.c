@@ -9,6 +9,7 @@
  * task lm has the base's, or its own where that was trained (--train-head): the matrix
  * lm_head.weight and nothing else. */
 #include "h5_priv.h"
+#include "utf8.h"
 
 #include <string.h>
 
@@ -33,14 +34,6 @@ bool kvf__head_fits_task(const char *task, const kvf__head_values *head)
                           !head->regression && !strcmp(params->item[0].name, "lm_head.weight"));
 }
 
-static bool is_utf8(const char *text)
-{
-    kvf_json *json = kvf_json_new_str(text);
-    bool good = json && strcmp(kvf_json_str(json, NULL), text) == 0; /* else it was mended */
-    kvf_json_free(json);
-    return good;
-}
-
 /* Named, in UTF-8, and no two alike. */
 kvf_status kvf__labels_check(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
                              kvf_status status)
@@ -53,7 +46,7 @@ kvf_status kvf__labels_check(kvf__h5 *h5, kvf__h5_id at, char *const *labels, si
         size_t bytes = strlen(labels[i]);
         if (bytes == 0)
             st = kvf__h5_fail(h5, at, status, "label %zu has no name", i);
-        else if (!is_utf8(labels[i]))
+        else if (kvf__utf8_valid(labels[i], bytes) != bytes)
             st = kvf__h5_fail(h5, at, status, "the name of label %zu is not UTF-8", i);
         else if (kvf__map_get(&seen, labels[i], bytes, &before))
             st = kvf__h5_fail(h5, at, status, "labels %lld and %zu are both \"%s\"",

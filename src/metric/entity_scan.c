@@ -6,6 +6,7 @@
  * as the scheme says. Both cut the type from a tag in their own way, which shows in odd tags only.
  */
 #include "entity_scan.h"
+#include "utf8.h"
 
 #include <string.h>
 
@@ -50,7 +51,7 @@ static kvf_status add(kvf_ctx *ctx, kvf__entity_list *list, name type, int64_t f
 static name mixed_type(const char *tag)
 {
     const char *rest = tag + 1, *dash;
-    while (((unsigned char)*rest & 0xC0) == 0x80) /* the prefix is a letter, not a byte */
+    while (kvf__utf8_continues(*rest)) /* the prefix is a letter, not a byte */
         rest++;
     dash = strchr(rest, '-');
     if (dash) rest = dash + 1;

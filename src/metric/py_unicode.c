@@ -4,6 +4,7 @@
  * becomes two code points, and a capital sigma that ends a word its final form (Unicode,
  * SpecialCasing.txt and section 3.13). */
 #include "words.h"
+#include "utf8.h"
 
 #include <string.h>
 #include <utf8proc.h>
@@ -13,34 +14,25 @@ enum {
     DOT_ABOVE = 0x307,
     CAPITAL_SIGMA = 0x3A3,
     SIGMA = 0x3C3,
-    FINAL_SIGMA = 0x3C2,
-    REPLACEMENT = 0xFFFD
+    FINAL_SIGMA = 0x3C2
 };
 
 kvf_status kvf__code_points(kvf_ctx *ctx, kvf__phrase text, kvf__ids *out)
 {
-    const uint8_t *at = (const uint8_t *)text.text;
-    size_t left = text.n;
-
     out->n = 0;
-    while (left) {
-        utf8proc_int32_t c;
-        utf8proc_ssize_t used = utf8proc_iterate(at, (utf8proc_ssize_t)left, &c);
-        if (used <= 0) {
-            used = 1;
-            c = REPLACEMENT;
-        }
-        KVF_TRY(kvf__ids_add(ctx, out, c));
-        at += used;
-        left -= (size_t)used;
+    for (size_t at = 0, n; at < text.n; at += n) {
+        uint32_t c;
+        n = kvf__utf8_next(text.text + at, text.n - at, &c);
+        if (c == UINT32_MAX) n = 1; /* U+FFFD for each bad byte */
+        KVF_TRY(kvf__ids_add(ctx, out, c == UINT32_MAX ? KVF__REPLACEMENT : (int32_t)c));
     }
     return KVF_OK;
 }
 
 kvf_status kvf__put_code_point(kvf_ctx *ctx, kvf__buf *out, int32_t c)
 {
-    utf8proc_uint8_t bytes[4];
-    return kvf__buf_add(ctx, out, bytes, (size_t)utf8proc_encode_char(c, bytes));
+    char bytes[4];
+    return kvf__buf_add(ctx, out, bytes, kvf__utf8_put(bytes, (uint32_t)c));
 }
 
 static bool is_cased(int32_t c)

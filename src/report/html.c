@@ -5,6 +5,7 @@
  * that turn the direction of writing (Unicode UAX 9: embeddings, overrides, isolates) are shown as
  * U+FFFD: they could make an option read as another. */
 #include "report_priv.h"
+#include "utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,37 +32,12 @@ void kvf__html_printf(kvf__html *h, const char *fmt, ...)
     kvf__html_put(h, text);
 }
 
-/* The code point that begins at s, and its bytes; 0 bytes: s begins none. Strict: no surrogates, no
- * overlong forms. */
-static uint32_t decode(const unsigned char *s, size_t *bytes)
-{
-    static const struct {
-        unsigned char mask, common;
-        uint32_t least;
-    } FORMS[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-
-    *bytes = 0;
-    for (size_t n = 0; n < 4; n++) {
-        if ((s[0] & FORMS[n].mask) != FORMS[n].common) continue;
-        uint32_t point = s[0] & (unsigned char)~FORMS[n].mask;
-        for (size_t i = 1; i <= n; i++) {
-            if ((s[i] & 0xc0) != 0x80) return 0; /* stops at a NUL, too */
-            point = point << 6 | (s[i] & 0x3fu);
-        }
-        if (point < FORMS[n].least || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
-            return 0;
-        *bytes = n + 1;
-        return point;
-    }
-    return 0;
-}
-
 static bool is_shown(uint32_t c)
 {
     if (c < 0x20) return c == '\t' || c == '\n';
     if (c >= 0x7f && c < 0xa0) return false;
     if ((c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069)) return false;
-    return !(c >= 0xfdd0 && c <= 0xfdef) && (c & 0xfffe) != 0xfffe;
+    return !(c >= 0xfdd0 && c <= 0xfdef) && (c & 0xfffe) != 0xfffe; /* UINT32_MAX: not UTF-8 */
 }
 
 /* What stands for a character in text and in quoted attributes; NULL: itself. */
@@ -87,19 +63,16 @@ static const char *escaped(uint32_t c)
 
 void kvf__html_text(kvf__html *h, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
-
-    while (s && *s && !h->st) {
-        size_t bytes;
-        uint32_t c = decode(s, &bytes);
-        const char *other = bytes ? escaped(c) : REPLACEMENT;
-        if (c == '\r' && s[1] == '\n') other = "";
-        if (!bytes) bytes = 1;
+    for (size_t bytes; text && *text && !h->st; text += bytes) {
+        uint32_t c;
+        bytes = kvf__utf8_next(text, strnlen(text, 4), &c);
+        if (c == UINT32_MAX) bytes = 1; /* U+FFFD for each bad byte */
+        const char *other = escaped(c);
+        if (c == '\r' && text[1] == '\n') other = "";
         if (other)
             kvf__html_put(h, other);
         else
-            h->st = kvf__buf_add(h->ctx, &h->out, s, bytes);
-        s += bytes;
+            h->st = kvf__buf_add(h->ctx, &h->out, text, bytes);
     }
 }
 

@@ -115,7 +115,7 @@ kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
     for (bool same = false; !same; bytes *= 2) {
         char *head = NULL;
         size_t end = bytes < text->n ? bytes : text->n;
-        while (end < text->n && (text->data[end] & 0xC0) == 0x80)
+        while (end < text->n && kvf__utf8_continues(text->data[end]))
             end++; /* whole characters */
         KVF_TRY(kvf__strndup(ctx, text->data, end, &head));
         kvf_status st = same_head(ctx, document, render, head, end, n, &same);

@@ -132,29 +132,6 @@ static bool word_after(const char *s, size_t n, size_t at)
     return kvf__is_word(cp);
 }
 
-static size_t spaces_start(const char *s, size_t at)
-{
-    while (at > 0) {
-        size_t start = kvf__utf8_before(s, at);
-        uint32_t cp;
-        kvf__utf8_next(s + start, at - start, &cp);
-        if (!kvf__is_space(cp)) break;
-        at = start;
-    }
-    return at;
-}
-
-static size_t spaces_end(const char *s, size_t n, size_t at)
-{
-    while (at < n) {
-        uint32_t cp;
-        size_t length = kvf__utf8_next(s + at, n - at, &cp);
-        if (!kvf__is_space(cp)) break;
-        at += length;
-    }
-    return at;
-}
-
 /* The next match that its options let stand, as held_start .. held_end. */
 static bool find_match(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut)
 {
@@ -172,9 +149,9 @@ static bool find_match(const kvf__added_list *list, const kvf__trie *trie, kvf__
         cut->held = &list->v[value];
         if (cut->held->single_word && (word_before(s, start) || word_after(s, cut->n, end)))
             continue;
-        left = cut->held->lstrip ? spaces_start(s, start) : start;
+        left = cut->held->lstrip ? kvf__utf8_skip_back(s, start, kvf__is_space) : start;
         cut->held_start = cut->held->lstrip && left < cut->done ? cut->done : left;
-        cut->held_end = cut->held->rstrip ? spaces_end(s, cut->n, end) : end;
+        cut->held_end = cut->held->rstrip ? kvf__utf8_skip(s, cut->n, end, kvf__is_space) : end;
         return true;
     }
     cut->held = NULL;

@@ -118,19 +118,13 @@ static kvf_status check_class(kvf_ctx *ctx, const char *where, const kvf_json *c
 static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *text,
                              kvf__tokenizer *t)
 {
-    const char *s = text->data, *end = s + text->n;
-    int64_t id = 0;
+    const char *line = NULL;
+    size_t at = 0, n = 0;
 
-    for (; s < end; id++) {
-        const char *newline = memchr(s, '\n', (size_t)(end - s));
-        const char *stop = newline ? newline : end;
-        size_t n = (size_t)(stop - s);
-
-        if (n > 0 && s[n - 1] == '\r') n--;
-        if (kvf__utf8_valid(s, n) != n || memchr(s, '\0', n))
+    for (int64_t id = 0; kvf__next_line(text->data, text->n, &at, &line, &n); id++) {
+        if (kvf__utf8_valid(line, n) != n || memchr(line, '\0', n))
             return kvf__fail(ctx, KVF_EFORMAT, "%s:%lld: not UTF-8 text", where, (long long)id + 1);
-        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, s, n, id, 0, false));
-        s = newline ? newline + 1 : end;
+        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, line, n, id, 0, false));
     }
     return KVF_OK;
 }

@@ -141,22 +141,10 @@ static bool is_stripped(uint32_t cp)
 
 static kvf_status put_stripped(render *r, words what)
 {
-    const char *text = what.text;
-    size_t start = 0, end = what.n;
-    uint32_t cp = 0;
+    size_t start = kvf__utf8_skip(what.text, what.n, 0, is_stripped);
+    size_t end = start < what.n ? kvf__utf8_skip_back(what.text, what.n, is_stripped) : start;
 
-    while (start < end) {
-        size_t length = kvf__utf8_next(text + start, end - start, &cp);
-        if (!is_stripped(cp)) break;
-        start += length;
-    }
-    while (end > start) {
-        size_t last = kvf__utf8_before(text, end);
-        kvf__utf8_next(text + last, end - last, &cp);
-        if (!is_stripped(cp)) break;
-        end = last;
-    }
-    return kvf__buf_add(r->w.ctx, &r->part, text + start, end - start);
+    return kvf__buf_add(r->w.ctx, &r->part, what.text + start, end - start);
 }
 
 /* ---- ChatML ---------------------------------------------------------------------------------- */

@@ -6,81 +6,67 @@
 
 #include <string.h>
 
+/* What a step makes of one character, s[0 .. n): writes it to out and returns its bytes, or KEPT.
+ */
+typedef size_t map_fn(uint32_t cp, const char *s, size_t n, char out[8]);
+#define KEPT SIZE_MAX
+
 /* Full mappings without context: U+0130 is the one character with two. */
-static kvf_status lowercase(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+static size_t lowercase(uint32_t cp, const char *s, size_t n, char out[8])
 {
-    const char *s = text->buf.data;
-    size_t n = text->buf.n;
+    uint32_t lower = kvf__lower(cp);
+    size_t length;
 
-    for (size_t at = 0; at < n;) {
-        uint32_t cp;
-        size_t length = kvf__utf8_next(s + at, n - at, &cp);
-        kvf__span from = kvf__trace_at(w, text, at);
-        char bytes[4];
-
-        KVF_TRY(kvf__trace_put(w, out, bytes, kvf__utf8_put(bytes, kvf__lower(cp)), from));
-        if (cp == 0x130) KVF_TRY(kvf__trace_put(w, out, "\xCC\x87", 2, from)); /* U+0307 */
-        at += length;
-    }
-    return KVF_OK;
+    (void)s, (void)n;
+    if (lower == cp) return KEPT;
+    length = kvf__utf8_put(out, lower);
+    return cp == 0x130 ? length + kvf__utf8_put(out + length, 0x307) : length;
 }
 
-/* Leaves out the characters that `is` says. */
-static kvf_status strip(kvf__work *w, bool (*is)(uint32_t), const kvf__traced *text,
-                        kvf__traced *out)
+static size_t strip_accents(uint32_t cp, const char *s, size_t n, char out[8])
 {
-    const char *s = text->buf.data;
-    size_t n = text->buf.n, kept = 0;
+    (void)s, (void)n, (void)out;
+    return kvf__is_accent(cp) ? 0 : KEPT;
+}
 
-    for (size_t at = 0; at < n;) {
-        uint32_t cp;
-        size_t length = kvf__utf8_next(s + at, n - at, &cp);
-        if (is(cp)) {
-            KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
-            kept = at + length;
-        }
-        at += length;
-    }
-    return kvf__trace_copy(w, out, text, kept, n - kept);
+static size_t strip_marks(uint32_t cp, const char *s, size_t n, char out[8])
+{
+    (void)s, (void)n, (void)out;
+    return kvf__is_nonspacing(cp) ? 0 : KEPT;
 }
 
 /* BERT's clean_text. */
-static kvf_status clean(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+static size_t clean(uint32_t cp, const char *s, size_t n, char out[8])
 {
-    const char *s = text->buf.data;
-    size_t n = text->buf.n, kept = 0;
-
-    for (size_t at = 0; at < n;) {
-        uint32_t cp;
-        size_t length = kvf__utf8_next(s + at, n - at, &cp);
-        bool space = cp != ' ' && kvf__is_space(cp), dropped = kvf__is_dropped(cp);
-        if (dropped || space) {
-            KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
-            if (!dropped) KVF_TRY(kvf__trace_put(w, out, " ", 1, kvf__trace_at(w, text, at)));
-            kept = at + length;
-        }
-        at += length;
-    }
-    return kvf__trace_copy(w, out, text, kept, n - kept);
+    (void)s, (void)n;
+    out[0] = ' ';
+    return kvf__is_dropped(cp) ? 0 : cp != ' ' && kvf__is_space(cp) ? 1 : KEPT;
 }
 
-static kvf_status space_chinese(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+static size_t space_chinese(uint32_t cp, const char *s, size_t n, char out[8])
+{
+    if (!kvf__is_chinese(cp)) return KEPT;
+    out[0] = out[n + 1] = ' ';
+    memcpy(out + 1, s, n);
+    return n + 2;
+}
+
+static kvf_status map_characters(kvf__work *w, map_fn *map, const kvf__traced *text,
+                                 kvf__traced *out)
 {
     const char *s = text->buf.data;
     size_t n = text->buf.n, kept = 0;
+    char made[8];
 
-    for (size_t at = 0; at < n;) {
+    for (size_t at = 0, length; at < n; at += length) {
         uint32_t cp;
-        size_t length = kvf__utf8_next(s + at, n - at, &cp);
-        if (kvf__is_chinese(cp)) {
-            kvf__span from = kvf__trace_at(w, text, at);
-            KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
-            KVF_TRY(kvf__trace_put(w, out, " ", 1, from));
-            KVF_TRY(kvf__trace_put(w, out, s + at, length, from));
-            KVF_TRY(kvf__trace_put(w, out, " ", 1, from));
-            kept = at + length;
-        }
-        at += length;
+        size_t made_n;
+        length = kvf__utf8_next(s + at, n - at, &cp);
+        made_n = map(cp, s + at, length, made);
+        if (made_n == KEPT) continue;
+        KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
+        KVF_TRY(kvf__trace_put(w, out, made, made_n, kvf__trace_at(w, text, at)));
+        kept = at + length;
     }
     return kvf__trace_copy(w, out, text, kept, n - kept);
 }
@@ -110,15 +96,15 @@ static kvf_status apply_step(kvf__work *w, const kvf__step *step, bool bare,
 
     switch (step->kind) {
     case KVF__STEP_LOWERCASE:
-        return lowercase(w, text, out);
+        return map_characters(w, lowercase, text, out);
     case KVF__STEP_STRIP_ACCENTS:
-        return strip(w, kvf__is_accent, text, out);
+        return map_characters(w, strip_accents, text, out);
     case KVF__STEP_STRIP_MARKS:
-        return strip(w, kvf__is_nonspacing, text, out);
+        return map_characters(w, strip_marks, text, out);
     case KVF__STEP_CLEAN:
-        return clean(w, text, out);
+        return map_characters(w, clean, text, out);
     case KVF__STEP_SPACE_CHINESE:
-        return space_chinese(w, text, out);
+        return map_characters(w, space_chinese, text, out);
     case KVF__STEP_PREPEND:
         if (n > 0 && !bare)
             KVF_TRY(kvf__trace_put(w, out, step->text, step->text_n, kvf__trace_at(w, text, 0)));

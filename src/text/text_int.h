@@ -7,6 +7,7 @@
 #define KVF_TEXT_INT_H
 
 #include "base_int.h"
+#include "utf8.h"
 
 typedef struct kvf__tokenizer kvf__tokenizer;
 
@@ -29,11 +30,6 @@ const char *kvf__tokenizer_file(size_t index);
 /* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */
 kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
                                     const char *config, size_t config_bytes, kvf__tokenizer **out);
-
-/* EDATA "where: byte 4 is 0xE9, want UTF-8" unless text is UTF-8; lines: "where:2: byte 4 of the
- * line
- * ...". U+0000 is a character like others. */
-kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, size_t n, bool lines);
 
 /* Plain description of a vocabulary, as GGUF metadata holds it (ggml's docs/gguf.md). Everything is
  * viewed.

@@ -11,20 +11,7 @@
 #include "map.h"
 #include "text_int.h"
 
-/* ---- UTF-8 and character classes (utf8.c, uchar.c) ------------------------------------------- */
-
-enum { KVF__REPLACEMENT = 0xFFFD };
-
-/* Reads the code point at s (n > 0 bytes left) and returns its length. Not valid: *cp = UINT32_MAX
- * and the length of the maximal subpart (Unicode 3.9, Table 3-7), which one U+FFFD replaces. */
-size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp);
-size_t kvf__utf8_put(char out[4], uint32_t cp);
-size_t kvf__utf8_len(char common);               /* of a valid sequence */
-size_t kvf__utf8_valid(const char *s, size_t n); /* length of the valid start */
-/* Appends s with U+FFFD for every maximal subpart that is not UTF-8. */
-kvf_status kvf__utf8_repair(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out);
-size_t kvf__utf8_before(const char *s,
-                        size_t at); /* start of the code point that ends at `at` > 0 */
+/* ---- character classes (uchar.c) -------------------------------------------------------------- */
 
 bool kvf__is_space(uint32_t cp);       /* White_Space */
 bool kvf__is_numeric(uint32_t cp);     /* category N */

@@ -78,22 +78,15 @@ static kvf_status add_pipeline(kvf_ctx *ctx, kvf__tokenizer *t, const char *wher
 static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf__buf *text,
                               kvf__tokenizer *t)
 {
-    const char *s = text->data, *end = s + text->n;
-    size_t lines = 1, rank = 0;
+    const char *line = NULL;
+    size_t most = 1, rank = 0, at = 0, n = 0;
 
-    for (const char *p = s; p < end; p++)
-        lines += *p == '\n';
-    KVF_TRY(kvf__pairs_init(ctx, &t->model.pairs, lines));
-    while (s < end) {
-        const char *newline = memchr(s, '\n', (size_t)(end - s));
-        const char *stop = newline ? newline : end;
-        size_t n = (size_t)(stop - s);
-
-        if (n > 0 && s[n - 1] == '\r') n--;
-        if (n > 0 && !(n >= 8 && memcmp(s, "#version", 8) == 0))
-            KVF_TRY(kvf__merge_line(ctx, t, where, rank++, s, n));
-        s = newline ? newline + 1 : end;
-    }
+    for (size_t i = 0; i < text->n; i++)
+        most += text->data[i] == '\n';
+    KVF_TRY(kvf__pairs_init(ctx, &t->model.pairs, most));
+    while (kvf__next_line(text->data, text->n, &at, &line, &n))
+        if (n > 0 && !(n >= 8 && memcmp(line, "#version", 8) == 0))
+            KVF_TRY(kvf__merge_line(ctx, t, where, rank++, line, n));
     return KVF_OK;
 }
 

@@ -8,18 +8,6 @@
 
 #include <string.h>
 
-static kvf_status reserve(kvf_ctx *ctx, kvf__traced *to, size_t n)
-{
-    size_t cap = to->cap ? to->cap : 256;
-
-    while (cap < n)
-        cap *= 2;
-    if (cap == to->cap) return KVF_OK;
-    KVF_TRY(kvf__grow(ctx, &to->from, to->cap * sizeof *to->from, cap * sizeof *to->from));
-    to->cap = cap;
-    return KVF_OK;
-}
-
 kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size_t n,
                           kvf__span from)
 {
@@ -27,7 +15,7 @@ kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size
 
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, bytes, n));
     if (!w->origins) return KVF_OK;
-    KVF_TRY(reserve(w->ctx, to, at + n));
+    KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, at + n, sizeof *to->from));
     for (size_t i = 0; i < n; i++)
         to->from[at + i] = from;
     return KVF_OK;
@@ -40,7 +28,7 @@ kvf_status kvf__trace_copy(kvf__work *w, kvf__traced *to, const kvf__traced *tex
 
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, text->buf.data + at, n));
     if (!w->origins || n == 0) return KVF_OK;
-    KVF_TRY(reserve(w->ctx, to, end + n));
+    KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, end + n, sizeof *to->from));
     memcpy(to->from + end, text->from + at, n * sizeof *to->from);
     return KVF_OK;
 }
@@ -75,7 +63,7 @@ kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
         size_t length = kvf__utf8_next(text + at, n - at, &cp);
         kvf__span from = {(uint32_t)at, (uint32_t)(at + length)};
         if (cp == UINT32_MAX)
-            KVF_TRY(kvf__trace_put(w, &w->text, "\xEF\xBF\xBD", 3, from));
+            KVF_TRY(kvf__trace_put(w, &w->text, KVF__REPLACEMENT_UTF8, 3, from));
         else
             KVF_TRY(kvf__trace_put(w, &w->text, text + at, length, from));
         at += length;
@@ -85,41 +73,18 @@ kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
 
 /* ---- trimming -------------------------------------------------------------------------------- */
 
-static bool is_blank(const char *s, size_t n, uint32_t *cp, size_t *length)
+static bool is_blank(uint32_t cp)
 {
-    *length = kvf__utf8_next(s, n, cp);
-    return *cp == 0x120 || kvf__is_space(*cp); /* U+0120 is the byte-level space */
-}
-
-static size_t blanks_before(const char *s, size_t n)
-{
-    size_t count = 0, length;
-    uint32_t cp;
-
-    for (size_t at = 0; at < n && is_blank(s + at, n - at, &cp, &length); at += length)
-        count++;
-    return count;
-}
-
-static size_t blanks_behind(const char *s, size_t n)
-{
-    size_t count = 0, length;
-    uint32_t cp;
-
-    while (n > 0) {
-        size_t start = kvf__utf8_before(s, n);
-        if (!is_blank(s + start, n - start, &cp, &length)) break;
-        n = start;
-        count++;
-    }
-    return count;
+    return cp == 0x120 || kvf__is_space(cp); /* U+0120 is the byte-level space */
 }
 
 /* The spaces of a token's text are taken off its origin, character by character, except one that
  * the pre-tokenizer may have put before the text. */
 static kvf__span trim(const kvf__work *w, const char *token, size_t n, kvf__span span)
 {
-    size_t before = blanks_before(token, n), behind = blanks_behind(token, n);
+    size_t text_end = kvf__utf8_skip_back(token, n, is_blank);
+    int64_t before = kvf__utf8_count(token, kvf__utf8_skip(token, n, 0, is_blank));
+    int64_t behind = kvf__utf8_count(token + text_end, n - text_end);
     bool first = w->origins->n == 0 || span.from == 0;
     uint32_t cp;
 

@@ -103,15 +103,6 @@ static void write_tags(const writer *w, const kvf__source *source, int64_t i, kv
     kvf_json_set(row, "probabilities", all);
 }
 
-/* Code points before byte `at`. */
-static int64_t points_before(const char *text, int64_t at)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < at; i++)
-        n += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return n;
-}
-
 static void write_span(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     const kvf__answers *a = &w->trial->answers;
@@ -123,7 +114,7 @@ static void write_span(const writer *w, const kvf__source *source, int64_t i, kv
     }
     set_text(row, "prediction", a->texts[i], a->text_bytes[i]);
     if (a->spans[2 * i] >= 0)
-        kvf_json_set(row, "start", kvf_json_new_int(points_before(source->text, a->spans[2 * i])));
+        kvf_json_set(row, "start", kvf_json_new_int(kvf__utf8_count(source->text, (size_t)a->spans[2 * i])));
     kvf_json_set(row, "probability", kvf_json_new_real(a->p[i]));
     if (!isnan(a->p_none[i]))
         kvf_json_set(row, "no_answer_probability", kvf_json_new_real(a->p_none[i]));

@@ -1,18 +1,18 @@
-/* UTF-8: reading, writing, repair.
+/* UTF-8, and the lines of a text.
  *
- * What enters a tokenizer is made valid first, so that everything behind it, PCRE2 above all, may
- * rely on it. Bad bytes become U+FFFD by the maximal subpart rule (Unicode 3.9, Table 3-7), as Rust
- * and Python do. */
-#include "tok_int.h"
+ * What enters a tokenizer is made valid first, so that all that follows, PCRE2 above all, may rely
+ * on it. Bad bytes become U+FFFD by the maximal subpart rule (Unicode 3.9, Table 3-7), as in Rust
+ * and Python. */
+#include "utf8.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* The second byte's range narrows for four lead bytes: no overlong forms, no surrogates, no value
- * above U+10FFFF. */
-static bool second_fits(uint8_t common, uint8_t second)
+/* The second byte's range narrows after four first bytes: no overlong forms, no surrogates, no
+ * value above U+10FFFF. */
+static bool second_fits(uint8_t first, uint8_t second)
 {
-    switch (common) {
+    switch (first) {
     case 0xE0:
         return second >= 0xA0 && second <= 0xBF;
     case 0xED:
@@ -26,10 +26,15 @@ static bool second_fits(uint8_t common, uint8_t second)
     }
 }
 
-size_t kvf__utf8_len(char common)
+size_t kvf__utf8_len(char first)
 {
-    uint8_t byte = (uint8_t)common;
+    uint8_t byte = (uint8_t)first;
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+bool kvf__utf8_continues(char byte)
+{
+    return ((uint8_t)byte & 0xC0) == 0x80;
 }
 
 size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
@@ -46,7 +51,7 @@ size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
     if (n < 2 || !second_fits(u[0], u[1])) return 1;
     value = (uint32_t)(u[0] & (0xFF >> (want + 1))) << 6 | (u[1] & 0x3F);
     for (size_t i = 2; i < want; i++) {
-        if (i >= n || (u[i] & 0xC0) != 0x80) return i;
+        if (i >= n || !kvf__utf8_continues(s[i])) return i;
         value = value << 6 | (u[i] & 0x3F);
     }
     *cp = value;
@@ -55,26 +60,13 @@ size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
 
 size_t kvf__utf8_put(char out[4], uint32_t cp)
 {
-    if (cp < 0x80) {
-        out[0] = (char)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (char)(0xC0 | cp >> 6);
-        out[1] = (char)(0x80 | (cp & 0x3F));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (char)(0xE0 | cp >> 12);
-        out[1] = (char)(0x80 | (cp >> 6 & 0x3F));
-        out[2] = (char)(0x80 | (cp & 0x3F));
-        return 3;
-    }
-    out[0] = (char)(0xF0 | cp >> 18);
-    out[1] = (char)(0x80 | (cp >> 12 & 0x3F));
-    out[2] = (char)(0x80 | (cp >> 6 & 0x3F));
-    out[3] = (char)(0x80 | (cp & 0x3F));
-    return 4;
+    static const uint8_t marks[] = {0, 0, 0xC0, 0xE0, 0xF0}; /* of the first byte, by length */
+    size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+
+    for (size_t i = n - 1; i > 0; i--, cp >>= 6)
+        out[i] = (char)(0x80 | (cp & 0x3F));
+    out[0] = (char)(marks[n] | cp);
+    return n;
 }
 
 size_t kvf__utf8_before(const char *s, size_t at)
@@ -82,7 +74,7 @@ size_t kvf__utf8_before(const char *s, size_t at)
     assert(at > 0);
     do
         at--;
-    while (at > 0 && ((uint8_t)s[at] & 0xC0) == 0x80);
+    while (at > 0 && kvf__utf8_continues(s[at]));
     return at;
 }
 
@@ -107,10 +99,42 @@ size_t kvf__utf8_valid(const char *s, size_t n)
     return n;
 }
 
+int64_t kvf__utf8_count(const char *s, size_t n)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += !kvf__utf8_continues(s[i]);
+    return count;
+}
+
+size_t kvf__utf8_skip(const char *s, size_t n, size_t at, bool (*is)(uint32_t cp))
+{
+    uint32_t cp;
+
+    for (size_t length; at < n; at += length) {
+        length = kvf__utf8_next(s + at, n - at, &cp);
+        if (!is(cp)) break;
+    }
+    return at;
+}
+
+size_t kvf__utf8_skip_back(const char *s, size_t at, bool (*is)(uint32_t cp))
+{
+    uint32_t cp;
+
+    for (size_t start; at > 0; at = start) {
+        start = kvf__utf8_before(s, at);
+        kvf__utf8_next(s + start, at - start, &cp);
+        if (!is(cp)) break;
+    }
+    return at;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
 kvf_status kvf__utf8_repair(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
 {
-    char mark[4];
-    size_t mark_n = kvf__utf8_put(mark, KVF__REPLACEMENT);
     size_t at = 0;
     uint32_t cp;
 
@@ -121,7 +145,7 @@ kvf_status kvf__utf8_repair(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out
         at += good;
         if (at == n) return KVF_OK;
         at += kvf__utf8_next(s + at, n - at, &cp);
-        KVF_TRY(kvf__buf_add(ctx, out, mark, mark_n));
+        KVF_TRY(kvf__buf_add(ctx, out, KVF__REPLACEMENT_UTF8, 3));
     }
 }
 
@@ -141,4 +165,26 @@ kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, si
                          where, line, at - start + 1, (unsigned)(uint8_t)text[at]);
     return kvf__fail(ctx, KVF_EDATA, "%s: byte %zu is 0x%02X, want UTF-8", where, at + 1,
                      (unsigned)(uint8_t)text[at]);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n)
+{
+    const char *stop;
+
+    if (*at >= bytes) return false;
+    stop = memchr(text + *at, '\n', bytes - *at);
+    *line = text + *at;
+    *n = stop ? (size_t)(stop - *line) : bytes - *at;
+    *at += *n + 1;
+    if (*n && (*line)[*n - 1] == '\r') --*n;
+    return true;
+}
+
+bool kvf__is_blank_line(const char *line, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
 }
