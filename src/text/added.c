@@ -13,11 +13,7 @@
 
 static kvf_status add_node(kvf_ctx *ctx, kvf__trie *trie, uint8_t byte, int32_t *out)
 {
-    if (trie->n == trie->cap) {
-        size_t cap = trie->cap ? trie->cap * 2 : 64;
-        KVF_TRY(kvf__grow(ctx, &trie->v, trie->cap * sizeof *trie->v, cap * sizeof *trie->v));
-        trie->cap = cap;
-    }
+    KVF_TRY(kvf__reserve(ctx, &trie->v, &trie->cap, trie->n + 1, sizeof *trie->v));
     if (trie->n >= INT32_MAX)
         return kvf__fail(ctx, KVF_EFORMAT, "added tokens are too long together");
     trie->v[trie->n] = (struct kvf__trie_node){
@@ -90,11 +86,7 @@ kvf_status kvf__added_put(kvf_ctx *ctx, kvf__added_list *list, const kvf__added 
         *old = copy;
         return KVF_OK;
     }
-    if (list->n == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : 32;
-        KVF_TRY(kvf__grow(ctx, &list->v, list->cap * sizeof *list->v, cap * sizeof *list->v));
-        list->cap = cap;
-    }
+    KVF_TRY(kvf__reserve(ctx, &list->v, &list->cap, list->n + 1, sizeof *list->v));
     KVF_TRY(kvf__strndup(ctx, token->text, token->n, &copy.text));
     list->v[list->n++] = copy;
     return KVF_OK;

@@ -15,7 +15,6 @@ void kvf__work_done(kvf__work *w)
     kvf__free(w->events);
     kvf__word_done(&w->word);
     kvf__free(w->points);
-    kvf__free(w->changes);
     kvf__match_free(w->match);
     *w = (kvf__work){0};
 }

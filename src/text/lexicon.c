@@ -16,16 +16,10 @@ void kvf__lexicon_init(kvf__lexicon *lex)
 /* Entries for all ids up to this one. */
 static kvf_status reach(kvf_ctx *ctx, kvf__lexicon *lex, size_t id)
 {
-    size_t cap = lex->cap ? lex->cap : 64;
+    size_t was = lex->cap;
 
-    while (cap <= id)
-        cap *= 2;
-    if (cap != lex->cap) {
-        size_t size = sizeof *lex->v;
-        KVF_TRY(kvf__grow(ctx, &lex->v, lex->cap * size, cap * size));
-        memset(lex->v + lex->cap, 0, (cap - lex->cap) * size);
-        lex->cap = cap;
-    }
+    KVF_TRY(kvf__reserve(ctx, &lex->v, &lex->cap, id + 1, sizeof *lex->v));
+    memset(lex->v + was, 0, (lex->cap - was) * sizeof *lex->v);
     if (id >= lex->n) lex->n = id + 1;
     return KVF_OK;
 }

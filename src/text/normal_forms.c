@@ -10,21 +10,6 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-static kvf_status reserve_points(kvf__work *w, size_t n)
-{
-    size_t cap = w->points_cap ? w->points_cap : 256;
-
-    while (cap < n)
-        cap *= 2;
-    if (cap == w->points_cap) return KVF_OK;
-    KVF_TRY(
-        kvf__grow(w->ctx, &w->points, w->points_cap * sizeof *w->points, cap * sizeof *w->points));
-    KVF_TRY(kvf__grow(w->ctx, &w->changes, w->points_cap * sizeof *w->changes,
-                      cap * sizeof *w->changes));
-    w->points_cap = cap;
-    return KVF_OK;
-}
-
 static bool is_inert(const char *s, size_t n, kvf__step_kind form)
 {
     uint8_t limit = form == KVF__STEP_NFC ? 0xCC : 0x80; /* 0xCC leads U+0300 */
@@ -42,76 +27,53 @@ static kvf_status decompose(kvf__work *w, const char *s, size_t n, bool compat, 
     if (compat) how |= UTF8PROC_COMPAT;
     for (size_t at = 0; at < n;) {
         enum { MOST = 32 }; /* the longest decomposition has 18 */
+        utf8proc_int32_t parts[MOST];
         uint32_t cp;
         int last_class = UTF8PROC_BOUNDCLASS_START;
         utf8proc_ssize_t got;
 
         at += kvf__utf8_next(s + at, n - at, &cp);
-        KVF_TRY(reserve_points(w, points_n + MOST));
+        KVF_TRY(
+            kvf__reserve(w->ctx, &w->points, &w->points_cap, points_n + MOST, sizeof *w->points));
         got = kvf__may_decompose(cp)
-                  ? utf8proc_decompose_char((utf8proc_int32_t)cp, w->points + points_n, MOST, how,
-                                            &last_class)
+                  ? utf8proc_decompose_char((utf8proc_int32_t)cp, parts, MOST, how, &last_class)
                   : 0;
         if (got <= 0 || got > MOST) {
-            w->points[points_n] = (int32_t)cp;
+            parts[0] = (int32_t)cp;
             got = 1;
         }
         for (utf8proc_ssize_t i = 0; i < got; i++)
-            w->changes[points_n + (size_t)i] = i > 0;
-        points_n += (size_t)got;
+            w->points[points_n++] = (kvf__point){.cp = parts[i], .change = i > 0};
     }
     *out_n = points_n;
     return KVF_OK;
 }
 
-/* A mark with its place in the run, so that an unstable sort is stable. */
-typedef struct mark {
-    int32_t cp, change;
-    int class, place;
-} mark;
+static int class_of(const kvf__point *point)
+{
+    return kvf__combining_class((uint32_t)point->cp);
+}
 
+/* Stable by the place of a point in its run, where an unstable sort is not. */
 static int compare_marks(const void *left, const void *right)
 {
-    const mark *a = left, *b = right;
-    return a->class != b->class ? a->class - b->class : a->place - b->place;
+    const kvf__point *a = left, *b = right;
+    int difference = class_of(a) - class_of(b);
+    return difference ? difference : (a->at > b->at) - (a->at < b->at);
 }
 
-/* Sorts n points, all of a class other than 0. */
-static kvf_status order_run(kvf_ctx *ctx, int32_t *points, int32_t *changes, size_t n)
+/* Canonical ordering: runs of points of a class other than 0 are sorted by class. */
+static void order_marks(kvf__work *w, size_t n)
 {
-    mark *marks = NULL;
-    bool sorted = true;
+    for (size_t start = 0, end; start<n; start = end> start ? end : start + 1) {
+        bool sorted = true;
 
-    for (size_t i = 1; i < n && sorted; i++)
-        sorted = kvf__combining_class((uint32_t)points[i - 1]) <=
-                 kvf__combining_class((uint32_t)points[i]);
-    if (sorted) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *marks, &marks));
-    for (size_t i = 0; i < n; i++)
-        marks[i] = (mark){.cp = points[i],
-                          .change = changes[i],
-                          .class = kvf__combining_class((uint32_t)points[i]),
-                          .place = (int)i};
-    qsort(marks, n, sizeof *marks, compare_marks);
-    for (size_t i = 0; i < n; i++) {
-        points[i] = marks[i].cp;
-        changes[i] = marks[i].change;
+        for (end = start; end < n && class_of(&w->points[end]) != 0; end++) {
+            w->points[end].at = end;
+            if (end > start) sorted &= class_of(&w->points[end - 1]) <= class_of(&w->points[end]);
+        }
+        if (!sorted) qsort(w->points + start, end - start, sizeof *w->points, compare_marks);
     }
-    kvf__free(marks);
-    return KVF_OK;
-}
-
-static kvf_status order_marks(kvf__work *w, size_t n)
-{
-    for (size_t start = 0; start < n;) {
-        size_t end = start;
-        while (end < n && kvf__combining_class((uint32_t)w->points[end]) != 0)
-            end++;
-        if (end - start > 1)
-            KVF_TRY(order_run(w->ctx, w->points + start, w->changes + start, end - start));
-        start = end > start ? end : start + 1;
-    }
-    return KVF_OK;
 }
 
 /* May be the second of two characters that compose: a mark, or a vowel or final of Hangul. */
@@ -137,20 +99,20 @@ static size_t compose(kvf__work *w, size_t n)
     int last = -1; /* class of the character before, where that is not the starter */
 
     for (size_t i = 0; i < n; i++) {
-        int32_t cp = w->points[i], joined = -1;
-        int class = kvf__combining_class((uint32_t)cp);
+        const kvf__point point = w->points[i];
+        int32_t composed = -1;
+        int class = class_of(&point);
 
-        if (starter != SIZE_MAX && last < class && may_follow(cp))
-            joined = compose_pair(w->points[starter], cp);
-        if (joined >= 0) {
-            w->points[starter] = joined;
-            w->changes[starter] += w->changes[i] - 1;
+        if (starter != SIZE_MAX && last < class && may_follow(point.cp))
+            composed = compose_pair(w->points[starter].cp, point.cp);
+        if (composed >= 0) {
+            w->points[starter].cp = composed;
+            w->points[starter].change += point.change - 1;
             continue;
         }
         if (class == 0) starter = out;
         last = class == 0 ? -1 : class;
-        w->points[out] = cp;
-        w->changes[out++] = w->changes[i];
+        w->points[out++] = point;
     }
     return out;
 }
@@ -163,12 +125,13 @@ static kvf_status put_points(kvf__work *w, const kvf__traced *text, size_t n, kv
     char bytes[4];
 
     for (size_t i = 0; i < n; i++) {
-        int32_t left = w->origins && w->changes[i] <= 0 ? 1 - w->changes[i] : 0;
+        const kvf__point *point = &w->points[i];
+        int32_t left = w->origins && point->change <= 0 ? 1 - point->change : 0;
         kvf__span from = left > 0 ? kvf__trace_at(w, text, at)
                          : at > 0 ? kvf__trace_at(w, text, at - 1)
                                   : (kvf__span){0};
 
-        KVF_TRY(kvf__trace_put(w, out, bytes, kvf__utf8_put(bytes, (uint32_t)w->points[i]), from));
+        KVF_TRY(kvf__trace_put(w, out, bytes, kvf__utf8_put(bytes, (uint32_t)point->cp), from));
         for (; left > 0 && at < text->buf.n; left--)
             at += kvf__utf8_len(text->buf.data[at]);
     }
@@ -184,7 +147,7 @@ kvf_status kvf__apply_form(kvf__work *w, kvf__step_kind form, const kvf__traced 
     if (is_inert(text->buf.data, text->buf.n, form))
         return kvf__trace_copy(w, out, text, 0, text->buf.n);
     KVF_TRY(decompose(w, text->buf.data, text->buf.n, compat, &points_n));
-    KVF_TRY(order_marks(w, points_n));
+    order_marks(w, points_n);
     if (form == KVF__STEP_NFC || form == KVF__STEP_NFKC) points_n = compose(w, points_n);
     return put_points(w, text, points_n, out);
 }

@@ -27,12 +27,7 @@ static kvf_status add_event(splitter *sp, size_t start, size_t end, bool match)
     match ^= sp->step->invert;
     if (sp->step->behavior == KVF__ISOLATED)
         return kvf__pieces_add(w->ctx, sp->out, sp->base + start, end - start);
-    if (sp->n == w->events_cap) {
-        size_t cap = w->events_cap ? w->events_cap * 2 : 64;
-        KVF_TRY(kvf__grow(w->ctx, &w->events, w->events_cap * sizeof *w->events,
-                          cap * sizeof *w->events));
-        w->events_cap = cap;
-    }
+    KVF_TRY(kvf__reserve(w->ctx, &w->events, &w->events_cap, sp->n + 1, sizeof *w->events));
     w->events[sp->n++] = (kvf__piece){.at = start,
                                       .n = (end - start) | (match ? KVF__EVENT_MATCH : 0)};
     return KVF_OK;

@@ -13,15 +13,11 @@ void kvf__step_done(kvf__step *step)
 
 kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__steps *steps, kvf__step *step)
 {
-    if (steps->n == steps->cap) {
-        size_t cap = steps->cap ? steps->cap * 2 : 4;
-        kvf_status st = kvf__grow(ctx, &steps->v, steps->cap * sizeof *steps->v,
-                                  cap * sizeof *steps->v);
-        if (st) {
-            kvf__step_done(step);
-            return st;
-        }
-        steps->cap = cap;
+    kvf_status st = kvf__reserve(ctx, &steps->v, &steps->cap, steps->n + 1, sizeof *steps->v);
+
+    if (st) {
+        kvf__step_done(step);
+        return st;
     }
     steps->v[steps->n++] = *step;
     *step = (kvf__step){0};
@@ -39,12 +35,7 @@ void kvf__steps_done(kvf__steps *steps)
 kvf_status kvf__pieces_add(kvf_ctx *ctx, kvf__pieces *pieces, size_t at, size_t n)
 {
     if (n == 0) return KVF_OK;
-    if (pieces->n == pieces->cap) {
-        size_t cap = pieces->cap ? pieces->cap * 2 : 64;
-        KVF_TRY(
-            kvf__grow(ctx, &pieces->v, pieces->cap * sizeof *pieces->v, cap * sizeof *pieces->v));
-        pieces->cap = cap;
-    }
+    KVF_TRY(kvf__reserve(ctx, &pieces->v, &pieces->cap, pieces->n + 1, sizeof *pieces->v));
     pieces->v[pieces->n++] = (kvf__piece){.at = at, .n = n};
     return KVF_OK;
 }

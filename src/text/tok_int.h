@@ -299,6 +299,13 @@ struct kvf__tokenizer {
     char *chat_template;
 };
 
+/* A code point on its way to a normalisation form. */
+typedef struct kvf__point {
+    int32_t cp;
+    int32_t change; /* how many characters it is more than what it came from */
+    size_t at;      /* its place, while its run is sorted */
+} kvf__point;
+
 /* What changes while one text is encoded or decoded. */
 struct kvf__work {
     kvf_ctx *ctx;
@@ -311,8 +318,7 @@ struct kvf__work {
     kvf__piece *events; /* of one split; the top bit of n marks a match */
     size_t events_cap;
     kvf__word word;
-    int32_t *points;  /* code points of one normalisation */
-    int32_t *changes; /* how many characters each is more than what it came from */
+    kvf__point *points; /* of one normalisation */
     size_t points_cap;
     void *match;         /* pattern.c */
     bool ended_in_token; /* the text's last part was an added token */

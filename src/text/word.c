@@ -6,17 +6,13 @@
  * it comes out. */
 #include "tok_int.h"
 
+/* Positions of symbols are 32-bit. */
 static kvf_status reserve(kvf_ctx *ctx, void *inout, size_t n, size_t *cap, size_t size)
 {
-    size_t next = *cap ? *cap * 2 : 64;
-
-    if (n < *cap) return KVF_OK;
     if (n >= INT32_MAX)
         return kvf__fail(ctx, KVF_EDATA, "a text is too long to tokenize: more than %zu symbols",
                          n);
-    KVF_TRY(kvf__grow(ctx, inout, *cap * size, next * size));
-    *cap = next;
-    return KVF_OK;
+    return kvf__reserve(ctx, inout, cap, n + 1, size);
 }
 
 kvf_status kvf__word_add(kvf_ctx *ctx, kvf__word *word, int32_t id, size_t at, size_t n)
