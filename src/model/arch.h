@@ -87,7 +87,7 @@ typedef struct kvf__config_key {
 
 typedef struct kvf__config_keys {
     kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
-    kvf__config_key types; /* no name: this family has no token types */
+    kvf__config_key types, sliding_window; /* no name: this family has none */
     const char *eps;
     double eps_otherwise;
     const char *act;
@@ -95,9 +95,7 @@ typedef struct kvf__config_keys {
     double dropout_otherwise;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
-    const char *sliding_window;            /* NULL: this family has none */
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
-    int64_t sliding_window_otherwise;
 } kvf__config_keys;
 
 typedef struct kvf__arch {

@@ -59,8 +59,7 @@ static const kvf__config_keys mistral_keys = {
     .kv_heads = {{"num_key_value_heads"}, 8},
     .head_dim = {{"head_dim"}, KVF__DERIVED},
     .positions = {{"max_position_embeddings"}, 131072},
-    .sliding_window = "sliding_window",
-    .sliding_window_otherwise = 4096,
+    .sliding_window = {{"sliding_window"}, 4096},
 };
 
 static const kvf__config_keys qwen2_keys = {
@@ -68,9 +67,8 @@ static const kvf__config_keys qwen2_keys = {
     .kv_heads = {{"num_key_value_heads"}, 32},
     .head_dim = {{"head_dim"}, KVF__DERIVED},
     .positions = {{"max_position_embeddings"}, 32768},
-    .sliding_window = "sliding_window",
+    .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
-    .sliding_window_otherwise = 4096,
 };
 
 static const kvf__config_keys qwen3_keys = {
@@ -79,9 +77,8 @@ static const kvf__config_keys qwen3_keys = {
     .head_dim = {{"head_dim"}, 128},
     .positions = {{"max_position_embeddings"}, 32768},
     .attention_bias = "attention_bias",
-    .sliding_window = "sliding_window",
+    .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
-    .sliding_window_otherwise = 4096,
 };
 
 /* What is the same in every row. */

@@ -2,53 +2,15 @@
  *
  * Both generations of the file are read: rope_theta and rope_scaling of transformers 4,
  * rope_parameters of 5, with the precedence of transformers 5 (modeling_rope_utils.py). What would
- * change the numbers and is not implemented is refused by key and value, never skipped; keys that
- * only matter to training from scratch (dropouts, initialisers) are not read. */
-#include "arch.h"
-#include "config_value.h"
+ * change the numbers and is not implemented is refused by key and value, never skipped. Dropouts
+ * and initializer_range are read for heads and adapters that are trained on the base; the base
+ * itself does not use them. */
+#include "config_keys.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-/* derivable: null and KVF__DERIVED may come back as KVF__DERIVED. */
-static kvf_status get_count(const kvf__config *c, const kvf__config_key *key, bool derivable,
-                            int64_t *out)
-{
-    const char *name = key->names[0];
-    const kvf_json *value = NULL;
-
-    for (int i = 0; i < 3 && key->names[i] && !value; i++) {
-        value = kvf_json_get(c->root, key->names[i]);
-        if (value) name = key->names[i];
-    }
-    if (!value) {
-        if (!key->otherwise)
-            return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is missing", c->where, name);
-        *out = key->otherwise;
-        return KVF_OK;
-    }
-    if (derivable && kvf_json_typeof(value) == KVF_JSON_NULL) {
-        *out = KVF__DERIVED;
-        return KVF_OK;
-    }
-    *out = kvf_json_int(value, 0);
-    if (*out < 1 || *out > INT32_MAX)
-        return kvf__config_bad(c, KVF_EFORMAT, name, value, "a positive integer");
-    return KVF_OK;
-}
-
-static kvf_status get_switch(const kvf__config *c, const char *key, bool otherwise, bool *out)
-{
-    const kvf_json *value = kvf_json_get(c->root, key);
-    kvf_json_type type = kvf_json_typeof(value);
-
-    *out = kvf_json_bool(value, otherwise);
-    if (type != KVF_JSON_NONE && type != KVF_JSON_NULL && type != KVF_JSON_BOOL)
-        return kvf__config_bad(c, KVF_EFORMAT, key, value, "true or false");
-    return KVF_OK;
-}
+/* ---- token ids ------------------------------------------------------------------------------ */
 
 /* Absent, null, -1 and an empty list mean none; of a list (several end tokens) the first counts. */
 static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
@@ -88,7 +50,7 @@ static kvf_status read_ends(const kvf__config *c, const kvf_json *value, kvf__en
 kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *root,
                               kvf__desc *desc)
 {
-    const kvf__config c = {ctx, where, root};
+    const kvf__config c = {.ctx = ctx, .where = where, .root = root};
     const kvf_json *value = kvf_json_get(root, "eos_token_id");
     const kvf_json_type type = kvf_json_typeof(value);
 
@@ -129,7 +91,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
 
     for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
         bool on;
-        KVF_TRY(get_switch(c, must_be_false[i], false, &on));
+        KVF_TRY(kvf__config_switch(c, must_be_false[i], false, &on));
         if (on)
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: %s is true, which is not supported",
                              c->where, must_be_false[i]);
@@ -155,62 +117,15 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
     return KVF_OK;
 }
 
-static kvf_status read_sizes(const kvf__config *c, kvf__desc *desc)
-{
-    const kvf__config_keys *keys = desc->arch->keys;
-
-    KVF_TRY(get_count(c, &keys->width, false, &desc->C));
-    KVF_TRY(get_count(c, &keys->layers, false, &desc->L));
-    KVF_TRY(get_count(c, &keys->heads, false, &desc->H));
-    KVF_TRY(get_count(c, &keys->vocab, false, &desc->V));
-    KVF_TRY(get_count(c, &keys->positions, false, &desc->max_positions));
-    KVF_TRY(get_count(c, &keys->kv_heads, true, &desc->G));
-    KVF_TRY(get_count(c, &keys->head_dim, true, &desc->D));
-    KVF_TRY(get_count(c, &keys->ffn, true, &desc->F));
-
-    if (keys->types.names[0]) KVF_TRY(get_count(c, &keys->types, false, &desc->types));
-
-    if (desc->G == KVF__DERIVED) desc->G = desc->H;
-    if (desc->F == KVF__DERIVED) {
-        /* Only gpt2's n_inner says 4 C by being null. */
-        if (keys->ffn.otherwise != KVF__DERIVED)
-            return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is null, expected a positive integer",
-                             c->where, keys->ffn.names[0]);
-        desc->F = 4 * desc->C;
-    }
-    if (desc->D == KVF__DERIVED) {
-        if (desc->C % desc->H)
-            return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s %lld is not a multiple of %s %lld",
-                             c->where, keys->width.names[0], (long long)desc->C,
-                             keys->heads.names[0], (long long)desc->H);
-        desc->D = desc->C / desc->H;
-    }
-    return KVF_OK;
-}
-
 static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
 {
-    static const struct {
-        const char *name;
-        kvf__act_fn fn;
-    } rows[] = {
-        {"silu", KVF__SILU},
-        {"swish", KVF__SILU},
-        {"gelu", KVF__GELU_ERF},
-        {"gelu_python", KVF__GELU_ERF},
-        {"gelu_new", KVF__GELU_TANH},
-        {"gelu_fast", KVF__GELU_TANH},
-        {"gelu_pytorch_tanh", KVF__GELU_TANH},
-        {"relu", KVF__RELU},
-        {"quick_gelu", KVF__QUICK_GELU},
-    };
     const char *key = desc->arch->keys->act;
     const kvf_json *value = kvf_json_get(c->root, key);
     const char *name = value ? kvf_json_str(value, NULL) : desc->arch->act_name;
 
-    for (size_t i = 0; name && i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(rows[i].name, name)) continue;
-        desc->act = rows[i].fn;
+    for (size_t i = 0; name && i < KVF__ACT_NAMES; i++) {
+        if (strcmp(kvf__act_names[i].name, name)) continue;
+        desc->act = kvf__act_names[i].fn;
         if (desc->arch->gelu_is_new && !strcmp(name, "gelu")) desc->act = KVF__GELU_TANH;
         return KVF_OK;
     }
@@ -220,38 +135,15 @@ static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
 
 static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
 {
-    const kvf__config_keys *keys = desc->arch->keys;
     bool scale = true;
 
-    KVF_TRY(get_switch(c, "tie_word_embeddings", desc->arch->tied, &desc->tied));
-    if (keys->attention_bias) {
-        KVF_TRY(get_switch(c, keys->attention_bias, false, &desc->qkv_bias));
-        desc->out_bias = desc->qkv_bias;
-    }
-    if (keys->head_bias) KVF_TRY(get_switch(c, keys->head_bias, false, &desc->head_bias));
-    if (keys->mlp_bias) KVF_TRY(get_switch(c, keys->mlp_bias, false, &desc->mlp_bias));
+    KVF_TRY(kvf__config_switch(c, "tie_word_embeddings", desc->arch->tied, &desc->tied));
     if (desc->arch->score_flags) {
-        KVF_TRY(get_switch(c, "scale_attn_weights", true, &scale));
-        KVF_TRY(get_switch(c, "scale_attn_by_inverse_layer_idx", false, &desc->score_by_layer));
+        KVF_TRY(kvf__config_switch(c, "scale_attn_weights", true, &scale));
+        KVF_TRY(
+            kvf__config_switch(c, "scale_attn_by_inverse_layer_idx", false, &desc->score_by_layer));
     }
     desc->score_scale = scale ? (float)(1 / sqrt((double)desc->D)) : 1;
-    return KVF_OK;
-}
-
-static kvf_status read_sliding_window(const kvf__config *c, kvf__desc *desc)
-{
-    const kvf__config_keys *keys = desc->arch->keys;
-    int64_t window = 0;
-
-    if (!keys->sliding_window) return KVF_OK;
-    if (keys->sliding_window_switch) {
-        bool on;
-        KVF_TRY(get_switch(c, keys->sliding_window_switch, false, &on));
-        if (!on) return KVF_OK;
-    }
-    kvf__config_key key = {{keys->sliding_window}, keys->sliding_window_otherwise};
-    KVF_TRY(get_count(c, &key, true, &window));
-    desc->sliding_window = window == KVF__DERIVED ? 0 : window;
     return KVF_OK;
 }
 
@@ -286,23 +178,31 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
     return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
 }
 
+static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf__desc *desc)
+{
+    void *out = (char *)desc + row->field;
+
+    if (row->kind == KVF__CONFIG_SIZE) return kvf__config_size(c, desc, row, out);
+    if (row->kind == KVF__CONFIG_TOKEN) return get_id(c, row->name, out);
+    const char *name = kvf__hf_name(desc, row->hf);
+    return name ? kvf__config_switch(c, name, false, out) : KVF_OK;
+}
+
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
 
     KVF_TRY(refuse_unsupported(c, desc->causal));
-    KVF_TRY(read_sizes(c, desc));
+    for (int i = 0; i < KVF__CONFIG_ROWS; i++)
+        KVF_TRY(read_row(c, &kvf__config_rows[i], desc));
+    KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
+    KVF_TRY(kvf__config_derive(c, desc));
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
-    KVF_TRY(read_sliding_window(c, desc));
     KVF_TRY(
         kvf__config_real(c, c->root, desc->arch->keys->eps, desc->arch->keys->eps_otherwise, &eps));
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
-    KVF_TRY(get_id(c, "bos_token_id", &desc->bos));
-    KVF_TRY(get_id(c, "eos_token_id", &desc->eos));
-    KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
-    KVF_TRY(get_id(c, "pad_token_id", &desc->pad));
     KVF_TRY(read_pad_positions(c, desc));
     if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
@@ -312,7 +212,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 
 kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *root, kvf__desc *out)
 {
-    const kvf__config c = {ctx, where, root};
+    const kvf__config c = {.ctx = ctx, .where = where, .root = root};
     const kvf__arch *arch = NULL;
     kvf__desc desc = {0};
     kvf_status st;

@@ -4,7 +4,7 @@
  * them are those of transformers 5 (modeling_rope_utils.py). Scalings that depend on the length of
  * the text at hand (dynamic, longrope) are refused: keys of a stored prefix could not stay as they
  * are. */
-#include "config_value.h"
+#include "config_keys.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * would not give back the last bit. They are written out (rope_type "divisors"), which no other
  * program takes for something else. What was written is read again and compared: a description that
  * a config.json has no words for is refused. */
-#include "arch.h"
+#include "config_keys.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,37 +23,33 @@ static double plain(float value)
     return strtod(text, NULL);
 }
 
-static void set_int(kvf_json *root, const char *key, int64_t value)
+static kvf_json *int_or_null(int64_t value, bool is_there)
 {
-    if (key) kvf_json_set(root, key, kvf_json_new_int(value));
+    return is_there ? kvf_json_new_int(value) : kvf_json_new_null();
 }
 
-static void set_switch(kvf_json *root, const char *key, bool value)
+static void set_row(kvf_json *root, const kvf__desc *d, const kvf__config_row *row)
 {
-    if (key) kvf_json_set(root, key, kvf_json_new_bool(value));
+    const void *at = (const char *)d + row->field;
+    const char *name = row->name ? row->name : kvf__hf_name(d, row->hf);
+    const char *needs = row->needs ? kvf__hf_name(d, row->needs) : NULL;
+    kvf_json *value = NULL;
+
+    if (!name) return;
+    if (row->kind == KVF__CONFIG_SIZE)
+        value = int_or_null(*(const int64_t *)at, *(const int64_t *)at > 0);
+    else if (row->kind == KVF__CONFIG_TOKEN)
+        value = int_or_null(*(const int32_t *)at, *(const int32_t *)at >= 0);
+    else
+        value = kvf_json_new_bool(*(const bool *)at);
+    if (needs) kvf_json_set(root, needs, kvf_json_new_bool(*(const int64_t *)at > 0));
+    kvf_json_set(root, name, value);
 }
 
-static void set_id(kvf_json *root, const char *key, int32_t id)
+static void set_rows(kvf_json *root, const kvf__desc *d, kvf__config_kind kind)
 {
-    kvf_json_set(root, key, id < 0 ? kvf_json_new_null() : kvf_json_new_int(id));
-}
-
-static void set_sizes(kvf_json *root, const kvf__desc *d)
-{
-    const kvf__config_keys *keys = d->arch->keys;
-
-    set_int(root, keys->vocab.names[0], d->V);
-    set_int(root, keys->width.names[0], d->C);
-    set_int(root, keys->ffn.names[0], d->F);
-    set_int(root, keys->layers.names[0], d->L);
-    set_int(root, keys->heads.names[0], d->H);
-    set_int(root, keys->kv_heads.names[0], d->G);
-    set_int(root, keys->head_dim.names[0], d->D);
-    set_int(root, keys->positions.names[0], d->max_positions);
-    if (!keys->sliding_window) return;
-    set_switch(root, keys->sliding_window_switch, d->sliding_window > 0);
-    kvf_json_set(root, keys->sliding_window,
-                 d->sliding_window ? kvf_json_new_int(d->sliding_window) : kvf_json_new_null());
+    for (int i = 0; i < KVF__CONFIG_ROWS; i++)
+        if (kvf__config_rows[i].kind == kind) set_row(root, d, &kvf__config_rows[i]);
 }
 
 static kvf_json *divisors(const kvf__desc *d)
@@ -90,25 +86,18 @@ static kvf_json *scaling_of(const kvf__desc *d)
 
 static const char *act_name(kvf__act_fn act)
 {
-    static const char *const NAMES[] = {
-        [KVF__GELU_TANH] = "gelu_new", [KVF__GELU_ERF] = "gelu",         [KVF__SILU] = "silu",
-        [KVF__RELU] = "relu",          [KVF__QUICK_GELU] = "quick_gelu",
-    };
-    return NAMES[act];
+    int i = 0;
+    while (kvf__act_names[i].fn != act)
+        i++;
+    return kvf__act_names[i].name;
 }
 
-static void set_ends(kvf_json *root, const kvf__desc *d)
+static kvf_json *list_ends(const kvf__ends *ends)
 {
     kvf_json *list = kvf_json_array();
-
-    if (d->ends.n > 1) {
-        for (int i = 0; i < d->ends.n; i++)
-            kvf_json_add(list, kvf_json_new_int(d->ends.id[i]));
-        kvf_json_set(root, "eos_token_id", list);
-    } else {
-        set_id(root, "eos_token_id", d->eos);
-        kvf_json_free(list);
-    }
+    for (int i = 0; i < ends->n; i++)
+        kvf_json_add(list, kvf_json_new_int(ends->id[i]));
+    return list;
 }
 
 /* Checked as a whole, by its text. */
@@ -122,19 +111,18 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json_add(classes, kvf_json_new_str(name));
     kvf_json_set(root, "architectures", classes);
     kvf_json_set(root, "model_type", kvf_json_new_str(d->arch->name));
-    set_sizes(root, d);
+    kvf_json_set(root, keys->vocab.names[0], kvf_json_new_null()); /* the first of the sizes */
+    set_rows(root, d, KVF__CONFIG_SIZE);
     kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->act)));
     kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
-    set_switch(root, "tie_word_embeddings", d->tied);
-    set_switch(root, keys->attention_bias, d->qkv_bias);
-    set_switch(root, keys->mlp_bias, d->mlp_bias);
+    kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
+    set_rows(root, d, KVF__CONFIG_SWITCH);
     if (d->positions == KVF__POS_ROPE) {
         kvf_json_set(root, "rope_theta", kvf_json_new_real(d->rope.theta));
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }
-    set_id(root, "bos_token_id", d->bos);
-    set_ends(root, d);
-    set_id(root, "pad_token_id", d->pad);
+    set_rows(root, d, KVF__CONFIG_TOKEN);
+    if (d->ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ends));
     return root;
 }
 
