@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "generate.h"
 #include "serve_int.h"
 #include "toy_base.h"
 

@@ -1,7 +1,8 @@
 /* Rows that come and go, each with its own prefix, way of drawing and stop texts, say what
  * kvf_generate says of each prompt alone: the same bits through whatever company. */
 #include "ctx_int.h"
-#include "infer_int.h"
+#include "engine.h"
+#include "generate.h"
 #include "toy_base.h"
 
 enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 5, INFIX = 4, N_ORDERS = 23, LONGEST = 296 };
@@ -34,7 +35,7 @@ static bool open_base(kvf_precision precision)
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     ck_assert_msg(!kvf_base_open(ctx, dir, &how, &base), "%s", kvf_ctx_error(ctx));
     for (int i = 0; i < 2; i++)
-        ends[i] = kvf__answer_ends(base, i ? &prefixes[1] : NULL, &(kvf__chat){0});
+        ends[i] = kvf__completion_ends(base, i ? &prefixes[1] : NULL, &(kvf__chat){0});
     for (int i = 1; i < N_PREFIXES; i++)
         make_prefix(&prefixes[i], i == INFIX ? 5 : 3 * i * i - 2, (uint64_t)i);
     prefixes[INFIX].id.infix = true;
@@ -57,7 +58,7 @@ static const char *const PROMPTS[] = {"the answer is a b", "x", "nothing like it
 static const char *const STOPS[] = {"q", "zz", "ab"};
 
 typedef struct client {
-    kvf__order order;
+    kvf__row_request order;
     kvf__ids prompt;
     const char *text; /* of the prompt */
     kvf__buf got;
@@ -81,16 +82,16 @@ static void make_client(client *c, int i)
     *c = (client){.text = PROMPTS[i % 5]};
     ck_assert_int_eq(kvf__encode(ctx, base->tokenizer, c->text, strlen(c->text), true, &c->prompt),
                      KVF_OK);
-    c->order = (kvf__order){.prefix = which ? &prefixes[which] : NULL,
-                            .prompt = c->prompt.data,
-                            .n = (int64_t)c->prompt.n,
-                            .max_tokens = 1 + i % 7 * 3,
-                            .sampling = {i % 3 ? 0.9 : 0, i % 2 ? 0.8 : 1, i % 4},
-                            .seed = (uint64_t)i,
-                            .stop = STOPS,
-                            .n_stop = i % 4,
-                            .ends = &ends[which > 0],
-                            .text = take};
+    c->order = (kvf__row_request){.prefix = which ? &prefixes[which] : NULL,
+                                  .prompt = c->prompt.data,
+                                  .n = (int64_t)c->prompt.n,
+                                  .max_tokens = 1 + i % 7 * 3,
+                                  .sampling = {i % 3 ? 0.9 : 0, i % 2 ? 0.8 : 1, i % 4},
+                                  .seed = (uint64_t)i,
+                                  .stop = STOPS,
+                                  .n_stop = i % 4,
+                                  .ends = &ends[which > 0],
+                                  .text = take};
     c->order.user = c;
 }
 
@@ -131,7 +132,7 @@ START_TEST(company_changes_no_answer)
         make_client(&clients[i], i);
     for (; steps < 500; steps++) {
         while (joined < N_ORDERS && !kvf__engine_full(engine)) {
-            ck_assert_int_eq(kvf__engine_join(ctx, engine, &clients[joined].order, &row), KVF_OK);
+            ck_assert_int_eq(kvf__engine_add(ctx, engine, &clients[joined].order, &row), KVF_OK);
             joined++;
         }
         ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
@@ -160,14 +161,14 @@ START_TEST(a_row_that_leaves_disturbs_nobody)
     make_client(&stays, 6);
     make_client(&leaves, 12);
     make_client(&late, 13);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &leaves.order, &other), KVF_OK);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &stays.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &leaves.order, &other), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &stays.order, &row), KVF_OK);
     ck_assert(kvf__engine_full(engine));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
-    kvf__engine_leave(ctx, engine, other);
+    kvf__engine_remove(ctx, engine, other);
     ck_assert_int_eq(leaves.finish, KVF__GOES_ON);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &late.order, &other), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &late.order, &other), KVF_OK);
     while (!stays.finish || !late.finish)
         ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     check_client(&stays);
@@ -196,11 +197,11 @@ START_TEST(a_row_that_finds_no_memory_disturbs_nobody)
     make_client(&late, _i ? INFIX : 3);
     stays.order.max_tokens = CAPACITY - stays.order.n;
     stays.order.n_stop = 0;
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &stays.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &stays.order, &row), KVF_OK);
     ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     for (int64_t n = 0; st; n++) {
         ctx->fail_in = n;
-        st = kvf__engine_join(ctx, engine, &late.order, &row);
+        st = kvf__engine_add(ctx, engine, &late.order, &row);
         ctx->fail_in = -1;
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         failed += st == KVF_ENOMEM;
@@ -233,7 +234,7 @@ START_TEST(a_text_that_finds_no_memory_ends_its_row_alone)
         make_client(&two[i], 6);
         two[i].order.max_tokens = 30;
         two[i].order.n_stop = 0;
-        ck_assert_int_eq(kvf__engine_join(ctx, engine, &two[i].order, &row), KVF_OK);
+        ck_assert_int_eq(kvf__engine_add(ctx, engine, &two[i].order, &row), KVF_OK);
     }
     ctx->fail_in = 0; /* of what the first token needs */
     ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
@@ -287,13 +288,13 @@ START_TEST(long_prompts_are_read_between_steps)
     ck_assert_int_eq(kvf__engine_create(ctx, base, N_LONG + 2, LONGEST, &engine), KVF_OK);
     make_client(&began, 6);
     make_client(&late, 13);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &began.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &began.order, &row), KVF_OK);
     ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     for (int i = 0; i < N_LONG; i++) {
         make_long(&all[i], i);
-        ck_assert_int_eq(kvf__engine_join(ctx, engine, &all[i].order, &row), KVF_OK);
+        ck_assert_int_eq(kvf__engine_add(ctx, engine, &all[i].order, &row), KVF_OK);
     }
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &late.order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &late.order, &row), KVF_OK);
     const int64_t calls = began.calls;
     ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     ck_assert_int_eq(began.calls, calls + 1);
@@ -329,21 +330,21 @@ START_TEST(what_does_not_fit_is_refused)
     int32_t ids[CAPACITY] = {0};
     int64_t row = -5;
     kvf_prefix classifier = prefixes[1];
-    kvf__order order = {.prompt = ids, .n = CAPACITY, .max_tokens = 1, .text = take};
+    kvf__row_request order = {.prompt = ids, .n = CAPACITY, .max_tokens = 1, .text = take};
     ck_assert_int_eq(kvf__engine_create(ctx, base, 1, CAPACITY, &engine), KVF_OK);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EDATA);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "the prompt has 60 tokens, at most 59 leave room for an answer");
     order.n = 0;
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EDATA);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EDATA);
     order.n = 1;
     classifier.task = KVF__TASK_SEQ_CLS;
     order.prefix = &classifier;
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EUSAGE);
     classifier.task = KVF__TASK_LM;
     classifier.block.params.n = 1;
     classifier.id.method = (char *)"adapter";
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "adapter: changes the base itself, which rows of many prefixes share");
     ck_assert_int_eq(row, -5);
@@ -371,19 +372,20 @@ START_TEST(only_what_is_settled_is_ready)
     open_base(KVF_PRECISION_F32);
     const kvf__ends none = {0};
     kvf__tokenizer *own = base->tokenizer;
-    kvf__answer answer = {.limit = 100, .stop = &stop, .n_stop = 1, .ends = &none};
+    kvf__completion answer = {.limit = 100, .stop = &stop, .n_stop = 1, .ends = &none};
     ck_assert_msg(
         !kvf__tokenizer_from_json(ctx, "bytes", BYTES, strlen(BYTES), NULL, 0, &base->tokenizer),
         "%s", kvf_ctx_error(ctx));
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
-        ck_assert_int_eq(kvf__answer_add(ctx, base, &answer, tokens[i]), KVF_OK);
-        ck_assert_msg(kvf__answer_ready(&answer) == ready[i], "after %zu tokens %zu bytes, not %zu",
-                      i + 1, kvf__answer_ready(&answer), ready[i]);
+        ck_assert_int_eq(kvf__completion_add(ctx, base, &answer, tokens[i]), KVF_OK);
+        ck_assert_msg(kvf__completion_ready(&answer) == ready[i],
+                      "after %zu tokens %zu bytes, not %zu", i + 1, kvf__completion_ready(&answer),
+                      ready[i]);
     }
     ck_assert_int_eq(answer.finish, KVF__FINISH_STOP);
     ck_assert_str_eq(answer.text.data, "a\xC3\xA9"
                                        "baa");
-    kvf__answer_done(&answer);
+    kvf__completion_done(&answer);
     kvf__tokenizer_free(base->tokenizer);
     base->tokenizer = own;
     close_base();

@@ -3,7 +3,7 @@
  * refused. */
 #include <kvfold/kvfold.h>
 
-#include "infer_int.h"
+#include "generate.h"
 #include "toy_base.h"
 
 enum { N_PREFIXES = 3, N_PROMPTS = 5, NEW = 8 };

@@ -1,6 +1,6 @@
 /* Completions do not depend on what is computed beside them: prompts that begin alike share that,
  * few rows take steps from the file's weights and many take passes. */
-#include "infer_int.h"
+#include "generate.h"
 #include "toy_base.h"
 
 /* Letters of the toy tokenizer are tokens. The first three share 12 or 15, the fourth is the

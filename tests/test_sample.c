@@ -1,7 +1,7 @@
 /* Choosing the next token: greedy and its ties, cuts by top-k and top-p, frequencies of a seeded
  * draw. */
 #include "ck.h"
-#include "infer_int.h"
+#include "sample.h"
 
 #include <math.h>
 

@@ -1,53 +1,44 @@
-/* Continuous batching: rows join and leave between steps. A step first reads prompts of rows that
- * wait, a bounded number of tokens so that those that have begun do not stand still, then decodes
- * one token for all that have begun. A long prompt is read in parts, one a step, and short ones do
- * not wait until it ends.
+/* Continuous batching: rows are added and removed between steps. A step first reads prompts of rows
+ * that wait, a bounded number of tokens so that the rows that have begun are not held up, then
+ * decodes one token for all that have begun. A long prompt is read in parts, one a step, and short
+ * ones do not wait until it ends.
  *
- * What a row answers depends on nothing beside it: the session feeds rows as if they were alone,
- * and each draws from its own random stream, that of the first prompt of a `generate`. */
-#include "infer_int.h"
+ * What a row answers does not depend on other rows: the session feeds rows as if they were alone,
+ * and each draws from its own random stream. */
+#include "engine.h"
+#include "row.h"
 
 #include <assert.h>
-#include <omp.h>
-#include <string.h>
 
-enum { PROMPT_BUDGET = 256 }; /* tokens of prompts in a step, beside the one that waits longest */
+/* Tokens of prompts in a step, besides the one that has waited longest. */
+enum { PROMPT_BUDGET = 256 };
 
-typedef enum row_state { ROW_FREE, ROW_WAITS, ROW_READS, ROW_GOES } row_state;
+typedef enum slot_state { SLOT_FREE, SLOT_WAITS, SLOT_DECODES } slot_state;
 
-typedef struct row {
-    row_state state;
-    int64_t ticket; /* rows wait in this order */
+/* A slot of the session. */
+typedef struct engine_slot {
+    slot_state state;
+    int64_t ticket; /* rows wait in the order of their tickets */
     int64_t read;   /* tokens of the prompt so far */
-    kvf__order order;
-    kvf__answer answer;
-} row;
+    kvf__row row;
+} engine_slot;
 
 struct kvf__engine {
     kvf_base *base;
     kvf__session *session;
-    int64_t n_rows, capacity, next_ticket;
-    row *rows;
-    kvf__candidate *scratch; /* [threads, V] */
-    int threads;
-    int32_t *slots, *ids, *tokens; /* [rows] of a step */
-    int32_t *prompts; /* [KVF__PROMPT_PART + PROMPT_BUDGET] of those that end in a step */
-    int64_t *start;   /* [rows + 1] */
+    int64_t n_slots, capacity, next_ticket;
+    engine_slot *slots; /* [n_slots] */
+    kvf__row_batch batch;
     kvf__engine_stats stats;
 };
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__engine *e)
+static kvf_status alloc_all(kvf_ctx *ctx, kvf__engine *e)
 {
-    size_t V = (size_t)kvf__model_desc(e->base->model)->V, rows = (size_t)e->n_rows;
-    KVF_TRY(kvf__session_create_mixed(ctx, e->base, e->n_rows, e->capacity, 0, &e->session));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->rows, &e->rows));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)e->threads * V, sizeof *e->scratch, &e->scratch));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->slots, &e->slots));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->ids, &e->ids));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *e->tokens, &e->tokens));
-    KVF_TRY(
-        kvf__alloc_array(ctx, KVF__PROMPT_PART + PROMPT_BUDGET, sizeof *e->prompts, &e->prompts));
-    return kvf__alloc_array(ctx, rows + 1, sizeof *e->start, &e->start);
+    const kvf__session_limits limits = {.rows = e->n_slots, .capacity = e->capacity, .mixed = true};
+    KVF_TRY(kvf__session_create(ctx, e->base, NULL, &limits, &e->session));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)e->n_slots, sizeof *e->slots, &e->slots));
+    return kvf__row_batch_init(ctx, e->base, e->n_slots, KVF__PROMPT_PART + PROMPT_BUDGET,
+                               &e->batch);
 }
 
 kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
@@ -56,10 +47,9 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
     kvf__engine *engine = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *engine, &engine));
     engine->base = base;
-    engine->n_rows = rows;
+    engine->n_slots = rows;
     engine->capacity = capacity;
-    engine->threads = kvf_ctx_threads(ctx);
-    kvf_status st = alloc_memory(ctx, engine);
+    kvf_status st = alloc_all(ctx, engine);
     if (st)
         kvf__engine_free(engine);
     else
@@ -70,31 +60,26 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
 void kvf__engine_free(kvf__engine *engine)
 {
     if (!engine) return;
-    for (int64_t i = 0; engine->rows && i < engine->n_rows; i++)
-        kvf__answer_done(&engine->rows[i].answer);
+    for (int64_t i = 0; engine->slots && i < engine->n_slots; i++)
+        kvf__completion_done(&engine->slots[i].row.completion);
     kvf__session_free(engine->session);
-    kvf__free(engine->rows);
-    kvf__free(engine->scratch);
+    kvf__row_batch_done(&engine->batch);
     kvf__free(engine->slots);
-    kvf__free(engine->ids);
-    kvf__free(engine->tokens);
-    kvf__free(engine->prompts);
-    kvf__free(engine->start);
     kvf__free(engine);
 }
 
-/* ---- coming and going ------------------------------------------------------------------------ */
+/* ---- rows come and go ------------------------------------------------------------------------ */
 
-static int64_t free_row(const kvf__engine *e)
+static int64_t free_slot(const kvf__engine *e)
 {
-    for (int64_t i = 0; i < e->n_rows; i++)
-        if (e->rows[i].state == ROW_FREE) return i;
+    for (int64_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_FREE) return i;
     return -1;
 }
 
 bool kvf__engine_full(const kvf__engine *engine)
 {
-    return free_row(engine) < 0;
+    return free_slot(engine) < 0;
 }
 
 int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix)
@@ -103,7 +88,7 @@ int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix
     return longest < engine->capacity ? longest : engine->capacity;
 }
 
-/* Tokens that a row may have behind a prefix; EDATA if a prompt of n leaves none for an answer. */
+/* *longest: tokens that a row may have. EDATA if a prompt of n is none or leaves none. */
 static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
                                int64_t n, int64_t *longest)
 {
@@ -124,168 +109,120 @@ kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_
     return KVF_OK;
 }
 
-kvf_status kvf__engine_join(kvf_ctx *ctx, kvf__engine *engine, const kvf__order *order,
-                            int64_t *out)
+kvf_status kvf__engine_add(kvf_ctx *ctx, kvf__engine *engine, const kvf__row_request *request,
+                           int64_t *out)
 {
-    int64_t at = free_row(engine), longest = 0;
-    assert(at >= 0 && order->max_tokens > 0);
-    KVF_TRY(check_prompt(ctx, engine, order->prefix, order->n, &longest));
-    const int64_t capacity = longest - order->n;
-    const int64_t limit = capacity < order->max_tokens ? capacity : order->max_tokens;
-    KVF_TRY(
-        kvf__session_open(ctx, engine->session, at, order->prefix, order->head, order->n + limit));
-    engine->rows[at] = (row){.state = ROW_WAITS,
-                             .ticket = engine->next_ticket++,
-                             .order = *order,
-                             .answer = {.rng = kvf__rng_make(order->seed, order->stream),
-                                        .limit = limit,
-                                        .stop = order->stop,
-                                        .n_stop = order->n_stop,
-                                        .ends = order->ends}};
+    int64_t at = free_slot(engine), longest = 0;
+    assert(at >= 0 && request->max_tokens > 0);
+    KVF_TRY(check_prompt(ctx, engine, request->prefix, request->n, &longest));
+    const kvf__row row = kvf__row_begin(request, longest);
+    KVF_TRY(kvf__session_open(ctx, engine->session, at, request->prefix, request->head,
+                              request->n + row.completion.limit));
+    engine->slots[at] = (engine_slot){
+        .state = SLOT_WAITS, .ticket = engine->next_ticket++, .row = row};
     *out = at;
     return KVF_OK;
 }
 
-void kvf__engine_leave(kvf_ctx *ctx, kvf__engine *engine, int64_t at)
+void kvf__engine_remove(kvf_ctx *ctx, kvf__engine *engine, int64_t at)
 {
-    row *r = &engine->rows[at];
-    if (r->state == ROW_FREE) return;
+    engine_slot *s = &engine->slots[at];
+    if (s->state == SLOT_FREE) return;
     kvf__session_close(ctx, engine->session, at);
-    kvf__answer_done(&r->answer);
-    *r = (row){0};
+    kvf__completion_done(&s->row.completion);
+    *s = (engine_slot){0};
 }
 
-/* Says what is new of a row, and lets go of it if that was all. */
-static void tell(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+static void fail_slot(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
-    row *r = &e->rows[at];
-    kvf__answer *a = &r->answer;
-    const kvf__order order = r->order;
-    const kvf__finish finish = a->finish;
-    size_t ready = finish == KVF__FINISH_FAILED ? a->streamed : kvf__answer_ready(a);
-    size_t n = ready > a->streamed ? ready - a->streamed : 0;
-    order.text(order.user, n ? a->text.data + a->streamed : "", n, (int64_t)a->out.n, finish);
-    a->streamed += n;
-    if (finish) kvf__engine_leave(ctx, e, at);
+    if (e->slots[at].state == SLOT_FREE) return;
+    kvf__row_fail(&e->slots[at].row);
+    kvf__engine_remove(ctx, e, at);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void fail_row(kvf_ctx *ctx, kvf__engine *e, int64_t at)
+/* Feeds the batch, and draws the next token of each of its rows; rows that end leave the engine. */
+static kvf_status feed(kvf_ctx *ctx, kvf__engine *e)
 {
-    if (e->rows[at].state == ROW_FREE) return;
-    e->rows[at].answer.finish = KVF__FINISH_FAILED;
-    tell(ctx, e, at);
+    const kvf__tokens *tokens = &e->batch.tokens;
+    const float *logits = NULL;
+    KVF_TRY(kvf__session_feed(ctx, e->session, tokens, &logits));
+    kvf__row_batch_advance(ctx, &e->batch, logits); /* a row that failed has ended */
+    e->stats.new_tokens += tokens->n;
+    for (int64_t i = 0; i < tokens->n; i++)
+        if (e->batch.rows[i]->completion.finish) kvf__engine_remove(ctx, e, tokens->slots[i]);
+    return KVF_OK;
 }
 
-/* Draws a token for each of the n rows in e->slots and adds it to the row's answer. */
-static void advance(kvf_ctx *ctx, kvf__engine *e, int64_t n, const float *logits)
+static int64_t unread(const engine_slot *s)
 {
-    const int64_t V = kvf__model_desc(e->base->model)->V;
-#pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (n > 1)
-    for (int64_t i = 0; i < n; i++) {
-        row *r = &e->rows[e->slots[i]];
-        e->tokens[i] = kvf__sample(&r->order.sampling, logits + i * V, V, &r->answer.rng,
-                                   e->scratch + (int64_t)omp_get_thread_num() * V);
-    }
-    e->stats.new_tokens += n;
-    for (int64_t i = 0; i < n; i++) {
-        row *r = &e->rows[e->slots[i]];
-        if (kvf__answer_add(ctx, e->base, &r->answer, e->tokens[i]))
-            fail_row(ctx, e, e->slots[i]);
-        else
-            tell(ctx, e, e->slots[i]);
-    }
+    return s->row.request.n - s->read;
 }
 
-static int64_t unread(const row *r)
-{
-    return r->order.n - r->read;
-}
-
-/* The row that has waited longest of those with at most so many tokens to read; -1: none does. */
+/* The slot that has waited longest of those with at most so many tokens to read; -1: none does. */
 static int64_t next_waiting(const kvf__engine *e, int64_t most)
 {
     int64_t first = -1;
-    for (int64_t i = 0; i < e->n_rows; i++)
-        if (e->rows[i].state == ROW_WAITS && unread(&e->rows[i]) <= most &&
-            (first < 0 || e->rows[i].ticket < e->rows[first].ticket))
+    for (int64_t i = 0; i < e->n_slots; i++)
+        if (e->slots[i].state == SLOT_WAITS && unread(&e->slots[i]) <= most &&
+            (first < 0 || e->slots[i].ticket < e->slots[first].ticket))
             first = i;
     return first;
 }
 
-/* A part of a prompt that does not end in this step. */
-static kvf_status read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
-{
-    row *r = &e->rows[at];
-    const int32_t *ids = r->order.prompt + r->read;
-    r->read += KVF__PROMPT_PART;
-    e->stats.prompt_tokens += KVF__PROMPT_PART;
-    return kvf__session_read(ctx, e->session, (int32_t)at, ids, KVF__PROMPT_PART);
-}
-
-/* What is left of a prompt goes to the n-th place of those that end. */
+/* Adds n more tokens of a prompt to the batch. */
 static void add_prompt(kvf__engine *e, int64_t at, int64_t n)
 {
-    row *r = &e->rows[at];
-    const int64_t from = n ? e->start[n] : 0;
-    memcpy(e->prompts + from, r->order.prompt + r->read, (size_t)unread(r) * sizeof *e->prompts);
-    e->slots[n] = (int32_t)at;
-    e->start[0] = 0;
-    e->start[n + 1] = from + unread(r);
-    e->stats.prompt_tokens += unread(r);
-    r->read = r->order.n;
-    r->state = ROW_READS;
+    engine_slot *s = &e->slots[at];
+    kvf__row_batch_add(&e->batch, &s->row, at, s->row.request.prompt + s->read, n);
+    s->read += n;
+    e->stats.prompt_tokens += n;
+    if (!unread(s)) s->state = SLOT_DECODES;
 }
 
-/* The last parts of n prompts, and their first tokens. Their rows fail together. */
-static void end_prompts(kvf_ctx *ctx, kvf__engine *e, int64_t n)
+/* A part of a prompt that does not end in this step. */
+static void read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
-    const float *logits = NULL;
-    kvf_status st = kvf__session_feed(ctx, e->session, e->slots, e->start, e->prompts, n, &logits);
-    for (int64_t i = 0; i < n; i++)
-        e->rows[e->slots[i]].state = ROW_GOES;
-    if (!st) advance(ctx, e, n, logits);
-    for (int64_t i = 0; st && i < n; i++)
-        fail_row(ctx, e, e->slots[i]);
+    add_prompt(e, at, KVF__PROMPT_PART);
+    if (kvf__session_feed(ctx, e->session, &e->batch.tokens, NULL)) fail_slot(ctx, e, at);
+    e->batch.tokens.n = 0;
 }
 
-/* A part of the prompt that has waited longest, and short ones that end. */
+/* A part of the prompt that has waited longest, and short prompts that end; these fail together. */
 static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
 {
-    double begin = kvf__clock();
-    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET, n = 0;
+    const double begin = kvf__clock();
+    int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET;
     if (at < 0) return;
-    if (unread(&e->rows[at]) <= KVF__PROMPT_PART)
-        add_prompt(e, at, n++);
-    else if (read_part(ctx, e, at))
-        fail_row(ctx, e, at);
+    e->batch.tokens.n = 0;
+    if (unread(&e->slots[at]) <= KVF__PROMPT_PART)
+        add_prompt(e, at, unread(&e->slots[at]));
+    else
+        read_part(ctx, e, at);
     while ((at = next_waiting(e, budget)) >= 0) {
-        budget -= unread(&e->rows[at]);
-        add_prompt(e, at, n++);
+        budget -= unread(&e->slots[at]);
+        add_prompt(e, at, unread(&e->slots[at]));
     }
-    if (n) end_prompts(ctx, e, n);
+    if (e->batch.tokens.n && feed(ctx, e))
+        for (int64_t i = 0; i < e->batch.tokens.n; i++)
+            fail_slot(ctx, e, e->batch.tokens.slots[i]);
     e->stats.prefill_seconds += kvf__clock() - begin;
 }
 
 static kvf_status decode(kvf_ctx *ctx, kvf__engine *e)
 {
-    const float *logits = NULL;
-    int64_t n = 0;
-    for (int64_t i = 0; i < e->n_rows; i++) {
-        const kvf__ids *out = &e->rows[i].answer.out;
-        if (e->rows[i].state != ROW_GOES) continue;
-        e->slots[n] = (int32_t)i;
-        e->start[n] = n;
-        e->ids[n++] = out->data[out->n - 1];
+    const double begin = kvf__clock();
+    e->batch.tokens.n = 0;
+    for (int64_t i = 0; i < e->n_slots; i++) {
+        kvf__row *row = &e->slots[i].row;
+        if (e->slots[i].state == SLOT_DECODES)
+            kvf__row_batch_add(&e->batch, row, i, &row->token, 1);
     }
-    e->start[n] = n;
-    if (!n) return KVF_OK;
-    double begin = kvf__clock();
-    KVF_TRY(kvf__session_feed(ctx, e->session, e->slots, e->start, e->ids, n, &logits));
+    if (!e->batch.tokens.n) return KVF_OK;
+    KVF_TRY(feed(ctx, e));
     e->stats.steps++;
-    e->stats.step_rows += n;
-    advance(ctx, e, n, logits);
+    e->stats.step_rows += e->batch.tokens.n;
     e->stats.decode_seconds += kvf__clock() - begin;
     return KVF_OK;
 }
@@ -294,17 +231,17 @@ kvf_status kvf__engine_step(kvf_ctx *ctx, kvf__engine *engine)
 {
     read_prompts(ctx, engine);
     kvf_status st = decode(ctx, engine);
-    for (int64_t i = 0; st && i < engine->n_rows; i++)
-        fail_row(ctx, engine, i);
+    for (int64_t i = 0; st && i < engine->n_slots; i++)
+        fail_slot(ctx, engine, i);
     return st;
 }
 
 kvf__engine_stats kvf__engine_stats_of(const kvf__engine *engine)
 {
     kvf__engine_stats stats = engine->stats;
-    for (int64_t i = 0; i < engine->n_rows; i++) {
-        stats.rows += engine->rows[i].state == ROW_GOES;
-        stats.waiting += engine->rows[i].state == ROW_WAITS;
+    for (int64_t i = 0; i < engine->n_slots; i++) {
+        stats.rows += engine->slots[i].state == SLOT_DECODES;
+        stats.waiting += engine->slots[i].state == SLOT_WAITS;
     }
     return stats;
 }

@@ -1,11 +1,11 @@
-/* Several prefixes that answer as one: every row is decoded once behind each, and the next token is
+/* Several prefixes that answer as one: every row is decoded once with each, and the next token is
  * drawn from the mean of their probabilities, as `eval` averages them.
  *
- * A session of its own for each prefix, so that they may differ in length, stand before rows or
+ * Each prefix has a session of its own, so that prefixes may differ in length, come before rows or
  * inside them, and bring heads of their own. One prefix or none is its session's logits as they
  * are. Of several, what comes out are logarithms of probabilities: logits whose softmax is the
  * mean, so that temperature and cuts apply to the mean. */
-#include "infer_int.h"
+#include "ensemble.h"
 
 #include <math.h>
 
@@ -18,7 +18,7 @@ struct kvf__ensemble {
 };
 
 /* Only what reads the same rows can be averaged. */
-static kvf_status check_company(kvf_ctx *ctx, const kvf_prefix *const *prefixes, int64_t n)
+static kvf_status check_same_rows(kvf_ctx *ctx, const kvf_prefix *const *prefixes, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
         if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
@@ -36,15 +36,14 @@ kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     const size_t V = (size_t)kvf__model_desc(base->model)->V;
     kvf_status st;
 
-    KVF_TRY(check_company(ctx, prefixes, n));
+    KVF_TRY(check_same_rows(ctx, prefixes, n));
     KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
     e->n = n > 0 ? n : 1;
     e->V = (int64_t)V;
     e->threads = kvf_ctx_threads(ctx);
     st = kvf__alloc_array(ctx, (size_t)e->n, sizeof(kvf__session *), &e->sessions);
     for (int64_t i = 0; !st && i < e->n; i++)
-        st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, limits->rows, limits->capacity,
-                                 limits->prompt_tokens, &e->sessions[i]);
+        st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, limits, &e->sessions[i]);
     if (st || e->n == 1) goto out;
     st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->mean, &e->mean);
     if (!st) st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->logits, &e->logits);
@@ -92,18 +91,16 @@ static void add_probabilities(double *sum, const float *logits, int64_t V)
         sum[v] += exp((double)logits[v] - whole);
 }
 
-kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const int32_t *slots,
-                              const int64_t *start, const int32_t *ids, int64_t n,
+kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const kvf__tokens *tokens,
                               const float **logits)
 {
-    const int64_t V = ensemble->V;
-    if (ensemble->n == 1)
-        return kvf__session_feed(ctx, ensemble->sessions[0], slots, start, ids, n, logits);
+    const int64_t n = tokens->n, V = ensemble->V;
+    if (ensemble->n == 1) return kvf__session_feed(ctx, ensemble->sessions[0], tokens, logits);
     for (int64_t i = 0; i < n * V; i++)
         ensemble->mean[i] = 0;
     for (int64_t i = 0; i < ensemble->n; i++) {
         const float *own = NULL;
-        KVF_TRY(kvf__session_feed(ctx, ensemble->sessions[i], slots, start, ids, n, &own));
+        KVF_TRY(kvf__session_feed(ctx, ensemble->sessions[i], tokens, &own));
 #pragma omp parallel for schedule(static) num_threads(ensemble->threads) if (n > 1)
         for (int64_t r = 0; r < n; r++)
             add_probabilities(ensemble->mean + r * V, own + r * V, V);

@@ -3,11 +3,11 @@
  * Nothing is sorted that need not be: a cut pops the largest candidates off a heap, a draw from all
  * goes by id. Sums run in f64 in an order that the logits alone decide, and so does a draw, besides
  * the generator's state. */
-#include "infer_int.h"
+#include "sample.h"
 
 #include <math.h>
 
-/* Of many maxima side by side, so that they do not wait for each other. */
+/* The maximum of many maxima, which the processor computes side by side. */
 static float largest(const float *logits, int64_t V)
 {
     enum { SIDE = 32 };
@@ -58,7 +58,7 @@ static void make_heap(kvf__candidate *heap, int64_t n)
         sift_down(heap, i, n);
 }
 
-/* Moves the top behind the n - 1 others. */
+/* Moves the top to the end of the n. */
 static void pop(kvf__candidate *heap, int64_t n)
 {
     const kvf__candidate top = heap[0];
@@ -70,18 +70,18 @@ static void pop(kvf__candidate *heap, int64_t n)
 /* ---- draws ----------------------------------------------------------------------------------- */
 
 /* Candidates with their weights exp((logit - top) / temperature). */
-typedef struct draw {
+typedef struct distribution {
     kvf__candidate *list;
     int64_t n;
     double top, temperature;
-} draw;
+} distribution;
 
-static double weight(const draw *d, int64_t i)
+static double weight(const distribution *d, int64_t i)
 {
     return exp(((double)d->list[i].logit - d->top) / d->temperature);
 }
 
-static double weights(const draw *d)
+static double weights(const distribution *d)
 {
     double sum = 0;
     for (int64_t i = 0; i < d->n; i++)
@@ -90,7 +90,7 @@ static double weights(const draw *d)
 }
 
 /* One of the list, whose weights add up to sum. */
-static int32_t pick(const draw *d, double sum, kvf__rng *rng)
+static int32_t pick(const distribution *d, double sum, kvf__rng *rng)
 {
     double left = kvf__rng_uniform(rng) * sum;
     for (int64_t i = 0; i < d->n; i++) {
@@ -101,7 +101,7 @@ static int32_t pick(const draw *d, double sum, kvf__rng *rng)
 }
 
 /* Leaves the k likeliest of the list, the least likely of them first. */
-static void cut_to(draw *d, int64_t k)
+static void cut_to(distribution *d, int64_t k)
 {
     make_heap(d->list, d->n);
     for (int64_t i = 0; i < k; i++)
@@ -111,7 +111,7 @@ static void cut_to(draw *d, int64_t k)
 }
 
 /* Leaves the likeliest that reach top_p of all, at least one; returns their sum. */
-static double cut_to_nucleus(draw *d, double top_p)
+static double cut_to_nucleus(distribution *d, double top_p)
 {
     const double enough = top_p * weights(d);
     double mass = 0;
@@ -131,7 +131,7 @@ int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t 
                     kvf__candidate *scratch)
 {
     if (!(sampling->temperature > 0)) return greedy(logits, V);
-    draw d = {
+    distribution d = {
         .list = scratch, .top = (double)largest(logits, V), .temperature = sampling->temperature};
     for (int64_t i = 0; i < V; i++)
         if (!isnan(logits[i])) scratch[d.n++] = (kvf__candidate){logits[i], (int32_t)i};

@@ -1,25 +1,26 @@
-/* A session: prefixes as segment 0, one cache slot per row, and the logits of what each row ended
- * in.
+/* A session: prefixes as segment 0 of attention, one cache slot per row, and logits after each
+ * row's last token.
  *
- * All rows share a prefix and are computed together, and where that prefix brings a language-model
- * head of its own, logits are that one's. Or (mixed) each row has its own prefix, and its bits do
- * not depend on its company: steps sum every row in the order of a single one, and prompts share a
- * pass where a trial shows that its products do so by themselves; elsewhere each takes its own. A
- * base that has no form for steps then takes a pass per row and token. */
+ * Either all rows share a prefix and are computed together; where that prefix brings a
+ * language-model head of its own, logits come from it. Or (mixed) each row has its own prefix, and
+ * its bits do not depend on the other rows: steps sum every row in the order of a single one, and
+ * prompts share a pass where a test at the start (kvf__model_rows_alike) shows that matrix products
+ * do the same; elsewhere each prompt takes a pass of its own. A base without a form for steps then
+ * takes a pass per row and token. */
 #include "session_priv.h"
 
 #include <assert.h>
 
 enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
 
-/* The memory that depends on the longest prefix. What there was is let go of once the new is there:
- * rows that go on need it where there is no memory for more. */
+/* The memory that depends on the longest prefix. The old is freed only after the new was allocated:
+ * running rows still need it if there is no memory for more. */
 static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool infixes)
 {
     const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
     const kvf__pass_limits limits = {
         .rows = rows,
-        .tokens = s->mixed ? KVF__PROMPT_PART : s->pass_tokens,
+        .tokens = s->mixed ? KVF__PROMPT_PART : s->part_tokens,
         .row_len = s->capacity < KVF__PROMPT_PART ? s->capacity : KVF__PROMPT_PART,
         .labels = rows,
         .P = P,
@@ -49,49 +50,53 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     return KVF_OK;
 }
 
-/* The slot's prefix stands inside its row, if it is one of that kind. */
-static kvf_status open_infix(kvf_ctx *ctx, kvf__infix_slot *slot, const kvf_prefix *prefix)
+/* Empties the slot for a row with this prefix and the head that it brings; both may be NULL. */
+static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_prefix *prefix,
+                            const kvf__lm_head *head)
 {
-    const kvf__prefix *p = prefix ? &prefix->prefix : NULL;
-
+    const kvf__prefix *p = prefix && prefix->prefix.P ? &prefix->prefix : NULL;
     kvf__prefix_done(&slot->rotated);
-    *slot = (kvf__infix_slot){.at = -1};
-    if (!p || !prefix->id.infix || !p->P) return KVF_OK;
+    *slot = (kvf__session_slot){.before = {.prefix = p}, .head = head, .infix_at = -1};
+    if (!prefix) return KVF_OK;
+    slot->before.position_start = prefix->id.position_start;
+    if (prefix->vectors.P) slot->vectors = &prefix->vectors;
+    if (!p || !prefix->id.infix) return KVF_OK;
     KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
-    slot->on = true;
+    slot->infix = true;
     return KVF_OK;
 }
 
-static kvf_status take_rows(kvf_ctx *ctx, kvf__session *s)
+static void lay_out(void *object, kvf__carver *carve)
 {
-    const size_t rows = (size_t)s->rows, V = (size_t)kvf__model_desc(s->base->model)->V;
-    KVF_TRY(kvf__alloc_array(ctx, rows * V, sizeof(float), &s->logits));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->before, &s->before));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->listed, &s->listed));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->files, &s->files));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->infix, &s->infix));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->infix_at, &s->infix_at));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->label_at, &s->label_at));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->label_id, &s->label_id));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->example, &s->example));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->sections, &s->sections));
-    KVF_TRY(kvf__alloc_array(ctx, rows + 1, sizeof *s->section_start, &s->section_start));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->left, &s->left));
-    KVF_TRY(kvf__alloc_array(ctx, rows, sizeof *s->part_slots, &s->part_slots));
-    KVF_TRY(kvf__alloc_array(ctx, rows + 1, sizeof *s->part_start, &s->part_start));
-    return kvf__alloc_array(ctx, (size_t)s->pass_tokens, sizeof *s->part_ids, &s->part_ids);
+    kvf__session *s = object;
+    const int64_t rows = s->rows;
+    s->slots = kvf__carve(carve, rows, 1, sizeof *s->slots);
+    s->logits = kvf__carve(carve, rows, kvf__model_desc(s->base->model)->V, sizeof *s->logits);
+    s->lists = (kvf__pass_lists){
+        .before = kvf__carve(carve, rows, 1, sizeof *s->lists.before),
+        .infix_at = kvf__carve(carve, rows, 1, sizeof *s->lists.infix_at),
+        .label_at = kvf__carve(carve, rows, 1, sizeof *s->lists.label_at),
+        .label_id = kvf__carve(carve, rows, 1, sizeof *s->lists.label_id),
+        .example = kvf__carve(carve, rows, 1, sizeof *s->lists.example),
+        .sections = kvf__carve(carve, rows, 1, sizeof *s->lists.sections),
+        .start = kvf__carve(carve, rows + 1, 1, sizeof *s->lists.start),
+    };
+    s->part = kvf__tokens_carve(carve, rows, s->part_tokens);
+    s->left = kvf__carve(carve, rows, 1, sizeof *s->left);
 }
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
+static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
 {
-    kvf_status (*make)(kvf_ctx *, const kvf__model *, int64_t, int64_t,
-                       kvf__cache **) = s->mixed ? kvf__cache_create_empty : kvf__cache_create;
+    kvf_status (*create_cache)(kvf_ctx *, const kvf__model *, int64_t, int64_t, kvf__cache **) =
+        s->mixed ? kvf__cache_create_empty : kvf__cache_create;
     if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
     if (s->mixed)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
-    KVF_TRY(make(ctx, s->base->model, s->rows, s->capacity, &s->cache));
+    KVF_TRY(create_cache(ctx, s->base->model, s->rows, s->capacity, &s->cache));
     KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->id.infix));
-    return take_rows(ctx, s);
+    for (int64_t slot = 0; slot < s->rows; slot++)
+        KVF_TRY(fill_slot(ctx, &s->slots[slot], prefix, s->head));
+    return KVF_OK;
 }
 
 static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
@@ -102,75 +107,35 @@ static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
                      kvf__task_name(prefix->task));
 }
 
-/* From what `made` says, for rows behind one prefix or none. */
-static kvf_status create(kvf_ctx *ctx, const kvf__session *made, const kvf_prefix *prefix,
-                         kvf__session **out)
+/* Most tokens of a part: mixed rows are fed in any number, others at most all at once. */
+static int64_t most_part_tokens(const kvf__session_limits *limits)
 {
+    const int64_t rows = limits->rows, parts = rows * KVF__PROMPT_PART;
+    if (limits->mixed || limits->prompt_tokens > parts) return parts;
+    return limits->prompt_tokens > rows ? limits->prompt_tokens : rows;
+}
+
+kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf__session_limits *limits, kvf__session **out)
+{
+    kvf__session made = {.base = base,
+                         .rows = limits->rows,
+                         .capacity = limits->capacity,
+                         .part_tokens = most_part_tokens(limits),
+                         .mixed = limits->mixed,
+                         .P = prefix ? prefix->prefix.P : 0};
     kvf__session *session = NULL;
-    const kvf_base *base = made->base;
     if (!kvf__model_desc(base->model)->causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
     KVF_TRY(check_prefix(ctx, prefix));
-    KVF_TRY(kvf__alloc(ctx, sizeof *session, &session));
-    *session = *made;
-    kvf_status st = alloc_memory(ctx, session, prefix);
+    KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &session));
+    kvf_status st = fill(ctx, session, prefix);
     if (st)
         kvf__session_free(session);
     else
         *out = session;
     return st;
-}
-
-static kvf__step_row before_of(const kvf_prefix *prefix)
-{
-    if (!prefix) return (kvf__step_row){0};
-    return (kvf__step_row){.prefix = prefix->prefix.P ? &prefix->prefix : NULL,
-                           .position_start = prefix->id.position_start};
-}
-
-static kvf__row_file file_of(const kvf_prefix *prefix, const kvf__lm_head *head)
-{
-    return (kvf__row_file){prefix && prefix->vectors.P ? &prefix->vectors : NULL, head};
-}
-
-kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, int64_t rows,
-                               int64_t capacity, int64_t prompt_tokens, kvf__session **out)
-{
-    const int64_t parts = rows * KVF__PROMPT_PART;
-    const int64_t tokens = prompt_tokens < parts ? prompt_tokens : parts;
-    const kvf__session made = {.base = base,
-                               .rows = rows,
-                               .capacity = capacity,
-                               .pass_tokens = tokens > rows ? tokens : rows,
-                               .P = prefix ? prefix->prefix.P : 0};
-    kvf__session *session = NULL;
-    kvf_status st;
-    KVF_TRY(create(ctx, &made, prefix, &session));
-    for (int64_t slot = 0; slot < rows; slot++) {
-        session->before[slot] = before_of(prefix);
-        session->files[slot] = file_of(prefix, session->head);
-        st = open_infix(ctx, &session->infix[slot], prefix);
-        if (st) {
-            kvf__session_free(session);
-            return st;
-        }
-    }
-    kvf__session_reset(session);
-    *out = session;
-    return KVF_OK;
-}
-
-kvf_status kvf__session_create_mixed(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_t capacity,
-                                     int64_t P, kvf__session **out)
-{
-    const kvf__session made = {.base = base,
-                               .mixed = true,
-                               .rows = rows,
-                               .capacity = capacity,
-                               .pass_tokens = rows * KVF__PROMPT_PART,
-                               .P = P};
-    return create(ctx, &made, NULL, out);
 }
 
 void kvf__session_free(kvf__session *session)
@@ -180,23 +145,8 @@ void kvf__session_free(kvf__session *session)
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
     kvf__lm_head_free(session->head);
-    for (int64_t slot = 0; session->infix && slot < session->rows; slot++)
-        kvf__prefix_done(&session->infix[slot].rotated);
-    kvf__free(session->infix);
-    kvf__free(session->infix_at);
-    kvf__free(session->logits);
-    kvf__free(session->before);
-    kvf__free(session->listed);
-    kvf__free(session->files);
-    kvf__free(session->label_at);
-    kvf__free(session->label_id);
-    kvf__free(session->example);
-    kvf__free(session->sections);
-    kvf__free(session->section_start);
-    kvf__free(session->left);
-    kvf__free(session->part_slots);
-    kvf__free(session->part_start);
-    kvf__free(session->part_ids);
+    for (int64_t slot = 0; slot < session->rows; slot++)
+        kvf__prefix_done(&session->slots[slot].rotated);
     kvf__free(session);
 }
 
@@ -211,7 +161,7 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 }
 
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t reserved)
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t tokens)
 {
     assert(session->mixed && slot >= 0 && slot < session->rows);
     assert(!head == !(prefix && prefix->head.params.params.n));
@@ -220,22 +170,17 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     const bool infixes = session->infixes || (prefix && prefix->id.infix);
     if (P != session->P || infixes != session->infixes)
         KVF_TRY(make_passes(ctx, session, P, infixes));
-    KVF_TRY(open_infix(ctx, &session->infix[slot], prefix));
-    kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, reserved);
-    if (st) {
-        open_infix(ctx, &session->infix[slot], NULL);
-        return st;
-    }
-    session->before[slot] = before_of(prefix);
-    if (head) session->before[slot].head = kvf__lm_head_slot(head);
-    session->files[slot] = file_of(prefix, head);
-    return KVF_OK;
+    KVF_TRY(fill_slot(ctx, &session->slots[slot], prefix, head));
+    if (head) session->slots[slot].before.head = kvf__lm_head_slot(head);
+    const kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, tokens);
+    if (st) fill_slot(ctx, &session->slots[slot], NULL, NULL);
+    return st;
 }
 
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot)
 {
-    kvf__cache_reserve(ctx, session->cache, slot, 0); /* neither can fail: nothing is taken */
-    open_infix(ctx, &session->infix[slot], NULL);
+    kvf__cache_reserve(ctx, session->cache, slot, 0); /* neither can fail: nothing is allocated */
+    fill_slot(ctx, &session->slots[slot], NULL, NULL);
 }
 
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n)
@@ -247,6 +192,6 @@ void kvf__session_reset(kvf__session *session)
 {
     for (int64_t slot = 0; slot < session->rows; slot++) {
         kvf__cache_truncate(session->cache, slot, 0);
-        session->infix[slot].at = -1;
+        session->slots[slot].infix_at = -1;
     }
 }

@@ -2,61 +2,51 @@
 #ifndef KVF_SESSION_PRIV_H
 #define KVF_SESSION_PRIV_H
 
-#include "infer_int.h"
-
-/* What else than keys and values a slot's prefix file brings; NULL: not that. */
-typedef struct kvf__row_file {
-    const kvf__vectors *vectors;
-    const kvf__lm_head *head;
-} kvf__row_file;
-
-/* A prefix that stands inside its row, before the last token of the prompt. */
-typedef struct kvf__infix_slot {
-    bool on;
-    int32_t at;          /* cached tokens before it; -1: the prompt's end is still to come */
-    kvf__prefix rotated; /* it with its keys rotated to its place */
-} kvf__infix_slot;
-
-/* Tokens of several rows: row r's are ids[start[r]] .. ids[start[r+1]-1]. */
-typedef struct kvf__fed {
-    const int32_t *slots; /* [n] */
-    const int64_t *start; /* [n + 1] */
-    const int32_t *ids;
-    int64_t n;
-} kvf__fed;
+#include "session.h"
 
 enum { KVF__PROMPTS_TOGETHER = 128 }; /* most tokens in a pass that prompts share */
 
+/* What precedes the tokens of a slot. */
+typedef struct kvf__session_slot {
+    kvf__step_row before;
+    const kvf__vectors *vectors; /* NULL: none */
+    const kvf__lm_head *head;    /* NULL: the base's */
+    bool infix;                  /* the prefix is inside the row, before the last prompt token */
+    int32_t infix_at;            /* cached tokens before it; -1: not placed yet */
+    kvf__prefix rotated;         /* an infix with its keys rotated to its place */
+} kvf__session_slot;
+
+/* Lists that a pass or a step of the decoder is given, [rows] each. */
+typedef struct kvf__pass_lists {
+    kvf__step_row *before;
+    int32_t *infix_at, *label_at;
+    int32_t *label_id; /* never read: these passes have no loss */
+    int64_t *example;
+    kvf__section *sections;
+    int64_t *start; /* [rows + 1] */
+} kvf__pass_lists;
+
 struct kvf__session {
     kvf_base *base;
+    int64_t rows, capacity; /* slots, and the most tokens in one */
+    int64_t part_tokens;    /* most tokens of a part in all rows */
     bool mixed;
-    bool together;          /* prompts of several rows may share a pass */
-    bool infixes;           /* passes are made for prefixes inside rows */
-    kvf__step_row *before;  /* [rows] what stands before each slot's tokens */
-    kvf__row_file *files;   /* [rows] */
-    kvf__infix_slot *infix; /* [rows] */
-    kvf__step_row *listed;  /* [rows] what stands before the rows of a step */
-    int32_t *infix_at;      /* [rows] of a pass */
-    int64_t capacity, P;    /* most tokens in a row, longest prefix */
-    int64_t pass_tokens;    /* in one pass */
+    bool together;            /* mixed: prompts of several rows may share a pass */
+    kvf__session_slot *slots; /* [rows] */
+    kvf__cache *cache;
+    kvf__lm_head *head; /* of the one prefix; NULL: it brings none, or mixed */
+
+    /* made anew for a longer prefix */
     kvf__pass *pass;
     kvf__decoder *decoder; /* for steps of one token a row; NULL: the base has no such form */
-    kvf__cache *cache;
-    kvf__lm_head *head;      /* of the one prefix, NULL: it brings none, or mixed */
-    int64_t rows, step_rows; /* in all, in a step of the decoder */
-    float *logits;           /* [rows, V] */
-    int32_t *label_at;       /* [rows] */
-    int32_t *label_id;       /* [rows], never read: a pass without loss */
-    int64_t *example;        /* [rows] */
+    int64_t step_rows;     /* most in a step of the decoder */
+    int64_t P;             /* longest prefix */
+    bool infixes;          /* prefixes may be inside rows */
 
-    kvf__section *sections; /* [rows] of a pass that prompts share */
-    int64_t *section_start; /* [rows + 1] */
-
-    /* A part of what is fed, and what is left of each row behind the parts. */
-    int64_t *left;       /* [rows] index of its first id */
-    int32_t *part_slots; /* [rows] */
-    int64_t *part_start; /* [rows + 1] */
-    int32_t *part_ids;   /* [pass_tokens] */
+    float *logits; /* [rows, V] */
+    kvf__pass_lists lists;
+    kvf__tokens part; /* a part of what is fed */
+    int64_t *left;    /* [rows] of what is fed, index of each row's first id not yet in a part */
 };
 
 #endif

@@ -49,7 +49,7 @@ static kvf_status hold(kvf_ctx *ctx, const kvf__prefix_cache *prefix_cache, kvf_
         return st;
     }
     ref->prefix = prefix;
-    ref->ends = kvf__answer_ends(prefix_cache->base, prefix, &ref->renderer.chat);
+    ref->ends = kvf__completion_ends(prefix_cache->base, prefix, &ref->renderer.chat);
     ref->uses = 1;
     *out = ref;
     return KVF_OK;

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "infer_int.h"
+#include "engine.h"
 
 /* ---- requests (request.c) -------------------------------------------------------------------- */
 

@@ -108,7 +108,7 @@ static void take_text(void *user, const char *text, size_t n, int64_t new_tokens
 static void leave_rows(kvf_ctx *ctx, kvf__engine *engine, kvf__job *job)
 {
     for (int64_t i = 0; i < job->joined; i++)
-        if (!job->choices[i].finish) kvf__engine_leave(ctx, engine, job->choices[i].row);
+        if (!job->choices[i].finish) kvf__engine_remove(ctx, engine, job->choices[i].row);
 }
 
 /* A row for the next choice. */
@@ -117,20 +117,20 @@ static kvf_status join_next(kvf_ctx *ctx, kvf__server *server, kvf__job *job)
     const kvf__request *request = &job->request;
     kvf__choice *choice = &job->choices[job->joined];
     const kvf__ids *prompt = &job->prompts[job->joined / request->n];
-    const kvf__order order = {.prefix = job->ref->prefix,
-                              .head = job->ref->head,
-                              .prompt = prompt->data,
-                              .n = (int64_t)prompt->n,
-                              .max_tokens = request->max_tokens,
-                              .sampling = request->sampling,
-                              .seed = request->seed,
-                              .stream = (uint64_t)job->joined,
-                              .stop = (const char *const *)request->stop,
-                              .n_stop = request->n_stop,
-                              .ends = &job->ref->ends,
-                              .text = take_text,
-                              .user = choice};
-    KVF_TRY(kvf__engine_join(ctx, server->engine, &order, &choice->row));
+    const kvf__row_request order = {.prefix = job->ref->prefix,
+                                    .head = job->ref->head,
+                                    .prompt = prompt->data,
+                                    .n = (int64_t)prompt->n,
+                                    .max_tokens = request->max_tokens,
+                                    .sampling = request->sampling,
+                                    .seed = request->seed,
+                                    .stream = (uint64_t)job->joined,
+                                    .stop = (const char *const *)request->stop,
+                                    .n_stop = request->n_stop,
+                                    .ends = &job->ref->ends,
+                                    .text = take_text,
+                                    .user = choice};
+    KVF_TRY(kvf__engine_add(ctx, server->engine, &order, &choice->row));
     job->joined++;
     return KVF_OK;
 }

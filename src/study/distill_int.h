@@ -8,7 +8,7 @@
 
 #include <kvfold/study.h>
 
-#include "infer_int.h"
+#include "generate.h"
 #include "train_int.h"
 
 /* A text that was read: its tokens from position 0 on, and what the base keeps of them, as a prefix

@@ -5,7 +5,7 @@
  * the data are run, those a person would look at. */
 #include "report_look.h"
 
-#include "infer_int.h"
+#include "generate.h"
 #include "train_int.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* How answers grow and end, on bases whose tokens are known beforehand: text that is given out
  * piece by piece is that of the whole, and never taken back. */
 #include "chain_base.h"
-#include "infer_int.h"
+#include "engine.h"
+#include "generate.h"
 
 #include <time.h>
 
@@ -66,21 +67,21 @@ static void is_text(const char *what, const char *got, size_t n, const char *wan
 static heard by_engine(const char *stop, int64_t max_tokens)
 {
     const int32_t prompt = 0;
-    const kvf__ends ends = kvf__answer_ends(base, NULL, &(kvf__chat){0});
+    const kvf__ends ends = kvf__completion_ends(base, NULL, &(kvf__chat){0});
     heard h = {0};
     int64_t row;
     kvf__engine *engine = NULL;
-    const kvf__order order = {.prompt = &prompt,
-                              .n = 1,
-                              .max_tokens = max_tokens,
-                              .sampling = {.top_p = 1},
-                              .stop = &stop,
-                              .n_stop = stop != NULL,
-                              .ends = &ends,
-                              .text = take_text,
-                              .user = &h};
+    const kvf__row_request order = {.prompt = &prompt,
+                                    .n = 1,
+                                    .max_tokens = max_tokens,
+                                    .sampling = {.top_p = 1},
+                                    .stop = &stop,
+                                    .n_stop = stop != NULL,
+                                    .ends = &ends,
+                                    .text = take_text,
+                                    .user = &h};
     ck_assert_int_eq(kvf__engine_create(ctx, base, 1, max_tokens + 1, &engine), KVF_OK);
-    ck_assert_int_eq(kvf__engine_join(ctx, engine, &order, &row), KVF_OK);
+    ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_OK);
     while (!h.finish)
         ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     kvf__engine_free(engine);
@@ -214,8 +215,8 @@ START_TEST(a_prefix_ends_as_its_rows_did)
     const chain c = {LETTERS, 9, ",\"eos_token_id\":3", NULL, "{\"eos_token\":\"</s>\"}", 8};
     const kvf_prefix prefix = {0};
     open_chain(&c);
-    const kvf__ends bare = kvf__answer_ends(base, NULL, &(kvf__chat){0});
-    const kvf__ends behind = kvf__answer_ends(base, &prefix, &(kvf__chat){0});
+    const kvf__ends bare = kvf__completion_ends(base, NULL, &(kvf__chat){0});
+    const kvf__ends behind = kvf__completion_ends(base, &prefix, &(kvf__chat){0});
     ck_assert(bare.n == 1 && kvf__ends_has(&bare, 3));
     ck_assert(behind.n == 2 && kvf__ends_has(&behind, 3) && kvf__ends_has(&behind, 6));
 }
@@ -269,16 +270,16 @@ START_TEST(long_answers_take_a_time_in_proportion)
     double seconds[2] = {1e9, 1e9};
     open_chain(&c);
     for (int k = 0; k < 6; k++) {
-        kvf__answer answer = {.limit = LONG + 1, .stop = &stop, .n_stop = 1, .ends = &none};
+        kvf__completion answer = {.limit = LONG + 1, .stop = &stop, .n_stop = 1, .ends = &none};
         const clock_t begin = clock();
         for (int64_t i = 0; i < counts[k % 2]; i++) {
-            ck_assert_int_eq(kvf__answer_add(ctx, base, &answer, 1 + (int32_t)(i % 4)), KVF_OK);
-            ck_assert_uint_eq(kvf__answer_ready(&answer), 0);
+            ck_assert_int_eq(kvf__completion_add(ctx, base, &answer, 1 + (int32_t)(i % 4)), KVF_OK);
+            ck_assert_uint_eq(kvf__completion_ready(&answer), 0);
         }
         const double took = (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (took < seconds[k % 2]) seconds[k % 2] = took;
         ck_assert_uint_eq(answer.text.n, (size_t)counts[k % 2]);
-        kvf__answer_done(&answer);
+        kvf__completion_done(&answer);
     }
     ck_assert_msg(seconds[1] < 0.02 + 5 * LONG / SHORT * seconds[0], "%d tokens %.4f s, %d %.4f s",
                   SHORT, seconds[0], LONG, seconds[1]);
@@ -287,7 +288,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("answer");
+    Suite *suite = suite_create("completion");
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 60);
     tcase_add_checked_fixture(core, setup, teardown);

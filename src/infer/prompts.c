@@ -1,0 +1,131 @@
+/* The public ways to generate: prompts as texts and as rows of a data file become ids, completions
+ * become texts. A text has its length in front of it, because it may hold U+0000. */
+#include "generate.h"
+
+#include <string.h>
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__text_make(kvf_ctx *ctx, const kvf__buf *text, char **out)
+{
+    const size_t n = text->n;
+    char *block = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof n + n + 1, &block)); /* zeroed */
+    memcpy(block, &n, sizeof n);
+    if (n) memcpy(block + sizeof n, text->data, n);
+    *out = block + sizeof n;
+    return KVF_OK;
+}
+
+size_t kvf_text_bytes(const char *text)
+{
+    size_t n;
+    memcpy(&n, text - sizeof n, sizeof n);
+    return n;
+}
+
+void kvf_texts_free(char **texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (texts[i]) kvf__free(texts[i] - sizeof(size_t));
+}
+
+void kvf_text_list_free(char **texts, size_t n)
+{
+    if (!texts) return;
+    kvf_texts_free(texts, n);
+    kvf__free(texts);
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+kvf_generate_options kvf_generate_defaults(void)
+{
+    return (kvf_generate_options){.max_tokens = 64, .top_p = 1};
+}
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
+{
+    if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
+    if (!(o->temperature >= 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
+    if (o->top_k < 0) return kvf__fail(ctx, KVF_EUSAGE, "top-k must not be negative");
+    if (!(o->top_p > 0 && o->top_p <= 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
+    for (size_t i = 0; i < o->n_stop; i++)
+        KVF_TRY(kvf__utf8_check(ctx, "--stop", o->stop[i], strlen(o->stop[i]), false));
+    return KVF_OK;
+}
+
+/* number 0: the only one. */
+static kvf_status check_prompt(kvf_ctx *ctx, const char *prompt, size_t number)
+{
+    char where[40] = "--prompt";
+    if (number) snprintf(where, sizeof where, "prompt %zu", number);
+    return kvf__utf8_check(ctx, where, prompt, strlen(prompt), false);
+}
+
+/* The prompts as a data set whose rows are prompts; freed by the caller, after a failure too. */
+static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
+                                 const char *const *prompts, size_t n, kvf__dataset *out)
+{
+    kvf__ids ids = {0};
+    out->n = (int64_t)n;
+    kvf_status st = kvf__alloc_array(ctx, n + 1, sizeof *out->start, &out->start);
+    for (size_t i = 0; !st && i < n; i++) {
+        st = check_prompt(ctx, prompts[i], n > 1 ? i + 1 : 0);
+        if (!st) st = kvf__render_prompt(ctx, render, prompts[i], strlen(prompts[i]), &ids);
+        out->start[i + 1] = (int64_t)ids.n;
+        if (!st && out->start[i + 1] == out->start[i])
+            st = kvf__fail(ctx, KVF_EDATA,
+                           "prompt %zu has no tokens: the base cannot begin without one", i + 1);
+    }
+    out->ids = ids.data;
+    return st;
+}
+
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                        const char *const *prompts, size_t n, const kvf_generate_options *options,
+                        char **texts, kvf_generate_stats *stats)
+{
+    kvf__renderer renderer;
+    kvf__dataset set = {0};
+    if (!n) return KVF_OK;
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
+    kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
+    if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}
+
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const char *path, const char *map, const kvf_generate_options *options,
+                             char ***texts, size_t *n, kvf_generate_stats *stats)
+{
+    kvf__renderer renderer;
+    kvf__dataset set = {0};
+    char **list = NULL;
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, map, &renderer));
+    kvf__dataset_options load = {
+        .render = renderer.render,
+        .max_length = kvf__text_capacity(base, prefix),
+        .overlong = KVF__OVERLONG_STOP,
+        .prompt_only = true,
+        .vocab = (int32_t)kvf__model_desc(base->model)->V,
+    };
+    kvf_status st = kvf__dataset_load(ctx, path, &load, &set);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)set.n, sizeof *list, &list);
+    if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, list, stats);
+    if (!st) {
+        *texts = list;
+        *n = (size_t)set.n;
+        list = NULL;
+    }
+    kvf__free(list);
+    kvf__dataset_done(&set);
+    kvf__renderer_done(&renderer);
+    return st;
+}

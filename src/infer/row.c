@@ -1,0 +1,90 @@
+/* Rows of a batch: logits -> next token -> text -> callback. Each row draws from its own random
+ * stream, so its tokens depend neither on the other rows nor on the order in which rows draw. */
+#include "row.h"
+
+#include <omp.h>
+
+kvf__row kvf__row_begin(const kvf__row_request *request, int64_t longest)
+{
+    const int64_t left = longest - request->n;
+    return (kvf__row){
+        .request = *request,
+        .rng = kvf__rng_make(request->seed, request->stream),
+        .completion = {.limit = left < request->max_tokens ? left : request->max_tokens,
+                       .stop = request->stop,
+                       .n_stop = request->n_stop,
+                       .ends = request->ends}};
+}
+
+/* Passes on what is new of the text; nothing more of a row that failed. */
+static void show(kvf__row *row)
+{
+    kvf__completion *c = &row->completion;
+    const size_t ready = c->finish == KVF__FINISH_FAILED ? c->shown : kvf__completion_ready(c);
+    const size_t n = ready > c->shown ? ready - c->shown : 0;
+    const char *text = n ? c->text.data + c->shown : "";
+    c->shown += n;
+    if (row->request.text)
+        row->request.text(row->request.user, text, n, (int64_t)c->out.n, c->finish);
+}
+
+void kvf__row_fail(kvf__row *row)
+{
+    row->completion.finish = KVF__FINISH_FAILED;
+    show(row);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void lay_out(void *object, kvf__carver *carve)
+{
+    kvf__row_batch *batch = object;
+    const int64_t V = kvf__model_desc(batch->base->model)->V;
+    batch->tokens = kvf__tokens_carve(carve, batch->most_rows, batch->most_ids);
+    batch->rows = kvf__carve(carve, batch->most_rows, 1, sizeof *batch->rows);
+    batch->scratch = kvf__carve(carve, batch->threads, V, sizeof *batch->scratch);
+}
+
+kvf_status kvf__row_batch_init(kvf_ctx *ctx, const kvf_base *base, int64_t rows, int64_t ids,
+                               kvf__row_batch *out)
+{
+    *out = (kvf__row_batch){.base = base,
+                            .threads = kvf_ctx_threads(ctx),
+                            .most_rows = rows,
+                            .most_ids = ids > rows ? ids : rows};
+    return kvf__carve_block(ctx, lay_out, out, &out->memory);
+}
+
+void kvf__row_batch_done(kvf__row_batch *batch)
+{
+    kvf__free(batch->memory);
+}
+
+void kvf__row_batch_add(kvf__row_batch *batch, kvf__row *row, int64_t slot, const int32_t *ids,
+                        int64_t n)
+{
+    batch->rows[batch->tokens.n] = row;
+    kvf__tokens_add(&batch->tokens, slot, ids, n);
+}
+
+kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits)
+{
+    const int64_t n = batch->tokens.n, V = kvf__model_desc(batch->base->model)->V;
+    kvf_status st = KVF_OK;
+#pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (n > 1)
+    for (int64_t i = 0; i < n; i++) {
+        kvf__row *row = batch->rows[i];
+        row->token = kvf__sample(&row->request.sampling, logits + i * V, V, &row->rng,
+                                 batch->scratch + omp_get_thread_num() * V);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        kvf__row *row = batch->rows[i];
+        const kvf_status own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
+        if (own) st = own;
+        if (own)
+            kvf__row_fail(row);
+        else
+            show(row);
+    }
+    return st;
+}

@@ -1,0 +1,66 @@
+/* A session: rows of one base, each in a slot with its keys and values, fed with tokens and
+ * answered with logits (session.c, session_feed.c); and tokens of several rows in the form that it
+ * is fed with. */
+#ifndef KVF_SESSION_H
+#define KVF_SESSION_H
+
+#include "arena.h"
+#include "load_int.h"
+
+/* ---- what a session is fed ------------------------------------------------------------------- */
+
+/* Tokens of n rows: slot slots[r] gets ids[start[r]] .. ids[start[r + 1] - 1]. */
+typedef struct kvf__tokens {
+    int32_t *slots; /* [rows] */
+    int64_t *start; /* [rows + 1]; start[0] is 0 */
+    int32_t *ids;
+    int64_t n;
+} kvf__tokens;
+/* Memory for so many rows and ids in all. */
+kvf__tokens kvf__tokens_carve(kvf__carver *carve, int64_t rows, int64_t ids);
+/* Appends a row. */
+void kvf__tokens_add(kvf__tokens *tokens, int64_t slot, const int32_t *ids, int64_t n);
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+/* `rows` slots of at most `capacity` tokens each. prompt_tokens: the most that are fed at once.
+ * mixed: each slot is opened for a row and closed after it, with a prefix of its own, and a row's
+ * bits do not depend on the rows beside it; otherwise all slots have the same prefix, and rows are
+ * computed together. */
+typedef struct kvf__session_limits {
+    int64_t rows, capacity, prompt_tokens;
+    bool mixed;
+} kvf__session_limits;
+
+/* prefix: of all rows; NULL: none, or mixed. */
+typedef struct kvf__session kvf__session;
+kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                               const kvf__session_limits *limits, kvf__session **out);
+void kvf__session_free(kvf__session *session);
+/* Appends tokens to slots; *logits [n, V] after each row's last token is a view, valid until the
+ * next call.
+ *
+ * A prompt of more than KVF__PROMPT_PART tokens is read in parts of so many. With logits NULL one
+ * such part of one row is read and no more: a caller that wants to do something else in between
+ * feeds all parts but the last like this, and gets the logits of feeding the whole. */
+enum { KVF__PROMPT_PART = 256 };
+kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
+                             const float **logits);
+/* Slot `to` begins with the first n tokens of slot `from`. */
+void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);
+void kvf__session_reset(kvf__session *session); /* empties all slots */
+
+/* ---- slots of mixed sessions ------------------------------------------------------------------
+ */
+
+/* EUSAGE with the reason if rows of a mixed session cannot have this prefix. */
+kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
+/* Opens a slot for so many tokens with a prefix (NULL: none) and the head that it brings
+ * (kvf__prefix_lm_head; NULL: none); both must outlive the slot's row. A prefix longer than any
+ * before needs larger passes: where there is no memory for them, ENOMEM, and other slots are as
+ * they were. */
+kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
+                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t tokens);
+void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
+
+#endif
