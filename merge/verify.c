@@ -13,9 +13,8 @@ struct kvf__fold_probe {
     kvf__dataset set;
     kvf__batcher batcher;
     kvf__pass *pass;
-    kvf__head *head;       /* NULL: lm */
-    kvf__lm_head *lm_head; /* NULL: another task, or the base's */
-    int64_t width;         /* of its logits */
+    kvf__head *head; /* NULL: the base's own */
+    int64_t width;   /* of its logits */
     float *logits[2];
     int64_t rows;
     int64_t position_start;
@@ -45,13 +44,8 @@ static kvf_status logits_of(kvf__fold_probe *p, const kvf__prefix *prefix, float
 {
     kvf__input input = {
         .batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
-    const float *hidden = NULL;
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
-    if (!p->head && !p->lm_head) return kvf__pass_lm_logits(p->ctx, p->pass, logits);
-    KVF_TRY(kvf__pass_hidden(p->ctx, p->pass, &hidden));
-    int64_t n = p->batcher.batch.n_labels;
-    return p->head ? kvf__head_logits(p->ctx, p->head, hidden, n, logits)
-                   : kvf__lm_head_logits(p->ctx, p->lm_head, hidden, n, logits);
+    return kvf__pass_outputs(p->ctx, p->pass, p->head, logits);
 }
 
 static kvf_status compare_row(kvf__fold_probe *p, int64_t row, const kvf__prefix *live,
@@ -103,7 +97,6 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p->base);
     if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
-    if (!st) st = kvf__prefix_lm_head(ctx, p->base, live, &p->lm_head);
     if (!st) st = load_rows(p, options, live, &renderer);
     p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
     if (!st) st = alloc_memory(p, live->id.P, p->rows);
@@ -129,7 +122,6 @@ void kvf__fold_probe_free(kvf__fold_probe *p)
     if (!p) return;
     kvf__pass_free(p->pass);
     kvf__head_free(p->head);
-    kvf__lm_head_free(p->lm_head);
     kvf__batcher_done(&p->batcher);
     kvf__free(p->logits[0]);
     kvf__free(p->logits[1]);

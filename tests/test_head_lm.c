@@ -2,7 +2,7 @@
  * tests/golden/make_lm_head_golden.py), against the base's own head as long as it is a copy of it,
  * and its gradient against central differences over a vocabulary of two planes. */
 #include "golden_model.h"
-#include "head_vocab.h"
+#include "loss.h"
 #include "toy_model.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 /* ---- against torch --------------------------------------------------------------------------- */
 
-static double loss_and_gradients(golden *g, kvf__lm_head *head, kvf__prefix *grad)
+static double loss_and_gradients(golden *g, kvf__head *head, kvf__prefix *grad)
 {
     const kvf__input input = {
         .batch = &g->batch, .prefix = &g->prefix, .position_start = g->prefix.P};
@@ -22,8 +22,9 @@ static double loss_and_gradients(golden *g, kvf__lm_head *head, kvf__prefix *gra
                             sizeof *dhidden);
     ck_assert(!kvf__pass_fwd(g->ctx, g->pass, &input));
     ck_assert(!kvf__pass_hidden(g->ctx, g->pass, &hidden));
-    ck_assert_msg(!kvf__lm_head_loss(g->ctx, head, &g->batch, hidden, 1, &loss, NULL, dhidden),
-                  "%s", kvf_ctx_error(g->ctx));
+    ck_assert_msg(
+        !kvf__head_loss(g->ctx, head, &g->batch, hidden, &(kvf__loss){.scale = 1}, &loss, dhidden),
+        "%s", kvf_ctx_error(g->ctx));
     ck_assert(!kvf__pass_hidden_grad(g->ctx, g->pass, dhidden));
     ck_assert(!kvf__pass_bwd(g->ctx, g->pass, &(kvf__grads){.prefix = grad}));
     free(dhidden);
@@ -34,13 +35,13 @@ START_TEST(gradient_is_that_of_torch)
 {
     golden g;
     kvf__weights file = {0};
-    kvf__lm_head *head = NULL;
+    kvf__head *head = NULL;
     kvf__prefix grad = {0};
     golden_load(&g, MODELS[_i], KVF__F32);
     ck_assert(!kvf__safetensors_open(g.ctx, ck_source("tests/golden/lm_heads.safetensors"), &file));
-    ck_assert(!kvf__lm_head_create(g.ctx, g.model, true, &head));
+    ck_assert(!kvf__head_create_lm(g.ctx, g.model, true, &head));
     ck_assert(!kvf__prefix_init(g.ctx, &grad, g.prefix.L, g.prefix.G, g.prefix.P, g.prefix.D));
-    kvf__param *param = &kvf__lm_head_params(head)->item[0];
+    kvf__param *param = &kvf__head_params(head)->item[0];
     memcpy(param->value, golden_stored(&file, MODELS[_i], "head"),
            (size_t)param->n * sizeof(float));
 
@@ -52,7 +53,7 @@ START_TEST(gradient_is_that_of_torch)
                                   kvf__prefix_count(&grad)),
                         1e-5);
     kvf__prefix_done(&grad);
-    kvf__lm_head_free(head);
+    kvf__head_free(head);
     kvf__weights_close(&file);
     golden_unload(&g);
 }
@@ -68,7 +69,7 @@ typedef struct fixture {
     toy_batch batch;
     kvf__prefix prefix;
     kvf__pass *pass;
-    kvf__lm_head *head;
+    kvf__head *head;
     const float *hidden;
 } fixture;
 
@@ -80,7 +81,7 @@ static void fixture_init(fixture *f, int at)
     toy_batch_make(&f->batch, kvf__model_desc(f->t.model), LENGTHS, 1, 5);
     toy_prefix(&f->t, &f->prefix, 6, 0.5);
     f->pass = toy_pass(&f->t);
-    ck_assert(!kvf__lm_head_create(f->t.ctx, f->t.model, true, &f->head));
+    ck_assert(!kvf__head_create_lm(f->t.ctx, f->t.model, true, &f->head));
     const kvf__input input = {.batch = &f->batch.b, .prefix = &f->prefix, .position_start = 6};
     ck_assert(!kvf__pass_fwd(f->t.ctx, f->pass, &input));
     ck_assert(!kvf__pass_hidden(f->t.ctx, f->pass, &f->hidden));
@@ -88,7 +89,7 @@ static void fixture_init(fixture *f, int at)
 
 static void fixture_done(fixture *f)
 {
-    kvf__lm_head_free(f->head);
+    kvf__head_free(f->head);
     kvf__prefix_done(&f->prefix);
     kvf__pass_free(f->pass);
     toy_free(&f->t);
@@ -105,10 +106,11 @@ START_TEST(copy_equals_the_packed_head)
     double base = 0, own = 0;
 
     ck_assert(!kvf__pass_lm_logits(f.t.ctx, f.pass, want));
-    ck_assert(!kvf__lm_head_logits(f.t.ctx, f.head, f.hidden, (int64_t)n, got));
+    ck_assert(!kvf__head_logits(f.t.ctx, f.head, f.hidden, (int64_t)n, got));
     ck_close(got, want, n * V, 1e-5, 1e-5);
     ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, false, 1, &base, want_loss));
-    ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, 1, &own, got_loss, NULL));
+    ck_assert(!kvf__head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden,
+                              &(kvf__loss){.scale = 1, .token_loss = got_loss}, &own, NULL));
     ck_close(got_loss, want_loss, n, 1e-5, 1e-5);
     ck_assert_double_eq_tol(own, base, 1e-6 * base);
     free(want);
@@ -130,8 +132,8 @@ START_TEST(prefix_gradient_is_the_same)
     float *dhidden = calloc((size_t)(f.batch.b.n_labels * d->C), sizeof *dhidden);
     ck_assert(!kvf__prefix_init(f.t.ctx, &base, d->L, d->G, 6, d->D));
     ck_assert(!kvf__prefix_init(f.t.ctx, &own, d->L, d->G, 6, d->D));
-    ck_assert(
-        !kvf__lm_head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, 0.25f, &loss, NULL, dhidden));
+    ck_assert(!kvf__head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, &(kvf__loss){.scale = 0.25f},
+                              &loss, dhidden));
     ck_assert(!kvf__pass_hidden_grad(f.t.ctx, f.pass, dhidden));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &own}));
     const kvf__input input = {.batch = &f.batch.b, .prefix = &f.prefix, .position_start = 6};
@@ -154,18 +156,21 @@ START_TEST(gradient_matches_differences)
     fixture_init(&f, 2);
     const int64_t C = kvf__model_desc(f.t.model)->C;
     float *dhidden = calloc((size_t)(f.batch.b.n_labels * C), sizeof *dhidden);
-    kvf__param *param = &kvf__lm_head_params(f.head)->item[0];
+    kvf__param *param = &kvf__head_params(f.head)->item[0];
     const kvf__batch *b = &f.batch.b;
     const float step = 0.02f;
     ck_assert_int_gt(param->dim[0], 1536);
-    ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, b, f.hidden, 1, &loss, NULL, dhidden));
+    ck_assert(
+        !kvf__head_loss(f.t.ctx, f.head, b, f.hidden, &(kvf__loss){.scale = 1}, &loss, dhidden));
     for (int k = 0; k < 12; k++) {
         int64_t at = (k < 6 ? b->label_id[k] : param->dim[0] - 1 - k) * C + k;
         float saved = param->value[at];
         param->value[at] = saved + step;
-        ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, b, f.hidden, 1, &up, NULL, NULL));
+        ck_assert(
+            !kvf__head_loss(f.t.ctx, f.head, b, f.hidden, &(kvf__loss){.scale = 1}, &up, NULL));
         param->value[at] = saved - step;
-        ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, b, f.hidden, 1, &down, NULL, NULL));
+        ck_assert(
+            !kvf__head_loss(f.t.ctx, f.head, b, f.hidden, &(kvf__loss){.scale = 1}, &down, NULL));
         param->value[at] = saved;
         double want = (up - down) / (2 * (double)step);
         ck_assert_double_eq_tol((double)param->grad[at], want, 2e-3 + 2e-3 * fabs(want));
@@ -181,14 +186,16 @@ START_TEST(gradients_are_added)
     fixture f;
     double loss = 0;
     fixture_init(&f, 0);
-    kvf__param *param = &kvf__lm_head_params(f.head)->item[0];
+    kvf__param *param = &kvf__head_params(f.head)->item[0];
     size_t n = (size_t)param->n;
     float *dhidden = calloc((size_t)f.batch.b.n_labels * 24, sizeof *dhidden);
     float *once = calloc(n, sizeof *once);
     const kvf__batch *b = &f.batch.b;
-    ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, b, f.hidden, 1, &loss, NULL, dhidden));
+    ck_assert(
+        !kvf__head_loss(f.t.ctx, f.head, b, f.hidden, &(kvf__loss){.scale = 1}, &loss, dhidden));
     memcpy(once, param->grad, n * sizeof *once);
-    ck_assert(!kvf__lm_head_loss(f.t.ctx, f.head, b, f.hidden, 1, &loss, NULL, dhidden));
+    ck_assert(
+        !kvf__head_loss(f.t.ctx, f.head, b, f.hidden, &(kvf__loss){.scale = 1}, &loss, dhidden));
     for (size_t i = 0; i < n; i++)
         once[i] *= 2;
     ck_close(param->grad, once, n, 1e-4, 1e-5);
@@ -201,24 +208,25 @@ END_TEST
 START_TEST(what_it_refuses)
 {
     fixture f;
-    kvf__lm_head *frozen = NULL;
+    kvf__head *frozen = NULL;
     float dhidden[300 * 24];
     double loss = 0;
     fixture_init(&f, 0);
-    ck_assert(!kvf__lm_head_create(f.t.ctx, f.t.model, false, &frozen));
-    ck_assert_int_eq(
-        kvf__lm_head_loss(f.t.ctx, frozen, &f.batch.b, f.hidden, 1, &loss, NULL, dhidden),
-        KVF_EUSAGE);
+    ck_assert(!kvf__head_create_lm(f.t.ctx, f.t.model, false, &frozen));
+    ck_assert_int_eq(kvf__head_loss(f.t.ctx, frozen, &f.batch.b, f.hidden, &(kvf__loss){.scale = 1},
+                                    &loss, dhidden),
+                     KVF_EUSAGE);
     f.batch.label_id[7] = 61;
-    ck_assert_int_eq(
-        kvf__lm_head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, 1, &loss, NULL, dhidden),
-        KVF_ESHAPE);
+    ck_assert_int_eq(kvf__head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, &(kvf__loss){.scale = 1},
+                                    &loss, dhidden),
+                     KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(f.t.ctx), "batch: label 7 has id 61, the vocabulary ends at 60");
     f.batch.label_id[7] = 3;
-    kvf__lm_head_params(f.head)->item[0].value[3 * 24] = NAN;
-    ck_assert_int_eq(kvf__lm_head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, 1, &loss, NULL, NULL),
+    kvf__head_params(f.head)->item[0].value[3 * 24] = NAN;
+    ck_assert_int_eq(kvf__head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden, &(kvf__loss){.scale = 1},
+                                    &loss, NULL),
                      KVF_ENUMERIC);
-    kvf__lm_head_free(frozen);
+    kvf__head_free(frozen);
     fixture_done(&f);
 }
 END_TEST

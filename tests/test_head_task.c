@@ -1,7 +1,7 @@
 /* Task heads: gradients against central differences under dropout, what a batch may and may not
  * hold, what a model says of its head. Against transformers: test_head_task_golden.c. */
 #include "ck.h"
-#include "head_task.h"
+#include "loss.h"
 #include "rng.h"
 
 #include <math.h>
@@ -88,8 +88,9 @@ static double loss_of(kvf__head *head, const kvf__batch *batch, const float *hid
 {
     float ignored[12 * C];
     double loss = 0;
-    ck_assert_msg(!kvf__head_loss(ctx, head, batch, hidden, 3, 1, &loss, ignored), "%s",
-                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__head_loss(ctx, head, batch, hidden, &(kvf__loss){.step = 3, .scale = 1},
+                                  &loss, ignored),
+                  "%s", kvf_ctx_error(ctx));
     return loss;
 }
 
@@ -117,7 +118,8 @@ START_TEST(gradients_match_differences)
     float hidden[12 * C], dhidden[12 * C], want[3 * C * C], *grads[4] = {NULL};
     double loss;
     fill(hidden, batch.n_labels * C, 2, 1);
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 3, 1, &loss, dhidden));
+    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.step = 3, .scale = 1}, &loss,
+                              dhidden));
     for (size_t i = 0; i < params->n; i++) {
         size_t bytes = (size_t)params->item[i].n * sizeof(float);
         grads[i] = memcpy(malloc(bytes), params->item[i].grad, bytes);
@@ -144,7 +146,8 @@ START_TEST(rows_alone_equal_rows_together)
     double loss = 0, sum = 0, one = 0;
     int64_t j = 0, terms = 0;
     fill(hidden, all.n_labels * C, 4, 1);
-    ck_assert(!kvf__head_loss(ctx, whole, &all, hidden, 1, 0.5f, &loss, together));
+    ck_assert(!kvf__head_loss(ctx, whole, &all, hidden, &(kvf__loss){.step = 1, .scale = 0.5f},
+                              &loss, together));
     for (int part = 0; part < 2; part++) {
         int64_t first = CUTS[part], shift = START[first], start[3], from = j;
         int32_t at[12];
@@ -156,8 +159,8 @@ START_TEST(rows_alone_equal_rows_together)
         batch.n_rows = 2, batch.n_tokens = start[2], batch.n_labels = j - from;
         batch.start = start, batch.label_at = at, batch.label_id += from;
         batch.example += first, batch.values += first, batch.spans += 2 * first;
-        ck_assert(!kvf__head_loss(ctx, parts, &batch, hidden + from * C, 1, 0.5f, &one,
-                                  apart + from * C));
+        ck_assert(!kvf__head_loss(ctx, parts, &batch, hidden + from * C,
+                                  &(kvf__loss){.step = 1, .scale = 0.5f}, &one, apart + from * C));
         sum += one;
         terms += kvf__head_terms(parts, &batch);
     }
@@ -202,7 +205,8 @@ static void run_wide(int threads, float *dhidden, float *grad)
     ck_assert(!kvf__head_create_on(own, &base, &options, &head));
     ck_assert(!kvf__head_prepare(own, head, N));
     uint64_t before = kvf_ctx_allocations(own);
-    ck_assert(!kvf__head_loss(own, head, &batch, hidden, 1, 1, &loss, dhidden));
+    ck_assert(!kvf__head_loss(own, head, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1}, &loss,
+                              dhidden));
     ck_assert_uint_eq(kvf_ctx_allocations(own), before);
     memcpy(grad, kvf__head_params(head)->item[0].grad, WIDE * WIDE * sizeof(float));
     kvf__head_free(head);
@@ -227,11 +231,16 @@ START_TEST(dropout_is_for_training)
     float hidden[ROWS * C], dhidden[ROWS * C];
     double off, bare, first, again, second;
     fill(hidden, ROWS * C, 6, 1);
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 1, 1, &off, NULL));
-    ck_assert(!kvf__head_loss(ctx, plain, &batch, hidden, 1, 1, &bare, dhidden));
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 1, 1, &first, dhidden));
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 1, 1, &again, dhidden));
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 2, 1, &second, dhidden));
+    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1}, &off,
+                              NULL));
+    ck_assert(!kvf__head_loss(ctx, plain, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1},
+                              &bare, dhidden));
+    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1},
+                              &first, dhidden));
+    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1},
+                              &again, dhidden));
+    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.step = 2, .scale = 1},
+                              &second, dhidden));
     ck_assert_double_eq(off, bare);
     ck_assert_double_eq(first, again);
     ck_assert_double_ne(first, off);
@@ -352,14 +361,20 @@ START_TEST(bad_targets_are_refused)
     double loss = 42;
     fill(hidden, 12 * C, 6, 1);
     batch.label_id = OUTSIDE;
-    ck_assert_int_eq(kvf__head_loss(ctx, classes, &batch, hidden, 1, 1, &loss, NULL), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__head_loss(ctx, classes, &batch, hidden,
+                                    &(kvf__loss){.step = 1, .scale = 1}, &loss, NULL),
+                     KVF_ESHAPE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "label 3"));
     text.spans = PAST;
-    ck_assert_int_eq(kvf__head_loss(ctx, spans, &text, hidden, 1, 1, &loss, NULL), KVF_ESHAPE);
+    ck_assert_int_eq(
+        kvf__head_loss(ctx, spans, &text, hidden, &(kvf__loss){.step = 1, .scale = 1}, &loss, NULL),
+        KVF_ESHAPE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "row 2: the answer ends at token 4"));
     hidden[3] = NAN;
     batch.label_id = CLASSES;
-    ck_assert_int_eq(kvf__head_loss(ctx, classes, &batch, hidden, 1, 1, &loss, NULL), KVF_ENUMERIC);
+    ck_assert_int_eq(kvf__head_loss(ctx, classes, &batch, hidden,
+                                    &(kvf__loss){.step = 1, .scale = 1}, &loss, NULL),
+                     KVF_ENUMERIC);
     ck_assert_double_eq(loss, 42);
     kvf__head_free(classes);
     kvf__head_free(spans);

@@ -2,7 +2,7 @@
  * tests/golden/make_head_golden.py. One loop row per architecture and task. */
 #include "ck.h"
 #include "file_int.h"
-#include "head_task.h"
+#include "loss.h"
 
 #include <string.h>
 
@@ -132,7 +132,8 @@ static void compare(int at, bool frozen)
     ck_assert_int_le(batch.n_labels, WIDEST);
     ck_assert(!kvf__head_logits(ctx, head, hidden, batch.n_labels, logits));
     ck_close(logits, stored(at, "logits", "", NULL), (size_t)(batch.n_labels * width), 1e-5, 1e-6);
-    ck_assert(!kvf__head_loss(ctx, head, &batch, hidden, 0, scale, &sum, dhidden));
+    ck_assert(
+        !kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.scale = scale}, &sum, dhidden));
     loss = (float)(sum / (double)terms);
     ck_close(&loss, stored(at, "loss", "", NULL), 1, 1e-5, 0);
     ck_close(dhidden, stored(at, "dhidden", "", NULL), (size_t)(batch.n_labels * 12), 1e-4, 1e-6);

@@ -3,7 +3,7 @@
  * without such a head, or with half of one, is. */
 #include "ck.h"
 #include "file_int.h"
-#include "head_task.h"
+#include "loss.h"
 
 #include <string.h>
 
@@ -112,7 +112,8 @@ START_TEST(words_are_those_of_transformers)
     const float *hidden = stored(&f, "hidden");
     ck_assert_int_eq(kvf__head_logits(ctx, head, hidden, ROWS, logits), KVF_OK);
     ck_close(logits, stored(&f, "logits"), ROWS * WORDS, 1e-5, 1e-5);
-    ck_assert_int_eq(kvf__head_loss(ctx, head, &batch, hidden, 0, 1.0f / ROWS, &sum, dhidden),
+    ck_assert_int_eq(kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.scale = 1.0f / ROWS},
+                                    &sum, dhidden),
                      KVF_OK);
     loss = (float)(sum / ROWS);
     ck_close(&loss, stored(&f, "loss"), 1, 1e-5, 0);

@@ -11,7 +11,7 @@
 /* What a row is asked for. Pointers are borrowed until the row ends. */
 typedef struct kvf__row_request {
     const kvf_prefix *prefix; /* NULL: none */
-    const kvf__lm_head *head; /* of the prefix (kvf__prefix_lm_head), NULL: it has none */
+    kvf__head *head;          /* of the prefix (kvf__prefix_head), NULL: it has none */
     const int32_t *prompt;    /* [n]; ids below 0: the prefix's virtual tokens */
     int64_t n;
     int64_t max_tokens;

@@ -39,7 +39,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
             kvf__pass_free(pass);
             return st;
         }
-        if (s->head) kvf__decoder_set_head(decoder, kvf__lm_head_slot(s->head));
+        if (s->head) kvf__decoder_set_head(decoder, kvf__head_matrix(s->head));
     }
     kvf__decoder_free(s->decoder);
     kvf__pass_free(s->pass);
@@ -52,7 +52,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
 
 /* Empties the slot for a row with this prefix and the head that it brings; both may be NULL. */
 static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_prefix *prefix,
-                            const kvf__lm_head *head)
+                            kvf__head *head)
 {
     const kvf__prefix *p = prefix && prefix->prefix.P ? &prefix->prefix : NULL;
     kvf__prefix_done(&slot->rotated);
@@ -89,7 +89,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
 {
     kvf_status (*create_cache)(kvf_ctx *, const kvf__model *, int64_t, int64_t, kvf__cache **) =
         s->mixed ? kvf__cache_create_empty : kvf__cache_create;
-    if (prefix) KVF_TRY(kvf__prefix_lm_head(ctx, s->base, prefix, &s->head));
+    if (prefix) KVF_TRY(kvf__prefix_head(ctx, s->base, prefix, &s->head));
     if (s->mixed)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(create_cache(ctx, s->base->model, s->rows, s->capacity, &s->cache));
@@ -144,7 +144,7 @@ void kvf__session_free(kvf__session *session)
     kvf__decoder_free(session->decoder);
     kvf__pass_free(session->pass);
     kvf__cache_free(session->cache);
-    kvf__lm_head_free(session->head);
+    kvf__head_free(session->head);
     for (int64_t slot = 0; slot < session->rows; slot++)
         kvf__prefix_done(&session->slots[slot].rotated);
     kvf__free(session);
@@ -161,7 +161,7 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 }
 
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t tokens)
+                             const kvf_prefix *prefix, kvf__head *head, int64_t tokens)
 {
     assert(session->mixed && slot >= 0 && slot < session->rows);
     assert(!head == !(prefix && prefix->head.params.params.n));
@@ -171,7 +171,7 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     if (P != session->P || infixes != session->infixes)
         KVF_TRY(make_passes(ctx, session, P, infixes));
     KVF_TRY(fill_slot(ctx, &session->slots[slot], prefix, head));
-    if (head) session->slots[slot].before.head = kvf__lm_head_slot(head);
+    if (head) session->slots[slot].before.head = kvf__head_matrix(head);
     const kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, tokens);
     if (st) fill_slot(ctx, &session->slots[slot], NULL, NULL);
     return st;

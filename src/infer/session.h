@@ -56,11 +56,11 @@ void kvf__session_reset(kvf__session *session); /* empties all slots */
 /* EUSAGE with the reason if rows of a mixed session cannot have this prefix. */
 kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix);
 /* Opens a slot for so many tokens with a prefix (NULL: none) and the head that it brings
- * (kvf__prefix_lm_head; NULL: none); both must outlive the slot's row. A prefix longer than any
+ * (kvf__prefix_head; NULL: none); both must outlive the slot's row. A prefix longer than any
  * before needs larger passes: where there is no memory for them, ENOMEM, and other slots are as
  * they were. */
 kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
-                             const kvf_prefix *prefix, const kvf__lm_head *head, int64_t tokens);
+                             const kvf_prefix *prefix, kvf__head *head, int64_t tokens);
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot);
 
 #endif

@@ -60,7 +60,6 @@ static void list_sections(kvf__session *s, const kvf__tokens *in, kvf__input *in
 static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
 {
     const kvf__session_slot *slot = &s->slots[in->slots[0]];
-    const float *hidden = NULL;
     for (int64_t r = 0; r < in->n; r++)
         s->lists.label_at[r] = (int32_t)(in->start[r + 1] - 1);
     kvf__batch batch = {
@@ -83,10 +82,7 @@ static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in,
         input.position_start = slot->before.position_start;
     }
     KVF_TRY(kvf__pass_fwd(ctx, s->pass, &input));
-    if (!logits) return KVF_OK;
-    if (!slot->head) return kvf__pass_lm_logits(ctx, s->pass, logits);
-    KVF_TRY(kvf__pass_hidden(ctx, s->pass, &hidden));
-    return kvf__lm_head_logits(ctx, slot->head, hidden, in->n, logits);
+    return logits ? kvf__pass_outputs(ctx, s->pass, slot->head, logits) : KVF_OK;
 }
 
 /* What a slot's next token sees: after an infix that is the prefix rotated to its place, with

@@ -10,7 +10,7 @@ enum { KVF__PROMPTS_TOGETHER = 128 }; /* most tokens in a pass that prompts shar
 typedef struct kvf__session_slot {
     kvf__step_row before;
     const kvf__vectors *vectors; /* NULL: none */
-    const kvf__lm_head *head;    /* NULL: the base's */
+    kvf__head *head;             /* NULL: the base's */
     bool infix;                  /* the prefix is inside the row, before the last prompt token */
     int32_t infix_at;            /* cached tokens before it; -1: not placed yet */
     kvf__prefix rotated;         /* an infix with its keys rotated to its place */
@@ -34,7 +34,7 @@ struct kvf__session {
     bool together;            /* mixed: prompts of several rows may share a pass */
     kvf__session_slot *slots; /* [rows] */
     kvf__cache *cache;
-    kvf__lm_head *head; /* of the one prefix; NULL: it brings none, or mixed */
+    kvf__head *head; /* of the one prefix; NULL: it brings none, or mixed */
 
     /* made anew for a longer prefix */
     kvf__pass *pass;

@@ -11,8 +11,6 @@
 #include "data_int.h"
 #include "file_int.h"
 #include "h5_int.h"
-#include "head_task.h"
-#include "head_vocab.h"
 #include "model_int.h"
 #include "text_int.h"
 
@@ -144,14 +142,10 @@ kvf_status kvf__first_run_write(kvf_ctx *ctx, const char *path, bool force,
  * head's; `where` names the source. */
 kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where,
                           const kvf__params *from);
-/* The head of a prefix on a base, dropout 0; *out stays NULL for lm. */
+/* The head that came with a prefix on a base, dropout 0, a language model's without a gradient;
+ * *out stays NULL where that is the base's own. */
 kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out);
-
-/* The language-model head that came with a prefix, without a gradient; *out stays NULL where it is
- * the base's. */
-kvf_status kvf__prefix_lm_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
-                               kvf__lm_head **out);
 
 /* Classes as words of a masked model (verbalizer.c): of "label=word,..." a word for each label, [n]
  * texts to free; EUSAGE says which label has none. And the head that reads them; EUSAGE names a

@@ -42,35 +42,29 @@ static int64_t outputs(const kvf_prefix *prefix)
     return prefix->head.n_labels ? (int64_t)prefix->head.n_labels : 1;
 }
 
-kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+/* An empty head for the prefix's task, NULL where that is lm by the base's own. */
+static kvf_status make_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out)
 {
     const kvf__head_options options = {
         .task = prefix->task, .labels = outputs(prefix), .regression = prefix->head.regression};
+    if (prefix->task != KVF__TASK_LM) return kvf__head_create(ctx, base->model, &options, out);
+    if (!prefix->head.params.params.n) return KVF_OK;
+    return kvf__head_create_lm(ctx, base->model, false, out);
+}
+
+kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                            kvf__head **out)
+{
     kvf__head *head = NULL;
-    if (prefix->task == KVF__TASK_LM) return KVF_OK;
-    if (prefix->head.words)
+    if (prefix->task != KVF__TASK_LM && prefix->head.words)
         return kvf__verbalizer_head(ctx, base, prefix->head.words, prefix->head.n_labels, out);
-    KVF_TRY(kvf__head_create(ctx, base->model, &options, &head));
+    KVF_TRY(make_head(ctx, base, prefix, &head));
+    if (!head) return KVF_OK;
     kvf_status st = kvf__head_load(ctx, kvf__head_params(head), "/head",
                                    &prefix->head.params.params);
     if (st)
         kvf__head_free(head);
-    else
-        *out = head;
-    return st;
-}
-
-kvf_status kvf__prefix_lm_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
-                               kvf__lm_head **out)
-{
-    kvf__lm_head *head = NULL;
-    if (prefix->task != KVF__TASK_LM || !prefix->head.params.params.n) return KVF_OK;
-    KVF_TRY(kvf__lm_head_create(ctx, base->model, false, &head));
-    kvf_status st = kvf__head_load(ctx, kvf__lm_head_params(head), "/head",
-                                   &prefix->head.params.params);
-    if (st)
-        kvf__lm_head_free(head);
     else
         *out = head;
     return st;

@@ -32,7 +32,7 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots);
  * prefix. EUSAGE where it does not fit. */
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out);
-/* A head [V, C] in place of the base's (head_vocab.h), which must outlive the decoder. */
+/* A head [V, C] in place of the base's (kvf__head_matrix), which must outlive the decoder. */
 void kvf__decoder_set_head(kvf__decoder *decoder, const kvf__slot *head);
 void kvf__decoder_free(kvf__decoder *decoder);
 /* Appends the tokens to the cache; logits [n, V] of what follows them, f32. Allocates nothing but

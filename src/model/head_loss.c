@@ -69,6 +69,7 @@ static int64_t count_questions(const kvf__batch *batch)
 int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch)
 {
     int64_t terms = 0;
+    if (kvf__head_is_lm(head)) return batch->n_labels;
     if (head->options.regression) return batch->values ? count_rows(batch, false) : 0;
     if (head->kind->task == KVF__TASK_QA) return count_rows(batch, true);
     if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch);

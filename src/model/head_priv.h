@@ -1,14 +1,15 @@
-/* Inside src/model: a task head, its linear layers and its losses.
+/* Inside src/model: what a head is made of.
  *
- * A head is at most two linear layers: an inner one with tanh (BERT's pooler, RoBERTa's
- * classifier.dense) and the outer one. Their sums run in f64 and every result belongs to one
- * thread, so no bit depends on the thread count. */
+ * A language model's is a matrix over the vocabulary (head_vocab.c). A task's is at most two linear
+ * layers: an inner one with tanh (BERT's pooler, RoBERTa's classifier.dense) and the outer one.
+ * Their sums run in f64 and every result belongs to one thread, so no bit depends on the thread
+ * count. */
 #ifndef KVF_HEAD_PRIV_H
 #define KVF_HEAD_PRIV_H
 
 #include "dropout.h"
-#include "head_task.h"
 #include "kernels.h"
+#include "loss.h"
 
 /* y = x w^T + b. */
 typedef struct kvf__linear {
@@ -51,8 +52,12 @@ typedef struct kvf__head_work {
     const float *inner_in, *outer_in; /* what the layers were given */
 } kvf__head_work;
 
+/* What a language model's head computes with (head_vocab.c). */
+typedef struct kvf__vocab_work kvf__vocab_work;
+
 struct kvf__head {
-    const kvf__head_kind *kind;
+    kvf__vocab_work *vocab;     /* NULL: a task's */
+    const kvf__head_kind *kind; /* of a task's, and all below but for the common part */
     kvf__head_options options;
     int64_t C, width;
     kvf__dropout dropout;
@@ -72,6 +77,12 @@ struct kvf__head {
  * outputs. */
 kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
                             double *loss_sum);
+/* head_vocab.c: kvf__head_loss, kvf__head_logits of a language model's; what it computes with. */
+kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                           const float *hidden, const kvf__loss *how, double *loss_sum,
+                           float *dhidden);
+kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
+                             float *logits);
 /* head_words.c: inner_out from hidden, dhidden from dinner. */
 void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n);
 void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden);

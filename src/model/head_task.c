@@ -203,6 +203,7 @@ void kvf__head_free(kvf__head *head)
 {
     if (!head) return;
     kvf__params_done(&head->params);
+    kvf__free(head->vocab);
     kvf__free(head->values);
     kvf__free(head->grads);
     kvf__free(head->work.scratch);
@@ -212,6 +213,11 @@ void kvf__head_free(kvf__head *head)
 kvf__params *kvf__head_params(kvf__head *head)
 {
     return &head->params;
+}
+
+bool kvf__head_is_lm(const kvf__head *head)
+{
+    return !head || head->vocab;
 }
 
 int64_t kvf__head_width(const kvf__head *head)
@@ -252,7 +258,7 @@ static size_t lay_out(kvf__head *head, float *base, int64_t n)
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 {
     float *scratch = NULL;
-    if (n_labels <= head->work.capacity) return KVF_OK;
+    if (head->vocab || n_labels <= head->work.capacity) return KVF_OK;
     size_t floats = lay_out(head, NULL, n_labels);
     head->work.capacity = 0;
     KVF_TRY(kvf__alloc_array(ctx, floats, sizeof(float), &scratch));
@@ -340,21 +346,23 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits)
 {
+    if (head->vocab) return kvf__vocab_logits(ctx, head, hidden, n_labels, logits);
     KVF_TRY(kvf__head_prepare(ctx, head, n_labels));
     forward(head, NULL, hidden, n_labels, logits);
     return KVF_OK;
 }
 
 kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
-                          const float *hidden, int64_t step, float scale, double *loss_sum,
+                          const float *hidden, const kvf__loss *how, double *loss_sum,
                           float *dhidden)
 {
-    const draw by = {batch, step}, *draws = dhidden ? &by : NULL;
+    const draw by = {batch, how->step}, *draws = dhidden ? &by : NULL;
 
+    if (head->vocab) return kvf__vocab_loss(ctx, head, batch, hidden, how, loss_sum, dhidden);
     KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
     find_rows(head, batch);
     forward(head, draws, hidden, batch->n_labels, head->work.logits);
-    KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? scale : 0, loss_sum));
+    KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? how->scale : 0, loss_sum));
     if (dhidden) backward(head, draws, batch->n_labels, dhidden);
     return KVF_OK;
 }

@@ -8,7 +8,8 @@
  *            dW      += e^T (hidden * scale / s)
  *
  * and the targets' rows at the end: dhidden -= scale * W[target], dW[target] -= scale * hidden. */
-#include "head_vocab.h"
+#include "arena.h"
+#include "head_priv.h"
 #include "model_priv.h"
 
 #include <math.h>
@@ -16,13 +17,10 @@
 
 enum { ROWS = 256, PLANE = KVF__VOCAB_PLANE }; /* of labels and of the vocabulary at a time */
 
-struct kvf__lm_head {
-    const kvf__kernels *kernels;
-    int64_t V, C;
-    float *weight, *grad; /* [V, C]; grad NULL: not trained here */
-    kvf__param param;
-    kvf__params params;
+/* The matrix and its gradient are the head's values and grads, [V, C]. */
+struct kvf__vocab_work {
     kvf__slot slot;
+    int64_t C;
     float *logits, *e;          /* [ROWS, PLANE] */
     float *scaled;              /* [ROWS, C] hidden * scale / s */
     float *max, *sum, *target;  /* [ROWS]; target: its logit */
@@ -32,44 +30,53 @@ struct kvf__lm_head {
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__lm_head *head, bool gradient)
+static void lay_work(void *object, kvf__carver *carve)
 {
-    size_t rows = ROWS, planes = (size_t)ROWS * PLANE, matrix;
+    kvf__vocab_work *work = object;
+    float **const rows[] = {&work->max, &work->sum, &work->target, &work->last_max,
+                            &work->last_sum};
 
-    if (!kvf__mul((size_t)head->V, (size_t)head->C, &matrix))
-        return kvf__fail(ctx, KVF_ENOMEM, "%s: %lld x %lld", KVF__LM_HEAD_NAME, (long long)head->V,
-                         (long long)head->C);
-    if (gradient) KVF_TRY(kvf__alloc_array(ctx, matrix, sizeof(float), &head->grad));
-    KVF_TRY(kvf__alloc_array(ctx, planes, sizeof(float), &head->logits));
-    KVF_TRY(kvf__alloc_array(ctx, planes, sizeof(float), &head->e));
-    KVF_TRY(kvf__alloc_array(ctx, rows * (size_t)head->C, sizeof(float), &head->scaled));
-    KVF_TRY(kvf__alloc_array(ctx, 5 * rows, sizeof(float), &head->max));
-    head->sum = head->max + rows;
-    head->target = head->sum + rows;
-    head->last_max = head->target + rows;
-    head->last_sum = head->last_max + rows;
-    return kvf__alloc_array(ctx, rows, sizeof *head->column, &head->column);
+    work->logits = kvf__carve(carve, ROWS, PLANE, sizeof(float));
+    work->e = kvf__carve(carve, ROWS, PLANE, sizeof(float));
+    work->scaled = kvf__carve(carve, ROWS, work->C, sizeof(float));
+    work->column = kvf__carve(carve, ROWS, 1, sizeof(int32_t));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        *rows[i] = kvf__carve(carve, ROWS, 1, sizeof(float));
 }
 
-static void describe(kvf__lm_head *head)
+static kvf_status alloc_memory(kvf_ctx *ctx, kvf__head *head, bool gradient)
 {
-    head->param = (kvf__param){.name = KVF__LM_HEAD_NAME,
-                               .value = head->weight,
-                               .grad = head->grad,
-                               .rank = 2,
-                               .dim = {head->V, head->C},
-                               .n = head->V * head->C,
-                               .lr_scale = 1};
-    head->params = (kvf__params){.n = 1, .capacity = 1, .item = &head->param};
-    head->slot = (kvf__slot){
+    kvf__vocab_work made = {.C = head->C};
+    size_t matrix;
+
+    if (!kvf__mul((size_t)head->width, (size_t)head->C, &matrix))
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: %lld x %lld", KVF__LM_HEAD_NAME,
+                         (long long)head->width, (long long)head->C);
+    if (gradient) KVF_TRY(kvf__alloc_array(ctx, matrix, sizeof(float), &head->grads));
+    return kvf__carve_object(ctx, lay_work, &made, sizeof made, &head->vocab);
+}
+
+static kvf_status describe(kvf_ctx *ctx, kvf__head *head)
+{
+    const kvf__param param = {.name = KVF__LM_HEAD_NAME,
+                              .value = head->values,
+                              .grad = head->grads,
+                              .rank = 2,
+                              .dim = {head->width, head->C},
+                              .n = head->width * head->C,
+                              .lr_scale = 1};
+
+    head->vocab->slot = (kvf__slot){
         .name = KVF__LM_HEAD_NAME,
-        .view = {.data = head->weight, .dtype = KVF__F32, .rank = 2, .dim = {head->V, head->C}}};
+        .view = {
+            .data = head->values, .dtype = KVF__F32, .rank = 2, .dim = {head->width, head->C}}};
+    return kvf__params_add(ctx, &head->params, &param);
 }
 
-kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradient,
-                               kvf__lm_head **out)
+kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradient,
+                               kvf__head **out)
 {
-    kvf__lm_head *head = NULL;
+    kvf__head *head = NULL;
     kvf_status st;
 
     if (!model->lm.packed)
@@ -82,40 +89,21 @@ kvf_status kvf__lm_head_create(kvf_ctx *ctx, const kvf__model *model, bool gradi
                          model->desc.arch_name);
     KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
     head->kernels = model->kernels;
-    head->V = model->desc.V;
+    head->width = model->desc.V;
     head->C = model->desc.C;
-    st = kvf__slot_f32(ctx, &model->lm.file, &head->weight);
+    st = kvf__slot_f32(ctx, &model->lm.file, &head->values);
     if (!st) st = alloc_memory(ctx, head, gradient);
-    if (st) {
-        kvf__lm_head_free(head);
-        return st;
-    }
-    describe(head);
-    *out = head;
-    return KVF_OK;
+    if (!st) st = describe(ctx, head);
+    if (st)
+        kvf__head_free(head);
+    else
+        *out = head;
+    return st;
 }
 
-void kvf__lm_head_free(kvf__lm_head *head)
+const kvf__slot *kvf__head_matrix(const kvf__head *head)
 {
-    if (!head) return;
-    kvf__free(head->weight);
-    kvf__free(head->grad);
-    kvf__free(head->logits);
-    kvf__free(head->e);
-    kvf__free(head->scaled);
-    kvf__free(head->max);
-    kvf__free(head->column);
-    kvf__free(head);
-}
-
-kvf__params *kvf__lm_head_params(kvf__lm_head *head)
-{
-    return &head->params;
-}
-
-const kvf__slot *kvf__lm_head_slot(const kvf__lm_head *head)
-{
-    return &head->slot;
+    return head ? &head->vocab->slot : NULL;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -123,50 +111,50 @@ const kvf__slot *kvf__lm_head_slot(const kvf__lm_head *head)
 /* A run of labels, and what they share. */
 typedef struct chunk {
     kvf_ctx *ctx;
-    kvf__lm_head *head;
+    const kvf__head *head;
     const float *hidden; /* [n, C] */
     const int32_t *ids;  /* [n] targets */
     int64_t n;
 } chunk;
 
-static int64_t plane_width(const kvf__lm_head *head, int64_t from)
+static int64_t plane_width(const kvf__head *head, int64_t from)
 {
-    return head->V - from < PLANE ? head->V - from : PLANE;
+    return head->width - from < PLANE ? head->width - from : PLANE;
 }
 
 /* dst [n, ld]: logits of the vocabulary's rows from, from + 1, ... */
-static kvf_status plane_logits(kvf_ctx *ctx, const kvf__lm_head *head, const float *hidden,
-                               int64_t n, int64_t from, float *dst, int64_t ld)
+static kvf_status plane_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
+                               int64_t from, float *dst, int64_t ld)
 {
     int64_t C = head->C;
     return kvf__sgemm(ctx, false, true, n, plane_width(head, from), C, hidden, C,
-                      head->weight + from * C, C, 0, dst, ld);
+                      head->values + from * C, C, 0, dst, ld);
 }
 
-kvf_status kvf__lm_head_logits(kvf_ctx *ctx, const kvf__lm_head *head, const float *hidden,
-                               int64_t n, float *logits)
+kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
+                             float *logits)
 {
-    for (int64_t from = 0; from < head->V; from += PLANE)
-        KVF_TRY(plane_logits(ctx, head, hidden, n, from, logits + from, head->V));
+    for (int64_t from = 0; from < head->width; from += PLANE)
+        KVF_TRY(plane_logits(ctx, head, hidden, n, from, logits + from, head->width));
     return KVF_OK;
 }
 
 /* The plane's logits into the running maxima and sums; e, may be NULL: exp(logit - max). */
 static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float *sum, float *e)
 {
-    kvf__lm_head *head = c->head;
+    const kvf__head *head = c->head;
 
-    KVF_TRY(plane_logits(c->ctx, head, c->hidden, c->n, from, head->logits, PLANE));
+    KVF_TRY(plane_logits(c->ctx, head, c->hidden, c->n, from, head->vocab->logits, PLANE));
     for (int64_t j = 0; j < c->n; j++)
-        head->column[j] = (int32_t)(c->ids[j] - from);
+        head->vocab->column[j] = (int32_t)(c->ids[j] - from);
     const kvf__ce_chunk ce = {.rows = c->n,
                               .width = PLANE,
-                              .logits = head->logits,
+                              .logits = head->vocab->logits,
                               .valid = plane_width(head, from),
-                              .target = head->column,
+                              .target = head->vocab->column,
                               .max = max,
                               .sum = sum,
-                              .target_logit = head->target,
+                              .target_logit = head->vocab->target,
                               .e = e,
                               .C = head->C};
     head->kernels->ce(KVF__F32, &ce);
@@ -175,16 +163,17 @@ static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float 
 
 static kvf_status chunk_losses(const chunk *c, double *loss_sum, float *token_loss)
 {
-    kvf__lm_head *head = c->head;
+    const kvf__head *head = c->head;
 
     for (int64_t j = 0; j < c->n; j++) {
-        head->max[j] = -INFINITY;
-        head->sum[j] = head->target[j] = 0;
+        head->vocab->max[j] = -INFINITY;
+        head->vocab->sum[j] = head->vocab->target[j] = 0;
     }
-    for (int64_t from = 0; from < head->V; from += PLANE)
-        KVF_TRY(plane_softmax(c, from, head->max, head->sum, NULL));
+    for (int64_t from = 0; from < head->width; from += PLANE)
+        KVF_TRY(plane_softmax(c, from, head->vocab->max, head->vocab->sum, NULL));
     for (int64_t j = 0; j < c->n; j++) {
-        double loss = log((double)head->sum[j]) + (double)head->max[j] - (double)head->target[j];
+        double loss = log((double)head->vocab->sum[j]) + (double)head->vocab->max[j] -
+                      (double)head->vocab->target[j];
         *loss_sum += loss;
         if (token_loss) token_loss[j] = (float)loss;
     }
@@ -194,12 +183,12 @@ static kvf_status chunk_losses(const chunk *c, double *loss_sum, float *token_lo
 /* The targets' part: what the softmax is compared with. */
 static void chunk_targets(const chunk *c, float scale, float *dhidden)
 {
-    const kvf__lm_head *head = c->head;
+    const kvf__head *head = c->head;
     int64_t C = head->C;
 
     for (int64_t j = 0; j < c->n; j++) {
-        const float *row = head->weight + c->ids[j] * C, *hidden = c->hidden + j * C;
-        float *drow = head->grad + c->ids[j] * C, by = scale / head->sum[j];
+        const float *row = head->values + c->ids[j] * C, *hidden = c->hidden + j * C;
+        float *drow = head->grads + c->ids[j] * C, by = scale / head->vocab->sum[j];
         for (int64_t i = 0; i < C; i++) {
             dhidden[j * C + i] = dhidden[j * C + i] * by - scale * row[i];
             drow[i] -= scale * hidden[i];
@@ -210,40 +199,41 @@ static void chunk_targets(const chunk *c, float scale, float *dhidden)
 /* After chunk_losses: dhidden [n, C] is set, the matrix's gradient added to. */
 static kvf_status chunk_gradient(const chunk *c, float scale, float *dhidden)
 {
-    kvf__lm_head *head = c->head;
+    const kvf__head *head = c->head;
     int64_t C = head->C, n = c->n;
 
-    memcpy(head->last_max, head->max, (size_t)n * sizeof *head->max);
+    memcpy(head->vocab->last_max, head->vocab->max, (size_t)n * sizeof *head->vocab->max);
     memset(dhidden, 0, (size_t)(n * C) * sizeof *dhidden);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < C; i++)
-            head->scaled[j * C + i] = c->hidden[j * C + i] * (scale / head->sum[j]);
-    for (int64_t from = 0; from < head->V; from += PLANE) {
+            head->vocab->scaled[j * C + i] = c->hidden[j * C + i] * (scale / head->vocab->sum[j]);
+    for (int64_t from = 0; from < head->width; from += PLANE) {
         int64_t width = plane_width(head, from);
-        memset(head->last_sum, 0, (size_t)n * sizeof *head->last_sum);
-        KVF_TRY(plane_softmax(c, from, head->last_max, head->last_sum, head->e));
-        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, head->e, PLANE,
-                           head->weight + from * C, C, 1, dhidden, C));
-        KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, head->e, PLANE, head->scaled, C, 1,
-                           head->grad + from * C, C));
+        memset(head->vocab->last_sum, 0, (size_t)n * sizeof *head->vocab->last_sum);
+        KVF_TRY(
+            plane_softmax(c, from, head->vocab->last_max, head->vocab->last_sum, head->vocab->e));
+        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, head->vocab->e, PLANE,
+                           head->values + from * C, C, 1, dhidden, C));
+        KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, head->vocab->e, PLANE,
+                           head->vocab->scaled, C, 1, head->grads + from * C, C));
     }
     chunk_targets(c, scale, dhidden);
     return KVF_OK;
 }
 
-kvf_status kvf__lm_head_loss(kvf_ctx *ctx, kvf__lm_head *head, const kvf__batch *batch,
-                             const float *hidden, float scale, double *loss_sum, float *token_loss,
-                             float *dhidden)
+kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                           const float *hidden, const kvf__loss *how, double *loss_sum,
+                           float *dhidden)
 {
     double sum = 0;
 
-    if (dhidden && !head->grad)
+    if (dhidden && !head->grads)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: made without a gradient", KVF__LM_HEAD_NAME);
     for (int64_t j = 0; j < batch->n_labels; j++)
-        if (batch->label_id[j] < 0 || batch->label_id[j] >= head->V)
+        if (batch->label_id[j] < 0 || batch->label_id[j] >= head->width)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch: label %lld has id %ld, the vocabulary ends at %lld",
-                             (long long)j, (long)batch->label_id[j], (long long)head->V - 1);
+                             (long long)j, (long)batch->label_id[j], (long long)head->width - 1);
     for (int64_t first = 0; first < batch->n_labels; first += ROWS) {
         int64_t left = batch->n_labels - first;
         const chunk c = {.ctx = ctx,
@@ -251,8 +241,8 @@ kvf_status kvf__lm_head_loss(kvf_ctx *ctx, kvf__lm_head *head, const kvf__batch 
                          .hidden = hidden + first * head->C,
                          .ids = batch->label_id + first,
                          .n = left < ROWS ? left : ROWS};
-        KVF_TRY(chunk_losses(&c, &sum, token_loss ? token_loss + first : NULL));
-        if (dhidden) KVF_TRY(chunk_gradient(&c, scale, dhidden + first * head->C));
+        KVF_TRY(chunk_losses(&c, &sum, how->token_loss ? how->token_loss + first : NULL));
+        if (dhidden) KVF_TRY(chunk_gradient(&c, how->scale, dhidden + first * head->C));
     }
     if (!isfinite(sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",

@@ -4,6 +4,7 @@
 #define KVF_MODEL_INT_H
 
 #include "decoder.h"
+#include "loss.h"
 #include "pass.h"
 #include "probe.h"
 

@@ -97,11 +97,6 @@ kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft_targ
                              bool gradient, float scale, double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
-/* For heads that are not the language model's (head_task.h). hidden: final states of the labelled
- * positions, f32 [n_labels, C], as transformers' last_hidden_state; a view, valid until the next
- * call. hidden_grad takes d loss / d hidden in place of lm_loss, before bwd. */
-kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden);
-kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden);
 /* Where gradients go: what is set is added to. Without vectors (and block) the pass ends at the
  * lowest layer's prefix. */
 typedef struct kvf__grads {
@@ -116,7 +111,7 @@ typedef struct kvf__grads {
     void (*layer_done)(void *user, int64_t l);
     void *user;
 } kvf__grads;
-/* After lm_loss with gradient, or hidden_grad: *into += d(scale * loss)/d what it names. */
+/* After a loss with gradient (loss.h): *into += d(scale * loss)/d what it names. */
 kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into);
 
 /* Seconds by component since the pass was created ("qkv", "attention", ...), for bench and logs. */

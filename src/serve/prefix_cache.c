@@ -27,7 +27,7 @@ void kvf__prefix_cache_put(kvf__prefix_cache *prefix_cache, kvf__prefix_ref *ref
     pthread_mutex_unlock(&prefix_cache->lock);
     if (used) return;
     kvf__renderer_done(&ref->renderer);
-    kvf__lm_head_free(ref->head);
+    kvf__head_free(ref->head);
     kvf_prefix_free(ref->prefix);
     kvf__free(ref);
 }
@@ -41,7 +41,7 @@ static kvf_status hold(kvf_ctx *ctx, const kvf__prefix_cache *prefix_cache, kvf_
     kvf_status st = kvf__renderer_for(ctx, prefix_cache->base, prefix,
                                       prefix_cache->options->chat_template, NULL, &ref->renderer);
     if (!st && prefix) {
-        st = kvf__prefix_lm_head(ctx, prefix_cache->base, prefix, &ref->head);
+        st = kvf__prefix_head(ctx, prefix_cache->base, prefix, &ref->head);
         if (st) kvf__renderer_done(&ref->renderer);
     }
     if (st) {

@@ -100,7 +100,7 @@ kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, i
 /* A prefix as a file had it, with how its prompts are rendered; lives until no row uses it. */
 typedef struct kvf__prefix_ref {
     kvf_prefix *prefix; /* NULL: the bare base */
-    kvf__lm_head *head; /* that the prefix brings, NULL: none */
+    kvf__head *head;    /* that the prefix brings, NULL: none */
     kvf__renderer renderer;
     kvf__ends ends;
     int64_t uses; /* under the prefix cache's lock */

@@ -176,8 +176,8 @@ static kvf_status take_heads(pruning *p)
     if (p->prefix->task != KVF__TASK_LM)
         return kvf__prefix_head(p->ctx, p->base, p->prefix, &p->subject.head);
     if (!values->n) return KVF_OK;
-    KVF_TRY(kvf__lm_head_create(p->ctx, p->base->model, p->by_gradient, &p->subject.lm_head));
-    return kvf__head_load(p->ctx, kvf__lm_head_params(p->subject.lm_head), "/head", values);
+    KVF_TRY(kvf__head_create_lm(p->ctx, p->base->model, p->by_gradient, &p->subject.head));
+    return kvf__head_load(p->ctx, kvf__head_params(p->subject.head), "/head", values);
 }
 
 static kvf_status open_all(pruning *p)
@@ -356,7 +356,6 @@ kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **
         *out = found;
     kvf__evaluation_done(&p.trial);
     kvf__head_free(p.subject.head);
-    kvf__lm_head_free(p.subject.lm_head);
     kvf__prefix_done(&p.cut);
     kvf__free(p.kept);
     kvf__free(p.score);

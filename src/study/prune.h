@@ -9,7 +9,7 @@ typedef struct kvf__prune_data {
     kvf_base *base; /* opened for the backward pass */
     const kvf__dataset *set;
     const kvf__subject
-        *subject; /* its prefix is what is scored; an lm_head has room for a gradient */
+        *subject; /* its prefix is what is scored; an lm head has room for a gradient */
     int64_t batch_tokens;
 } kvf__prune_data;
 

@@ -9,53 +9,19 @@
 /* A sweep over the data there and back. */
 typedef struct sweep {
     const kvf__prune_data *data;
-    kvf__prefix d;  /* of the loss summed over its terms */
-    float *dhidden; /* [labels, C] of a batch; NULL: the base's own head */
-    int64_t labels; /* that it has room for */
+    kvf__prefix d; /* of the loss summed over its terms */
     int64_t terms;
 } sweep;
-
-/* Room for the gradient where a head of the prefix's own reads the states. */
-static kvf_status take_hidden(sweep *s, int64_t labels)
-{
-    const int64_t C = kvf__model_desc(s->data->base->model)->C;
-    if (labels <= s->labels) return KVF_OK;
-    kvf__free(s->dhidden);
-    s->dhidden = NULL;
-    s->labels = 0;
-    KVF_TRY(kvf__alloc_array(s->data->ctx, (size_t)(labels * C), sizeof *s->dhidden, &s->dhidden));
-    s->labels = labels;
-    return s->data->subject->head ? kvf__head_prepare(s->data->ctx, s->data->subject->head, labels)
-                                  : KVF_OK;
-}
-
-static kvf_status own_head_loss(sweep *s, kvf__pass *pass, const kvf__batch *batch)
-{
-    const kvf__subject *subject = s->data->subject;
-    kvf_ctx *ctx = s->data->ctx;
-    const float *hidden = NULL;
-    double loss = 0;
-    KVF_TRY(take_hidden(s, batch->n_labels));
-    KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
-    if (subject->head)
-        KVF_TRY(kvf__head_loss(ctx, subject->head, batch, hidden, 0, 1, &loss, s->dhidden));
-    else
-        KVF_TRY(
-            kvf__lm_head_loss(ctx, subject->lm_head, batch, hidden, 1, &loss, NULL, s->dhidden));
-    return kvf__pass_hidden_grad(ctx, pass, s->dhidden);
-}
 
 static kvf_status there_and_back(void *user, kvf__pass *pass, const kvf__batch *batch)
 {
     sweep *s = user;
     const kvf__subject *subject = s->data->subject;
     const kvf__grads grads = {.prefix = &s->d};
+    const kvf__loss how = {.head = subject->head, .gradient = true, .scale = 1};
     double loss = 0;
-    s->terms += subject->head ? kvf__head_terms(subject->head, batch) : batch->n_labels;
-    if (subject->head || subject->lm_head)
-        KVF_TRY(own_head_loss(s, pass, batch));
-    else
-        KVF_TRY(kvf__pass_lm_loss(s->data->ctx, pass, true, 1, &loss, NULL));
+    s->terms += kvf__head_terms(subject->head, batch);
+    KVF_TRY(kvf__pass_loss(s->data->ctx, pass, &how, &loss));
     return kvf__pass_bwd(s->data->ctx, pass, &grads);
 }
 
@@ -91,6 +57,5 @@ kvf_status kvf__prune_gradient(const kvf__prune_data *data, double *score)
 out:
     kvf__evaluator_free(evaluator);
     kvf__prefix_done(&s.d);
-    kvf__free(s.dhidden);
     return st;
 }

@@ -95,8 +95,6 @@ static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head
 
     st = kvf__alloc_array(look->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
     if (st) goto out;
-    if (!head) st = kvf__prefix_lm_head(look->ctx, look->base, look->prefix, &subject.lm_head);
-    if (st) goto out;
     st = kvf__evaluator_create(look->ctx, look->base, set, &how, &evaluator);
     if (st) goto out;
     st = kvf__evaluator_run(look->ctx, evaluator, &subject, &loss, NULL);
@@ -108,7 +106,6 @@ static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head
     st = loss_before(look, evaluator, found);
 out:
     kvf__evaluator_free(evaluator);
-    kvf__lm_head_free(subject.lm_head);
     kvf__free(subject.share);
     return st;
 }

@@ -94,16 +94,13 @@ static kvf_status take_members(kvf__run_group *group, kvf__trainer *const *train
     return KVF_OK;
 }
 
-static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *most, int64_t C)
+static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *most)
 {
-    size_t n = group->n, labels = (size_t)most->labels;
+    size_t n = group->n;
     KVF_TRY(kvf__joined_init(group->ctx, &group->joined, most->rows, most->tokens, most->labels));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->section, &group->section));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->grads, &group->grads));
-    KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose));
-    if (!group->own_heads) return KVF_OK;
-    return kvf__alloc_array(group->ctx, labels * (size_t)C, sizeof *group->dhidden,
-                            &group->dhidden);
+    return kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose);
 }
 
 static kvf_status take_pass(kvf__run_group *group, kvf__trainer *const *trainers)
@@ -118,15 +115,14 @@ static kvf_status take_pass(kvf__run_group *group, kvf__trainer *const *trainers
     limits.sections = (int64_t)group->n;
     limits.recompute = recompute;
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
-    KVF_TRY(alloc_memory(group, &most, kvf__model_desc(model)->C));
+    KVF_TRY(alloc_memory(group, &most));
     return walk(group, prepare_part, &most);
 }
 
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
                                kvf__run_group *out)
 {
-    kvf__run_group group = {
-        .ctx = ctx, .n = n, .own_heads = kvf__trainer_has_own_head(trainers[0])};
+    kvf__run_group group = {.ctx = ctx, .n = n, .own_heads = trainers[0]->head != NULL};
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
     if (!st) st = take_pass(&group, trainers);
     if (st)
@@ -144,7 +140,6 @@ void kvf__run_group_done(kvf__run_group *group)
     kvf__free(group->section);
     kvf__free(group->grads);
     kvf__free(group->whose);
-    kvf__free(group->dhidden);
     *group = (kvf__run_group){0};
 }
 
@@ -208,25 +203,27 @@ static kvf_status base_losses(kvf__run_group *group)
 /* A head that fails leaves zeros: its rows go on through the pass, its step is not taken. */
 static kvf_status head_losses(kvf__run_group *group)
 {
+    float *dhidden = kvf__pass_dhidden(group->pass);
     const float *hidden = NULL;
     int64_t at = 0;
     KVF_TRY(kvf__pass_hidden(group->ctx, group->pass, &hidden));
     for (int64_t s = 0; s < group->n_sections; s++) {
         kvf__member *m = &group->member[group->whose[s]];
-        int64_t C = kvf__model_desc(m->trainer->base->model)->C;
-        int64_t n = m->trainer->batcher.batch.n_labels;
+        const kvf__trainer *t = m->trainer;
+        const kvf__loss how = {.scale = m->drawn.scale, .step = t->step};
+        int64_t C = kvf__model_desc(t->base->model)->C, n = t->batcher.batch.n_labels;
         double sum = 0;
-        kvf_status st = kvf__trainer_head_loss(m->trainer, hidden + at * C, m->drawn.scale, &sum,
-                                               group->dhidden + at * C);
+        kvf_status st = kvf__head_loss(group->ctx, t->head, &t->batcher.batch, hidden + at * C,
+                                       &how, &sum, dhidden + at * C);
         if (st && st != KVF_ENUMERIC) return st;
         if (st) {
             fail_member(group, m, st);
-            memset(group->dhidden + at * C, 0, (size_t)(n * C) * sizeof *group->dhidden);
+            memset(dhidden + at * C, 0, (size_t)(n * C) * sizeof *dhidden);
         }
         m->drawn.loss_sum += sum;
         at += n;
     }
-    return kvf__pass_hidden_grad(group->ctx, group->pass, group->dhidden);
+    return kvf__pass_hidden_grad(group->ctx, group->pass, dhidden);
 }
 
 static kvf_status run_part(kvf__run_group *group)

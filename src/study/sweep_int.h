@@ -61,8 +61,7 @@ typedef struct kvf__run_group {
     int64_t n_sections; /* of the part at hand */
     kvf__section *section;
     kvf__grads *grads;
-    size_t *whose;  /* [n_sections] members */
-    float *dhidden; /* [most labels, C] heads of their own */
+    size_t *whose; /* [n_sections] members */
 } kvf__run_group;
 
 /* trainers [n]: open on one base and not prepared yet; they must outlive the group. */

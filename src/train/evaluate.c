@@ -144,9 +144,9 @@ static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *tria
                              const kvf_prefix *prefix, double *loss, float *token_loss)
 {
     kvf__subject subject = kvf__subject_of(prefix, NULL);
-    KVF_TRY(kvf__prefix_lm_head(ctx, base, prefix, &subject.lm_head));
+    KVF_TRY(kvf__prefix_head(ctx, base, prefix, &subject.head));
     kvf_status st = kvf__evaluator_run(ctx, trial->evaluator, &subject, loss, token_loss);
-    kvf__lm_head_free(subject.lm_head);
+    kvf__head_free(subject.head);
     return st;
 }
 

@@ -167,32 +167,13 @@ static kvf_status take_logits(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head)
     return kvf__head_prepare(ctx, head, e->most_labels);
 }
 
-/* The loss of the batch by a head, and its outputs where they are wanted. */
-static kvf_status run_head(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, bool loss,
-                           double *loss_sum, int64_t *terms, float *each)
+/* The outputs of a task's head on the batch, by rows. */
+static kvf_status run_outputs(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, float *each)
 {
-    const kvf__batch *batch = &e->batcher.batch;
-    const float *hidden = NULL;
-    KVF_TRY(kvf__pass_hidden(ctx, e->pass, &hidden));
-    if (loss) {
-        KVF_TRY(kvf__head_loss(ctx, head, batch, hidden, 0, 1, loss_sum, NULL));
-        *terms += kvf__head_terms(head, batch);
-    }
-    if (!each) return KVF_OK;
     KVF_TRY(take_logits(ctx, e, head));
-    KVF_TRY(kvf__head_logits(ctx, head, hidden, batch->n_labels, e->logits));
+    KVF_TRY(kvf__pass_outputs(ctx, e->pass, head, e->logits));
     place_logits(e, kvf__head_width(head), each);
     return KVF_OK;
-}
-
-/* The loss of the batch as a language model's; each, may be NULL: of every label. */
-static kvf_status run_lm(kvf_ctx *ctx, kvf__evaluator *e, kvf__lm_head *head, double *loss_sum,
-                         float *each)
-{
-    const float *hidden = NULL;
-    if (!head) return kvf__pass_lm_loss(ctx, e->pass, false, 1, loss_sum, each);
-    KVF_TRY(kvf__pass_hidden(ctx, e->pass, &hidden));
-    return kvf__lm_head_loss(ctx, head, &e->batcher.batch, hidden, 1, loss_sum, each, NULL);
 }
 
 /* Without gold a loss would mean nothing. */
@@ -240,14 +221,16 @@ typedef struct summing {
 static kvf_status add_batch(void *user, kvf__pass *pass, const kvf__batch *batch)
 {
     summing *s = user;
-    const kvf__subject *subject = s->subject;
+    kvf__head *head = s->subject->head;
+    const bool lm = kvf__head_is_lm(head);
+    const kvf__loss how = {
+        .head = head, .scale = 1, .token_loss = lm && s->each ? s->each + s->labels : NULL};
     double part = 0;
-    (void)pass; /* the evaluator's own */
-    if (subject->head)
-        KVF_TRY(run_head(s->ctx, s->evaluator, subject->head, s->gold, &part, &s->terms, s->each));
-    else
-        KVF_TRY(run_lm(s->ctx, s->evaluator, subject->lm_head, &part,
-                       s->each ? s->each + s->labels : NULL));
+    if (s->gold) {
+        KVF_TRY(kvf__pass_loss(s->ctx, pass, &how, &part));
+        s->terms += kvf__head_terms(head, batch);
+    }
+    if (!lm && s->each) KVF_TRY(run_outputs(s->ctx, s->evaluator, head, s->each));
     s->sum += part;
     s->labels += batch->n_labels;
     return KVF_OK;
@@ -293,8 +276,8 @@ static kvf_status run_shared(summing *s)
 {
     kvf__evaluator *e = s->evaluator;
     const kvf__subject *subject = s->subject;
-    int64_t width = subject->head ? kvf__head_width(subject->head) : 0;
-    assert(subject->head || !s->each);
+    int64_t width = kvf__head_is_lm(subject->head) ? 0 : kvf__head_width(subject->head);
+    assert(width || !s->each);
     kvf_status st = run_own(s);
     return kvf__shared_end(s->ctx, e->shared, st, s->each, e->dataset->n_labels * width, &s->sum,
                            &s->terms);
@@ -306,7 +289,7 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
     summing s = {
         .ctx = ctx, .evaluator = e, .subject = subject, .gold = has_gold(e->dataset), .each = each};
     KVF_TRY(e->shared ? run_shared(&s) : kvf__evaluator_walk(ctx, e, subject, add_batch, &s));
-    if (!subject->head) s.terms = e->dataset->n_labels;
+    if (kvf__head_is_lm(subject->head)) s.terms = e->dataset->n_labels;
     *loss = s.gold && s.terms ? s.sum / (double)s.terms : NAN;
     return KVF_OK;
 }
@@ -338,13 +321,14 @@ kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subj
     find_batch(e, tokens, &first, &n);
     *seconds = 0;
     if (!n) return KVF_OK;
-    size_t outputs = subject->head ? (size_t)(set->n_labels * kvf__head_width(subject->head)) : 0;
+    const bool lm = kvf__head_is_lm(subject->head);
+    size_t outputs = lm ? 0 : (size_t)(set->n_labels * kvf__head_width(subject->head));
     KVF_TRY(kvf__alloc_array(ctx, outputs, sizeof *logits, &logits));
     summing s = {.ctx = ctx,
                  .evaluator = e,
                  .subject = subject,
                  .gold = has_gold(set),
-                 .each = subject->head ? logits : NULL};
+                 .each = lm ? NULL : logits};
     for (int i = 0; i < times && !st; i++) {
         begin = kvf__clock();
         st = forward(ctx, e, subject, first, n);

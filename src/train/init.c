@@ -186,15 +186,15 @@ static kvf_status lm_head_from(kvf__trainer *t, const char *path, const char *wh
                                const char *task, const kvf__params *stored)
 {
     bool own = stored->n && !strcmp(task, kvf__task_name(KVF__TASK_LM));
-    if (own && !t->lm_head)
+    if (own && !t->head)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s: has a language-model head of its own: want --train-head too", path);
     kvf__trainer_note(t, "start: %s, %s%s%s", path, what,
                       own         ? " and head"
                       : stored->n ? "; its head is left: another task"
                                   : "",
-                      !own && t->lm_head ? "; the head is the base's" : "");
-    return own ? kvf__head_load(t->ctx, kvf__lm_head_params(t->lm_head), path, stored) : KVF_OK;
+                      !own && t->head ? "; the head is the base's" : "");
+    return own ? kvf__head_load(t->ctx, kvf__head_params(t->head), path, stored) : KVF_OK;
 }
 
 /* The head of the trainer's task (of the job `name`, if there are several), from a file with one or
@@ -242,7 +242,7 @@ static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what
                              "%s: each of its tasks has a prefix of its own (low-rank): start from "
                              "what merge --head NAME makes of it",
                              path);
-    if (t->head) return task_head_from(t, path, what, task, from, NULL, t->head);
+    if (!kvf__head_is_lm(t->head)) return task_head_from(t, path, what, task, from, NULL, t->head);
     if (!t->n_jobs) return lm_head_from(t, path, what, task, stored);
     bool said = false;
     for (size_t i = 0; i < t->n_jobs; i++) {

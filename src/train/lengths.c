@@ -139,11 +139,8 @@ kvf_status kvf__trainer_survey(kvf__trainer *t, kvf__survey *out)
 /* What the head needs beside the pass. */
 static kvf_status take_head_memory(kvf__trainer *t, int64_t labels)
 {
-    int64_t C = kvf__model_desc(t->base->model)->C;
-    if (!kvf__trainer_head_params(t) && !t->n_jobs) return KVF_OK;
     if (t->n_jobs) KVF_TRY(kvf__jobs_prepare(t, labels));
-    if (t->head) KVF_TRY(kvf__head_prepare(t->ctx, t->head, labels));
-    return kvf__alloc_array(t->ctx, (size_t)(labels * C), sizeof *t->dhidden, &t->dhidden);
+    return t->head ? kvf__head_prepare(t->ctx, t->head, labels) : KVF_OK;
 }
 
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limits)

@@ -123,7 +123,7 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
     const kvf__answer_rules rules = {.no_answer = kvf__has_impossible(set)};
     kvf_status st;
 
-    if (subject->head) {
+    if (!kvf__head_is_lm(subject->head)) {
         st = kvf__scores_init(ctx, &scores, set, kvf__head_width(subject->head));
         size_t count = st ? 0 : (size_t)(scores.first[set->n] * scores.width);
         if (!st) st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
@@ -133,7 +133,7 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
     st = kvf__evaluator_run(ctx, evaluator, subject, loss, logits);
     if (st || kvf__evaluator_helps(evaluator)) goto out;
     in.loss = *loss;
-    if (subject->head) {
+    if (!kvf__head_is_lm(subject->head)) {
         kvf__scores_add(&scores, logits, 1);
         st = kvf__answers_init(ctx, &answers, &scores, &rules);
         if (st) goto out;

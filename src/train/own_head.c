@@ -1,4 +1,4 @@
-/* --train-head: the language model's head is trained beside the prefix (head_vocab.h). It joins the
+/* --train-head: the language model's head is trained beside the prefix (head.h). It joins the
  * list that AdamW steps behind the encoder's parameters, where another task's head stands, so run
  * files, the best checkpoint and --resume treat it as they treat any head. */
 #include "train_int.h"
@@ -25,8 +25,8 @@ kvf_status kvf__trainer_make_own_head(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     if (!o->train_head) return KVF_OK;
-    KVF_TRY(kvf__lm_head_create(t->ctx, t->base->model, true, &t->lm_head));
-    kvf__param *head = &kvf__lm_head_params(t->lm_head)->item[0];
+    KVF_TRY(kvf__head_create_lm(t->ctx, t->base->model, true, &t->head));
+    kvf__param *head = &kvf__head_params(t->head)->item[0];
     head->lr_scale = o->head_lr / o->lr; /* the schedule carries o->lr */
     say_size(t, head);
     return KVF_OK;
@@ -34,6 +34,5 @@ kvf_status kvf__trainer_make_own_head(kvf__trainer *t)
 
 kvf__params *kvf__trainer_head_params(const kvf__trainer *t)
 {
-    if (t->lm_head) return kvf__lm_head_params(t->lm_head);
     return t->head ? kvf__head_params(t->head) : NULL;
 }

@@ -58,8 +58,7 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t)
     return (kvf__subject){.prefix = t->emitted.prefix,
                           .vectors = t->emitted.vectors,
                           .position_start = t->id.position_start,
-                          .head = t->head,
-                          .lm_head = t->lm_head};
+                          .head = t->head};
 }
 
 /* --layers: which layers have a prefix. */

@@ -426,8 +426,6 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__encoder_free(t->encoder);
     kvf__head_free(t->head);
     kvf__verbalizer_free(t->words, t->data.names.n);
-    kvf__lm_head_free(t->lm_head);
-    kvf__free(t->dhidden);
     kvf__free(t->layer_mask);
     kvf__adamw_done(&t->adamw);
     kvf__params_done(&t->params);

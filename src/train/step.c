@@ -54,7 +54,7 @@ static int64_t part_rows(const kvf__trainer *t, const int64_t *examples, int64_t
 static int64_t count_terms(kvf__trainer *t, const int64_t *examples, int64_t n)
 {
     int64_t terms = 0;
-    if (!t->head) return count_labels(&t->data, examples, n);
+    if (kvf__head_is_lm(t->head)) return count_labels(&t->data, examples, n);
     for (int64_t first = 0, rows; first < n; first += rows) {
         rows = part_rows(t, examples, n, first);
         kvf__batcher_fill(&t->batcher, &t->data, examples + first, rows);
@@ -63,34 +63,17 @@ static int64_t count_terms(kvf__trainer *t, const int64_t *examples, int64_t n)
     return terms;
 }
 
-kvf_status kvf__trainer_head_loss(kvf__trainer *t, const float *hidden, float scale,
-                                  double *loss_sum, float *dhidden)
-{
-    const kvf__batch *batch = &t->batcher.batch;
-    if (t->lm_head)
-        return kvf__lm_head_loss(t->ctx, t->lm_head, batch, hidden, scale, loss_sum, NULL, dhidden);
-    return kvf__head_loss(t->ctx, t->head, batch, hidden, t->step, scale, loss_sum, dhidden);
-}
-
-bool kvf__trainer_has_own_head(const kvf__trainer *t)
-{
-    return t->head || t->lm_head;
-}
-
 /* The loss of a part, and its gradient left where the base's backward pass begins. */
 static kvf_status part_loss(kvf__trainer *t, float scale, double *loss_sum)
 {
-    const float *hidden = NULL;
-    const kvf__batch *batch = &t->batcher.batch;
+    kvf__loss how = {.head = t->head, .gradient = true, .scale = scale, .step = t->step};
+    kvf__soft_targets teacher;
+
     if (t->soft.k) {
-        const kvf__soft_targets soft = kvf__teacher_targets(&t->soft, batch);
-        return kvf__pass_lm_soft(t->ctx, t->pass, &soft, true, scale, loss_sum, NULL);
+        teacher = kvf__teacher_targets(&t->soft, &t->batcher.batch);
+        how.teacher = &teacher;
     }
-    if (!kvf__trainer_has_own_head(t))
-        return kvf__pass_lm_loss(t->ctx, t->pass, true, scale, loss_sum, NULL);
-    KVF_TRY(kvf__pass_hidden(t->ctx, t->pass, &hidden));
-    KVF_TRY(kvf__trainer_head_loss(t, hidden, scale, loss_sum, t->dhidden));
-    return kvf__pass_hidden_grad(t->ctx, t->pass, t->dhidden);
+    return kvf__pass_loss(t->ctx, t->pass, &how, loss_sum);
 }
 
 bool kvf__trainer_fill_part(kvf__trainer *t, kvf__drawn *drawn)

@@ -44,9 +44,8 @@ typedef struct kvf__subject {
     const kvf__prefix *prefix;   /* NULL: none; neither it nor vectors: the bare base */
     const kvf__vectors *vectors; /* NULL: none */
     int64_t position_start;
-    kvf__head *head;       /* NULL: lm */
-    kvf__lm_head *lm_head; /* lm: one of its own; NULL: the base's */
-    double *share;         /* [L, H] as of kvf__input; NULL: not wanted */
+    kvf__head *head; /* NULL: the base's own */
+    double *share;   /* [L, H] as of kvf__input; NULL: not wanted */
 } kvf__subject;
 /* prefix NULL: the bare base. */
 kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);
@@ -303,16 +302,14 @@ typedef struct kvf__trainer {
     kvf__task task;
     const kvf__method *method;
     kvf__encoder *encoder;          /* NULL: port block */
-    kvf__head *head;                /* NULL: lm */
+    kvf__head *head;                /* a task's, or --train-head's; NULL: the base's own */
     char **words;                   /* --verbalizer: by label; NULL: none; owned */
-    kvf__lm_head *lm_head;          /* --train-head; NULL: none, or another task's */
     kvf__params params;             /* the encoder's, then the head's: what AdamW steps; owned */
-    float *dhidden;                 /* [most labels, C]; NULL: lm with the base's head */
     kvf__prefix prefix, dprefix;    /* port kv: the prefix, forward and backward */
     kvf__vectors vectors, dvectors; /* port embed: the same */
     kvf__emitted emitted, gradient; /* those of the port */
-    kvf__job *jobs; /* [n_jobs], 0: one task. data and valid are then sums over them, and head,
-                       lm_head and evaluator stay NULL outside of their turns */
+    kvf__job *jobs; /* [n_jobs], 0: one task. data and valid are then sums over them, and head
+                       and evaluator stay NULL outside of their turns */
     size_t n_jobs;
     kvf__prefix
         task_prefix;     /* --task-prefix low-rank: of the task in turn; P = 0: they share one */
@@ -471,11 +468,6 @@ kvf_status kvf__trainer_step_begin(kvf__trainer *trainer, kvf__drawn *drawn);
 bool kvf__trainer_step_part(kvf__trainer *trainer, kvf__drawn *drawn);
 /* The same for a look ahead: nothing is counted. */
 bool kvf__trainer_fill_part(kvf__trainer *trainer, kvf__drawn *drawn);
-/* Has the run a head beside the base's? Its loss on the rows in the batcher, whose final states are
- * `hidden` [labels, C], adds to its gradient; dhidden [labels, C] is set. */
-bool kvf__trainer_has_own_head(const kvf__trainer *trainer);
-kvf_status kvf__trainer_head_loss(kvf__trainer *trainer, const float *hidden, float scale,
-                                  double *loss_sum, float *dhidden);
 kvf_status kvf__trainer_step_end(kvf__trainer *trainer, const kvf__drawn *drawn, kvf_status status);
 /* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at
  * hand, computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it

@@ -1,10 +1,10 @@
-/* Final hidden states for task heads, and their gradient: what stands in place of the
- * language-model head (head_task.h).
+/* The loss of a pass by any head, and the final hidden states that heads other than the base's own
+ * read.
  *
- * In pre-norm models the final norm with its weights is applied here, once more than for the
- * language-model head, which has them folded in; from the f32 stream, so that a head sees f32
- * whatever the act type. In post-norm models the stream of the labelled rows is the hidden state
- * already. */
+ * In pre-norm models the final norm with its weights is applied here, once more than for the base's
+ * own head, which has them folded in; from the f32 stream, so that a head sees f32 whatever the act
+ * type. In post-norm models the stream of the labelled rows is the hidden state already. */
+#include "loss.h"
 #include "arch.h"
 #include "pass_grads.h"
 #include "pass_norms.h"
@@ -49,6 +49,11 @@ static void final_norm_bwd(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
+float *kvf__pass_dhidden(kvf__pass *pass)
+{
+    return pass->bwd.dx_lab;
+}
+
 kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhidden)
 {
     const kvf__model *m = pass->model;
@@ -64,9 +69,33 @@ kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhi
                          "pass: gradient of hidden states, but the batch continues a cache");
     size_t n = (size_t)(pass->batch->n_labels * m->desc.C), all = (size_t)(pass->ML * m->desc.C);
     pass->times.mark = kvf__clock();
-    if (n) memcpy(pass->bwd.dx_lab, dhidden, n * sizeof *dhidden);
+    if (n && dhidden != pass->bwd.dx_lab) memcpy(pass->bwd.dx_lab, dhidden, n * sizeof *dhidden);
     memset(pass->bwd.dx_lab + n, 0, (all - n) * sizeof *dhidden);
     if (!m->desc.post_norm) final_norm_bwd(pass);
     pass->state = KVF__PASS_LOSS;
     return KVF_OK;
+}
+
+kvf_status kvf__pass_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how, double *loss_sum)
+{
+    const float *hidden = NULL;
+    float *dhidden = how->gradient ? kvf__pass_dhidden(pass) : NULL;
+
+    if (how->teacher)
+        return kvf__pass_lm_soft(ctx, pass, how->teacher, how->gradient, how->scale, loss_sum,
+                                 how->token_loss);
+    if (!how->head)
+        return kvf__pass_lm_loss(ctx, pass, how->gradient, how->scale, loss_sum, how->token_loss);
+    KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
+    KVF_TRY(kvf__head_loss(ctx, how->head, pass->batch, hidden, how, loss_sum, dhidden));
+    return how->gradient ? kvf__pass_hidden_grad(ctx, pass, dhidden) : KVF_OK;
+}
+
+kvf_status kvf__pass_outputs(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *outputs)
+{
+    const float *hidden = NULL;
+
+    if (!head) return kvf__pass_lm_logits(ctx, pass, outputs);
+    KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
+    return kvf__head_logits(ctx, head, hidden, pass->batch->n_labels, outputs);
 }

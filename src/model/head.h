@@ -1,10 +1,16 @@
-/* Task heads: what stands on the final hidden states in place of the language model's head, as in
- * transformers' ...ForSequenceClassification, ...ForTokenClassification, ...ForQuestionAnswering
- * and ...ForMultipleChoice. A head is trained with the prefix: it publishes its parameters under
- * their Hugging Face names ("classifier.weight", "score.weight", "qa_outputs.bias",
- * "classifier.dense.weight", ...), as an encoder does, and is small enough to run in f32 always.
+/* Heads: what turns the final hidden states of labelled positions into outputs and a loss.
  *
- * Which layers a head has is a row per architecture and task (BERT: frozen pooler, dropout,
+ *   NULL      the base's own language-model head, frozen, part of the packed model (head_lm.c)
+ *   lm        a matrix [V, C] in its place that is trained (head_vocab.c): --train-head
+ *   task      what transformers' ...ForSequenceClassification, ...ForTokenClassification,
+ *             ...ForQuestionAnswering and ...ForMultipleChoice have (head_task.c)
+ *   words     classes read as words of the vocabulary (head_words.c): --verbalizer
+ *
+ * A head is trained with the prefix: it publishes its parameters under their Hugging Face names
+ * ("classifier.weight", "score.weight", "qa_outputs.bias", "lm_head.weight", ...), as an encoder
+ * does, and computes in f32 always. Which head a loss is taken by is the business of loss.h.
+ *
+ * Which layers a task head has is a row per architecture and task (BERT: frozen pooler, dropout,
  * classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last token).
  * Where the base file lacks the pooler that a head needs, the head trains one, named
  * "bert.pooler.dense.weight" and so on, as in transformers. What a head reads are the batch's
@@ -12,12 +18,14 @@
  *
  * A label below 0, a row with a span below 0 and a question without a right choice have no target:
  * they add nothing to loss, terms or gradients. */
-#ifndef KVF_HEAD_TASK_H
-#define KVF_HEAD_TASK_H
+#ifndef KVF_HEAD_H
+#define KVF_HEAD_H
 
 #include "batch.h"
 #include "packed_model.h"
 #include "task.h"
+
+#define KVF__LM_HEAD_NAME "lm_head.weight"
 
 typedef struct kvf__head kvf__head;
 typedef struct kvf__head_options {
@@ -29,7 +37,7 @@ typedef struct kvf__head_options {
     uint64_t seed;   /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
 } kvf__head_options;
 
-/* What a head needs to know of its base. */
+/* What a task head needs to know of its base. */
 typedef struct kvf__head_base {
     const char *arch; /* model_type */
     int64_t C;
@@ -49,25 +57,36 @@ kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__he
  * EUNSUPPORTED: the base has no such head. The model must outlive the head. */
 kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,
                                   int64_t n, kvf__head **out);
+/* lm: starts as a copy of the base's matrix, so that a tied base is untied and its input embedding
+ * stays frozen. gradient: room for it too. EUNSUPPORTED: the base has no language-model head, or
+ * one with a bias. */
+kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradient,
+                               kvf__head **out);
 void kvf__head_free(kvf__head *head);
+/* Is it a language model's? NULL, the base's own, is. */
+bool kvf__head_is_lm(const kvf__head *head);
 kvf__params *kvf__head_params(kvf__head *head); /* values and gradients are the head's own memory */
-/* Outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice. */
+/* Outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice, V for lm. */
 int64_t kvf__head_width(const kvf__head *head);
+/* The matrix of an lm head as a slot of f32, for those who read weights row by row; valid as long
+ * as the head. NULL where `head` is NULL. */
+const kvf__slot *kvf__head_matrix(const kvf__head *head);
 
 /* Makes room for batches of so many labels, so that none of them allocates. */
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels);
 /* logits [n_labels, width] of hidden [n_labels, C], dropout off. */
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits);
-/* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions. */
+/* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions; labels (lm, NULL). */
 int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch);
-/* *loss_sum over the terms (qa: mean of start and end). dhidden [n_labels, C] NULL: loss only,
- * dropout off; else it is set to scale * gradient, the parameters' gradients are added to (scaled
- * too), and dropout draws its masks from (seed, step, row), whatever rows stand beside it in the
- * batch. ENUMERIC if the loss is not finite; ESHAPE: a label or span outside what the head reads.
- */
+struct kvf__loss;
+/* *loss_sum over the terms (qa: mean of start and end), as `how` (loss.h) asks for it but for its
+ * head. dhidden [n_labels, C] NULL: loss only, dropout off; else it is set to scale * gradient, the
+ * parameters' gradients are added to (scaled too), and dropout draws its masks from (seed, step,
+ * row), whatever other rows the batch has. ENUMERIC if the loss is not finite; ESHAPE: a label or
+ * span outside what the head reads. */
 kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
-                          const float *hidden, int64_t step, float scale, double *loss_sum,
+                          const float *hidden, const struct kvf__loss *how, double *loss_sum,
                           float *dhidden);
 
 #endif
