@@ -2,6 +2,7 @@
  * chain of calls that failed somewhere has no text. What is read and refused: test_json.c. */
 #include "base_int.h"
 #include "ck.h"
+#include "json_pack.h"
 #include "rng.h"
 
 #include <float.h>
@@ -192,6 +193,22 @@ START_TEST(failed_build_has_no_text)
 }
 END_TEST
 
+START_TEST(values_by_a_format)
+{
+    kvf_json *value = kvf__json_pack("{s:s, s:I, s:s?, s:[f, o]}", "text", "\xc3\xa9", "number",
+                                     INT64_MIN, "none", (char *)NULL, "list", 0.5,
+                                     kvf_json_new_str("\xff"));
+    check_text(value, KVF_JSON_COMPACT,
+               "{\"text\":\"\xc3\xa9\",\"number\":-9223372036854775808,\"none\":null,"
+               "\"list\":[0.5,\"\xef\xbf\xbd\"]}");
+    kvf_json_free(value);
+    /* what was made before and after a failure is freed */
+    ck_assert_ptr_null(kvf__json_pack("{s:o, s:o, s:o}", "a", kvf_json_array(), "b",
+                                      (kvf_json *)NULL, "c", kvf_json_array()));
+    ck_assert_ptr_null(kvf__json_pack("[s]", "\xff"));
+}
+END_TEST
+
 static const struct {
     const char *in, *out;
 } STRINGS[] = {
@@ -235,6 +252,7 @@ int main(void)
     TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
 
     tcase_add_test(core, build);
+    tcase_add_test(core, values_by_a_format);
     tcase_add_loop_test(core, strings_as_text, 0, COUNT(STRINGS));
     tcase_add_loop_test(core, reals_as_text, 0, COUNT(REALS));
     tcase_add_loop_test(limits, numbers, 0, COUNT(NUMBERS));

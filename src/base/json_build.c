@@ -3,6 +3,7 @@
  * A build is checked once, at its end: where a value could not be made or placed, a mark is put
  * into the container that no text exists for, and so the text of the root is NULL (json_text.c). */
 #include "json_int.h"
+#include "json_pack.h"
 #include "utf8.h"
 
 #include <math.h>
@@ -87,4 +88,14 @@ bool kvf_json_add(kvf_json *array, kvf_json *value)
     if (json_array_append_new(self, (json_t *)value) == 0) return true;
     json_array_append_new(self, mark());
     return false;
+}
+
+kvf_json *kvf__json_pack(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    json_t *value = json_vpack_ex(NULL, 0, format, args);
+    va_end(args);
+    return (kvf_json *)value;
 }
