@@ -8,8 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const NAMES[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
-enum { LEVELS = sizeof NAMES / sizeof NAMES[0] };
+#if KVF__HAVE_X86
+#define X86(table) (&(table))
+#else
+#define X86(table) NULL
+#endif
+
+/* The tables of each rank: of its own, or those of the one below. */
+static const struct level {
+    const char *name;
+    const kvf__kernels *kernels;
+    const kvf__matvec *matvec;
+    const kvf__wide *wide;
+} LEVELS[] = {
+    {"ref", &kvf__kernels_ref, &kvf__matvec_ref, &kvf__wide_ref},
+    {"avx2", X86(kvf__kernels_avx2), X86(kvf__matvec_avx2), X86(kvf__wide_avx2)},
+    {"avx512", X86(kvf__kernels_avx512), X86(kvf__matvec_avx512), X86(kvf__wide_avx512)},
+    {"avx512_bf16", X86(kvf__kernels_avx512_bf16), X86(kvf__matvec_avx512_bf16),
+     X86(kvf__wide_avx512)},
+    {"amx", X86(kvf__kernels_avx512_bf16), X86(kvf__matvec_avx512_bf16), X86(kvf__wide_avx512)},
+};
+enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0] };
+
+/* ---- what there is --------------------------------------------------------------------------- */
 
 #if KVF__HAVE_X86
 #include <cpuid.h>
@@ -66,12 +87,12 @@ static bool has_fp16(void)
 }
 #endif
 
-/* LEVELS where KVF_CPU is unset, empty, or (refused elsewhere) misspelt. */
+/* N_LEVELS where KVF_CPU is unset, empty, or (refused elsewhere) misspelt. */
 static int cap(void)
 {
     const char *name = getenv("KVF_CPU");
     int level = 0;
-    while (level < LEVELS && !(name && strcmp(name, NAMES[level]) == 0))
+    while (level < N_LEVELS && !(name && strcmp(name, LEVELS[level].name) == 0))
         level++;
     return level;
 }
@@ -84,12 +105,12 @@ kvf__cpu_rank kvf__cpu_best(void)
 
 bool kvf__cpu_is_capped(void)
 {
-    return cap() < LEVELS;
+    return cap() < N_LEVELS;
 }
 
 const char *kvf__cpu_level(void)
 {
-    return NAMES[kvf__cpu_best()];
+    return LEVELS[kvf__cpu_best()].name;
 }
 
 bool kvf__cpu_has_bf16(void)
@@ -106,27 +127,42 @@ bool kvf__cpu_bf16_is_faster(void)
     return best == KVF__CPU_AMX || (best == KVF__CPU_AVX512_BF16 && !has_fp16());
 }
 
-static const kvf__kernels *table_of(kvf__cpu_rank rank)
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+/* The rank called that; one of NULLs where the machine lacks it or the cap forbids it. */
+static struct level level_named(const char *name)
 {
-#if KVF__HAVE_X86
-    static const kvf__kernels *const tables[] = {&kvf__kernels_ref, &kvf__kernels_avx2,
-                                                 &kvf__kernels_avx512, &kvf__kernels_avx512_bf16,
-                                                 &kvf__kernels_avx512_bf16};
-    return tables[rank];
-#else
-    (void)rank;
-    return &kvf__kernels_ref;
-#endif
+    for (int rank = 0; rank <= (int)kvf__cpu_best(); rank++)
+        if (strcmp(name, LEVELS[rank].name) == 0) return LEVELS[rank];
+    return (struct level){0};
 }
 
 const kvf__kernels *kvf__kernels_get(void)
 {
-    return table_of(kvf__cpu_best());
+    return LEVELS[kvf__cpu_best()].kernels;
+}
+
+const kvf__matvec *kvf__matvec_get(void)
+{
+    return LEVELS[kvf__cpu_best()].matvec;
+}
+
+const kvf__wide *kvf__wide_get(void)
+{
+    return LEVELS[kvf__cpu_best()].wide;
 }
 
 const kvf__kernels *kvf__kernels_level(const char *name)
 {
-    for (int level = 0; level <= (int)kvf__cpu_best(); level++)
-        if (strcmp(name, NAMES[level]) == 0) return table_of((kvf__cpu_rank)level);
-    return NULL;
+    return level_named(name).kernels;
+}
+
+const kvf__matvec *kvf__matvec_level(const char *name)
+{
+    return level_named(name).matvec;
+}
+
+const kvf__wide *kvf__wide_level(const char *name)
+{
+    return level_named(name).wide;
 }

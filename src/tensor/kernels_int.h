@@ -1,12 +1,14 @@
-/* Between the files that make up kernels.h: the tables, one per instruction set, and what fills
- * them.
+/* Between the files that make up kernels.h, matvec.h and wide.h: the tables, one per instruction
+ * set, and what fills them.
  *
- * cpu.c picks a table; ref_ops.c and x86/ops_<level>.c define them; ref_attention.c and
- * attention_<level>.c bring the attention functions, by the names below. */
+ * cpu.c picks a table; ref_*.c define those of "ref", the files of x86/ those of the set they are
+ * compiled for. The attention functions are in files of their own. */
 #ifndef KVF_KERNELS_INT_H
 #define KVF_KERNELS_INT_H
 
 #include "kernels.h"
+#include "matvec.h"
+#include "wide.h"
 
 /* What this process may use: the CPU's features, the state the kernel saves, and KVF_CPU. Each
  * level has all features of those before it. */
@@ -27,32 +29,19 @@ bool kvf__cpu_is_capped(void);
 #define KVF__HAVE_X86 0
 #endif
 
-extern const kvf__kernels kvf__kernels_ref;
-extern const kvf__kernels kvf__kernels_avx2;
-extern const kvf__kernels kvf__kernels_avx512;
-extern const kvf__kernels kvf__kernels_avx512_bf16;
-
-void kvf__attn_fwd_ref(const struct kvf__attn *attn);
-void kvf__attn_bwd_ref(const struct kvf__attn *attn);
-void kvf__attn_fwd_avx2(const struct kvf__attn *attn);
-void kvf__attn_bwd_avx2(const struct kvf__attn *attn);
-void kvf__attn_fwd_avx512(const struct kvf__attn *attn);
-void kvf__attn_bwd_avx512(const struct kvf__attn *attn);
-void kvf__attn_fwd_avx512_bf16(const struct kvf__attn *attn);
-void kvf__attn_bwd_avx512_bf16(const struct kvf__attn *attn);
-
-void kvf__attn_head_ref(const struct kvf__attn *attn, const struct kvf__attn_row *row, int64_t head,
-                        void *scratch);
-void kvf__attn_head_avx2(const struct kvf__attn *attn, const struct kvf__attn_row *row,
-                         int64_t head, void *scratch);
-void kvf__attn_head_avx512(const struct kvf__attn *attn, const struct kvf__attn_row *row,
-                           int64_t head, void *scratch);
-void kvf__attn_head_avx512_bf16(const struct kvf__attn *attn, const struct kvf__attn_row *row,
+/* wide.h has no table of its own for avx512_bf16. */
+#define KVF__DECLARE_LEVEL(level)                                                                  \
+    extern const kvf__kernels kvf__kernels_##level;                                                \
+    extern const kvf__matvec kvf__matvec_##level;                                                  \
+    extern const kvf__wide kvf__wide_##level;                                                      \
+    void kvf__attn_fwd_##level(const struct kvf__attn *attn);                                      \
+    void kvf__attn_bwd_##level(const struct kvf__attn *attn);                                      \
+    void kvf__attn_head_##level(const struct kvf__attn *attn, const struct kvf__attn_row *row,     \
                                 int64_t head, void *scratch);
 
-/* The attention entries of a level's table: the one place that ties the two halves together. */
-#define KVF__ATTN_ENTRIES(level)                                                                   \
-    .attn_fwd = kvf__attn_fwd_##level, .attn_bwd = kvf__attn_bwd_##level,                          \
-    .attn_head = kvf__attn_head_##level
+KVF__DECLARE_LEVEL(ref)
+KVF__DECLARE_LEVEL(avx2)
+KVF__DECLARE_LEVEL(avx512)
+KVF__DECLARE_LEVEL(avx512_bf16)
 
 #endif

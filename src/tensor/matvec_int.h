@@ -1,4 +1,4 @@
-/* Between the files that make up matvec.h: its tables, and how they use their scratch. */
+/* Between the files that make up matvec.h: how they use their scratch. */
 #ifndef KVF_MATVEC_INT_H
 #define KVF_MATVEC_INT_H
 
@@ -6,9 +6,6 @@
 
 #define KVF__MATVEC_ROWS 4  /* of W unpacked at a time */
 #define KVF__MATVEC_PART 32 /* elements unpacked at a time; panels are padded to it */
-
-extern const kvf__matvec kvf__matvec_ref, kvf__matvec_avx2, kvf__matvec_avx512,
-    kvf__matvec_avx512_bf16;
 
 static inline int64_t kvf__matvec_padded(int64_t K)
 {

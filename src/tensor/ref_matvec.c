@@ -1,4 +1,4 @@
-/* The product of matvec.h as its formula, and the choice of a table. */
+/* The product of matvec.h as its formula. */
 #include "kernels_int.h"
 #include "matvec_int.h"
 
@@ -33,31 +33,3 @@ static void run(const kvf__matvec_call *call)
 }
 
 const kvf__matvec kvf__matvec_ref = {.name = "ref", .run = run};
-
-/* ---- the choice ------------------------------------------------------------------------------ */
-
-static const kvf__matvec *table_of(kvf__cpu_rank rank)
-{
-#if KVF__HAVE_X86
-    static const kvf__matvec *const tables[] = {&kvf__matvec_ref, &kvf__matvec_avx2,
-                                                &kvf__matvec_avx512, &kvf__matvec_avx512_bf16,
-                                                &kvf__matvec_avx512_bf16};
-    return tables[rank];
-#else
-    (void)rank;
-    return &kvf__matvec_ref;
-#endif
-}
-
-const kvf__matvec *kvf__matvec_get(void)
-{
-    return table_of(kvf__cpu_best());
-}
-
-const kvf__matvec *kvf__matvec_level(const char *name)
-{
-    for (int rank = 0; rank <= (int)kvf__cpu_best(); rank++)
-        if (!strcmp(table_of((kvf__cpu_rank)rank)->name, name))
-            return table_of((kvf__cpu_rank)rank);
-    return NULL;
-}

@@ -304,5 +304,7 @@ const kvf__kernels kvf__kernels_ref = {
     .ce = ce,
     .from_f32 = from_f32,
     .to_f32 = to_f32,
-    KVF__ATTN_ENTRIES(ref),
+    .attn_fwd = kvf__attn_fwd_ref,
+    .attn_bwd = kvf__attn_bwd_ref,
+    .attn_head = kvf__attn_head_ref,
 };

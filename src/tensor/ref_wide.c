@@ -1,7 +1,5 @@
-/* The functions of wide.h as formulas, and the choice of a table. */
+/* The functions of wide.h as formulas. */
 #include "kernels_int.h"
-#include "wide.h"
-#include "wide_int.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,25 +70,3 @@ static double dot(const float *a, const float *b, int64_t n)
 
 const kvf__wide kvf__wide_ref = {
     .name = "ref", .fwd = fwd, .bwd = bwd, .adamw = adamw, .adamw_outer = adamw_outer, .dot = dot};
-
-/* ---- the choice ------------------------------------------------------------------------------ */
-
-const kvf__wide *kvf__wide_get(void)
-{
-#if KVF__HAVE_X86
-    kvf__cpu_rank best = kvf__cpu_best();
-    if (best >= KVF__CPU_AVX512) return &kvf__wide_avx512;
-    if (best >= KVF__CPU_AVX2) return &kvf__wide_avx2;
-#endif
-    return &kvf__wide_ref;
-}
-
-const kvf__wide *kvf__wide_level(const char *name)
-{
-#if KVF__HAVE_X86
-    kvf__cpu_rank best = kvf__cpu_best();
-    if (!strcmp(name, "avx512")) return best >= KVF__CPU_AVX512 ? &kvf__wide_avx512 : NULL;
-    if (!strcmp(name, "avx2")) return best >= KVF__CPU_AVX2 ? &kvf__wide_avx2 : NULL;
-#endif
-    return strcmp(name, "ref") ? NULL : &kvf__wide_ref;
-}

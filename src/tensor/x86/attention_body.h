@@ -134,7 +134,7 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
         const int64_t end = v ? b->keys : b->both;
         c.shift = vf_zero() - column_max(&c, s, job->across, end) * c.scale;
         sum[v] = ATTN(column_exp)(&c, s, job->across, end);
-        vf_store_n(a->lse + job_lse(job, b->head, b->q0) + v * VF_LANES, log2_of(sum[v]) - c.shift,
+        vf_store_n(a->lse + job_lse(job, b->head, b->q0) + v * VF_LANES, vf_log2(sum[v]) - c.shift,
                    attn_min(b->n - v * VF_LANES, VF_LANES));
     }
     ATTN(value_product)(job, b, 0, b->keys, job->v_pairs, job->s, job->out_cols);

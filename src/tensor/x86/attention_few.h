@@ -72,7 +72,7 @@ static float few_softmax(float *s, int64_t n, float *sum)
     }
     *sum = vf_sum(total);
     float log_sum[VF_LANES];
-    vf_store(log_sum, log2_of(vf_set(*sum)));
+    vf_store(log_sum, vf_log2(vf_set(*sum)));
     return top + log_sum[0];
 }
 

@@ -14,7 +14,9 @@
 #define KVF_ATTENTION_PACK_H
 
 #include "attention_int.h"
-#include "vec.h"
+#include "vec_act.h"
+#include "vec_exp.h"
+#include "vec_sums.h"
 
 /* Rows of D elements; row i starts at element at + i * stride of base. */
 typedef struct attn_rows {
@@ -138,75 +140,6 @@ static inline float *attn_alloc(char **at, int64_t n)
     float *out = (float *)(void *)*at;
     *at += attn_round(n * 4, 64);
     return out;
-}
-
-/* Transposes a square of 32-bit lanes. */
-VEC_INLINE void transpose(vf r[VF_LANES])
-{
-#if defined(__AVX512F__)
-    vf t[16], u[16];
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 16;
-         i += 4) /* u[4g + c]: rows 4g .. 4g + 3, columns 4k + c in 128-bit block k */
-        for (int h = 0; h < 2; h++) {
-            const __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + h + 2]);
-            u[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            u[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-        }
-    for (int c = 0; c < 4; c++) {
-        const vf even_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88),
-                 even_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
-        const vf odd_a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd),
-                 odd_b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
-        r[c] = _mm512_shuffle_f32x4(even_a, even_b, 0x88);
-        r[8 + c] = _mm512_shuffle_f32x4(even_a, even_b, 0xdd);
-        r[4 + c] = _mm512_shuffle_f32x4(odd_a, odd_b, 0x88);
-        r[12 + c] = _mm512_shuffle_f32x4(odd_a, odd_b, 0xdd);
-    }
-#else
-    vf t[8], u[8];
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4)
-        for (int h = 0; h < 2; h++) {
-            u[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + h + 2], 0x44);
-            u[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + h + 2], 0xee);
-        }
-    for (int c = 0; c < 4; c++) {
-        r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
-        r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
-    }
-#endif
-}
-
-/* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m
- * in [0.75, 1.5). */
-VEC_INLINE vf log2_of(vf x)
-{
-    const int from = 0x3f400000; /* 0.75 */
-#if defined(__AVX512F__)
-    const __m512i bits = _mm512_castps_si512(x);
-    const __m512i power = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(from)), 23);
-    const vf n = _mm512_cvtepi32_ps(power);
-    const vf m = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(power, 23)));
-#else
-    const __m256i bits = _mm256_castps_si256(x);
-    const __m256i power = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(from)), 23);
-    const vf n = _mm256_cvtepi32_ps(power);
-    const vf m = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(power, 23)));
-#endif
-    const float two_over_ln2 = 2.885390082f;
-    const vf z = (m - vf_set(1.0f)) / (m + vf_set(1.0f)), z2 = z * z;
-    vf q = vf_fma(z2, vf_set(two_over_ln2 / 9), vf_set(two_over_ln2 / 7));
-    q = vf_fma(q, z2, vf_set(two_over_ln2 / 5));
-    q = vf_fma(q, z2, vf_set(two_over_ln2 / 3));
-    q = vf_fma(q, z2, vf_set(two_over_ln2));
-    return vf_fma(q, z, n);
 }
 
 /* The transpose of n rows of `units` (a multiple of VF_LANES), given by their stride, into dst

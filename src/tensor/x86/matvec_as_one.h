@@ -1,12 +1,13 @@
 /* Several rows of x, each summed in the very order that one row is (`dots`): VECTORS accumulators a
- * sum, added up first to last, then across lanes, then what lies behind the last whole part. Tiles
+ * sum, added up first to last, then across lanes, then the rest after the last whole part. Tiles
  * are smaller than those of multiply_panel, because a sum takes more registers.
  *
- * Part of matvec_body.h. */
+ * Part of matvec_vec.c. */
 #ifndef KVF_MATVEC_AS_ONE_H
 #define KVF_MATVEC_AS_ONE_H
 
 #include "matvec_blocks.h"
+#include "vec_sums.h"
 
 #if defined(__AVX512F__)
 enum { ONE_W = 4, ONE_X = 2 }; /* rows of W and of x in a tile: 16 of 32 registers hold sums */
@@ -14,58 +15,33 @@ enum { ONE_W = 4, ONE_X = 2 }; /* rows of W and of x in a tile: 16 of 32 registe
 enum { ONE_W = 2, ONE_X = 1 }; /* 8 of 16 */
 #endif
 
-/* out[i] = vf_sum(r[i]), in its order: halves, quarters, pairs, two. */
-#if defined(__AVX512F__)
-VEC_INLINE void as_one_sums(vf r[ONE_X * ONE_W], float *out)
-{
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
-    MATVEC_UNROLL for (int i = 0; i < 4; i++) /* [2i, 2i + 1]: two halves each */
-        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x44) +
-               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xee);
-    MATVEC_UNROLL for (int i = 0; i < 2; i++) /* [4i .. 4i + 3]: a quarter each */
-        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88) +
-               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd);
-    const __m512d a = _mm512_castps_pd(r[0]), b = _mm512_castps_pd(r[1]);
-    r[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) +
-           _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)); /* in quarter i: i, i, 4 + i, 4 + i */
-    r[0] = r[0] + _mm512_permute_ps(r[0], 0xb1);
-    _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, r[0])));
-}
-#else
-VEC_INLINE void as_one_sums(vf r[ONE_X * ONE_W], float *out)
-{
-    for (int i = 0; i < ONE_X * ONE_W; i++)
-        out[i] = vf_sum(r[i]);
-}
-#endif
-
 /* out [ONE_X][ONE_W] of rows w + i * stride and x[t], over whole parts. */
 VEC_INLINE void as_one_tile(const float *w, int64_t stride, const float *const x[ONE_X],
                             int64_t parts, float *out)
 {
     vf sum[ONE_X * ONE_W][VECTORS];
-    MATVEC_UNROLL for (int i = 0; i < ONE_X * ONE_W; i++)
-        MATVEC_UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = vf_zero();
+    VEC_UNROLL for (int i = 0; i < ONE_X * ONE_W; i++) VEC_UNROLL for (int v = 0; v < VECTORS; v++)
+        sum[i][v] = vf_zero();
     for (int64_t at = 0; at < parts * PART; at += PART)
-        MATVEC_UNROLL for (int v = 0; v < VECTORS; v++)
+        VEC_UNROLL for (int v = 0; v < VECTORS; v++)
         {
             vf wv[ONE_W];
-            MATVEC_UNROLL for (int i = 0; i < ONE_W; i++)
+            VEC_UNROLL for (int i = 0; i < ONE_W; i++)
                 wv[i] = vf_load(w + i * stride + at + v * VF_LANES);
-            MATVEC_UNROLL for (int t = 0; t < ONE_X; t++)
+            VEC_UNROLL for (int t = 0; t < ONE_X; t++)
             {
                 const vf xt = vf_load(x[t] + at + v * VF_LANES);
-                MATVEC_UNROLL for (int i = 0; i < ONE_W; i++)
+                VEC_UNROLL for (int i = 0; i < ONE_W; i++)
                     sum[t * ONE_W + i][v] = vf_fma(wv[i], xt, sum[t * ONE_W + i][v]);
             }
         }
     vf whole[ONE_X * ONE_W];
-    MATVEC_UNROLL for (int i = 0; i < ONE_X * ONE_W; i++)
+    VEC_UNROLL for (int i = 0; i < ONE_X * ONE_W; i++)
     {
         whole[i] = sum[i][0];
-        MATVEC_UNROLL for (int v = 1; v < VECTORS; v++) whole[i] = whole[i] + sum[i][v];
+        VEC_UNROLL for (int v = 1; v < VECTORS; v++) whole[i] = whole[i] + sum[i][v];
     }
-    as_one_sums(whole, out);
+    sum_each(whole, out);
 }
 
 /* y at row m and columns first .. of W, whose whole parts add up to totals; w: their rows. */

@@ -1,26 +1,15 @@
-/* The functions of wide.h on the vectors of vec.h; compiled once per instruction set by
- * wide_<level>.c.
+/* The functions of wide.h on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL).
  *
  * What counts is that the matrix streams through once: registers hold the results (fwd: GROUP rows
  * of x against two rows of W; adamw_outer: a tile of the gradient) or pieces of W (bwd: eight rows,
  * against all of dy). Rows are short for the hardware's prefetcher, so the next ones are asked for.
  * Threads split the rows of W, in bwd its columns, so that no two of them add to the same element.
  */
-#ifndef WIDE_TABLE
-#error "wide_body.h is included by wide_<level>.c"
-#endif
-
-#include "vec.h"
-#include "wide_int.h"
+#include "kernels_int.h"
+#include "level.h"
+#include "vec_tail.h"
 
 #include <omp.h>
-
-/* Loops over registers: they must be gone before the compiler decides what lives in memory. */
-#if defined(__clang__)
-#define WIDE_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define WIDE_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum {
     GROUP = VF_LANES == 16 ? 8 : 4, /* of 32 or 16 registers, fwd wants 2 * GROUP + 3 */
@@ -31,69 +20,6 @@ enum {
     ADAMW_BLOCK = 4096,
     SERIAL = 32768 /* less work than this is done before other threads have woken up */
 };
-
-#if defined(__AVX512F__)
-
-typedef __m512d vd; /* VF_LANES / 2 doubles */
-
-VEC_INLINE vf vf_sqrt(vf v)
-{
-    return _mm512_sqrt_ps(v);
-}
-
-VEC_INLINE vd vd_load_f32(const float *p)
-{
-    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
-}
-
-VEC_INLINE vd vd_fma(vd a, vd b, vd c)
-{
-    return _mm512_fmadd_pd(a, b, c);
-}
-
-VEC_INLINE void vd_store(double *p, vd v)
-{
-    _mm512_storeu_pd(p, v);
-}
-
-#else
-
-typedef __m256d vd;
-
-VEC_INLINE vf vf_sqrt(vf v)
-{
-    return _mm256_sqrt_ps(v);
-}
-
-VEC_INLINE vd vd_load_f32(const float *p)
-{
-    return _mm256_cvtps_pd(_mm_loadu_ps(p));
-}
-
-VEC_INLINE vd vd_fma(vd a, vd b, vd c)
-{
-    return _mm256_fmadd_pd(a, b, c);
-}
-
-VEC_INLINE void vd_store(double *p, vd v)
-{
-    _mm256_storeu_pd(p, v);
-}
-
-#endif
-
-VEC_INLINE vf load(const float *p, int64_t n)
-{
-    return n >= VF_LANES ? vf_load(p) : vf_load_n(p, n);
-}
-
-VEC_INLINE void store(float *p, vf v, int64_t n)
-{
-    if (n >= VF_LANES)
-        vf_store(p, v);
-    else
-        vf_store_n(p, v, n);
-}
 
 /* Of a line that comes into use soon; any address is fine. */
 VEC_INLINE void prefetch(const float *p)
@@ -107,12 +33,12 @@ VEC_INLINE void prefetch(const float *p)
 VEC_INLINE void fwd_step(vf sum[2][GROUP], const float *x, const float *w, int64_t M, int64_t n,
                          int count, int rows)
 {
-    vf w0 = load(w, n), w1 = rows > 1 ? load(w + M, n) : w0;
+    vf w0 = vf_load_upto(w, n), w1 = rows > 1 ? vf_load_upto(w + M, n) : w0;
     prefetch(w + 4 * M);
     if (rows > 1) prefetch(w + 5 * M);
-    WIDE_UNROLL for (int p = 0; p < count; p++)
+    VEC_UNROLL for (int p = 0; p < count; p++)
     {
-        vf xp = load(x + p * M, n);
+        vf xp = vf_load_upto(x + p * M, n);
         sum[0][p] = vf_fma(w0, xp, sum[0][p]);
         if (rows > 1) sum[1][p] = vf_fma(w1, xp, sum[1][p]);
     }
@@ -124,11 +50,11 @@ VEC_INLINE void fwd_tile(float *y, const float *x, const float *w, const float *
 {
     vf sum[2][GROUP];
     int64_t c = 0;
-    WIDE_UNROLL for (int p = 0; p < count; p++) sum[0][p] = sum[1][p] = vf_zero();
+    VEC_UNROLL for (int p = 0; p < count; p++) sum[0][p] = sum[1][p] = vf_zero();
     for (; c + VF_LANES <= M; c += VF_LANES)
         fwd_step(sum, x + c, w + c, M, VF_LANES, count, rows);
     if (c < M) fwd_step(sum, x + c, w + c, M, M - c, count, rows);
-    WIDE_UNROLL for (int p = 0; p < count; p++)
+    VEC_UNROLL for (int p = 0; p < count; p++)
     {
         y[p * N] = vf_sum(sum[0][p]) + b[0];
         if (rows > 1) y[p * N + 1] = vf_sum(sum[1][p]) + b[1];
@@ -176,16 +102,16 @@ VEC_INLINE void bwd_tile(float *dx, const float *dy, const float *w, int64_t P, 
                          int64_t M, int64_t n, int rows)
 {
     vf wr[BWD_ROWS];
-    WIDE_UNROLL for (int r = 0; r < rows; r++)
+    VEC_UNROLL for (int r = 0; r < rows; r++)
     {
-        wr[r] = load(w + r * M, n);
+        wr[r] = vf_load_upto(w + r * M, n);
         prefetch(w + (r + BWD_ROWS) * M);
     }
     for (int64_t p = 0; p < P; p++) {
-        vf sum[2] = {load(dx + p * M, n), vf_zero()};
-        WIDE_UNROLL for (int r = 0; r < rows; r++)
+        vf sum[2] = {vf_load_upto(dx + p * M, n), vf_zero()};
+        VEC_UNROLL for (int r = 0; r < rows; r++)
             sum[r % 2] = vf_fma(wr[r], vf_set(dy[p * N + r]), sum[r % 2]);
-        store(dx + p * M, sum[0] + sum[1], n);
+        vf_store_upto(dx + p * M, sum[0] + sum[1], n);
     }
 }
 
@@ -228,14 +154,16 @@ static void bwd(float *dx, const float *dy, const float *w, int64_t P, int64_t N
 /* One vector; torch's order of operations, but for reciprocals in place of both divisions. */
 VEC_INLINE void update(const kvf__adamw_rates *r, float *w, float *m, float *v, vf g, int64_t n)
 {
-    vf gradient = g * vf_set(r->grad_scale), m0 = load(m, n);
+    vf gradient = g * vf_set(r->grad_scale), m0 = vf_load_upto(m, n);
     vf m1 = vf_fma(gradient - m0, vf_set(r->beta1_rest), m0);
-    vf v1 = vf_fma(load(v, n), vf_set(r->beta2), gradient * gradient * vf_set(r->beta2_rest));
+    vf v1 = vf_fma(vf_load_upto(v, n), vf_set(r->beta2),
+                   gradient * gradient * vf_set(r->beta2_rest));
     vf denominator = vf_fma(vf_sqrt(v1), vf_set(1 / r->root_correction), vf_set(r->eps));
-    vf w1 = vf_fnma(vf_set(r->step_size), m1 * vf_rcp(denominator), load(w, n) * vf_set(r->decay));
-    store(m, m1, n);
-    store(v, v1, n);
-    store(w, w1, n);
+    vf w1 = vf_fnma(vf_set(r->step_size), m1 * vf_rcp(denominator),
+                    vf_load_upto(w, n) * vf_set(r->decay));
+    vf_store_upto(m, m1, n);
+    vf_store_upto(v, v1, n);
+    vf_store_upto(w, w1, n);
 }
 
 static void adamw(const kvf__adamw_rates *r, float *w, float *m, float *v, const float *g,
@@ -245,7 +173,7 @@ static void adamw(const kvf__adamw_rates *r, float *w, float *m, float *v, const
     for (int64_t first = 0; first < n; first += ADAMW_BLOCK) {
         int64_t end = first + ADAMW_BLOCK < n ? first + ADAMW_BLOCK : n;
         for (int64_t i = first; i < end; i += VF_LANES)
-            update(r, w + i, m + i, v + i, load(g + i, end - i), end - i);
+            update(r, w + i, m + i, v + i, vf_load_upto(g + i, end - i), end - i);
     }
 }
 
@@ -256,9 +184,9 @@ VEC_INLINE void outer_tile(const kvf__adamw_rates *r, float *w, float *m, float 
                            int64_t columns, int rows, int count)
 {
     vf g[OUTER_ROWS][STRIP];
-    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+    VEC_UNROLL for (int k = 0; k < rows; k++) VEC_UNROLL for (int i = 0; i < count; i++)
         g[k][i] = vf_zero();
-    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+    VEC_UNROLL for (int k = 0; k < rows; k++) VEC_UNROLL for (int i = 0; i < count; i++)
     {
         int64_t at = (k + OUTER_ROWS) * M + i * VF_LANES;
         prefetch(w + at);
@@ -267,15 +195,15 @@ VEC_INLINE void outer_tile(const kvf__adamw_rates *r, float *w, float *m, float 
     }
     for (int64_t p = 0; p < P; p++) {
         vf x[STRIP];
-        WIDE_UNROLL for (int i = 0; i < count; i++)
-            x[i] = load(right + p * M + i * VF_LANES, columns - i * VF_LANES);
-        WIDE_UNROLL for (int k = 0; k < rows; k++)
+        VEC_UNROLL for (int i = 0; i < count; i++)
+            x[i] = vf_load_upto(right + p * M + i * VF_LANES, columns - i * VF_LANES);
+        VEC_UNROLL for (int k = 0; k < rows; k++)
         {
             vf l = vf_set(left[p * N + k]);
-            WIDE_UNROLL for (int i = 0; i < count; i++) g[k][i] = vf_fma(l, x[i], g[k][i]);
+            VEC_UNROLL for (int i = 0; i < count; i++) g[k][i] = vf_fma(l, x[i], g[k][i]);
         }
     }
-    WIDE_UNROLL for (int k = 0; k < rows; k++) WIDE_UNROLL for (int i = 0; i < count; i++)
+    VEC_UNROLL for (int k = 0; k < rows; k++) VEC_UNROLL for (int i = 0; i < count; i++)
     {
         int64_t at = k * M + i * VF_LANES;
         update(r, w + at, m + at, v + at, g[k][i], columns - i * VF_LANES);
@@ -310,20 +238,36 @@ static void adamw_outer(const kvf__adamw_rates *r, float *w, float *m, float *v,
 
 /* ---- dot ------------------------------------------------------------------------------------- */
 
+#if defined(__AVX512F__)
+typedef __m512d vd; /* VF_LANES / 2 doubles */
+#else
+typedef __m256d vd;
+#endif
+
+VEC_INLINE vd vd_load_f32(const float *p)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+#else
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+#endif
+}
+
 static double dot(const float *a, const float *b, int64_t n)
 {
     double lane[VF_LANES] = {0}, sum = 0;
     vd low0 = {0}, high0 = {0}, low1 = {0}, high1 = {0};
     int64_t i = 0;
     for (; i + 2 * VF_LANES <= n; i += 2 * VF_LANES) {
-        low0 = vd_fma(vd_load_f32(a + i), vd_load_f32(b + i), low0);
-        high0 = vd_fma(vd_load_f32(a + i + VF_LANES / 2), vd_load_f32(b + i + VF_LANES / 2), high0);
-        low1 = vd_fma(vd_load_f32(a + i + VF_LANES), vd_load_f32(b + i + VF_LANES), low1);
-        high1 = vd_fma(vd_load_f32(a + i + 3 * VF_LANES / 2), vd_load_f32(b + i + 3 * VF_LANES / 2),
-                       high1);
+        low0 = VEC(fmadd_pd)(vd_load_f32(a + i), vd_load_f32(b + i), low0);
+        high0 = VEC(fmadd_pd)(vd_load_f32(a + i + VF_LANES / 2), vd_load_f32(b + i + VF_LANES / 2),
+                              high0);
+        low1 = VEC(fmadd_pd)(vd_load_f32(a + i + VF_LANES), vd_load_f32(b + i + VF_LANES), low1);
+        high1 = VEC(fmadd_pd)(vd_load_f32(a + i + 3 * VF_LANES / 2),
+                              vd_load_f32(b + i + 3 * VF_LANES / 2), high1);
     }
-    vd_store(lane, low0 + low1);
-    vd_store(lane + VF_LANES / 2, high0 + high1);
+    VEC(storeu_pd)(lane, low0 + low1);
+    VEC(storeu_pd)(lane + VF_LANES / 2, high0 + high1);
     for (int k = 0; k < VF_LANES; k++)
         sum += lane[k];
     for (; i < n; i++)
@@ -331,9 +275,9 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-const kvf__wide WIDE_TABLE = {.name = WIDE_LEVEL,
-                              .fwd = fwd,
-                              .bwd = bwd,
-                              .adamw = adamw,
-                              .adamw_outer = adamw_outer,
-                              .dot = dot};
+const kvf__wide KVF__LEVEL(kvf__wide_) = {.name = KVF__LEVEL_NAME,
+                                          .fwd = fwd,
+                                          .bwd = bwd,
+                                          .adamw = adamw,
+                                          .adamw_outer = adamw_outer,
+                                          .dot = dot};

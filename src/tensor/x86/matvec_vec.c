@@ -1,28 +1,17 @@
-/* The product of matvec.h on the vectors of vec.h; compiled once per instruction set by
- * matvec_<level>.c.
+/* The product of matvec.h on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL).
  *
  * One row of x: each row of W is unpacked in registers and multiplied at once. More rows: four rows
  * of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of 4 x TILE sums go over
  * it, one register each; a tile's sums across lanes are made together. Every sum has its own
- * register and order, so it does not depend on what is computed beside it; the order of one row is
+ * register and order, so it does not depend on what else is computed; the order of one row is
  * another, which matvec_as_one.h keeps for many. */
-#ifndef MATVEC_LEVEL
-#error "matvec_body.h is included by matvec_<level>.c"
-#endif
-
-#include "matvec_blocks.h"
+#include "kernels_int.h"
+#include "level.h"
+#include "matvec_as_one.h"
 
 enum { TILE = VF_LANES / KVF__MATVEC_ROWS }; /* rows of x: 4 or 2 */
 
-#if defined(__clang__)
-#define MATVEC_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MATVEC_UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#include "matvec_as_one.h"
-
-/* What lies behind the last whole part of a row: plain types only. */
+/* The rest of a row after its last whole part: plain types only. */
 static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail[PART])
 {
     const int64_t whole = call->K / PART * PART;
@@ -31,42 +20,24 @@ static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail
                 call->K - whole);
 }
 
-/* f(dtype, ...) with the type as a constant; false for types that have no form here. */
-#define FOR_TYPE(dtype, f, ...)                                                                    \
+/* f(dtype, ...) with the type as a constant; nothing for types that have no form here. */
+#define TYPE_CASE(type, f, ...)                                                                    \
+    case type:                                                                                     \
+        f(type, __VA_ARGS__);                                                                      \
+        break;
+#define FOR_TYPE(dtype, ...)                                                                       \
     switch (dtype) {                                                                               \
-    case KVF__F32:                                                                                 \
-        f(KVF__F32, __VA_ARGS__);                                                                  \
-        break;                                                                                     \
-    case KVF__F16:                                                                                 \
-        f(KVF__F16, __VA_ARGS__);                                                                  \
-        break;                                                                                     \
-    case KVF__BF16:                                                                                \
-        f(KVF__BF16, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q4_0:                                                                                \
-        f(KVF__Q4_0, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q4_1:                                                                                \
-        f(KVF__Q4_1, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q5_0:                                                                                \
-        f(KVF__Q5_0, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q5_1:                                                                                \
-        f(KVF__Q5_1, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q8_0:                                                                                \
-        f(KVF__Q8_0, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q4_K:                                                                                \
-        f(KVF__Q4_K, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q5_K:                                                                                \
-        f(KVF__Q5_K, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
-    case KVF__Q6_K:                                                                                \
-        f(KVF__Q6_K, __VA_ARGS__);                                                                 \
-        break;                                                                                     \
+        TYPE_CASE(KVF__F32, __VA_ARGS__)                                                           \
+        TYPE_CASE(KVF__F16, __VA_ARGS__)                                                           \
+        TYPE_CASE(KVF__BF16, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q4_0, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q4_1, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q5_0, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q5_1, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q8_0, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q4_K, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q5_K, __VA_ARGS__)                                                          \
+        TYPE_CASE(KVF__Q6_K, __VA_ARGS__)                                                          \
     default:                                                                                       \
         break;                                                                                     \
     }
@@ -81,13 +52,13 @@ VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, const uint8
     const float *x = call->x;
     for (int64_t i = 0; i < call->n; i++, row += bytes) {
         vf sum[VECTORS], w[VECTORS];
-        MATVEC_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = vf_zero();
+        VEC_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = vf_zero();
         for (int64_t p = 0; p < parts; p++) {
             row_part(dtype, row, p, w);
-            MATVEC_UNROLL for (int v = 0; v < VECTORS; v++)
+            VEC_UNROLL for (int v = 0; v < VECTORS; v++)
                 sum[v] = vf_fma(w[v], vf_load(x + p * PART + v * VF_LANES), sum[v]);
         }
-        MATVEC_UNROLL for (int v = 1; v < VECTORS; v++) sum[0] = sum[0] + sum[v];
+        VEC_UNROLL for (int v = 1; v < VECTORS; v++) sum[0] = sum[0] + sum[v];
         float total = vf_sum(sum[0]);
         if (rest) {
             float tail[PART];
@@ -101,7 +72,7 @@ VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, const uint8
 
 /* ---- several rows of x ----------------------------------------------------------------------- */
 
-/* How a panel and the rows of x beside it are stored: `units` vectors a row. */
+/* How a panel and the rows of x that meet it are stored: `units` vectors a row. */
 typedef struct panel {
     bool bf16;
     int64_t units;
@@ -150,30 +121,6 @@ static void unpack_row(const kvf__matvec_call *call, const uint8_t *row, bool bf
         FOR_TYPE(call->dtype, unpack, call, row, false, to)
 }
 
-/* Lane i of the result: the sum of all lanes of r[i]. */
-VEC_INLINE vf lane_sums(vf r[VF_LANES])
-{
-#if defined(__AVX512F__)
-    MATVEC_UNROLL for (int i = 0; i < 8; i++) /* lanes of two by turns */
-        r[i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]) +
-               _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-    MATVEC_UNROLL for (int i = 0; i < 4; i++)
-    { /* four sums in each quarter */
-        const __m512d a = _mm512_castps_pd(r[2 * i]), b = _mm512_castps_pd(r[2 * i + 1]);
-        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) +
-               _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-    }
-    MATVEC_UNROLL for (int i = 0; i < 2; i++)
-        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88) +
-               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd);
-    return _mm512_shuffle_f32x4(r[0], r[1], 0x88) + _mm512_shuffle_f32x4(r[0], r[1], 0xdd);
-#else
-    MATVEC_UNROLL for (int i = 0; i < 4; i++) r[i] = _mm256_hadd_ps(r[2 * i], r[2 * i + 1]);
-    MATVEC_UNROLL for (int i = 0; i < 2; i++) r[i] = _mm256_hadd_ps(r[2 * i], r[2 * i + 1]);
-    return _mm256_permute2f128_ps(r[0], r[1], 0x20) + _mm256_permute2f128_ps(r[0], r[1], 0x31);
-#endif
-}
-
 VEC_INLINE vf multiply(bool bf16, vf a, vf b, vf sum)
 {
 #if defined(__AVX512BF16__)
@@ -190,15 +137,15 @@ VEC_INLINE void tile(bool bf16, const panel *p, const char *const x[TILE], float
 {
     const int64_t step = VF_LANES * 4, row = p->units * step;
     vf sum[VF_LANES];
-    MATVEC_UNROLL for (int i = 0; i < VF_LANES; i++) sum[i] = vf_zero();
+    VEC_UNROLL for (int i = 0; i < VF_LANES; i++) sum[i] = vf_zero();
     for (int64_t at = 0; at < row; at += step) {
         vf w[KVF__MATVEC_ROWS];
-        MATVEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++)
+        VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++)
             w[i] = vf_load((const float *)(const void *)(p->w + i * row + at));
-        MATVEC_UNROLL for (int m = 0; m < TILE; m++)
+        VEC_UNROLL for (int m = 0; m < TILE; m++)
         {
             vf xm = vf_load((const float *)(const void *)(x[m] + at));
-            MATVEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) sum[m * KVF__MATVEC_ROWS + i] =
+            VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) sum[m * KVF__MATVEC_ROWS + i] =
                 multiply(bf16, w[i], xm, sum[m * KVF__MATVEC_ROWS + i]);
         }
     }
@@ -239,7 +186,7 @@ static void multiply_panel(const kvf__matvec_call *call, const panel *p, int64_t
 }
 
 /* Rows of x as the tiles read them: converted, or padded where the last vector would read on. */
-static void take_x(const kvf__matvec_call *call, panel *p, char *to)
+static void lay_out_x(const kvf__matvec_call *call, panel *p, char *to)
 {
     const int64_t padded = kvf__matvec_padded(call->K);
     p->x = (const char *)call->x;
@@ -251,11 +198,7 @@ static void take_x(const kvf__matvec_call *call, panel *p, char *to)
         const float *row = call->x + m * call->ldx;
         for (int64_t k = 0; k < padded; k += VF_LANES) {
             const int64_t left = call->K - k;
-            vf v = left >= VF_LANES ? vf_load(row + k) : vf_load_n(row + k, left > 0 ? left : 0);
-            if (p->bf16)
-                vf_store_bf16((uint16_t *)(void *)to + k, v);
-            else
-                vf_store((float *)(void *)to + k, v);
+            act_store(p->bf16, to, k, vf_load_upto(row + k, left > 0 ? left : 0), VF_LANES);
         }
     }
 }
@@ -279,7 +222,7 @@ static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
 #endif
     const int64_t size = padded * (p.bf16 ? 2 : 4);
     p.units = size / (VF_LANES * 4);
-    take_x(call, &p, w + KVF__MATVEC_ROWS * padded * 4);
+    lay_out_x(call, &p, w + KVF__MATVEC_ROWS * padded * 4);
     for (int64_t first = 0; first < call->n; first += KVF__MATVEC_ROWS) {
         int64_t rows = call->n - first < KVF__MATVEC_ROWS ? call->n - first : KVF__MATVEC_ROWS;
         for (int64_t i = 0; i < rows; i++, row += bytes)
@@ -305,7 +248,4 @@ static void run(const kvf__matvec_call *call)
         multiply_rows(call, bytes);
 }
 
-#define MATVEC_TABLE_(level) const kvf__matvec kvf__matvec_##level = {.name = #level, .run = run}
-#define MATVEC_TABLE(level)  MATVEC_TABLE_(level)
-
-MATVEC_TABLE(MATVEC_LEVEL);
+const kvf__matvec KVF__LEVEL(kvf__matvec_) = {.name = KVF__LEVEL_NAME, .run = run};

@@ -1,0 +1,38 @@
+/* Attention on the vectors of vec.h; compiled once per instruction set, KVF_LEVEL: attention_body.h
+ * in f32 arithmetic, and with AVX512-BF16 a second copy for act BF16, with products of bf16 pairs
+ * that are summed in f32 (vdpbf16ps). */
+#include "attention_few.h"
+#include "attention_job.h"
+#include "kernels_int.h"
+#include "level.h"
+
+#define ATTN_PAIR  1
+#define ATTN(name) name##_f32
+#include "attention_body.h"
+#undef ATTN_PAIR
+#undef ATTN
+
+#if defined(__AVX512BF16__)
+#define ATTN_PAIR  2
+#define ATTN(name) name##_bf16
+#include "attention_body.h"
+#define FOR_ACT(name, act) ((act) == KVF__BF16 ? name##_bf16 : name##_f32)
+#else
+#define FOR_ACT(name, act) name##_f32
+#endif
+
+void KVF__LEVEL(kvf__attn_fwd_)(const kvf__attn *attn)
+{
+    kvf__attn_run(attn, FOR_ACT(fwd_item, attn->act), false);
+}
+
+void KVF__LEVEL(kvf__attn_bwd_)(const kvf__attn *attn)
+{
+    kvf__attn_run(attn, FOR_ACT(bwd_item, attn->act), true);
+}
+
+void KVF__LEVEL(kvf__attn_head_)(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
+                                 void *scratch)
+{
+    few_head(attn, row, head, scratch);
+}
