@@ -1,5 +1,5 @@
 /* Batches of task rows: what the head reads, groups that stay together, leads, and the order of
- * steps (--group-by lead). */
+ * steps (--group-by prefix). */
 #include "task_fx.h"
 
 static const char CHOICES[] =
@@ -134,7 +134,7 @@ START_TEST(steps_count_groups)
 }
 END_TEST
 
-/* ---- --group-by lead ------------------------------------------------------------------------- */
+/* ---- --group-by prefix ------------------------------------------------------------------------- */
 
 enum { DOCUMENTS = 12, QUESTIONS = 5, STEP = 8 };
 

@@ -69,8 +69,8 @@ static const struct row {
     {"regression", "on", ANSWER, "", NULL},
     {"labels", "O,high,low,B-n", EFFECT, "", NULL},
     {"doc-stride", "1", EFFECT, "max-length=20;overlong=skip", NULL},
-    {"share-leads", "off", EXACT, "", NULL},
-    {"group-by", "lead", SOMEWHERE, "", NULL},
+    {"share-prefixes", "off", EXACT, "", NULL},
+    {"group-by", "prefix", SOMEWHERE, "", NULL},
     {"task-prefix", "low-rank", EFFECT, "", NULL},
     {"mix", "equal", EFFECT, "", NULL},
     {"grad-accum", "3", EXACT, "head-dropout=0", NULL},
@@ -104,7 +104,7 @@ static const struct row {
     {"save-every", "", ELSEWHERE, "train", NULL},
     {"metric", "loss", EFFECT, "", "lm"},
     {"metric", "perplexity", EFFECT, "", NULL},
-    {"meter", "meter.jsonl", EFFECT, "", NULL},
+    {"retain", "meter.jsonl", EFFECT, "", NULL},
     {"kl-to-base", "3", EFFECT, "meter=meter.jsonl", NULL},
     {"early-stop", "1", EFFECT, "eval-every=1;lr=1e-30;head-lr=1e-30;base-lr=1e-30", NULL},
     {"position-start", "0", EFFECT, "", NULL},
@@ -288,14 +288,43 @@ START_TEST(every_option_has_a_row)
 }
 END_TEST
 
-/* The name stands between bars. */
-static bool is_among(const char *names, const char *name)
+/* What earlier versions called options sets the same fields, and is what files store. */
+START_TEST(aliases_are_accepted_and_stored)
 {
-    const size_t n = strlen(name);
-    for (const char *at = names; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (!strncmp(at, name, n) && (at[n] == '|' || !at[n])) return true;
-    return false;
+    const struct {
+        const char *alias, *name, *value, *stored;
+    } CASES[] = {{"meter", "retain", "text.jsonl", NULL},
+                 {"share-leads", "share-prefixes", "off", "off"},
+                 {"group-by", "group-by", "lead", "lead"},
+                 {"group-by", "group-by", "prefix", "lead"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        kvf_train_options a = kvf_train_defaults(), b = kvf_train_defaults();
+        kvf_json *stored = NULL;
+        ck_assert_int_eq(kvf_train_set(ctx, &a, CASES[i].alias, CASES[i].value), KVF_OK);
+        ck_assert_int_eq(kvf_train_set(ctx, &b, CASES[i].name, CASES[i].value), KVF_OK);
+        ck_assert_mem_eq(&a, &b, sizeof a);
+        ck_assert_int_eq(kvf__train_options_store(ctx, &a, &stored), KVF_OK);
+        const char *text = kvf_json_str(kvf_json_get(stored, CASES[i].alias), NULL);
+        ck_assert_pstr_eq(text, CASES[i].stored);
+        kvf_json_free(stored);
+    }
 }
+END_TEST
+
+/* A default that help shows as a value is the field's. */
+START_TEST(defaults_are_those_of_the_rows)
+{
+    const kvf_train_options o = kvf_train_defaults();
+    ck_assert_str_eq(o.method, "mlp");
+    ck_assert_str_eq(o.init, "vocab");
+    ck_assert_str_eq(o.warmup, "5%");
+    ck_assert_str_eq(o.position_start, "P");
+    ck_assert_int_eq(o.prefix_length, 20);
+    ck_assert_int_eq(o.max_length, 0);
+    ck_assert(o.shuffle && !o.recompute);
+    ck_assert(o.base_lr == 2e-5 && o.eps == 1e-8 && o.head_dropout == -1 && o.head_lr == 0);
+}
+END_TEST
 
 /* What comes of a row, beside the same run without it. */
 typedef struct outcome {
@@ -334,7 +363,7 @@ static outcome try_row(const char *method, const char *task, const struct row *r
 /* NULL: as expected. */
 static const char *judge(const char *method, const char *task, const struct row *row, outcome o)
 {
-    bool own = is_among(row->own, method) || is_among(row->own, task);
+    bool own = kvf_choice_index(row->own, method) >= 0 || kvf_choice_index(row->own, task) >= 0;
     if (o.without) return o.st ? NULL : "is taken, but not what it needs";
     if (o.st) return o.st == KVF_EUSAGE || row->expectation == ANSWER ? NULL : kvf_ctx_error(ctx);
     if (row->expectation == EXACT) return o.close ? NULL : "changes the loss";
@@ -383,7 +412,10 @@ int main(void)
 {
     Suite *suite = suite_create("options");
     TCase *core = tcase_create("core"), *each = tcase_create("each");
+    tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, every_option_has_a_row);
+    tcase_add_test(core, aliases_are_accepted_and_stored);
+    tcase_add_test(core, defaults_are_those_of_the_rows);
     tcase_add_checked_fixture(each, setup, teardown);
     tcase_add_loop_test(each, options_act_or_are_refused, 0, N_METHODS);
     tcase_set_timeout(each, 60);

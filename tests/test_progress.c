@@ -1,6 +1,6 @@
 /* What is said of a run where nobody looks at a terminal, and how often. */
 #include "ck.h"
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <string.h>

@@ -249,10 +249,10 @@ END_TEST
 static const struct {
     const char *option, *value, *part;
 } REFUSED[] = {
-    {"method", "prompt", "--meter: not for method prompt"},
-    {"method", "adapter", "--meter: not for method adapter"},
-    {"task", "seq-cls", "--meter is for one task, lm"},
-    {"infix", "true", "--meter: not with --infix"},
+    {"method", "prompt", "--retain: not for method prompt"},
+    {"method", "adapter", "--retain: not for method adapter"},
+    {"task", "seq-cls", "--retain is for one task, lm"},
+    {"infix", "true", "--retain: not with --infix"},
     {"train-head", "true", "--kl-to-base: not with --train-head"},
 };
 
@@ -270,7 +270,7 @@ START_TEST(files_and_values)
 {
     kvf_train_options o = options(out, 1);
     o.retention = NULL;
-    expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --meter");
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --retain");
     o = options(out, -1);
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base must not be negative");
     o = options(text, 0);

@@ -306,7 +306,7 @@ START_TEST(one_at_a_time_is_train)
 {
     kvf_sweep_options o = sweep_for("seed = 1, 2\n", "runs");
     char path[512];
-    o.most_runs = 1;
+    o.max_runs = 1;
     kvf_json_free(sweep(&o));
     kvf_train_options alone = options_for(out);
     ck_assert(!kvf_train_set(ctx, &alone, "seed", "2"));
@@ -333,11 +333,11 @@ START_TEST(resume_equals_no_stop)
     kvf_json *report = NULL;
     watch w = {.stop_at = 3, .run = NAMES[2]};
     kvf_sweep_options o = sweep_for(TWO_BY_TWO, "whole");
-    o.most_runs = _i ? 3 : 0;
+    o.max_runs = _i ? 3 : 0;
     kvf_json_free(sweep(&o));
     memcpy(whole_dir, folder, sizeof folder);
     o = sweep_for(TWO_BY_TWO, "runs");
-    o.most_runs = _i ? 3 : 0;
+    o.max_runs = _i ? 3 : 0;
     o.train.stop = &w.stop;
     o.event = on_event;
     o.event_user = &w;

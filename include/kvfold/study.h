@@ -107,6 +107,8 @@ typedef struct kvf_distill_options {
                       none with data */
 } kvf_distill_options;
 kvf_distill_options kvf_distill_defaults(void);
+/* The options of train that a distillation has, with its defaults, by index; NULL past the last. */
+const kvf_option_row *kvf_distill_option_row(size_t index);
 
 typedef struct kvf_distill_result {
     kvf_train_result train;
@@ -131,7 +133,7 @@ typedef void (*kvf_sweep_event_fn)(void *user, const char *run, const kvf_event 
 typedef struct kvf_sweep_options {
     const char *grid;         /* file that says which runs there are */
     const char *out;          /* folder for their files and sweep.csv, made if there is none */
-    int64_t most_runs;        /* trained at a time; 0: all */
+    int64_t max_runs;         /* trained at a time; 0: all */
     kvf_train_options train;  /* what the runs have in common; its out and event are not used */
     kvf_sweep_event_fn event; /* NULL: none */
     void *event_user;

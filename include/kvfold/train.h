@@ -10,6 +10,7 @@
 #define KVFOLD_TRAIN_H
 
 #include <kvfold/model.h>
+#include <kvfold/options.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -114,7 +115,7 @@ typedef struct kvf_train_options {
     int64_t doc_stride; /* qa */
     bool shuffle;
     const char *share_prefixes; /* auto, off */
-    const char *group_by;       /* off, lead */
+    const char *group_by;       /* off, prefix */
     bool recompute;             /* the same bits with less memory, in more time */
     const char *weight_dtype;   /* of frozen weights, as kvf_base_options has it */
     bool stream_layers;         /* the same; sets recompute unless that was given */
@@ -157,16 +158,10 @@ typedef struct kvf_train_options {
 
 kvf_train_options kvf_train_defaults(void);
 
-typedef struct kvf_option_row {
-    const char *name;     /* long name without dashes */
-    const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
-    const char *initial;  /* default as text, "" if none */
-    const char *help;
-} kvf_option_row;
-/* Row by index, NULL past the last. */
+/* Row by index, NULL past the last; offsets are those of kvf_train_options. */
 const kvf_option_row *kvf_train_option_row(size_t index);
-/* Sets a field by its long name from text ("true" or NULL for flags), checking the value. EUSAGE.
- * `value` is borrowed. */
+/* Sets a field by its long name, or an alias of it, from text ("true" or NULL for flags), checking
+ * the value. EUSAGE. `value` is borrowed. */
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value);
 

@@ -1,55 +1,41 @@
 /* kvfold bench: what a training step takes on this machine. With --interactive a script decides
  * when each step runs, so that other programs can be measured in turn with it. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <stddef.h>
 #include <string.h>
 
 typedef struct values {
     kvf_bench_options bench;
-    const char *precision, *recompute, *weight_dtype, *stream_layers;
     bool interactive;
 } values;
 
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"shape", "gpt2|smollm2-135m|tiny|FILE", "gpt2",
-      "random weights in the shape of a known model, or of a config.json"},
-     CLI_TEXT,
-     AT(bench.shape)},
-    {{"base", "PATH", "", "a base model instead: Hugging Face folder, GGUF or base file"},
-     CLI_TEXT,
-     AT(bench.base)},
-    {{"batch", "N", "8", "rows per step"}, CLI_COUNT, AT(bench.batch)},
-    {{"length", "N", "128", "tokens per row"}, CLI_COUNT, AT(bench.length)},
-    {{"lengths", "FILE|N,N,...", "",
-      "tokens of each row, in the order in which steps take them, over and over; instead of "
-      "--length"},
-     CLI_TEXT,
-     AT(bench.lengths)},
-    {{"label-share", "X", "0.25", "share of each row that carries loss, at its end"},
-     CLI_REAL,
-     AT(bench.label_share)},
-    {{"prefix-length", "N", "20", "virtual tokens P"}, CLI_COUNT, AT(bench.prefix_length)},
-    {{"encoder-hidden", "N", "512", "hidden width M of the mlp encoder"},
-     CLI_COUNT,
-     AT(bench.encoder_hidden)},
-    {{"steps", "N", "7", "steps to measure"}, CLI_COUNT, AT(bench.steps)},
-    {{"warmup", "N", "2", "steps before those"}, CLI_COUNT, AT(bench.warmup)},
-    {{"recompute", "on|off", "off", "compute layers again for the backward pass, as train does"},
-     CLI_CHOICE,
-     AT(recompute)},
-    CLI_WEIGHT_OPTIONS(AT(weight_dtype), AT(stream_layers)),
-    {{"interactive", NULL, "",
-      "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
-     CLI_FLAG,
-     AT(interactive)},
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
-     CLI_CHOICE,
-     AT(precision)},
-    {{"seed", "N", "0", "of weights and rows"}, CLI_SEED, AT(bench.seed)},
+#define AT(field) offsetof(values, bench.field)
+static const kvf_option_row OPTIONS[] = {
+    {"shape", "gpt2|smollm2-135m|tiny|FILE", "gpt2", KVF_TEXT, AT(shape),
+     "random weights in the shape of a known model, or of a config.json"},
+    {"base", "PATH", "", KVF_TEXT, AT(base),
+     "a base model instead: Hugging Face folder, GGUF or base file"},
+    {"batch", "N", "8", KVF_COUNT, AT(batch), "rows per step"},
+    {"length", "N", "128", KVF_COUNT, AT(length), "tokens per row"},
+    {"lengths", "FILE|N,N,...", "", KVF_TEXT, AT(lengths),
+     "tokens of each row, in the order in which steps take them, over and over; instead of "
+     "--length"},
+    {"label-share", "X", "0.25", KVF_REAL, AT(label_share),
+     "share of each row that carries loss, at its end"},
+    {"prefix-length", "N", "20", KVF_COUNT, AT(prefix_length), "virtual tokens P"},
+    {"encoder-hidden", "N", "512", KVF_COUNT, AT(encoder_hidden),
+     "hidden width M of the mlp encoder"},
+    {"steps", "N", "7", KVF_COUNT, AT(steps), "steps to measure"},
+    {"warmup", "N", "2", KVF_COUNT, AT(warmup), "steps before those"},
+    {"recompute", "on|off", "off", KVF_ON_OFF, AT(recompute),
+     "compute layers again for the backward pass, as train does"},
+    CLI_WEIGHTS(AT(weight_dtype), AT(stream_layers)),
+    {"interactive", NULL, "", KVF_FLAG, offsetof(values, interactive),
+     "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
+    CLI_AUTO_PRECISION(AT(precision)),
+    {"seed", "N", "0", KVF_SEED, AT(seed), "of weights and rows"},
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 /* ---- results --------------------------------------------------------------------------------- */
 
@@ -171,14 +157,9 @@ static int run(cli_call *call)
 {
     values v = {.bench = kvf_bench_defaults()};
     v.bench.shape = NULL;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    int code = cli_set_values(call, &v);
     if (code) return code;
     if (!v.bench.shape && !v.bench.base) v.bench.shape = "gpt2";
-    const kvf_base_options how = cli_base_options(v.precision, v.weight_dtype, v.stream_layers);
-    v.bench.precision = how.precision;
-    v.bench.weight_dtype = how.weight_dtype;
-    v.bench.stream_layers = how.stream_layers;
-    v.bench.recompute = v.recompute && !strcmp(v.recompute, "on");
     if (v.bench.lengths && cli_given_value(call, "length"))
         return cli_misuse(call->command, "one of --length and --lengths, not both");
     if (!v.interactive && !v.bench.steps)
@@ -195,7 +176,6 @@ const cli_command cli_bench = {
              "operations over the step's time, divided by the rate at which oneDNN runs the\n"
              "products of this step alone, measured after each step. Other work on the machine\n"
              "spoils it: see the load first.\n",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

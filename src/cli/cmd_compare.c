@@ -25,20 +25,20 @@ typedef struct values {
 } values;
 
 #define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"base", "PATH", "", "base model"}, CLI_TEXT, AT(base)},
-    {{"data", "FILE", "", "training data"}, CLI_TEXT, AT(data)},
-    {{"valid", "FILE", "", "held-out data, which gives the score"}, CLI_TEXT, AT(valid)},
-    {{"methods", "A,B,...", "mlp,direct", "methods of train to compare"}, CLI_TEXT, AT(methods)},
-    {{"inits", "A,B,...", "the method's", "values of --init to compare"}, CLI_TEXT, AT(inits)},
-    {{"init-text", "TEXT", "", "text for the init text"}, CLI_TEXT, AT(init_text)},
-    {{"steps", "N", "100", "optimizer steps of every run"}, CLI_POSITIVE, AT(steps)},
-    {{"seeds", "N", "1", "runs of each with the seeds 0 to N-1"}, CLI_POSITIVE, AT(seeds)},
-    {{"options", "FILE", "", "further options of train, as in a recipe"}, CLI_TEXT, AT(recipe)},
-    {{"out", "DIR", "", "folder for the run files and what they fold to"}, CLI_TEXT, AT(out)},
-    {{"force", NULL, "", "replace existing outputs"}, CLI_FLAG, AT(force)},
+static const kvf_option_row OPTIONS[] = {
+    {"base", "PATH", "", KVF_TEXT, AT(base), "base model"},
+    {"data", "FILE", "", KVF_TEXT, AT(data), "training data"},
+    {"valid", "FILE", "", KVF_TEXT, AT(valid), "held-out data, which gives the score"},
+    {"methods", "A,B,...", "mlp,direct", KVF_TEXT, AT(methods), "methods of train to compare"},
+    {"inits", "A,B,...", "the method's", KVF_TEXT, AT(inits), "values of --init to compare"},
+    {"init-text", "TEXT", "", KVF_TEXT, AT(init_text), "text for the init text"},
+    {"steps", "N", "100", KVF_POSITIVE, AT(steps), "optimizer steps of every run"},
+    {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs of each with the seeds 0 to N-1"},
+    {"options", "FILE", "", KVF_TEXT, AT(recipe), "further options of train, as in a recipe"},
+    {"out", "DIR", "", KVF_TEXT, AT(out), "folder for the run files and what they fold to"},
+    {"force", NULL, "", KVF_FLAG, AT(force), "replace existing outputs"},
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], MOST_ARGUMENTS = 40, MOST_NAMES = 16 };
+enum { MOST_ARGUMENTS = 40, MOST_NAMES = 16 };
 
 /* ---- a process of our own -------------------------------------------------------------------- */
 
@@ -286,7 +286,7 @@ static int run(cli_call *call)
     values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
     names methods = {.n = 0}, inits = {.n = 0};
     kvf_json *rows = kvf_json_array();
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    int code = cli_set_values(call, &v);
     if (!code && !rows) code = cli_fail(call->command, "out of memory");
     if (!code && kvf_check_alone(call->ctx, "a comparison"))
         code = cli_fail_status(call, KVF_EUSAGE);
@@ -313,7 +313,6 @@ const cli_command cli_compare = {
     .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n"
              "A run that does not fold has no stored size.\n",
     .required = "base data valid out",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -1,42 +1,32 @@
 /* kvfold compose. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 typedef struct values {
-    const char *out, *mode, *weights, *dtype, *base, *checkpoint, *head;
-    bool allow_other_base, force;
+    kvf_compose_options compose;
+    const char *weights;
 } values;
 
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"out", "C.h5", "", "prefix file to write"}, CLI_TEXT, AT(out)},
-    {{"mode", "concatenate|average", "concatenate",
-      "one behind the other, or the mean of prefixes of one shape"},
-     CLI_CHOICE,
-     AT(mode)},
-    {{"weights", "W1,W2,...", "equal", "average: a weight for each, from 0 on"},
-     CLI_TEXT,
-     AT(weights)},
-    {{"dtype", CLI_DTYPES, "f32", "type of the stored values"}, CLI_CHOICE, AT(dtype)},
-    {{"base", "PATH", "",
-      "base model: where keys are turned to new positions, and for runs that read it"},
-     CLI_TEXT,
-     AT(base)},
-    {{"checkpoint", "best|last", "best if there is one", "state of run files"},
-     CLI_CHOICE,
-     AT(checkpoint)},
-    {{"head", "NAME", "", "of prefixes trained on several tasks: the one to keep"},
-     CLI_TEXT,
-     AT(head)},
-    {{"allow-other-base", NULL, "", "accept prefixes made for other bases of the same shape"},
-     CLI_FLAG,
-     AT(allow_other_base)},
-    {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
+#define AT(field) offsetof(values, compose.field)
+static const kvf_option_row OPTIONS[] = {
+    {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
+    {"mode", "concatenate|average", "concatenate", KVF_WORD, AT(mode),
+     "one behind the other, or the mean of prefixes of one shape"},
+    {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(values, weights),
+     "average: a weight for each, from 0 on"},
+    CLI_DTYPE(AT(dtype), "f32"),
+    {"base", "PATH", "", KVF_TEXT, AT(base),
+     "base model: where keys are turned to new positions, and for runs that read it"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
+    {"head", "NAME", "", KVF_TEXT, AT(head),
+     "of prefixes trained on several tasks: the one to keep"},
+    {"allow-other-base", NULL, "", KVF_FLAG, AT(allow_other_base),
+     "accept prefixes made for other bases of the same shape"},
+    CLI_FORCE(AT(force)),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 /* "1,2.5": as many numbers as there are prefixes. */
 static int read_weights(const cli_call *call, const char *text, double *out)
@@ -56,21 +46,19 @@ static int read_weights(const cli_call *call, const char *text, double *out)
                       call->n_operands);
 }
 
-static int report(const cli_call *call, const values *v, const kvf_compose_result *r)
+static int report(const cli_call *call, const kvf_compose_options *o, const kvf_compose_result *r)
 {
     char shape[160], size[32];
     if (!call->common.json) {
-        printf("%s: %s %s, %s, text from position %lld\n", v->out,
-               cli_shape_text(r->shape, 6, shape, sizeof shape), v->dtype,
+        printf("%s: %s %s, %s, text from position %lld\n", o->out,
+               cli_shape_text(r->shape, 6, shape, sizeof shape), o->dtype,
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         return CLI_OK;
     }
-    kvf_json *object = kvf_json_object(), *dims = kvf_json_array();
-    for (int i = 0; i < 6; i++)
-        kvf_json_add(dims, kvf_json_new_int(r->shape[i]));
-    kvf_json_set(object, "out", kvf_json_new_str(v->out));
-    kvf_json_set(object, "mode", kvf_json_new_str(v->mode));
-    kvf_json_set(object, "shape", dims);
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "out", kvf_json_new_str(o->out));
+    kvf_json_set(object, "mode", kvf_json_new_str(o->mode));
+    kvf_json_set(object, "shape", cli_shape_json(r->shape, 6));
     kvf_json_set(object, "position_start", kvf_json_new_int(r->position_start));
     kvf_json_set(object, "bytes", kvf_json_new_int(r->bytes));
     kvf_json_set(object, "max_abs_diff", kvf_json_new_real(r->max_abs_diff));
@@ -79,31 +67,21 @@ static int report(const cli_call *call, const values *v, const kvf_compose_resul
 
 static int run(cli_call *call)
 {
-    values v = {.mode = "concatenate", .dtype = "f32"};
+    values v = {
+        .compose = {
+            .parts = call->operands, .n = call->n_operands, .mode = "concatenate", .dtype = "f32"}};
     double weights[KVF_MAX_PARTS];
     kvf_compose_result result;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    int code = cli_set_values(call, &v);
     if (!code && call->n_operands > KVF_MAX_PARTS)
         code = cli_misuse(call->command, "%zu prefixes, want at most %d", call->n_operands,
                           KVF_MAX_PARTS);
     if (!code && v.weights) code = read_weights(call, v.weights, weights);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
-    const kvf_compose_options options = {
-        .parts = call->operands,
-        .n = call->n_operands,
-        .out = v.out,
-        .mode = v.mode,
-        .weights = v.weights ? weights : NULL,
-        .dtype = v.dtype,
-        .checkpoint = cli_checkpoint(v.checkpoint),
-        .head = v.head,
-        .base = v.base,
-        .allow_other_base = v.allow_other_base,
-        .force = v.force,
-    };
-    kvf_status st = kvf_compose(call->ctx, &options, &result);
-    return st ? cli_fail_status(call, st) : report(call, &v, &result);
+    if (v.weights) v.compose.weights = weights;
+    kvf_status st = kvf_compose(call->ctx, &v.compose, &result);
+    return st ? cli_fail_status(call, st) : report(call, &v.compose, &result);
 }
 
 const cli_command cli_compose = {
@@ -116,8 +94,7 @@ const cli_command cli_compose = {
              "those behind the first part are turned on, which needs --base. All must be for\n"
              "one base and one task, with the same head.\n",
     .required = "out",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .operands = 2,
     .more_operands = true,
     .run = run,

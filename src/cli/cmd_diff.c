@@ -8,12 +8,11 @@ typedef struct values {
     bool tensors_only;
 } values;
 
-static const cli_option OPTIONS[] = {
-    {{"tensors-only", NULL, "", "compare tensors, not what the files say around them"},
-     CLI_FLAG,
-     offsetof(values, tensors_only)},
+static const kvf_option_row OPTIONS[] = {
+    {"tensors-only", NULL, "", KVF_FLAG, offsetof(values, tensors_only),
+     "compare tensors, not what the files say around them"},
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], DIFFERENT = 1, SHOWN = 16 };
+enum { DIFFERENT = 1, SHOWN = 16 };
 
 static void print_value(const kvf_json *value)
 {
@@ -97,7 +96,7 @@ static int run(cli_call *call)
 {
     values v = {0};
     kvf_json *found = NULL;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_status st = kvf_diff(call->ctx, call->operands[0], call->operands[1], v.tensors_only,
                              &found);
@@ -119,8 +118,7 @@ const cli_command cli_diff = {
     .summary = "Compares two files of a kind: what they say, and their tensors.",
     .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it stands\n"
              "for. Exit status, as of diff(1): 0 equal, 1 different, 2 trouble.\n",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .operands = 2,
     .failure = CLI_MISUSE,
     .run = run,

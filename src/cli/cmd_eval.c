@@ -1,27 +1,27 @@
 /* kvfold eval. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#define AT(field) offsetof(cli_eval_values, field)
-static const cli_option OPTIONS[] = {
-    CLI_EVAL_OPTIONS(AT, "data to measure on; -: standard input",
+typedef struct values {
+    cli_model_options model;
+    kvf_eval_options eval;
+} values;
+
+#define MODEL(field) offsetof(values, model.field)
+#define EVAL(field)  offsetof(values, eval.field)
+static const kvf_option_row OPTIONS[] = {
+    CLI_EVAL_OPTIONS(MODEL, EVAL, "data to measure on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "without it: the "
                      "bare base, or the head of a base file that has one"),
-    {{"generate", "N", "off",
-      "lm: also complete prompts by at most N tokens and compare with their references"},
-     CLI_COUNT,
-     AT(eval.generate)},
-    {{"per-class", NULL, "",
-      "seq-cls, token-cls: also precision, recall, F1 and support of each class or tag, and of "
-      "each "
-      "entity type"},
-     CLI_FLAG,
-     AT(eval.per_class)}};
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
+    {"generate", "N", "off", KVF_COUNT, EVAL(generate),
+     "lm: also complete prompts by at most N tokens and compare with their references"},
+    {"per-class", NULL, "", KVF_FLAG, EVAL(per_class),
+     "seq-cls, token-cls: also precision, recall, F1 and support of each class or tag, and of each "
+     "entity type"}};
 
 static kvf_json *classes_json(const kvf_class_scores *list)
 {
@@ -85,11 +85,11 @@ static void print_text(const kvf_eval_result *r)
     printf(", %.1f s\n", r->seconds);
 }
 
-static int measure(cli_call *call, const cli_eval_values *v)
+static int measure(cli_call *call, const values *v)
 {
     cli_model model;
     kvf_eval_result result;
-    int code = cli_model_open(call, &v->paths, &model);
+    int code = cli_model_open(call, &v->model, &model);
     if (code) return code;
     kvf_status st = kvf_eval(call->ctx, model.base, model.prefixes, model.n, &v->eval, &result);
     cli_model_close(&model);
@@ -104,13 +104,10 @@ static int measure(cli_call *call, const cli_eval_values *v)
 
 static int run(cli_call *call)
 {
-    cli_eval_values v = {.paths.own_head = true};
-    if (!cli_texts_init(call, &v.paths.prefixes)) return CLI_FAILED;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    values v = {.model.own_head = true};
+    int code = cli_set_values(call, &v);
     if (!code) code = cli_check_paths(call);
-    if (!code) code = measure(call, &v);
-    cli_texts_done(&v.paths.prefixes);
-    return code;
+    return code ? code : measure(call, &v);
 }
 
 const cli_command cli_eval = {
@@ -119,7 +116,6 @@ const cli_command cli_eval = {
     .synopsis = "--base PATH [--prefix FILE] --data FILE [options]",
     .summary = "Measures loss and metrics of a base with or without a prefix.",
     .required = "base data",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

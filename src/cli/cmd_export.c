@@ -1,57 +1,37 @@
 /* kvfold export. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <stddef.h>
 #include <string.h>
 
-typedef struct values {
-    const char *out, *format, *checkpoint, *head, *base_id;
-    bool force;
-} values;
-
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"format", "peft|safetensors", "peft",
-      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor"},
-     CLI_CHOICE,
-     AT(format)},
-    {{"out", "PATH", "", "folder or file to write"}, CLI_TEXT, AT(out)},
-    {{"base-id", "ID", "the base's name",
-      "peft: Hub id or folder of the base, by which AutoPeftModelFor... finds it"},
-     CLI_TEXT,
-     AT(base_id)},
-    {{"checkpoint", "best|last", "best if there is one", "state of a run file"},
-     CLI_CHOICE,
-     AT(checkpoint)},
-    {{"head", "NAME", "", "of a file of several tasks: the one whose head goes along"},
-     CLI_TEXT,
-     AT(head)},
-    {{"force", NULL, "", "replace an existing output"}, CLI_FLAG, AT(force)},
+#define AT(field) offsetof(kvf_export_options, field)
+static const kvf_option_row OPTIONS[] = {
+    {"format", "peft|safetensors", "peft", KVF_WORD, AT(format),
+     "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor"},
+    {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
+    {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
+     "peft: Hub id or folder of the base, by which AutoPeftModelFor... finds it"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of a run file"),
+    {"head", "NAME", "", KVF_TEXT, AT(head),
+     "of a file of several tasks: the one whose head goes along"},
+    CLI_FORCE(AT(force)),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 static int run(cli_call *call)
 {
-    values v = {.format = "peft"};
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    kvf_export_options o = {.path = call->operands[0], .format = "peft"};
+    int code = cli_set_values(call, &o);
     if (code) return code;
-    const kvf_export_options options = {.path = call->operands[0],
-                                        .out = v.out,
-                                        .format = v.format,
-                                        .head = v.head,
-                                        .base_id = v.base_id,
-                                        .checkpoint = cli_checkpoint(v.checkpoint),
-                                        .force = v.force};
-    kvf_status st = kvf_export(call->ctx, &options);
+    kvf_status st = kvf_export(call->ctx, &o);
     if (st) return cli_fail_status(call, st);
     if (call->common.json) {
         kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "out", kvf_json_new_str(v.out));
-        kvf_json_set(object, "format", kvf_json_new_str(v.format));
+        kvf_json_set(object, "out", kvf_json_new_str(o.out));
+        kvf_json_set(object, "format", kvf_json_new_str(o.format));
         return cli_print_json(call, object);
     }
-    printf("%s: %s\n", v.out, v.format);
-    if (!v.base_id && !strcmp(v.format, "peft"))
+    printf("%s: %s\n", o.out, o.format);
+    if (!o.base_id && !strcmp(o.format, "peft"))
         puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");
     return CLI_OK;
 }
@@ -62,8 +42,7 @@ const cli_command cli_export = {
     .synopsis = "FILE --out PATH [options]",
     .summary = "Writes a prefix or run for other programs: a PEFT folder, or safetensors.",
     .required = "out",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,
 };

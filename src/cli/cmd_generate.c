@@ -1,6 +1,6 @@
 /* kvfold generate. A single prompt is printed as it comes where a person looks at it; the text on
  * stdout is the same either way. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,64 +8,42 @@
 #include <unistd.h>
 
 typedef struct values {
-    cli_model_paths paths;
-    cli_texts stop;
-    const char *prompt, *data, *chat_template, *map;
-    int64_t max_tokens, top_k, batch_size;
-    double temperature, top_p;
-    uint64_t seed;
+    cli_model_options model;
+    kvf_generate_options generate;
+    kvf_strings stop;
+    const char *prompt, *data, *map;
 } values;
 
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"base", "PATH", "", "base model: Hugging Face folder, GGUF or base file"},
-     CLI_TEXT,
-     AT(paths.base)},
-    {{"prefix", "FILE", "",
-      "prefix or run file; given more than once, their probabilities are averaged; without it: "
-      "the bare base"},
-     CLI_TEXTS,
-     AT(paths.prefixes)},
-    {{"prompt", "TEXT", "", "text to complete; -: standard input, without its last line end"},
-     CLI_TEXT,
-     AT(prompt)},
-    {{"data", "FILE", "", "JSONL file: completes the prompt of every row; -: standard input"},
-     CLI_TEXT,
-     AT(data)},
-    {{"max-tokens", "N", "64", "most new tokens"}, CLI_COUNT, AT(max_tokens)},
-    {{"temperature", "X", "0", "0: always the likeliest token"}, CLI_REAL, AT(temperature)},
-    {{"top-k", "N", "0", "draw from the N likeliest tokens only; 0: from all"},
-     CLI_COUNT,
-     AT(top_k)},
-    {{"top-p", "X", "1", "draw from the likeliest tokens that together reach this probability"},
-     CLI_REAL,
-     AT(top_p)},
-    {{"stop", "TEXT", "",
-      "text that ends a completion and is left out; may be given more than once"},
-     CLI_TEXTS,
-     AT(stop)},
-    {{"seed", "N", "0", "of the draws"}, CLI_SEED, AT(seed)},
-    {{"chat-template", "auto|none|chatml|llama3|mistral", "the prefix's",
-      "how prompts are rendered"},
-     CLI_CHOICE,
-     AT(chat_template)},
-    {{"map", "OURS=THEIRS,...", "", "foreign field names of --data"}, CLI_TEXT, AT(map)},
-    {{"batch-size", "N", "16", "prompts computed together"}, CLI_COUNT, AT(batch_size)},
-    {{"checkpoint", "best|last", "best if there is one", "state of a run file"},
-     CLI_CHOICE,
-     AT(paths.checkpoint)},
-    {{"head", "NAME", "", "of a prefix trained on several tasks: the one to use"},
-     CLI_TEXT,
-     AT(paths.head)},
-    {{"allow-other-base", NULL, "", "accept a prefix made for another base of the same shape"},
-     CLI_FLAG,
-     AT(paths.allow_other_base)},
-    CLI_WEIGHT_OPTIONS(AT(paths.weight_dtype), AT(paths.stream_layers)),
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
-     CLI_CHOICE,
-     AT(paths.precision)},
+#define AT(field)       offsetof(values, field)
+#define GENERATE(field) AT(generate.field)
+#define MODEL(field)    AT(model.field)
+static const kvf_option_row OPTIONS[] = {
+    CLI_ANY_BASE(MODEL(base)),
+    {"prefix", "FILE", "", KVF_TEXTS, MODEL(prefixes),
+     "prefix or run file; given more than once, their probabilities are averaged; without it: the "
+     "bare base"},
+    {"prompt", "TEXT", "", KVF_TEXT, AT(prompt),
+     "text to complete; -: standard input, without its last line end"},
+    {"data", "FILE", "", KVF_TEXT, AT(data),
+     "JSONL file: completes the prompt of every row; -: standard input"},
+    {"max-tokens", "N", "64", KVF_COUNT, GENERATE(max_tokens), "most new tokens"},
+    {"temperature", "X", "0", KVF_REAL, GENERATE(temperature), "0: always the likeliest token"},
+    {"top-k", "N", "0", KVF_COUNT, GENERATE(top_k),
+     "draw from the N likeliest tokens only; 0: from all"},
+    {"top-p", "X", "1", KVF_REAL, GENERATE(top_p),
+     "draw from the likeliest tokens that together reach this probability"},
+    {"stop", "TEXT", "", KVF_TEXTS, AT(stop),
+     "text that ends a completion and is left out; may be given more than once"},
+    {"seed", "N", "0", KVF_SEED, GENERATE(seed), "of the draws"},
+    CLI_CHAT_TEMPLATE(GENERATE(chat_template), "how prompts are rendered"),
+    CLI_MAP(AT(map), "foreign field names of --data"),
+    {"batch-size", "N", "16", KVF_COUNT, GENERATE(batch_size), "prompts computed together"},
+    CLI_CHECKPOINT(MODEL(checkpoint), "state of a run file"),
+    CLI_HEAD(MODEL(head)),
+    CLI_ALLOW_OTHER_BASE(MODEL(allow_other_base)),
+    CLI_WEIGHTS(MODEL(how.weight_dtype), MODEL(how.stream_layers)),
+    CLI_AUTO_PRECISION(MODEL(how.precision)),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 static void print_piece(void *user, size_t prompt, const char *text, size_t bytes)
 {
@@ -112,15 +90,14 @@ static void print_texts(char **texts, size_t n)
     }
 }
 
-static int complete_prompt(cli_call *call, const cli_model *model, const values *v,
-                           kvf_generate_options *options)
+static int complete_prompt(cli_call *call, const cli_model *model, values *v)
 {
     char *text = NULL;
     kvf_generate_stats stats;
     bool streams = !call->common.json && isatty(STDOUT_FILENO);
-    if (streams) options->token = print_piece;
+    if (streams) v->generate.token = print_piece;
     kvf_status st = kvf_generate(call->ctx, model->base, model->n ? model->prefixes[0] : NULL,
-                                 &v->prompt, 1, options, &text, &stats);
+                                 &v->prompt, 1, &v->generate, &text, &stats);
     if (st) return cli_fail_status(call, st);
     int code = CLI_OK;
     if (call->common.json)
@@ -133,14 +110,13 @@ static int complete_prompt(cli_call *call, const cli_model *model, const values 
     return code;
 }
 
-static int complete_file(cli_call *call, const cli_model *model, const values *v,
-                         const kvf_generate_options *options)
+static int complete_file(cli_call *call, const cli_model *model, const values *v)
 {
     char **texts = NULL;
     size_t n = 0;
     kvf_generate_stats stats;
     kvf_status st = kvf_generate_file(call->ctx, model->base, model->n ? model->prefixes[0] : NULL,
-                                      v->data, v->map, options, &texts, &n, &stats);
+                                      v->data, v->map, &v->generate, &texts, &n, &stats);
     if (st) return cli_fail_status(call, st);
     int code = CLI_OK;
     if (call->common.json)
@@ -158,36 +134,29 @@ static int check_values(const cli_call *call, const values *v)
         return cli_misuse(call->command, "--prompt TEXT or --data FILE is needed");
     if (v->prompt && v->data)
         return cli_misuse(call->command, "--prompt and --data exclude each other");
-    if (v->max_tokens < 1) return cli_misuse(call->command, "--max-tokens 0: want at least 1");
-    if (v->temperature < 0)
+    if (v->generate.max_tokens < 1)
+        return cli_misuse(call->command, "--max-tokens 0: want at least 1");
+    if (v->generate.temperature < 0)
         return cli_misuse(call->command, "--temperature %g: want a number from 0 on",
-                          v->temperature);
-    if (!(v->top_p > 0 && v->top_p <= 1))
-        return cli_misuse(call->command, "--top-p %g: want above 0 and at most 1", v->top_p);
+                          v->generate.temperature);
+    if (!(v->generate.top_p > 0 && v->generate.top_p <= 1))
+        return cli_misuse(call->command, "--top-p %g: want above 0 and at most 1",
+                          v->generate.top_p);
     return CLI_OK;
 }
 
-static int complete(cli_call *call, const values *v)
+static int complete(cli_call *call, values *v)
 {
     cli_model model;
-    kvf_generate_options options = kvf_generate_defaults();
-    options.max_tokens = v->max_tokens;
-    options.temperature = v->temperature;
-    options.top_k = v->top_k;
-    options.top_p = v->top_p;
-    options.seed = v->seed;
-    options.stop = v->stop.at;
-    options.n_stop = v->stop.n;
-    options.chat_template = v->chat_template;
-    options.batch_size = v->batch_size;
-    int code = cli_model_open(call, &v->paths, &model);
+    int code = cli_model_open(call, &v->model, &model);
     if (code) return code;
+    v->generate.stop = v->stop.item;
+    v->generate.n_stop = v->stop.n;
     if (model.n > 1) {
-        options.more = (const kvf_prefix *const *)model.prefixes + 1;
-        options.n_more = model.n - 1;
+        v->generate.more = (const kvf_prefix *const *)model.prefixes + 1;
+        v->generate.n_more = model.n - 1;
     }
-    code = v->prompt ? complete_prompt(call, &model, v, &options)
-                     : complete_file(call, &model, v, &options);
+    code = v->prompt ? complete_prompt(call, &model, v) : complete_file(call, &model, v);
     cli_model_close(&model);
     return code;
 }
@@ -207,24 +176,13 @@ static int read_prompt(const cli_call *call, values *v, char **text)
 
 static int run(cli_call *call)
 {
-    const kvf_generate_options defaults = kvf_generate_defaults();
-    values v = {.max_tokens = defaults.max_tokens,
-                .temperature = defaults.temperature,
-                .top_k = defaults.top_k,
-                .top_p = defaults.top_p,
-                .seed = defaults.seed,
-                .batch_size = defaults.batch_size};
+    values v = {.generate = kvf_generate_defaults()};
     char *text = NULL;
-    int code = CLI_FAILED;
-    if (cli_texts_init(call, &v.paths.prefixes) && cli_texts_init(call, &v.stop)) {
-        code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-        if (!code) code = check_values(call, &v);
-        if (!code) code = cli_check_paths(call);
-        if (!code) code = read_prompt(call, &v, &text);
-        if (!code) code = complete(call, &v);
-    }
-    cli_texts_done(&v.paths.prefixes);
-    cli_texts_done(&v.stop);
+    int code = cli_set_values(call, &v);
+    if (!code) code = check_values(call, &v);
+    if (!code) code = cli_check_paths(call);
+    if (!code) code = read_prompt(call, &v, &text);
+    if (!code) code = complete(call, &v);
     free(text);
     return code;
 }
@@ -235,7 +193,6 @@ const cli_command cli_generate = {
     .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
     .required = "base",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

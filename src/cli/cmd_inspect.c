@@ -8,11 +8,9 @@ typedef struct values {
     bool diffable;
 } values;
 
-static const cli_option OPTIONS[] = {
-    {{"diffable", NULL, "",
-      "leave out path and sizes on disk, so that descriptions can be compared"},
-     CLI_FLAG,
-     offsetof(values, diffable)},
+static const kvf_option_row OPTIONS[] = {
+    {"diffable", NULL, "", KVF_FLAG, offsetof(values, diffable),
+     "leave out path and sizes on disk, so that descriptions can be compared"},
 };
 
 /* What --diffable leaves out. */
@@ -54,7 +52,7 @@ static int run(cli_call *call)
 {
     values v = {0};
     kvf_json *tree = NULL;
-    int code = cli_set_values(call, OPTIONS, 1, &v);
+    int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_status st = kvf_inspect(call->ctx, call->operands[0], &tree);
     if (st) return cli_fail_status(call, st);
@@ -70,8 +68,7 @@ const cli_command cli_inspect = {
     .synopsis = "FILE [options]",
     .summary = "Describes a file: tensors, shapes, types, statistics by layer, lineage. "
                "Any kvfold, safetensors or GGUF file, Hugging Face or PEFT folder.",
-    .options = OPTIONS,
-    .n_options = 1,
+    CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,
 };

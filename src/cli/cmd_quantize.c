@@ -1,31 +1,22 @@
 /* kvfold quantize. With a base and data, the loss is measured before anything is written, and again
  * with the new file. */
-#include "cli_int.h"
+#include "cli_model.h"
 
 #include <math.h>
 #include <stddef.h>
 
 typedef struct values {
-    cli_tool_values tool;
+    kvf_quantize_options file;
+    kvf_eval_options eval;
+    kvf_precision precision;
 } values;
 
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    CLI_TOOL_OPTIONS(AT, "",
+#define FILE_AT(field) offsetof(values, file.field)
+#define EVAL_AT(field) offsetof(values, eval.field)
+static const kvf_option_row OPTIONS[] = {
+    CLI_TOOL_OPTIONS(FILE_AT, EVAL_AT, offsetof(values, precision), "",
                      "data file on which the loss is measured before and after; needs --base"),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
-
-static const cli_need NEEDS[] = {
-    {"data", "base"},
-    {"format", "data"},
-    {"map", "data"},
-    {"max-length", "data"},
-    {"overlong", "data"},
-    {"precision", "data"},
-    {"allow-other-base", "base"},
-};
-enum { N_NEEDS = sizeof NEEDS / sizeof NEEDS[0] };
 
 typedef struct outcome {
     kvf_quantize_result file;
@@ -34,16 +25,14 @@ typedef struct outcome {
 
 static int print_json(const cli_call *call, const values *v, const outcome *o)
 {
-    kvf_json *object = kvf_json_object(), *shape = kvf_json_array();
-    for (int i = 0; i < 6; i++)
-        kvf_json_add(shape, kvf_json_new_int(o->file.shape[i]));
-    kvf_json_set(object, "out", kvf_json_new_str(v->tool.out));
-    kvf_json_set(object, "dtype", kvf_json_new_str(v->tool.dtype));
-    kvf_json_set(object, "shape", shape);
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "out", kvf_json_new_str(v->file.out));
+    kvf_json_set(object, "dtype", kvf_json_new_str(v->file.dtype));
+    kvf_json_set(object, "shape", cli_shape_json(o->file.shape, 6));
     kvf_json_set(object, "bytes", kvf_json_new_int(o->file.bytes));
     kvf_json_set(object, "max_abs_diff", kvf_json_new_real(o->file.max_abs_diff));
     kvf_json_set(object, "relative_diff", kvf_json_new_real(o->file.relative_diff));
-    if (v->tool.eval.data) {
+    if (v->eval.data) {
         kvf_json_set(object, "loss_before", kvf_json_new_real(o->before.loss));
         kvf_json_set(object, "loss_after", kvf_json_new_real(o->after.loss));
         kvf_json_set(object, "loss_change", kvf_json_new_real(o->after.loss - o->before.loss));
@@ -54,42 +43,46 @@ static int print_json(const cli_call *call, const values *v, const outcome *o)
 static void print_text(const values *v, const outcome *o)
 {
     char shape[160], size[32];
-    printf("%s: %s %s, %s\n", v->tool.out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
-           v->tool.dtype, cli_bytes_text(o->file.bytes, size));
+    printf("%s: %s %s, %s\n", v->file.out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
+           v->file.dtype, cli_bytes_text(o->file.bytes, size));
     printf("largest difference of a value: %g, of the whole relative: %g\n", o->file.max_abs_diff,
            o->file.relative_diff);
-    if (v->tool.eval.data)
+    if (v->eval.data)
         printf("loss %.6f, before %.6f, change %+.6f\n", o->after.loss, o->before.loss,
                o->after.loss - o->before.loss);
 }
 
-static int quantize(const cli_call *call, const values *v, outcome *o)
+/* The loss with the prefix at `path`. */
+static int measure(const cli_call *call, const values *v, const char *path, kvf_eval_result *out)
 {
-    const kvf_quantize_options options = {
-        .prefix = call->operands[0],
-        .out = v->tool.out,
-        .dtype = v->tool.dtype,
-        .checkpoint = cli_checkpoint(v->tool.checkpoint),
-        .head = v->tool.head,
-        .base = v->tool.base,
-        .allow_other_base = v->tool.allow_other_base,
-        .force = v->tool.force,
+    const cli_model_options options = {
+        .base = v->file.base,
+        .how.precision = v->precision,
+        .checkpoint = v->file.checkpoint,
+        .prefixes = {&path, 1},
+        .allow_other_base = v->file.allow_other_base,
+        .head = v->file.head,
     };
-    kvf_status st = kvf_quantize(call->ctx, &options, &o->file);
+    cli_model model;
+    if (!v->eval.data) return CLI_OK;
+    int code = cli_model_open(call, &options, &model);
+    if (code) return code;
+    kvf_status st = kvf_eval(call->ctx, model.base, model.prefixes, 1, &v->eval, out);
+    cli_model_close(&model);
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
 static int run(cli_call *call)
 {
-    values v = {.tool.precision = "f32"};
+    values v = {.file.prefix = call->operands[0], .precision = KVF_PRECISION_F32};
     outcome o = {0};
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-    if (!code) code = cli_check_needs(call, NEEDS, N_NEEDS);
+    int code = cli_set_values(call, &v);
     if (!code) code = cli_check_paths(call);
-    if (!code && v.tool.eval.data)
-        code = cli_tool_eval(call, &v.tool, call->operands[0], &o.before);
-    if (!code) code = quantize(call, &v, &o);
-    if (!code && v.tool.eval.data) code = cli_tool_eval(call, &v.tool, v.tool.out, &o.after);
+    if (!code) code = measure(call, &v, v.file.prefix, &o.before);
+    if (code) return code;
+    kvf_status st = kvf_quantize(call->ctx, &v.file, &o.file);
+    if (st) return cli_fail_status(call, st);
+    code = measure(call, &v, v.file.out, &o.after);
     if (code) return code;
     if (call->common.json) return print_json(call, &v, &o);
     print_text(&v, &o);
@@ -104,8 +97,9 @@ const cli_command cli_quantize = {
     .notes = "int8: a scale for each head of each layer's keys and values, the largest value\n"
              "at 127, round to nearest even. Every command reads such a file as any prefix.\n",
     .required = "out dtype",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    .needs = "data>base format>data map>data max-length>data overlong>data precision>data "
+             "allow-other-base>base",
+    CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,
 };

@@ -1,84 +1,65 @@
 /* kvfold serve: a base and many prefixes behind a local HTTP server, until a signal ends it. */
-#include "cli_int.h"
+#include "cli_model.h"
+#include "cli_progress.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct values {
-    const char *base, *base_name, *checkpoint, *precision, *weight_dtype, *stream_layers;
-    cli_texts prefixes, allow_hosts;
-    const char *host, *token_file, *chat_template;
-    int64_t port, max_body, max_rows, max_queue, max_queue_bytes, max_tokens, max_context, timeout;
-    bool allow_other_base;
+    kvf_serve_options serve;
+    const char *base;
+    kvf_base_options how;
+    kvf_strings prefixes, allow_hosts;
 } values;
 
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"base", "PATH", "", "base model: Hugging Face folder or GGUF file"}, CLI_TEXT, AT(base)},
-    {{"prefix", "NAME=FILE", "",
-      "prefix or run file, a model of that name; given once for each; read again when replaced"},
-     CLI_TEXTS,
-     AT(prefixes)},
-    {{"base-name", "NAME", "its own", "name of the bare base as a model"}, CLI_TEXT, AT(base_name)},
-    {{"host", "ADDRESS", "127.0.0.1", "address to listen on, in numbers"}, CLI_TEXT, AT(host)},
-    {{"port", "N", "8080", "port to listen on; 0: a free one, which is printed"},
-     CLI_COUNT,
-     AT(port)},
-    {{"allow-host", "NAME", "",
-      "name in the Host header to answer beside this machine's, such as a reverse proxy's; others "
-      "get 421; may be given more than once"},
-     CLI_TEXTS,
-     AT(allow_hosts)},
-    {{"token-file", "FILE", "", "its first line must come with requests, as Authorization: Bearer"},
-     CLI_TEXT,
-     AT(token_file)},
-    {{"max-body", "BYTES", "1048576", "largest request"}, CLI_COUNT, AT(max_body)},
-    {{"max-rows", "N", "16", "answers computed together; others wait"}, CLI_COUNT, AT(max_rows)},
-    {{"max-queue", "N", "256", "requests that wait for a row; others are refused"},
-     CLI_COUNT,
-     AT(max_queue)},
-    {{"max-queue-bytes", "BYTES", "67108864",
-      "memory that waiting requests may take; others are refused"},
-     CLI_COUNT,
-     AT(max_queue_bytes)},
-    {{"max-tokens", "N", "1024", "most new tokens a request may ask for"},
-     CLI_COUNT,
-     AT(max_tokens)},
-    {{"max-context", "N", "4096", "most tokens of prompt and answer; 0: the model's positions"},
-     CLI_COUNT,
-     AT(max_context)},
-    {{"timeout", "SECONDS", "30", "in which a request must have arrived"}, CLI_COUNT, AT(timeout)},
-    {{"chat-template", "auto|none|chatml|llama3|mistral", "the prefix's",
-      "how prompts are rendered"},
-     CLI_CHOICE,
-     AT(chat_template)},
-    {{"checkpoint", "best|last", "best if there is one", "state of run files"},
-     CLI_CHOICE,
-     AT(checkpoint)},
-    {{"allow-other-base", NULL, "", "accept prefixes made for another base of the same shape"},
-     CLI_FLAG,
-     AT(allow_other_base)},
-    CLI_WEIGHT_OPTIONS(AT(weight_dtype), AT(stream_layers)),
-    {{"precision", "auto|f32|bf16", "auto", "auto: bf16 where the CPU's flags say it is faster"},
-     CLI_CHOICE,
-     AT(precision)},
+#define AT(field)    offsetof(values, field)
+#define SERVE(field) AT(serve.field)
+static const kvf_option_row OPTIONS[] = {
+    {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
+    {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
+     "prefix or run file, a model of that name; given once for each; read again when replaced"},
+    {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name),
+     "name of the bare base as a model"},
+    {"host", "ADDRESS", "127.0.0.1", KVF_TEXT, SERVE(host), "address to listen on, in numbers"},
+    {"port", "N", "8080", KVF_COUNT, SERVE(port),
+     "port to listen on; 0: a free one, which is printed"},
+    {"allow-host", "NAME", "", KVF_TEXTS, AT(allow_hosts),
+     "name in the Host header to answer beside this machine's, such as a reverse proxy's; others "
+     "get 421; may be given more than once"},
+    {"token-file", "FILE", "", KVF_TEXT, SERVE(token_file),
+     "its first line must come with requests, as Authorization: Bearer"},
+    {"max-body", "BYTES", "1048576", KVF_COUNT, SERVE(max_body), "largest request"},
+    {"max-rows", "N", "16", KVF_COUNT, SERVE(max_rows), "answers computed together; others wait"},
+    {"max-queue", "N", "256", KVF_COUNT, SERVE(max_queue),
+     "requests that wait for a row; others are refused"},
+    {"max-queue-bytes", "BYTES", "67108864", KVF_COUNT, SERVE(max_queue_bytes),
+     "memory that waiting requests may take; others are refused"},
+    {"max-tokens", "N", "1024", KVF_COUNT, SERVE(max_tokens),
+     "most new tokens a request may ask for"},
+    {"max-context", "N", "4096", KVF_COUNT, SERVE(max_context),
+     "most tokens of prompt and answer; 0: the model's positions"},
+    {"timeout", "SECONDS", "30", KVF_COUNT, SERVE(timeout), "in which a request must have arrived"},
+    CLI_CHAT_TEMPLATE(SERVE(chat_template), "how prompts are rendered"),
+    CLI_CHECKPOINT(SERVE(checkpoint), "state of run files"),
+    {"allow-other-base", NULL, "", KVF_FLAG, SERVE(allow_other_base),
+     "accept prefixes made for another base of the same shape"},
+    CLI_WEIGHTS(AT(how.weight_dtype), AT(how.stream_layers)),
+    CLI_AUTO_PRECISION(AT(how.precision)),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 typedef struct session {
     const cli_call *call;
-    const values *values;
+    const char *host;
 } session;
 
 /* The one result: where it can be reached. */
 static void print_address(void *user, int port)
 {
     const session *s = user;
-    const bool six = strchr(s->values->host, ':') != NULL;
+    const bool six = strchr(s->host, ':') != NULL;
     char url[128];
-    snprintf(url, sizeof url, "http://%s%s%s:%d", six ? "[" : "", s->values->host, six ? "]" : "",
-             port);
+    snprintf(url, sizeof url, "http://%s%s%s:%d", six ? "[" : "", s->host, six ? "]" : "", port);
     if (s->call->common.json) {
         kvf_json *object = kvf_json_object();
         kvf_json_set(object, "url", kvf_json_new_str(url));
@@ -102,33 +83,16 @@ static int split_prefix(const cli_call *call, const char *text, kvf_serve_prefix
     return CLI_OK;
 }
 
-static int serve_on(cli_call *call, const values *v, kvf_base *base,
-                    const kvf_serve_prefix *prefixes)
+static int serve_on(cli_call *call, values *v, kvf_base *base)
 {
-    const session s = {call, v};
+    session s = {call, v->serve.host};
     kvf_serve_totals totals = {0};
-    const kvf_serve_options options = {.prefixes = prefixes,
-                                       .n_prefixes = v->prefixes.n,
-                                       .base_name = v->base_name,
-                                       .checkpoint = cli_checkpoint(v->checkpoint),
-                                       .allow_other_base = v->allow_other_base,
-                                       .chat_template = v->chat_template,
-                                       .host = v->host,
-                                       .allow_hosts = v->allow_hosts.at,
-                                       .n_allow_hosts = v->allow_hosts.n,
-                                       .port = v->port,
-                                       .token_file = v->token_file,
-                                       .max_body = v->max_body,
-                                       .max_rows = v->max_rows,
-                                       .max_queue = v->max_queue,
-                                       .max_queue_bytes = v->max_queue_bytes,
-                                       .max_tokens = v->max_tokens,
-                                       .max_context = v->max_context,
-                                       .timeout = v->timeout,
-                                       .stop = cli_stop_install(),
-                                       .listening = print_address,
-                                       .user = (void *)&s};
-    kvf_status st = kvf_serve(call->ctx, base, &options, &totals);
+    v->serve.allow_hosts = v->allow_hosts.item;
+    v->serve.n_allow_hosts = v->allow_hosts.n;
+    v->serve.stop = cli_stop_install();
+    v->serve.listening = print_address;
+    v->serve.user = &s;
+    kvf_status st = kvf_serve(call->ctx, base, &v->serve, &totals);
     if (st != KVF_ESTOPPED) return cli_fail_status(call, st);
     if (!call->common.quiet)
         cli_fail(call->command, "stopped; requests answered: %lld, tokens written: %lld",
@@ -136,48 +100,33 @@ static int serve_on(cli_call *call, const values *v, kvf_base *base,
     return CLI_SIGNAL + cli_stop_signal();
 }
 
-static int serve(cli_call *call, const values *v, kvf_serve_prefix *prefixes)
+static int serve(cli_call *call, values *v, kvf_serve_prefix *prefixes)
 {
-    const kvf_base_options how = cli_base_options(v->precision, v->weight_dtype, v->stream_layers);
     kvf_base *base = NULL;
-    for (size_t i = 0; i < v->prefixes.n; i++) {
-        int code = split_prefix(call, v->prefixes.at[i], &prefixes[i]);
-        if (code) return code;
-    }
-    int code = cli_check_paths(call);
+    int code = CLI_OK;
+    for (size_t i = 0; i < v->prefixes.n && !code; i++)
+        code = split_prefix(call, v->prefixes.item[i], &prefixes[i]);
+    if (!code) code = cli_check_paths(call);
     if (code) return code;
-    kvf_status st = kvf_base_open(call->ctx, v->base, &how, &base);
+    kvf_status st = kvf_base_open(call->ctx, v->base, &v->how, &base);
     if (st) return cli_fail_status(call, st);
-    code = serve_on(call, v, base, prefixes);
+    v->serve.prefixes = prefixes;
+    v->serve.n_prefixes = v->prefixes.n;
+    code = serve_on(call, v, base);
     kvf_base_free(base);
     return code;
 }
 
 static int run(cli_call *call)
 {
-    const kvf_serve_options defaults = kvf_serve_defaults();
-    values v = {.host = defaults.host,
-                .port = defaults.port,
-                .max_body = defaults.max_body,
-                .max_rows = defaults.max_rows,
-                .max_queue = defaults.max_queue,
-                .max_queue_bytes = defaults.max_queue_bytes,
-                .max_tokens = defaults.max_tokens,
-                .max_context = defaults.max_context,
-                .timeout = defaults.timeout};
-    kvf_serve_prefix *prefixes = NULL;
-    int code = CLI_FAILED;
-    if (cli_texts_init(call, &v.prefixes) && cli_texts_init(call, &v.allow_hosts)) {
-        code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-        if (!code) prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);
-        if (!code && !prefixes) code = cli_fail(call->command, "out of memory");
-        if (!code) code = serve(call, &v, prefixes);
-    }
+    values v = {.serve = kvf_serve_defaults()};
+    int code = cli_set_values(call, &v);
+    if (code) return code;
+    kvf_serve_prefix *prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);
+    code = prefixes ? serve(call, &v, prefixes) : cli_fail(call->command, "out of memory");
     for (size_t i = 0; prefixes && i < v.prefixes.n; i++)
         free((void *)prefixes[i].name);
     free(prefixes);
-    cli_texts_done(&v.prefixes);
-    cli_texts_done(&v.allow_hosts);
     return code;
 }
 
@@ -193,7 +142,6 @@ const cli_command cli_serve = {
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
     .lasting = true,
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

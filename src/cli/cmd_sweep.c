@@ -1,29 +1,21 @@
 /* kvfold sweep: the runs of a grid file in one pass over the base, and one table. Its options are
  * those of train, for all runs, but for --out. */
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-typedef struct values {
-    const char *grid, *out;
-    int64_t most_runs;
-} values;
-
-#define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"grid", "FILE", "", "which runs there are: see help sweeps"}, CLI_TEXT, AT(grid)},
-    {{"out", "DIR", "", "folder for the runs' files, NAME.h5, and sweep.csv"}, CLI_TEXT, AT(out)},
-    {{"most-runs", "N", "all", "runs trained at a time, the others in turn: to save memory"},
-     CLI_POSITIVE,
-     AT(most_runs)},
-    {{"recipe", "FILE", "",
-      "read options from a file of `option = value` lines; the command line wins"},
-     CLI_TEXT,
-     0},
+#define AT(field) offsetof(kvf_sweep_options, field)
+static const kvf_option_row OPTIONS[] = {
+    {"grid", "FILE", "", KVF_TEXT, AT(grid), "which runs there are: see help sweeps"},
+    {"out", "DIR", "", KVF_TEXT, AT(out), "folder for the runs' files, NAME.h5, and sweep.csv"},
+    {"max-runs", "N", "all", KVF_POSITIVE, AT(max_runs),
+     "runs trained at a time, the others in turn: to save memory"},
+    {"recipe", "FILE", "", KVF_NO_FIELD, 0,
+     "read options from a file of `option = value` lines; the command line wins"},
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0], MOST_WIDTH = 40 };
+enum { MOST_WIDTH = 40 };
 
 typedef struct watcher {
     cli_progress progress;
@@ -125,17 +117,12 @@ static int report_runs(const cli_call *call, kvf_json *report)
 
 static int run(cli_call *call)
 {
-    values v = {.most_runs = 0};
     watcher w = {.progress = cli_progress_make(&call->common), .silent = call->common.json};
     kvf_sweep_options options = {
         .train = kvf_train_defaults(), .event = on_event, .event_user = &w};
     kvf_json *report = NULL;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
-    if (!code) code = cli_set_train_options(call, &options.train);
+    int code = cli_set_values(call, &options);
     if (code) return code;
-    options.grid = v.grid;
-    options.out = v.out;
-    options.most_runs = v.most_runs;
     options.train.stop = cli_stop_install();
     kvf_status st = kvf_sweep(call->ctx, &options, &report);
     cli_progress_clear(&w.progress);
@@ -153,9 +140,9 @@ const cli_command cli_sweep = {
              "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
              "begins the others.\n",
     .required = "base grid out",
-    .library_row = kvf_sweep_option_row,
+    .train_row = kvf_sweep_option_row,
+    .train_offset = offsetof(kvf_sweep_options, train),
     .refusal = kvf_sweep_refusal,
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

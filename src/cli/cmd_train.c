@@ -1,36 +1,15 @@
 /* kvfold train. Options, defaults and checks are the library's table; here they are only passed on.
  */
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-static const cli_option OPTIONS[] = {
-    {{"recipe", "FILE", "",
-      "read options from a file of `option = value` lines; the command line wins"},
-     CLI_TEXT,
-     0},
+static const kvf_option_row OPTIONS[] = {
+    {"recipe", "FILE", "", KVF_NO_FIELD, 0,
+     "read options from a file of `option = value` lines; the command line wins"},
 };
-
-static bool is_library_option(const cli_command *command, const char *name)
-{
-    const kvf_option_row *row;
-    for (size_t i = 0; (row = command->library_row(i)) != NULL; i++)
-        if (!strcmp(row->name, name)) return true;
-    return false;
-}
-
-int cli_set_train_options(const cli_call *call, kvf_train_options *options)
-{
-    for (size_t i = 0; i < call->n_given; i++) {
-        const cli_given *given = &call->given[i];
-        if (!is_library_option(call->command, given->name)) continue;
-        if (kvf_train_set(call->ctx, options, given->name, given->value))
-            return cli_misuse_at(call->command, given, kvf_ctx_error(call->ctx));
-    }
-    return CLI_OK;
-}
 
 typedef cli_watcher watcher;
 
@@ -160,7 +139,7 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
                 (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(to, r);
     if (!isnan(r->meter_loss))
-        fprintf(to, "meter loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
+        fprintf(to, "retention loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
                 r->meter_base_loss, r->meter_start_loss);
     if (r->forecast.steps && o->dry_run) print_forecast(to, &r->forecast);
     fprintf(to, "%s, %lld trainable parameters, %s, peak memory %s\n",
@@ -198,7 +177,7 @@ static int run(cli_call *call)
 {
     kvf_train_options options = kvf_train_defaults();
     watcher w = {.progress = cli_progress_make(&call->common)};
-    int code = cli_set_train_options(call, &options);
+    int code = cli_set_values(call, &options);
     if (code) return code;
     w.dry_run = options.dry_run;
     w.to = !options.log || strcmp(options.log, CLI_STDOUT) ? stdout
@@ -222,8 +201,7 @@ const cli_command cli_train = {
              "signal ends the program at once; what was saved before stays whole. One that was\n"
              "ignored when the command started (nohup, a script's &) stays ignored.\n",
     .required = "base data out",
-    .library_row = kvf_train_option_row,
-    .options = OPTIONS,
-    .n_options = 1,
+    .train_row = kvf_train_option_row,
+    CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -1,29 +1,25 @@
 /* kvfold words. */
-#include "cli_int.h"
+#include "cli_model.h"
+#include "cli_progress.h"
 
 #include <stddef.h>
 
 typedef struct values {
-    const char *base, *checkpoint, *precision;
-    int64_t top;
+    kvf_words_options words;
+    const char *base;
+    kvf_base_options how;
+    kvf_checkpoint checkpoint;
     bool allow_other_base;
 } values;
 
 #define AT(field) offsetof(values, field)
-static const cli_option OPTIONS[] = {
-    {{"base", "PATH", "", "base model"}, CLI_TEXT, AT(base)},
-    {{"top", "N", "5", "vocabulary items named for each"}, CLI_POSITIVE, AT(top)},
-    {{"checkpoint", "best|last", "best if there is one", "state of run files"},
-     CLI_CHOICE,
-     AT(checkpoint)},
-    {{"allow-other-base", NULL, "", "accept a prefix made for another base of the same shape"},
-     CLI_FLAG,
-     AT(allow_other_base)},
-    {{"precision", "auto|f32|bf16", "f32", "of the base, which runs over its vocabulary"},
-     CLI_CHOICE,
-     AT(precision)},
+static const kvf_option_row OPTIONS[] = {
+    CLI_BASE(AT(base), "base model"),
+    {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
+    CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
+    CLI_F32_PRECISION(AT(how.precision), "of the base, which runs over its vocabulary"),
 };
-enum { N_OPTIONS = sizeof OPTIONS / sizeof OPTIONS[0] };
 
 /* "key "the" 0.91, "a" 0.88": white space and control characters stay visible by JSON's quotes. */
 static void print_list(const char *what, const kvf_json *list)
@@ -70,25 +66,21 @@ static int report(const cli_call *call, kvf_json *found)
 
 static int run(cli_call *call)
 {
-    values v = {.top = 5, .precision = "f32"};
+    cli_progress progress = cli_progress_make(&call->common);
+    values v = {.words = {.top = 5, .progress = cli_progress_items, .user = &progress},
+                .how.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf_json *found = NULL;
-    int code = cli_set_values(call, OPTIONS, N_OPTIONS, &v);
+    int code = cli_set_values(call, &v);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
-    cli_progress progress = cli_progress_make(&call->common);
-    const kvf_words_options options = {
-        .top = v.top, .progress = cli_progress_items, .user = &progress};
-    const kvf_base_options how = {.precision = cli_precision(v.precision)};
     bool later;
     kvf_status st = kvf_prefix_needs_base(call->ctx, call->operands[0], &later);
-    if (!st) st = kvf_base_open(call->ctx, v.base, &how, &base);
-    if (!st)
-        st = kvf_prefix_open_on(call->ctx, call->operands[0], base, cli_checkpoint(v.checkpoint),
-                                &prefix);
+    if (!st) st = kvf_base_open(call->ctx, v.base, &v.how, &base);
+    if (!st) st = kvf_prefix_open_on(call->ctx, call->operands[0], base, v.checkpoint, &prefix);
     if (!st) st = kvf_prefix_check(call->ctx, prefix, base, v.allow_other_base);
-    if (!st) st = kvf_words(call->ctx, base, prefix, &options, &found);
+    if (!st) st = kvf_words(call->ctx, base, prefix, &v.words, &found);
     cli_progress_clear(&progress);
     code = st ? cli_fail_status(call, st) : report(call, found);
     kvf_prefix_free(prefix);
@@ -104,8 +96,7 @@ const cli_command cli_words = {
     .notes = "Nearest by cosine: keys (without rope) and values as the base computes them for\n"
              "each item alone; virtual tokens at the input by the token embeddings.\n",
     .required = "base",
-    .options = OPTIONS,
-    .n_options = N_OPTIONS,
+    CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,
 };

@@ -6,7 +6,7 @@
  * waiting after a short spin and executes itself again, once: OMP_WAIT_POLICY being set is what
  * stops it the second time, and what a person sets stays. Nothing may have been read by then: a
  * pipe gives its bytes once. */
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -105,9 +105,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
         wait_passively(argv);
         code = run_parsed(&call);
     }
-    free(call.given);
-    free(call.operands);
-    free(call.recipe);
+    cli_call_done(&call);
     return code;
 }
 

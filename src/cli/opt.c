@@ -3,40 +3,31 @@
  * exists: values into fields (cli_set_values). */
 #include "cli_int.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_option COMMON[] = {
-    {{"threads", "N", "all cores", "threads to compute with"},
-     CLI_COUNT,
-     offsetof(cli_common, threads)},
-    {{"json", NULL, "", "print one JSON object instead of text"},
-     CLI_FLAG,
-     offsetof(cli_common, json)},
-    {{"quiet", NULL, "", "no progress, no warnings"}, CLI_FLAG, offsetof(cli_common, quiet)},
-    {{"help", NULL, "", "print this text, also -h"}, CLI_FLAG, 0},
+#define AT(field) offsetof(cli_common, field)
+static const kvf_option_row COMMON[] = {
+    {"threads", "N", "all cores", KVF_COUNT, AT(threads), "threads to compute with"},
+    {"json", NULL, "", KVF_FLAG, AT(json), "print one JSON object instead of text"},
+    {"quiet", NULL, "", KVF_FLAG, AT(quiet), "no progress, no warnings"},
+    {"help", NULL, "", KVF_NO_FIELD, 0, "print this text, also -h"},
 };
-enum { N_SET = 3, N_COMMON = 4 }; /* help is no field */
+enum { N_COMMON = sizeof COMMON / sizeof COMMON[0] };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 const kvf_option_row *cli_row(const cli_command *command, size_t index)
 {
-    size_t n = 0;
-    while (command->library_row && command->library_row(n)) {
-        if (n == index) return command->library_row(n);
-        n++;
-    }
-    index -= n;
-    if (index < command->n_options) return &command->options[index].row;
+    if (index < command->n_options) return &command->options[index];
     index -= command->n_options;
-    return index < N_COMMON ? &COMMON[index].row : NULL;
+    for (size_t n = 0; command->train_row && command->train_row(n); n++)
+        if (!index--) return command->train_row(n);
+    return index < N_COMMON ? &COMMON[index] : NULL;
 }
 
-const kvf_option_row *cli_row_find(const cli_command *command, const char *name)
+static const kvf_option_row *find_row(const cli_command *command, const char *name)
 {
     const kvf_option_row *row;
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
@@ -44,13 +35,19 @@ const kvf_option_row *cli_row_find(const cli_command *command, const char *name)
     return NULL;
 }
 
-/* The row of "name" or "name=value" (n bytes of name). */
-static const kvf_option_row *find_prefix(const cli_command *command, const char *name, size_t n)
+const kvf_option_row *cli_row_find(const cli_command *command, const char *name)
 {
-    const kvf_option_row *row;
-    for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
-        if (strlen(row->name) == n && !memcmp(row->name, name, n)) return row;
-    return NULL;
+    const kvf_option_row *row = find_row(command, name);
+    return row ? row : find_row(command, kvf_option_name(name));
+}
+
+/* The row of "name" or "name=value" (n bytes of name). */
+static const kvf_option_row *find_start(const cli_command *command, const char *name, size_t n)
+{
+    char copy[64];
+    if (n >= sizeof copy) return NULL;
+    snprintf(copy, sizeof copy, "%.*s", (int)n, name);
+    return cli_row_find(command, copy);
 }
 
 /* ---- names that are not known ---------------------------------------------------------------- */
@@ -127,7 +124,7 @@ static int parse_option(cli_call *call, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const kvf_option_row *row = find_prefix(call->command, name, n);
+    const kvf_option_row *row = find_start(call->command, name, n);
     if (!row) return cli_unknown_option(call->command, &(cli_given){0}, name, n);
     if (!strcmp(row->name, "help") && !equals) {
         call->help = true;
@@ -169,6 +166,14 @@ int cli_parse(cli_call *call, int argc, char **argv)
     return CLI_OK;
 }
 
+void cli_call_done(cli_call *call)
+{
+    free(call->given);
+    free(call->operands);
+    free(call->texts);
+    free(call->recipe);
+}
+
 const char *cli_given_value(const cli_call *call, const char *name)
 {
     for (size_t i = call->n_given; i > 0; i--)
@@ -183,21 +188,34 @@ static bool is_given(const cli_call *call, const char *name)
     return false;
 }
 
-int cli_check_needs(const cli_call *call, const cli_need *needs, size_t n)
+/* The next of the words in *list; false at its end. */
+static bool next_word(const char **list, char word[64])
 {
-    for (size_t i = 0; i < n; i++)
-        if (is_given(call, needs[i].option) && !is_given(call, needs[i].needs))
-            return cli_misuse(call->command, "--%s needs --%s", needs[i].option, needs[i].needs);
+    if (!*list || !**list) return false;
+    const size_t n = strcspn(*list, " ");
+    snprintf(word, 64, "%.*s", (int)n, *list);
+    *list += n + ((*list)[n] == ' ');
+    return true;
+}
+
+static int check_needs(const cli_call *call)
+{
+    const char *list = call->command->needs;
+    char word[64];
+    while (next_word(&list, word)) {
+        char *other = strchr(word, '>');
+        *other++ = 0;
+        if (is_given(call, word) && !is_given(call, other))
+            return cli_misuse(call->command, "--%s needs --%s", word, other);
+    }
     return CLI_OK;
 }
 
 static int check_required(const cli_call *call)
 {
-    char name[32];
-    const char *at = call->command->required;
-    for (size_t n; at && *at; at += n + (at[n] == ' ')) {
-        n = strcspn(at, " ");
-        snprintf(name, sizeof name, "%.*s", (int)n, at);
+    const char *list = call->command->required;
+    char name[64];
+    while (next_word(&list, name)) {
         const kvf_option_row *row = cli_row_find(call->command, name);
         if (row && !cli_given_value(call, name))
             return cli_misuse(call->command, "--%s %s is needed", name, row->argument);
@@ -221,114 +239,70 @@ int cli_check_given(const cli_call *call)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int bad_value(const cli_call *call, const cli_given *given, const char *want)
+/* All values of a list at once, so that they lie together. */
+static void gather_texts(cli_call *call, const kvf_option_row *row, kvf_strings *list)
+{
+    if (list->n) return;
+    list->item = call->texts + call->n_texts;
+    for (size_t i = 0; i < call->n_given; i++)
+        if (!strcmp(call->given[i].name, row->name)) list->item[list->n++] = call->given[i].value;
+    call->n_texts += list->n;
+}
+
+static int set_value(cli_call *call, const cli_given *given, const kvf_option_row *row,
+                     void *values)
 {
     char line[512];
+    if (row->kind == KVF_TEXTS) {
+        gather_texts(call, row, (kvf_strings *)((char *)values + row->offset));
+        return CLI_OK;
+    }
+    const char *want = kvf_option_set(row, given->value, values);
+    if (!want) return CLI_OK;
     snprintf(line, sizeof line, "--%s \"%s\": want %s", given->name,
              given->value ? given->value : "", want);
     return cli_misuse_at(call->command, given, line);
 }
 
-static bool is_choice(const char *choices, const char *value)
-{
-    size_t n = strlen(value);
-    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (n && !strncmp(at, value, n) && (at[n] == '|' || !at[n])) return true;
-    return false;
-}
-
-/* A whole number from 0 to max; false if the text is none. */
-static bool read_whole(const char *text, uint64_t max, uint64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || errno || *end || number > max) return false;
-    *out = number;
-    return true;
-}
-
-static int set_number(const cli_call *call, const cli_given *given, cli_kind kind, void *at)
-{
-    uint64_t whole = 0;
-    char *end = NULL;
-    if (kind == CLI_REAL) {
-        double real = strtod(given->value, &end);
-        if (end == given->value || *end || !isfinite(real))
-            return bad_value(call, given, "a number");
-        *(double *)at = real;
-        return CLI_OK;
-    }
-    bool seed = kind == CLI_SEED, positive = kind == CLI_POSITIVE;
-    if (!read_whole(given->value, seed ? INT64_MAX : INT32_MAX, &whole) || (positive && !whole))
-        return bad_value(call, given,
-                         seed       ? "a whole number from 0 to 9223372036854775807"
-                         : positive ? "a whole number from 1 to 2147483647"
-                                    : "a whole number from 0 to 2147483647");
-    if (seed)
-        *(uint64_t *)at = whole;
-    else
-        *(int64_t *)at = (int64_t)whole;
-    return CLI_OK;
-}
-
-/* A flag has a value only in a recipe. */
-static int set_flag(const cli_call *call, const cli_given *given, bool *at)
-{
-    bool on = !given->value || !strcmp(given->value, "true");
-    if (!on && strcmp(given->value, "false")) return bad_value(call, given, "true or false");
-    *at = on;
-    return CLI_OK;
-}
-
-static int set_value(const cli_call *call, const cli_given *given, const cli_option *option,
-                     void *at)
-{
-    cli_texts *texts = at;
-    switch (option->kind) {
-    case CLI_FLAG:
-        return set_flag(call, given, at);
-    case CLI_TEXTS:
-        texts->at[texts->n++] = given->value;
-        return CLI_OK;
-    case CLI_CHOICE:
-        if (!is_choice(option->row.argument, given->value))
-            return bad_value(call, given, option->row.argument);
-        /* fall through */
-    case CLI_TEXT:
-        *(const char **)at = given->value;
-        return CLI_OK;
-    default:
-        return set_number(call, given, option->kind, at);
-    }
-}
-
-int cli_set_values(const cli_call *call, const cli_option *options, size_t n, void *values)
+/* Sets those of the given options that rows[n] name. */
+static int set_rows(cli_call *call, const kvf_option_row *rows, size_t n, void *values)
 {
     for (size_t i = 0; i < call->n_given; i++)
         for (size_t k = 0; k < n; k++) {
-            if (strcmp(call->given[i].name, options[k].row.name)) continue;
-            int code = set_value(call, &call->given[i], &options[k],
-                                 (char *)values + options[k].offset);
+            if (strcmp(call->given[i].name, rows[k].name)) continue;
+            int code = set_value(call, &call->given[i], &rows[k], values);
             if (code) return code;
+        }
+    return CLI_OK;
+}
+
+/* Those that are train's: their values are checked by the library. */
+static int set_train_options(const cli_call *call, kvf_train_options *options)
+{
+    const kvf_option_row *row;
+    for (size_t i = 0; i < call->n_given; i++)
+        for (size_t k = 0; (row = call->command->train_row(k)) != NULL; k++) {
+            const cli_given *given = &call->given[i];
+            if (strcmp(row->name, given->name)) continue;
+            if (kvf_train_set(call->ctx, options, given->name, given->value))
+                return cli_misuse_at(call->command, given, kvf_ctx_error(call->ctx));
         }
     return CLI_OK;
 }
 
 int cli_set_common(cli_call *call)
 {
-    return cli_set_values(call, COMMON, N_SET, &call->common);
+    return set_rows(call, COMMON, N_COMMON, &call->common);
 }
 
-bool cli_texts_init(const cli_call *call, cli_texts *texts)
+int cli_set_values(cli_call *call, void *values)
 {
-    *texts = (cli_texts){.at = calloc(call->n_given + 1, sizeof *texts->at)};
-    if (!texts->at) cli_fail(call->command, "out of memory");
-    return texts->at != NULL;
-}
-
-void cli_texts_done(cli_texts *texts)
-{
-    free(texts->at);
-    *texts = (cli_texts){0};
+    const cli_command *command = call->command;
+    call->texts = calloc(call->n_given + 1, sizeof *call->texts);
+    if (!call->texts) return cli_fail(command, "out of memory");
+    int code = set_rows(call, command->options, command->n_options, values);
+    if (!code && command->train_row)
+        code = set_train_options(call,
+                                 (kvf_train_options *)((char *)values + command->train_offset));
+    return code ? code : check_needs(call);
 }

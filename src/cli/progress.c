@@ -1,7 +1,7 @@
 /* Progress of a run. Where a person looks at it: one line that is drawn over, at most ten times a
  * second, below the lines of the validations, which stay. In a file or a pipe: those lines, and one
  * about every minute. */
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ cli_progress cli_progress_make(const cli_common *common)
                           .terminal = terminal,
                           .valid_loss = NAN,
                           .retention_rise = NAN,
-                          .last_said = terminal ? -1 : 0};
+                          .last_line = terminal ? -1 : 0};
 }
 
 static size_t terminal_width(void)
@@ -36,7 +36,7 @@ static void draw(cli_progress *p, const char *line)
     p->drawn = true;
 }
 
-/* "valid 2.1031  accuracy 0.8100 (best)  retention set +0.0012": what was measured last. */
+/* "valid 2.1031  accuracy 0.8100 (best)  retention +0.0012": what was measured last. */
 static void measured(const cli_progress *p, const kvf_event *e, char *line, size_t size)
 {
     const bool now = e->kind == KVF_EVENT_EVAL;
@@ -47,7 +47,7 @@ static void measured(const cli_progress *p, const kvf_event *e, char *line, size
     if (now && strcmp(e->metric.name, "loss"))
         n += (size_t)snprintf(line + n, size - n, "  %s %.4f", e->metric.name, e->metric.value);
     if (now && e->best) n += (size_t)snprintf(line + n, size - n, " (best)");
-    if (!isnan(p->retention_rise)) snprintf(line + n, size - n, "  meter %+.4f", p->retention_rise);
+    if (!isnan(p->retention_rise)) snprintf(line + n, size - n, "  retention %+.4f", p->retention_rise);
 }
 
 static void describe(const cli_progress *p, const kvf_event *e, char *line, size_t size)
@@ -80,13 +80,13 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     const bool stays = e->kind == KVF_EVENT_EVAL || !p->terminal;
     const double wait = p->terminal ? SECONDS_BETWEEN_DRAWS : SECONDS_BETWEEN_LINES;
     const bool last = p->terminal && e->step == e->steps;
-    if (e->kind == KVF_EVENT_STEP && e->seconds - p->last_said < wait && !last) return;
+    if (e->kind == KVF_EVENT_STEP && e->seconds - p->last_line < wait && !last) return;
     describe(p, e, line, sizeof line);
     if (stays)
         say(p, line);
     else
         draw(p, line);
-    p->last_said = e->seconds;
+    p->last_line = e->seconds;
 }
 
 void cli_progress_items(void *progress, int64_t done, int64_t items)

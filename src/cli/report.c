@@ -142,3 +142,11 @@ const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size
     }
     return buf;
 }
+
+kvf_json *cli_shape_json(const int64_t *dims, size_t n)
+{
+    kvf_json *array = kvf_json_array();
+    for (size_t i = 0; i < n; i++)
+        kvf_json_add(array, kvf_json_new_int(dims[i]));
+    return array;
+}

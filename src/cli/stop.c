@@ -4,7 +4,7 @@
  * is behind a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
  * not by SIGPIPE, which comes for sockets and logs too. The flag and the context are the mutable
  * globals of the command: a handler has nowhere else to look. */
-#include "cli_int.h"
+#include "cli_progress.h"
 
 #include <signal.h>
 #include <string.h>

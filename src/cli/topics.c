@@ -286,14 +286,14 @@ static const char CLUSTERS[] =
     "are over all of them. The gradient of the prefix (or virtual tokens, adapters,\n"
     "weights) and of heads is summed on rank 0, layer by layer while the next one is\n"
     "computed. Rank 0 alone has encoder and optimizer, writes, and prints. Rows of --valid\n"
-    "and --meter are divided as well, and summed to the bits of one process.\n"
+    "and --retain are divided as well, and summed to the bits of one process.\n"
     "\n"
     "  one machine   mpirun -n 2 --bind-to none kvfold train --threads 4 ...\n"
     "  several       mpirun -n 8 --hostfile HOSTS --map-by ppr:2:node:PE=4 kvfold train ...\n"
     "                (HOSTS: lines `name slots=2`)\n"
     "  Slurm         srun --mpi=pmix -n 8 --cpus-per-task=4 kvfold train ...\n"
     "\n"
-    "Every machine needs base, --data, --valid and --meter at the same paths, and nothing\n"
+    "Every machine needs base, --data, --valid and --retain at the same paths, and nothing\n"
     "else: --out, --resume and --log are read and written where rank 0 runs. Other data,\n"
     "another base or other options on one of them end the run before its first step.\n"
     "--precision auto is decided by rank 0; a CPU that lacks bf16 then says so. CPUs may\n"
@@ -341,7 +341,7 @@ static const char SWEEPS[] =
     "\n"
     "Runs are ranked by their --metric, without --valid by the mean training loss of\n"
     "their last 10 steps; sweep.csv has the table. With --tensorboard DIR each has a\n"
-    "folder in DIR. Memory grows with the runs: --most-runs N trains so many at a time.\n";
+    "folder in DIR. Memory grows with the runs: --max-runs N trains so many at a time.\n";
 
 static const char SCALING[] =
     "Where the weights of a frozen base are, from fast and large to slow and small:\n"

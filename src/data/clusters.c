@@ -1,4 +1,4 @@
-/* Groups that begin alike, brought into the same steps so that they share more (--group-by lead).
+/* Groups that begin alike, brought into the same steps so that they share more (--group-by prefix).
  * Two neighbours in sorted order are of one cluster if they have at least half of the shorter's
  * beginning in common: questions over one document are, rows under one system turn are only if it
  * is most of them, and otherwise any step shares it anyway. */

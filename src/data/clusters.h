@@ -1,4 +1,4 @@
-/* Inside src/data: groups of a data set that begin alike, for --group-by lead (clusters.c). */
+/* Inside src/data: groups of a data set that begin alike, for --group-by prefix (clusters.c). */
 #ifndef KVF_CLUSTERS_H
 #define KVF_CLUSTERS_H
 

@@ -327,11 +327,11 @@ typedef struct kvf__sampler {
     int64_t epoch, at;                /* next group within the epoch's order */
     int64_t n, *order;                /* [n] groups */
     int64_t *rows;                    /* [dataset rows] of the step; NULL: groups are rows */
-    struct kvf__clusters *clusters;   /* --group-by lead; NULL: off */
+    struct kvf__clusters *clusters;   /* --group-by prefix; NULL: off */
 } kvf__sampler;
 kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dataset *dataset,
                              bool shuffle, uint64_t seed, int64_t batch_size, int64_t batch_tokens);
-/* --group-by lead, to be called after init: groups whose first rows begin alike (at least half of
+/* --group-by prefix, to be called after init: groups whose first rows begin alike (at least half of
  * the shorter) come into the same steps, as far as these hold them. Every epoch still sees every
  * group once, in an order that depends on (seed, epoch) alone. */
 kvf_status kvf__sampler_group_by_common(kvf_ctx *ctx, kvf__sampler *sampler);

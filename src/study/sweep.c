@@ -213,7 +213,7 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
 static kvf_status next_group(kvf__sweep *s, bool own_heads, size_t *from, kvf__sweep_run **runs,
                              kvf__trainer **trainers, size_t *n)
 {
-    size_t most = s->options->most_runs ? (size_t)s->options->most_runs : s->grid.n;
+    size_t most = s->options->max_runs ? (size_t)s->options->max_runs : s->grid.n;
     for (*n = 0; *from < s->grid.n && *n < most; ++*from) {
         kvf__sweep_run *run = &s->runs[*from];
         if (run->own_head != own_heads) continue;

@@ -17,16 +17,6 @@
 
 enum { MOST_BYTES = 1 << 20, MOST_RUNS = 1024, MOST_NAME = 160 };
 
-/* Options that are the sweep's, or the base's, and why. */
-static const struct {
-    const char *name, *why;
-} COMMON[] = {
-    {"base", "the runs share one base"},         {"precision", "the runs share one base"},
-    {"weight-dtype", "the runs share one base"}, {"stream-layers", "the runs share one base"},
-    {"resume", "it holds for all runs"},         {"force", "it holds for all runs"},
-    {"dry-run", "it holds for all runs"},        {"tensorboard", "it holds for all runs"},
-};
-
 /* A line above the sections. */
 typedef struct axis {
     const char *name;
@@ -77,13 +67,19 @@ static kvf_status check_value(parser *p, const char *name, const char *value)
 static kvf_status check_name(parser *p, const char *name)
 {
     const kvf_option_row *row;
-    for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)
-        if (!strcmp(name, COMMON[i].name))
-            return BAD(p, "%s cannot differ between the runs of a sweep: %s", name, COMMON[i].why);
+    if (kvf__sweep_common(name))
+        return BAD(p, "%s cannot differ between the runs of a sweep: %s", name,
+                   kvf__sweep_common(name));
     if (kvf_sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf_sweep_refusal(name));
     for (size_t i = 0; (row = kvf_sweep_option_row(i)) != NULL; i++)
-        if (!strcmp(name, row->name)) return KVF_OK;
+        if (!strcmp(kvf_option_name(name), row->name)) return KVF_OK;
     return BAD(p, "option \"%.60s\" is not known", name);
+}
+
+/* Runs are named after the names that the file has, aliases among them. */
+static bool is_same(const char *a, const char *b)
+{
+    return !strcmp(kvf_option_name(a), kvf_option_name(b));
 }
 
 /* The options of the file, each once. */
@@ -118,7 +114,7 @@ static kvf_status add_axis(parser *p, const char *name, char *list)
 {
     axis *a = &p->axes[p->n_axes];
     for (size_t i = 0; i < p->n_axes; i++)
-        if (!strcmp(p->axes[i].name, name))
+        if (is_same(p->axes[i].name, name))
             return BAD(p, "%s was given on line %d already", name, p->axes[i].line);
     *a = (axis){.name = name, .line = p->line, .values = p->values + p->n_values};
     while (list) {
@@ -147,7 +143,7 @@ static kvf_status add_to_section(parser *p, const char *name, const char *value)
 {
     const kvf__setting setting = {name, value, p->line};
     for (size_t i = 0; i < p->section->n; i++)
-        if (!strcmp(p->section->settings[i].name, name))
+        if (is_same(p->section->settings[i].name, name))
             return BAD(p, "%s was given on line %d already", name, p->section->settings[i].line);
     KVF_TRY(check_value(p, name, value));
     return add_setting(p, p->section, &setting);

@@ -1,5 +1,5 @@
-/* Which of train's options a sweep has, and why not the others: one table for --help, for the
- * command line, for the lines of a grid, and for what each run is checked by. */
+/* Which of train's options a sweep has, and why not the others: one table for --help, the command
+ * line, the lines of a grid and the check of each run. */
 #include "method.h"
 #include "sweep_int.h"
 
@@ -8,23 +8,34 @@
 #define SHARED_BASE "the runs of a sweep share the base"
 #define ONE_TASK    "a run of several tasks has no place in a sweep"
 #define NO_BASE     "not in a sweep, where the base is not trained"
+#define ONE_BASE    "the runs share one base"
+#define ALL_RUNS    "it holds for all runs"
 
 static const struct {
     const char *name, *why;
+    bool common; /* only its value is one for all runs: not in a grid */
 } ABSENT[] = {
-    {"out", "a run's file is named after the run"},
-    {"log", "the runs would write to one file; --tensorboard has a folder for each"},
-    {"forecast", "not in a sweep"},
-    {"unfreeze", SHARED_BASE},
-    {"base-lr", NO_BASE},
-    {"base-dropout", "not in a sweep"},
-    {"prefix-dropout-per-row", "not in a sweep"},
-    {"infix", "not in a sweep"},
-    {"adapter-size", NO_BASE},
-    {"adapter-activation", NO_BASE},
-    {"adapter-placement", NO_BASE},
-    {"task-prefix", ONE_TASK},
-    {"mix", ONE_TASK},
+    {"out", "a run's file is named after the run", false},
+    {"log", "the runs would write to one file; --tensorboard has a folder for each", false},
+    {"forecast", "not in a sweep", false},
+    {"unfreeze", SHARED_BASE, false},
+    {"base-lr", NO_BASE, false},
+    {"base-dropout", "not in a sweep", false},
+    {"prefix-dropout-per-row", "not in a sweep", false},
+    {"infix", "not in a sweep", false},
+    {"adapter-size", NO_BASE, false},
+    {"adapter-activation", NO_BASE, false},
+    {"adapter-placement", NO_BASE, false},
+    {"task-prefix", ONE_TASK, false},
+    {"mix", ONE_TASK, false},
+    {"base", ONE_BASE, true},
+    {"precision", ONE_BASE, true},
+    {"weight-dtype", ONE_BASE, true},
+    {"stream-layers", ONE_BASE, true},
+    {"resume", ALL_RUNS, true},
+    {"force", ALL_RUNS, true},
+    {"dry-run", ALL_RUNS, true},
+    {"tensorboard", ALL_RUNS, true},
 };
 
 /* Methods but those that train what the runs share. */
@@ -34,16 +45,30 @@ static const struct {
 #define CHOICE(name, port, lr, folds_to, reads_base) CHOICE_##port(name)
 #define CHOICES                                      (&("" KVF__METHOD_LIST(CHOICE))[1])
 
-const char *kvf_sweep_refusal(const char *name)
+static const char *find_why(const char *name, bool common)
 {
     for (size_t i = 0; i < sizeof ABSENT / sizeof ABSENT[0]; i++)
-        if (!strcmp(ABSENT[i].name, name)) return ABSENT[i].why;
+        if (!strcmp(ABSENT[i].name, name) && ABSENT[i].common == common) return ABSENT[i].why;
     return NULL;
+}
+
+const char *kvf_sweep_refusal(const char *name)
+{
+    return find_why(name, false);
+}
+
+const char *kvf__sweep_common(const char *name)
+{
+    return find_why(name, true);
 }
 
 const kvf_option_row *kvf_sweep_option_row(size_t index)
 {
-    static const kvf_option_row METHOD = {"method", CHOICES, "mlp",
+    static const kvf_option_row METHOD = {"method",
+                                          CHOICES,
+                                          "mlp",
+                                          KVF_WORD,
+                                          offsetof(kvf_train_options, method),
                                           "what is trained: see help methods"};
     const kvf_option_row *row;
     for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++) {

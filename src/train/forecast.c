@@ -175,7 +175,7 @@ static kvf_status refuse(kvf__trainer *t)
 {
     if (!kvf__train_option_given(&t->options, "forecast")) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s", t->options.forecast,
-                     t->retention ? "with --meter" : "for several processes");
+                     t->retention ? "with --retain" : "for several processes");
 }
 
 kvf_status kvf__trainer_forecast(kvf__trainer *t)

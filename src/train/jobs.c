@@ -202,7 +202,7 @@ kvf_status kvf__jobs_samplers(kvf__trainer *t)
         bool last = false;
         KVF_TRY(kvf__sampler_init(t->ctx, &job->sampler, &job->data, o->shuffle, o->seed,
                                   o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-        if (!strcmp(o->group_by, "lead"))
+        if (!strcmp(o->group_by, "prefix"))
             KVF_TRY(kvf__sampler_group_by_common(t->ctx, &job->sampler));
         for (int64_t n; !last; t->epoch_steps++)
             kvf__sampler_next(&job->sampler, &n, &last);

@@ -21,7 +21,7 @@ static kvf_status take_sampler(kvf__trainer *t)
     const kvf_train_options *o = &t->options;
     KVF_TRY(kvf__sampler_init(t->ctx, &t->sampler, &t->data, o->shuffle, o->seed,
                               o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-    return strcmp(o->group_by, "lead") ? KVF_OK : kvf__sampler_group_by_common(t->ctx, &t->sampler);
+    return strcmp(o->group_by, "prefix") ? KVF_OK : kvf__sampler_group_by_common(t->ctx, &t->sampler);
 }
 
 static void rewind_samplers(kvf__trainer *t)

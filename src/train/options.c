@@ -2,75 +2,18 @@
  * and the check of --resume all read its rows (option_rows.c). Here values are set and checked. */
 #include "options_priv.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* Is `value` one of "a|b|c"? */
-static bool is_choice(const char *choices, const char *value)
-{
-    size_t n = strlen(value);
-    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (!strncmp(at, value, n) && (at[n] == '|' || !at[n])) return true;
-    return false;
-}
 
 static kvf_status bad_value(kvf_ctx *ctx, const kvf__option *r, const char *value, const char *want)
 {
-    return kvf__fail(ctx, KVF_EUSAGE, "--%s \"%s\": want %s", r->public.name, value, want);
+    return kvf__fail(ctx, KVF_EUSAGE, "--%s \"%s\": want %s", r->row.name, value ? value : "",
+                     want);
 }
 
-static kvf_status set_count(kvf_ctx *ctx, const kvf__option *r, const char *value, int64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    long long number = strtoll(value, &end, 10);
-    if (errno || end == value || *end || number < 0 || number > INT32_MAX)
-        return bad_value(ctx, r, value, "a whole number from 0 to 2147483647");
-    *out = number;
-    return KVF_OK;
-}
-
-static kvf_status set_seed(kvf_ctx *ctx, const kvf__option *r, const char *value, uint64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long long number = strtoull(value, &end, 10);
-    if (errno || end == value || *end || *value == '-' || number > INT64_MAX)
-        return bad_value(ctx, r, value, "a whole number from 0 to 9223372036854775807");
-    *out = number;
-    return KVF_OK;
-}
-
-static kvf_status set_real(kvf_ctx *ctx, const kvf__option *r, const char *value, double *out)
-{
-    char *end = NULL;
-    errno = 0;
-    double number = strtod(value, &end);
-    if (end == value || *end || !isfinite(number) || number < 0)
-        return bad_value(ctx, r, value, "a number from 0 on");
-    *out = number;
-    return KVF_OK;
-}
-
-static kvf_status set_flag(kvf_ctx *ctx, const kvf__option *r, const char *value, const char *yes,
-                           const char *no, bool *out)
-{
-    if (!value || !strcmp(value, yes)) {
-        *out = true;
-        return KVF_OK;
-    }
-    if (strcmp(value, no))
-        return bad_value(ctx, r, value, r->kind == KVF__FLAG ? "true or false" : "on or off");
-    *out = false;
-    return KVF_OK;
-}
-
-/* Takes "NAME=VALUE" of an option that may name a task; false if the value is not of that form. A
+/* Adds "NAME=VALUE" of an option that may name a task; false if the value is not of that form. A
  * file of that very name is one. */
-static bool take_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, const char *value,
-                       kvf_status *st)
+static bool add_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, const char *value,
+                      kvf_status *st)
 {
     kvf_named *list = !strcmp(name, "data")     ? &o->named_data
                       : !strcmp(name, "valid")  ? &o->named_valid
@@ -93,29 +36,12 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
     const kvf__option *r = kvf__option_find(name);
     kvf_status named;
     if (!r) return kvf__fail(ctx, KVF_EUSAGE, "option --%s is not known", name);
-    if (take_named(ctx, options, name, value, &named)) return named;
-    void *at = kvf__option_field(options, r);
-    if (r->kind == KVF__FLAG) return set_flag(ctx, r, value, "true", "false", at);
-    if (!value)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->public.argument);
-    kvf__option_mark(options, r);
-    switch (r->kind) {
-    case KVF__COUNT:
-        return set_count(ctx, r, value, at);
-    case KVF__SEED:
-        return set_seed(ctx, r, value, at);
-    case KVF__REAL:
-        return set_real(ctx, r, value, at);
-    case KVF__ON_OFF:
-        return set_flag(ctx, r, value, "on", "off", at);
-    case KVF__CHOICE:
-        if (!is_choice(r->public.argument, value))
-            return bad_value(ctx, r, value, r->public.argument);
-        break;
-    default:
-        break;
-    }
-    *(const char **)at = value;
+    if (add_named(ctx, options, r->row.name, value, &named)) return named;
+    if (!value && r->row.argument)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->row.argument);
+    const char *want = kvf_option_set(&r->row, value, options);
+    if (want) return bad_value(ctx, r, value, want);
+    if (r->row.kind != KVF_FLAG) kvf__option_mark(options, r);
     return KVF_OK;
 }
 
@@ -158,15 +84,15 @@ kvf_status kvf__train_options_require(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* Values of KVF__CHOICE rows, for callers that fill the struct themselves. */
+/* Values of KVF_WORD rows, for callers that fill the struct themselves. */
 static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__option *r;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
-        if (r->kind != KVF__CHOICE) continue;
+        if (r->row.kind != KVF_WORD) continue;
         const char *value = *(const char **)kvf__option_field(o, r);
-        if (!value || !is_choice(r->public.argument, value))
-            return bad_value(ctx, r, value ? value : "", r->public.argument);
+        if (!value || kvf_choice_index(r->row.argument, value) < 0)
+            return bad_value(ctx, r, value, r->row.argument);
     }
     return KVF_OK;
 }
@@ -174,14 +100,11 @@ static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
 /* Options of a task other than the one chosen would be taken without a word. */
 static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
 {
-    static const struct {
-        const char *option, *task;
-    } OF_ONE[] = {{"doc-stride", "qa"}, {"regression", "seq-cls"}};
     static const char *const OF_HEADS[] = {"head-lr", "head-dropout"};
-    for (size_t i = 0; i < 2; i++)
-        if (kvf__train_option_given(o, OF_ONE[i].option) && !kvf__jobs_have(o, OF_ONE[i].task))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --task %s", OF_ONE[i].option,
-                             OF_ONE[i].task);
+    const kvf__option *r;
+    for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
+        if (r->task && kvf__train_option_given(o, r->row.name) && !kvf__jobs_have(o, r->task))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --task %s", r->row.name, r->task);
     for (size_t i = 0; i < 2; i++)
         if (kvf__train_option_given(o, OF_HEADS[i]) && !o->named_data.n && !strcmp(o->task, "lm") &&
             !(i == 0 && o->train_head))
@@ -192,8 +115,6 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels is for --task seq-cls and token-cls");
     if ((o->labels || o->named_labels.n) && o->regression)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: --regression has numbers, not classes");
-    if (kvf__train_option_given(o, "chat-template") && !kvf__jobs_have(o, "lm"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--chat-template is for --task lm");
     if (o->train_head && strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head is for --task lm: others train a head");
     if (o->early_stop && !o->valid && !o->named_valid.n && !(o->valid_split > 0))

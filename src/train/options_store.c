@@ -8,26 +8,37 @@
 
 static bool is_overlong(const kvf__option *r)
 {
-    return r->offset == offsetof(kvf_train_options, overlong);
+    return r->row.offset == offsetof(kvf_train_options, overlong);
+}
+
+static const char *stored_text(const kvf__option *r, const char *text)
+{
+    if (!text) return "";
+    return is_overlong(r) ? kvf__overlong_to_file(text)
+                          : kvf_option_stored_value(r->row.name, text);
+}
+
+static const char *read_text(const kvf__option *r, const char *stored)
+{
+    return is_overlong(r) ? kvf__overlong_from_file(stored) : kvf_option_value(r->row.name, stored);
 }
 
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
 {
     const void *at = kvf__option_field(o, r);
-    switch (r->kind) {
-    case KVF__COUNT:
+    switch (r->row.kind) {
+    case KVF_COUNT:
         return kvf_json_new_int(*(const int64_t *)at);
-    case KVF__SEED:
+    case KVF_SEED:
         return kvf_json_new_int((int64_t) * (const uint64_t *)at);
-    case KVF__REAL:
+    case KVF_AMOUNT:
         return kvf_json_new_real(*(const double *)at);
-    case KVF__FLAG:
+    case KVF_FLAG:
         return kvf_json_new_bool(*(const bool *)at);
-    case KVF__ON_OFF:
+    case KVF_ON_OFF:
         return kvf_json_new_str(*(const bool *)at ? "on" : "off");
     default:
-        if (is_overlong(r)) return kvf_json_new_str(kvf__overlong_to_file(o->overlong));
-        return kvf_json_new_str(*(const char *const *)at ? *(const char *const *)at : "");
+        return kvf_json_new_str(stored_text(r, *(const char *const *)at));
     }
 }
 
@@ -38,7 +49,7 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
     const kvf__option *r;
     for (size_t i = 0; good && (r = kvf__option_at(i)) != NULL; i++)
         if (!(r->rules & KVF__LOCAL))
-            good = kvf_json_set(object, r->public.name, value_of(options, r));
+            good = kvf_json_set(object, kvf_option_stored_name(r->row.name), value_of(options, r));
     if (!good) {
         kvf_json_free(object);
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
@@ -50,15 +61,15 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
 static bool same_value(const kvf_train_options *a, const kvf_train_options *b, const kvf__option *r)
 {
     const void *x = kvf__option_field(a, r), *y = kvf__option_field(b, r);
-    switch (r->kind) {
-    case KVF__COUNT:
+    switch (r->row.kind) {
+    case KVF_COUNT:
         return *(const int64_t *)x == *(const int64_t *)y;
-    case KVF__SEED:
+    case KVF_SEED:
         return *(const uint64_t *)x == *(const uint64_t *)y;
-    case KVF__REAL:
+    case KVF_AMOUNT:
         return *(const double *)x == *(const double *)y;
-    case KVF__FLAG:
-    case KVF__ON_OFF:
+    case KVF_FLAG:
+    case KVF_ON_OFF:
         return *(const bool *)x == *(const bool *)y;
     default:
         break;
@@ -68,37 +79,38 @@ static bool same_value(const kvf_train_options *a, const kvf_train_options *b, c
 }
 
 /* Puts a stored value into the field; false if its type is not the row's. */
-static bool take_value(kvf_train_options *o, const kvf__option *r, const kvf_json *value)
+static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_json *value)
 {
     void *at = kvf__option_field(o, r);
     const char *text = kvf_json_str(value, NULL);
-    switch (r->kind) {
-    case KVF__COUNT:
+    switch (r->row.kind) {
+    case KVF_COUNT:
         *(int64_t *)at = kvf_json_int(value, -1);
         return *(int64_t *)at >= 0;
-    case KVF__SEED:
+    case KVF_SEED:
         *(uint64_t *)at = (uint64_t)kvf_json_int(value, 0);
         return kvf_json_typeof(value) == KVF_JSON_INT;
-    case KVF__REAL:
+    case KVF_AMOUNT:
         *(double *)at = kvf_json_real(value, NAN);
         return isfinite(*(double *)at);
-    case KVF__FLAG:
+    case KVF_FLAG:
         *(bool *)at = kvf_json_bool(value, false);
         return kvf_json_typeof(value) == KVF_JSON_BOOL;
-    case KVF__ON_OFF:
+    case KVF_ON_OFF:
         *(bool *)at = text && !strcmp(text, "on");
         return text != NULL;
     default:
-        *(const char **)at = is_overlong(r) ? kvf__overlong_from_file(text) : text;
+        *(const char **)at = read_text(r, text);
         return text != NULL;
     }
 }
 
 /* For what the version that made the run did not know. */
-static void take_default(kvf_train_options *o, const kvf_train_options *defaults,
-                         const kvf__option *r)
+static void use_default(kvf_train_options *o, const kvf_train_options *defaults,
+                        const kvf__option *r)
 {
-    size_t size = r->kind == KVF__FLAG || r->kind == KVF__ON_OFF ? sizeof(bool) : sizeof(int64_t);
+    size_t size = r->row.kind == KVF_FLAG || r->row.kind == KVF_ON_OFF ? sizeof(bool)
+                                                                       : sizeof(int64_t);
     memcpy(kvf__option_field(o, r), kvf__option_field(defaults, r), size);
 }
 
@@ -109,23 +121,23 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
     const kvf__option *r;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
         if (r->rules & KVF__LOCAL) continue;
-        bool given = kvf__train_option_given(options, r->public.name) ||
+        bool given = kvf__train_option_given(options, r->row.name) ||
                      !same_value(options, &defaults, r);
         if (given && r->rules & KVF__FREE) continue;
         kvf_train_options was = *options;
-        const kvf_json *value = kvf_json_get(stored, r->public.name);
+        const char *name = kvf_option_stored_name(r->row.name);
+        const kvf_json *value = kvf_json_get(stored, name);
         if (!value && r->rules & KVF__LATER)
-            take_default(&was, &defaults, r);
-        else if (!take_value(&was, r, value))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path,
-                             r->public.name);
-        bool automatic = r->offset == offsetof(kvf_train_options, precision) &&
+            use_default(&was, &defaults, r);
+        else if (!read_value(&was, r, value))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
+        bool automatic = r->row.offset == offsetof(kvf_train_options, precision) &&
                          !strcmp(options->precision, "auto");
         if (given && !automatic && !same_value(options, &was, r))
             return kvf__fail(
                 ctx, KVF_EUSAGE,
                 "%s: --%s was another when the run was created; --resume cannot change it", path,
-                r->public.name);
+                r->row.name);
         *options = was;
     }
     if (kvf__train_option_given(options, "epochs") && !kvf__train_option_given(options, "steps"))

@@ -12,12 +12,12 @@
 kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
-    const char *name = o->retention ? "meter" : "kl-to-base";
+    const char *name = o->retention ? "retain" : "kl-to-base";
     if (!(o->kl_to_base >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base must not be negative");
     if (!o->retention && !(o->kl_to_base > 0)) return KVF_OK;
     if (!o->retention)
-        return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base needs --meter: the text to stay close on");
+        return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base needs --retain: the text to stay close on");
     if (o->named_data.n || strcmp(o->task, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--%s is for one task, lm: others have a head of their own", name);

@@ -36,6 +36,8 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
 
 /* Was the option set by kvf_train_set? */
 bool kvf__train_option_given(const kvf_train_options *options, const char *name);
+/* Is the row with this index one of distill's options, too? */
+bool kvf__train_option_distills(size_t index);
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 """Common prefixes of rows: how much of the saved tokens is saved as time.
 
 Rows of a step that begin with the same tokens compute them once. Three kinds of data, read by a causal base: chat rows that begin
-with the template's system turn, the choices of COPA behind their premise, questions behind one document (with --group-by lead). Every
+with the template's system turn, the choices of COPA behind their premise, questions behind one document (with --group-by prefix). Every
 round trains the same steps with common prefixes shared and with every row alone, in turn; the figures are medians over rounds.
 
     python tests/bench/common_prefix.py --kvfold build/kvfold --base MODEL.gguf --data ../shared/data
@@ -41,14 +41,14 @@ def document_rows(folder):
 WORK = {  # name: rows, rows per step, options
     "chat, system turn": (chat_rows, 8, []),
     "COPA, premise": (copa_rows, 64, ["--shuffle", "off"]),
-    "questions on a document": (document_rows, 8, ["--group-by", "lead"]),
+    "questions on a document": (document_rows, 8, ["--group-by", "prefix"]),
 }
 
 
 def train(args, path, rows, options, share):
     out = path + ".h5"
     command = [args.kvfold, "train", "--base", args.base, "--data", path, "--out", out, "--force", "--json", "--quiet", "--steps", str(args.steps),
-               "--batch-size", str(rows), "--share-leads", share, "--precision", args.precision, "--seed", "1"] + options
+               "--batch-size", str(rows), "--share-prefixes", share, "--precision", args.precision, "--seed", "1"] + options
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

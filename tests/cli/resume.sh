@@ -32,7 +32,7 @@ train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 # shellcheck disable=SC2086
 train 0 $run_options --group-by lead --out lead.h5 --steps 10
 # shellcheck disable=SC2086
-train 0 $run_options --group-by lead --out lead_parts.h5 --steps 5
+train 0 $run_options --group-by prefix --out lead_parts.h5 --steps 5
 train 0 --out lead_parts.h5 --valid valid.jsonl --steps 10 --resume
 same lead.h5 lead_parts.h5
 # shellcheck disable=SC2086

@@ -36,12 +36,12 @@ has out '^runs/mine.h5: 4 steps'
 
 # notes name their runs; one object with --json
 # shellcheck disable=SC2086
-run 0 sweep $shared --grid grid.txt --out other --most-runs 2
+run 0 sweep $shared --grid grid.txt --out other --max-runs 2
 has out '^lr-0.03_prefix-length-6: start: vocab'
 has out '^other: 5 runs, 10 passes, '
 has out 'last_train_loss'
 # shellcheck disable=SC2086
-run 0 sweep $shared --grid grid.txt --out dry --dry-run
+run 0 sweep $shared --grid grid.txt --out dry --dry-run --most-runs 2
 has out '^mine: dry run: 24 examples, '
 has out ' waiting$'
 absent dry

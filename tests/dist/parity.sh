@@ -39,7 +39,7 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     sed "s/went/went$i/" names.conll >>more.conll
 done
 for n in 2 4; do
-    ranks $n 0 train $lm $prefix --method direct $common --steps 2 --valid many.jsonl --meter many.jsonl --json --out lm$n.h5
+    ranks $n 0 train $lm $prefix --method direct $common --steps 2 --valid many.jsonl --retain many.jsonl --json --out lm$n.h5
     got=$(value valid_loss)
     [ "$(value meter_loss)" = "$got" ] || fail "the meter's loss is $(value meter_loss), not $got"
     run 0 eval --base model --prefix lm$n.h5 --data many.jsonl --precision f32 --threads 1 --json

@@ -72,7 +72,7 @@ def one_base(args, name, base, model, rows, prefix):
 
 
 def shared_leads(args, name, base, model):
-    """Rows that begin alike, which kvfold computes once (--share-leads)."""
+    """Rows that begin alike, which kvfold computes once (--share-prefixes)."""
     vocab = model.config.vocab_size
     (lead, _), (more, _) = peer.random_rows(vocab, [23, 9], seed=8)
     tails = [tail for tail, _ in peer.random_rows(vocab, [12, 5, 17, 8], seed=9)]

@@ -10,7 +10,7 @@ if [ -z "$browser" ] || ! command -v python3 >/dev/null; then
 fi
 make_inputs
 
-train 0 --valid valid.jsonl --meter valid.jsonl --kl-to-base 0.1 --steps 60 --eval-every 12 --out run.h5 --quiet
+train 0 --valid valid.jsonl --retain valid.jsonl --kl-to-base 0.1 --steps 60 --eval-every 12 --out run.h5 --quiet
 run 0 report run.h5 --out run.html --base model --data valid.jsonl --words 2 --samples 2 --max-tokens 8
 
 # much of everything, and texts that would like to be markup

@@ -1,0 +1,169 @@
+/* Values of options: from text into the field that a row names. And the one table of aliases. */
+#include <kvfold/options.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- aliases --------------------------------------------------------------------------------- */
+
+static const kvf_option_alias ALIASES[] = {
+    {"retain", NULL, "meter"},
+    {"share-prefixes", NULL, "share-leads"},
+    {"group-by", "prefix", "lead"},
+    {"max-runs", NULL, "most-runs"},
+};
+enum { N_ALIASES = sizeof ALIASES / sizeof ALIASES[0] };
+
+const kvf_option_alias *kvf_option_alias_at(size_t index)
+{
+    return index < N_ALIASES ? &ALIASES[index] : NULL;
+}
+
+const char *kvf_option_name(const char *text)
+{
+    for (size_t i = 0; i < N_ALIASES; i++)
+        if (!ALIASES[i].value && !strcmp(ALIASES[i].alias, text)) return ALIASES[i].name;
+    return text;
+}
+
+const char *kvf_option_stored_name(const char *name)
+{
+    for (size_t i = 0; i < N_ALIASES; i++)
+        if (!ALIASES[i].value && !strcmp(ALIASES[i].name, name)) return ALIASES[i].alias;
+    return name;
+}
+
+const char *kvf_option_value(const char *name, const char *text)
+{
+    for (size_t i = 0; text && i < N_ALIASES; i++)
+        if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].alias, text))
+            return ALIASES[i].value;
+    return text;
+}
+
+const char *kvf_option_stored_value(const char *name, const char *value)
+{
+    for (size_t i = 0; value && i < N_ALIASES; i++)
+        if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].value, value))
+            return ALIASES[i].alias;
+    return value;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+int kvf_choice_index(const char *alternatives, const char *value)
+{
+    const size_t n = strlen(value);
+    for (int i = 0; alternatives; i++) {
+        const size_t length = strcspn(alternatives, "|");
+        if (n && n == length && !memcmp(alternatives, value, n)) return i;
+        alternatives = alternatives[length] ? alternatives + length + 1 : NULL;
+    }
+    return -1;
+}
+
+/* Digits alone: strtoull() would accept signs, and white space before them. */
+static bool parse_whole(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || errno || *end || number < min || number > max) return false;
+    *out = number;
+    return true;
+}
+
+static bool parse_real(const char *text, double *out)
+{
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    if (end == text || *end || !isfinite(number)) return false;
+    *out = number;
+    return true;
+}
+
+static const char *set_flag(const char *value, const char *yes, const char *no, const char *want,
+                            bool *field)
+{
+    if (strcmp(value, yes) && strcmp(value, no)) return want;
+    *field = !strcmp(value, yes);
+    return NULL;
+}
+
+static const char *set_count(const char *value, bool positive, int64_t *field)
+{
+    uint64_t number;
+    if (!parse_whole(value, positive, INT32_MAX, &number))
+        return positive ? "a whole number from 1 to 2147483647"
+                        : "a whole number from 0 to 2147483647";
+    *field = (int64_t)number;
+    return NULL;
+}
+
+static const char *set_seed(const char *value, uint64_t *field)
+{
+    return parse_whole(value, 0, INT64_MAX, field)
+               ? NULL
+               : "a whole number from 0 to 9223372036854775807";
+}
+
+static const char *set_real(const char *value, bool amount, double *field)
+{
+    double number;
+    if (!parse_real(value, &number) || (amount && number < 0))
+        return amount ? "a number from 0 on" : "a number";
+    *field = number;
+    return NULL;
+}
+
+static const char *set_choice(const kvf_option_row *row, const char *value, void *field)
+{
+    const int index = kvf_choice_index(row->argument, value);
+    if (index < 0) return row->argument;
+    if (row->kind == KVF_WORD)
+        *(const char **)field = value;
+    else
+        *(int *)field = index + (row->kind == KVF_CHOICE_1);
+    return NULL;
+}
+
+static void add_text(kvf_strings *list, const char *value)
+{
+    list->item[list->n++] = value;
+}
+
+const char *kvf_option_set(const kvf_option_row *row, const char *text, void *options)
+{
+    const char *value = kvf_option_value(row->name, text);
+    void *field = (char *)options + row->offset;
+    if (!value && row->kind != KVF_FLAG) return row->argument;
+    switch (row->kind) {
+    case KVF_NO_FIELD:
+        return NULL;
+    case KVF_FLAG:
+        return set_flag(value ? value : "true", "true", "false", "true or false", field);
+    case KVF_ON_OFF:
+        return set_flag(value, "on", "off", "on or off", field);
+    case KVF_TEXT:
+        *(const char **)field = value;
+        return NULL;
+    case KVF_TEXTS:
+        add_text(field, value);
+        return NULL;
+    case KVF_WORD:
+    case KVF_CHOICE:
+    case KVF_CHOICE_1:
+        return set_choice(row, value, field);
+    case KVF_COUNT:
+    case KVF_POSITIVE:
+        return set_count(value, row->kind == KVF_POSITIVE, field);
+    case KVF_SEED:
+        return set_seed(value, field);
+    case KVF_AMOUNT:
+    case KVF_REAL:
+        return set_real(value, row->kind == KVF_AMOUNT, field);
+    }
+    return "an option of a known kind";
+}
