@@ -190,24 +190,24 @@ static void write_forged(const char *path, const char *task, bool head, bool bad
 
     make_run(true);
     set_task(&file.id, task);
-    ck_ok(kvf__h5_create(ctx, path, false, "run", &h5));
-    ck_ok(kvf__run_params_write(&h5, h5.file, "encoder", &file.encoder.params, &at));
-    ck_ok(kvf__identity_write(&h5, at, true, &file.id));
-    ck_ok(kvf__h5_put_u8s(&h5, at, "layer_mask", file.layer_mask, 3));
+    h5 = kvf__h5_create(ctx, path, false, "run");
+    at = kvf__param_group_write(&h5, h5.file, "encoder", &file.encoder.params);
+    kvf__identity_write(&h5, at, true, &file.id);
+    kvf__h5_put_u8s(&h5, at, "layer_mask", file.layer_mask, 3);
     kvf__h5_release(&at);
-    if (head) ck_ok(kvf__head_write(&h5, "token-cls", &file.head));
+    if (head) kvf__head_write(&h5, "token-cls", &file.head);
     if (bad_best) {
-        ck_ok(kvf__h5_group_create(&h5, h5.file, "best", &at));
-        ck_ok(kvf__h5_put_i64(&h5, at, "step", 1));
-        ck_ok(kvf__h5_put_text(&h5, at, "metric", "f1"));
-        ck_ok(kvf__h5_put_f64(&h5, at, "value", 1));
-        ck_ok(kvf__run_params_write(&h5, at, "encoder", &file.best.params, NULL));
+        at = kvf__h5_group_create(&h5, h5.file, "best");
+        kvf__h5_put_i64(&h5, at, "step", 1);
+        kvf__h5_put_text(&h5, at, "metric", "f1");
+        kvf__h5_put_f64(&h5, at, "value", 1);
+        kvf__param_group_write(&h5, at, "encoder", &file.best.params);
         file.best_head.params.item[0].dim[0] = 8;
         file.best_head.params.item[0].dim[1] = 3;
-        ck_ok(kvf__run_params_write(&h5, at, "head", &file.best_head.params, NULL));
+        kvf__param_group_write(&h5, at, "head", &file.best_head.params);
         kvf__h5_release(&at);
     }
-    ck_ok(kvf__h5_commit(&h5));
+    ck_ok(kvf__h5_close(&h5));
     kvf__run_file_done(&file);
 }
 

@@ -38,17 +38,16 @@ static void write_scales(const char *path, int rank, const int64_t *dim, kvf__dt
     kvf__h5 h5;
     kvf__h5_id group, data;
 
-    ck_ok(kvf__h5_create(ctx, path, true, "prefix", &h5));
-    ck_ok(kvf__h5_group_create(&h5, h5.file, "prefix", &group));
-    ck_ok(kvf__h5_data_write(&h5, group, &spec, values, &data));
-    ck_ok(kvf__identity_write(&h5, data, false, &id));
-    ck_ok(kvf__h5_put_u8s(&h5, data, "layer_mask", (const uint8_t *)"\1", 1));
-    ck_ok(kvf__h5_put_text(&h5, data, "dtype", "int8"));
-    if (rank) ck_ok(kvf__h5_data_write(&h5, group, &scale, scales, NULL));
+    h5 = kvf__h5_create(ctx, path, true, "prefix");
+    group = kvf__h5_group_create(&h5, h5.file, "prefix");
+    kvf__h5_data_write(&h5, group, &spec, values, &data);
+    kvf__identity_write(&h5, data, false, &id);
+    kvf__h5_put_u8s(&h5, data, "layer_mask", (const uint8_t *)"\1", 1);
+    kvf__h5_put_text(&h5, data, "dtype", "int8");
+    if (rank) kvf__h5_data_write(&h5, group, &scale, scales, NULL);
     kvf__h5_release(&data);
     kvf__h5_release(&group);
-    ck_ok(kvf__h5_commit(&h5));
-    kvf__h5_close(&h5);
+    ck_ok(kvf__h5_close(&h5));
 }
 
 START_TEST(int8_scales_are_checked)

@@ -101,18 +101,18 @@ START_TEST(layout_is_as_documented)
     char *units = NULL;
 
     write_sample(in_dir("r.h5"), true);
-    ck_ok(kvf__h5_open(ctx, in_dir("r.h5"), "run", &h5));
-    ck_ok(kvf__h5_group_open(&h5, h5.file, "encoder", &encoder));
-    ck_ok(kvf__h5_data_open(&h5, encoder, "transform.0.weight", &large));
+    h5 = kvf__h5_open(ctx, in_dir("r.h5"), "run");
+    encoder = kvf__h5_group_open(&h5, h5.file, "encoder");
+    large = kvf__h5_data_open(&h5, encoder, "transform.0.weight");
     ck_assert(large.chunked && large.shuffle && large.fletcher32 && large.rank == 2);
-    ck_ok(kvf__h5_data_open(&h5, encoder, "transform.0.bias", &small));
+    small = kvf__h5_data_open(&h5, encoder, "transform.0.bias");
     ck_assert(!small.chunked && small.rank == 1 && small.dim[0] == 90);
-    ck_ok(kvf__h5_group_open(&h5, h5.file, "history", &history));
-    ck_ok(kvf__h5_data_open(&h5, history, "tokens", &tokens));
-    ck_ok(kvf__h5_get_text(&h5, tokens.id, "units", &units));
+    history = kvf__h5_group_open(&h5, h5.file, "history");
+    tokens = kvf__h5_data_open(&h5, history, "tokens");
+    units = kvf__h5_get_text(&h5, tokens.id, "units");
     ck_assert_str_eq(units, "tokens");
     kvf__free(units);
-    kvf__h5_close(&h5); /* ids that are still open go with it */
+    ck_ok(kvf__h5_close(&h5)); /* ids that are still open go with it */
     kvf__run_file_done(&file);
 }
 END_TEST
@@ -283,8 +283,8 @@ static void put_param(kvf__h5 *h5, kvf__h5_id parent, const char *group_name, co
     const int64_t dim[5] = {rows, 3, 1, 1, 1};
     const kvf__h5_spec spec = {.name = name, .dtype = dtype, .rank = rank, .dim = dim};
 
-    ck_ok(kvf__h5_group_create(h5, parent, group_name, out));
-    ck_ok(kvf__h5_data_write(h5, *out, &spec, zeros, NULL));
+    *out = kvf__h5_group_create(h5, parent, group_name);
+    kvf__h5_data_write(h5, *out, &spec, zeros, NULL);
 }
 
 static void put_history(kvf__h5 *h5, int64_t lr_length)
@@ -294,12 +294,12 @@ static void put_history(kvf__h5 *h5, int64_t lr_length)
     static const double zeros[8];
     kvf__h5_id group;
 
-    ck_ok(kvf__h5_group_create(h5, h5->file, "history", &group));
+    group = kvf__h5_group_create(h5, h5->file, "history");
     for (int i = 0; i < 7; i++) {
         int64_t n = i == 4 ? lr_length : 3;
         const kvf__h5_spec spec = {
             .name = NAMES[i], .dtype = i < 2 ? KVF__I64 : KVF__F64, .rank = 1, .dim = &n};
-        ck_ok(kvf__h5_data_write(h5, group, &spec, zeros, NULL));
+        kvf__h5_data_write(h5, group, &spec, zeros, NULL);
     }
     kvf__h5_release(&group);
 }
@@ -312,12 +312,12 @@ static void write_crafted(const char *path, const craft *c)
     const char *no = c->no ? c->no : "";
 
     if (c->P) id.P = c->P;
-    ck_ok(kvf__h5_create(ctx, path, true, "run", &h5));
+    h5 = kvf__h5_create(ctx, path, true, "run");
     put_param(&h5, h5.file, strcmp(no, "encoder") ? "encoder" : "other", "w", c->dtype,
               c->rank ? c->rank : 2, 2, &encoder);
-    ck_ok(kvf__identity_write(&h5, encoder, true, &id));
-    ck_ok(kvf__h5_put_u8s(&h5, encoder, "layer_mask", (const uint8_t *)"\1\1\1", 3));
-    ck_ok(kvf__h5_group_create(&h5, h5.file, "optimizer", &optimizer));
+    kvf__identity_write(&h5, encoder, true, &id);
+    kvf__h5_put_u8s(&h5, encoder, "layer_mask", (const uint8_t *)"\1\1\1", 3);
+    optimizer = kvf__h5_group_create(&h5, h5.file, "optimizer");
     put_param(&h5, optimizer, "m", "w", KVF__F32, 2, 2, &group);
     kvf__h5_release(&group);
     put_param(&h5, optimizer, "v", c->moment ? c->moment : "w", KVF__F32, 2,
@@ -326,8 +326,7 @@ static void write_crafted(const char *path, const craft *c)
     if (strcmp(no, "history") != 0) put_history(&h5, c->history ? c->history : 3);
     kvf__h5_release(&optimizer);
     kvf__h5_release(&encoder);
-    ck_ok(kvf__h5_commit(&h5));
-    kvf__h5_close(&h5);
+    ck_ok(kvf__h5_close(&h5));
 }
 
 START_TEST(wrong_content)

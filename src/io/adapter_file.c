@@ -26,87 +26,49 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__params
     return KVF_OK;
 }
 
-static kvf_status write_shape(kvf__h5 *h5, kvf__h5_id group, const kvf__adapter_file *file)
-{
-    KVF_TRY(kvf__identity_write(h5, group, true, &file->id));
-    KVF_TRY(kvf__h5_put_i64(h5, group, "size", file->size));
-    KVF_TRY(kvf__h5_put_text(h5, group, "activation", file->activation));
-    return kvf__h5_put_text(h5, group, "placement", file->placement);
-}
-
-static kvf_status write_file(kvf__h5 *h5, const kvf__adapter_file *file)
-{
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
-
-    st = kvf__run_params_write(h5, h5->file, GROUP, &file->params.params, &group);
-    if (st) goto out;
-    st = write_shape(h5, group, file);
-    if (st) goto out;
-    st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
-out:
-    kvf__h5_release(&group);
-    return st;
-}
-
 kvf_status kvf__adapter_file_write(kvf_ctx *ctx, const char *path, bool force,
                                    const kvf__adapter_file *file)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st;
+    kvf__h5 h5;
+    kvf__h5_id group;
 
-    st = check_values(ctx, path, &file->params.params);
-    if (st) goto out;
-    st = kvf__h5_create(ctx, path, force, GROUP, &h5);
-    if (st) goto out;
-    st = write_file(&h5, file);
-    if (st) goto out;
-    st = kvf__h5_commit(&h5);
-out:
-    kvf__h5_close(&h5);
-    return st;
+    KVF_TRY(check_values(ctx, path, &file->params.params));
+    h5 = kvf__h5_create(ctx, path, force, GROUP);
+    group = kvf__param_group_write(&h5, h5.file, GROUP, &file->params.params);
+    kvf__identity_write(&h5, group, true, &file->id);
+    kvf__h5_put_i64(&h5, group, "size", file->size);
+    kvf__h5_put_text(&h5, group, "activation", file->activation);
+    kvf__h5_put_text(&h5, group, "placement", file->placement);
+    kvf__file_end_write(&h5, file->id.task, &file->head, file->options, file->lineage);
+    kvf__h5_release(&group); /* not before: the order decides where HDF5 puts what */
+    return kvf__h5_close(&h5);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_status read_shape(kvf__h5 *h5, kvf__h5_id group, kvf__adapter_file *file)
-{
-    KVF_TRY(kvf__identity_read(h5, group, true, &file->id));
-    KVF_TRY(kvf__h5_get_i64(h5, group, "size", &file->size));
-    if (file->size < 1 || file->size > INT32_MAX)
-        return kvf__h5_fail(h5, group, KVF_EFORMAT, "size is %lld, want 1 to 2^31 - 1",
-                            (long long)file->size);
-    KVF_TRY(kvf__h5_get_text(h5, group, "activation", &file->activation));
-    return kvf__h5_get_text(h5, group, "placement", &file->placement);
-}
-
-static kvf_status read_file(kvf__h5 *h5, kvf__h5_id group, kvf__adapter_file *file)
-{
-    KVF_TRY(read_shape(h5, group, file));
-    KVF_TRY(kvf__run_params_read(h5, group, NULL, &file->params));
-    KVF_TRY(check_values(h5->ctx, h5->path, &file->params.params));
-    return kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
-}
-
 kvf_status kvf__adapter_file_read(kvf_ctx *ctx, const char *path, kvf__adapter_file *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_id group = KVF__H5_NONE;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, GROUP);
+    kvf__h5_id group = kvf__h5_group_open(&h5, h5.file, GROUP);
     kvf__adapter_file file = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, GROUP, &h5);
-    if (st) goto out;
-    st = kvf__h5_group_open(&h5, h5.file, GROUP, &group);
-    if (st) goto out;
-    st = read_file(&h5, group, &file);
-    if (st) goto out;
-    *out = file;
-    file = (kvf__adapter_file){0};
-out:
-    kvf__adapter_file_done(&file);
+    kvf__identity_read(&h5, group, true, &file.id);
+    file.size = kvf__h5_get_i64(&h5, group, "size");
+    if (file.size < 1 || file.size > INT32_MAX)
+        kvf__h5_fail(&h5, group, KVF_EFORMAT, "size is %lld, want 1 to 2^31 - 1",
+                     (long long)file.size);
+    file.activation = kvf__h5_get_text(&h5, group, "activation");
+    file.placement = kvf__h5_get_text(&h5, group, "placement");
+    kvf__param_group_read(&h5, group, NULL, &file.params);
+    KVF__H5_TRY(&h5, check_values(ctx, path, &file.params.params));
     kvf__h5_release(&group);
-    kvf__h5_close(&h5);
+    kvf__file_end_read(&h5, file.id.task, &file.head, &file.options, &file.lineage);
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__adapter_file_done(&file);
+    else
+        *out = file;
     return st;
 }
 

@@ -11,19 +11,19 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static kvf_status write_weight(kvf__h5 *h5, kvf__h5_id group, const kvf__base_file *file, size_t i)
+static void write_weight(kvf__h5 *h5, kvf__h5_id group, const kvf__base_file *file, size_t i)
 {
     const char *name = file->tensors[i].name;
     kvf__view view = file->tensors[i].view;
 
-    if (file->load) KVF_TRY(file->load(file->user, i, &view));
+    if (file->load) KVF__H5_TRY(h5, file->load(file->user, i, &view));
     if (!kvf__base_file_takes(&view))
-        return kvf__h5_fail(h5, group, KVF_EUNSUPPORTED,
-                            "%s has type %s, want f32, f16, bf16, f64, i64 or u8", name,
-                            view.other_name ? view.other_name : kvf__dtype_name(view.dtype));
+        kvf__h5_fail(h5, group, KVF_EUNSUPPORTED,
+                     "%s has type %s, want f32, f16, bf16, f64, i64 or u8", name,
+                     view.other_name ? view.other_name : kvf__dtype_name(view.dtype));
     const kvf__h5_spec spec = {
         .name = name, .dtype = view.dtype, .rank = view.rank, .dim = view.dim, .contiguous = true};
-    return kvf__h5_data_write(h5, group, &spec, view.data, NULL);
+    kvf__h5_data_write(h5, group, &spec, view.data, NULL);
 }
 
 bool kvf__base_file_takes(const kvf__view *view)
@@ -41,165 +41,115 @@ bool kvf__base_file_takes(const kvf__view *view)
     }
 }
 
-static kvf_status write_all(kvf__h5 *h5, const kvf__base_file *file)
-{
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
-
-    st = kvf__h5_texts_write(h5, h5->file, "config", &file->config, 1);
-    if (st) goto out;
-    st = kvf__h5_group_create(h5, h5->file, "tokenizer", &group);
-    if (st) goto out;
-    for (size_t i = 0; i < file->n_texts && !st; i++)
-        st = kvf__h5_texts_write(h5, group, file->texts[i].name, &file->texts[i].text, 1);
-    if (st) goto out;
-    kvf__h5_release(&group);
-    st = kvf__h5_group_create(h5, h5->file, "weights", &group);
-    if (st) goto out;
-    for (size_t i = 0; i < file->n && !st; i++)
-        st = write_weight(h5, group, file, i);
-    if (!st && file->task) st = kvf__base_task_write(h5, group, file->task);
-out:
-    kvf__h5_release(&group);
-    return st;
-}
-
 kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
                                 const kvf__base_file *file)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st;
+    kvf__h5 h5 = kvf__h5_create(ctx, path, force, "base");
+    kvf__h5_id group;
 
-    st = kvf__h5_create(ctx, path, force, "base", &h5);
-    if (st) goto out;
-    st = write_all(&h5, file);
-    if (st) goto out;
-    st = kvf__h5_commit(&h5);
-out:
-    kvf__h5_close(&h5);
-    return st;
+    kvf__h5_texts_write(&h5, h5.file, "config", &file->config, 1);
+    group = kvf__h5_group_create(&h5, h5.file, "tokenizer");
+    for (size_t i = 0; i < file->n_texts; i++)
+        kvf__h5_texts_write(&h5, group, file->texts[i].name, &file->texts[i].text, 1);
+    kvf__h5_release(&group);
+    group = kvf__h5_group_create(&h5, h5.file, "weights");
+    for (size_t i = 0; i < file->n && !h5.status; i++)
+        write_weight(&h5, group, file, i);
+    if (file->task) kvf__base_task_write(&h5, group, file->task);
+    kvf__h5_release(&group);
+    return kvf__h5_close(&h5);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_status read_text(kvf__h5 *h5, kvf__h5_id group, const char *name, char **out)
+static char *read_text(kvf__h5 *h5, kvf__h5_id group, const char *name)
 {
-    char **texts = NULL;
     size_t n = 0;
+    char **texts = kvf__h5_texts_read(h5, group, name, &n), *text = NULL;
 
-    KVF_TRY(kvf__h5_texts_read(h5, group, name, &texts, &n));
-    kvf_status st = n == 1 ? KVF_OK
-                           : kvf__h5_fail(h5, group, KVF_EFORMAT, "\"%s\" is %zu texts, want one",
-                                          name, n);
-    if (!st) {
-        *out = texts[0];
+    if (n != 1) kvf__h5_fail(h5, group, KVF_EFORMAT, "\"%s\" is %zu texts, want one", name, n);
+    if (n == 1) {
+        text = texts[0];
         texts[0] = NULL;
     }
-    for (size_t i = 0; i < n; i++)
-        kvf__free(texts[i]);
-    kvf__free(texts);
-    return st;
+    kvf__texts_free(texts, n);
+    return text;
 }
 
-static kvf_status read_texts(kvf__h5 *h5, kvf__base_file *file)
+static void read_texts(kvf__h5 *h5, kvf__base_file *file)
 {
     enum { MOST_TEXTS = 16 };
-    kvf__h5_id group = KVF__H5_NONE;
-    size_t n = 0;
-    kvf_status st;
+    kvf__h5_id group;
+    char name[KVF__H5_NAME];
+    size_t n;
 
-    st = read_text(h5, h5->file, "config", &file->config);
-    if (st) goto out;
-    st = kvf__h5_group_open(h5, h5->file, "tokenizer", &group);
-    if (st) goto out;
-    st = kvf__h5_child_count(h5, group, &n);
-    if (!st && n > MOST_TEXTS)
-        st = kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu texts, want at most %d", n, MOST_TEXTS);
-    if (!st) st = kvf__alloc_array(h5->ctx, n, sizeof *file->texts, &file->texts);
-    for (size_t i = 0; i < n && !st; i++) {
+    file->config = read_text(h5, h5->file, "config");
+    group = kvf__h5_group_open(h5, h5->file, "tokenizer");
+    n = kvf__h5_child_count(h5, group);
+    if (n > MOST_TEXTS)
+        kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu texts, want at most %d", n, MOST_TEXTS);
+    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *file->texts, &file->texts));
+    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++) {
         kvf__base_text *text = &file->texts[file->n_texts++];
-        st = kvf__h5_child_name(h5, group, i, &text->name);
-        if (!st) st = read_text(h5, group, text->name, &text->text);
+        KVF__H5_TRY(h5, kvf__strdup(h5->ctx, name, &text->name));
+        text->text = read_text(h5, group, name);
     }
-out:
     kvf__h5_release(&group);
-    return st;
 }
 
-static kvf_status view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name,
-                              const kvf__mapfile *map, kvf__table *table)
+static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const kvf__mapfile *map,
+                        kvf__table *table)
 {
-    kvf__h5_data data = {.id = KVF__H5_NONE};
-    size_t at = 0;
-    kvf_status st;
-
-    st = kvf__h5_data_open(h5, group, name, &data);
-    if (st) goto out;
-    st = kvf__h5_data_place(h5, &data, &at);
-    if (st) goto out;
+    kvf__h5_data data = kvf__h5_data_open(h5, group, name);
+    size_t at = kvf__h5_data_place(h5, &data);
     kvf__view view = {.data = map->data + at, .dtype = data.dtype, .rank = data.rank};
+
     memcpy(view.dim, data.dim, sizeof view.dim);
     if (data.dtype == KVF__I8) /* of prefixes only */
-        st = kvf__h5_fail(h5, data.id, KVF_EFORMAT,
-                          "element type i8, want f32, f16, bf16, f64, i64 or u8");
-    if (st) goto out;
-    st = kvf__table_add(h5->ctx, table, name, view);
-out:
+        kvf__h5_fail(h5, data.id, KVF_EFORMAT,
+                     "element type i8, want f32, f16, bf16, f64, i64 or u8");
+    KVF__H5_TRY(h5, kvf__table_add(h5->ctx, table, name, view));
     kvf__h5_release(&data.id);
-    return st;
 }
 
-static kvf_status read_weights(kvf__h5 *h5, kvf__weights *weights)
+static void read_weights(kvf__h5 *h5, kvf__weights *weights)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    char *name = NULL;
-    size_t n = 0;
-    kvf_status st;
+    kvf__h5_id group;
+    char name[KVF__H5_NAME];
+    size_t n;
 
-    st = kvf__alloc_array(h5->ctx, 1, sizeof *weights->maps, &weights->maps);
-    if (st) goto out;
+    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, 1, sizeof *weights->maps, &weights->maps));
+    if (h5->status) return;
     weights->maps[weights->n_maps++] = h5->map; /* taken: the very file that HDF5 reads */
     h5->map = (kvf__mapfile){0};
-    st = kvf__h5_group_open(h5, h5->file, "weights", &group);
-    if (st) goto out;
-    st = kvf__h5_child_count(h5, group, &n);
-    if (!st && n > KVF__MOST_PARAMS)
-        st = kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu tensors, want at most %d", n,
-                          KVF__MOST_PARAMS);
-    for (size_t i = 0; i < n && !st; i++) {
-        st = kvf__h5_child_name(h5, group, i, &name);
-        if (!st) st = view_weight(h5, group, name, &weights->maps[0], &weights->table);
-        kvf__free(name);
-        name = NULL;
-    }
-out:
+    group = kvf__h5_group_open(h5, h5->file, "weights");
+    n = kvf__h5_child_count(h5, group);
+    if (n > KVF__MOST_PARAMS)
+        kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu tensors, want at most %d", n, KVF__MOST_PARAMS);
+    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++)
+        view_weight(h5, group, name, &weights->maps[0], &weights->table);
     kvf__h5_release(&group);
-    return st;
 }
 
 kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, kvf__weights *weights,
                                kvf__base_file *file)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "base");
     kvf__weights opened = {0};
     kvf__base_file texts = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "base", &h5);
-    if (st) goto out;
-    st = read_texts(&h5, &texts);
-    if (st) goto out;
-    if (weights) st = read_weights(&h5, &opened);
-    if (st) goto out;
+    read_texts(&h5, &texts);
+    if (weights) read_weights(&h5, &opened);
+    st = kvf__h5_close(&h5);
+    if (st) {
+        kvf__weights_close(&opened);
+        kvf__base_file_done(&texts);
+        return st;
+    }
     if (weights) *weights = opened;
     *file = texts;
-    opened = (kvf__weights){0};
-    texts = (kvf__base_file){0};
-out:
-    kvf__weights_close(&opened);
-    kvf__base_file_done(&texts);
-    kvf__h5_close(&h5);
-    return st;
+    return KVF_OK;
 }
 
 kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *name,

@@ -5,41 +5,33 @@
 
 static const char GROUP[] = "weights", MARK[] = "task";
 
-kvf_status kvf__base_task_write(kvf__h5 *h5, kvf__h5_id weights, const kvf__base_task *task)
+void kvf__base_task_write(kvf__h5 *h5, kvf__h5_id weights, const kvf__base_task *task)
 {
-    KVF_TRY(kvf__identity_write(h5, weights, true, &task->id));
-    return kvf__file_end_write(h5, task->id.task, &task->head, task->options, task->lineage);
-}
-
-static kvf_status read_from(kvf__h5 *h5, kvf__h5_id group, kvf__base_task *out)
-{
-    KVF_TRY(kvf__identity_read(h5, group, true, &out->id));
-    return kvf__file_end_read(h5, out->id.task, &out->head, &out->options, &out->lineage);
+    kvf__identity_write(h5, weights, true, &task->id);
+    kvf__file_end_write(h5, task->id.task, &task->head, task->options, task->lineage);
 }
 
 kvf_status kvf__base_task_read(kvf_ctx *ctx, const char *path, bool *found, kvf__base_task *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_id group = KVF__H5_NONE;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "base");
+    kvf__h5_id group = kvf__h5_group_open(&h5, h5.file, GROUP);
     kvf__base_task task = {0};
-    bool there = false;
+    bool there = kvf__h5_has_attr(&h5, group, MARK);
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "base", &h5);
-    if (st) goto out;
-    st = kvf__h5_group_open(&h5, h5.file, GROUP, &group);
-    if (st) goto out;
-    st = kvf__h5_has_attr(&h5, group, MARK, &there);
-    if (!st && there) st = read_from(&h5, group, &task);
-    if (st) goto out;
+    if (there) {
+        kvf__identity_read(&h5, group, true, &task.id);
+        kvf__file_end_read(&h5, task.id.task, &task.head, &task.options, &task.lineage);
+    }
+    kvf__h5_release(&group);
+    st = kvf__h5_close(&h5);
+    if (st) {
+        kvf__base_task_done(&task);
+        return st;
+    }
     *found = there;
     *out = task;
-    task = (kvf__base_task){0};
-out:
-    kvf__base_task_done(&task);
-    kvf__h5_release(&group);
-    kvf__h5_close(&h5);
-    return st;
+    return KVF_OK;
 }
 
 void kvf__base_task_done(kvf__base_task *task)

@@ -26,100 +26,68 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__vector
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static kvf_status write_file(kvf__h5 *h5, const kvf__embeddings_file *file)
+kvf_status kvf__embeddings_file_write(kvf_ctx *ctx, const char *path, bool force,
+                                      const kvf__embeddings_file *file)
 {
     const int64_t dim[] = {file->vectors.P, file->vectors.C};
     const kvf__h5_spec spec = {
         .name = DATASET, .dtype = KVF__F32, .rank = 2, .dim = dim, .labels = LABELS};
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5 h5;
+    kvf__h5_id group;
 
-    st = kvf__h5_group_create(h5, h5->file, GROUP, &group);
-    if (st) goto out;
-    st = kvf__h5_data_write(h5, group, &spec, file->vectors.x, NULL);
-    if (st) goto out;
-    st = kvf__identity_write(h5, group, true, &file->id);
-    if (st) goto out;
-    st = kvf__h5_put_text(h5, group, "template", file->pattern ? file->pattern : "");
-    if (st) goto out;
-    st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
-out:
-    kvf__h5_release(&group);
-    return st;
-}
-
-kvf_status kvf__embeddings_file_write(kvf_ctx *ctx, const char *path, bool force,
-                                      const kvf__embeddings_file *file)
-{
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st;
-
-    st = check_values(ctx, path, &file->vectors);
-    if (st) goto out;
-    st = kvf__h5_create(ctx, path, force, GROUP, &h5);
-    if (st) goto out;
-    st = write_file(&h5, file);
-    if (st) goto out;
-    st = kvf__h5_commit(&h5);
-out:
-    kvf__h5_close(&h5);
-    return st;
+    KVF_TRY(check_values(ctx, path, &file->vectors));
+    h5 = kvf__h5_create(ctx, path, force, GROUP);
+    group = kvf__h5_group_create(&h5, h5.file, GROUP);
+    kvf__h5_data_write(&h5, group, &spec, file->vectors.x, NULL);
+    kvf__identity_write(&h5, group, true, &file->id);
+    kvf__h5_put_text(&h5, group, "template", file->pattern ? file->pattern : "");
+    kvf__file_end_write(&h5, file->id.task, &file->head, file->options, file->lineage);
+    kvf__h5_release(&group); /* not before: the order decides where HDF5 puts what */
+    return kvf__h5_close(&h5);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_status read_vectors(kvf__h5 *h5, kvf__h5_id group, kvf__h5_data *data,
-                               kvf__embeddings_file *file)
+static void read_vectors(kvf__h5 *h5, const kvf__h5_data *data, kvf__embeddings_file *file)
 {
     char text[128];
 
-    KVF_TRY(kvf__h5_data_open(h5, group, DATASET, data));
     if (data->dtype != KVF__F32 || data->rank != 2 || data->dim[0] != file->id.P ||
         data->dim[1] < 1)
-        return kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%s %s, want f32 [%lld, C]",
-                            kvf__dtype_name(data->dtype),
-                            kvf__shape_text(text, data->rank, data->dim), (long long)file->id.P);
-    KVF_TRY(kvf__vectors_init(h5->ctx, &file->vectors, data->dim[0], data->dim[1]));
-    KVF_TRY(kvf__h5_data_read(h5, data, file->vectors.x));
-    return check_values(h5->ctx, h5->path, &file->vectors);
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%s %s, want f32 [%lld, C]",
+                     kvf__dtype_name(data->dtype), kvf__shape_text(text, data->rank, data->dim),
+                     (long long)file->id.P);
+    KVF__H5_TRY(h5, kvf__vectors_init(h5->ctx, &file->vectors, data->dim[0], data->dim[1]));
+    kvf__h5_data_read(h5, data, file->vectors.x);
+    KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, &file->vectors));
 }
 
-kvf_status kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *out)
+void kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *file)
 {
-    kvf__embeddings_file file = {0};
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
 
-    st = kvf__h5_group_open(h5, h5->file, GROUP, &group);
-    if (st) goto out;
-    st = kvf__identity_read(h5, group, true, &file.id);
-    if (st) goto out;
-    st = read_vectors(h5, group, data, &file);
-    if (st) goto out;
-    st = kvf__h5_get_text(h5, group, "template", &file.pattern);
-    if (st) goto out;
-    st = kvf__file_end_read(h5, file.id.task, &file.head, &file.options, &file.lineage);
-    if (st) goto out;
-    *out = file;
-    file = (kvf__embeddings_file){0};
-out:
-    kvf__embeddings_file_done(&file);
+    kvf__identity_read(h5, group, true, &file->id);
+    *data = kvf__h5_data_open(h5, group, DATASET);
+    read_vectors(h5, data, file);
+    file->pattern = kvf__h5_get_text(h5, group, "template");
+    kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
     kvf__h5_release(&group);
-    return st;
 }
 
 kvf_status kvf__embeddings_file_read(kvf_ctx *ctx, const char *path, kvf__embeddings_file *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__h5 h5 = kvf__h5_open(ctx, path, GROUP);
+    kvf__h5_data data;
+    kvf__embeddings_file file = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, GROUP, &h5);
-    if (st) goto out;
-    st = kvf__embeddings_read_from(&h5, &data, out);
-out:
+    kvf__embeddings_read_from(&h5, &data, &file);
     kvf__h5_release(&data.id);
-    kvf__h5_close(&h5);
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__embeddings_file_done(&file);
+    else
+        *out = file;
     return st;
 }
 

@@ -50,40 +50,40 @@ static void place_text(const kvf__h5 *h5, kvf__h5_id at, char text[LINE_BYTES])
         snprintf(text, LINE_BYTES, "%s: %s: ", h5->path, name);
 }
 
-static kvf_status KVF__PRINTF(4, 0)
-    fail_at(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, va_list args)
+/* reason: begins with ": ", or is empty. */
+static void KVF__PRINTF(5, 0) fail_at(kvf__h5 *h5, kvf__h5_id at, kvf_status status,
+                                      const char *reason, const char *fmt, va_list args)
 {
     char what[LINE_BYTES], place[LINE_BYTES];
 
     vsnprintf(what, sizeof what, fmt, args);
     place_text(h5, at, place);
-    return kvf__fail(h5->ctx, status, "%s%s", place, what);
+    h5->status = kvf__fail(h5->ctx, status, "%s%s%s", place, what, reason);
 }
 
-kvf_status kvf__h5_fail(const kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, ...)
+void kvf__h5_fail(kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, ...)
 {
     va_list args;
 
+    if (h5->status) return;
     va_start(args, fmt);
-    fail_at(h5, at, status, fmt, args);
+    fail_at(h5, at, status, "", fmt, args);
     va_end(args);
-    return status;
 }
 
-kvf_status kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
+void kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
 {
-    char reason[LINE_BYTES] = "HDF5 gives no reason";
-    kvf_status status = h5->out.temp ? KVF_EIO : KVF_EFORMAT;
+    char reason[LINE_BYTES + 2] = ": HDF5 gives no reason";
     va_list args;
 
+    if (h5->status) return;
     h5->broken = true;
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost,
-             reason); /* before another call clears it */
-    shorten_reason(reason);
+    /* before another call clears it */
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, reason + 2);
+    shorten_reason(reason + 2);
     va_start(args, fmt);
-    fail_at(h5, at, status, fmt, args);
+    fail_at(h5, at, h5->out.temp ? KVF_EIO : KVF_EFORMAT, reason, fmt, args);
     va_end(args);
-    return kvf__fail(h5->ctx, status, "%s: %s", kvf_ctx_error(h5->ctx), reason);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -139,51 +139,83 @@ static hid_t make_creation(void)
     return creation;
 }
 
-static kvf_status write_heading(kvf__h5 *h5, const char *kind)
-{
-    KVF_TRY(kvf__h5_put_text(h5, h5->file, "kvfold_kind", kind));
-    KVF_TRY(kvf__h5_put_i64(h5, h5->file, "kvfold_format", FORMAT));
-    return kvf__h5_put_text(h5, h5->file, "kvfold_version", KVF_VERSION);
-}
-
-/* HDF5's own descriptor once more: it stays open behind HDF5's close. */
-static kvf_status take_fd(kvf__h5 *h5)
+/* HDF5's own descriptor once more: it stays open when HDF5 closes its own. */
+static void copy_fd(kvf__h5 *h5)
 {
     int *own = NULL;
 
+    if (h5->status) return;
     if (H5Fget_vfd_handle(h5->file, H5P_DEFAULT, (void **)&own) >= 0 && own)
         h5->fd = fcntl(*own, F_DUPFD_CLOEXEC, 0);
-    return h5->fd >= 0 ? KVF_OK : kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
+    if (h5->fd < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
-kvf_status kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
-                          kvf__h5 *out)
+static kvf__h5 begin(kvf_ctx *ctx, const char *path)
 {
     kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
-    hid_t access = H5I_INVALID_HID, creation = H5I_INVALID_HID;
-    kvf_status st;
 
     hush(&h5);
-    st = kvf__outfile_begin(ctx, path, force, &h5.out);
-    if (st) goto out;
+    return h5;
+}
+
+kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind)
+{
+    kvf__h5 h5 = begin(ctx, path);
+    hid_t access, creation;
+
+    h5.status = kvf__outfile_begin(ctx, path, force, &h5.out);
+    if (h5.status) return h5;
     access = make_access(true, strcmp(kind, "base") == 0);
     creation = make_creation();
     h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
-    if (h5.file < 0) {
-        st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
-        goto out;
-    }
-    st = take_fd(&h5);
-    if (st) goto out;
-    st = write_heading(&h5, kind);
-    if (st) goto out;
-    *out = h5;
-    h5 = KVF__H5_NOTHING;
-out:
+    if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
     H5Pclose(creation);
     H5Pclose(access);
-    kvf__h5_close(&h5);
-    return st;
+    copy_fd(&h5);
+    kvf__h5_put_text(&h5, h5.file, "kvfold_kind", kind);
+    kvf__h5_put_i64(&h5, h5.file, "kvfold_format", FORMAT);
+    kvf__h5_put_text(&h5, h5.file, "kvfold_version", KVF_VERSION);
+    return h5;
+}
+
+/* The root attributes are asked for one by one later; here only: is this file one of ours at all,
+ * and of the kind that is wanted? */
+static void check_heading(kvf__h5 *h5, const char *want)
+{
+    char *kind = NULL;
+    int64_t format;
+
+    if (!kvf__h5_has_attr(h5, h5->file, "kvfold_kind"))
+        kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
+                     "not a kvfold file: HDF5, but without the attribute kvfold_kind");
+    kind = kvf__h5_get_text(h5, h5->file, "kvfold_kind");
+    format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
+    if (format != FORMAT)
+        kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED, "kvfold_format is %lld, this version reads %d",
+                     (long long)format, FORMAT);
+    if (want && kind && strcmp(kind, want) != 0)
+        kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file", kind,
+                     want);
+    kvf__free(kind);
+}
+
+kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
+{
+    kvf__h5 h5 = begin(ctx, path);
+    hid_t access;
+    haddr_t end = 0;
+
+    h5.status = kvf__mapfile_open(ctx, path, &h5.map);
+    KVF__H5_TRY(&h5, kvf__h5_sandbox(ctx, &h5.map));
+    if (h5.status) return h5;
+    h5.file_bytes = h5.map.n;
+    access = make_access(false, false);
+    h5.file = kvf__h5_open_fd(path, h5.map.fd, access, &h5.driver);
+    if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
+    H5Pclose(access);
+    h5.sealed = H5Fget_eoa(h5.file, &end) >= 0 && end < h5.file_bytes;
+    check_heading(&h5, kind);
+    return h5;
 }
 
 /* Where HDF5 cannot write what it still holds, it neither closes the file nor gives its room back.
@@ -197,83 +229,22 @@ static herr_t close_file(kvf__h5 *h5)
     return closed;
 }
 
-kvf_status kvf__h5_commit(kvf__h5 *h5)
+/* Whole on the disk, under its name. */
+static void commit(kvf__h5 *h5)
 {
-    if (close_file(h5) < 0) return kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
-    KVF_TRY(kvf__h5_seal(h5->ctx, h5->fd, h5->path));
-    KVF_TRY(kvf__outfile_commit(h5->ctx, &h5->out));
-    kvf__sandbox_trust(h5->ctx, h5->fd);
-    return KVF_OK;
+    if (h5->status) return;
+    if (close_file(h5) < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
+    KVF__H5_TRY(h5, kvf__h5_seal(h5->ctx, h5->fd, h5->path));
+    KVF__H5_TRY(h5, kvf__outfile_commit(h5->ctx, &h5->out));
+    if (!h5->status) kvf__sandbox_trust(h5->ctx, h5->fd);
 }
 
-static kvf_status check_heading(kvf__h5 *h5, const char *want)
+kvf_status kvf__h5_close(kvf__h5 *h5)
 {
-    char *kind = NULL;
-    int64_t format = 0;
     kvf_status st;
 
-    st = kvf__h5_get_text(h5, h5->file, "kvfold_kind", &kind);
-    if (st) goto out;
-    st = kvf__h5_get_i64(h5, h5->file, "kvfold_format", &format);
-    if (st) goto out;
-    if (format != FORMAT)
-        st = kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
-                          "kvfold_format is %lld, this version reads %d", (long long)format,
-                          FORMAT);
-    else if (want && strcmp(kind, want) != 0)
-        st = kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file",
-                          kind, want);
-out:
-    kvf__free(kind);
-    return st;
-}
-
-/* The root attributes are asked for one by one later; here only: is this file one of ours at all.
- */
-static kvf_status check_ours(kvf__h5 *h5)
-{
-    bool ours = false;
-
-    KVF_TRY(kvf__h5_has_attr(h5, h5->file, "kvfold_kind", &ours));
-    if (ours) return KVF_OK;
-    return kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
-                        "not a kvfold file: HDF5, but without the attribute kvfold_kind");
-}
-
-kvf_status kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind, kvf__h5 *out)
-{
-    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
-    hid_t access = H5I_INVALID_HID;
-    haddr_t end = 0;
-    kvf_status st;
-
-    hush(&h5);
-    st = kvf__mapfile_open(ctx, path, &h5.map);
-    if (st) goto out;
-    st = kvf__h5_sandbox(ctx, &h5.map);
-    if (st) goto out;
-    h5.file_bytes = h5.map.n;
-    access = make_access(false, false);
-    h5.file = kvf__h5_open_fd(path, h5.map.fd, access, &h5.driver);
-    if (h5.file < 0) {
-        st = kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
-        goto out;
-    }
-    h5.sealed = H5Fget_eoa(h5.file, &end) >= 0 && end < h5.file_bytes;
-    st = check_ours(&h5);
-    if (st) goto out;
-    st = check_heading(&h5, kind);
-    if (st) goto out;
-    *out = h5;
-    h5 = KVF__H5_NOTHING;
-out:
-    H5Pclose(access);
-    kvf__h5_close(&h5);
-    return st;
-}
-
-void kvf__h5_close(kvf__h5 *h5)
-{
+    if (h5->out.temp) commit(h5);
+    st = h5->status;
     close_file(h5);
     kvf__h5_release_driver(&h5->driver);
     if (h5->fd >= 0) close(h5->fd);
@@ -281,31 +252,25 @@ void kvf__h5_close(kvf__h5 *h5)
     kvf__outfile_abort(&h5->out);
     unhush(h5);
     *h5 = KVF__H5_NOTHING;
+    return st;
 }
 
 kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16])
 {
     static const char *const KINDS[] = {"run", "prefix", "embeddings", "adapter", "base"};
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    char *kind = NULL;
-    kvf_status st;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, NULL);
+    char *kind = kvf__h5_get_text(&h5, h5.file, "kvfold_kind");
+    bool known = false;
 
-    st = kvf__h5_open(ctx, path, NULL, &h5);
-    if (st) goto out;
-    st = kvf__h5_get_text(&h5, h5.file, "kvfold_kind", &kind);
-    if (st) goto out;
-    st = KVF_EUNSUPPORTED;
-    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
-        if (strcmp(kind, KINDS[i]) == 0) st = KVF_OK;
-    if (st)
-        kvf__h5_fail(&h5, h5.file, st,
-                     "kvfold_kind is \"%s\", want run, prefix, embeddings, adapter or base", kind);
-    else
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0] && kind; i++)
+        known = known || strcmp(kind, KINDS[i]) == 0;
+    if (known)
         strcpy(out, kind);
-out:
+    else
+        kvf__h5_fail(&h5, h5.file, KVF_EUNSUPPORTED,
+                     "kvfold_kind is \"%s\", want run, prefix, embeddings, adapter or base", kind);
     kvf__free(kind);
-    kvf__h5_close(&h5);
-    return st;
+    return kvf__h5_close(&h5);
 }
 
 const char *kvf__h5_version(char buf[32])

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { MAX_NAME = 1024 };
-
 static hid_t bool_type(void)
 {
     hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
@@ -22,53 +20,50 @@ static hid_t bool_type(void)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Takes over type and space. */
-static kvf_status put(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type, hid_t space,
-                      const void *value)
+/* Closes type and space. */
+static void put(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type, hid_t space,
+                const void *value)
 {
-    hid_t attr = H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    kvf_status st = KVF_OK;
-
-    if (attr < 0 || H5Awrite(attr, type, value) < 0)
-        st = kvf__h5_broken(h5, at, "cannot write the attribute \"%s\"", name);
-    H5Aclose(attr);
+    if (!h5->status) {
+        hid_t attr = H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+        if (attr < 0 || H5Awrite(attr, type, value) < 0)
+            kvf__h5_broken(h5, at, "cannot write the attribute \"%s\"", name);
+        H5Aclose(attr);
+    }
     H5Sclose(space);
     H5Tclose(type);
-    return st;
 }
 
-static kvf_status put_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type,
-                             const void *value)
+static void put_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, hid_t type, const void *value)
 {
-    return put(h5, at, name, type, H5Screate(H5S_SCALAR), value);
+    put(h5, at, name, type, H5Screate(H5S_SCALAR), value);
 }
 
-kvf_status kvf__h5_put_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *utf8)
+void kvf__h5_put_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const char *utf8)
 {
-    return put_scalar(h5, at, name, kvf__h5_text_type(), &utf8);
+    put_scalar(h5, at, name, kvf__h5_text_type(), &utf8);
 }
 
-kvf_status kvf__h5_put_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t value)
+void kvf__h5_put_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t value)
 {
-    return put_scalar(h5, at, name, H5Tcopy(H5T_STD_I64LE), &value);
+    put_scalar(h5, at, name, H5Tcopy(H5T_STD_I64LE), &value);
 }
 
-kvf_status kvf__h5_put_f64(kvf__h5 *h5, kvf__h5_id at, const char *name, double value)
+void kvf__h5_put_f64(kvf__h5 *h5, kvf__h5_id at, const char *name, double value)
 {
-    return put_scalar(h5, at, name, H5Tcopy(H5T_IEEE_F64LE), &value);
+    put_scalar(h5, at, name, H5Tcopy(H5T_IEEE_F64LE), &value);
 }
 
-kvf_status kvf__h5_put_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool value)
+void kvf__h5_put_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool value)
 {
     int8_t byte = value;
-    return put_scalar(h5, at, name, bool_type(), &byte);
+    put_scalar(h5, at, name, bool_type(), &byte);
 }
 
-kvf_status kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const uint8_t *values,
-                           int64_t n)
+void kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const uint8_t *values, int64_t n)
 {
     hsize_t dim = (hsize_t)n;
-    return put(h5, at, name, H5Tcopy(H5T_STD_U8LE), H5Screate_simple(1, &dim, NULL), values);
+    put(h5, at, name, H5Tcopy(H5T_STD_U8LE), H5Screate_simple(1, &dim, NULL), values);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -87,25 +82,26 @@ static void done(opened *a)
     H5Aclose(a->attr);
 }
 
-static kvf_status open_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, opened *out)
+/* False: it is not there, or cannot be opened; then there is nothing to close. */
+static bool open_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, opened *out)
 {
-    opened a = {.type = H5I_INVALID_HID, .space = H5I_INVALID_HID};
-    bool there = false;
+    opened a = {.attr = H5I_INVALID_HID, .type = H5I_INVALID_HID, .space = H5I_INVALID_HID};
 
-    KVF_TRY(kvf__h5_has_attr(h5, at, name, &there));
-    if (!there) return kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is missing", name);
+    if (!kvf__h5_has_attr(h5, at, name))
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is missing", name);
+    if (h5->status) return false;
     a.attr = H5Aopen(at, name, H5P_DEFAULT);
     if (a.attr >= 0) a.type = H5Aget_type(a.attr);
     if (a.type >= 0) a.space = H5Aget_space(a.attr);
     if (a.space < 0) {
-        kvf_status st = kvf__h5_broken(h5, at, "cannot open the attribute \"%s\"", name);
+        kvf__h5_broken(h5, at, "cannot open the attribute \"%s\"", name);
         done(&a);
-        return st;
+        return false;
     }
     a.class = H5Tget_class(a.type);
     a.size = H5Tget_size(a.type);
     *out = a;
-    return KVF_OK;
+    return true;
 }
 
 static bool is_scalar(const opened *a)
@@ -153,96 +149,92 @@ static const char *type_text(kvf__h5_attr_type type)
     return TEXT[type];
 }
 
-static kvf_status get_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, kvf__h5_attr_type want,
-                             hid_t memory, void *value)
+static void get_scalar(kvf__h5 *h5, kvf__h5_id at, const char *name, kvf__h5_attr_type want,
+                       hid_t memory, void *value)
 {
     opened a;
-    kvf_status st = KVF_OK;
 
-    KVF_TRY(open_attr(h5, at, name, &a));
+    if (!open_attr(h5, at, name, &a)) return;
     if (!is_scalar(&a) || !fits_type(&a, want))
-        st = kvf__h5_fail(h5, at, KVF_EFORMAT,
-                          "attribute \"%s\" is not a scalar of the right type, want %s", name,
-                          type_text(want));
+        kvf__h5_fail(h5, at, KVF_EFORMAT,
+                     "attribute \"%s\" is not a scalar of the right type, want %s", name,
+                     type_text(want));
     else if (H5Aread(a.attr, memory, value) < 0)
-        st = kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
+        kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
     done(&a);
-    return st;
 }
 
-kvf_status kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *out)
+bool kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
-    htri_t there = H5Aexists(at, name);
+    htri_t there = h5->status ? 0 : H5Aexists(at, name);
 
-    if (there < 0) return kvf__h5_broken(h5, at, "cannot look for the attribute \"%s\"", name);
-    *out = there > 0;
-    return KVF_OK;
+    if (there < 0) kvf__h5_broken(h5, at, "cannot look for the attribute \"%s\"", name);
+    return there > 0;
 }
 
 /* HDF5 hands out its own block; an empty text comes as NULL. */
-kvf_status kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name, char **out)
+char *kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
     hid_t type = kvf__h5_text_type();
-    char *text = NULL;
-    kvf_status st;
+    char *text = NULL, *copy = NULL;
 
-    st = get_scalar(h5, at, name, KVF__H5_TEXT, type, &text);
-    if (st) goto out;
-    st = kvf__strdup(h5->ctx, text ? text : "", out);
-out:
+    get_scalar(h5, at, name, KVF__H5_TEXT, type, &text);
+    KVF__H5_TRY(h5, kvf__strdup(h5->ctx, text ? text : "", &copy));
     H5free_memory(text);
     H5Tclose(type);
-    return st;
+    return copy;
 }
 
-kvf_status kvf__h5_get_i64(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t *out)
+int64_t kvf__h5_get_i64(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
-    return get_scalar(h5, at, name, KVF__H5_I64, H5T_NATIVE_INT64, out);
+    int64_t value = 0;
+
+    get_scalar(h5, at, name, KVF__H5_I64, H5T_NATIVE_INT64, &value);
+    return value;
 }
 
-kvf_status kvf__h5_get_f64(kvf__h5 *h5, kvf__h5_id at, const char *name, double *out)
+double kvf__h5_get_f64(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
-    return get_scalar(h5, at, name, KVF__H5_F64, H5T_NATIVE_DOUBLE, out);
+    double value = 0;
+
+    get_scalar(h5, at, name, KVF__H5_F64, H5T_NATIVE_DOUBLE, &value);
+    return value;
 }
 
-kvf_status kvf__h5_get_bool(kvf__h5 *h5, kvf__h5_id at, const char *name, bool *out)
+bool kvf__h5_get_bool(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
     hid_t type = bool_type();
     int8_t byte = 0;
-    kvf_status st = get_scalar(h5, at, name, KVF__H5_BOOL, type, &byte);
 
-    if (!st) *out = byte != 0;
+    get_scalar(h5, at, name, KVF__H5_BOOL, type, &byte);
     H5Tclose(type);
-    return st;
+    return byte != 0;
 }
 
-kvf_status kvf__h5_get_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, uint8_t *values, int64_t n)
+void kvf__h5_get_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, uint8_t *values, int64_t n)
 {
     opened a;
     hsize_t dim = 0;
-    kvf_status st = KVF_OK;
 
-    KVF_TRY(open_attr(h5, at, name, &a));
+    if (!open_attr(h5, at, name, &a)) return;
     if (a.class != H5T_INTEGER || a.size != 1 || H5Sget_simple_extent_ndims(a.space) != 1 ||
         H5Sget_simple_extent_dims(a.space, &dim, NULL) != 1 || dim != (hsize_t)n)
-        st = kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is not a list of %lld bytes (u8)",
-                          name, (long long)n);
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is not a list of %lld bytes (u8)", name,
+                     (long long)n);
     else if (H5Aread(a.attr, H5T_NATIVE_UINT8, values) < 0)
-        st = kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
+        kvf__h5_broken(h5, at, "cannot read the attribute \"%s\"", name);
     done(&a);
-    return st;
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
-kvf_status kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at, size_t *out)
+size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at)
 {
-    H5O_info_t info;
+    H5O_info_t info = {0};
 
-    if (H5Oget_info2(at, &info, H5O_INFO_NUM_ATTRS) < 0)
-        return kvf__h5_broken(h5, at, "cannot list the attributes");
-    *out = (size_t)info.num_attrs;
-    return KVF_OK;
+    if (!h5->status && H5Oget_info2(at, &info, H5O_INFO_NUM_ATTRS) < 0)
+        kvf__h5_broken(h5, at, "cannot list the attributes");
+    return h5->status ? 0 : (size_t)info.num_attrs;
 }
 
 static H5_index_t index_of(kvf__h5_id group)
@@ -255,36 +247,31 @@ static H5_index_t index_of(kvf__h5_id group)
     return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
 }
 
-kvf_status kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char **out)
+bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__H5_NAME])
 {
-    char name[MAX_NAME];
-    ssize_t n = H5Aget_name_by_idx(at, ".", index_of(at), H5_ITER_INC, index, name, sizeof name,
-                                   H5P_DEFAULT);
+    ssize_t n;
 
-    if (n < 0) return kvf__h5_broken(h5, at, "cannot list the attributes");
-    if ((size_t)n >= sizeof name)
-        return kvf__h5_fail(h5, at, KVF_EFORMAT,
-                            "an attribute's name has %zd bytes, want at most %zu", n,
-                            sizeof name - 1);
-    return kvf__strdup(h5->ctx, name, out);
+    if (h5->status) return false;
+    n = H5Aget_name_by_idx(at, ".", index_of(at), H5_ITER_INC, index, name, KVF__H5_NAME,
+                           H5P_DEFAULT);
+    if (n < 0) kvf__h5_broken(h5, at, "cannot list the attributes");
+    if (n >= KVF__H5_NAME)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "an attribute's name has %zd bytes, want at most %d", n,
+                     KVF__H5_NAME - 1);
+    return !h5->status;
 }
 
-kvf_status kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name,
-                                kvf__h5_attr_type *out)
+kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
-    static const kvf__h5_attr_type ALL[] = {KVF__H5_TEXT, KVF__H5_I64, KVF__H5_F64, KVF__H5_BOOL};
     opened a;
-    kvf_status st = KVF_EFORMAT;
+    kvf__h5_attr_type type = KVF__H5_TEXT;
 
-    KVF_TRY(open_attr(h5, at, name, &a));
-    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0] && st && is_scalar(&a); i++)
-        if (fits_type(&a, ALL[i])) {
-            *out = ALL[i];
-            st = KVF_OK;
-        }
-    if (st)
-        kvf__h5_fail(h5, at, st, "attribute \"%s\" is no scalar text, integer, float or boolean",
-                     name);
+    if (!open_attr(h5, at, name, &a)) return type;
+    while (type <= KVF__H5_BOOL && !(is_scalar(&a) && fits_type(&a, type)))
+        type++;
     done(&a);
-    return st;
+    if (type <= KVF__H5_BOOL) return type;
+    kvf__h5_fail(h5, at, KVF_EFORMAT,
+                 "attribute \"%s\" is no scalar text, integer, float or boolean", name);
+    return KVF__H5_TEXT;
 }

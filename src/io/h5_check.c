@@ -11,32 +11,29 @@
 /* Deflate cannot shrink more than 1032 : 1. */
 enum { MAX_DEFLATE = 1032, MAX_CHUNKS = 8192 };
 
-static kvf_status check_type(kvf__h5 *h5, kvf__h5_data *data)
+static void check_type(kvf__h5 *h5, kvf__h5_data *data)
 {
     static const kvf__dtype KNOWN[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__F64,
                                        KVF__I64, KVF__U8,  KVF__I8};
     hid_t type = H5Dget_type(data->id);
-    kvf_status st = KVF_EFORMAT;
+    bool found = false;
 
-    if (type < 0) return kvf__h5_broken(h5, data->id, "cannot read the element type");
-    for (size_t i = 0; i < sizeof KNOWN / sizeof KNOWN[0] && st; i++) {
+    if (type < 0) kvf__h5_broken(h5, data->id, "cannot read the element type");
+    for (size_t i = 0; i < sizeof KNOWN / sizeof KNOWN[0] && !found; i++) {
         hid_t known = kvf__h5_type(KNOWN[i]);
-        if (H5Tequal(type, known) > 0) {
-            data->dtype = KNOWN[i];
-            st = KVF_OK;
-        }
+        found = H5Tequal(type, known) > 0;
+        if (found) data->dtype = KNOWN[i];
         H5Tclose(known);
     }
-    if (st)
-        kvf__h5_fail(h5, data->id, st,
+    if (!found)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT,
                      "unknown element type (class %d, %zu bytes), want little-endian f32, f16, "
                      "bf16, f64, i64, u8 or i8",
                      (int)H5Tget_class(type), H5Tget_size(type));
     H5Tclose(type);
-    return st;
 }
 
-static kvf_status check_shape(kvf__h5 *h5, kvf__h5_data *data)
+static void check_shape(kvf__h5 *h5, kvf__h5_data *data)
 {
     hid_t space = H5Dget_space(data->id);
     hsize_t dim[H5S_MAX_RANK] = {0};
@@ -47,9 +44,11 @@ static kvf_status check_shape(kvf__h5 *h5, kvf__h5_data *data)
 
     if (simple) H5Sget_simple_extent_dims(space, dim, NULL);
     H5Sclose(space);
-    if (!simple || rank < 1 || rank > KVF__MAX_RANK)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "rank %d, want 1 to %d", simple ? rank : 0,
-                            KVF__MAX_RANK);
+    if (!simple || rank < 1 || rank > KVF__MAX_RANK) {
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "rank %d, want 1 to %d", simple ? rank : 0,
+                     KVF__MAX_RANK);
+        return;
+    }
     data->rank = rank;
     data->count = 1;
     for (int i = 0; i < rank && fits; i++) {
@@ -59,15 +58,16 @@ static kvf_status check_shape(kvf__h5 *h5, kvf__h5_data *data)
         if (fits) data->count *= data->dim[i];
     }
     data->bytes = bytes;
-    if (fits) return KVF_OK;
-    return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "more elements than this machine can address");
+    if (!fits)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "more elements than this machine can address");
 }
 
-static kvf_status check_filters(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
+static void check_filters(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
 {
     int n = H5Pget_nfilters(creation);
 
-    for (int i = 0; i < n; i++) {
+    if (n < 0) kvf__h5_broken(h5, data->id, "cannot read the list of filters");
+    for (int i = 0; i < n && !h5->status; i++) {
         size_t values = 0;
         unsigned flags = 0, config = 0;
         char name[64] = "";
@@ -78,51 +78,54 @@ static kvf_status check_filters(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
                       : filter == H5Z_FILTER_FLETCHER32 ? &data->fletcher32
                                                         : NULL;
         if (!known || *known)
-            return kvf__h5_fail(
+            kvf__h5_fail(
                 h5, data->id, KVF_EUNSUPPORTED,
                 "filter %d (id %d), want at most one each of deflate, shuffle and Fletcher32", i,
                 (int)filter);
-        *known = true;
+        else
+            *known = true;
     }
-    if (n < 0) return kvf__h5_broken(h5, data->id, "cannot read the list of filters");
-    return KVF_OK;
 }
 
-static kvf_status check_layout(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
+static void check_chunk_shape(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
 {
     hsize_t chunk[H5S_MAX_RANK] = {0};
-    H5D_layout_t layout = H5Pget_layout(creation);
 
-    if (H5Pget_external_count(creation) != 0)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                            "its values are in another file (external storage), refused");
-    if (layout == H5D_VIRTUAL)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                            "its values are in other datasets (virtual storage), refused");
-    if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS && layout != H5D_COMPACT)
-        return kvf__h5_broken(h5, data->id, "cannot read the storage layout");
-    data->chunked = layout == H5D_CHUNKED;
-    if (!data->chunked) return KVF_OK;
     if (H5Pget_chunk(creation, H5S_MAX_RANK, chunk) != data->rank)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of another rank than %d",
-                            data->rank);
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of another rank than %d", data->rank);
     for (int i = 0; i < data->rank; i++) {
         if (chunk[i] == 0 || chunk[i] > UINT32_MAX)
-            return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of length 0");
+            kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of length 0");
         data->chunk[i] = (int64_t)chunk[i];
     }
-    return KVF_OK;
 }
 
-static kvf_status check_storage(kvf__h5 *h5, kvf__h5_data *data)
+static void check_layout(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
+{
+    H5D_layout_t layout = H5Pget_layout(creation);
+
+    data->chunked = layout == H5D_CHUNKED;
+    if (H5Pget_external_count(creation) != 0)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                     "its values are in another file (external storage), refused");
+    else if (layout == H5D_VIRTUAL)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                     "its values are in other datasets (virtual storage), refused");
+    else if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS && layout != H5D_COMPACT)
+        kvf__h5_broken(h5, data->id, "cannot read the storage layout");
+    else if (data->chunked)
+        check_chunk_shape(h5, creation, data);
+}
+
+static void check_storage(kvf__h5 *h5, kvf__h5_data *data)
 {
     size_t ratio = data->deflate ? MAX_DEFLATE : 1;
 
     data->stored = (size_t)H5Dget_storage_size(data->id);
-    if (data->stored <= h5->file_bytes && data->bytes / ratio <= data->stored) return KVF_OK;
-    return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                        "claims %zu bytes of values, but %zu are stored in a file of %zu",
-                        data->bytes, data->stored, h5->file_bytes);
+    if (data->stored > h5->file_bytes || data->bytes / ratio > data->stored)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                     "claims %zu bytes of values, but %zu are stored in a file of %zu", data->bytes,
+                     data->stored, h5->file_bytes);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -136,8 +139,7 @@ static size_t chunk_bytes(const kvf__h5_data *data)
     return bytes;
 }
 
-static kvf_status check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize_t *at,
-                              size_t whole)
+static void check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize_t *at, size_t whole)
 {
     int64_t place[KVF__MAX_RANK];
     char text[128];
@@ -150,8 +152,8 @@ static kvf_status check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize
      * disagree. */
     if (H5Dget_chunk_info_by_coord(data->id, at, &mask, &address, &size) < 0 ||
         H5Dget_chunk_storage_size(data->id, at, &searched) < 0)
-        return kvf__h5_broken(h5, data->id, "cannot read the index of chunks");
-    if (address == HADDR_UNDEF || searched != size)
+        kvf__h5_broken(h5, data->id, "cannot read the index of chunks");
+    else if (address == HADDR_UNDEF || searched != size)
         what = "is missing";
     else if (mask != 0)
         what = "is stored without its filters";
@@ -159,11 +161,11 @@ static kvf_status check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize
         what = "lies outside the file";
     else if (!data->deflate && size != whole + (data->fletcher32 ? 4 : 0))
         what = "has the wrong size";
-    if (!what) return KVF_OK;
+    if (!what) return;
     for (int i = 0; i < data->rank; i++)
         place[i] = (int64_t)at[i];
-    return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "the chunk at %s %s",
-                        kvf__shape_text(text, data->rank, place), what);
+    kvf__h5_fail(h5, data->id, KVF_EFORMAT, "the chunk at %s %s",
+                 kvf__shape_text(text, data->rank, place), what);
 }
 
 /* To the next chunk in row-major order; false after the last. */
@@ -177,70 +179,54 @@ static bool next_chunk(const kvf__h5_data *data, hsize_t *at)
     return false;
 }
 
-static kvf_status check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
+static void check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
 {
     hsize_t at[KVF__MAX_RANK] = {0};
     size_t whole = chunk_bytes(data), n = 1;
 
-    if (!data->chunked || data->count == 0) return KVF_OK;
+    if (!data->chunked || data->count == 0) return;
     for (int i = 0; i < data->rank; i++)
         if (!kvf__mul(n, (size_t)((data->dim[i] - 1) / data->chunk[i] + 1), &n)) n = SIZE_MAX;
     if (n > MAX_CHUNKS || whole > UINT32_MAX)
-        return kvf__h5_fail(h5, data->id, KVF_EUNSUPPORTED,
-                            "%zu chunks of %zu bytes, want at most %d of 4 GiB", n, whole,
-                            MAX_CHUNKS);
-    do
-        KVF_TRY(check_chunk(h5, data, at, whole));
-    while (next_chunk(data, at));
-    return KVF_OK;
+        kvf__h5_fail(h5, data->id, KVF_EUNSUPPORTED,
+                     "%zu chunks of %zu bytes, want at most %d of 4 GiB", n, whole, MAX_CHUNKS);
+    while (!h5->status) {
+        check_chunk(h5, data, at, whole);
+        if (!next_chunk(data, at)) return;
+    }
 }
 
 /* ---- open, read ------------------------------------------------------------------------------ */
 
-kvf_status kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_data *out)
+kvf__h5_data kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    kvf__h5_data data = {.id = KVF__H5_NONE};
-    hid_t creation = H5I_INVALID_HID;
-    kvf_status st;
+    kvf__h5_data data = {.id = kvf__h5_child_open(h5, parent, name, "dataset")};
+    hid_t creation;
 
-    st = kvf__h5_child_open(h5, parent, name, "dataset", &data.id);
-    if (st) goto out;
+    if (h5->status) return data;
     creation = H5Dget_create_plist(data.id);
-    if (creation < 0) {
-        st = kvf__h5_broken(h5, data.id, "cannot read how it is stored");
-        goto out;
-    }
-    st = check_type(h5, &data);
-    if (st) goto out;
-    st = check_shape(h5, &data);
-    if (st) goto out;
-    st = check_layout(h5, creation, &data);
-    if (st) goto out;
-    st = check_filters(h5, creation, &data);
-    if (st) goto out;
-    st = check_storage(h5, &data);
-    if (st) goto out;
-    st = check_chunks(h5, &data);
-    if (st) goto out;
-    *out = data;
-    data.id = KVF__H5_NONE;
-out:
+    if (creation < 0) kvf__h5_broken(h5, data.id, "cannot read how it is stored");
+    /* HDF5 is asked no more about what was refused */
+    if (!h5->status) check_type(h5, &data);
+    if (!h5->status) check_shape(h5, &data);
+    if (!h5->status) check_layout(h5, creation, &data);
+    if (!h5->status) check_filters(h5, creation, &data);
+    if (!h5->status) check_storage(h5, &data);
+    if (!h5->status) check_chunks(h5, &data);
     H5Pclose(creation);
-    kvf__h5_release(&data.id);
-    return st;
+    return data;
 }
 
-kvf_status kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data, size_t *at)
+size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data)
 {
     bool plain = !data->chunked && !data->shuffle && !data->deflate && !data->fletcher32;
-    haddr_t place = plain ? H5Dget_offset(data->id) : HADDR_UNDEF;
+    haddr_t place = plain && !h5->status ? H5Dget_offset(data->id) : HADDR_UNDEF;
 
     if (place == HADDR_UNDEF || data->stored != data->bytes || data->bytes > h5->file_bytes ||
         place > h5->file_bytes - data->bytes)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                            "not stored in one piece inside the file, without filters");
-    *at = (size_t)place;
-    return KVF_OK;
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT,
+                     "not stored in one piece inside the file, without filters");
+    return h5->status ? 0 : (size_t)place;
 }
 
 /* Fletcher32 is for files without a seal: where there is one, it was summed before. */
@@ -251,20 +237,17 @@ static hid_t make_transfer(const kvf__h5 *h5)
     return transfer;
 }
 
-kvf_status kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values)
+void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values)
 {
     hid_t type, transfer;
-    herr_t read;
 
-    if (data->count == 0) return KVF_OK;
-    if (kvf__h5_skips(h5, data)) return KVF_OK;
+    if (h5->status || data->count == 0 || kvf__h5_skips(h5, data)) return;
     type = kvf__h5_type(data->dtype);
     transfer = make_transfer(h5);
-    read = H5Dread(data->id, type, H5S_ALL, H5S_ALL, transfer, values);
-    kvf_status st = read < 0 ? kvf__h5_broken(h5, data->id, "cannot read the values") : KVF_OK;
+    if (H5Dread(data->id, type, H5S_ALL, H5S_ALL, transfer, values) < 0)
+        kvf__h5_broken(h5, data->id, "cannot read the values");
     H5Pclose(transfer);
     H5Tclose(type);
-    return st;
 }
 
 /* H5DSget_label trusts the attribute's shape, so DIMENSION_LABELS is read here: [rank]
@@ -281,31 +264,23 @@ static bool is_label_list(hid_t attr, int rank)
     return fits;
 }
 
-kvf_status kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis, char **out)
+char *kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis)
 {
-    char *labels[KVF__MAX_RANK] = {NULL};
-    hid_t attr, type = H5I_INVALID_HID;
-    bool there = false;
-    kvf_status st = KVF_OK;
+    char *labels[KVF__MAX_RANK] = {NULL}, *copy = NULL;
+    hid_t attr, type;
 
-    KVF_TRY(kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS", &there));
-    if (!there) return KVF_OK;
+    if (!kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS")) return NULL;
     attr = H5Aopen(data->id, "DIMENSION_LABELS", H5P_DEFAULT);
-    if (attr < 0 || !is_label_list(attr, data->rank)) {
-        st = kvf__h5_fail(h5, data->id, KVF_EFORMAT, "DIMENSION_LABELS is not a list of %d texts",
-                          data->rank);
-        goto out;
-    }
+    if (attr < 0 || !is_label_list(attr, data->rank))
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "DIMENSION_LABELS is not a list of %d texts",
+                     data->rank);
     type = H5Aget_type(attr);
-    if (H5Aread(attr, type, labels) < 0) {
-        st = kvf__h5_broken(h5, data->id, "cannot read DIMENSION_LABELS");
-        goto out;
-    }
-    if (labels[axis] && *labels[axis]) st = kvf__strdup(h5->ctx, labels[axis], out);
-out:
+    if (!h5->status && H5Aread(attr, type, labels) < 0)
+        kvf__h5_broken(h5, data->id, "cannot read DIMENSION_LABELS");
+    if (labels[axis] && *labels[axis]) KVF__H5_TRY(h5, kvf__strdup(h5->ctx, labels[axis], &copy));
     for (int i = 0; i < KVF__MAX_RANK; i++)
         H5free_memory(labels[i]);
     H5Tclose(type);
     H5Aclose(attr);
-    return st;
+    return copy;
 }

@@ -82,44 +82,43 @@ static hid_t make_space(const kvf__h5_spec *spec)
     return H5Screate_simple(spec->rank, dim, NULL);
 }
 
-static kvf_status write_values(kvf__h5 *h5, hid_t id, const kvf__h5_spec *spec, hid_t type,
-                               const void *values)
+static void write_values(kvf__h5 *h5, hid_t id, const kvf__h5_spec *spec, hid_t type,
+                         const void *values)
 {
     int64_t count = 1;
 
     for (int i = 0; i < spec->rank; i++)
         count *= spec->dim[i];
     if (count > 0 && H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
-        return kvf__h5_broken(h5, id, "cannot write");
-    for (int i = 0; spec->labels && i < spec->rank; i++)
+        kvf__h5_broken(h5, id, "cannot write");
+    for (int i = 0; spec->labels && i < spec->rank && !h5->status; i++)
         if (H5DSset_label(id, (unsigned)i, spec->labels[i]) < 0)
-            return kvf__h5_broken(h5, id, "cannot label dimension %d", i);
-    return KVF_OK;
+            kvf__h5_broken(h5, id, "cannot label dimension %d", i);
 }
 
-kvf_status kvf__h5_data_write(kvf__h5 *h5, kvf__h5_id parent, const kvf__h5_spec *spec,
-                              const void *values, kvf__h5_id *out)
+void kvf__h5_data_write(kvf__h5 *h5, kvf__h5_id parent, const kvf__h5_spec *spec,
+                        const void *values, kvf__h5_id *out)
 {
-    hid_t type = kvf__h5_type(spec->dtype), space = make_space(spec), creation, id;
+    hid_t type, space, creation;
+    kvf__h5_id id;
     size_t bytes = kvf__dtype_block_bytes(spec->dtype);
-    kvf_status st;
 
+    if (h5->status) return;
     for (int i = 0; i < spec->rank; i++)
         bytes *= (size_t)spec->dim[i];
+    type = kvf__h5_type(spec->dtype);
+    space = make_space(spec);
     creation = make_creation(spec, bytes);
     id = H5Dcreate2(parent, spec->name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    if (id < 0) {
-        st = kvf__h5_broken(h5, parent, "cannot make the dataset \"%s\"", spec->name);
-        goto out;
-    }
-    st = write_values(h5, id, spec, type, values);
-    if (st || !out) goto out;
-    *out = id;
-    id = H5I_INVALID_HID;
-out:
-    kvf__h5_release(&id);
+    if (id < 0)
+        kvf__h5_broken(h5, parent, "cannot make the dataset \"%s\"", spec->name);
+    else
+        write_values(h5, id, spec, type, values);
+    if (out)
+        *out = id;
+    else
+        kvf__h5_release(&id);
     H5Pclose(creation);
     H5Sclose(space);
     H5Tclose(type);
-    return st;
 }

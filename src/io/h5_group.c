@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_NAME = 1024, MAX_COMPACT = 4096 };
+enum { MAX_COMPACT = 4096 };
 
 /* Groups keep the order in which children and attributes were made, all in the (checksummed) object
  * header. */
@@ -19,76 +19,75 @@ static hid_t make_creation(void)
     return creation;
 }
 
-kvf_status kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_id *out)
+kvf__h5_id kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    hid_t creation = make_creation();
-    hid_t group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
-    kvf_status st = KVF_OK;
+    hid_t creation, group;
 
-    if (group < 0)
-        st = kvf__h5_broken(h5, parent, "cannot make the group \"%s\"", name);
-    else
-        *out = group;
+    if (h5->status) return KVF__H5_NONE;
+    creation = make_creation();
+    group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
+    if (group < 0) kvf__h5_broken(h5, parent, "cannot make the group \"%s\"", name);
     H5Pclose(creation);
-    return st;
+    return group;
 }
 
-kvf_status kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name, bool *out)
+bool kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    htri_t there = H5Lexists(parent, name, H5P_DEFAULT);
+    htri_t there = h5->status ? 0 : H5Lexists(parent, name, H5P_DEFAULT);
 
-    if (there < 0) return kvf__h5_broken(h5, parent, "cannot look for \"%s\"", name);
-    *out = there > 0;
-    return KVF_OK;
+    if (there < 0) kvf__h5_broken(h5, parent, "cannot look for \"%s\"", name);
+    return there > 0;
 }
 
-static kvf_status check_link(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want)
+static void check_link(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want)
 {
     H5L_info_t info;
     const char *kind;
-    bool there = false;
 
-    KVF_TRY(kvf__h5_has(h5, parent, name, &there));
-    if (!there) return kvf__h5_fail(h5, parent, KVF_EFORMAT, "%s \"%s\" is missing", want, name);
-    if (H5Lget_info(parent, name, &info, H5P_DEFAULT) < 0)
-        return kvf__h5_broken(h5, parent, "cannot look at \"%s\"", name);
-    if (info.type == H5L_TYPE_HARD) return KVF_OK;
+    if (!kvf__h5_has(h5, parent, name))
+        kvf__h5_fail(h5, parent, KVF_EFORMAT, "%s \"%s\" is missing", want, name);
+    if (h5->status) return;
+    if (H5Lget_info(parent, name, &info, H5P_DEFAULT) < 0) {
+        kvf__h5_broken(h5, parent, "cannot look at \"%s\"", name);
+        return;
+    }
+    if (info.type == H5L_TYPE_HARD) return;
     kind = info.type == H5L_TYPE_SOFT       ? "a soft"
            : info.type == H5L_TYPE_EXTERNAL ? "an external"
                                             : "a user-defined";
-    return kvf__h5_fail(h5, parent, KVF_EFORMAT, "\"%s\" is %s link, want the %s itself", name,
-                        kind, want);
+    kvf__h5_fail(h5, parent, KVF_EFORMAT, "\"%s\" is %s link, want the %s itself", name, kind,
+                 want);
 }
 
-kvf_status kvf__h5_child_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want,
-                              kvf__h5_id *out)
+kvf__h5_id kvf__h5_child_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want)
 {
     H5I_type_t type = strcmp(want, "group") == 0 ? H5I_GROUP : H5I_DATASET;
-    hid_t id;
+    kvf__h5_id id = KVF__H5_NONE;
 
-    KVF_TRY(check_link(h5, parent, name, want));
+    check_link(h5, parent, name, want);
+    if (h5->status) return id;
     id = H5Oopen(parent, name, H5P_DEFAULT);
-    if (id < 0) return kvf__h5_broken(h5, parent, "cannot open \"%s\"", name);
-    if (H5Iget_type(id) != type) {
-        H5Oclose(id);
-        return kvf__h5_fail(h5, parent, KVF_EFORMAT, "\"%s\" is no %s", name, want);
+    if (id < 0)
+        kvf__h5_broken(h5, parent, "cannot open \"%s\"", name);
+    else if (H5Iget_type(id) != type) {
+        kvf__h5_release(&id);
+        kvf__h5_fail(h5, parent, KVF_EFORMAT, "\"%s\" is no %s", name, want);
     }
-    *out = id;
-    return KVF_OK;
+    return id;
 }
 
-kvf_status kvf__h5_group_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, kvf__h5_id *out)
+kvf__h5_id kvf__h5_group_open(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    return kvf__h5_child_open(h5, parent, name, "group", out);
+    return kvf__h5_child_open(h5, parent, name, "group");
 }
 
-kvf_status kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group, size_t *out)
+size_t kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group)
 {
-    H5G_info_t info;
+    H5G_info_t info = {0};
 
-    if (H5Gget_info(group, &info) < 0) return kvf__h5_broken(h5, group, "cannot list the group");
-    *out = (size_t)info.nlinks;
-    return KVF_OK;
+    if (!h5->status && H5Gget_info(group, &info) < 0)
+        kvf__h5_broken(h5, group, "cannot list the group");
+    return h5->status ? 0 : (size_t)info.nlinks;
 }
 
 static H5_index_t index_of(kvf__h5_id group)
@@ -101,17 +100,18 @@ static H5_index_t index_of(kvf__h5_id group)
     return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
 }
 
-kvf_status kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char **out)
+bool kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char name[KVF__H5_NAME])
 {
-    char name[MAX_NAME];
-    ssize_t n = H5Lget_name_by_idx(group, ".", index_of(group), H5_ITER_INC, index, name,
-                                   sizeof name, H5P_DEFAULT);
+    ssize_t n;
 
-    if (n < 0) return kvf__h5_broken(h5, group, "cannot list the group");
-    if ((size_t)n >= sizeof name)
-        return kvf__h5_fail(h5, group, KVF_EFORMAT, "a name of %zd bytes, want at most %zu", n,
-                            sizeof name - 1);
-    return kvf__strdup(h5->ctx, name, out);
+    if (h5->status) return false;
+    n = H5Lget_name_by_idx(group, ".", index_of(group), H5_ITER_INC, index, name, KVF__H5_NAME,
+                           H5P_DEFAULT);
+    if (n < 0) kvf__h5_broken(h5, group, "cannot list the group");
+    if (n >= KVF__H5_NAME)
+        kvf__h5_fail(h5, group, KVF_EFORMAT, "a name of %zd bytes, want at most %d", n,
+                     KVF__H5_NAME - 1);
+    return !h5->status;
 }
 
 void kvf__h5_release(kvf__h5_id *id)

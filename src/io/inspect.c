@@ -45,63 +45,39 @@ static kvf_json *storage_of(const kvf__h5_data *data)
     return storage;
 }
 
-kvf_status kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data,
-                              kvf_json **out)
+kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data)
 {
     kvf_json *entry = kvf__tensor_entry(name, data->rank, data->dim, kvf__dtype_name(data->dtype),
                                         data->bytes);
     kvf_json *labels = kvf_json_array();
     bool labelled = false;
-    kvf_status st = KVF_OK;
 
-    for (int i = 0; i < data->rank && !st; i++) {
-        char *label = NULL;
-        st = kvf__h5_data_label(h5, data, i, &label);
+    for (int i = 0; i < data->rank; i++) {
+        char *label = kvf__h5_data_label(h5, data, i);
         kvf_json_add(labels, kvf_json_new_str(label ? label : ""));
         labelled = labelled || label;
         kvf__free(label);
     }
-    if (st) goto out;
     if (labelled) kvf__set_taken(entry, "labels", &labels);
-    kvf_json_set(entry, "storage", storage_of(data));
-    *out = entry;
-    entry = NULL;
-out:
     kvf_json_free(labels);
-    kvf_json_free(entry);
-    return st;
+    kvf_json_set(entry, "storage", storage_of(data));
+    return entry;
 }
 
-kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
-                                 kvf_json *root)
+void kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
+                           kvf_json *root)
 {
     kvf_json *attributes = kvf_json_object(), *layers = kvf_json_array();
-    char *version = NULL;
+    char *version = kvf__h5_get_text(h5, h5->file, "kvfold_version");
 
     kvf_json_set(root, "attributes", attributes);
+    kvf__identity_describe(id, attributes);
     for (int64_t l = 0; mask && l < id->L; l++)
         kvf_json_add(layers, kvf_json_new_int(mask[l]));
-    kvf_json_set(attributes, "base_name", kvf_json_new_str(id->base_name));
-    kvf_json_set(attributes, "base_architecture", kvf_json_new_str(id->base_architecture));
-    kvf_json_set(attributes, "base_hash", kvf_json_new_str(id->base_hash));
-    kvf_json_set(attributes, "method", kvf_json_new_str(id->method));
-    kvf_json_set(attributes, "task", kvf_json_new_str(id->task));
-    kvf_json_set(attributes, "chat_template", kvf_json_new_str(id->chat_template));
-    kvf_json_set(attributes, "position_start", kvf_json_new_int(id->position_start));
-    if (id->infix) kvf_json_set(attributes, "placement", kvf_json_new_str("infix"));
-    if (id->raw_keys) kvf_json_set(attributes, "key_space", kvf_json_new_str("pre-rope"));
-    kvf_json_set(attributes, "L", kvf_json_new_int(id->L));
-    kvf_json_set(attributes, "G", kvf_json_new_int(id->G));
-    kvf_json_set(attributes, "P", kvf_json_new_int(id->P));
-    kvf_json_set(attributes, "D", kvf_json_new_int(id->D));
-    if (mask)
-        kvf_json_set(attributes, "layer_mask", layers);
-    else
-        kvf_json_free(layers);
-    KVF_TRY(kvf__h5_get_text(h5, h5->file, "kvfold_version", &version));
-    kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
+    if (mask) kvf__set_taken(attributes, "layer_mask", &layers);
+    kvf_json_free(layers);
+    if (version) kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
     kvf__free(version);
-    return KVF_OK;
 }
 
 /* One of kvfold's own files. */

@@ -3,36 +3,24 @@
 
 #include <string.h>
 
-static kvf_status describe(kvf__h5 *h5, const kvf__adapter_file *file, kvf_json *root)
+kvf_status kvf__inspect_adapter(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
+    kvf__h5 h5;
+    kvf__adapter_file file = {0};
     kvf_json *tensors = kvf_json_array(), *attributes;
 
     kvf_json_set(root, "tensors", tensors);
-    KVF_TRY(kvf__inspect_identity(h5, &file->id, NULL, root));
+    KVF_TRY(kvf__adapter_file_read(ctx, path, &file));
+    h5 = kvf__h5_open(ctx, path, "adapter");
+    kvf__inspect_identity(&h5, &file.id, NULL, root);
     attributes = kvf_json_get(root, "attributes");
-    kvf_json_set(attributes, "size", kvf_json_new_int(file->size));
-    kvf_json_set(attributes, "activation", kvf_json_new_str(file->activation));
-    kvf_json_set(attributes, "placement", kvf_json_new_str(file->placement));
-    KVF_TRY(kvf__inspect_params(h5, NULL, "adapter", true, tensors));
-    return kvf__inspect_head(h5, root, tensors);
-}
-
-kvf_status kvf__inspect_adapter(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__adapter_file file = {0};
-    kvf_status st;
-
-    st = kvf__adapter_file_read(ctx, path, &file);
-    if (st) goto out;
-    st = kvf__h5_open(ctx, path, "adapter", &h5);
-    if (st) goto out;
-    st = describe(&h5, &file, root);
-    if (st) goto out;
+    kvf_json_set(attributes, "size", kvf_json_new_int(file.size));
+    kvf_json_set(attributes, "activation", kvf_json_new_str(file.activation));
+    kvf_json_set(attributes, "placement", kvf_json_new_str(file.placement));
+    kvf__inspect_params(&h5, NULL, "adapter", true, tensors);
+    kvf__inspect_head(&h5, root, tensors);
     kvf__set_taken(root, "options", &file.options);
     kvf__set_taken(root, "lineage", &file.lineage);
-out:
     kvf__adapter_file_done(&file);
-    kvf__h5_close(&h5);
-    return st;
+    return kvf__h5_close(&h5);
 }

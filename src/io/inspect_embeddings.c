@@ -16,39 +16,26 @@ static kvf_json *norms_of(const kvf__vectors *vectors)
     return norms;
 }
 
-static kvf_status describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__embeddings_file *file,
-                           kvf_json *root)
-{
-    kvf_json *tensors = kvf_json_array(), *entry = NULL, *attributes;
-
-    kvf_json_set(root, "tensors", tensors);
-    KVF_TRY(kvf__inspect_identity(h5, &file->id, NULL, root));
-    attributes = kvf_json_get(root, "attributes");
-    kvf_json_set(attributes, "template", kvf_json_new_str(file->pattern));
-    kvf_json_set(attributes, "norms", norms_of(&file->vectors));
-    KVF_TRY(kvf__dataset_entry(h5, "embeddings/virtual", data, &entry));
-    kvf_json_add(tensors, entry);
-    KVF_TRY(kvf__inspect_head(h5, root, tensors));
-    kvf__set_taken(root, "options", &file->options);
-    kvf__set_taken(root, "lineage", &file->lineage);
-    return KVF_OK;
-}
-
 kvf_status kvf__inspect_embeddings(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "embeddings");
+    kvf__h5_data data;
     kvf__embeddings_file file = {0};
-    kvf_status st;
+    kvf_json *tensors = kvf_json_array(), *attributes;
 
-    st = kvf__h5_open(ctx, path, "embeddings", &h5);
-    if (st) goto out;
-    st = kvf__embeddings_read_from(&h5, &data, &file);
-    if (st) goto out;
-    st = describe(&h5, &data, &file, root);
-out:
+    kvf_json_set(root, "tensors", tensors);
+    kvf__embeddings_read_from(&h5, &data, &file);
+    if (!h5.status) {
+        kvf__inspect_identity(&h5, &file.id, NULL, root);
+        attributes = kvf_json_get(root, "attributes");
+        kvf_json_set(attributes, "template", kvf_json_new_str(file.pattern));
+        kvf_json_set(attributes, "norms", norms_of(&file.vectors));
+        kvf_json_add(tensors, kvf__dataset_entry(&h5, "embeddings/virtual", &data));
+        kvf__inspect_head(&h5, root, tensors);
+        kvf__set_taken(root, "options", &file.options);
+        kvf__set_taken(root, "lineage", &file.lineage);
+    }
     kvf__embeddings_file_done(&file);
     kvf__h5_release(&data.id);
-    kvf__h5_close(&h5);
-    return st;
+    return kvf__h5_close(&h5);
 }

@@ -78,24 +78,19 @@ kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root)
 /* The head of a base file that has one, its task among the attributes. */
 static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5 h5;
     kvf__base_task task = {0};
     bool found = false;
-    kvf_status st;
 
-    st = kvf__base_task_read(ctx, path, &found, &task);
-    if (st || !found) goto out;
+    KVF_TRY(kvf__base_task_read(ctx, path, &found, &task));
+    if (!found) return KVF_OK;
     kvf_json_set(kvf_json_get(root, "attributes"), "task", kvf_json_new_str(task.id.task));
-    st = kvf__h5_open(ctx, path, "base", &h5);
-    if (st) goto out;
-    st = kvf__inspect_head(&h5, root, kvf_json_get(root, "tensors"));
-    if (st) goto out;
+    h5 = kvf__h5_open(ctx, path, "base");
+    kvf__inspect_head(&h5, root, kvf_json_get(root, "tensors"));
     kvf__set_taken(root, "options", &task.options);
     kvf__set_taken(root, "lineage", &task.lineage);
-out:
     kvf__base_task_done(&task);
-    kvf__h5_close(&h5);
-    return st;
+    return kvf__h5_close(&h5);
 }
 
 /* As a folder: the config as attributes. Names of the tokenizer's files are listed. */

@@ -18,20 +18,19 @@ kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);
 kvf_status kvf__inspect_peft(kvf_ctx *ctx, const char *dir, kvf_json *root);
 
 /* The parameters of /PARENT/CHILD, or of /CHILD where parent is NULL; absent ones are skipped. */
-kvf_status kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
-                               kvf_json *tensors);
+void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
+                         kvf_json *tensors);
 /* /head, and what it says of its outputs among the attributes. */
-kvf_status kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors);
+void kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors);
 /* {name, shape, dtype, bytes}. */
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
                             size_t bytes);
 /* The same for a dataset, with labels, where it has some, and storage {layout, bytes, chunk,
  * filters}. */
-kvf_status kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data,
-                              kvf_json **out);
+kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data);
 /* attributes {}: what the file says of itself and its base. mask NULL: it has none. */
-kvf_status kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
-                                 kvf_json *root);
+void kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
+                           kvf_json *root);
 kvf_json *kvf__int_array(const int64_t *values, int n);
 /* Sets key unless value is NULL; the object is owned by the parent then, *value is NULL. */
 void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value);

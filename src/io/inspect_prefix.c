@@ -46,67 +46,49 @@ static kvf_json *describe_layers(const kvf__prefix *prefix)
 }
 
 /* The scales of int8 values, and how far they reach. */
-static kvf_status describe_scale(kvf__h5 *h5, kvf_json *tensors)
+static void describe_scale(kvf__h5 *h5, kvf_json *tensors)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf__h5_data data = {.id = KVF__H5_NONE};
-    kvf_json *entry = NULL;
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
+    kvf__h5_data data = kvf__h5_data_open(h5, group, "scale");
     float *scale = NULL;
-    kvf_status st;
 
-    st = kvf__h5_group_open(h5, h5->file, "prefix", &group);
-    if (st) goto out;
-    st = kvf__h5_data_open(h5, group, "scale", &data);
-    if (st) goto out;
-    st = kvf__alloc(h5->ctx, data.bytes, &scale);
-    if (st) goto out;
-    st = kvf__h5_data_read(h5, &data, scale);
-    if (st) goto out;
-    st = kvf__dataset_entry(h5, "prefix/scale", &data, &entry);
-    if (st) goto out;
-    kvf_json_set(entry, "values", statistics(scale, (size_t)data.count));
-    kvf_json_add(tensors, entry);
-out:
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &scale));
+    kvf__h5_data_read(h5, &data, scale);
+    if (scale) {
+        kvf_json *entry = kvf__dataset_entry(h5, "prefix/scale", &data);
+        kvf_json_set(entry, "values", statistics(scale, (size_t)data.count));
+        kvf_json_add(tensors, entry);
+    }
     kvf__free(scale);
     kvf__h5_release(&data.id);
     kvf__h5_release(&group);
-    return st;
 }
 
-static kvf_status describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_file *file,
-                           kvf_json *root)
+static void describe(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix_file *file, kvf_json *root)
 {
-    kvf_json *tensors = kvf_json_array(), *entry = NULL;
+    kvf_json *tensors = kvf_json_array();
 
     kvf_json_set(root, "tensors", tensors);
-    KVF_TRY(kvf__inspect_identity(h5, &file->id, file->prefix.layer_mask, root));
+    kvf__inspect_identity(h5, &file->id, file->prefix.layer_mask, root);
     kvf_json_set(kvf_json_get(root, "attributes"), "dtype",
                  kvf_json_new_str(kvf__prefix_dtype_name(file->dtype)));
-    KVF_TRY(kvf__dataset_entry(h5, "prefix/past_key_values", data, &entry));
-    kvf_json_add(tensors, entry);
-    if (file->dtype == KVF__I8) KVF_TRY(describe_scale(h5, tensors));
-    KVF_TRY(kvf__inspect_head(h5, root, tensors));
+    kvf_json_add(tensors, kvf__dataset_entry(h5, "prefix/past_key_values", data));
+    if (file->dtype == KVF__I8) describe_scale(h5, tensors);
+    kvf__inspect_head(h5, root, tensors);
     kvf_json_set(root, "layers", describe_layers(&file->prefix));
     kvf__set_taken(root, "options", &file->options);
     kvf__set_taken(root, "lineage", &file->lineage);
-    return KVF_OK;
 }
 
 kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "prefix");
+    kvf__h5_data data;
     kvf__prefix_file file = {0};
-    kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "prefix", &h5);
-    if (st) goto out;
-    st = kvf__prefix_read_from(&h5, &data, &file);
-    if (st) goto out;
-    st = describe(&h5, &data, &file, root);
-out:
+    kvf__prefix_read_from(&h5, &data, &file);
+    if (!h5.status) describe(&h5, &data, &file, root);
     kvf__prefix_file_done(&file);
     kvf__h5_release(&data.id);
-    kvf__h5_close(&h5);
-    return st;
+    return kvf__h5_close(&h5);
 }

@@ -72,22 +72,22 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_f
     return check_values(ctx, path, prefix);
 }
 
-static kvf_status write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
-                              const float *scale)
+static void write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
+                        const float *scale)
 {
     const int64_t dim[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
     const kvf__h5_spec spec = {
         .name = SCALE, .dtype = KVF__F32, .rank = SCALE_RANK, .dim = dim, .labels = LABELS};
 
-    return kvf__h5_data_write(h5, group, &spec, scale, NULL);
+    kvf__h5_data_write(h5, group, &spec, scale, NULL);
 }
 
-static kvf_status write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_file *file,
-                               kvf__h5_id *out)
+/* Values in the file's type; returns the dataset, to be released. */
+static kvf__h5_id write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_file *file)
 {
     const kvf__prefix *prefix = &file->prefix;
-    const void *values = prefix->kv;
-    void *narrow = NULL;
+    const bool narrow = file->dtype != KVF__F32;
+    void *values = NULL;
     float *scale = NULL;
     int64_t dim[RANK], chunk[RANK];
     const kvf__h5_spec spec = {.name = DATASET,
@@ -96,203 +96,149 @@ static kvf_status write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_
                                .dim = dim,
                                .chunk = chunk,
                                .labels = LABELS};
-    kvf_status st = KVF_OK;
+    kvf__h5_id data = KVF__H5_NONE;
 
     dims_of(prefix, dim);
     dims_of(prefix, chunk);
     chunk[0] = 1;
-    if (file->dtype != KVF__F32) {
-        st = kvf__alloc_array(h5->ctx, kvf__prefix_count(prefix),
-                              kvf__dtype_block_bytes(file->dtype), &narrow);
-        if (st) goto out;
-        st = kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale);
-        if (st) goto out;
-        st = kvf__prefix_encode(h5->ctx, h5->path, file->dtype, prefix, narrow, scale);
-        if (st) goto out;
-        values = narrow;
+    if (narrow) {
+        KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, kvf__prefix_count(prefix),
+                                         kvf__dtype_block_bytes(file->dtype), &values));
+        KVF__H5_TRY(h5,
+                    kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale));
+        KVF__H5_TRY(h5, kvf__prefix_encode(h5->ctx, h5->path, file->dtype, prefix, values, scale));
     }
-    st = kvf__h5_data_write(h5, group, &spec, values, out);
-    if (st) goto out;
-    if (file->dtype == KVF__I8) st = write_scale(h5, group, prefix, scale);
-out:
-    kvf__free(narrow);
+    kvf__h5_data_write(h5, group, &spec, narrow ? values : prefix->kv, &data);
+    if (file->dtype == KVF__I8) write_scale(h5, group, prefix, scale);
+    kvf__free(values);
     kvf__free(scale);
-    return st;
-}
-
-static kvf_status write_file(kvf__h5 *h5, const kvf__prefix_file *file)
-{
-    kvf__h5_id group = KVF__H5_NONE, data = KVF__H5_NONE;
-    kvf_status st;
-
-    st = kvf__h5_group_create(h5, h5->file, "prefix", &group);
-    if (st) goto out;
-    st = write_values(h5, group, file, &data);
-    if (st) goto out;
-    st = kvf__identity_write(h5, data, false, &file->id);
-    if (st) goto out;
-    st = kvf__h5_put_u8s(h5, data, "layer_mask", file->prefix.layer_mask, file->prefix.L);
-    if (st) goto out;
-    st = kvf__h5_put_text(h5, data, "dtype", kvf__prefix_dtype_name(file->dtype));
-    if (st) goto out;
-    st = kvf__file_end_write(h5, file->id.task, &file->head, file->options, file->lineage);
-out:
-    kvf__h5_release(&data);
-    kvf__h5_release(&group);
-    return st;
+    return data;
 }
 
 kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__prefix_file *file)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st;
+    kvf__h5 h5;
+    kvf__h5_id group, data;
 
-    st = check_file(ctx, path, file);
-    if (st) goto out;
-    st = kvf__h5_create(ctx, path, force, "prefix", &h5);
-    if (st) goto out;
-    st = write_file(&h5, file);
-    if (st) goto out;
-    st = kvf__h5_commit(&h5);
-out:
-    kvf__h5_close(&h5);
-    return st;
+    KVF_TRY(check_file(ctx, path, file));
+    h5 = kvf__h5_create(ctx, path, force, "prefix");
+    group = kvf__h5_group_create(&h5, h5.file, "prefix");
+    data = write_values(&h5, group, file);
+    kvf__identity_write(&h5, data, false, &file->id);
+    kvf__h5_put_u8s(&h5, data, "layer_mask", file->prefix.layer_mask, file->prefix.L);
+    kvf__h5_put_text(&h5, data, "dtype", kvf__prefix_dtype_name(file->dtype));
+    kvf__file_end_write(&h5, file->id.task, &file->head, file->options, file->lineage);
+    kvf__h5_release(&data); /* not before: the order decides where HDF5 puts what */
+    kvf__h5_release(&group);
+    return kvf__h5_close(&h5);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_status check_data(kvf__h5 *h5, const kvf__h5_data *data)
+static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
 {
     const int64_t *dim = data->dim;
     const char *want = kvf__prefix_dtype_name(data->dtype);
-    char text[128];
-    char *dtype = NULL;
-    kvf_status st;
+    char text[128], *dtype;
 
     if (!want)
-        return kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
-                            kvf__dtype_name(data->dtype));
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
+                     kvf__dtype_name(data->dtype));
     if (data->rank != RANK || dim[1] != 2 || dim[2] != 1 || data->count == 0)
-        return kvf__h5_fail(h5, data->id, KVF_ESHAPE,
-                            "shape %s, want [L, 2, 1, G, P, D], none of them 0",
-                            kvf__shape_text(text, data->rank, dim));
-    KVF_TRY(kvf__h5_get_text(h5, data->id, "dtype", &dtype));
-    st = strcmp(dtype, want) == 0
-             ? KVF_OK
-             : kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                            "attribute dtype is \"%s\", but the values are %s", dtype, want);
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "shape %s, want [L, 2, 1, G, P, D], none of them 0",
+                     kvf__shape_text(text, data->rank, dim));
+    dtype = kvf__h5_get_text(h5, data->id, "dtype");
+    if (dtype && strcmp(dtype, want) != 0)
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "attribute dtype is \"%s\", but the values are %s",
+                     dtype, want);
     kvf__free(dtype);
-    return st;
 }
 
 /* Scales of int8 values, [L, 2, 1, G]. */
-static kvf_status read_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix, float *scale)
+static void read_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix, float *scale)
 {
     const int64_t want[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
-    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__h5_data data = kvf__h5_data_open(h5, group, SCALE);
     char got[128], wanted[128];
-    kvf_status st;
 
-    st = kvf__h5_data_open(h5, group, SCALE, &data);
-    if (st) goto out;
-    if (data.dtype != KVF__F32 || data.rank != SCALE_RANK || memcmp(data.dim, want, sizeof want)) {
-        st = kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
-                          kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
-                          kvf__shape_text(wanted, SCALE_RANK, want));
-        goto out;
-    }
-    st = kvf__h5_data_read(h5, &data, scale);
-    for (size_t h = 0; h < kvf__prefix_scales(prefix) && !st; h++)
+    if (data.dtype != KVF__F32 || data.rank != SCALE_RANK || memcmp(data.dim, want, sizeof want))
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
+                     kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
+                     kvf__shape_text(wanted, SCALE_RANK, want));
+    kvf__h5_data_read(h5, &data, scale);
+    for (size_t h = 0; h < kvf__prefix_scales(prefix) && !h5->status; h++)
         if (!(scale[h] >= 0) || !isfinite(scale[h]))
-            st = kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
-                              "scale %zu is %g, want a finite number from 0 on", h,
-                              (double)scale[h]);
-out:
+            kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
+                         "scale %zu is %g, want a finite number from 0 on", h, (double)scale[h]);
     kvf__h5_release(&data.id);
-    return st;
 }
 
-static kvf_status read_values(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
-                              kvf__prefix *prefix)
+static void read_narrow(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
+                        kvf__prefix *prefix)
 {
     void *narrow = NULL;
     float *scale = NULL;
-    kvf_status st;
 
-    if (data->dtype == KVF__F32) return kvf__h5_data_read(h5, data, prefix->kv);
-    st = kvf__alloc(h5->ctx, data->bytes, &narrow);
-    if (st) goto out;
-    st = kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale);
-    if (st) goto out;
-    st = kvf__h5_data_read(h5, data, narrow);
-    if (st) goto out;
-    if (data->dtype == KVF__I8) st = read_scale(h5, group, prefix, scale);
-    if (st) goto out;
-    kvf__prefix_decode(data->dtype, narrow, scale, prefix);
-out:
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data->bytes, &narrow));
+    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale));
+    kvf__h5_data_read(h5, data, narrow);
+    if (data->dtype == KVF__I8) read_scale(h5, group, prefix, scale);
+    if (!h5->status) kvf__prefix_decode(data->dtype, narrow, scale, prefix);
     kvf__free(narrow);
     kvf__free(scale);
-    return st;
 }
 
-static kvf_status read_prefix(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
-                              kvf__prefix_file *file)
+static void read_values(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
+                        kvf__prefix_file *file)
 {
     const int64_t *dim = data->dim;
-    uint8_t *mask = NULL;
+    kvf__prefix *prefix = &file->prefix;
+    uint8_t *mask = kvf__mask_read(h5, data->id, dim[0]);
 
-    KVF_TRY(kvf__identity_read(h5, data->id, false, &file->id));
     file->id.L = dim[0];
     file->id.G = dim[3];
     file->id.P = dim[4];
     file->id.D = dim[5];
     file->dtype = data->dtype;
-    KVF_TRY(kvf__mask_read(h5, data->id, dim[0], &mask));
-    kvf_status st = kvf__prefix_init(h5->ctx, &file->prefix, dim[0], dim[3], dim[4], dim[5]);
-    if (!st) memcpy(file->prefix.layer_mask, mask, (size_t)dim[0]);
+    KVF__H5_TRY(h5, kvf__prefix_init(h5->ctx, prefix, dim[0], dim[3], dim[4], dim[5]));
+    if (!h5->status) {
+        memcpy(prefix->layer_mask, mask, (size_t)dim[0]);
+        if (data->dtype == KVF__F32)
+            kvf__h5_data_read(h5, data, prefix->kv);
+        else
+            read_narrow(h5, group, data, prefix);
+    }
     kvf__free(mask);
-    if (st) return st;
-    KVF_TRY(read_values(h5, group, data, &file->prefix));
-    return check_values(h5->ctx, h5->path, &file->prefix);
+    KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, prefix));
 }
 
-kvf_status kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *out)
+void kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *file)
 {
-    kvf__prefix_file file = {0};
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
 
-    st = kvf__h5_group_open(h5, h5->file, "prefix", &group);
-    if (st) goto out;
-    st = kvf__h5_data_open(h5, group, DATASET, data);
-    if (st) goto out;
-    st = check_data(h5, data);
-    if (st) goto out;
-    st = read_prefix(h5, group, data, &file);
-    if (st) goto out;
-    st = kvf__file_end_read(h5, file.id.task, &file.head, &file.options, &file.lineage);
-    if (st) goto out;
-    *out = file;
-    file = (kvf__prefix_file){0};
-out:
-    kvf__prefix_file_done(&file);
+    *data = kvf__h5_data_open(h5, group, DATASET);
+    if (!h5->status) check_data(h5, data);
+    kvf__identity_read(h5, data->id, false, &file->id);
+    if (!h5->status) read_values(h5, group, data, file);
+    kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
     kvf__h5_release(&group);
-    return st;
 }
 
 kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_data data = {.id = KVF__H5_NONE};
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "prefix");
+    kvf__h5_data data;
+    kvf__prefix_file file = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "prefix", &h5);
-    if (st) goto out;
-    st = kvf__prefix_read_from(&h5, &data, out);
-out:
+    kvf__prefix_read_from(&h5, &data, &file);
     kvf__h5_release(&data.id);
-    kvf__h5_close(&h5);
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__prefix_file_done(&file);
+    else
+        *out = file;
     return st;
 }
 

@@ -18,19 +18,21 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static kvf_status write_encoder(kvf__h5 *h5, const kvf__run_file *file)
+static void write_encoder(kvf__h5 *h5, const kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__param_group_write(h5, h5->file, "encoder", &file->encoder.params);
 
-    st = kvf__run_params_write(h5, h5->file, "encoder", &file->encoder.params, &group);
-    if (st) goto out;
-    st = kvf__identity_write(h5, group, true, &file->id);
-    if (st) goto out;
-    st = kvf__h5_put_u8s(h5, group, "layer_mask", file->layer_mask, file->id.L);
-out:
+    kvf__identity_write(h5, group, true, &file->id);
+    kvf__h5_put_u8s(h5, group, "layer_mask", file->layer_mask, file->id.L);
     kvf__h5_release(&group);
-    return st;
+}
+
+/* A group of parameters that nothing more is said of. */
+static void write_params(kvf__h5 *h5, kvf__h5_id parent, const char *name,
+                         const kvf__params *params)
+{
+    kvf__h5_id group = kvf__param_group_write(h5, parent, name, params);
+    kvf__h5_release(&group);
 }
 
 static const char *head_group(const kvf__run_file *file)
@@ -38,54 +40,30 @@ static const char *head_group(const kvf__run_file *file)
     return file->head.n_tasks ? "heads" : "head";
 }
 
-static kvf_status write_best(kvf__h5 *h5, const kvf__run_file *file)
+static void write_best(kvf__h5 *h5, const kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group;
 
-    if (file->best.params.n == 0) return KVF_OK;
-    st = kvf__h5_group_create(h5, h5->file, "best", &group);
-    if (st) goto out;
-    st = kvf__h5_put_i64(h5, group, "step", file->best_step);
-    if (st) goto out;
-    st = kvf__h5_put_text(h5, group, "metric", file->best_metric ? file->best_metric : "");
-    if (st) goto out;
-    st = kvf__h5_put_f64(h5, group, "value", file->best_value);
-    if (st) goto out;
-    st = kvf__run_params_write(h5, group, "encoder", &file->best.params, NULL);
-    if (st || file->best_head.params.n == 0) goto out;
-    st = kvf__run_params_write(h5, group, head_group(file), &file->best_head.params, NULL);
-out:
+    if (file->best.params.n == 0) return;
+    group = kvf__h5_group_create(h5, h5->file, "best");
+    kvf__h5_put_i64(h5, group, "step", file->best_step);
+    kvf__h5_put_text(h5, group, "metric", file->best_metric ? file->best_metric : "");
+    kvf__h5_put_f64(h5, group, "value", file->best_value);
+    write_params(h5, group, "encoder", &file->best.params);
+    if (file->best_head.params.n)
+        write_params(h5, group, head_group(file), &file->best_head.params);
     kvf__h5_release(&group);
-    return st;
 }
 
-static kvf_status write_optimizer(kvf__h5 *h5, const kvf__run_file *file)
+static void write_optimizer(kvf__h5 *h5, const kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group;
 
-    if (file->m.params.n == 0) return KVF_OK;
-    st = kvf__h5_group_create(h5, h5->file, "optimizer", &group);
-    if (st) goto out;
-    st = kvf__run_params_write(h5, group, "m", &file->m.params, NULL);
-    if (st) goto out;
-    st = kvf__run_params_write(h5, group, "v", &file->v.params, NULL);
-out:
+    if (file->m.params.n == 0) return;
+    group = kvf__h5_group_create(h5, h5->file, "optimizer");
+    write_params(h5, group, "m", &file->m.params);
+    write_params(h5, group, "v", &file->v.params);
     kvf__h5_release(&group);
-    return st;
-}
-
-static kvf_status write_file(kvf__h5 *h5, const kvf__run_file *file)
-{
-    KVF_TRY(write_encoder(h5, file));
-    KVF_TRY(kvf__head_write(h5, file->id.task, &file->head));
-    KVF_TRY(write_best(h5, file));
-    KVF_TRY(write_optimizer(h5, file));
-    KVF_TRY(kvf__history_write(h5, &file->history));
-    KVF_TRY(kvf__attrs_write(h5, h5->file, "state", file->state));
-    KVF_TRY(kvf__attrs_write(h5, h5->file, "options", file->options));
-    return kvf__attrs_write(h5, h5->file, "lineage", file->lineage);
 }
 
 /* What could not be read back is not written. */
@@ -124,173 +102,133 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__run_file
 kvf_status kvf__run_file_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__run_file *file)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st;
+    kvf__h5 h5;
 
-    st = check_file(ctx, path, file);
-    if (st) goto out;
-    st = kvf__h5_create(ctx, path, force, "run", &h5);
-    if (st) goto out;
-    st = write_file(&h5, file);
-    if (st) goto out;
-    st = kvf__h5_commit(&h5);
-out:
-    kvf__h5_close(&h5);
-    return st;
+    KVF_TRY(check_file(ctx, path, file));
+    h5 = kvf__h5_create(ctx, path, force, "run");
+    write_encoder(&h5, file);
+    kvf__head_write(&h5, file->id.task, &file->head);
+    write_best(&h5, file);
+    write_optimizer(&h5, file);
+    kvf__history_write(&h5, &file->history);
+    kvf__attrs_write(&h5, h5.file, "state", file->state);
+    kvf__attrs_write(&h5, h5.file, "options", file->options);
+    kvf__attrs_write(&h5, h5.file, "lineage", file->lineage);
+    return kvf__h5_close(&h5);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_status read_encoder(kvf__h5 *h5, kvf__run_file *file)
+static void read_encoder(kvf__h5 *h5, kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "encoder");
 
-    st = kvf__h5_group_open(h5, h5->file, "encoder", &group);
-    if (st) goto out;
-    st = kvf__identity_read(h5, group, true, &file->id);
-    if (st) goto out;
-    st = kvf__mask_read(h5, group, file->id.L, &file->layer_mask);
-    if (st) goto out;
-    st = kvf__run_params_read(h5, group, NULL, &file->encoder);
-out:
+    kvf__identity_read(h5, group, true, &file->id);
+    file->layer_mask = kvf__mask_read(h5, group, file->id.L);
+    kvf__param_group_read(h5, group, NULL, &file->encoder);
     kvf__h5_release(&group);
-    return st;
 }
 
 /* A second set of parameters: the best step's, or moments. */
-static kvf_status read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name,
-                            const kvf__params *like, const char *whose,
-                            const kvf__head_values *heads, kvf__params_owned *out)
+static void read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kvf__params *like,
+                      const char *whose, const kvf__head_values *heads, kvf__params_owned *out)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__h5_group_open(h5, parent, name);
 
-    st = kvf__h5_group_open(h5, parent, name, &group);
-    if (st) goto out;
-    st = kvf__run_params_read_tasks(h5, group, heads, out);
-    if (st) goto out;
-    st = kvf__run_params_same(h5, group, &out->params, like, whose);
-out:
+    kvf__param_group_read_tasks(h5, group, heads, out);
+    kvf__param_group_same(h5, group, &out->params, like, whose);
     kvf__h5_release(&group);
-    return st;
 }
 
-static kvf_status read_best(kvf__h5 *h5, kvf__run_file *file)
+static void read_best(kvf__h5 *h5, kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    bool there = false;
-    kvf_status st;
+    const kvf__params *head = &file->head.params.params;
+    kvf__h5_id group;
 
-    KVF_TRY(kvf__h5_has(h5, h5->file, "best", &there));
-    if (!there) return KVF_OK;
-    st = kvf__h5_group_open(h5, h5->file, "best", &group);
-    if (st) goto out;
-    st = kvf__h5_get_i64(h5, group, "step", &file->best_step);
-    if (st) goto out;
-    st = kvf__h5_get_text(h5, group, "metric", &file->best_metric);
-    if (st) goto out;
-    st = kvf__h5_get_f64(h5, group, "value", &file->best_value);
-    if (st) goto out;
-    st = read_like(h5, group, "encoder", &file->encoder.params, "encoder", &file->head,
-                   &file->best);
-    if (st || file->head.params.params.n == 0) goto out;
-    st = read_like(h5, group, head_group(file), &file->head.params.params, "head", &file->head,
-                   &file->best_head);
-out:
+    if (!kvf__h5_has(h5, h5->file, "best")) return;
+    group = kvf__h5_group_open(h5, h5->file, "best");
+    file->best_step = kvf__h5_get_i64(h5, group, "step");
+    file->best_metric = kvf__h5_get_text(h5, group, "metric");
+    file->best_value = kvf__h5_get_f64(h5, group, "value");
+    read_like(h5, group, "encoder", &file->encoder.params, "encoder", &file->head, &file->best);
+    if (head->n)
+        read_like(h5, group, head_group(file), head, "head", &file->head, &file->best_head);
     kvf__h5_release(&group);
-    return st;
 }
 
-/* Moments are those of the encoder's parameters and, behind them, the head's: the list that the
+/* Moments are those of the encoder's parameters and, after them, the head's: the list that the
  * optimizer steps. */
-static kvf_status read_optimizer(kvf__h5 *h5, kvf__run_file *file)
+static void read_optimizer(kvf__h5 *h5, kvf__run_file *file)
 {
-    kvf__h5_id group = KVF__H5_NONE;
+    kvf__h5_id group;
     kvf__params all = {0};
     const kvf__params *head = &file->head.params.params;
-    bool there = false;
-    kvf_status st;
+    const char *whose = head->n ? "run" : "encoder";
 
-    KVF_TRY(kvf__h5_has(h5, h5->file, "optimizer", &there));
-    if (!there) return KVF_OK;
-    st = kvf__params_append(h5->ctx, &all, &file->encoder.params);
-    if (st) goto out;
-    st = kvf__params_append(h5->ctx, &all, head);
-    if (st) goto out;
-    st = kvf__h5_group_open(h5, h5->file, "optimizer", &group);
-    if (st) goto out;
-    st = read_like(h5, group, "m", &all, head->n ? "run" : "encoder", &file->head, &file->m);
-    if (st) goto out;
-    st = read_like(h5, group, "v", &all, head->n ? "run" : "encoder", &file->head, &file->v);
-out:
+    if (!kvf__h5_has(h5, h5->file, "optimizer")) return;
+    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, &file->encoder.params));
+    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, head));
+    group = kvf__h5_group_open(h5, h5->file, "optimizer");
+    read_like(h5, group, "m", &all, whose, &file->head, &file->m);
+    read_like(h5, group, "v", &all, whose, &file->head, &file->v);
     kvf__params_done(&all);
     kvf__h5_release(&group);
-    return st;
-}
-
-static kvf_status read_file(kvf__h5 *h5, bool with_optimizer, kvf__run_file *file)
-{
-    KVF_TRY(read_encoder(h5, file));
-    KVF_TRY(kvf__head_read(h5, file->id.task, &file->head));
-    KVF_TRY(read_best(h5, file));
-    if (with_optimizer) {
-        KVF_TRY(read_optimizer(h5, file));
-        KVF_TRY(kvf__history_read(h5, &file->history));
-    }
-    KVF_TRY(kvf__attrs_read(h5, h5->file, "state", &file->state));
-    KVF_TRY(kvf__attrs_read(h5, h5->file, "options", &file->options));
-    return kvf__attrs_read(h5, h5->file, "lineage", &file->lineage);
 }
 
 kvf_status kvf__run_file_read(kvf_ctx *ctx, const char *path, bool with_optimizer,
                               kvf__run_file *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "run");
     kvf__run_file file = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "run", &h5);
-    if (st) goto out;
-    st = read_file(&h5, with_optimizer, &file);
-    if (st) goto out;
-    *out = file;
-    file = (kvf__run_file){0};
-out:
-    kvf__run_file_done(&file);
-    kvf__h5_close(&h5);
+    read_encoder(&h5, &file);
+    kvf__head_read(&h5, file.id.task, &file.head);
+    read_best(&h5, &file);
+    if (with_optimizer) {
+        read_optimizer(&h5, &file);
+        kvf__history_read(&h5, &file.history);
+    }
+    file.state = kvf__attrs_read(&h5, h5.file, "state");
+    file.options = kvf__attrs_read(&h5, h5.file, "options");
+    file.lineage = kvf__attrs_read(&h5, h5.file, "lineage");
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__run_file_done(&file);
+    else
+        *out = file;
     return st;
 }
 
 kvf_status kvf__run_file_identity(kvf_ctx *ctx, const char *path, kvf__identity *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf__h5_id group = KVF__H5_NONE;
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "run");
+    kvf__h5_id group = kvf__h5_group_open(&h5, h5.file, "encoder");
     kvf__identity id = {0};
     kvf_status st;
 
-    st = kvf__h5_open(ctx, path, "run", &h5);
-    if (st) goto out;
-    st = kvf__h5_group_open(&h5, h5.file, "encoder", &group);
-    if (st) goto out;
-    st = kvf__identity_read(&h5, group, true, &id);
-    if (st) goto out;
-    *out = id;
-    id = (kvf__identity){0};
-out:
-    kvf__identity_done(&id);
+    kvf__identity_read(&h5, group, true, &id);
     kvf__h5_release(&group);
-    kvf__h5_close(&h5);
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__identity_done(&id);
+    else
+        *out = id;
     return st;
 }
 
 kvf_status kvf__run_file_history(kvf_ctx *ctx, const char *path, kvf__history *out)
 {
-    kvf__h5 h5 = KVF__H5_NOTHING;
-    kvf_status st = kvf__h5_open(ctx, path, "run", &h5);
+    kvf__h5 h5 = kvf__h5_open(ctx, path, "run");
+    kvf__history history = {0};
+    kvf_status st;
 
-    if (!st) st = kvf__history_read(&h5, out);
-    kvf__h5_close(&h5);
+    kvf__history_read(&h5, &history);
+    st = kvf__h5_close(&h5);
+    if (st)
+        kvf__history_done(&history);
+    else
+        *out = history;
     return st;
 }
 

@@ -23,17 +23,15 @@ double kvf__history_at(const kvf__history *history, int column, int64_t row)
                                                   : ((const double *)values)[row];
 }
 
-static kvf_status write_column(kvf__h5 *h5, kvf__h5_id group, int64_t n, const kvf__column *c,
-                               const void *values)
+static void write_column(kvf__h5 *h5, kvf__h5_id group, int64_t n, const kvf__column *c,
+                         const void *values)
 {
     const kvf__h5_spec spec = {.name = c->name, .dtype = c->dtype, .rank = 1, .dim = &n};
     kvf__h5_id data = KVF__H5_NONE;
-    kvf_status st;
 
-    st = kvf__h5_data_write(h5, group, &spec, values, &data);
-    if (!st && c->units) st = kvf__h5_put_text(h5, data, "units", c->units);
+    kvf__h5_data_write(h5, group, &spec, values, &data);
+    if (c->units) kvf__h5_put_text(h5, data, "units", c->units);
     kvf__h5_release(&data);
-    return st;
 }
 
 /* Is it in every file? */
@@ -42,79 +40,53 @@ static bool is_always(const kvf__column *c)
     return c->of == KVF__OF_STEP || c->of == KVF__OF_EVAL;
 }
 
-kvf_status kvf__history_write(kvf__h5 *h5, const kvf__history *history)
+void kvf__history_write(kvf__h5 *h5, const kvf__history *history)
 {
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
+    kvf__h5_id group = kvf__h5_group_create(h5, h5->file, "history");
 
-    st = kvf__h5_group_create(h5, h5->file, "history", &group);
-    for (int i = 0; i < KVF__COLUMNS && !st; i++)
+    for (int i = 0; i < KVF__COLUMNS; i++)
         if (is_always(&kvf__columns[i]) || history->column[i])
-            st = write_column(h5, group, history->n, &kvf__columns[i], history->column[i]);
+            write_column(h5, group, history->n, &kvf__columns[i], history->column[i]);
     kvf__h5_release(&group);
-    return st;
 }
 
 /* The first column sets n; the others must be as long. */
-static kvf_status read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
+static void read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
 {
     const kvf__column *c = &kvf__columns[i];
-    kvf__h5_data data = {.id = KVF__H5_NONE};
-    kvf_status st;
+    kvf__h5_data data = kvf__h5_data_open(h5, group, c->name);
 
-    st = kvf__h5_data_open(h5, group, c->name, &data);
-    if (st) goto out;
-    if (data.rank != 1 || data.dtype != c->dtype || (i > 0 && data.count != h->n)) {
-        st = kvf__h5_fail(h5, data.id, KVF_ESHAPE,
-                          "rank %d, %lld values of %s, want rank 1, %s, as many as \"step\"",
-                          data.rank, (long long)data.count, kvf__dtype_name(data.dtype),
-                          kvf__dtype_name(c->dtype));
-        goto out;
-    }
-    st = kvf__alloc(h5->ctx, data.bytes, &h->column[i]);
-    if (st) goto out;
-    st = kvf__h5_data_read(h5, &data, h->column[i]);
+    if (data.rank != 1 || data.dtype != c->dtype || (i > 0 && data.count != h->n))
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE,
+                     "rank %d, %lld values of %s, want rank 1, %s, as many as \"step\"", data.rank,
+                     (long long)data.count, kvf__dtype_name(data.dtype), kvf__dtype_name(c->dtype));
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &h->column[i]));
+    kvf__h5_data_read(h5, &data, h->column[i]);
     h->n = data.count;
-out:
     kvf__h5_release(&data.id);
-    return st;
 }
 
 /* Files of before 0.1.0's release have no metric. */
-static kvf_status fill_metric(kvf_ctx *ctx, kvf__history *h)
+static void fill_metric(kvf__h5 *h5, kvf__history *h)
 {
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
-    for (int64_t i = 0; i < h->n; i++)
+    KVF__H5_TRY(h5,
+                kvf__alloc_array(h5->ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
+    for (int64_t i = 0; i < h->n && h->valid_metric; i++)
         h->valid_metric[i] = NAN;
-    return KVF_OK;
 }
 
-static kvf_status read_columns(kvf__h5 *h5, kvf__h5_id group, kvf__history *h)
+void kvf__history_read(kvf__h5 *h5, kvf__history *history)
 {
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "history");
+
     for (int i = 0; i < KVF__COLUMNS; i++) {
         bool there = is_always(&kvf__columns[i]);
         if (!there || i == KVF__COLUMN_valid_metric)
-            KVF_TRY(kvf__h5_has(h5, group, kvf__columns[i].name, &there));
-        if (there) KVF_TRY(read_column(h5, group, i, h));
+            there = kvf__h5_has(h5, group, kvf__columns[i].name);
+        if (there) read_column(h5, group, i, history);
     }
-    return h->valid_metric ? KVF_OK : fill_metric(h5->ctx, h);
-}
-
-kvf_status kvf__history_read(kvf__h5 *h5, kvf__history *out)
-{
-    kvf__history h = {0};
-    kvf__h5_id group = KVF__H5_NONE;
-    kvf_status st;
-
-    st = kvf__h5_group_open(h5, h5->file, "history", &group);
-    if (!st) st = read_columns(h5, group, &h);
-    if (!st) {
-        *out = h;
-        h = (kvf__history){0};
-    }
-    kvf__history_done(&h);
+    if (!history->valid_metric) fill_metric(h5, history);
     kvf__h5_release(&group);
-    return st;
 }
 
 void kvf__history_done(kvf__history *history)
