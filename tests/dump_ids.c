@@ -93,7 +93,7 @@ static kvf_status origins_line(program *p, const kvf_json *line)
     kvf__ids ids = {0}, origins = {0};
     size_t n = 0;
     const char *text = kvf_json_str(line, &n);
-    kvf_status st = kvf__encode_origins(p->ctx, p->t, text, n, &ids, &origins);
+    kvf_status st = kvf__encode_offsets(p->ctx, p->t, text, n, &ids, &origins);
 
     print_line(&ids, &origins, NULL);
     kvf__ids_done(&ids);
@@ -109,7 +109,7 @@ static kvf_status words_line(program *p, const kvf_json *line)
     for (size_t i = 0; i < kvf_json_size(line) && !st; i++) {
         size_t n = 0, before = ids.n;
         const char *word = kvf_json_str(kvf_json_at(line, i), &n);
-        st = kvf__encode_word(p->ctx, p->t, word, n, i == 0, &ids);
+        st = kvf__encode(p->ctx, p->t, word, n, false, &ids);
         if (!st) st = kvf__ids_add(p->ctx, &counts, (int32_t)(ids.n - before));
     }
     print_line(&ids, &counts, NULL);
@@ -130,11 +130,11 @@ static kvf_status join_line(program *p, const kvf_json *line)
         st = kvf__encode(p->ctx, p->t, s, n, false, &text[i]);
     }
     if (!st)
-        st = kvf__join(p->ctx, p->t, &text[0], pair ? &text[1] : NULL, &ids, &types, &at[0],
+        st = kvf__add_specials(p->ctx, p->t, &text[0], pair ? &text[1] : NULL, &ids, &types, &at[0],
                        &at[1]);
     for (size_t i = 0; i < kvf_json_size(line) && i < 2 && !st; i++)
         st = kvf__ids_add(p->ctx, &places, (int32_t)at[i]);
-    if (!st && ids.n != text[0].n + text[1].n + kvf__join_cost(p->t, pair))
+    if (!st && ids.n != text[0].n + text[1].n + kvf__specials_cost(p->t, pair))
         st = kvf__fail(p->ctx, KVF_EDATA, "join_cost is not what join added");
     print_line(&ids, &types, &places);
     kvf__ids_done(&text[0]);

@@ -100,7 +100,7 @@ START_TEST(long_words_are_unknown)
     ck_assert_uint_eq(ids.n, 100);
     ck_assert(ids.data[0] == 5 && ids.data[1] == 6 && ids.data[99] == 6);
     ids.n = 0;
-    ok(ctx, kvf__encode_origins(ctx, t, text, 202, &ids, &origins));
+    ok(ctx, kvf__encode_offsets(ctx, t, text, 202, &ids, &origins));
     check_ids("101", &ids, "1");
     check_ids("101", &origins, "0 202");
     kvf__ids_done(&ids);
@@ -171,7 +171,7 @@ static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool truncated
 
     ck_assert(st ? !t : !truncated);
     ck_assert(!st || !strchr(kvf_ctx_error(ctx), '\n'));
-    if (!st) ok(ctx, kvf__encode_origins(ctx, t, SENTENCE, sizeof SENTENCE - 1, &ids, &origins));
+    if (!st) ok(ctx, kvf__encode_offsets(ctx, t, SENTENCE, sizeof SENTENCE - 1, &ids, &origins));
     ck_assert_uint_eq(ids.n * 2, origins.n);
     kvf__ids_done(&ids);
     kvf__ids_done(&origins);
@@ -204,10 +204,10 @@ static kvf_status use_everything(kvf_ctx *ctx, const char *dir, kvf__ids *ids, k
     kvf_status st = dir ? kvf__tokenizer_from_dir(ctx, dir, &t) : open_text(ctx, WHOLE, NULL, &t);
 
     ck_assert(st ? !t : t != NULL);
-    if (!st) st = kvf__encode_origins(ctx, t, SENTENCE, sizeof SENTENCE - 1, &text, &origins);
+    if (!st) st = kvf__encode_offsets(ctx, t, SENTENCE, sizeof SENTENCE - 1, &text, &origins);
     ck_assert(!st || (text.n == 0 && origins.n == 0));
     if (!st) st = kvf__decode(ctx, t, text.data, text.n, false, &decoded);
-    if (!st) st = kvf__join(ctx, t, &text, &text, ids, types, NULL, NULL);
+    if (!st) st = kvf__add_specials(ctx, t, &text, &text, ids, types, NULL, NULL);
     ck_assert(!st || (ids->n == 0 && types->n == 0));
     kvf__ids_done(&text);
     kvf__ids_done(&origins);

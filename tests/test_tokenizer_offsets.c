@@ -34,7 +34,7 @@ static void check_origins(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf_json 
     size_t decoded_n = 0;
     const char *decoded = row_text(row, "decoded", k, &decoded_n);
 
-    ok(ctx, kvf__encode_origins(ctx, t, text, n, &ids, &origins));
+    ok(ctx, kvf__encode_offsets(ctx, t, text, n, &ids, &origins));
     check_both(text, &ids, &origins, row_text(row, "origins", k, NULL));
     ok(ctx, kvf__encode(ctx, t, text, n, false, &plain));
     ck_assert_uint_eq(plain.n, ids.n);
@@ -55,7 +55,7 @@ static void check_words(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf_json *r
     for (size_t i = 0; i < kvf_json_size(words); i++) {
         size_t n = 0, before = ids.n;
         const char *word = kvf_json_str(kvf_json_at(words, i), &n);
-        ok(ctx, kvf__encode_word(ctx, t, word, n, i == 0, &ids));
+        ok(ctx, kvf__encode(ctx, t, word, n, false, &ids));
         ok(ctx, kvf__ids_add(ctx, &counts, (int32_t)(ids.n - before)));
     }
     check_both("words", &ids, &counts, row_text(row, "words", k, NULL));
@@ -76,9 +76,9 @@ static void check_pair(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf_json *go
         const char *s = row_text(golden, "texts", (k + i) % kvf_json_size(texts), &n);
         ok(ctx, kvf__encode(ctx, t, s, n, false, &text[i]));
     }
-    ok(ctx, kvf__join(ctx, t, &text[0], &text[1], &ids, &types, &at[0], &at[1]));
+    ok(ctx, kvf__add_specials(ctx, t, &text[0], &text[1], &ids, &types, &at[0], &at[1]));
     check_both("pair", &ids, &types, row_text(row, "pairs", k, NULL));
-    ck_assert_uint_eq(ids.n, text[0].n + text[1].n + kvf__join_cost(t, true));
+    ck_assert_uint_eq(ids.n, text[0].n + text[1].n + kvf__specials_cost(t, true));
     for (size_t i = 0; i < 2; i++)
         ck_assert(text[i].n == 0 ||
                   memcmp(ids.data + at[i], text[i].data, text[i].n * sizeof *ids.data) == 0);
@@ -148,15 +148,15 @@ START_TEST(joins)
     snprintf(text, sizeof text, "%.*s%s}", (int)strlen(SMALL("", "")) - 1, SMALL("", ""),
              JOINS[_i].rest);
     ok(ctx, open_text(ctx, text, JOINS[_i].config, &t));
-    ok(ctx, kvf__join(ctx, t, &a, NULL, &ids, NULL, &a_at, NULL));
+    ok(ctx, kvf__add_specials(ctx, t, &a, NULL, &ids, NULL, &a_at, NULL));
     check_ids("single", &ids, JOINS[_i].single);
-    ck_assert_uint_eq(kvf__join_cost(t, false), ids.n - 2);
+    ck_assert_uint_eq(kvf__specials_cost(t, false), ids.n - 2);
     ck_assert_int_eq(ids.data[a_at], 0);
     ids.n = 1; /* appends, and places count from the start of the list */
     ok(ctx, kvf__ids_add(ctx, &types, 9));
-    ok(ctx, kvf__join(ctx, t, &a, &b, &ids, &types, &a_at, &b_at));
+    ok(ctx, kvf__add_specials(ctx, t, &a, &b, &ids, &types, &a_at, &b_at));
     ck_assert_uint_eq(ids.n, types.n);
-    ck_assert_uint_eq(kvf__join_cost(t, true), ids.n - 5);
+    ck_assert_uint_eq(kvf__specials_cost(t, true), ids.n - 5);
     ck_assert(ids.data[a_at] == 0 && ids.data[b_at] == 2 && types.data[0] == 9);
     memmove(ids.data, ids.data + 1, --ids.n * sizeof *ids.data);
     memmove(types.data, types.data + 1, --types.n * sizeof *types.data);
@@ -189,16 +189,16 @@ START_TEST(invalid_utf8)
            "\"b\":6}},\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
            "\"BertPreTokenizer\"}}",
            NULL, &t));
-    ok(ctx, kvf__encode_origins(ctx, t, text, sizeof text - 1, &ids, &origins));
+    ok(ctx, kvf__encode_offsets(ctx, t, text, sizeof text - 1, &ids, &origins));
     check_ids("bert", &ids, "6 5");
     check_ids("bert", &origins, "1 2 5 6");
     ids.n = origins.n = 0;
     ok(ctx, open_text(ctx, SMALL(",\"unk_token\":\"<unk>\"", ""), NULL, &small));
-    ok(ctx, kvf__encode_origins(ctx, small, text, sizeof text - 1, &ids, &origins));
+    ok(ctx, kvf__encode_offsets(ctx, small, text, sizeof text - 1, &ids, &origins));
     check_ids("bpe", &ids, "5 1 5 5 0 5");
     check_ids("bpe", &origins, "0 1 1 2 2 4 4 5 5 6 6 7");
     ids.n = origins.n = 0;
-    ok(ctx, kvf__encode_origins(ctx, t, NULL, 0, &ids, &origins));
+    ok(ctx, kvf__encode_offsets(ctx, t, NULL, 0, &ids, &origins));
     ck_assert(ids.n == 0 && origins.n == 0);
     kvf__ids_done(&ids);
     kvf__ids_done(&origins);
@@ -230,7 +230,7 @@ START_TEST(random_bytes)
                 if (kvf__rng_below(&rng, 3) == 0)
                     ok(ctx, kvf__buf_addc(ctx, &text, (char)kvf__rng_below(&rng, 256)));
             }
-            ok(ctx, kvf__encode_origins(ctx, t, text.data, text.n, &ids, &origins));
+            ok(ctx, kvf__encode_offsets(ctx, t, text.data, text.n, &ids, &origins));
             ok(ctx, kvf__encode(ctx, t, text.data, text.n, false, &plain));
             ck_assert(plain.n == ids.n && origins.n == 2 * ids.n);
             for (size_t k = 0; k < ids.n; k++) {

@@ -119,7 +119,7 @@ int64_t kvf__loader_common(const kvf__loader *load)
 
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair)
 {
-    return (int64_t)kvf__join_cost(load->options->render.tokenizer, pair) +
+    return (int64_t)kvf__specials_cost(load->options->render.tokenizer, pair) +
            kvf__loader_common(load) + (pair ? (int64_t)load->separator.n : 0);
 }
 
@@ -131,7 +131,7 @@ kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t
     while (load->types.n < load->ids.n)
         KVF_TRY(kvf__ids_add(ctx, &load->types, 0));
     if (pair) KVF_TRY(kvf__ids_append(ctx, &load->a, load->separator.data, load->separator.n));
-    kvf_status st = kvf__join(ctx, load->options->render.tokenizer, &load->a,
+    kvf_status st = kvf__add_specials(ctx, load->options->render.tokenizer, &load->a,
                               pair ? &load->b : NULL, &load->ids, &load->types, &a, &b);
     load->a.n = own;
     while (!st && load->labels.n < load->ids.n)
@@ -169,7 +169,7 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load)
     kvf__ids one = {0}, ids = {0}, types = {0};
     size_t a = 0, b = 0;
     kvf_status st = kvf__ids_add(load->ctx, &one, 0);
-    if (!st) st = kvf__join(load->ctx, tokenizer, &one, &one, &ids, &types, &a, &b);
+    if (!st) st = kvf__add_specials(load->ctx, tokenizer, &one, &one, &ids, &types, &a, &b);
     load->tail = -1;
     if (!st && b == a + 1) st = kvf__encode(load->ctx, tokenizer, "\n", 1, false, &load->separator);
     if (!st && load->options->task == KVF__TASK_QA && load->options->causal && ids.n == b + 1) {

@@ -57,7 +57,7 @@ kvf_status kvf__read_text(const kvf__file *file)
         return kvf__fail(file->ctx, KVF_EUSAGE,
                          "%s: plain text needs --split-text N, the tokens of a row, 2 or more",
                          file->path);
-    kvf_status st = kvf__encode_origins(file->ctx, o->render.tokenizer, file->text, file->bytes,
+    kvf_status st = kvf__encode_offsets(file->ctx, o->render.tokenizer, file->text, file->bytes,
                                         &ids, &origins);
     int32_t eos = kvf__token_eos(o->render.tokenizer);
     if (!st && eos >= 0 && ids.n) st = kvf__ids_add(file->ctx, &ids, eos);

@@ -134,7 +134,7 @@ static kvf_status take_context(kvf__loader *load, const kvf__file_row *row)
     load->context = NULL;
     load->context_ids.n = 0;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, n, &text));
-    kvf_status st = kvf__encode_origins(load->ctx, load->options->render.tokenizer, text, n,
+    kvf_status st = kvf__encode_offsets(load->ctx, load->options->render.tokenizer, text, n,
                                         &load->context_ids, &origins);
     if (!st) st = kvf__pool_alloc(load->ctx, &load->pool, origins.n, sizeof *kept, &kept);
     if (!st && origins.n) memcpy(kept, origins.data, origins.n * sizeof *kept);

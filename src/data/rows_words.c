@@ -108,8 +108,8 @@ static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, word
         load->word.n = 0;
         if (load->spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
         KVF_TRY(kvf__buf_add(load->ctx, &load->word, word, n));
-        KVF_TRY(kvf__encode_word(load->ctx, load->options->render.tokenizer, load->word.data,
-                                 load->word.n, i == 0, &load->b));
+        KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, load->word.data,
+                            load->word.n, false, &load->b));
     }
     at[tokens->n] = (int32_t)load->b.n;
     return KVF_OK;

@@ -20,7 +20,7 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
         return kvf__ids_append(ctx, out, words, (size_t)n);
     }
     kvf_status st = kvf__ids_append(ctx, &own, words, (size_t)n);
-    if (!st) st = kvf__join(ctx, base->tokenizer, &own, NULL, out, NULL, &at, NULL);
+    if (!st) st = kvf__add_specials(ctx, base->tokenizer, &own, NULL, out, NULL, &at, NULL);
     if (!st) *before = (int64_t)at;
     kvf__ids_done(&own);
     return st;

@@ -5,7 +5,9 @@
  * `tokenizers` does: a token that is not a single word is skipped together with its text; lstrip
  * takes spaces to its left that no earlier match took; rstrip takes those to its right, and the
  * search still goes on right behind the token. */
-#include "tok_int.h"
+#include "added.h"
+#include "chars.h"
+#include "utf8.h"
 
 #include <string.h>
 
@@ -51,12 +53,6 @@ kvf_status kvf__trie_add(kvf_ctx *ctx, kvf__trie *trie, const char *text, size_t
     return KVF_OK;
 }
 
-void kvf__trie_done(kvf__trie *trie)
-{
-    kvf__free(trie->v);
-    *trie = (kvf__trie){0};
-}
-
 /* The longest entry that the text begins with: its value and length, or -1. */
 static int32_t longest_prefix(const kvf__trie *trie, const char *s, size_t n, size_t *length)
 {
@@ -97,8 +93,8 @@ void kvf__added_done(kvf__added_list *list)
     for (size_t i = 0; i < list->n; i++)
         kvf__free(list->v[i].text);
     kvf__free(list->v);
-    kvf__trie_done(&list->raw);
-    kvf__trie_done(&list->normal);
+    kvf__free(list->raw.v);
+    kvf__free(list->normal.v);
     *list = (kvf__added_list){0};
 }
 
@@ -124,7 +120,7 @@ static bool word_after(const char *s, size_t n, size_t at)
     return kvf__is_word(cp);
 }
 
-/* The next match that its options let stand, as held_start .. held_end. */
+/* The next match that its options let stand, as found_start .. found_end. */
 static bool find_match(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut)
 {
     const char *s = cut->s;
@@ -138,33 +134,33 @@ static bool find_match(const kvf__added_list *list, const kvf__trie *trie, kvf__
         cut->search_at += value < 0 ? 1 : length;
         if (value < 0) continue;
         end = start + length;
-        cut->held = &list->v[value];
-        if (cut->held->single_word && (word_before(s, start) || word_after(s, cut->n, end)))
+        cut->found = &list->v[value];
+        if (cut->found->single_word && (word_before(s, start) || word_after(s, cut->n, end)))
             continue;
-        left = cut->held->lstrip ? kvf__utf8_skip_back(s, start, kvf__is_space) : start;
-        cut->held_start = cut->held->lstrip && left < cut->done ? cut->done : left;
-        cut->held_end = cut->held->rstrip ? kvf__utf8_skip(s, cut->n, end, kvf__is_space) : end;
+        left = cut->found->lstrip ? kvf__utf8_skip_back(s, start, kvf__is_space) : start;
+        cut->found_start = cut->found->lstrip && left < cut->done ? cut->done : left;
+        cut->found_end = cut->found->rstrip ? kvf__utf8_skip(s, cut->n, end, kvf__is_space) : end;
         return true;
     }
-    cut->held = NULL;
+    cut->found = NULL;
     return false;
 }
 
 bool kvf__added_next(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut)
 {
-    bool found = cut->held != NULL;
+    bool found = cut->found != NULL;
 
     if (!found && trie->n > 0) found = find_match(list, trie, cut);
     if (!found && cut->done >= cut->n) return false;
     cut->token = NULL;
     cut->start = cut->done;
-    if (!found || cut->done < cut->held_start) {
-        cut->end = cut->done = found ? cut->held_start : cut->n;
+    if (!found || cut->done < cut->found_start) {
+        cut->end = cut->done = found ? cut->found_start : cut->n;
         return true;
     }
-    cut->token = cut->held;
-    cut->start = cut->held_start;
-    cut->end = cut->done = cut->held_end;
-    cut->held = NULL;
+    cut->token = cut->found;
+    cut->start = cut->found_start;
+    cut->end = cut->done = cut->found_end;
+    cut->found = NULL;
     return true;
 }

@@ -3,7 +3,7 @@
  *
  * vocab.txt has a token per line, the line's number is its id. The switches and the names of the
  * special tokens are transformers' defaults where the config does not give them. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -24,22 +24,22 @@ static kvf_status read_switches(kvf_ctx *ctx, const char *where, const kvf_json 
     return kvf__want_bool(ctx, where, json, "strip_accents", out->lowercase, &out->strip);
 }
 
-static kvf_status add_step(kvf_ctx *ctx, kvf__steps *steps, bool wanted, kvf__step step)
+static kvf_status add_step(kvf_ctx *ctx, kvf__tok_steps *steps, bool wanted, kvf__tok_step step)
 {
     return wanted ? kvf__steps_add(ctx, steps, &step) : KVF_OK;
 }
 
-static kvf_status add_normalizer(kvf_ctx *ctx, kvf__steps *steps, const switches *on)
+static kvf_status add_normalizer(kvf_ctx *ctx, kvf__tok_steps *steps, const switches *on)
 {
-    KVF_TRY(add_step(ctx, steps, on->clean, (kvf__step){.kind = KVF__STEP_CLEAN}));
-    KVF_TRY(add_step(ctx, steps, on->chinese, (kvf__step){.kind = KVF__STEP_SPACE_CHINESE}));
-    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__step){.kind = KVF__STEP_NFD}));
-    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__step){.kind = KVF__STEP_STRIP_MARKS}));
-    return add_step(ctx, steps, on->lowercase, (kvf__step){.kind = KVF__STEP_LOWERCASE});
+    KVF_TRY(add_step(ctx, steps, on->clean, (kvf__tok_step){.kind = KVF__STEP_CLEAN}));
+    KVF_TRY(add_step(ctx, steps, on->chinese, (kvf__tok_step){.kind = KVF__STEP_SPACE_CHINESE}));
+    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__tok_step){.kind = KVF__STEP_NFD}));
+    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__tok_step){.kind = KVF__STEP_STRIP_MARKS}));
+    return add_step(ctx, steps, on->lowercase, (kvf__tok_step){.kind = KVF__STEP_LOWERCASE});
 }
 
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                kvf__steps *out)
+                                kvf__tok_steps *out)
 {
     switches on;
 
@@ -48,44 +48,46 @@ kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json 
 }
 
 /* Drops white space, then every punctuation character stands alone. */
-kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__steps *out)
+kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out)
 {
-    kvf__step words = {.kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED};
-    kvf__step punctuation = {.kind = KVF__STEP_PUNCTUATION, .behavior = KVF__ISOLATED};
+    kvf__tok_step words = {.kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED};
+    kvf__tok_step punctuation = {.kind = KVF__STEP_PUNCTUATION, .behavior = KVF__ISOLATED};
 
     KVF_TRY(kvf__steps_add(ctx, out, &words));
     return kvf__steps_add(ctx, out, &punctuation);
 }
 
-static bool says(const kvf_json *config, const char *key)
+static bool has_bool(const kvf_json *config, const char *key)
 {
     return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
 }
 
 /* The config's names for the switches; what it does not say stays. A strip_accents of null there
  * says nothing, except that a lowercase which changes takes the accents along. */
-static kvf_status override(kvf_ctx *ctx, const char *where, const kvf_json *config, bool follows,
-                           switches *on)
+static kvf_status override(const kvf__tok_source *src, bool follows, switches *on)
 {
-    KVF_TRY(kvf__want_bool(ctx, where, config, "do_lower_case", on->lowercase, &on->lowercase));
+    const char *where = src->path[KVF__FILE_CONFIG];
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
+
     KVF_TRY(
-        kvf__want_bool(ctx, where, config, "tokenize_chinese_chars", on->chinese, &on->chinese));
-    return kvf__want_bool(ctx, where, config, "strip_accents", follows ? on->lowercase : on->strip,
-                          &on->strip);
+        kvf__want_bool(src->ctx, where, config, "do_lower_case", on->lowercase, &on->lowercase));
+    KVF_TRY(kvf__want_bool(src->ctx, where, config, "tokenize_chinese_chars", on->chinese,
+                           &on->chinese));
+    return kvf__want_bool(src->ctx, where, config, "strip_accents",
+                          follows ? on->lowercase : on->strip, &on->strip);
 }
 
-kvf_status kvf__bert_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                            const kvf_json *normalizer, const char *config_where,
-                            const kvf_json *config)
+kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t)
 {
+    const kvf_json *normalizer = kvf_json_get(src->json[KVF__FILE_TOKENIZER], "normalizer");
     const char *type = kvf_json_str(kvf_json_get(normalizer, "type"), NULL);
     switches on;
 
     if (!type || strcmp(type, "BertNormalizer") != 0) return KVF_OK;
-    KVF_TRY(read_switches(ctx, where, normalizer, &on));
-    KVF_TRY(override(ctx, config_where, config, !says(normalizer, "strip_accents"), &on));
+    KVF_TRY(read_switches(src->ctx, src->path[KVF__FILE_TOKENIZER], normalizer, &on));
+    KVF_TRY(override(src, !has_bool(normalizer, "strip_accents"), &on));
     kvf__steps_done(&t->normalizer);
-    return add_normalizer(ctx, &t->normalizer, &on);
+    return add_normalizer(src->ctx, &t->normalizer, &on);
 }
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
@@ -103,16 +105,17 @@ static const struct {
              {"mask_token", "[MASK]"}};
 enum { NAME_UNK, NAME_SEP, NAME_PAD, NAME_CLS, NAME_MASK, N_NAMES };
 
-static kvf_status check_class(kvf_ctx *ctx, const char *where, const kvf_json *config)
+static kvf_status check_class(const kvf__tok_source *src)
 {
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
     const char *name = kvf_json_str(kvf_json_get(config, "tokenizer_class"), NULL);
 
     if (!name) return KVF_OK;
     for (size_t i = 0; i < sizeof CLASSES / sizeof *CLASSES; i++)
-        if (kvf__class_is(config, CLASSES[i])) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+        if (kvf__class_is(src, CLASSES[i])) return KVF_OK;
+    return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
                      "%s: tokenizer_class \"%s\" needs a tokenizer.json, vocab.txt is BERT's",
-                     where, name);
+                     src->path[KVF__FILE_CONFIG], name);
 }
 
 static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *text,
@@ -131,77 +134,54 @@ static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *te
 
 /* All of them are added tokens where the vocabulary has them; the first two and CLS it must have.
  */
-static kvf_status add_specials(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                               const kvf_json *config, const kvf_json *map, int32_t ids[N_NAMES])
+static kvf_status add_specials(const kvf__tok_source *src, kvf__tokenizer *t, int32_t ids[N_NAMES])
 {
+    const char *where = src->path[KVF__FILE_LINES];
+
     for (size_t i = 0; i < N_NAMES; i++) {
-        size_t n = 0;
-        const char *text = kvf__token_field(config, NAMES[i].key, &n);
         kvf__added token = {.special = true};
 
-        if (!text) text = kvf__token_field(map, NAMES[i].key, &n);
-        token.text = (char *)(text ? text : NAMES[i].text);
-        token.n = text ? n : strlen(NAMES[i].text);
-        token.id = ids[i] = kvf__lexicon_model(&t->lex, token.text, token.n);
-        if (token.id < 0 && (i == NAME_UNK || i == NAME_SEP || i == NAME_CLS))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s \"%.*s\" is not among the %zu tokens", where,
-                             NAMES[i].key, (int)(token.n < 60 ? token.n : 60), token.text,
+        token.text = (char *)kvf__special_text(src, NAMES[i].key, &token.n);
+        if (!token.text) {
+            token.text = (char *)NAMES[i].text;
+            token.n = strlen(NAMES[i].text);
+        }
+        ids[i] = kvf__lexicon_model(&t->lex, token.text, token.n);
+        if (ids[i] < 0 && (i == NAME_UNK || i == NAME_SEP || i == NAME_CLS))
+            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: %s \"%.*s\" is not among the %zu tokens",
+                             where, NAMES[i].key, (int)(token.n < 60 ? token.n : 60), token.text,
                              t->lex.n);
-        if (token.id < 0) continue;
-        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, token.text, token.n, token.id,
-                                 KVF__TOK_SPECIAL, true));
-        KVF_TRY(kvf__added_put(ctx, &t->added, &token));
+        if (ids[i] >= 0) KVF_TRY(kvf__add_token(src->ctx, t, where, &token, ids[i]));
     }
     return KVF_OK;
 }
 
-static kvf_status add_pipeline(kvf_ctx *ctx, kvf__tokenizer *t, const char *config_where,
-                               const kvf_json *config)
+static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     switches on = {.clean = true, .chinese = true, .strip = true, .lowercase = true};
-    kvf__step decoder = {.kind = KVF__STEP_WORDPIECE, .cleanup = true, .text_n = 2};
+    kvf__tok_step decoder = {.kind = KVF__STEP_WORDPIECE, .cleanup = true, .text_n = 2};
 
-    KVF_TRY(override(ctx, config_where, config, true, &on));
-    KVF_TRY(add_normalizer(ctx, &t->normalizer, &on));
-    KVF_TRY(kvf__bert_pre_tokenizer(ctx, &t->pre));
-    KVF_TRY(kvf__strdup(ctx, "##", &t->model.prefix));
+    KVF_TRY(override(src, true, &on));
+    KVF_TRY(add_normalizer(src->ctx, &t->normalizer, &on));
+    KVF_TRY(kvf__bert_pre_tokenizer(src->ctx, &t->pre));
+    KVF_TRY(kvf__strdup(src->ctx, "##", &t->model.prefix));
     t->model.kind = KVF__MODEL_WORDPIECE;
     t->model.max_chars = 100;
     t->has_decoder = true;
-    KVF_TRY(kvf__strdup(ctx, "##", &decoder.text));
-    return kvf__steps_add(ctx, &t->decoder, &decoder);
+    KVF_TRY(kvf__strdup(src->ctx, "##", &decoder.text));
+    return kvf__steps_add(src->ctx, &t->decoder, &decoder);
 }
 
-static kvf_status build(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, const kvf__buf *vocab,
-                        const char *config_where, const kvf_json *config,
-                        const kvf_json *special_map)
+kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     int32_t ids[N_NAMES];
 
-    KVF_TRY(check_class(ctx, config_where, config));
-    KVF_TRY(read_lines(ctx, where, vocab, t));
-    KVF_TRY(add_specials(ctx, t, where, config, special_map, ids));
-    KVF_TRY(add_pipeline(ctx, t, config_where, config));
+    KVF_TRY(check_class(src));
+    KVF_TRY(read_lines(src->ctx, src->path[KVF__FILE_LINES], &src->text[KVF__FILE_LINES], t));
+    KVF_TRY(add_specials(src, t, ids));
+    KVF_TRY(add_pipeline(src, t));
     t->model.unk = ids[NAME_UNK];
     t->cls = ids[NAME_CLS];
     t->mask = ids[NAME_MASK];
-    KVF_TRY(kvf__post_cls_sep(ctx, t, ids[NAME_CLS], ids[NAME_SEP], false));
-    KVF_TRY(kvf__apply_config(ctx, t, config_where, config, special_map));
-    return kvf__tokenizer_finish(ctx, t);
-}
-
-kvf_status kvf__tokenizer_from_vocab_txt(kvf_ctx *ctx, const char *where, const kvf__buf *vocab,
-                                         const char *config_where, const kvf_json *config,
-                                         const kvf_json *special_map, kvf__tokenizer **out)
-{
-    kvf__tokenizer *t = NULL;
-    kvf_status st = kvf__tokenizer_create(ctx, &t);
-
-    if (!st) st = build(ctx, t, where, vocab, config_where, config, special_map);
-    if (!st) {
-        *out = t;
-        return KVF_OK;
-    }
-    kvf__tokenizer_free(t);
-    return st;
+    return kvf__post_cls_sep(src->ctx, t, ids[NAME_CLS], ids[NAME_SEP], false);
 }

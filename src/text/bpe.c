@@ -3,7 +3,7 @@
  * A word starts as its characters; a character not in the vocabulary becomes its bytes' tokens, the
  * unknown token, or nothing. Then the adjacent pair of lowest rank is merged, leftmost first, until
  * no pair is left that has a rank (Sennrich et al. 2016, arXiv:1508.07909). */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <assert.h>
 #include <string.h>
@@ -38,13 +38,13 @@ kvf_status kvf__pairs_init(kvf_ctx *ctx, kvf__pairs *pairs, size_t n)
     return KVF_OK;
 }
 
-void kvf__pairs_put(kvf__pairs *pairs, int32_t left, int32_t right, int32_t rank, int32_t id)
+static void put_pair(kvf__pairs *pairs, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
     uint64_t key = pair_key(left, right);
     pairs->v[pair_slot(pairs, key)] = (struct kvf__pair){.key = key, .rank = rank, .id = id};
 }
 
-const struct kvf__pair *kvf__pairs_get(const kvf__pairs *pairs, int32_t left, int32_t right)
+static const struct kvf__pair *find_pair(const kvf__pairs *pairs, int32_t left, int32_t right)
 {
     const struct kvf__pair *pair;
 
@@ -81,7 +81,7 @@ kvf_status kvf__merge_put(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, si
     if (id < 0)
         st = out_of_vocabulary(ctx, where, rank, joined.data, joined.n);
     else
-        kvf__pairs_put(&t->model.pairs, left_id, right_id, (int32_t)rank, id);
+        put_pair(&t->model.pairs, left_id, right_id, (int32_t)rank, id);
 out:
     kvf__buf_done(&joined);
     return st;
@@ -108,7 +108,7 @@ kvf_status kvf__merge_line(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, s
 static kvf_status spell(kvf__work *w, const char *s, size_t n, bool first, bool last,
                         const char **text, size_t *text_n)
 {
-    const kvf__model *m = &w->t->model;
+    const kvf__tok_model *m = &w->t->model;
     kvf__buf *buf = &w->word.affixed;
 
     *text = s;
@@ -145,7 +145,7 @@ static bool has_bytes(const kvf__lexicon *lex, const char *text, size_t n)
  * text is the character as spelled, bytes how long it was. */
 static kvf_status add_char(kvf__work *w, const char *text, size_t n, size_t bytes, size_t *unknown)
 {
-    const kvf__model *m = &w->t->model;
+    const kvf__tok_model *m = &w->t->model;
     const kvf__lexicon *lex = &w->t->lex;
     int32_t id = char_id(lex, text, n);
 
@@ -193,7 +193,7 @@ static kvf_status queue(kvf__work *w, int32_t at)
     const struct kvf__pair *pair;
 
     if (left->next < 0) return KVF_OK;
-    pair = kvf__pairs_get(&w->t->model.pairs, left->id, w->word.v[left->next].id);
+    pair = find_pair(&w->t->model.pairs, left->id, w->word.v[left->next].id);
     if (!pair) return KVF_OK;
     return kvf__word_push(w->ctx, &w->word,
                           (kvf__merge){.key = pair->rank, .at = at, .id = pair->id});
@@ -211,9 +211,9 @@ static kvf_status merge_word(kvf__work *w)
         const struct kvf__pair *pair;
 
         if (left->n == 0 || left->next < 0) continue;
-        pair = kvf__pairs_get(&w->t->model.pairs, left->id, word->v[left->next].id);
+        pair = find_pair(&w->t->model.pairs, left->id, word->v[left->next].id);
         if (!pair || pair->id != best.id) continue; /* stale */
-        kvf__word_join(word, best.at, best.id);
+        kvf__word_merge(word, best.at, best.id);
         if (left->prev >= 0) KVF_TRY(queue(w, left->prev));
         KVF_TRY(queue(w, best.at));
     }

@@ -3,7 +3,8 @@
  * What a template would print is collected as text and encoded part by part; a part ends where loss
  * begins or ends, at the same places for training and for generation, so a prompt gets the same ids
  * in both. */
-#include "tok_int.h"
+#include "chat_form.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -110,7 +111,7 @@ static kvf_status put_id(render *r, int32_t id)
 /* Encodes what was put since the last end. */
 static kvf_status end_part(render *r, int32_t loss)
 {
-    kvf__place place = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
+    kvf__text_part place = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
     size_t before = r->w.out->n;
 
     if (r->part.n == 0) return KVF_OK;

@@ -6,7 +6,7 @@
  * templates must be equal as a whole; the long ones with tool branches must hold the statements
  * that make plain chat, in order, and nothing more that opens a turn. Anything else is "none of
  * ours". */
-#include "tok_int.h"
+#include "chat_form.h"
 
 #include <string.h>
 

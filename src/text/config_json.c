@@ -5,12 +5,14 @@
  * processor (transformers 5; transformers 4 did so for the Llama class only, which it always has
  * written). A Llama class whose tokenizer.json adds nothing and whose config says nothing adds BOS.
  */
-#include "tok_int.h"
+#include "tok_files.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-bool kvf__class_is(const kvf_json *config, const char *stem)
+bool kvf__class_is(const kvf__tok_source *src, const char *stem)
 {
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
     const char *name = kvf_json_str(kvf_json_get(config, "tokenizer_class"), NULL);
     size_t n = strlen(stem);
 
@@ -20,71 +22,70 @@ bool kvf__class_is(const kvf_json *config, const char *stem)
 
 /* Adds or replaces an added token; id -1: the one its text has already, and without one it is left
  * out. */
-static kvf_status put_added(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, kvf__added *token,
+static kvf_status put_added(const kvf__tok_source *src, kvf__tokenizer *t, kvf__added *token,
                             int64_t id)
 {
     int32_t known = kvf__lexicon_find(&t->lex, token->text, token->n);
 
     if (known >= 0) id = known;
     if (id < 0 || token->n == 0) return KVF_OK;
-    KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, token->text, token->n, id,
-                             token->special ? KVF__TOK_SPECIAL : 0, true));
-    token->id = (int32_t)id;
-    return kvf__added_put(ctx, &t->added, token);
+    return kvf__add_token(src->ctx, t, src->path[KVF__FILE_CONFIG], token, id);
 }
 
 /* {"50256": {"content": ...}, ...} */
-static kvf_status read_decoder_list(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                                    kvf_json *list)
+static kvf_status read_decoder_list(const kvf__tok_source *src, kvf__tokenizer *t)
 {
+    const char *where = src->path[KVF__FILE_CONFIG];
+    kvf_json *list = kvf_json_get(src->json[KVF__FILE_CONFIG], "added_tokens_decoder");
+
     for (void *it = kvf_json_iter(list); it; it = kvf_json_next(list, it)) {
         const char *key = kvf_json_iter_key(it);
         size_t digits = strspn(key, "0123456789");
-        int64_t id = 0;
         kvf__added token = {0};
 
         if (digits == 0 || digits > 9 || key[digits])
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: added_tokens_decoder: \"%s\" is not an id",
+            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: added_tokens_decoder: \"%s\" is not an id",
                              where, key);
-        for (size_t i = 0; i < digits; i++)
-            id = id * 10 + (key[i] - '0');
-        KVF_TRY(kvf__read_added_token(ctx, where, kvf_json_iter_value(it), false, &token));
-        KVF_TRY(put_added(ctx, t, where, &token, id));
+        KVF_TRY(kvf__read_added_token(src->ctx, where, kvf_json_iter_value(it), &token));
+        KVF_TRY(put_added(src, t, &token, strtol(key, NULL, 10)));
     }
     return KVF_OK;
 }
 
-const char *kvf__token_field(const kvf_json *object, const char *key, size_t *n)
+/* "x" or {"content": "x"}; the config's, or else the map's. */
+const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_t *n)
 {
-    const kvf_json *value = kvf_json_get(object, key);
-    const char *text = kvf_json_str(value, n);
-    return text ? text : kvf_json_str(kvf_json_get(value, "content"), n);
+    static const kvf__tok_file files[] = {KVF__FILE_CONFIG, KVF__FILE_SPECIAL};
+    const char *text = NULL;
+
+    for (size_t i = 0; i < 2 && !text; i++) {
+        const kvf_json *value = kvf_json_get(src->json[files[i]], key);
+        text = kvf_json_str(value, n);
+        if (!text) text = kvf_json_str(kvf_json_get(value, "content"), n);
+    }
+    return text;
 }
 
-/* The id of a named special token, from the config or else the map; it becomes an added token if
- * the text has an id and is none yet. */
-static kvf_status read_special(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                               const kvf_json *config, const kvf_json *map, const char *key,
+/* The id of a named special token, which becomes an added token if it has an id and is none yet. */
+static kvf_status read_special(const kvf__tok_source *src, kvf__tokenizer *t, const char *key,
                                int32_t *out)
 {
-    size_t n = 0;
-    const char *text = kvf__token_field(config, key, &n);
     kvf__added token = {.special = true};
     int64_t id;
 
-    if (!text) text = kvf__token_field(map, key, &n);
-    if (!text || n == 0) return KVF_OK;
-    token.text = (char *)text;
-    token.n = n;
-    if (!kvf__map_get(&t->lex.added, text, n, &id)) KVF_TRY(put_added(ctx, t, where, &token, -1));
-    *out = kvf__lexicon_find(&t->lex, text, n);
+    token.text = (char *)kvf__special_text(src, key, &token.n);
+    if (!token.text || token.n == 0) return KVF_OK;
+    if (!kvf__map_get(&t->lex.added, token.text, token.n, &id))
+        KVF_TRY(put_added(src, t, &token, -1));
+    *out = kvf__lexicon_find(&t->lex, token.text, token.n);
     if (*out >= 0) t->lex.v[*out].flags |= KVF__TOK_SPECIAL;
     return KVF_OK;
 }
 
 /* A string, or a list of {"name", "template"} of which "default" counts. */
-static kvf_status read_template(kvf_ctx *ctx, kvf__tokenizer *t, const kvf_json *json)
+static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
 {
+    const kvf_json *json = kvf_json_get(src->json[KVF__FILE_CONFIG], "chat_template");
     const char *text = kvf_json_str(json, NULL);
 
     for (size_t i = 0; i < kvf_json_size(json) && !text; i++) {
@@ -93,7 +94,7 @@ static kvf_status read_template(kvf_ctx *ctx, kvf__tokenizer *t, const kvf_json 
         if (name && strcmp(name, "default") == 0)
             text = kvf_json_str(kvf_json_get(item, "template"), NULL);
     }
-    return text ? kvf__strdup(ctx, text, &t->chat_template) : KVF_OK;
+    return text ? kvf__strdup(src->ctx, text, &t->chat_template) : KVF_OK;
 }
 
 /* A post-processor's first and last special token stand in for names that no file gives. */
@@ -106,52 +107,55 @@ static void infer_bos_eos(kvf__tokenizer *t)
     if (t->eos < 0 && post->data[post->n - 1] != KVF__POST_TEXT) t->eos = post->data[post->n - 1];
 }
 
-static kvf_status apply_rule(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                             const kvf_json *config)
+static bool has_bool(const kvf_json *config, const char *key)
 {
-    bool says_bos = kvf_json_typeof(kvf_json_get(config, "add_bos_token")) == KVF_JSON_BOOL;
-    bool says_eos = kvf_json_typeof(kvf_json_get(config, "add_eos_token")) == KVF_JSON_BOOL;
-    bool llama = kvf__class_is(config, "Llama");
+    return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
+}
+
+static kvf_status apply_rule(const kvf__tok_source *src, kvf__tokenizer *t)
+{
+    const char *where = src->path[KVF__FILE_CONFIG];
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
+    bool given = has_bool(config, "add_bos_token") || has_bool(config, "add_eos_token");
+    bool llama = kvf__class_is(src, "Llama");
     const kvf__ids *post = &t->post.items;
     bool has_bos = t->bos >= 0 && post->data[0] == t->bos;
     bool has_eos = t->eos >= 0 && post->data[post->n - 1] == t->eos;
     bool bos, eos;
 
-    KVF_TRY(kvf__want_bool(ctx, where, config, "add_bos_token", llama || has_bos, &bos));
-    KVF_TRY(kvf__want_bool(ctx, where, config, "add_eos_token", has_eos && !llama, &eos));
-    if (says_bos || says_eos || (llama && post->n < 2)) return kvf__post_bos_eos(ctx, t, bos, eos);
-    return KVF_OK;
+    KVF_TRY(kvf__want_bool(src->ctx, where, config, "add_bos_token", llama || has_bos, &bos));
+    KVF_TRY(kvf__want_bool(src->ctx, where, config, "add_eos_token", has_eos && !llama, &eos));
+    return given || (llama && post->n < 2) ? kvf__post_bos_eos(src->ctx, t, bos, eos) : KVF_OK;
 }
 
 /* add_prefix_space, where written, rules over a byte-level step. */
-static kvf_status apply_prefix_space(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                                     const kvf_json *config)
+static kvf_status apply_prefix_space(const kvf__tok_source *src, kvf__tokenizer *t)
 {
-    for (size_t i = 0; i < t->pre.n; i++) {
-        kvf__step *step = &t->pre.v[i];
-        if (step->kind != KVF__STEP_BYTE_LEVEL) continue;
-        KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", step->prefix_space,
-                               &step->prefix_space));
-    }
-    return kvf__want_bool(ctx, where, config, "add_prefix_space", t->trim_prefix_space,
-                          &t->trim_prefix_space);
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
+
+    KVF_TRY(kvf__want_bool(src->ctx, src->path[KVF__FILE_CONFIG], config, "add_prefix_space",
+                           t->trim_prefix_space, &t->trim_prefix_space));
+    for (size_t i = 0; i < t->pre.n && has_bool(config, "add_prefix_space"); i++)
+        if (t->pre.v[i].kind == KVF__STEP_BYTE_LEVEL)
+            t->pre.v[i].prefix_space = t->trim_prefix_space;
+    return KVF_OK;
 }
 
-kvf_status kvf__apply_config(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                             const kvf_json *config, const kvf_json *special_map)
+kvf_status kvf__apply_config(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     int32_t other = -1;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } specials[] = {{"bos_token", &t->bos},  {"eos_token", &t->eos}, {"unk_token", &other},
+                    {"pad_token", &other},   {"sep_token", &other},  {"cls_token", &t->cls},
+                    {"mask_token", &t->mask}};
 
-    KVF_TRY(read_decoder_list(ctx, t, where, kvf_json_get(config, "added_tokens_decoder")));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "bos_token", &t->bos));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "eos_token", &t->eos));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "unk_token", &other));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "pad_token", &other));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "sep_token", &other));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "cls_token", &t->cls));
-    KVF_TRY(read_special(ctx, t, where, config, special_map, "mask_token", &t->mask));
+    KVF_TRY(read_decoder_list(src, t));
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
+        KVF_TRY(read_special(src, t, specials[i].key, specials[i].id));
     infer_bos_eos(t);
-    KVF_TRY(apply_rule(ctx, t, where, config));
-    KVF_TRY(apply_prefix_space(ctx, t, where, config));
-    return read_template(ctx, t, kvf_json_get(config, "chat_template"));
+    KVF_TRY(apply_rule(src, t));
+    KVF_TRY(apply_prefix_space(src, t));
+    return read_template(src, t);
 }

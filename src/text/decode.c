@@ -9,7 +9,7 @@
  * steps behind allow it, the characters of a run are handed on as they come, and taken back if the
  * run turns out bad; up to its end they are not settled. An id without a token gives U+FFFD, where
  * `tokenizers` would leave it out silently. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum { BAD_BYTES = 3 };
 /* Where a step stands. What it keeps: the bytes of a character to come, the bytes of a run, or (of
  * a step that is `whole`) all. */
 typedef struct stage {
-    const kvf__step *step;
+    const kvf__tok_step *step;
     bool joined; /* a step before it fused the tokens */
     bool whole;
     bool begun;          /* not at the first token any more */
@@ -103,7 +103,7 @@ static kvf_status byte_level(kvf__decoding *d, size_t i, const char *s, size_t n
 static kvf_status metaspace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     stage *g = &d->stages[i];
-    const kvf__step *step = g->step;
+    const kvf__tok_step *step = g->step;
     const bool first = g->joined || !g->begun;
 
     g->made.n = 0;
@@ -160,7 +160,7 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     const stage *g = &d->stages[i];
-    const kvf__step *step = g->step;
+    const kvf__tok_step *step = g->step;
     kvf__buf *out = &d->stages[i].made;
     bool continues = n >= step->text_n && memcmp(s, step->text, step->text_n) == 0;
 
@@ -177,7 +177,7 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, out->data, out->n);
 }
 
-static size_t units_in_front(const kvf__step *step, const char *s, size_t n, int64_t most)
+static size_t units_in_front(const kvf__tok_step *step, const char *s, size_t n, int64_t most)
 {
     size_t count = 0, unit = step->text_n;
     while ((int64_t)count < most && (count + 1) * unit <= n &&
@@ -186,7 +186,7 @@ static size_t units_in_front(const kvf__step *step, const char *s, size_t n, int
     return count;
 }
 
-static size_t units_behind(const kvf__step *step, const char *s, size_t n, int64_t most)
+static size_t units_behind(const kvf__tok_step *step, const char *s, size_t n, int64_t most)
 {
     size_t count = 0, unit = step->text_n;
     while ((int64_t)count < most && (count + 1) * unit <= n &&
@@ -198,7 +198,7 @@ static size_t units_behind(const kvf__step *step, const char *s, size_t n, int64
 /* Drops the step's character, at most start times in front and stop times behind. */
 static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
-    const kvf__step *step = d->stages[i].step;
+    const kvf__tok_step *step = d->stages[i].step;
     const size_t front = step->text_n * units_in_front(step, s, n, step->start);
 
     s += front;
@@ -210,7 +210,7 @@ static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 static kvf_status strip_part(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     stage *g = &d->stages[i];
-    const kvf__step *step = g->step;
+    const kvf__tok_step *step = g->step;
     const size_t front = units_in_front(step, s, n, step->start - g->front);
 
     s += front * step->text_n;
@@ -383,7 +383,7 @@ static kvf_status finish(kvf__decoding *d, size_t i)
 }
 
 /* Steps that take a text in parts, each of whole characters, for the whole. */
-static bool takes_parts(const kvf__step *step)
+static bool takes_parts(const kvf__tok_step *step)
 {
     if (step->kind == KVF__STEP_REPLACE) return kvf__pattern_is_character(step->pattern);
     return step->kind == KVF__STEP_FUSE || step->kind == KVF__STEP_STRIP ||
@@ -392,14 +392,14 @@ static bool takes_parts(const kvf__step *step)
 
 static kvf_status set_stages(kvf_ctx *ctx, kvf__decoding *d)
 {
-    const kvf__steps *steps = &d->w.t->decoder;
+    const kvf__tok_steps *steps = &d->w.t->decoder;
     bool joined = false;
 
     KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->stages, &d->stages));
     KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->run.marks, &d->run.marks));
     d->n = steps->n;
     for (size_t i = 0; i < d->n; i++) {
-        const kvf__step *step = &steps->v[i];
+        const kvf__tok_step *step = &steps->v[i];
         d->stages[i] = (stage){.step = step, .joined = joined};
         d->stages[i].whole = joined && !takes_parts(step);
         joined |= step->kind == KVF__STEP_FUSE || step->kind == KVF__STEP_BYTE_LEVEL;

@@ -1,17 +1,17 @@
 /* Text to ids: the pipeline of tok_int.h, run over one text.
  *
  * Sections between added tokens go through it one after the other with the same buffers. A text may
- * be one part of a larger one (chat turns are encoded in parts): kvf__place says what stands before
- * it. */
-#include "tok_int.h"
+ * be one part of a larger one (chat turns are encoded in parts): kvf__text_part says what stands
+ * before it. */
+#include "tok_work.h"
 
 void kvf__work_done(kvf__work *w)
 {
     kvf__traced_done(&w->text);
     kvf__traced_done(&w->normal);
     kvf__traced_done(&w->scratch);
-    kvf__pieces_done(&w->pieces);
-    kvf__pieces_done(&w->spare);
+    kvf__pretokens_done(&w->pieces);
+    kvf__pretokens_done(&w->spare);
     kvf__free(w->events);
     kvf__word_done(&w->word);
     kvf__free(w->points);
@@ -39,13 +39,13 @@ static size_t least_ids(const kvf__tokenizer *t, size_t bytes)
 /* A part of work->normal that holds no added token. */
 static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
-    kvf__pieces_clear(&w->pieces);
+    kvf__pretokens_clear(&w->pieces);
     w->pieces.head = head;
     KVF_TRY(kvf__trace_copy(w, &w->pieces.text, &w->normal, at, n));
-    KVF_TRY(kvf__pieces_add(w->ctx, &w->pieces, 0, n));
+    KVF_TRY(kvf__pretokens_add(w->ctx, &w->pieces, 0, n));
     KVF_TRY(kvf__pre_tokenize(w, bare));
     for (w->piece = 0; w->piece < w->pieces.n; w->piece++) {
-        const kvf__piece *piece = &w->pieces.v[w->piece];
+        const kvf__pretoken *piece = &w->pieces.v[w->piece];
         const char *text = w->pieces.text.buf.data + piece->at;
         if (w->out->most) KVF_TRY(kvf__ids_allow(w->ctx, w->out, least_ids(w->t, piece->n)));
         KVF_TRY(MODELS[w->t->model.kind](w, text, piece->n));
@@ -73,7 +73,7 @@ static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, b
     return KVF_OK;
 }
 
-static kvf_status encode_text(kvf__work *w, kvf__place place)
+static kvf_status encode_text(kvf__work *w, kvf__text_part place)
 {
     kvf__cut cut = {.s = w->text.buf.data, .n = w->text.buf.n};
 
@@ -90,7 +90,7 @@ static kvf_status encode_text(kvf__work *w, kvf__place place)
 }
 
 kvf_status kvf__encode_part(kvf__work *w, const char *text, size_t bytes, bool add_special,
-                            kvf__place place)
+                            kvf__text_part place)
 {
     const kvf__ids *post = &w->t->post.items;
 
@@ -109,33 +109,25 @@ kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char
 {
     kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out};
     size_t before = out->n;
-    kvf_status st = kvf__encode_part(&w, text, bytes, add_special, (kvf__place){0});
+    kvf_status st = kvf__encode_part(&w, text, bytes, add_special, (kvf__text_part){0});
 
     if (st) out->n = before;
     kvf__work_done(&w);
     return st;
 }
 
-kvf_status kvf__encode_origins(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
+kvf_status kvf__encode_offsets(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
                                size_t bytes, kvf__ids *out, kvf__ids *origins)
 {
     kvf__ids found = {0}; /* counted from 0, whatever `origins` holds */
-    kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .origins = &found};
+    kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .offsets = &found};
     size_t before = out->n;
     kvf_status st = kvf__trace_text(&w, text, bytes);
 
-    if (!st) st = encode_text(&w, (kvf__place){0});
+    if (!st) st = encode_text(&w, (kvf__text_part){0});
     if (!st) st = kvf__ids_append(ctx, origins, found.data, found.n);
     if (st) out->n = before;
     kvf__ids_done(&found);
     kvf__work_done(&w);
     return st;
-}
-
-/* To `tokenizers` every word is a text of its own, so there is nothing that `first` changes. */
-kvf_status kvf__encode_word(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *word,
-                            size_t bytes, bool first, kvf__ids *out)
-{
-    (void)first;
-    return kvf__encode(ctx, tokenizer, word, bytes, false, out);
 }

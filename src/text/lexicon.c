@@ -3,7 +3,8 @@
  * Two maps from text to id: the model must not see added tokens that are not in its own vocabulary,
  * as in `tokenizers`. Byte-level text consists of characters below U+0180, so their ids stand in a
  * plain array. */
-#include "tok_int.h"
+#include "lexicon.h"
+#include "utf8.h"
 
 #include <string.h>
 

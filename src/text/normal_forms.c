@@ -5,7 +5,7 @@
  * can make as long as it likes, and because origins follow `tokenizers`: each character carries how
  * many it replaces. Text that a form cannot change is passed over: ASCII always, NFC also
  * everything below U+0300. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -126,10 +126,10 @@ static kvf_status put_points(kvf__work *w, const kvf__traced *text, size_t n, kv
 
     for (size_t i = 0; i < n; i++) {
         const kvf__point *point = &w->points[i];
-        int32_t left = w->origins && point->change <= 0 ? 1 - point->change : 0;
-        kvf__span from = left > 0 ? kvf__trace_at(w, text, at)
-                         : at > 0 ? kvf__trace_at(w, text, at - 1)
-                                  : (kvf__span){0};
+        int32_t left = w->offsets && point->change <= 0 ? 1 - point->change : 0;
+        kvf__byte_range from = left > 0 ? kvf__trace_at(w, text, at)
+                               : at > 0 ? kvf__trace_at(w, text, at - 1)
+                                        : (kvf__byte_range){0};
 
         KVF_TRY(kvf__trace_put(w, out, bytes, kvf__utf8_put(bytes, (uint32_t)point->cp), from));
         for (; left > 0 && at < text->buf.n; left--)

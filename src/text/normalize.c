@@ -2,7 +2,7 @@
  *
  * Every character written takes the origin of the one it comes from; what is put between, that of
  * the character it stands beside. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -71,8 +71,8 @@ static kvf_status map_characters(kvf__work *w, map_fn *map, const kvf__traced *t
     return kvf__trace_copy(w, out, text, kept, n - kept);
 }
 
-kvf_status kvf__replace_all(kvf__work *w, const kvf__step *step, const kvf__traced *text, size_t at,
-                            size_t n, kvf__traced *out)
+kvf_status kvf__replace_all(kvf__work *w, const kvf__tok_step *step, const kvf__traced *text,
+                            size_t at, size_t n, kvf__traced *out)
 {
     kvf__search search = {.s = text->buf.data + at, .n = n};
     size_t done = 0;
@@ -84,12 +84,12 @@ kvf_status kvf__replace_all(kvf__work *w, const kvf__step *step, const kvf__trac
         KVF_TRY(kvf__trace_copy(w, out, text, at + done, search.start - done));
         KVF_TRY(kvf__trace_put(w, out, step->text, step->text_n,
                                search.end > 0 ? kvf__trace_at(w, text, at + search.end - 1)
-                                              : (kvf__span){0}));
+                                              : (kvf__byte_range){0}));
         done = search.end;
     }
 }
 
-static kvf_status apply_step(kvf__work *w, const kvf__step *step, bool bare,
+static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
                              const kvf__traced *text, kvf__traced *out)
 {
     size_t n = text->buf.n;

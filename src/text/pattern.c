@@ -7,7 +7,7 @@
  * string is a pattern as well. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "pattern_unicode.h"
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <pcre2.h>
 #include <string.h>

@@ -4,13 +4,13 @@
  * the token type of every place. */
 #include "tok_int.h"
 
-kvf_status kvf__template_add(kvf_ctx *ctx, kvf__template *to, int32_t item, int32_t type)
+kvf_status kvf__template_add(kvf_ctx *ctx, kvf__post_template *to, int32_t item, int32_t type)
 {
     KVF_TRY(kvf__ids_add(ctx, &to->items, item));
     return kvf__ids_add(ctx, &to->types, type);
 }
 
-void kvf__template_done(kvf__template *template)
+void kvf__template_done(kvf__post_template *template)
 {
     kvf__ids_done(&template->items);
     kvf__ids_done(&template->types);
@@ -68,8 +68,8 @@ static kvf_status put_text(kvf_ctx *ctx, const kvf__ids *text, int32_t type, kvf
     return KVF_OK;
 }
 
-static kvf_status fill(kvf_ctx *ctx, const kvf__template *how, const kvf__ids *a, const kvf__ids *b,
-                       kvf__ids *ids, kvf__ids *types, size_t at[2])
+static kvf_status fill(kvf_ctx *ctx, const kvf__post_template *how, const kvf__ids *a,
+                       const kvf__ids *b, kvf__ids *ids, kvf__ids *types, size_t at[2])
 {
     for (size_t i = 0; i < how->items.n; i++) {
         int32_t item = how->items.data[i], type = how->types.data[i];
@@ -86,10 +86,11 @@ static kvf_status fill(kvf_ctx *ctx, const kvf__template *how, const kvf__ids *a
     return KVF_OK;
 }
 
-kvf_status kvf__join(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__ids *a,
-                     const kvf__ids *b, kvf__ids *ids, kvf__ids *types, size_t *a_at, size_t *b_at)
+kvf_status kvf__add_specials(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__ids *a,
+                             const kvf__ids *b, kvf__ids *ids, kvf__ids *types, size_t *a_at,
+                             size_t *b_at)
 {
-    const kvf__template *how = b ? &tokenizer->pair : &tokenizer->post;
+    const kvf__post_template *how = b ? &tokenizer->pair : &tokenizer->post;
     size_t ids_n = ids->n, types_n = types ? types->n : 0, at[2] = {ids_n, ids_n};
     kvf_status st = fill(ctx, how, a, b, ids, types, at);
 
@@ -103,7 +104,7 @@ kvf_status kvf__join(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__i
     return KVF_OK;
 }
 
-size_t kvf__join_cost(const kvf__tokenizer *tokenizer, bool pair)
+size_t kvf__specials_cost(const kvf__tokenizer *tokenizer, bool pair)
 {
     const kvf__ids *items = pair ? &tokenizer->pair.items : &tokenizer->post.items;
     size_t n = 0;

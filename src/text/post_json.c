@@ -3,7 +3,7 @@
  *
  * In the end they all come to the two templates of post.c. A template without a pair gets the
  * library's: the one text and then the other. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ static kvf_status take_type(kvf_ctx *ctx, const char *where, const kvf_json *pla
 }
 
 static kvf_status add_special(kvf_ctx *ctx, const char *where, const kvf_json *table,
-                              const char *name, int32_t type, kvf__template *out)
+                              const char *name, int32_t type, kvf__post_template *out)
 {
     const kvf_json *ids = kvf_json_get(kvf_json_get(table, name), "ids");
 
@@ -49,7 +49,7 @@ static kvf_status add_special(kvf_ctx *ctx, const char *where, const kvf_json *t
 }
 
 static kvf_status read_places(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                              const char *key, kvf__template *out)
+                              const char *key, kvf__post_template *out)
 {
     const kvf_json *list = kvf_json_get(json, key);
 
@@ -115,8 +115,8 @@ static kvf_status read_cls_sep(kvf_ctx *ctx, const char *where, const kvf_json *
 }
 
 /* Puts what an outer template adds around an inner one; a text's type is the outer's word. */
-static kvf_status nest(kvf_ctx *ctx, const kvf__template *inner, const kvf__template *outer,
-                       kvf__template *out)
+static kvf_status nest(kvf_ctx *ctx, const kvf__post_template *inner,
+                       const kvf__post_template *outer, kvf__post_template *out)
 {
     for (size_t k = 0; k < outer->items.n; k++) {
         int32_t item = outer->items.data[k], type = outer->types.data[k];
@@ -135,13 +135,13 @@ static kvf_status nest(kvf_ctx *ctx, const kvf__template *inner, const kvf__temp
 static kvf_status read_sequence(kvf_ctx *ctx, const char *where, const kvf_json *list,
                                 kvf__tokenizer *t)
 {
-    kvf__template single = {0}, pair = {0};
+    kvf__post_template single = {0}, pair = {0};
     kvf_status st = kvf__template_add(ctx, &single, KVF__POST_TEXT, 0);
 
     for (size_t i = 0; i < kvf_json_size(list) && !st; i++) {
-        kvf__template joined = {0}, was = t->pair;
+        kvf__post_template joined = {0}, was = t->pair;
         t->post.items.n = t->post.types.n = 0;
-        t->pair = (kvf__template){0};
+        t->pair = (kvf__post_template){0};
         st = kvf__read_post(ctx, where, kvf_json_at(list, i), t);
         if (!st) st = nest(ctx, &single, &t->post, &joined);
         kvf__template_done(&single);

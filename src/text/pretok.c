@@ -3,7 +3,7 @@
  * A split is three layers, as in `tokenizers`: matches of a pattern or of single characters, the
  * text between them, and a behaviour that says which of the two stand alone, vanish or join a
  * neighbour. The common case, "isolated", goes straight into the list. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -14,10 +14,10 @@
 /* Receives the cuts of one piece in order. */
 typedef struct splitter {
     kvf__work *w;
-    const kvf__step *step;
+    const kvf__tok_step *step;
     size_t base; /* where the piece begins in its list's text */
     size_t n;    /* events so far */
-    kvf__pieces *out;
+    kvf__pretokens *out;
 } splitter;
 
 static kvf_status add_event(splitter *sp, size_t start, size_t end, bool match)
@@ -26,10 +26,10 @@ static kvf_status add_event(splitter *sp, size_t start, size_t end, bool match)
 
     match ^= sp->step->invert;
     if (sp->step->behavior == KVF__ISOLATED)
-        return kvf__pieces_add(w->ctx, sp->out, sp->base + start, end - start);
+        return kvf__pretokens_add(w->ctx, sp->out, sp->base + start, end - start);
     KVF_TRY(kvf__reserve(w->ctx, &w->events, &w->events_cap, sp->n + 1, sizeof *w->events));
-    w->events[sp->n++] = (kvf__piece){.at = start,
-                                      .n = (end - start) | (match ? KVF__EVENT_MATCH : 0)};
+    w->events[sp->n++] = (kvf__pretoken){.at = start,
+                                         .n = (end - start) | (match ? KVF__EVENT_MATCH : 0)};
     return KVF_OK;
 }
 
@@ -45,16 +45,16 @@ static bool joins(kvf__behavior behavior, bool match, bool was, bool any)
  * from the end. */
 static kvf_status flush_events(splitter *sp)
 {
-    kvf__piece *events = sp->w->events;
+    kvf__pretoken *events = sp->w->events;
     kvf__behavior behavior = sp->step->behavior;
     bool backward = behavior == KVF__MERGED_NEXT, was = false;
     size_t kept = 0;
 
     if (behavior == KVF__ISOLATED) return KVF_OK;
     for (size_t k = 0; k < sp->n; k++) {
-        kvf__piece event = events[backward ? sp->n - 1 - k : k];
+        kvf__pretoken event = events[backward ? sp->n - 1 - k : k];
         bool match = (event.n & KVF__EVENT_MATCH) != 0;
-        kvf__piece *last = backward ? &events[sp->n - kept] : kept ? &events[kept - 1] : events;
+        kvf__pretoken *last = backward ? &events[sp->n - kept] : kept ? &events[kept - 1] : events;
 
         event.n &= ~KVF__EVENT_MATCH;
         if (behavior == KVF__REMOVED && match) continue;
@@ -68,8 +68,8 @@ static kvf_status flush_events(splitter *sp)
         was = match;
     }
     for (size_t k = 0; k < kept; k++) {
-        kvf__piece piece = events[backward ? sp->n - kept + k : k];
-        KVF_TRY(kvf__pieces_add(sp->w->ctx, sp->out, sp->base + piece.at, piece.n));
+        kvf__pretoken piece = events[backward ? sp->n - kept + k : k];
+        KVF_TRY(kvf__pretokens_add(sp->w->ctx, sp->out, sp->base + piece.at, piece.n));
     }
     return KVF_OK;
 }
@@ -125,13 +125,13 @@ static kvf_status split_words(splitter *sp, const char *s, size_t n)
         size_t length = kvf__utf8_next(s + at, n - at, &cp);
         int class = word_class(cp);
         if (class != run) {
-            if (run) KVF_TRY(kvf__pieces_add(sp->w->ctx, sp->out, sp->base + start, at - start));
+            if (run) KVF_TRY(kvf__pretokens_add(sp->w->ctx, sp->out, sp->base + start, at - start));
             start = at;
             run = class;
         }
         at += length;
     }
-    return run ? kvf__pieces_add(sp->w->ctx, sp->out, sp->base + start, n - start) : KVF_OK;
+    return run ? kvf__pretokens_add(sp->w->ctx, sp->out, sp->base + start, n - start) : KVF_OK;
 }
 
 static kvf_status split_piece(splitter *sp, const char *s, size_t n)
@@ -157,12 +157,12 @@ static kvf_status split_piece(splitter *sp, const char *s, size_t n)
 }
 
 /* Cuts all pieces; the text stays as it is and moves over to the new list. */
-static kvf_status split_all(kvf__work *w, const kvf__step *step)
+static kvf_status split_all(kvf__work *w, const kvf__tok_step *step)
 {
     kvf__traced text = w->pieces.text;
     splitter sp = {.w = w, .step = step, .out = &w->spare};
 
-    kvf__pieces_clear(&w->spare);
+    kvf__pretokens_clear(&w->spare);
     for (size_t i = 0; i < w->pieces.n; i++) {
         sp.base = w->pieces.v[i].at;
         KVF_TRY(split_piece(&sp, text.buf.data + sp.base, w->pieces.v[i].n));
@@ -177,7 +177,7 @@ static kvf_status split_all(kvf__work *w, const kvf__step *step)
 
 static void swap_lists(kvf__work *w)
 {
-    kvf__pieces was = w->pieces;
+    kvf__pretokens was = w->pieces;
     w->pieces = w->spare;
     w->spare = was;
 }
@@ -187,9 +187,9 @@ static void swap_lists(kvf__work *w)
 static kvf_status prefix_pieces(kvf__work *w, const char *prefix, size_t n, bool head_only,
                                 bool bare)
 {
-    kvf__pieces *from = &w->pieces, *to = &w->spare;
+    kvf__pretokens *from = &w->pieces, *to = &w->spare;
 
-    kvf__pieces_clear(to);
+    kvf__pretokens_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
         const char *s = from->text.buf.data + from->v[i].at;
@@ -200,7 +200,7 @@ static kvf_status prefix_pieces(kvf__work *w, const char *prefix, size_t n, bool
             KVF_TRY(kvf__trace_put(w, &to->text, prefix, n,
                                    kvf__trace_at(w, &from->text, from->v[i].at)));
         KVF_TRY(kvf__trace_copy(w, &to->text, &from->text, from->v[i].at, length));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
+        KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
@@ -223,7 +223,7 @@ static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
 }
 
 /* The same, a byte at a time, with where each came from. */
-static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__piece piece,
+static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__pretoken piece,
                              kvf__traced *to)
 {
     for (size_t at = piece.at; at < piece.at + piece.n; at++) {
@@ -237,22 +237,22 @@ static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__piece p
 
 static kvf_status map_bytes(kvf__work *w)
 {
-    kvf__pieces *from = &w->pieces, *to = &w->spare;
+    kvf__pretokens *from = &w->pieces, *to = &w->spare;
 
-    kvf__pieces_clear(to);
+    kvf__pretokens_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
         size_t at = to->text.buf.n;
         const char *s = from->text.buf.data + from->v[i].at;
-        KVF_TRY(w->origins ? map_traced(w, &from->text, from->v[i], &to->text)
+        KVF_TRY(w->offsets ? map_traced(w, &from->text, from->v[i], &to->text)
                            : map_text(w->ctx, s, from->v[i].n, &to->text.buf));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
+        KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
 }
 
-static kvf_status byte_level(kvf__work *w, const kvf__step *step, bool bare)
+static kvf_status byte_level(kvf__work *w, const kvf__tok_step *step, bool bare)
 {
     if (step->prefix_space) KVF_TRY(prefix_pieces(w, " ", 1, false, bare));
     if (step->pattern) {
@@ -263,8 +263,8 @@ static kvf_status byte_level(kvf__work *w, const kvf__step *step, bool bare)
 }
 
 /* Spaces become the replacement, text between them is copied whole. */
-static kvf_status map_spaces(kvf__work *w, const kvf__step *step, const kvf__traced *from,
-                             kvf__piece piece, kvf__traced *to)
+static kvf_status map_spaces(kvf__work *w, const kvf__tok_step *step, const kvf__traced *from,
+                             kvf__pretoken piece, kvf__traced *to)
 {
     size_t at = piece.at, end = piece.at + piece.n;
 
@@ -280,23 +280,23 @@ static kvf_status map_spaces(kvf__work *w, const kvf__step *step, const kvf__tra
     }
 }
 
-static kvf_status replace_spaces(kvf__work *w, const kvf__step *step)
+static kvf_status replace_spaces(kvf__work *w, const kvf__tok_step *step)
 {
-    kvf__pieces *from = &w->pieces, *to = &w->spare;
+    kvf__pretokens *from = &w->pieces, *to = &w->spare;
 
-    kvf__pieces_clear(to);
+    kvf__pretokens_clear(to);
     to->head = from->head;
     for (size_t i = 0; i < from->n; i++) {
         size_t at = to->text.buf.n;
         KVF_TRY(map_spaces(w, step, &from->text, from->v[i], &to->text));
-        KVF_TRY(kvf__pieces_add(w->ctx, to, at, to->text.buf.n - at));
+        KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
 }
 
 /* With split, a piece begins at every replacement character. */
-static kvf_status metaspace(kvf__work *w, const kvf__step *step, bool bare)
+static kvf_status metaspace(kvf__work *w, const kvf__tok_step *step, bool bare)
 {
     KVF_TRY(replace_spaces(w, step));
     if (step->scheme != KVF__PREPEND_NEVER)
@@ -311,7 +311,7 @@ static kvf_status metaspace(kvf__work *w, const kvf__step *step, bool bare)
 kvf_status kvf__pre_tokenize(kvf__work *w, bool bare)
 {
     for (size_t i = 0; i < w->t->pre.n; i++) {
-        const kvf__step *step = &w->t->pre.v[i];
+        const kvf__tok_step *step = &w->t->pre.v[i];
         if (step->kind == KVF__STEP_BYTE_LEVEL) {
             KVF_TRY(byte_level(w, step, bare));
         } else if (step->kind == KVF__STEP_METASPACE) {

@@ -4,7 +4,7 @@
  * There is no merge list: any two neighbours whose joined text is in the vocabulary may merge, the
  * joined token of highest score first, of equal scores the leftmost (Kudo & Richardson 2018,
  * arXiv:1808.06226). What is left and not in the vocabulary becomes its bytes' tokens. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <assert.h>
 
@@ -60,7 +60,7 @@ kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
         const kvf__symbol *left = &word->v[best.at];
         if (left->n == 0 || left->next < 0 || left->n + word->v[left->next].n != best.n)
             continue; /* stale */
-        kvf__word_join(word, best.at, best.id);
+        kvf__word_merge(word, best.at, best.id);
         if (left->prev >= 0) KVF_TRY(queue(w, text, left->prev));
         KVF_TRY(queue(w, text, best.at));
     }

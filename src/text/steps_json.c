@@ -2,7 +2,7 @@
  *
  * Each of the four parts is one object or a "Sequence" of them. A type we cannot reproduce is
  * refused by name: a tokenizer that is nearly right gives ids that are wrong without a sign. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 typedef struct reading {
     kvf_ctx *ctx;
     const char *where, *part; /* part: "normalizer" ... */
-    kvf__steps *out;
+    kvf__tok_steps *out;
 } reading;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object
 
 /* A string that has to be there, copied into step->text. */
 static kvf_status need_text(const reading *r, const kvf_json *json, const char *key,
-                            kvf__step *step)
+                            kvf__tok_step *step)
 {
     const char *text;
 
@@ -62,7 +62,7 @@ static kvf_status need_text(const reading *r, const kvf_json *json, const char *
 }
 
 /* {"String": "x"}, {"Regex": "x"}, or a plain string, which older files have. */
-static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const kvf_json *value = kvf_json_get(json, "pattern");
     size_t n = 0;
@@ -78,7 +78,7 @@ static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__step
                      r->part);
 }
 
-static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     static const char *const names[] = {[KVF__ISOLATED] = "Isolated",
                                         [KVF__REMOVED] = "Removed",
@@ -100,18 +100,18 @@ static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__ste
 
 /* ---- one type each --------------------------------------------------------------------------- */
 
-static kvf_status read_nothing(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_nothing(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     (void)r, (void)json, (void)step;
     return KVF_OK;
 }
 
-static kvf_status read_prepend(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_prepend(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     return need_text(r, json, "prepend", step);
 }
 
-static kvf_status read_replace(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_replace(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     KVF_TRY(need_pattern(r, json, step));
     if (kvf__pattern_may_be_empty(step->pattern))
@@ -120,7 +120,7 @@ static kvf_status read_replace(const reading *r, const kvf_json *json, kvf__step
     return need_text(r, json, "content", step);
 }
 
-static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     KVF_TRY(need_text(r, json, "content", step));
     step->start = kvf_json_int(kvf_json_get(json, "start"), -1);
@@ -131,7 +131,7 @@ static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf
     return KVF_OK;
 }
 
-static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const char *regex = kvf__split_regex("gpt-2");
     bool use_regex;
@@ -142,20 +142,20 @@ static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__s
                      : KVF_OK;
 }
 
-static kvf_status read_split(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_split(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     KVF_TRY(need_pattern(r, json, step));
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "invert", false, &step->invert));
     return read_behavior(r, json, step);
 }
 
-static kvf_status read_wordpiece(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_wordpiece(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     KVF_TRY(need_text(r, json, "prefix", step));
     return kvf__want_bool(r->ctx, r->where, json, "cleanup", true, &step->cleanup);
 }
 
-static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     bool individual;
 
@@ -164,7 +164,7 @@ static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__step 
     return KVF_OK;
 }
 
-static kvf_status read_whitespace_split(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_whitespace_split(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     (void)r, (void)json;
     step->behavior = KVF__REMOVED;
@@ -172,7 +172,7 @@ static kvf_status read_whitespace_split(const reading *r, const kvf_json *json, 
 }
 
 /* Files of before prepend_scheme say add_prefix_space: always or never. */
-static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__step *step)
+static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const char *scheme;
     bool always;
@@ -217,7 +217,7 @@ static kvf_status expand_bert_pre_tokenizer(const reading *r, const kvf_json *js
 typedef struct row {
     const char *type;
     kvf__step_kind kind;
-    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__step *step);
+    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__tok_step *step);
     kvf_status (*expand)(const reading *r, const kvf_json *json); /* instead of kind and read */
 } row;
 
@@ -258,7 +258,7 @@ static const row DECODERS[] = {
 static kvf_status read_step(const reading *r, const row *table, const kvf_json *json,
                             const char *type)
 {
-    kvf__step step = {0};
+    kvf__tok_step step = {0};
     kvf_status st;
 
     while (table->type && strcmp(table->type, type) != 0)
@@ -293,20 +293,21 @@ static kvf_status read_part(const reading *r, const row *table, const kvf_json *
 }
 
 kvf_status kvf__read_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                kvf__steps *out)
+                                kvf__tok_steps *out)
 {
     reading r = {ctx, where, "normalizer", out};
     return read_part(&r, NORMALIZERS, json, "normalizers");
 }
 
 kvf_status kvf__read_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                   kvf__steps *out)
+                                   kvf__tok_steps *out)
 {
     reading r = {ctx, where, "pre_tokenizer", out};
     return read_part(&r, PRE_TOKENIZERS, json, "pretokenizers");
 }
 
-kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__steps *out)
+kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                             kvf__tok_steps *out)
 {
     reading r = {ctx, where, "decoder", out};
     return read_part(&r, DECODERS, json, "decoders");

@@ -86,20 +86,17 @@ kvf_status kvf__decoding_end(kvf_ctx *ctx, kvf__decoding *decoding, kvf__buf *te
                              kvf__grown *grown);
 void kvf__decoding_free(kvf__decoding *decoding); /* NULL is fine */
 
-/* As kvf__encode without special tokens; origins, two per id, are the bytes [from, to) of `text`
+/* As kvf__encode without special tokens; offsets, two per id, are the bytes [from, to) of `text`
  * that became it (what `tokenizers` calls offsets, in bytes; an id of nothing has from = to). */
-kvf_status kvf__encode_origins(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
-                               size_t bytes, kvf__ids *out, kvf__ids *origins);
-/* One word of a text that came in words, as `tokenizers` does with is_pretokenized: appended to
- * `out`, nothing else added. first: it opens its text. */
-kvf_status kvf__encode_word(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *word,
-                            size_t bytes, bool first, kvf__ids *out);
+kvf_status kvf__encode_offsets(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
+                               size_t bytes, kvf__ids *out, kvf__ids *offsets);
 /* Puts the special tokens around one text or two as the post-processor does: appends to ids, and
  * to types the token type of each. b NULL: one text. a_at, b_at: where the texts begin in `ids`. */
-kvf_status kvf__join(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__ids *a,
-                     const kvf__ids *b, kvf__ids *ids, kvf__ids *types, size_t *a_at, size_t *b_at);
+kvf_status kvf__add_specials(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__ids *a,
+                             const kvf__ids *b, kvf__ids *ids, kvf__ids *types, size_t *a_at,
+                             size_t *b_at);
 /* How many special tokens join adds. */
-size_t kvf__join_cost(const kvf__tokenizer *tokenizer, bool pair);
+size_t kvf__specials_cost(const kvf__tokenizer *tokenizer, bool pair);
 int32_t kvf__token_cls(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_mask(const kvf__tokenizer *tokenizer); /* -1: none */
 

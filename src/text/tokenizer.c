@@ -1,6 +1,6 @@
 /* The tokenizer object: made empty, filled by a reader of some format, finished, then only asked.
  */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -13,6 +13,15 @@ kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out)
     t->bos = t->eos = t->cls = t->mask = t->model.unk = -1;
     *out = t;
     return KVF_OK;
+}
+
+kvf_status kvf__add_token(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, kvf__added *token,
+                          int64_t id)
+{
+    KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, token->text, token->n, id,
+                             token->special ? KVF__TOK_SPECIAL : 0, true));
+    token->id = (int32_t)id;
+    return kvf__added_put(ctx, &t->added, token);
 }
 
 /* The text that a normalised added token is matched by: its own, normalised. */

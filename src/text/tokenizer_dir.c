@@ -5,143 +5,145 @@
  * special_tokens_map.json and chat_template.jinja add to either. They lie in a folder, or as texts
  * in a base file. */
 #include "infile.h"
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
-
-enum { TOKENIZER, GGUF, VOCAB, MERGES, LINES, CONFIG, SPECIAL, TEMPLATE, N_FILES };
 
 /* Larger than any template met by a hundred, and than any merge list by ten. */
 static const struct {
     const char *name;
     size_t most;
-} FILES[N_FILES] = {
-    [TOKENIZER] = {"tokenizer.json", 1 << 28},
-    [GGUF] = {"tokenizer.gguf.json", 1 << 28},
-    [VOCAB] = {"vocab.json", 1 << 28},
-    [MERGES] = {"merges.txt", 1 << 28},
-    [LINES] = {"vocab.txt", 1 << 28},
-    [CONFIG] = {"tokenizer_config.json", 1 << 28},
-    [SPECIAL] = {"special_tokens_map.json", 1 << 28},
-    [TEMPLATE] = {"chat_template.jinja", 1 << 20},
+} FILES[KVF__TOK_FILES] = {
+    [KVF__FILE_TOKENIZER] = {"tokenizer.json", 1 << 28},
+    [KVF__FILE_GGUF] = {"tokenizer.gguf.json", 1 << 28},
+    [KVF__FILE_VOCAB] = {"vocab.json", 1 << 28},
+    [KVF__FILE_MERGES] = {"merges.txt", 1 << 28},
+    [KVF__FILE_LINES] = {"vocab.txt", 1 << 28},
+    [KVF__FILE_CONFIG] = {"tokenizer_config.json", 1 << 28},
+    [KVF__FILE_SPECIAL] = {"special_tokens_map.json", 1 << 28},
+    [KVF__FILE_TEMPLATE] = {"chat_template.jinja", 1 << 20},
 };
-
-typedef struct folder {
-    kvf_ctx *ctx;
-    const char *where;
-    char *path[N_FILES]; /* for errors */
-    bool there[N_FILES];
-    kvf__buf text[N_FILES];
-    kvf_json *json[N_FILES];
-} folder;
-
-static void folder_done(folder *f)
-{
-    for (int i = 0; i < N_FILES; i++) {
-        kvf__free(f->path[i]);
-        kvf__buf_done(&f->text[i]);
-        kvf_json_free(f->json[i]);
-    }
-}
 
 const char *kvf__tokenizer_file(size_t index)
 {
-    return index < N_FILES ? FILES[index].name : NULL;
+    return index < KVF__TOK_FILES ? FILES[index].name : NULL;
 }
 
-static kvf_status parse(folder *f, int i)
+static kvf_status parse(kvf__tok_source *src, kvf__tok_file i)
 {
-    if (!f->there[i]) return KVF_OK;
-    return kvf_json_parse(f->ctx, f->path[i], f->text[i].data, f->text[i].n, &f->json[i]);
+    if (!src->there[i]) return KVF_OK;
+    return kvf_json_parse(src->ctx, src->path[i], src->text[i].data, src->text[i].n, &src->json[i]);
 }
 
-static kvf_status build_lines(folder *f, kvf__tokenizer **out)
-{
-    if (!f->there[LINES])
-        return kvf__fail(
-            f->ctx, KVF_EUNSUPPORTED,
-            "%s: no tokenizer.json, no vocab.txt, and not both of vocab.json and merges.txt",
-            f->where);
-    return kvf__tokenizer_from_vocab_txt(f->ctx, f->path[LINES], &f->text[LINES], f->path[CONFIG],
-                                         f->json[CONFIG], f->json[SPECIAL], out);
-}
+typedef kvf_status read_fn(const kvf__tok_source *src, kvf__tokenizer *t);
 
-static kvf_status build(folder *f, kvf__tokenizer **out)
+/* Which file has the vocabulary, and its reader. */
+static read_fn *choose(const kvf__tok_source *src, kvf__tok_file *json)
 {
-    KVF_TRY(parse(f, CONFIG));
-    KVF_TRY(parse(f, SPECIAL));
-    if (f->there[TOKENIZER]) {
-        KVF_TRY(parse(f, TOKENIZER));
-        return kvf__tokenizer_from_parts(f->ctx, f->path[TOKENIZER], f->json[TOKENIZER],
-                                         f->path[CONFIG], f->json[CONFIG], f->json[SPECIAL], out);
-    }
-    if (f->there[GGUF]) {
-        KVF_TRY(parse(f, GGUF));
-        return kvf__tokenizer_from_vocab_json(f->ctx, f->path[GGUF], f->json[GGUF], out);
-    }
-    if (!f->there[VOCAB] || !f->there[MERGES]) return build_lines(f, out);
-    KVF_TRY(parse(f, VOCAB));
-    return kvf__tokenizer_from_merges(f->ctx, f->path[VOCAB], f->json[VOCAB], f->path[MERGES],
-                                      &f->text[MERGES], f->path[CONFIG], f->json[CONFIG],
-                                      f->json[SPECIAL], out);
+    *json = KVF__FILE_TOKENIZER;
+    if (src->there[KVF__FILE_TOKENIZER]) return kvf__read_tokenizer_json;
+    *json = KVF__FILE_GGUF;
+    if (src->there[KVF__FILE_GGUF]) return kvf__read_gguf_vocab;
+    *json = KVF__FILE_VOCAB;
+    if (src->there[KVF__FILE_VOCAB] && src->there[KVF__FILE_MERGES]) return kvf__read_vocab_merges;
+    *json = KVF__FILE_CONFIG;
+    return src->there[KVF__FILE_LINES] ? kvf__read_vocab_txt : NULL;
 }
 
 /* chat_template.jinja wins over the config's. */
-static kvf_status add_template(folder *f, kvf__tokenizer *t)
+static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
 {
-    char *text = NULL;
+    const kvf__buf *text = &src->text[KVF__FILE_TEMPLATE];
 
-    if (!f->there[TEMPLATE]) return KVF_OK;
-    KVF_TRY(kvf__strndup(f->ctx, f->text[TEMPLATE].data, f->text[TEMPLATE].n, &text));
+    if (!src->there[KVF__FILE_TEMPLATE]) return KVF_OK;
     kvf__free(t->chat_template);
-    t->chat_template = text;
-    return KVF_OK;
+    t->chat_template = NULL;
+    return kvf__strndup(src->ctx, text->data, text->n, &t->chat_template);
 }
 
-static kvf_status finish(folder *f, kvf__tokenizer **out)
+static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
+{
+    kvf__tok_file json;
+    read_fn *read = choose(src, &json);
+
+    KVF_TRY(parse(src, KVF__FILE_CONFIG));
+    KVF_TRY(parse(src, KVF__FILE_SPECIAL));
+    if (!read)
+        return kvf__fail(
+            src->ctx, KVF_EUNSUPPORTED,
+            "%s: no tokenizer.json, no vocab.txt, and not both of vocab.json and merges.txt",
+            src->where);
+    if (json != KVF__FILE_CONFIG) KVF_TRY(parse(src, json));
+    KVF_TRY(read(src, t));
+    if (json != KVF__FILE_GGUF) KVF_TRY(kvf__apply_config(src, t));
+    KVF_TRY(read_template(src, t));
+    return kvf__tokenizer_finish(src->ctx, t);
+}
+
+/* A tokenizer of the files, unless `st` says that not all could be read; frees the files. */
+static kvf_status build(kvf__tok_source *src, kvf_status st, kvf__tokenizer **out)
 {
     kvf__tokenizer *t = NULL;
-    kvf_status st = build(f, &t);
 
-    if (!st) st = add_template(f, t);
-    if (st) {
+    if (!st) st = kvf__tokenizer_create(src->ctx, &t);
+    if (!st) st = fill(src, t);
+    if (st)
         kvf__tokenizer_free(t);
-        return st;
+    else
+        *out = t;
+    for (int i = 0; i < KVF__TOK_FILES; i++) {
+        kvf__free(src->path[i]);
+        kvf__buf_done(&src->text[i]);
+        kvf_json_free(src->json[i]);
     }
-    *out = t;
-    return KVF_OK;
+    return st;
 }
 
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out)
 {
-    folder f = {.ctx = ctx, .where = dir};
+    kvf__tok_source src = {.ctx = ctx, .where = dir};
     kvf_status st = KVF_OK;
 
-    for (int i = 0; i < N_FILES && !st; i++) {
-        st = kvf__path_join(ctx, dir, FILES[i].name, &f.path[i]);
-        f.there[i] = !st && kvf__exists(f.path[i]);
-        if (f.there[i]) st = kvf__read_file(ctx, f.path[i], FILES[i].most, &f.text[i]);
+    for (int i = 0; i < KVF__TOK_FILES && !st; i++) {
+        st = kvf__path_join(ctx, dir, FILES[i].name, &src.path[i]);
+        src.there[i] = !st && kvf__exists(src.path[i]);
+        if (src.there[i]) st = kvf__read_file(ctx, src.path[i], FILES[i].most, &src.text[i]);
     }
-    if (!st) st = finish(&f, out);
-    folder_done(&f);
-    return st;
+    return build(&src, st, out);
 }
 
 kvf_status kvf__tokenizer_from_texts(kvf_ctx *ctx, const char *where, const kvf__text_file *files,
                                      size_t n, kvf__tokenizer **out)
 {
-    folder f = {.ctx = ctx, .where = where};
+    kvf__tok_source src = {.ctx = ctx, .where = where};
     kvf_status st = KVF_OK;
 
-    for (int i = 0; i < N_FILES && !st; i++) {
-        st = kvf__path_join(ctx, where, FILES[i].name, &f.path[i]);
+    for (int i = 0; i < KVF__TOK_FILES && !st; i++) {
+        st = kvf__path_join(ctx, where, FILES[i].name, &src.path[i]);
         for (size_t j = 0; j < n && !st; j++) {
-            if (strcmp(files[j].name, FILES[i].name) || f.there[i]) continue;
-            f.there[i] = true;
-            st = kvf__buf_add(ctx, &f.text[i], files[j].text, strlen(files[j].text));
+            if (strcmp(files[j].name, FILES[i].name) || src.there[i]) continue;
+            src.there[i] = true;
+            st = kvf__buf_add(ctx, &src.text[i], files[j].text, strlen(files[j].text));
         }
     }
-    if (!st) st = finish(&f, out);
-    folder_done(&f);
-    return st;
+    return build(&src, st, out);
+}
+
+static kvf_status set_text(kvf__tok_source *src, kvf__tok_file i, const char *text, size_t n)
+{
+    src->there[i] = true;
+    return kvf__buf_add(src->ctx, &src->text[i], text, n);
+}
+
+kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
+                                    const char *config, size_t config_bytes, kvf__tokenizer **out)
+{
+    kvf__tok_source src = {.ctx = ctx, .where = where};
+    kvf_status st = kvf__strdup(ctx, where, &src.path[KVF__FILE_TOKENIZER]);
+
+    if (!st)
+        st = kvf__asprintf(ctx, &src.path[KVF__FILE_CONFIG], "%s: tokenizer_config.json", where);
+    if (!st) st = set_text(&src, KVF__FILE_TOKENIZER, json, bytes);
+    if (!st && config) st = set_text(&src, KVF__FILE_CONFIG, config, config_bytes);
+    return build(&src, st, out);
 }

@@ -3,7 +3,7 @@
  * The models BPE and WordPiece. `truncation` and `padding` are ignored: how long a row may be is
  * not the tokenizer's business. The id that an added token's entry gives counts unless the model's
  * vocabulary has the text. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -81,7 +81,7 @@ static kvf_status read_unk(kvf_ctx *ctx, const char *where, const kvf_json *json
 
 static kvf_status read_bpe(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t)
 {
-    kvf__model *m = &t->model;
+    kvf__tok_model *m = &t->model;
     double dropout = kvf_json_real(kvf_json_get(json, "dropout"), 0);
 
     if (dropout != 0)
@@ -100,7 +100,7 @@ static kvf_status read_bpe(kvf_ctx *ctx, const char *where, const kvf_json *json
 static kvf_status read_wordpiece(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                  kvf__tokenizer *t)
 {
-    kvf__model *m = &t->model;
+    kvf__tok_model *m = &t->model;
     const kvf_json *most = kvf_json_get(json, "max_input_chars_per_word");
 
     m->kind = KVF__MODEL_WORDPIECE;
@@ -149,7 +149,7 @@ static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *js
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
 kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                 bool special, kvf__added *out)
+                                 kvf__added *out)
 {
     const char *text;
 
@@ -158,7 +158,7 @@ kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json
     KVF_TRY(kvf__want_str(ctx, where, json, "content", &text, &out->n));
     if (!text) return kvf__fail(ctx, KVF_EFORMAT, "%s: an added token has no \"content\"", where);
     out->text = (char *)text;
-    KVF_TRY(kvf__want_bool(ctx, where, json, "special", special, &out->special));
+    KVF_TRY(kvf__want_bool(ctx, where, json, "special", false, &out->special));
     KVF_TRY(kvf__want_bool(ctx, where, json, "single_word", false, &out->single_word));
     KVF_TRY(kvf__want_bool(ctx, where, json, "lstrip", false, &out->lstrip));
     KVF_TRY(kvf__want_bool(ctx, where, json, "rstrip", false, &out->rstrip));
@@ -173,14 +173,10 @@ static kvf_status read_added(kvf_ctx *ctx, const char *where, const kvf_json *li
         kvf__added token = {0};
         int64_t id = kvf_json_int(kvf_json_get(json, "id"), -1);
 
-        KVF_TRY(kvf__read_added_token(ctx, where, json, false, &token));
+        KVF_TRY(kvf__read_added_token(ctx, where, json, &token));
         if (token.n == 0) continue;
         token.id = kvf__lexicon_model(&t->lex, token.text, token.n);
-        if (token.id >= 0) id = token.id;
-        KVF_TRY(kvf__lexicon_put(ctx, &t->lex, where, token.text, token.n, id,
-                                 token.special ? KVF__TOK_SPECIAL : 0, true));
-        token.id = (int32_t)id;
-        KVF_TRY(kvf__added_put(ctx, &t->added, &token));
+        KVF_TRY(kvf__add_token(ctx, t, where, &token, token.id >= 0 ? token.id : id));
     }
     return KVF_OK;
 }
@@ -218,46 +214,8 @@ static kvf_status read_all(kvf_ctx *ctx, const char *where, const kvf_json *json
     return check_post(ctx, where, t);
 }
 
-kvf_status kvf__tokenizer_from_parts(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                     const char *config_where, const kvf_json *config,
-                                     const kvf_json *special_map, kvf__tokenizer **out)
+kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *t)
 {
-    kvf__tokenizer *t = NULL;
-    kvf_status st = kvf__tokenizer_create(ctx, &t);
-
-    if (st) goto out;
-    st = read_all(ctx, where, json, t);
-    if (st) goto out;
-    st = kvf__bert_config(ctx, t, where, kvf_json_get(json, "normalizer"), config_where, config);
-    if (st) goto out;
-    st = kvf__apply_config(ctx, t, config_where, config, special_map);
-    if (st) goto out;
-    st = kvf__tokenizer_finish(ctx, t);
-    if (st) goto out;
-
-    *out = t;
-    t = NULL;
-out:
-    kvf__tokenizer_free(t);
-    return st;
-}
-
-kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
-                                    const char *config, size_t config_bytes, kvf__tokenizer **out)
-{
-    kvf_json *root = NULL, *config_root = NULL;
-    char *config_where = NULL;
-    kvf_status st = kvf__asprintf(ctx, &config_where, "%s: tokenizer_config.json", where);
-
-    if (st) goto out;
-    st = kvf_json_parse(ctx, where, json, bytes, &root);
-    if (st) goto out;
-    if (config) st = kvf_json_parse(ctx, config_where, config, config_bytes, &config_root);
-    if (st) goto out;
-    st = kvf__tokenizer_from_parts(ctx, where, root, config_where, config_root, NULL, out);
-out:
-    kvf_json_free(root);
-    kvf_json_free(config_root);
-    kvf__free(config_where);
-    return st;
+    KVF_TRY(read_all(src->ctx, src->path[KVF__FILE_TOKENIZER], src->json[KVF__FILE_TOKENIZER], t));
+    return kvf__bert_config(src, t);
 }

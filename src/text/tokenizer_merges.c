@@ -3,7 +3,7 @@
  * The family is the config's tokenizer_class; without one, RoBERTa if the vocabulary has its
  * special tokens, else GPT-2. Its special tokens are those the files name, and by default the
  * family's. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -26,11 +26,11 @@ static const family FAMILIES[] = {
      {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
 };
 
-static const family *choose(const kvf__tokenizer *t, const kvf_json *config)
+static const family *choose(const kvf__tok_source *src, const kvf__tokenizer *t)
 {
     for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
-        if (kvf__class_is(config, FAMILIES[i].stem)) return &FAMILIES[i];
-    if (kvf_json_get(config, "tokenizer_class")) return NULL;
+        if (kvf__class_is(src, FAMILIES[i].stem)) return &FAMILIES[i];
+    if (kvf_json_get(src->json[KVF__FILE_CONFIG], "tokenizer_class")) return NULL;
     return kvf__token_id(t, "<s>") >= 0 && kvf__token_id(t, "<mask>") >= 0 ? &FAMILIES[1]
                                                                            : &FAMILIES[0];
 }
@@ -41,23 +41,24 @@ static kvf_status add_specials(kvf_ctx *ctx, kvf__tokenizer *t, const char *wher
 {
     for (size_t i = 0; i < sizeof fam->special / sizeof *fam->special && fam->special[i]; i++) {
         const char *text = fam->special[i];
-        kvf__added token = {.text = (char *)text, .n = strlen(text), .special = true};
-        token.id = kvf__token_id(t, text);
-        if (token.id < 0) continue;
-        token.lstrip = strcmp(text, "<mask>") == 0;
-        KVF_TRY(
-            kvf__lexicon_put(ctx, &t->lex, where, text, token.n, token.id, KVF__TOK_SPECIAL, true));
-        KVF_TRY(kvf__added_put(ctx, &t->added, &token));
+        kvf__added token = {.text = (char *)text,
+                            .n = strlen(text),
+                            .special = true,
+                            .lstrip = strcmp(text, "<mask>") == 0};
+        int32_t id = kvf__token_id(t, text);
+        if (id >= 0) KVF_TRY(kvf__add_token(ctx, t, where, &token, id));
     }
     t->bos = fam->bos ? kvf__token_id(t, fam->bos) : -1;
     t->eos = fam->eos ? kvf__token_id(t, fam->eos) : -1;
     return KVF_OK;
 }
 
-static kvf_status add_pipeline(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
-                               const family *fam, const kvf_json *config)
+static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t, const family *fam)
 {
-    kvf__step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    kvf_ctx *ctx = src->ctx;
+    const char *where = src->path[KVF__FILE_CONFIG];
+    const kvf_json *config = src->json[KVF__FILE_CONFIG];
+    kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
     bool roberta = strcmp(fam->stem, "Roberta") == 0, prefix_space;
 
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", false, &prefix_space));
@@ -90,39 +91,21 @@ static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf__buf *t
     return KVF_OK;
 }
 
-kvf_status kvf__tokenizer_from_merges(kvf_ctx *ctx, const char *vocab_where, kvf_json *vocab,
-                                      const char *merges_where, const kvf__buf *merges,
-                                      const char *config_where, const kvf_json *config,
-                                      const kvf_json *special_map, kvf__tokenizer **out)
+kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t)
 {
+    const char *where = src->path[KVF__FILE_VOCAB];
     const family *fam;
-    kvf__tokenizer *t = NULL;
-    kvf_status st = kvf__tokenizer_create(ctx, &t);
 
-    if (st) goto out;
-    st = kvf__read_vocab(ctx, vocab_where, vocab, t);
-    if (st) goto out;
-    st = read_merges(ctx, merges_where, merges, t);
-    if (st) goto out;
-    fam = choose(t, config);
+    KVF_TRY(kvf__read_vocab(src->ctx, where, src->json[KVF__FILE_VOCAB], t));
+    KVF_TRY(read_merges(src->ctx, src->path[KVF__FILE_MERGES], &src->text[KVF__FILE_MERGES], t));
+    fam = choose(src, t);
     if (!fam) {
-        const char *name = kvf_json_str(kvf_json_get(config, "tokenizer_class"), NULL);
-        st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: tokenizer_class \"%s\" needs a tokenizer.json",
-                       config_where, name ? name : "?");
-        goto out;
+        const kvf_json *class = kvf_json_get(src->json[KVF__FILE_CONFIG], "tokenizer_class");
+        const char *name = kvf_json_str(class, NULL);
+        return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
+                         "%s: tokenizer_class \"%s\" needs a tokenizer.json",
+                         src->path[KVF__FILE_CONFIG], name ? name : "?");
     }
-    st = add_specials(ctx, t, vocab_where, fam);
-    if (st) goto out;
-    st = add_pipeline(ctx, t, config_where, fam, config);
-    if (st) goto out;
-    st = kvf__apply_config(ctx, t, config_where, config, special_map);
-    if (st) goto out;
-    st = kvf__tokenizer_finish(ctx, t);
-    if (st) goto out;
-
-    *out = t;
-    t = NULL;
-out:
-    kvf__tokenizer_free(t);
-    return st;
+    KVF_TRY(add_specials(src->ctx, t, where, fam));
+    return add_pipeline(src, t, fam);
 }

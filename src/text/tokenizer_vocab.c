@@ -5,7 +5,7 @@
  * not know is refused, because any guess gives wrong ids for some text. "llama" is SentencePiece
  * BPE by scores: its spaces become U+2581, one is put before each text between special tokens, and
  * bytes have tokens. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <string.h>
 
@@ -41,18 +41,19 @@ const char *kvf__split_regex(const char *name)
     return NULL;
 }
 
-kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__steps *steps,
+kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__tok_steps *steps,
                                  const char *regex)
 {
-    kvf__step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
+    kvf__tok_step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
 
     KVF_TRY(kvf__pattern_regex(ctx, where, regex, strlen(regex), &step.pattern));
     return kvf__steps_add(ctx, steps, &step);
 }
 
-kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__steps *steps, bool prefix_space, bool use_regex)
+kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix_space,
+                                bool use_regex)
 {
-    kvf__step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
+    kvf__tok_step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
     const char *regex = kvf__split_regex("gpt-2");
 
     if (use_regex)
@@ -91,8 +92,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
     size_t n = v->token_bytes[id];
     int32_t type = type_of(v, id);
     bool added = type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNKNOWN;
-    kvf__added token = {
-        .text = (char *)text, .n = n, .id = (int32_t)id, .special = type == TYPE_CONTROL};
+    kvf__added token = {.text = (char *)text, .n = n, .special = type == TYPE_CONTROL};
 
     if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
@@ -100,8 +100,9 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
         KVF_TRY(
             kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), false));
     if (!added) return KVF_OK;
-    KVF_TRY(kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), true));
-    return kvf__added_put(ctx, &t->added, &token);
+    KVF_TRY(kvf__add_token(ctx, t, v->where, &token, (int64_t)id));
+    t->lex.v[id].flags |= flags_of(type);
+    return KVF_OK;
 }
 
 /* An id of the metadata, which must have a token. */
@@ -138,8 +139,8 @@ static const splitter *find_splitter(const char *pre)
 static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
     const splitter *how = find_splitter(v->pre);
-    kvf__step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
-    kvf__step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    kvf__tok_step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
+    kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
 
     if (!how)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -162,10 +163,10 @@ static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
     return kvf__post_bos_eos(ctx, t, v->add_bos < 0 ? how->add_bos : v->add_bos, v->add_eos == 1);
 }
 
-static kvf_status add_text_step(kvf_ctx *ctx, kvf__steps *steps, kvf__step_kind kind,
+static kvf_status add_text_step(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__step_kind kind,
                                 const char *pattern, const char *text)
 {
-    kvf__step step = {.kind = kind, .text_n = strlen(text), .start = 1};
+    kvf__tok_step step = {.kind = kind, .text_n = strlen(text), .start = 1};
     kvf_status st = kvf__strdup(ctx, text, &step.text);
 
     if (!st && pattern) st = kvf__pattern_literal(ctx, pattern, strlen(pattern), &step.pattern);
@@ -176,7 +177,7 @@ static kvf_status add_text_step(kvf_ctx *ctx, kvf__steps *steps, kvf__step_kind 
 
 static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
-    kvf__step bytes = {.kind = KVF__STEP_BYTE_FALLBACK}, fuse = {.kind = KVF__STEP_FUSE};
+    kvf__tok_step bytes = {.kind = KVF__STEP_BYTE_FALLBACK}, fuse = {.kind = KVF__STEP_FUSE};
     bool prefix = v->add_space_prefix != 0;
 
     if (!v->scores)
@@ -199,7 +200,7 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
     return kvf__post_bos_eos(ctx, t, v->add_bos != 0, v->add_eos == 1);
 }
 
-static kvf_status build(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
     if (v->n_tokens == 0)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is empty", v->where);
@@ -212,8 +213,7 @@ static kvf_status build(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
                          "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2 or llama",
                          v->where, v->model ? v->model : "");
     t->has_decoder = true;
-    if (v->chat_template) KVF_TRY(kvf__strdup(ctx, v->chat_template, &t->chat_template));
-    return kvf__tokenizer_finish(ctx, t);
+    return v->chat_template ? kvf__strdup(ctx, v->chat_template, &t->chat_template) : KVF_OK;
 }
 
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out)
@@ -221,11 +221,11 @@ kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf_
     kvf__tokenizer *t = NULL;
     kvf_status st = kvf__tokenizer_create(ctx, &t);
 
-    if (!st) st = build(ctx, vocab, t);
-    if (!st) {
+    if (!st) st = kvf__fill_from_vocab(ctx, vocab, t);
+    if (!st) st = kvf__tokenizer_finish(ctx, t);
+    if (st)
+        kvf__tokenizer_free(t);
+    else
         *out = t;
-        return KVF_OK;
-    }
-    kvf__tokenizer_free(t);
     return st;
 }

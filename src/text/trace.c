@@ -4,17 +4,17 @@
  * The rules are those of `tokenizers`: what a character is replaced by shares its origin, what is
  * inserted shares that of the character before it, what is removed leaves no trace. Nobody asks for
  * origins while training on plain text, and then nothing is carried. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
 kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size_t n,
-                          kvf__span from)
+                          kvf__byte_range from)
 {
     size_t at = to->buf.n;
 
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, bytes, n));
-    if (!w->origins) return KVF_OK;
+    if (!w->offsets) return KVF_OK;
     KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, at + n, sizeof *to->from));
     for (size_t i = 0; i < n; i++)
         to->from[at + i] = from;
@@ -27,15 +27,15 @@ kvf_status kvf__trace_copy(kvf__work *w, kvf__traced *to, const kvf__traced *tex
     size_t end = to->buf.n;
 
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, text->buf.data + at, n));
-    if (!w->origins || n == 0) return KVF_OK;
+    if (!w->offsets || n == 0) return KVF_OK;
     KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, end + n, sizeof *to->from));
     memcpy(to->from + end, text->from + at, n * sizeof *to->from);
     return KVF_OK;
 }
 
-kvf__span kvf__trace_at(const kvf__work *w, const kvf__traced *text, size_t at)
+kvf__byte_range kvf__trace_at(const kvf__work *w, const kvf__traced *text, size_t at)
 {
-    return w->origins && at < text->buf.n ? text->from[at] : (kvf__span){0};
+    return w->offsets && at < text->buf.n ? text->from[at] : (kvf__byte_range){0};
 }
 
 void kvf__traced_clear(kvf__traced *text)
@@ -54,14 +54,14 @@ kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
 {
     kvf__traced_clear(&w->text);
     w->raw = text;
-    if (!w->origins) return kvf__utf8_repair(w->ctx, text, n, &w->text.buf);
+    if (!w->offsets) return kvf__utf8_repair(w->ctx, text, n, &w->text.buf);
     if (n > INT32_MAX)
         return kvf__fail(w->ctx, KVF_EDATA, "a text of %zu bytes is too long to tokenize", n);
     KVF_TRY(kvf__buf_add(w->ctx, &w->text.buf, "", 0));
     for (size_t at = 0; at < n;) {
         uint32_t cp;
         size_t length = kvf__utf8_next(text + at, n - at, &cp);
-        kvf__span from = {(uint32_t)at, (uint32_t)(at + length)};
+        kvf__byte_range from = {(uint32_t)at, (uint32_t)(at + length)};
         if (cp == UINT32_MAX)
             KVF_TRY(kvf__trace_put(w, &w->text, KVF__REPLACEMENT_UTF8, 3, from));
         else
@@ -80,12 +80,12 @@ static bool is_blank(uint32_t cp)
 
 /* The spaces of a token's text are taken off its origin, character by character, except one that
  * the pre-tokenizer may have put before the text. */
-static kvf__span trim(const kvf__work *w, const char *token, size_t n, kvf__span span)
+static kvf__byte_range trim(const kvf__work *w, const char *token, size_t n, kvf__byte_range span)
 {
     size_t text_end = kvf__utf8_skip_back(token, n, is_blank);
     int64_t before = kvf__utf8_count(token, kvf__utf8_skip(token, n, 0, is_blank));
     int64_t behind = kvf__utf8_count(token + text_end, n - text_end);
-    bool first = w->origins->n == 0 || span.from == 0;
+    bool first = w->offsets->n == 0 || span.from == 0;
     uint32_t cp;
 
     if (first && w->t->trim_prefix_space && before > 0) before--;
@@ -102,7 +102,7 @@ static kvf__span trim(const kvf__work *w, const char *token, size_t n, kvf__span
 static kvf_status put_origin(kvf__work *w, const kvf__traced *text, size_t at, size_t n,
                              const char *token, size_t token_n)
 {
-    kvf__span span = {0};
+    kvf__byte_range span = {0};
 
     if (n > 0) {
         span.from = text->from[at].from;
@@ -112,23 +112,23 @@ static kvf_status put_origin(kvf__work *w, const kvf__traced *text, size_t at, s
     }
     if (span.to < span.from) span.to = span.from;
     if (w->t->trim_offsets) span = trim(w, token, token_n, span);
-    KVF_TRY(kvf__ids_add(w->ctx, w->origins, (int32_t)span.from));
-    return kvf__ids_add(w->ctx, w->origins, (int32_t)span.to);
+    KVF_TRY(kvf__ids_add(w->ctx, w->offsets, (int32_t)span.from));
+    return kvf__ids_add(w->ctx, w->offsets, (int32_t)span.to);
 }
 
 kvf_status kvf__emit_added(kvf__work *w, const kvf__traced *text, size_t at, size_t n, int32_t id)
 {
     KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
-    return w->origins ? put_origin(w, text, at, n, text->buf.data + at, n) : KVF_OK;
+    return w->offsets ? put_origin(w, text, at, n, text->buf.data + at, n) : KVF_OK;
 }
 
 kvf_status kvf__emit(kvf__work *w, int32_t id, size_t at, size_t n)
 {
-    const kvf__piece *piece = &w->pieces.v[w->piece];
+    const kvf__pretoken *piece = &w->pieces.v[w->piece];
     const struct kvf__token *token = &w->t->lex.v[id];
 
     KVF_TRY(kvf__ids_add(w->ctx, w->out, id));
-    if (!w->origins) return KVF_OK;
+    if (!w->offsets) return KVF_OK;
     if (at > piece->n) at = piece->n;
     if (n > piece->n - at) n = piece->n - at;
     return put_origin(w, &w->pieces.text, piece->at + at, n, w->t->lex.text.data + token->at,

@@ -6,7 +6,8 @@
  * (0.23.3) and utf8proc's (Unicode 15). Only \w comes from utf8proc alone, where a version matters
  * for a few rare scripts.
  */
-#include "tok_int.h"
+#include "chars.h"
+#include "utf8.h"
 
 #include <utf8proc.h>
 

@@ -4,7 +4,7 @@
  * A tokenizer.json could not say all of it (merges by score, unused tokens), so the description
  * itself is stored, under the fields of kvf__vocab, and read back into the same: ids are the
  * GGUF's by construction. */
-#include "tok_int.h"
+#include "tok_files.h"
 
 #include <math.h>
 
@@ -157,9 +157,11 @@ static int32_t int_of(const kvf_json *root, const char *key)
     return value < 0 || value > INT32_MAX ? -1 : (int32_t)value;
 }
 
-kvf_status kvf__tokenizer_from_vocab_json(kvf_ctx *ctx, const char *where, const kvf_json *root,
-                                          kvf__tokenizer **out)
+kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
 {
+    kvf_ctx *ctx = src->ctx;
+    const char *where = src->path[KVF__FILE_GGUF];
+    const kvf_json *root = src->json[KVF__FILE_GGUF];
     lists l = {0};
     size_t n_tokens = 0, n_merges = 0;
     kvf_status st;
@@ -191,7 +193,7 @@ kvf_status kvf__tokenizer_from_vocab_json(kvf_ctx *ctx, const char *where, const
         .add_space_prefix = int_of(root, "add_space_prefix"),
         .chat_template = kvf_json_str(kvf_json_get(root, "chat_template"), NULL),
     };
-    st = kvf__tokenizer_from_vocab(ctx, &vocab, out);
+    st = kvf__fill_from_vocab(ctx, &vocab, t);
 out:
     lists_done(&l);
     return st;

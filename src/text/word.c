@@ -4,7 +4,7 @@
  * order in which "merge the best pair, leftmost first" goes one pair at a time, in O(n log n).
  * Entries are never removed when their symbols change; the models see that an entry is stale when
  * it comes out. */
-#include "tok_int.h"
+#include "tok_model.h"
 
 /* Positions of symbols are 32-bit. */
 static kvf_status reserve(kvf_ctx *ctx, void *inout, size_t n, size_t *cap, size_t size)
@@ -67,7 +67,7 @@ bool kvf__word_pop(kvf__word *word, kvf__merge *merge)
     return true;
 }
 
-void kvf__word_join(kvf__word *word, int32_t at, int32_t id)
+void kvf__word_merge(kvf__word *word, int32_t at, int32_t id)
 {
     kvf__symbol *left = &word->v[at];
     kvf__symbol *right = &word->v[left->next];

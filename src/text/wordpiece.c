@@ -3,7 +3,7 @@
  *
  * A word of too many characters, or with a rest that no token begins, is the unknown token as a
  * whole. */
-#include "tok_int.h"
+#include "tok_work.h"
 
 #include <string.h>
 
@@ -50,8 +50,8 @@ static bool is_too_long(const char *text, size_t n, int64_t most)
 
 kvf_status kvf__wordpiece_encode(kvf__work *w, const char *text, size_t n)
 {
-    const kvf__model *m = &w->t->model;
-    size_t ids_n = w->out->n, origins_n = w->origins ? w->origins->n : 0, length = 0;
+    const kvf__tok_model *m = &w->t->model;
+    size_t ids_n = w->out->n, offsets_n = w->offsets ? w->offsets->n : 0, length = 0;
 
     if (is_too_long(text, n, m->max_chars)) return kvf__emit(w, m->unk, 0, n);
     for (size_t at = 0; at < n; at += length) {
@@ -62,7 +62,7 @@ kvf_status kvf__wordpiece_encode(kvf__work *w, const char *text, size_t n)
         id = longest_token(&w->t->lex, &w->word.affixed, prefix_n, &length);
         if (id < 0) {
             w->out->n = ids_n;
-            if (w->origins) w->origins->n = origins_n;
+            if (w->offsets) w->offsets->n = offsets_n;
             return kvf__emit(w, m->unk, 0, n);
         }
         KVF_TRY(kvf__emit(w, id, at, length));

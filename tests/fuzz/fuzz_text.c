@@ -24,8 +24,8 @@ static void use_on(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *te
     if (!kvf__encode(ctx, tokenizer, text, n, true, &ids))
         kvf__decode(ctx, tokenizer, ids.data, ids.n, false, &back);
     ids.n = 0;
-    if (!kvf__encode_origins(ctx, tokenizer, text, n, &ids, &origins))
-        kvf__join(ctx, tokenizer, &ids, &ids, &joined, &types, &a, &b);
+    if (!kvf__encode_offsets(ctx, tokenizer, text, n, &ids, &origins))
+        kvf__add_specials(ctx, tokenizer, &ids, &ids, &joined, &types, &a, &b);
     kvf__ids_done(&ids);
     kvf__ids_done(&joined);
     kvf__ids_done(&types);

@@ -2,16 +2,16 @@
  *
  * The alphabet: bytes that print map to themselves, the other 68 in increasing order
  * to U+0100 and up, so that every byte is one visible character. */
-#include "tok_int.h"
+#include "tok_work.h"
 
-void kvf__step_done(kvf__step *step)
+void kvf__step_done(kvf__tok_step *step)
 {
     kvf__pattern_free(step->pattern);
     kvf__free(step->text);
-    *step = (kvf__step){0};
+    *step = (kvf__tok_step){0};
 }
 
-kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__steps *steps, kvf__step *step)
+kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__tok_step *step)
 {
     kvf_status st = kvf__reserve(ctx, &steps->v, &steps->cap, steps->n + 1, sizeof *steps->v);
 
@@ -20,38 +20,38 @@ kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__steps *steps, kvf__step *step)
         return st;
     }
     steps->v[steps->n++] = *step;
-    *step = (kvf__step){0};
+    *step = (kvf__tok_step){0};
     return KVF_OK;
 }
 
-void kvf__steps_done(kvf__steps *steps)
+void kvf__steps_done(kvf__tok_steps *steps)
 {
     for (size_t i = 0; i < steps->n; i++)
         kvf__step_done(&steps->v[i]);
     kvf__free(steps->v);
-    *steps = (kvf__steps){0};
+    *steps = (kvf__tok_steps){0};
 }
 
-kvf_status kvf__pieces_add(kvf_ctx *ctx, kvf__pieces *pieces, size_t at, size_t n)
+kvf_status kvf__pretokens_add(kvf_ctx *ctx, kvf__pretokens *pieces, size_t at, size_t n)
 {
     if (n == 0) return KVF_OK;
     KVF_TRY(kvf__reserve(ctx, &pieces->v, &pieces->cap, pieces->n + 1, sizeof *pieces->v));
-    pieces->v[pieces->n++] = (kvf__piece){.at = at, .n = n};
+    pieces->v[pieces->n++] = (kvf__pretoken){.at = at, .n = n};
     return KVF_OK;
 }
 
-void kvf__pieces_clear(kvf__pieces *pieces)
+void kvf__pretokens_clear(kvf__pretokens *pieces)
 {
     pieces->n = 0;
     kvf__traced_clear(&pieces->text);
     pieces->head = false;
 }
 
-void kvf__pieces_done(kvf__pieces *pieces)
+void kvf__pretokens_done(kvf__pretokens *pieces)
 {
     kvf__traced_done(&pieces->text);
     kvf__free(pieces->v);
-    *pieces = (kvf__pieces){0};
+    *pieces = (kvf__pretokens){0};
 }
 
 static bool is_printable(unsigned byte)

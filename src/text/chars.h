@@ -1,0 +1,22 @@
+/* Character classes as `tokenizers` has them (uchar.c). Each names the version of Unicode that
+ * decides, where that matters. */
+#ifndef KVF_CHARS_H
+#define KVF_CHARS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+bool kvf__is_space(uint32_t cp);       /* White_Space */
+bool kvf__is_numeric(uint32_t cp);     /* category N */
+bool kvf__is_punct(uint32_t cp);       /* ASCII punctuation and symbols, category P of Unicode 8 */
+bool kvf__is_word(uint32_t cp);        /* \w of UTS 18 */
+bool kvf__is_accent(uint32_t cp);      /* category M of Unicode 9 */
+bool kvf__is_mark(uint32_t cp);        /* category M */
+bool kvf__is_nonspacing(uint32_t cp);  /* category Mn of Unicode 8 */
+bool kvf__is_dropped(uint32_t cp);     /* BERT's clean_text drops it: controls of Unicode 8 */
+bool kvf__is_chinese(uint32_t cp);     /* BERT's idea of it */
+int kvf__combining_class(uint32_t cp); /* of Unicode 9 */
+bool kvf__may_decompose(uint32_t cp);  /* false: has no decomposition in Unicode 9 */
+uint32_t kvf__lower(uint32_t cp);      /* U+0130 is an i, and a U+0307 that this does not give */
+
+#endif

@@ -1,0 +1,40 @@
+/* The vocabulary: token texts and ids, both ways (lexicon.c). */
+#ifndef KVF_LEXICON_H
+#define KVF_LEXICON_H
+
+#include "map.h"
+
+enum {
+    KVF__TOK_PRESENT = 1,
+    KVF__TOK_SPECIAL = 2,
+    KVF__TOK_BYTE = 4,
+    KVF__TOK_UNKNOWN = 8,
+    KVF__TOK_UNUSED = 16
+};
+/* The largest vocabulary known has 0.9 million tokens (XLM-V); a table by id stays below 64 MB. */
+enum { KVF__DIRECT_CHARS = 0x180, KVF__MAX_TOKEN_ID = 1 << 21 };
+
+typedef struct kvf__lexicon {
+    kvf__map model; /* text -> id, what the model may produce */
+    kvf__map added; /* text -> id of added tokens */
+    kvf__buf text;  /* written forms, each followed by a NUL */
+    struct kvf__token {
+        size_t at;
+        uint32_t n;
+        uint32_t flags;
+    } * v;                            /* by id */
+    size_t n, cap;                    /* n: largest id + 1 */
+    size_t longest;                   /* of the model's tokens, bytes */
+    int32_t chars[KVF__DIRECT_CHARS]; /* id of a one-character token below U+0180, -1 */
+    int32_t bytes[256];               /* id of <0xXX>, -1 */
+} kvf__lexicon;
+void kvf__lexicon_init(kvf__lexicon *lex);
+/* `added` tokens go to the added map only. where names the source if the id is not usable. */
+kvf_status kvf__lexicon_put(kvf_ctx *ctx, kvf__lexicon *lex, const char *where, const char *text,
+                            size_t n, int64_t id, uint32_t flags, bool added);
+int32_t kvf__lexicon_model(const kvf__lexicon *lex, const char *text, size_t n); /* -1: none */
+int32_t kvf__lexicon_find(const kvf__lexicon *lex, const char *text, size_t n);  /* added first */
+void kvf__lexicon_index(kvf__lexicon *lex); /* fills chars and bytes, once complete */
+void kvf__lexicon_done(kvf__lexicon *lex);
+
+#endif

@@ -1,0 +1,67 @@
+/* The files that describe a tokenizer, and their readers. Each reader fills an empty tokenizer. */
+#ifndef KVF_TOK_FILES_H
+#define KVF_TOK_FILES_H
+
+#include "tok_int.h"
+
+typedef enum kvf__tok_file {
+    KVF__FILE_TOKENIZER,
+    KVF__FILE_GGUF,
+    KVF__FILE_VOCAB,
+    KVF__FILE_MERGES,
+    KVF__FILE_LINES,
+    KVF__FILE_CONFIG,
+    KVF__FILE_SPECIAL,
+    KVF__FILE_TEMPLATE,
+    KVF__TOK_FILES
+} kvf__tok_file;
+
+typedef struct kvf__tok_source {
+    kvf_ctx *ctx;
+    const char *where;          /* the folder, or what stands for it in errors */
+    char *path[KVF__TOK_FILES]; /* for errors */
+    bool there[KVF__TOK_FILES];
+    kvf__buf text[KVF__TOK_FILES];
+    kvf_json *json[KVF__TOK_FILES]; /* of those in JSON, NULL before they are parsed */
+} kvf__tok_source;
+
+kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *t);
+kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t);
+kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t);
+kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t);
+/* A vocabulary as GGUF metadata has it (tokenizer_vocab.c). */
+kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
+/* tokenizer_config.json and special_tokens_map.json: added tokens, bos, eos, the template and the
+ * BOS/EOS rule (config_json.c). */
+kvf_status kvf__apply_config(const kvf__tok_source *src, kvf__tokenizer *t);
+/* A special token's text from either of them; NULL: neither has it. */
+const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_t *n);
+/* tokenizer_class is stem + "Tokenizer[Fast]". */
+bool kvf__class_is(const kvf__tok_source *src, const char *stem);
+
+/* Parts of tokenizer.json (steps_json.c, post_json.c, tokenizer_json.c). */
+kvf_status kvf__read_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                kvf__tok_steps *out);
+kvf_status kvf__read_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                   kvf__tok_steps *out);
+kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                             kvf__tok_steps *out);
+kvf_status kvf__read_post(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t);
+kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf__tokenizer *t);
+kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                 kvf__added *out); /* text is a view */
+
+/* BERT's parts (bert_files.c). */
+kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                kvf__tok_steps *out);
+kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out);
+/* The config's switches rule over a BertNormalizer; over any other nothing happens. */
+kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t);
+
+/* Fields that must have their type when present; null counts as absent. */
+kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
+                          bool otherwise, bool *out);
+kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
+                         const char **out, size_t *n); /* NULL if absent */
+
+#endif

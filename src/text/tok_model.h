@@ -1,0 +1,73 @@
+/* The models that cut a pre-token into tokens: BPE by ranks, BPE by scores, WordPiece (bpe.c,
+ * spm.c, wordpiece.c), and the word they work on (word.c). */
+#ifndef KVF_TOK_MODEL_H
+#define KVF_TOK_MODEL_H
+
+#include "base_int.h"
+
+typedef struct kvf__tokenizer kvf__tokenizer;
+typedef struct kvf__work kvf__work;
+
+/* What two neighbours become, by their ids. */
+typedef struct kvf__pairs {
+    struct kvf__pair {
+        uint64_t key;
+        int32_t rank, id;
+    } * v; /* key 0: free */
+    size_t cap;
+} kvf__pairs;
+kvf_status kvf__pairs_init(kvf_ctx *ctx, kvf__pairs *pairs, size_t n);
+
+typedef enum kvf__tok_model_kind {
+    KVF__MODEL_BPE,
+    KVF__MODEL_SCORES, /* SentencePiece scores instead of merge ranks */
+    KVF__MODEL_WORDPIECE
+} kvf__tok_model_kind;
+
+typedef struct kvf__tok_model {
+    kvf__tok_model_kind kind;
+    kvf__pairs pairs;
+    float *scores;         /* [lexicon.n] */
+    int32_t unk;           /* -1: none */
+    char *prefix, *suffix; /* of continuing characters, of a word's last one; NULL: none */
+    bool byte_fallback, fuse_unk, ignore_merges;
+    int64_t max_chars; /* wordpiece: of a word that is not unknown as a whole */
+} kvf__tok_model;
+
+/* The merges "left right" given one at a time; rank is their order and names them in errors. */
+kvf_status kvf__merge_put(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, size_t rank,
+                          const char *left, size_t left_n, const char *right, size_t right_n);
+kvf_status kvf__merge_line(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, size_t rank,
+                           const char *line, size_t n);
+
+/* One symbol of a word, a doubly linked list; n = 0 once merged away. */
+typedef struct kvf__symbol {
+    int32_t id, prev, next;
+    uint32_t at, n; /* its bytes in the word; `at` by-score only */
+} kvf__symbol;
+typedef struct kvf__merge {
+    double key;     /* smallest first: rank, or minus the score */
+    int32_t at, id; /* left symbol; what the pair becomes */
+    uint32_t n;     /* by-score: bytes of the pair when queued */
+} kvf__merge;
+/* The word being merged. */
+typedef struct kvf__word {
+    kvf__symbol *v;
+    size_t n, cap;
+    kvf__merge *heap;
+    size_t heap_n, heap_cap;
+    kvf__buf affixed;
+} kvf__word;
+kvf_status kvf__word_add(kvf_ctx *ctx, kvf__word *word, int32_t id, size_t at, size_t n);
+kvf_status kvf__word_push(kvf_ctx *ctx, kvf__word *word, kvf__merge merge);
+bool kvf__word_pop(kvf__word *word, kvf__merge *merge);
+/* Symbol `at` swallows the next one. */
+void kvf__word_merge(kvf__word *word, int32_t at, int32_t id);
+void kvf__word_done(kvf__word *word);
+
+/* Append the ids of one pre-token, the one that `work` is at, to work->out. */
+kvf_status kvf__bpe_encode(kvf__work *work, const char *text, size_t n);
+kvf_status kvf__spm_encode(kvf__work *work, const char *text, size_t n);
+kvf_status kvf__wordpiece_encode(kvf__work *work, const char *text, size_t n);
+
+#endif
