@@ -94,6 +94,11 @@ kvf_status kvf__ids_add(kvf_ctx *ctx, kvf__ids *ids, int32_t id);
 kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, size_t n);
 void kvf__ids_done(kvf__ids *ids);
 
+/* ---- JSON beyond kvfold/json.h --------------------------------------------------------------- */
+
+/* The file NAME of a folder, where there is one; else *out stays as it is. */
+kvf_status kvf__json_load_in(kvf_ctx *ctx, const char *dir, const char *name, kvf_json **out);
+
 /* ---- clock ----------------------------------------------------------------------------------- */
 
 double kvf__clock(void); /* monotonic seconds */

@@ -34,6 +34,7 @@ typedef struct kvf__reader {
     size_t n, at;
     bool failed; /* sticky; values read after a failure are 0 */
 } kvf__reader;
+uint64_t kvf__read_little(kvf__reader *r, size_t n); /* n bytes, at most 8 */
 uint8_t kvf__read_u8(kvf__reader *r);
 uint16_t kvf__read_u16(kvf__reader *r);
 uint32_t kvf__read_u32(kvf__reader *r);
@@ -47,5 +48,7 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
 bool kvf__is_dir(const char *path);
 bool kvf__exists(const char *path);
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out);
+/* The folder a path lies in: the current one without a slash, the root if only a first one. */
+kvf_status kvf__path_folder(kvf_ctx *ctx, const char *path, char **out);
 
 #endif

@@ -125,18 +125,14 @@ kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, siz
 {
     scan s = {.text = text, .n = bytes, .line = 1};
     json_t *root = NULL;
-    kvf_status st;
 
     if (bytes == 0) return fail_at(ctx, where, 1, "empty, want a JSON value");
-    st = scan_text(ctx, where, &s);
-    if (st) goto out;
-    if (s.rewritten.n)
+    kvf_status st = scan_text(ctx, where, &s);
+    if (!st && s.rewritten.n)
         st = decode(ctx, where, s.rewritten.data, s.rewritten.n, &root);
-    else
+    else if (!st)
         st = decode(ctx, where, text, bytes, &root);
-    if (st) goto out;
-    *out = (kvf_json *)root;
-out:
+    if (!st) *out = (kvf_json *)root;
     kvf__buf_done(&s.rewritten);
     return st;
 }
@@ -144,13 +140,20 @@ out:
 kvf_status kvf_json_load(kvf_ctx *ctx, const char *path, kvf_json **out)
 {
     kvf__buf text = {0};
-    kvf_status st;
 
-    st = kvf__read_file(ctx, path, MAX_FILE_BYTES, &text);
-    if (st) goto out;
-    st = kvf_json_parse(ctx, path, text.data, text.n, out);
-out:
+    KVF_TRY(kvf__read_file(ctx, path, MAX_FILE_BYTES, &text));
+    kvf_status st = kvf_json_parse(ctx, path, text.data, text.n, out);
     kvf__buf_done(&text);
+    return st;
+}
+
+kvf_status kvf__json_load_in(kvf_ctx *ctx, const char *dir, const char *name, kvf_json **out)
+{
+    char *path = NULL;
+
+    KVF_TRY(kvf__path_join(ctx, dir, name, &path));
+    kvf_status st = kvf__exists(path) ? kvf_json_load(ctx, path, out) : KVF_OK;
+    kvf__free(path);
     return st;
 }
 
@@ -161,27 +164,16 @@ void kvf_json_free(kvf_json *root)
 
 kvf_json_type kvf_json_typeof(const kvf_json *value)
 {
+    static const kvf_json_type TYPES[] = {
+        [JSON_NULL] = KVF_JSON_NULL,   [JSON_TRUE] = KVF_JSON_BOOL,
+        [JSON_FALSE] = KVF_JSON_BOOL,  [JSON_INTEGER] = KVF_JSON_INT,
+        [JSON_REAL] = KVF_JSON_REAL,   [JSON_STRING] = KVF_JSON_STRING,
+        [JSON_ARRAY] = KVF_JSON_ARRAY, [JSON_OBJECT] = KVF_JSON_OBJECT,
+    };
     const json_t *json = kvf__json_inner(value);
 
-    if (!json) return KVF_JSON_NONE;
-    switch (json_typeof(json)) {
-    case JSON_NULL:
-        return KVF_JSON_NULL;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return KVF_JSON_BOOL;
-    case JSON_INTEGER:
-        return KVF_JSON_INT;
-    case JSON_REAL:
-        return KVF_JSON_REAL;
-    case JSON_STRING:
-        return KVF_JSON_STRING;
-    case JSON_ARRAY:
-        return KVF_JSON_ARRAY;
-    case JSON_OBJECT:
-        return KVF_JSON_OBJECT;
-    }
-    return KVF_JSON_NONE; /* the mark of a failed build, see json_build.c */
+    if (!json || kvf__json_is_failed(json)) return KVF_JSON_NONE;
+    return TYPES[json_typeof(json)];
 }
 
 kvf_json *kvf_json_get(const kvf_json *object, const char *key)

@@ -1,7 +1,7 @@
 /* Building JSON.
  *
- * A build is checked once, at its end: where a value could not be made or placed, a mark is put
- * into the container that no text exists for, and so the text of the root is NULL (json_text.c). */
+ * A build is checked once, at its end: where a value could not be made or placed, the container
+ * gets a string that no text can hold, so the text of the root is NULL (json_text.c). */
 #include "json_int.h"
 #include "json_pack.h"
 #include "utf8.h"
@@ -9,12 +9,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Of no JSON type; the count says "never freed", as in jansson's own true, false and null. */
-static const json_t MARK = {.type = (json_type)99, .refcount = (size_t)-1};
+/* No UTF-8, and jansson's checked calls make no such string. */
+static const char FAILED[] = "\xff";
 
-static json_t *mark(void)
+bool kvf__json_is_failed(const json_t *value)
 {
-    return (json_t *)(uintptr_t)&MARK;
+    return json_is_string(value) && !strcmp(json_string_value(value), FAILED);
 }
 
 kvf_json *kvf_json_object(void)
@@ -71,13 +71,13 @@ kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes)
     return (kvf_json *)string;
 }
 
-/* Should not even the mark find room, the text will not either. */
+/* Where there is no memory for that string either, none will be left for the text. */
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value)
 {
     json_t *self = (json_t *)object;
 
     if (json_object_set_new(self, key, (json_t *)value) == 0) return true;
-    json_object_set_new_nocheck(self, key, mark());
+    json_object_set_new_nocheck(self, key, json_string_nocheck(FAILED));
     return false;
 }
 
@@ -86,7 +86,7 @@ bool kvf_json_add(kvf_json *array, kvf_json *value)
     json_t *self = (json_t *)array;
 
     if (json_array_append_new(self, (json_t *)value) == 0) return true;
-    json_array_append_new(self, mark());
+    json_array_append_new(self, json_string_nocheck(FAILED));
     return false;
 }
 

@@ -23,24 +23,12 @@ static kvf_status put(writer *w, const char *text)
     return kvf__buf_add(NULL, &w->text, text, strlen(text));
 }
 
-static kvf_status write_escape(writer *w, unsigned char c)
+static kvf_status write_escape(writer *w, char c)
 {
-    switch (c) {
-    case '"':
-        return put(w, "\\\"");
-    case '\\':
-        return put(w, "\\\\");
-    case '\b':
-        return put(w, "\\b");
-    case '\f':
-        return put(w, "\\f");
-    case '\n':
-        return put(w, "\\n");
-    case '\r':
-        return put(w, "\\r");
-    case '\t':
-        return put(w, "\\t");
-    }
+    static const char PLAIN[] = "\"\\\b\f\n\r\t", ESCAPED[] = "\"\\bfnrt";
+    const char *found = c ? strchr(PLAIN, c) : NULL;
+
+    if (found) return kvf__buf_printf(NULL, &w->text, "\\%c", ESCAPED[found - PLAIN]);
     return kvf__buf_printf(NULL, &w->text, "\\u%04x", c);
 }
 
@@ -53,7 +41,7 @@ static kvf_status write_string(writer *w, const char *text, size_t n)
         unsigned char c = (unsigned char)text[i];
         if (c >= 0x20 && c != '"' && c != '\\') continue;
         KVF_TRY(kvf__buf_add(NULL, &w->text, text + plain, i - plain));
-        KVF_TRY(write_escape(w, c));
+        KVF_TRY(write_escape(w, text[i]));
         plain = i + 1;
     }
     KVF_TRY(kvf__buf_add(NULL, &w->text, text + plain, n - plain));
@@ -175,13 +163,14 @@ static kvf_status write_value(writer *w, const json_t *value)
     case JSON_REAL:
         return write_real(w, json_real_value(value));
     case JSON_STRING:
+        if (kvf__json_is_failed(value)) return KVF_EINTERNAL;
         return write_string(w, json_string_value(value), json_string_length(value));
     case JSON_ARRAY:
         return write_array(w, value);
     case JSON_OBJECT:
         return write_object(w, value);
     }
-    return KVF_EINTERNAL; /* the mark of a failed build */
+    return KVF_EINTERNAL;
 }
 
 char *kvf_json_text(const kvf_json *value, unsigned style)

@@ -173,22 +173,16 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
     kvf__buf text = {0};
     struct stat info;
     int fd = -1;
-    kvf_status st;
 
-    st = open_for_reading(ctx, path, &fd, &info);
-    if (st) goto out;
-    if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) {
-        st = too_long(ctx, path, limit);
-        goto out;
-    }
-    st = read_all(ctx, path, fd, limit, &text);
-    if (st) goto out;
-
-    *out = text;
-    text = (kvf__buf){0};
-out:
-    kvf__buf_done(&text);
-    close_fd(fd);
+    KVF_TRY(open_for_reading(ctx, path, &fd, &info));
+    kvf_status st = S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit
+                        ? too_long(ctx, path, limit)
+                        : read_all(ctx, path, fd, limit, &text);
+    close(fd);
+    if (st)
+        kvf__buf_done(&text);
+    else
+        *out = text;
     return st;
 }
 
@@ -218,4 +212,11 @@ kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char 
     size_t n = strlen(dir);
     const char *slash = n == 0 || dir[n - 1] == '/' ? "" : "/";
     return kvf__asprintf(ctx, out, "%s%s%s", dir, slash, name);
+}
+
+kvf_status kvf__path_folder(kvf_ctx *ctx, const char *path, char **out)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return kvf__strdup(ctx, ".", out);
+    return kvf__strndup(ctx, path, (size_t)(slash - path) + (slash == path), out);
 }

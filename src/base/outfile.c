@@ -14,15 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder a path lies in: the current one without a slash, the root if only a first one. */
-static kvf_status folder_of(kvf_ctx *ctx, const char *path, char **out)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash) return kvf__strdup(ctx, ".", out);
-    if (slash == path) return kvf__strdup(ctx, "/", out);
-    return kvf__strndup(ctx, path, (size_t)(slash - path), out);
-}
-
 enum { WRITE_BITS = S_IWUSR | S_IWGRP | S_IWOTH };
 
 /* What stands at the path already: nothing, or with force a regular file. Renaming over /dev/null
@@ -132,21 +123,18 @@ void kvf_ctx_drop_outputs(kvf_ctx *ctx)
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out)
 {
     kvf__outfile file = {.ctx = ctx, .force = force};
-    kvf_status st;
 
-    st = check_target(ctx, path, force);
-    if (st) goto out;
-    st = kvf__strdup(ctx, path, &file.path);
-    if (st) goto out;
-    st = kvf__asprintf(ctx, &file.temp, "%s.tmp.%ld", path, (long)getpid());
-    if (st) goto out;
-    enter(ctx, file.temp);
-    st = check_writable(ctx, path, file.temp);
-    if (st) goto out;
-
-    *out = file;
-    file = (kvf__outfile){0};
-out:
+    KVF_TRY(check_target(ctx, path, force));
+    KVF_TRY(kvf__strdup(ctx, path, &file.path));
+    kvf_status st = kvf__asprintf(ctx, &file.temp, "%s.tmp.%ld", path, (long)getpid());
+    if (!st) {
+        enter(ctx, file.temp);
+        st = check_writable(ctx, path, file.temp);
+    }
+    if (!st) {
+        *out = file;
+        return KVF_OK;
+    }
     leave(&file);
     kvf__free(file.path);
     return st;
@@ -194,17 +182,14 @@ kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force)
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
 {
     char *folder = NULL;
-    kvf_status st;
 
-    st = folder_of(ctx, out->path, &folder);
-    if (st) goto out;
-    st = flush_path(ctx, out->temp, O_RDONLY);
-    if (st) goto out;
-    st = move_into_place(ctx, out);
-    if (st) goto out;
-    leave(out); /* nothing is left for abort to remove */
-    st = flush_path(ctx, folder, O_RDONLY | O_DIRECTORY);
-out:
+    kvf_status st = kvf__path_folder(ctx, out->path, &folder);
+    if (!st) st = flush_path(ctx, out->temp, O_RDONLY);
+    if (!st) st = move_into_place(ctx, out);
+    if (!st) {
+        leave(out); /* nothing is left for abort to remove */
+        st = flush_path(ctx, folder, O_RDONLY | O_DIRECTORY);
+    }
     kvf__free(folder);
     kvf__outfile_abort(out);
     return st;
@@ -232,23 +217,24 @@ kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *by
     return KVF_OK;
 }
 
-kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n)
+kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
+                             size_t n)
 {
     kvf__outfile file = {0};
-    int fd;
-    kvf_status st;
+    kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__outfile_begin(ctx, path, force, &file));
-    fd = open_temp(file.temp);
-    if (fd < 0) {
-        st = kvf__fail_errno(ctx, path, "write");
-        goto out;
-    }
-    st = kvf__write_all(ctx, path, fd, bytes, n);
-    if (close(fd) < 0 && !st) st = kvf__fail_errno(ctx, path, "write");
-    if (st) goto out;
-    st = kvf__outfile_commit(ctx, &file);
-out:
+    int fd = open_temp(file.temp);
+    if (fd < 0) st = kvf__fail_errno(ctx, path, "write");
+    for (size_t i = 0; i < n && !st; i++)
+        st = kvf__write_all(ctx, path, fd, pieces[i].bytes, pieces[i].n);
+    if (fd >= 0 && close(fd) < 0 && !st) st = kvf__fail_errno(ctx, path, "write");
+    if (!st) st = kvf__outfile_commit(ctx, &file);
     kvf__outfile_abort(&file);
     return st;
+}
+
+kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n)
+{
+    return kvf__write_pieces(ctx, path, force, &(kvf__bytes){bytes, n}, 1);
 }

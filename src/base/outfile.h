@@ -17,8 +17,14 @@ typedef struct kvf__outfile {
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
-/* The three steps at once for bytes in memory. */
+/* The three steps at once for bytes in memory; for pieces of them, one after the other. */
+typedef struct kvf__bytes {
+    const void *bytes;
+    size_t n;
+} kvf__bytes;
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
+kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
+                             size_t n);
 /* All n bytes to fd; EIO, with the reason, names path. */
 kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n);
 

@@ -20,7 +20,7 @@ const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n)
     return bytes;
 }
 
-static uint64_t read_little(kvf__reader *r, size_t n)
+uint64_t kvf__read_little(kvf__reader *r, size_t n)
 {
     const uint8_t *bytes = kvf__read_bytes(r, n);
     uint64_t value = 0;
@@ -32,22 +32,22 @@ static uint64_t read_little(kvf__reader *r, size_t n)
 
 uint8_t kvf__read_u8(kvf__reader *r)
 {
-    return (uint8_t)read_little(r, 1);
+    return (uint8_t)kvf__read_little(r, 1);
 }
 
 uint16_t kvf__read_u16(kvf__reader *r)
 {
-    return (uint16_t)read_little(r, 2);
+    return (uint16_t)kvf__read_little(r, 2);
 }
 
 uint32_t kvf__read_u32(kvf__reader *r)
 {
-    return (uint32_t)read_little(r, 4);
+    return (uint32_t)kvf__read_little(r, 4);
 }
 
 uint64_t kvf__read_u64(kvf__reader *r)
 {
-    return read_little(r, 8);
+    return kvf__read_little(r, 8);
 }
 
 float kvf__read_f32(kvf__reader *r)

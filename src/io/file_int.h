@@ -42,6 +42,9 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
                                   kvf__weights *weights);
 kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
                            kvf__weights *weights);
+/* The product of the dimensions that are not 0, so that any part of it may be multiplied later on;
+ * false where it overflows. */
+bool kvf__shape_count(const kvf__view *view, size_t *count, bool *empty);
 /* Opens a map and puts it into weights->maps, whose array has room for it. */
 kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights);
 

@@ -84,22 +84,3 @@ kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, s
     KVF_TRY(check_whole(&g));
     return kvf__gguf_read_tensors(&g);
 }
-
-kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
-{
-    kvf__weights weights = {0};
-    kvf_status st;
-
-    st = kvf__alloc_array(ctx, 1, sizeof *weights.maps, &weights.maps);
-    if (st) goto out;
-    st = kvf__weights_map(ctx, path, &weights);
-    if (st) goto out;
-    st = kvf__gguf_parse(ctx, path, weights.maps[0].data, weights.maps[0].n, &weights);
-    if (st) goto out;
-
-    *out = weights;
-    weights = (kvf__weights){0};
-out:
-    kvf__weights_close(&weights);
-    return st;
-}

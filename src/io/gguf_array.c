@@ -7,14 +7,18 @@
 #include <assert.h>
 #include <string.h>
 
-static const struct kvf__gguf_kv *find(const kvf__weights *weights, const char *key)
+/* An array whose elements have one of these forms (gguf_int.h); NULL: *count becomes -1. */
+static const struct kvf__gguf_kv *find(const kvf__weights *weights, const char *key,
+                                       const char *forms, int64_t *count)
 {
-    size_t n = strlen(key);
+    const size_t n = strlen(key);
 
     for (size_t i = 0; i < weights->n_arrays; i++) {
         const struct kvf__gguf_kv *array = &weights->arrays[i];
-        if (array->key_n == n && !memcmp(array->key, key, n)) return array;
+        bool named = array->key_n == n && !memcmp(array->key, key, n);
+        if (named && strchr(forms, kvf__gguf_types[array->type].form)) return array;
     }
+    *count = -1;
     return NULL;
 }
 
@@ -26,81 +30,58 @@ static kvf__reader elements_of(const struct kvf__gguf_kv *array)
 kvf_status kvf__gguf_strings(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                              const char *const **texts, const size_t **bytes, int64_t *count)
 {
-    const struct kvf__gguf_kv *array = find(weights, key);
+    const struct kvf__gguf_kv *array = find(weights, key, "s", count);
     const char **text = NULL;
     size_t *length = NULL;
-    kvf_status st;
 
-    if (!array || array->type != KVF__GGUF_STRING) {
-        *count = -1;
-        return KVF_OK;
+    if (!array) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)array->count, sizeof *text, &text));
+    kvf_status st = kvf__alloc_array(ctx, (size_t)array->count, sizeof *length, &length);
+    if (st) {
+        kvf__free(text);
+        return st;
     }
-    st = kvf__alloc_array(ctx, (size_t)array->count, sizeof *text, &text);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)array->count, sizeof *length, &length);
-    if (st) goto out;
     kvf__reader r = elements_of(array);
     for (uint64_t i = 0; i < array->count; i++)
         text[i] = kvf__gguf_read_string(&r, &length[i]);
     assert(!r.failed);
-
     *texts = (const char *const *)text;
     *bytes = length;
     *count = (int64_t)array->count;
-    text = NULL;
-    length = NULL;
-out:
-    kvf__free(text);
-    kvf__free(length);
-    return st;
+    return KVF_OK;
 }
 
 kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                             float **values, int64_t *count)
 {
-    const struct kvf__gguf_kv *array = find(weights, key);
-    float *value = NULL;
+    const struct kvf__gguf_kv *array = find(weights, key, "f", count);
 
-    if (!array || (array->type != KVF__GGUF_F32 && array->type != KVF__GGUF_F64)) {
-        *count = -1;
-        return KVF_OK;
-    }
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)array->count, sizeof *value, &value));
+    if (!array) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)array->count, sizeof **values, values));
     kvf__reader r = elements_of(array);
     for (uint64_t i = 0; i < array->count; i++)
-        value[i] = (float)kvf__gguf_read_number(&r, array->type).real;
+        (*values)[i] = (float)kvf__gguf_read_number(&r, array->type).real;
     assert(!r.failed);
-    *values = value;
     *count = (int64_t)array->count;
     return KVF_OK;
-}
-
-static bool is_integer(uint32_t type)
-{
-    return type != KVF__GGUF_F32 && type != KVF__GGUF_F64 && type != KVF__GGUF_STRING;
 }
 
 kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                           int32_t **values, int64_t *count)
 {
-    const struct kvf__gguf_kv *array = find(weights, key);
+    const struct kvf__gguf_kv *array = find(weights, key, "uib", count);
     int32_t *value = NULL;
 
-    if (!array || !is_integer(array->type)) {
-        *count = -1;
-        return KVF_OK;
-    }
+    if (!array) return KVF_OK;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)array->count, sizeof *value, &value));
     kvf__reader r = elements_of(array);
     for (uint64_t i = 0; i < array->count; i++) {
         kvf__gguf_number number = kvf__gguf_read_number(&r, array->type);
-        if (number.is_big || number.integer < INT32_MIN || number.integer > INT32_MAX) {
-            kvf__free(value);
-            return kvf__fail(ctx, KVF_EFORMAT,
-                             "GGUF metadata \"%.80s\": element %llu exceeds 32 bits", key,
-                             (unsigned long long)i);
-        }
         value[i] = (int32_t)number.integer;
+        if (!number.is_big && value[i] == number.integer) continue;
+        kvf__free(value);
+        return kvf__fail(ctx, KVF_EFORMAT, "GGUF metadata \"%.80s\": element %llu exceeds 32 bits",
+                         key, (unsigned long long)i);
     }
     assert(!r.failed);
     *values = value;

@@ -5,25 +5,25 @@
 
 #include "file_int.h"
 
-/* Value types of the metadata: id, name, bytes (of a string: at least its length; an array has no
- * row). */
+/* Value types of the metadata: id, name, bytes (of a string: at least its length; an array has
+ * none), and what the bytes are: u unsigned, i signed, f real, b boolean, s none of these. */
 #define KVF__GGUF_TYPE_LIST(X)                                                                     \
-    X(U8, 0, "u8", 1)                                                                              \
-    X(I8, 1, "i8", 1)                                                                              \
-    X(U16, 2, "u16", 2)                                                                            \
-    X(I16, 3, "i16", 2)                                                                            \
-    X(U32, 4, "u32", 4)                                                                            \
-    X(I32, 5, "i32", 4)                                                                            \
-    X(F32, 6, "f32", 4)                                                                            \
-    X(BOOL, 7, "bool", 1)                                                                          \
-    X(STRING, 8, "string", 8)                                                                      \
-    X(ARRAY, 9, "array", 0)                                                                        \
-    X(U64, 10, "u64", 8)                                                                           \
-    X(I64, 11, "i64", 8)                                                                           \
-    X(F64, 12, "f64", 8)
+    X(U8, 0, "u8", 1, 'u')                                                                         \
+    X(I8, 1, "i8", 1, 'i')                                                                         \
+    X(U16, 2, "u16", 2, 'u')                                                                       \
+    X(I16, 3, "i16", 2, 'i')                                                                       \
+    X(U32, 4, "u32", 4, 'u')                                                                       \
+    X(I32, 5, "i32", 4, 'i')                                                                       \
+    X(F32, 6, "f32", 4, 'f')                                                                       \
+    X(BOOL, 7, "bool", 1, 'b')                                                                     \
+    X(STRING, 8, "string", 8, 's')                                                                 \
+    X(ARRAY, 9, "array", 0, 's')                                                                   \
+    X(U64, 10, "u64", 8, 'u')                                                                      \
+    X(I64, 11, "i64", 8, 'i')                                                                      \
+    X(F64, 12, "f64", 8, 'f')
 
 enum {
-#define KVF__GGUF_TYPE_ENUM(id, value, text, bytes) KVF__GGUF_##id = value,
+#define KVF__GGUF_TYPE_ENUM(id, value, text, bytes, form) KVF__GGUF_##id = value,
     KVF__GGUF_TYPE_LIST(KVF__GGUF_TYPE_ENUM)
 #undef KVF__GGUF_TYPE_ENUM
         KVF__GGUF_TYPES = 13
@@ -54,6 +54,12 @@ kvf_status kvf__gguf_read_tensors(kvf__gguf *g);
 
 /* u64 length, bytes: a view of them, or failed. */
 const char *kvf__gguf_read_string(kvf__reader *r, size_t *n);
+typedef struct kvf__gguf_type {
+    const char *name;
+    size_t bytes;
+    char form;
+} kvf__gguf_type;
+extern const kvf__gguf_type kvf__gguf_types[KVF__GGUF_TYPES];
 /* A number of any width: exactly one of the two is set. Strings and arrays are none. */
 typedef struct kvf__gguf_number {
     bool is_real, is_big; /* big: a u64 above INT64_MAX, in `real` */

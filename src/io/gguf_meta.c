@@ -4,19 +4,15 @@
  * than in the file, and no reader of the JSON wants it. The JSON therefore stays within a small
  * multiple of the file's size. */
 #include "gguf_int.h"
+#include "json_pack.h"
 
 #include <string.h>
 
 enum { MAX_KEY_BYTES = 65535, MAX_INLINE = 64 };
 #define MAX_ARRAY (UINT64_C(1) << 30)
 
-typedef struct value_type {
-    const char *name;
-    size_t bytes;
-} value_type;
-
-static const value_type TYPES[KVF__GGUF_TYPES] = {
-#define VALUE_TYPE(id, value, text, bytes) [value] = {text, bytes},
+const kvf__gguf_type kvf__gguf_types[KVF__GGUF_TYPES] = {
+#define VALUE_TYPE(id, value, text, bytes, form) [value] = {text, bytes, form},
     KVF__GGUF_TYPE_LIST(VALUE_TYPE)
 #undef VALUE_TYPE
 };
@@ -37,48 +33,27 @@ static kvf_status bad(const entry *e, kvf_status status, const char *what)
 
 kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type)
 {
+    const size_t bytes = kvf__gguf_types[type].bytes;
+    const int unused = 64 - 8 * (int)bytes;
     kvf__gguf_number number = {0};
 
-    switch (type) {
-    case KVF__GGUF_U8:
-        number.integer = kvf__read_u8(r);
-        break;
-    case KVF__GGUF_I8:
-        number.integer = (int8_t)kvf__read_u8(r);
-        break;
-    case KVF__GGUF_U16:
-        number.integer = kvf__read_u16(r);
-        break;
-    case KVF__GGUF_I16:
-        number.integer = (int16_t)kvf__read_u16(r);
-        break;
-    case KVF__GGUF_U32:
-        number.integer = kvf__read_u32(r);
-        break;
-    case KVF__GGUF_I32:
-        number.integer = (int32_t)kvf__read_u32(r);
-        break;
-    case KVF__GGUF_BOOL: /* any byte but 0 is true, as in the reference reader */
-        number.integer = kvf__read_u8(r) != 0;
-        break;
-    case KVF__GGUF_I64:
-        number.integer = (int64_t)kvf__read_u64(r);
-        break;
-    case KVF__GGUF_U64: {
-        uint64_t value = kvf__read_u64(r);
-        number.is_big = value > INT64_MAX;
-        number.integer = number.is_big ? 0 : (int64_t)value;
-        number.real = (double)value;
-        break;
-    }
-    case KVF__GGUF_F32:
+    if (type == KVF__GGUF_F32 || type == KVF__GGUF_F64) {
         number.is_real = true;
-        number.real = (double)kvf__read_f32(r);
+        number.real = type == KVF__GGUF_F32 ? (double)kvf__read_f32(r) : kvf__read_f64(r);
+        return number;
+    }
+    const uint64_t bits = kvf__read_little(r, bytes);
+    switch (kvf__gguf_types[type].form) {
+    case 'b': /* any byte but 0 is true, as in the reference reader */
+        number.integer = bits != 0;
+        break;
+    case 'i': /* the sign bit moves to the top and back */
+        number.integer = (int64_t)(bits << unused) >> unused;
         break;
     default:
-        number.is_real = true;
-        number.real = kvf__read_f64(r);
-        break;
+        number.is_big = bits > INT64_MAX;
+        number.integer = number.is_big ? 0 : (int64_t)bits;
+        number.real = (double)bits;
     }
     return number;
 }
@@ -138,7 +113,7 @@ static kvf_status skip_elements(entry *e, struct kvf__gguf_kv *array)
         for (uint64_t i = 0; i < array->count && !r->failed; i++)
             kvf__gguf_read_string(r, &n);
     } else {
-        kvf__read_bytes(r, (size_t)array->count * TYPES[array->type].bytes);
+        kvf__read_bytes(r, (size_t)array->count * kvf__gguf_types[array->type].bytes);
     }
     if (r->failed)
         return bad(e, KVF_EFORMAT, "the file ends inside its array, or a text in it is too long");
@@ -147,35 +122,27 @@ static kvf_status skip_elements(entry *e, struct kvf__gguf_kv *array)
     return KVF_OK;
 }
 
+/* Its elements, read a second time. */
+static kvf_status list_elements(entry *e, const struct kvf__gguf_kv *array, kvf_json *list)
+{
+    e->g->r.at -= array->bytes;
+    for (uint64_t i = 0; i < array->count; i++) {
+        kvf_json *value = NULL;
+        KVF_TRY(read_scalar(e, array->type, &value));
+        if (!kvf_json_add(list, value)) return bad(e, KVF_ENOMEM, "out of memory");
+    }
+    return KVF_OK;
+}
+
 /* Short arrays as they are, long ones as {"array": type, "count": n}. */
 static kvf_status array_to_json(entry *e, const struct kvf__gguf_kv *array, kvf_json **out)
 {
-    kvf__reader *r = &e->g->r;
-    bool whole = true;
-    kvf_json *json;
-
-    if (array->count > MAX_INLINE) {
-        json = kvf_json_object();
-        whole &= kvf_json_set(json, "array", kvf_json_new_str(TYPES[array->type].name));
-        whole &= kvf_json_set(json, "count", kvf_json_new_int((int64_t)array->count));
-    } else {
-        json = kvf_json_array();
-        r->at -= array->bytes; /* again, element by element */
-        for (uint64_t i = 0; i < array->count; i++) {
-            kvf_json *value = NULL;
-            kvf_status st = read_scalar(e, array->type, &value);
-            whole &= kvf_json_add(json, value);
-            if (st) {
-                kvf_json_free(json);
-                return st;
-            }
-        }
+    if (array->count <= MAX_INLINE) {
+        *out = kvf_json_array();
+        return list_elements(e, array, *out);
     }
-    if (!whole) {
-        kvf_json_free(json);
-        return bad(e, KVF_ENOMEM, "out of memory");
-    }
-    *out = json;
+    *out = kvf__json_pack("{s:s, s:I}", "array", kvf__gguf_types[array->type].name, "count",
+                          (long long)array->count);
     return KVF_OK;
 }
 
@@ -189,7 +156,7 @@ static kvf_status read_array(entry *e, kvf_json **out)
     if (r->failed) return bad(e, KVF_EFORMAT, "the file ends here");
     if (array.type == KVF__GGUF_ARRAY) return bad(e, KVF_EUNSUPPORTED, "array of arrays");
     if (array.type >= KVF__GGUF_TYPES) return bad(e, KVF_EFORMAT, "array of an unknown type");
-    if (array.count > MAX_ARRAY || array.count > (r->n - r->at) / TYPES[array.type].bytes)
+    if (array.count > MAX_ARRAY || array.count > (r->n - r->at) / kvf__gguf_types[array.type].bytes)
         return bad(e, KVF_EFORMAT, "array longer than what is left of the file, or than 2^30");
     KVF_TRY(skip_elements(e, &array));
     KVF_TRY(add_array(e, &array));
@@ -233,33 +200,30 @@ static kvf_status check_alignment(entry *e, uint32_t type, const kvf_json *value
     return KVF_OK;
 }
 
+static kvf_status read_value(entry *e, kvf_json **value)
+{
+    kvf__gguf *g = e->g;
+    uint32_t type = kvf__read_u32(&g->r);
+
+    if (g->r.failed) return bad(e, KVF_EFORMAT, "the file ends here");
+    if (type >= KVF__GGUF_TYPES)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: metadata \"%.80s\": unknown type %u", g->where,
+                         e->key, type);
+    KVF_TRY(type == KVF__GGUF_ARRAY ? read_array(e, value) : read_scalar(e, type, value));
+    return check_alignment(e, type, *value);
+}
+
 static kvf_status read_entry(kvf__gguf *g, uint64_t place)
 {
     entry e = {.g = g};
     kvf_json *value = NULL;
-    uint32_t type;
-    kvf_status st;
 
-    st = read_key(&e, place);
-    if (st) goto out;
-    type = kvf__read_u32(&g->r);
-    if (g->r.failed) {
-        st = bad(&e, KVF_EFORMAT, "the file ends here");
-        goto out;
-    }
-    if (type >= KVF__GGUF_TYPES) {
-        st = kvf__fail(g->ctx, KVF_EFORMAT, "%s: metadata \"%.80s\": unknown type %u", g->where,
-                       e.key, type);
-        goto out;
-    }
-    st = type == KVF__GGUF_ARRAY ? read_array(&e, &value) : read_scalar(&e, type, &value);
-    if (st) goto out;
-    st = check_alignment(&e, type, value);
-    if (st) goto out;
-    if (!kvf_json_set(g->weights->meta, e.key, value)) st = bad(&e, KVF_ENOMEM, "out of memory");
-    value = NULL; /* taken, also when it failed */
-out:
-    kvf_json_free(value);
+    kvf_status st = read_key(&e, place);
+    if (!st) st = read_value(&e, &value);
+    if (st)
+        kvf_json_free(value);
+    else if (!kvf_json_set(g->weights->meta, e.key, value))
+        st = bad(&e, KVF_ENOMEM, "out of memory");
     kvf__buf_done(&e.scratch);
     kvf__free(e.key);
     return st;

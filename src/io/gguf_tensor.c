@@ -101,20 +101,12 @@ static kvf_status read_shape(info *t)
     return KVF_OK;
 }
 
-/* Bytes of the shape: the product of what is not 0 must fit, so that any part of it may be
- * multiplied. */
 static bool shape_bytes(const kvf__view *view, const tensor_type *type, size_t *out)
 {
-    size_t count = 1, total;
-    bool empty = false;
+    size_t count, total;
+    bool empty;
 
-    for (int i = 0; i < view->rank; i++) {
-        if (view->dim[i] == 0)
-            empty = true;
-        else if (!kvf__mul(count, (size_t)view->dim[i], &count))
-            return false;
-        if (count > INT64_MAX) return false;
-    }
+    if (!kvf__shape_count(view, &count, &empty)) return false;
     if (!kvf__mul(count / (size_t)type->block, type->bytes, &total)) return false;
     *out = empty ? 0 : total;
     return true;

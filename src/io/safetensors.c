@@ -121,25 +121,16 @@ static kvf_status read_shape(const source *src, const char *name, const kvf_json
     return KVF_OK;
 }
 
-/* Bytes of a shape, or false where the product (of the dimensions that are not 0, so that any part
- * of it may be multiplied later on) overflows or the bits do not fill bytes. */
+/* False where the shape overflows or its bits do not fill bytes. */
 static bool shape_bytes(const kvf__view *view, size_t bits, size_t *out)
 {
-    size_t count = 1, total;
-    bool empty = false;
+    size_t count, total;
+    bool empty;
 
-    for (int i = 0; i < view->rank; i++) {
-        if (view->dim[i] == 0)
-            empty = true;
-        else if (!kvf__mul(count, (size_t)view->dim[i], &count))
-            return false;
-        if (count > INT64_MAX) return false;
-    }
-    if (!kvf__mul(count, bits, &total)) return false;
+    if (!kvf__shape_count(view, &count, &empty) || !kvf__mul(count, bits, &total)) return false;
     if (empty) total = 0;
-    if (total % 8) return false;
     *out = total / 8;
-    return true;
+    return total % 8 == 0;
 }
 
 static kvf_status read_span(const source *src, const char *name, const kvf_json *info, span *out)
@@ -239,26 +230,30 @@ static kvf_status check_cover(const source *src, span *spans, size_t n)
     return KVF_OK;
 }
 
+/* spans: room for one of each member. */
+static kvf_status read_members(const source *src, kvf_json *header, kvf__weights *weights,
+                               span *spans)
+{
+    size_t n = 0;
+
+    for (void *it = kvf_json_iter(header); it; it = kvf_json_next(header, it)) {
+        const char *name = kvf_json_iter_key(it);
+        kvf_json *value = kvf_json_iter_value(it);
+        KVF_TRY(!strcmp(name, "__metadata__")
+                    ? read_metadata(src, value, &weights->meta)
+                    : read_tensor(src, name, value, &weights->table, &spans[n++]));
+    }
+    return check_cover(src, spans, n);
+}
+
 static kvf_status read_header(const source *src, kvf_json *header, kvf__weights *weights)
 {
     span *spans = NULL;
-    size_t n = 0;
-    kvf_status st;
 
     if (kvf_json_typeof(header) != KVF_JSON_OBJECT)
         return kvf__fail(src->ctx, KVF_EFORMAT, "%s: the header is not a JSON object", src->where);
-    st = kvf__alloc_array(src->ctx, kvf_json_size(header), sizeof *spans, &spans);
-    if (st) goto out;
-    for (void *it = kvf_json_iter(header); it; it = kvf_json_next(header, it)) {
-        const char *name = kvf_json_iter_key(it);
-        if (!strcmp(name, "__metadata__"))
-            st = read_metadata(src, kvf_json_iter_value(it), &weights->meta);
-        else
-            st = read_tensor(src, name, kvf_json_iter_value(it), &weights->table, &spans[n++]);
-        if (st) goto out;
-    }
-    st = check_cover(src, spans, n);
-out:
+    KVF_TRY(kvf__alloc_array(src->ctx, kvf_json_size(header), sizeof *spans, &spans));
+    kvf_status st = read_members(src, header, weights, spans);
     kvf__free(spans);
     return st;
 }
@@ -289,24 +284,5 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
     source src = {ctx, where, (const uint8_t *)bytes + r.at, n - r.at};
     st = read_header(&src, header, weights);
     kvf_json_free(header);
-    return st;
-}
-
-kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
-{
-    kvf__weights weights = {0};
-    kvf_status st;
-
-    st = kvf__alloc_array(ctx, 1, sizeof *weights.maps, &weights.maps);
-    if (st) goto out;
-    st = kvf__weights_map(ctx, path, &weights);
-    if (st) goto out;
-    st = kvf__safetensors_parse(ctx, path, weights.maps[0].data, weights.maps[0].n, &weights);
-    if (st) goto out;
-
-    *out = weights;
-    weights = (kvf__weights){0};
-out:
-    kvf__weights_close(&weights);
     return st;
 }

@@ -2,14 +2,13 @@
  * tensors.
  *
  * Tensors go by type, widest first, then by name; the header is compact JSON, padded with spaces to
- * a multiple of 8 bytes, and says {"format":"pt"}, without which transformers refuses the file. The
- * finished header passes through our own strict JSON reader before anything is written: that
- * refuses names given twice and names that are no UTF-8. */
+ * a multiple of 8 bytes, and says {"format":"pt"}, without which transformers refuses the file.
+ * Names given twice and names that are no UTF-8 are refused before anything is written. */
 #include "file_int.h"
+#include "json_pack.h"
 #include "outfile.h"
 #include "safetensors_int.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,104 +43,69 @@ static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor
     return KVF_OK;
 }
 
-/* Escapes only what JSON demands, in the spelling of the reference. */
-static kvf_status add_string(kvf_ctx *ctx, kvf__buf *buf, const char *text)
-{
-    static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
-
-    KVF_TRY(kvf__buf_addc(ctx, buf, '"'));
-    for (const char *c = text; *c; c++) {
-        const char *found = strchr(plain, *c);
-        if (found)
-            KVF_TRY(kvf__buf_printf(ctx, buf, "\\%c", escaped[found - plain]));
-        else if ((unsigned char)*c < 0x20)
-            KVF_TRY(kvf__buf_printf(ctx, buf, "\\u%04x", *c));
-        else
-            KVF_TRY(kvf__buf_addc(ctx, buf, *c));
-    }
-    return kvf__buf_addc(ctx, buf, '"');
-}
-
-static kvf_status add_tensor(kvf_ctx *ctx, kvf__buf *buf, const entry *e, size_t *at)
+/* at: where its bytes begin in the data section; moves behind them. */
+static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const entry *e, size_t *at)
 {
     const kvf__view *view = &e->tensor->view;
-    size_t end;
+    const char *name = e->tensor->name;
+    kvf_json *shape = kvf_json_array();
+    size_t begin = *at;
+    bool added = kvf__add(begin, kvf__view_bytes(view), at) && !kvf_json_get(header, name);
 
-    if (!kvf__add(*at, kvf__view_bytes(view), &end))
-        return kvf__fail(ctx, KVF_ESHAPE, "tensor \"%.80s\": too many bytes", e->tensor->name);
-    KVF_TRY(kvf__buf_addc(ctx, buf, ','));
-    KVF_TRY(add_string(ctx, buf, e->tensor->name));
-    KVF_TRY(
-        kvf__buf_printf(ctx, buf, ":{\"dtype\":\"%s\",\"shape\":[", kvf__st_types[e->type].name));
     for (int i = 0; i < view->rank; i++)
-        KVF_TRY(kvf__buf_printf(ctx, buf, "%s%lld", i ? "," : "", (long long)view->dim[i]));
-    KVF_TRY(kvf__buf_printf(ctx, buf, "],\"data_offsets\":[%zu,%zu]}", *at, end));
-    *at = end;
-    return KVF_OK;
+        kvf_json_add(shape, kvf_json_new_int(view->dim[i]));
+    kvf_json *info = kvf__json_pack("{s:s, s:o, s:[I, I]}", "dtype", kvf__st_types[e->type].name,
+                                    "shape", shape, "data_offsets", (long long)begin,
+                                    (long long)*at);
+    if (added && kvf_json_set(header, name, info)) return KVF_OK;
+    if (!added) kvf_json_free(info);
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "tensor \"%.80s\": occurs twice, is no UTF-8 or has too many bytes", name);
+}
+
+/* Spaces fill the header up to a multiple of 8 bytes. */
+static kvf_status add_text(kvf_ctx *ctx, const char *path, const kvf_json *header, kvf__buf *out)
+{
+    char *text = kvf_json_text(header, KVF_JSON_COMPACT);
+
+    if (!text) return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
+    kvf_status st = kvf__buf_printf(ctx, out, "%-*s", (int)((strlen(text) + 7) / 8 * 8), text);
+    kvf_json_text_free(text);
+    return st;
 }
 
 static kvf_status make_header(kvf_ctx *ctx, const char *path, const entry *entries, size_t n,
-                              kvf__buf *buf)
+                              kvf__buf *out)
 {
-    static const char start[] = "{\"__metadata__\":{\"format\":\"pt\"}";
-    kvf_json *check = NULL;
+    kvf_json *header = kvf__json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    kvf_status st = KVF_OK;
     size_t at = 0;
 
-    KVF_TRY(kvf__buf_add(ctx, buf, start, sizeof start - 1));
-    for (size_t i = 0; i < n; i++)
-        KVF_TRY(add_tensor(ctx, buf, &entries[i], &at));
-    KVF_TRY(kvf__buf_addc(ctx, buf, '}'));
-    while (buf->n % 8)
-        KVF_TRY(kvf__buf_addc(ctx, buf, ' '));
-    if (buf->n > KVF__ST_MAX_HEADER)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: header of %zu bytes, at most %zu are allowed",
-                         path, buf->n, KVF__ST_MAX_HEADER);
-    KVF_TRY(kvf_json_parse(ctx, path, buf->data, buf->n, &check));
-    kvf_json_free(check);
-    return KVF_OK;
+    for (size_t i = 0; i < n && !st; i++)
+        st = add_tensor(ctx, header, &entries[i], &at);
+    if (!st) st = add_text(ctx, path, header, out);
+    kvf_json_free(header);
+    if (st || out->n <= KVF__ST_MAX_HEADER) return st;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: header of %zu bytes, at most %zu are allowed",
+                     path, out->n, KVF__ST_MAX_HEADER);
 }
 
-static bool put(FILE *file, const void *bytes, size_t n)
+/* Length of the header, little endian (dtype.c says why no byte is turned), header, data. */
+static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__buf *header,
+                               const entry *entries, size_t n)
 {
-    return n == 0 || fwrite(bytes, 1, n, file) == n;
-}
+    const uint64_t header_n = header->n;
+    kvf__bytes *pieces = NULL;
 
-static bool put_all(FILE *file, const kvf__buf *header, const entry *entries, size_t n)
-{
-    uint64_t header_n = header->n; /* little endian: see dtype.c */
-
-    if (!put(file, &header_n, sizeof header_n) || !put(file, header->data, header->n)) return false;
+    KVF_TRY(kvf__alloc_array(ctx, n + 2, sizeof *pieces, &pieces));
+    pieces[0] = (kvf__bytes){&header_n, sizeof header_n};
+    pieces[1] = (kvf__bytes){header->data, header->n};
     for (size_t i = 0; i < n; i++) {
         const kvf__view *view = &entries[i].tensor->view;
-        if (!put(file, view->data, kvf__view_bytes(view))) return false;
+        pieces[2 + i] = (kvf__bytes){view->data, kvf__view_bytes(view)};
     }
-    return true;
-}
-
-static kvf_status write_file(kvf_ctx *ctx, const char *path, bool force, const kvf__buf *header,
-                             const entry *entries, size_t n)
-{
-    kvf__outfile out = {0};
-    FILE *file = NULL;
-    kvf_status st;
-
-    st = kvf__outfile_begin(ctx, path, force, &out);
-    if (st) goto out;
-    file = fopen(out.temp, "wb");
-    if (!file || !put_all(file, header, entries, n)) {
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-        goto out;
-    }
-    int closed = fclose(file);
-    file = NULL;
-    if (closed) {
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));
-        goto out;
-    }
-    st = kvf__outfile_commit(ctx, &out);
-out:
-    if (file) fclose(file);
-    kvf__outfile_abort(&out);
+    kvf_status st = kvf__write_pieces(ctx, path, force, pieces, n + 2);
+    kvf__free(pieces);
     return st;
 }
 
@@ -150,16 +114,11 @@ kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
 {
     entry *entries = NULL;
     kvf__buf header = {0};
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, n, sizeof *entries, &entries);
-    if (st) goto out;
-    st = make_entries(ctx, path, tensors, n, entries);
-    if (st) goto out;
-    st = make_header(ctx, path, entries, n, &header);
-    if (st) goto out;
-    st = write_file(ctx, path, force, &header, entries, n);
-out:
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *entries, &entries));
+    kvf_status st = make_entries(ctx, path, tensors, n, entries);
+    if (!st) st = make_header(ctx, path, entries, n, &header);
+    if (!st) st = write_pieces(ctx, path, force, &header, entries, n);
     kvf__buf_done(&header);
     kvf__free(entries);
     return st;

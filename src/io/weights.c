@@ -12,6 +12,47 @@ kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weight
     return KVF_OK;
 }
 
+typedef kvf_status (*parse_fn)(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                               kvf__weights *weights);
+
+static kvf_status open_with(kvf_ctx *ctx, const char *path, parse_fn parse, kvf__weights *out)
+{
+    kvf__weights weights = {0};
+
+    KVF_TRY(kvf__alloc_array(ctx, 1, sizeof *weights.maps, &weights.maps));
+    kvf_status st = kvf__weights_map(ctx, path, &weights);
+    if (!st) st = parse(ctx, path, weights.maps[0].data, weights.maps[0].n, &weights);
+    if (st)
+        kvf__weights_close(&weights);
+    else
+        *out = weights;
+    return st;
+}
+
+kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
+{
+    return open_with(ctx, path, kvf__safetensors_parse, out);
+}
+
+kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
+{
+    return open_with(ctx, path, kvf__gguf_parse, out);
+}
+
+bool kvf__shape_count(const kvf__view *view, size_t *count, bool *empty)
+{
+    *count = 1;
+    *empty = false;
+    for (int i = 0; i < view->rank; i++) {
+        if (view->dim[i] == 0)
+            *empty = true;
+        else if (!kvf__mul(*count, (size_t)view->dim[i], count))
+            return false;
+        if (*count > INT64_MAX) return false;
+    }
+    return true;
+}
+
 void kvf__weights_close(kvf__weights *weights)
 {
     kvf__table_done(&weights->table);
