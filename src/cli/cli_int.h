@@ -151,6 +151,8 @@ int cli_help_topic(const char *topic);
 int cli_man(const char *command);
 /* Text of a topic by index; *name. NULL past the last. */
 const char *cli_topic(size_t index, const char **name);
+/* What the program's help and manual have in common, filled lines and then whole ones. */
+extern const char cli_description[], cli_exit_status[], cli_examples[];
 /* The hidden --check-hdf5 FILE: reads it in a sandbox and prints what came of it. */
 int cli_check_hdf5(const char *path);
 

@@ -95,7 +95,8 @@ const cli_command cli_distill = {
              "document in context, the student the base with the prefix; the loss is\n"
              "KL(teacher || student) over the teacher's likeliest items. At the end the loss\n"
              "on held-out rows: of the bare base, with the prefix, with the document. The run\n"
-             "file is one of train's: merge folds it.\n",
+             "file is one of train's: merge folds it, --resume continues it with the same\n"
+             "document.\n",
     .required = "base document out",
     .train_row = kvf_distill_option_row,
     .train_offset = offsetof(kvf_distill_options, train),

@@ -41,6 +41,9 @@ const cli_command cli_export = {
     .group = CLI_FILES,
     .synopsis = "FILE --out PATH [options]",
     .summary = "Writes a prefix or run for other programs: a PEFT folder, or safetensors.",
+    .notes = "peft: labels.json has the names of the head's outputs, which PEFT's own config\n"
+             "has no place for; README.md is a model card, and one that is there stays. PEFT\n"
+             "0.21 itself drops BERT's token types for question answering.\n",
     .required = "out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

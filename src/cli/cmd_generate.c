@@ -192,6 +192,11 @@ const cli_command cli_generate = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
+    .notes = "A completion ends at any of the ids that generation_config.json names as\n"
+             "eos_token_id, else config.json, else the tokenizer (of a GGUF at those that end\n"
+             "text, turn and message), at the end of a turn of its chat template, and after a\n"
+             "prefix at the tokenizer's EOS, which ends rows of data. The completion alone is\n"
+             "printed; those of --data follow lines that number them.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

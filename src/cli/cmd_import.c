@@ -44,6 +44,8 @@ const cli_command cli_import = {
     .synopsis = "PATH --out FILE.h5 [options]",
     .summary = "Makes a prefix file of a PEFT folder or another program's prefix, a run file of an "
                "encoder's weights, or a base file of a Hugging Face folder or a GGUF.",
+    .notes = "See help formats. What is imported without --base is used with\n"
+             "--allow-other-base. A torch pickle is refused with the command that converts it.\n",
     .required = "out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

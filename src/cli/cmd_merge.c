@@ -6,7 +6,8 @@
 
 #define AT(field) offsetof(kvf_merge_options, field)
 static const kvf_option_row OPTIONS[] = {
-    {"out", "PREFIX.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
+    {"out", "PREFIX.h5", "", KVF_TEXT, AT(out),
+     "prefix file to write; an adapter or base file where the method folds to one"},
     {"out-base", "BASE.h5", "", KVF_TEXT, AT(out_base),
      "p-tuning --unfreeze base: the base's trained weights, as a base file beside --out"},
     CLI_DTYPE(AT(dtype), "f32"),

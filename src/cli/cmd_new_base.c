@@ -38,6 +38,9 @@ const cli_command cli_new_base = {
     .group = CLI_TRAIN,
     .synopsis = "--config FILE --tokenizer FILE --out BASE.h5 [options]",
     .summary = "Makes a base with random weights, to be trained with --method full.",
+    .notes = "Normal weights of the config's initializer_range (0.02), biases 0, norms 1.\n"
+             "openai-gpt has norms after the residual sums; with tie_word_embeddings false it\n"
+             "has a head of its own, and with lm_head_bias true a bias in it.\n",
     .required = "config tokenizer out",
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -95,7 +95,8 @@ const cli_command cli_quantize = {
     .synopsis = "PREFIX --out OUT.h5 --dtype TYPE [options]",
     .summary = "Stores a prefix in a narrower type, and measures what that costs.",
     .notes = "int8: a scale for each head of each layer's keys and values, the largest value\n"
-             "at 127, round to nearest even. Every command reads such a file as any prefix.\n",
+             "at 127, round to nearest even; the head of a task stays f32. Every command reads\n"
+             "such a file as any prefix.\n",
     .required = "out dtype",
     .needs = "data>base format>data map>data max-length>data overlong>data precision>data "
              "allow-other-base>base",

@@ -139,6 +139,7 @@ const cli_command cli_serve = {
              "base; \"prompt\" is a text, token ids, or an array of either. GET /v1/models,\n"
              "/metrics (Prometheus), /health. An answer is that of `kvfold generate` for its\n"
              "prompt, prefix and seed, whatever else is computed.\n"
+             "What the server cannot do (log-probabilities, tools) is refused.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
     .lasting = true,

@@ -139,8 +139,8 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
                 (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(to, r);
     if (!isnan(r->meter_loss))
-        fprintf(to, "retention loss %.4f; %.4f of the bare base, %.4f at the start\n", r->meter_loss,
-                r->meter_base_loss, r->meter_start_loss);
+        fprintf(to, "retention loss %.4f; %.4f of the bare base, %.4f at the start\n",
+                r->meter_loss, r->meter_base_loss, r->meter_start_loss);
     if (r->forecast.steps && o->dry_run) print_forecast(to, &r->forecast);
     fprintf(to, "%s, %lld trainable parameters, %s, peak memory %s\n",
             cli_counts_text(o->task, r->examples, r->label_tokens, counts),
@@ -197,7 +197,13 @@ const cli_command cli_train = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
     .summary = "Trains a prefix for a frozen base and writes a run file.",
-    .notes = "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"
+    .notes = "--resume continues the run that --out names, or starts it. Steps are counted\n"
+             "from the start; only steps, threads, recomputation and the intervals of saving\n"
+             "and validation may change. A resumed run gives the same bits as one that never\n"
+             "stopped. Processes that mpirun or srun start together train one run: see help\n"
+             "clusters.\n"
+             "\n"
+             "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"
              "signal ends the program at once; what was saved before stays whole. One that was\n"
              "ignored when the command started (nohup, a script's &) stays ignored.\n",
     .required = "base data out",

@@ -73,9 +73,8 @@ void cli_help_program(void)
     size_t column = 12; /* of the summaries */
     for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++)
         if (strlen(command->name) + 4 > column) column = strlen(command->name) + 4;
-    printf("usage: kvfold COMMAND [options]\n\n"
-           "Trains key/value prefixes for frozen pretrained transformers, folds the\n"
-           "trained encoder into a static prefix, and uses it.\n");
+    printf("usage: kvfold COMMAND [options]\n\n");
+    print_wrapped(cli_description, 0, 0);
     for (int group = 0; group < CLI_GROUPS; group++)
         print_group((cli_group)group, column);
     char topics[256] = "This text, the options of a command, or a topic:";
@@ -86,13 +85,9 @@ void cli_help_program(void)
     print_wrapped(topics, column, column);
     printf("\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
            "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
-           "exit status: 0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or\n"
-           "SIGTERM with everything saved, 141 nobody reads on.\n\n"
-           "example:\n"
-           "  kvfold train --base MODEL --data train.jsonl --out run.h5\n"
-           "  kvfold merge run.h5 --out prefix.h5\n"
-           "  kvfold inspect prefix.h5\n"
-           "  kvfold generate --base MODEL --prefix prefix.h5 --prompt \"Internet:\"\n");
+           "exit status:");
+    print_wrapped(cli_exit_status, strlen("exit status:"), 0);
+    printf("\nexamples:\n%s", cli_examples);
 }
 
 int cli_help_topic(const char *topic)

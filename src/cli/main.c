@@ -144,7 +144,7 @@ static int dispatch(int argc, char **argv)
     const cli_command *command = cli_command_find(word);
     if (command) return run_command(command, argc, argv);
     if (!strcmp(word, "--version")) return print_version();
-    if (!strcmp(word, "--man") && argc == 3) return cli_man(argv[2]);
+    if (!strcmp(word, "--man") && argc <= 3) return cli_man(argv[2]); /* argv ends in NULL */
     if (!strcmp(word, "--check-hdf5") && argc == 3) return cli_check_hdf5(argv[2]);
     if (!strcmp(word, "help")) return help(argc, argv);
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return help(2, argv);

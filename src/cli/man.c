@@ -1,5 +1,5 @@
-/* Manual pages of single commands, kvfold-COMMAND(1), out of the tables that the parser reads; made
- * by `kvfold --man COMMAND` when kvfold is built. kvfold(1) is written by hand and says more.
+/* The manual: kvfold(1), and kvfold-COMMAND(1) of each command, out of the tables that the parser
+ * and --help read; made by `kvfold --man` and `kvfold --man COMMAND` when kvfold is installed.
  * Language: mdoc(7). */
 #include "cli_int.h"
 
@@ -8,12 +8,15 @@
 
 enum { WIDTH = 60 }; /* where lines of the source are broken */
 
-/* Text of mdoc: what begins a request or an escape is neither. filled: lines may be broken. */
+/* Text of mdoc: what begins a request or an escape is neither. filled: lines may be broken, and end
+ * with a sentence. */
 static void print_text(const char *text, bool filled)
 {
     int column = 0;
-    for (; *text; text++) {
-        bool breaks = *text == '\n' || (filled && *text == ' ' && column > WIDTH);
+    char last = 0;
+    for (; *text; last = *text++) {
+        bool ends = column > WIDTH || last == '.';
+        bool breaks = *text == '\n' || (filled && *text == ' ' && ends);
         if (!column && (*text == '.' || *text == '\'')) fputs("\\&", stdout);
         fputs(*text == '\\' ? "\\e" : (char[2]){breaks ? '\n' : *text, 0}, stdout);
         column = breaks ? 0 : column + 1;
@@ -27,6 +30,19 @@ static void print_argument(const char *text)
     for (; *text; text++)
         fputs(*text == '"' ? "\"\"" : *text == '\\' ? "\\e" : (char[2]){*text, 0}, stdout);
     putchar('"');
+}
+
+static void print_upper(const char *text)
+{
+    for (; *text; text++)
+        putchar(toupper((unsigned char)*text));
+}
+
+static void print_literal(const char *text)
+{
+    printf(".Bd -literal\n");
+    print_text(text, false);
+    printf(".Ed\n");
 }
 
 static void print_option(const kvf_option_row *row)
@@ -46,6 +62,29 @@ static void print_option(const kvf_option_row *row)
     putchar('\n');
 }
 
+/* Rows of a command from an index on. */
+static void print_options(const cli_command *command, size_t from)
+{
+    const kvf_option_row *row;
+    printf(".Bl -tag -width Ds\n");
+    for (size_t i = from; (row = cli_row(command, i)) != NULL; i++)
+        print_option(row);
+    printf(".El\n");
+}
+
+/* Up to the text of the first section. command NULL: the program. */
+static void print_head(const cli_command *command, const char *description)
+{
+    printf(".Dd November 22, 2026\n.Dt KVFOLD%s", command ? "-" : "");
+    print_upper(command ? command->name : "");
+    printf(" 1\n.Os\n.Sh NAME\n.Nm kvfold%s%s\n.Nd ", command ? "-" : "",
+           command ? command->name : "");
+    print_argument(description);
+    printf("\n.Sh SYNOPSIS\n");
+}
+
+/* ---- kvfold-COMMAND(1) ----------------------------------------------------------------------- */
+
 /* kvfold(1), and the other commands that are for the same. */
 static void print_see_also(const cli_command *command)
 {
@@ -57,27 +96,81 @@ static void print_see_also(const cli_command *command)
     putchar('\n');
 }
 
-int cli_man(const char *name)
+static void print_command(const cli_command *command)
 {
-    const kvf_option_row *row;
-    const cli_command *command = cli_command_find(name);
-    if (!command) return cli_misuse(NULL, "--man: command \"%s\" is not known", name);
-    printf(".Dd November 21, 2026\n.Dt KVFOLD-");
-    for (const char *c = name; *c; c++)
-        putchar(toupper((unsigned char)*c));
-    printf(" 1\n.Os\n.Sh NAME\n.Nm kvfold-%s\n.Nd ", name);
-    print_argument(command->summary);
-    printf("\n.Sh SYNOPSIS\n.Nm kvfold %s\n", name);
+    print_head(command, command->summary);
+    printf(".Nm kvfold %s\n", command->name);
     print_text(command->synopsis, true);
-    printf("\n.Sh OPTIONS\n.Bl -tag -width Ds\n");
-    for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
-        print_option(row);
-    printf(".El\n");
+    printf("\n.Sh OPTIONS\n");
+    print_options(command, 0);
     if (command->notes) {
-        printf(".Sh NOTES\n.Bd -literal\n");
-        print_text(command->notes, false);
-        printf(".Ed\n");
+        printf(".Sh NOTES\n");
+        print_literal(command->notes);
     }
     print_see_also(command);
+}
+
+/* ---- kvfold(1) ------------------------------------------------------------------------------- */
+
+static void print_commands(void)
+{
+    const cli_command *command;
+    printf(".Sh COMMANDS\nThe commands are, to\n");
+    for (int group = 0; group < CLI_GROUPS; group++) {
+        printf(".Ss %s\n.Bl -tag -width Ds\n", cli_group_titles[group]);
+        for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++) {
+            if ((int)command->group != group) continue;
+            printf(".It Xr kvfold-%s 1\n", command->name);
+            print_text(command->summary, true);
+            putchar('\n');
+        }
+        printf(".El\n");
+    }
+}
+
+static void print_common_options(void)
+{
+    const cli_command *command = cli_command_at(0);
+    size_t own = 0;
+    while (cli_row(command, own) && strcmp(cli_row(command, own)->name, "threads"))
+        own++;
+    printf(".Sh OPTIONS\nEvery command has these besides its own:\n");
+    print_options(command, own);
+}
+
+static void print_program(void)
+{
+    const char *name, *text;
+    print_head(NULL, "train key/value prefixes for frozen transformers, and fold them");
+    printf(".Nm\n.Ar command\n.Op Ar options\n.Nm\n.Cm help\n.Op Ar command | topic\n"
+           ".Nm\n.Fl -version\n.Sh DESCRIPTION\n");
+    print_text(cli_description, true);
+    putchar('\n');
+    print_commands();
+    print_common_options();
+    printf(".Sh TOPICS\n");
+    for (size_t i = 0; (text = cli_topic(i, &name)) != NULL; i++) {
+        printf(".Ss %s\n", name);
+        print_literal(text);
+    }
+    printf(".Sh EXIT STATUS\n");
+    print_text(cli_exit_status, true);
+    putchar('\n');
+    printf(".Sh EXAMPLES\n");
+    print_literal(cli_examples);
+    printf(".Sh SEE ALSO\n"
+           ".Rs\n.%%A X. L. Li\n.%%A P. Liang\n"
+           ".%%T Prefix-Tuning: Optimizing Continuous Prompts for Generation\n.%%D 2021\n.Re\n"
+           ".Rs\n.%%A X. Liu\n.%%T P-Tuning v2\n.%%D 2022\n.Re\n");
+}
+
+int cli_man(const char *name)
+{
+    const cli_command *command = name ? cli_command_find(name) : NULL;
+    if (name && !command) return cli_misuse(NULL, "--man: command \"%s\" is not known", name);
+    if (command)
+        print_command(command);
+    else
+        print_program();
     return CLI_OK;
 }

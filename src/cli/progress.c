@@ -47,7 +47,8 @@ static void measured(const cli_progress *p, const kvf_event *e, char *line, size
     if (now && strcmp(e->metric.name, "loss"))
         n += (size_t)snprintf(line + n, size - n, "  %s %.4f", e->metric.name, e->metric.value);
     if (now && e->best) n += (size_t)snprintf(line + n, size - n, " (best)");
-    if (!isnan(p->retention_rise)) snprintf(line + n, size - n, "  retention %+.4f", p->retention_rise);
+    if (!isnan(p->retention_rise))
+        snprintf(line + n, size - n, "  retention %+.4f", p->retention_rise);
 }
 
 static void describe(const cli_progress *p, const kvf_event *e, char *line, size_t size)

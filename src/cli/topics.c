@@ -393,15 +393,77 @@ static const char SCALING[] =
     "(M = 512). Neither is 1 % of such a step; a batch of a million tokens is what 1,000\n"
     "ranks need.\n";
 
+static const char USAGE[] =
+    "Options are long: --name VALUE or --name=VALUE. Results go to standard output,\n"
+    "progress to standard error: on a terminal a line that is drawn over, elsewhere a\n"
+    "line at every validation and about every minute of training. --json prints one\n"
+    "object instead of text, --quiet leaves out progress and warnings.\n"
+    "\n"
+    "Outputs appear whole or not at all; an existing file is replaced only with --force.\n"
+    "\n"
+    "- is standard input as the --data of eval, predict and generate, as a --prompt (a\n"
+    "last line end is left out) and as a --recipe; it is standard output as the --out of\n"
+    "predict and the --log of train, which then prints the rest on standard error. What\n"
+    "training reads must be a file, since --resume reads it again.\n";
+
+static const char ENVIRONMENT[] =
+    "KVF_CPU          caps the instruction set: ref, avx2, avx512, avx512_bf16 or amx\n"
+    "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME\n"
+    "                 where the cache of the Hugging Face Hub is: the first that is set,\n"
+    "                 in hub of the second, in huggingface/hub of the third; else\n"
+    "                 ~/.cache/huggingface/hub\n"
+    "OMP_WAIT_POLICY  how threads wait for each other; unless it is set, kvfold sets it to\n"
+    "                 passive, and GOMP_SPINCOUNT to 2000: about 20 microseconds before a\n"
+    "                 thread sleeps, much faster on a machine with other work\n";
+
+/* Earlier names, out of the table that the parsers read. */
+static const char *aliases_text(void)
+{
+    static char text[1024];
+    const kvf_option_alias *alias;
+    size_t n = (size_t)snprintf(text, sizeof text,
+                                "Earlier names of options and values. They are accepted on the "
+                                "command line, in recipes\nand grids, and are the ones that "
+                                "files store:\n");
+    for (size_t i = 0; (alias = kvf_option_alias_at(i)) != NULL && n < sizeof text; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              alias->value ? "  --%s %s: %s\n" : "  --%s%s: --%s\n", alias->name,
+                              alias->value ? alias->value : "", alias->alias);
+    return text;
+}
+
+const char cli_description[] =
+    "Trains key/value prefixes for frozen pretrained transformers, folds the trained encoder into "
+    "a static prefix, and uses it.";
+const char cli_exit_status[] = "0 success, 1 failure, 2 misuse, 130 or 143 stopped by SIGINT or "
+                               "SIGTERM with everything saved, 141 nobody reads on.";
+const char cli_examples[] =
+    "  kvfold train --base MODEL --data train.jsonl --out run.h5\n"
+    "  kvfold merge run.h5 --out prefix.h5\n"
+    "  kvfold inspect prefix.h5\n"
+    "  kvfold generate --base MODEL --prefix prefix.h5 --prompt \"Internet:\"\n"
+    "  kvfold train --task seq-cls --base BERT --data train.tsv --out cls.h5\n"
+    "  kvfold eval --base BERT --prefix cls.h5 --data dev.tsv\n";
+
 const char *cli_topic(size_t index, const char **name)
 {
     static const struct {
         const char *name, *text;
-    } TOPICS[] = {{"glossary", GLOSSARY}, {"files", FILES},     {"methods", METHODS},
-                  {"tasks", TASKS},       {"metrics", METRICS}, {"formats", FORMATS},
-                  {"logs", LOGS},         {"numbers", NUMBERS}, {"clusters", CLUSTERS},
-                  {"sweeps", SWEEPS},     {"scaling", SCALING}};
+    } TOPICS[] = {{"glossary", GLOSSARY},
+                  {"files", FILES},
+                  {"methods", METHODS},
+                  {"tasks", TASKS},
+                  {"metrics", METRICS},
+                  {"formats", FORMATS},
+                  {"logs", LOGS},
+                  {"numbers", NUMBERS},
+                  {"clusters", CLUSTERS},
+                  {"sweeps", SWEEPS},
+                  {"scaling", SCALING},
+                  {"usage", USAGE},
+                  {"environment", ENVIRONMENT},
+                  {"aliases", NULL}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
-    return TOPICS[index].text;
+    return TOPICS[index].text ? TOPICS[index].text : aliases_text();
 }

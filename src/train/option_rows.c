@@ -45,15 +45,18 @@ static const kvf__option ROWS[] = {
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
     OPTION("layers", "A-B", "all", KVF_TEXT, layers, LATER, PREFIXES, ALL,
-           "layers that have a prefix, from 0 on; the others attend to none"),
+           "layers that have a prefix, from 0 on; the others attend to none, and there is no PEFT "
+           "form"),
     OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, LATER, ALL, ALL,
            "p-tuning: what the virtual tokens come out of"),
     OPTION("unfreeze", "off|base", "off", KVF_WORD, unfreeze, LATER, "p-tuning", ALL,
            "p-tuning: base trains the base's weights too"),
     OPTION("base-lr", "X", "2e-05", KVF_AMOUNT, base_lr, LATER, "p-tuning", ALL,
            "learning rate of the base's weights, with --unfreeze"),
-    OPTION("p-template", "TEXT", "virtual tokens lead", KVF_TEXT, p_template, LATER, ALL, ALL,
-           "prompt, p-tuning: where virtual tokens stand, as \"{p:3} {text} {p:2}\""),
+    OPTION(
+        "p-template", "TEXT", "virtual tokens lead", KVF_TEXT, p_template, LATER, ALL, ALL,
+        "prompt, p-tuning: where virtual tokens are, as \"{p:3} {text} {p:2}\"; {text}, "
+        "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask token"),
     OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, LATER, VECTORS, ALL,
            "seq-cls on masked models: the word that stands for each label at [MASK] of "
            "--p-template; no head is trained"),
@@ -158,7 +161,7 @@ static const kvf__option ROWS[] = {
     OPTION("skip-nonfinite", "N", "0", KVF_COUNT, skip_nonfinite, FREE | LATER, ALL, ALL,
            "steps to leave out where loss or gradient is not finite"),
     OPTION("spike-guard", "X", "off", KVF_AMOUNT, spike_guard, LATER, ALL, ALL,
-           "leave out steps whose loss is above X times the mean of the last 32"),
+           "leave out steps whose loss is above X times the mean of the last 32, once there are 8"),
     OPTION("prefix-dropout", "X", "0", KVF_AMOUNT, prefix_dropout, LATER, PREFIXES "|" VECTORS, ALL,
            "share of the prefix's keys and values dropped while training"),
     OPTION("prefix-dropout-per-row", NULL, "", KVF_FLAG, prefix_dropout_per_row, LATER, ALL, ALL,
@@ -185,7 +188,8 @@ static const kvf__option ROWS[] = {
            "lm: text that the prefix is not meant to change; its loss is measured beside that of "
            "the bare base"),
     OPTION("kl-to-base", "X", "0", KVF_AMOUNT, kl_to_base, LATER | DISTILL, ALL, ALL,
-           "adds X times KL(base || with the prefix) on rows of the --retain file to the loss"),
+           "adds X times KL(base || with the prefix) on rows of the --retain file to the loss, "
+           "over the base's 20 likeliest items at each label"),
     OPTION("early-stop", "N", "off", KVF_COUNT, early_stop, LATER | DISTILL, ALL, ALL,
            "stop after N validations without a better one"),
     OPTION("position-start", "P|N", "P", KVF_TEXT, position_start, DISTILL, PREFIXES "|" VECTORS,

@@ -1,6 +1,5 @@
-# The manual and --help name the same commands, options, arguments and plain defaults.
-man=$SOURCE/src/cli/kvfold.1
-commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p')
+# The manual, kvfold(1) and a page for each command, says what --help says: the same commands, options, arguments and defaults.
+commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help)
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.
 from_help() {
@@ -18,9 +17,9 @@ from_help() {
         END { flush() }'
 }
 
-# The same from a section of the manual.
+# The same from a page.
 from_man() {
-    awk -v section="$1" '
+    awk '
         function flush(   initial) {
             if (option == "") return
             gsub(/ +/, " ", text)
@@ -28,49 +27,43 @@ from_man() {
             print option "|" initial
             option = ""
         }
-        /^\.S[sh] / { flush(); name = $0; sub(/^\.S[sh] /, "", name); inside = name == section; next }
-        !inside { next }
-        /^\.It Fl -/ { flush(); option = "-" $3 (NF > 3 ? " " $5 : ""); text = ""; next }
+        /^\.It Fl -/ { flush(); text = ""; option = "-" $3
+                       if (NF > 3) { sub(/^[^"]*"/, ""); sub(/"$/, ""); option = option " " $0 }
+                       next }
         /^\.El/ { flush() }
-        { sub(/^\.[A-Z][a-z] /, ""); text = text " " $0 }
-        END { flush() }' "$man"
+        { text = text " " $0 }
+        END { flush() }' "$1"
+}
+
+lint() {
+    command -v mandoc >/dev/null || return 0
+    mandoc -Tlint -W warning "$1" 2>&1 | grep -v 'unusual Xr order' >lint.txt # that of --help
+    [ ! -s lint.txt ] || fail "$(cat lint.txt)"
 }
 
 [ -n "$commands" ] || fail 'no commands in --help'
+"$KVFOLD" --man >kvfold.1 || fail 'no kvfold(1)'
+lint kvfold.1
 for command in $commands; do
-    grep -q "^\.Ss $command\$" "$man" || fail "the manual has no section on $command"
-    [ "$command" != help ] || continue
+    has kvfold.1 "^\.It Xr kvfold-$command 1\$"
+    "$KVFOLD" --man "$command" >page.1 || fail "no page on $command"
+    lint page.1
     from_help "$command" | sort >help.txt
-    {
-        from_man "$command"
-        from_man 'Common options'
-        # sweep has train's options but for those that its own section lists, and those it refuses
-        [ "$command" != sweep ] || from_man train | grep -v -e '^--out ' -e '^--recipe ' -e '^--method ' \
-            -e '^--log ' -e '^--forecast ' -e '^--infix|' -e '^--prefix-dropout-per-row|' -e '^--unfreeze ' \
-            -e '^--base-lr ' -e '^--base-dropout ' -e '^--adapter-' -e '^--task-prefix ' -e '^--mix '
-    } | sort >man.txt
+    from_man page.1 | sort >man.txt
     [ -s help.txt ] || fail "no options in $command --help"
-    cut -d '|' -f 1- help.txt | sed 's/|[^|]*$//' >help_options.txt
-    sed 's/|[^|]*$//' man.txt >man_options.txt
-    diff help_options.txt man_options.txt >difference ||
-        fail "$command: options of --help (<) and manual (>): $(cat difference)"
-    # defaults that are one plain word
-    grep -E '\|[A-Za-z0-9.%]+$' help.txt | grep -v 'every N|epoch$' >plain.txt
-    while IFS= read -r line; do
-        grep -qxF -e "$line" man.txt || fail "$command: the manual does not say: $line"
-    done <plain.txt
+    diff help.txt man.txt >difference || fail "$command: options of --help (<) and manual (>): $(cat difference)"
+    from_man kvfold.1 | while read -r line; do
+        grep -qxF -e "$line" help.txt || fail "$command has no $line"
+    done
 done
-sed -n 's/^\.Ss //p' "$man" | grep -v '^Common options$' | while read -r section; do
-    echo "$commands" | grep -qx "$section" || echo "$section"
-done >unknown.txt
-[ ! -s unknown.txt ] || fail "the manual has sections on no command: $(cat unknown.txt)"
-# the groups of the commands, in one order
-"$KVFOLD" --help | sed -n -e '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' >groups.txt
-sed -n '/^The commands are, to$/,/^\.El$/p' "$man" | sed -n -e 's/^\.It \(.*\)$/\1:/p' -e 's/^\.Cm \([a-z-]*\).*/\1/p' >man_groups.txt
+run 2 --man nothing
+err_is 'kvfold: --man: command "nothing" is not known; try kvfold --help'
+
+# groups of commands in one order, and every topic
+"$KVFOLD" --help | sed -n -e 's/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' | sed '/^help$/,$d' >groups.txt
+sed -n '/^\.Sh COMMANDS$/,/^\.Sh OPTIONS$/p' kvfold.1 | sed -n -e 's/^\.Ss \(.*\)$/\1:/p' -e 's/^\.It Xr kvfold-\([a-z-]*\) 1$/\1/p' >man_groups.txt
 diff groups.txt man_groups.txt >difference || fail "groups of --help (<) and manual (>): $(cat difference)"
-for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps scaling; do
-    has "$man" "^\.Cm $topic"
+for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps scaling usage environment aliases; do
+    has kvfold.1 "^\.Ss $topic\$"
 done
-if command -v mandoc >/dev/null; then
-    mandoc -Tlint "$man" >lint.txt 2>&1 || fail "$(cat lint.txt)"
-fi
+has kvfold.1 '^  --retain: --meter$'
