@@ -1,6 +1,7 @@
 /* Tests of the packed model: every product with packed, norm-folded, plane-cut weights against the
  * unfolded definition in double, forward and transposed; what stays in the file; ownership and
  * failing allocations. */
+#include "products.h"
 #include "slot.h"
 #include "toy_table.h"
 
@@ -219,33 +220,39 @@ static void scatter(float *to, int64_t ld, int64_t at, const float *from, int64_
         memcpy(to + m * ld + at, from + m * n, (size_t)n * sizeof *to);
 }
 
+static kvf__packed *packed_of(kvf__packed_pair pair, bool backward)
+{
+    return backward ? pair.bwd : pair.fwd;
+}
+
 /* Outputs cut into planes: y [M, ld] from x [M, in]. */
-static void run_outputs(const fixture *f, kvf__packed *const *w, const float *x, float *y,
-                        int64_t ld)
+static void run_outputs(const fixture *f, const kvf__packed_pair *w, bool backward, const float *x,
+                        float *y, int64_t ld)
 {
     static float plane[M * KVF__PLANE];
-    for (int i = 0; i < f->model->ffn.n; i++) {
-        run(f, w[i], x, plane, 0);
-        scatter(y, ld, f->model->ffn.start[i], plane, f->model->ffn.width[i]);
+    for (int64_t i = 0; i < kvf__ffn_planes(f->desc->F); i++) {
+        const kvf__plane at = kvf__ffn_plane(f->desc->F, i);
+        run(f, packed_of(w[i], backward), x, plane, 0);
+        scatter(y, ld, at.start, plane, at.width);
     }
 }
 
 /* Inputs cut into planes: y from x [M, ld]. */
-static void run_inputs(const fixture *f, kvf__packed *const *w, const float *x, int64_t ld,
-                       float *y)
+static void run_inputs(const fixture *f, const kvf__packed_pair *w, bool backward, const float *x,
+                       int64_t ld, float *y)
 {
     static float plane[M * KVF__PLANE];
-    for (int i = 0; i < f->model->ffn.n; i++) {
-        gather(plane, x, ld, f->model->ffn.start[i], f->model->ffn.width[i]);
-        run(f, w[i], plane, y, i ? KVF__MM_ADD : 0);
+    for (int64_t i = 0; i < kvf__ffn_planes(f->desc->F); i++) {
+        const kvf__plane at = kvf__ffn_plane(f->desc->F, i);
+        gather(plane, x, ld, at.start, at.width);
+        run(f, packed_of(w[i], backward), plane, y, i ? KVF__MM_ADD : 0);
     }
 }
 
 /* Sums of up to 3104 products of numbers of order 1 in f32. */
 #define CLOSE(got, want, cols) ck_close(got, want, (size_t)(M * (cols)), 1e-5, 2e-4)
 
-static void check_parts(fixture *f, linear *parts, int n, const kvf__packed *fwd,
-                        const kvf__packed *bwd)
+static void check_parts(fixture *f, linear *parts, int n, kvf__packed_pair w)
 {
     int64_t in = parts[0].in, out = 0, at = 0;
     for (int i = 0; i < n; i++)
@@ -259,40 +266,40 @@ static void check_parts(fixture *f, linear *parts, int n, const kvf__packed *fwd
         at += parts[i].out;
         unload(&parts[i]);
     }
-    run(f, fwd, x, got, 0);
+    run(f, w.fwd, x, got, 0);
     CLOSE(got, want, out);
-    run(f, bwd, dy, dgot, 0);
+    run(f, w.bwd, dy, dgot, 0);
     CLOSE(dgot, dwant, in);
     free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
 }
 
-static void check_outputs(fixture *f, linear lin, kvf__packed *const *fwd, kvf__packed *const *bwd)
+static void check_outputs(fixture *f, linear lin, const kvf__packed_pair *w)
 {
     float *x = some(f, lin.in), *dy = some(f, lin.out), *want = zeros(lin.out),
           *got = zeros(lin.out);
     float *dwant = zeros(lin.in), *dgot = zeros(lin.in);
 
     forward(&lin, x, want, lin.out, 0);
-    run_outputs(f, fwd, x, got, lin.out);
+    run_outputs(f, w, false, x, got, lin.out);
     CLOSE(got, want, lin.out);
     backward(&lin, dy, lin.out, 0, dwant);
-    run_inputs(f, bwd, dy, lin.out, dgot);
+    run_inputs(f, w, true, dy, lin.out, dgot);
     CLOSE(dgot, dwant, lin.in);
     unload(&lin);
     free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
 }
 
-static void check_inputs(fixture *f, linear lin, kvf__packed *const *fwd, kvf__packed *const *bwd)
+static void check_inputs(fixture *f, linear lin, const kvf__packed_pair *w)
 {
     float *x = some(f, lin.in), *dy = some(f, lin.out), *want = zeros(lin.out),
           *got = zeros(lin.out);
     float *dwant = zeros(lin.in), *dgot = zeros(lin.in);
 
     forward(&lin, x, want, lin.out, 0);
-    run_inputs(f, fwd, x, lin.in, got);
+    run_inputs(f, w, false, x, lin.in, got);
     CLOSE(got, want, lin.out);
     backward(&lin, dy, lin.out, 0, dwant);
-    run_outputs(f, bwd, dy, dgot, lin.in);
+    run_outputs(f, w, true, dy, dgot, lin.in);
     CLOSE(dgot, dwant, lin.in);
     unload(&lin);
     free(x), free(dy), free(want), free(got), free(dwant), free(dgot);
@@ -309,10 +316,10 @@ static void check_head(fixture *f, linear lin)
     forward(&lin, x, want, wide, 0); /* padding stays 0 */
     backward(&lin, dy, wide, 0, dwant);
     for (int64_t i = 0; i < model->lm.n; i++) {
-        run(f, model->lm.packed[i], x, plane, 0);
+        run(f, model->lm.planes[i].fwd, x, plane, 0);
         scatter(got, wide, i * W, plane, W);
         gather(plane, dy, wide, i * W, W);
-        run(f, model->lm.packed_t[i], plane, dgot, i ? KVF__MM_ADD : 0);
+        run(f, model->lm.planes[i].bwd, plane, dgot, i ? KVF__MM_ADD : 0);
     }
     CLOSE(got, want, wide);
     CLOSE(dgot, dwant, lin.in);
@@ -324,30 +331,29 @@ static void check_head(fixture *f, linear lin)
 
 static void check_llama_layer(fixture *f, int64_t l)
 {
-    const kvf__layer *layer = &f->model->layers[l];
+    const kvf__layer_weights *layer = f->model->layers[l].w;
     linear qkv[] = {load(f, l, "self_attn.q_proj", "input_layernorm"),
                     load(f, l, "self_attn.k_proj", "input_layernorm"),
                     load(f, l, "self_attn.v_proj", "input_layernorm")};
     linear out[] = {load(f, l, "self_attn.o_proj", NULL)};
 
-    check_parts(f, qkv, 3, layer->qkv, layer->qkv_t);
-    check_parts(f, out, 1, layer->out, layer->out_t);
-    check_outputs(f, load(f, l, "mlp.gate_proj", "post_attention_layernorm"), layer->gate,
-                  layer->gate_t);
-    check_outputs(f, load(f, l, "mlp.up_proj", "post_attention_layernorm"), layer->up, layer->up_t);
-    check_inputs(f, load(f, l, "mlp.down_proj", NULL), layer->down, layer->down_t);
+    check_parts(f, qkv, 3, layer->qkv);
+    check_parts(f, out, 1, layer->out);
+    check_outputs(f, load(f, l, "mlp.gate_proj", "post_attention_layernorm"), layer->gate);
+    check_outputs(f, load(f, l, "mlp.up_proj", "post_attention_layernorm"), layer->up);
+    check_inputs(f, load(f, l, "mlp.down_proj", NULL), layer->down);
 }
 
 static void check_gpt2_layer(fixture *f, int64_t l)
 {
-    const kvf__layer *layer = &f->model->layers[l];
+    const kvf__layer_weights *layer = f->model->layers[l].w;
     linear qkv[] = {load(f, l, "attn.c_attn", "ln_1")}, out[] = {load(f, l, "attn.c_proj", NULL)};
 
-    check_parts(f, qkv, 1, layer->qkv, layer->qkv_t);
-    check_parts(f, out, 1, layer->out, layer->out_t);
-    ck_assert_ptr_null(layer->gate[0]);
-    check_outputs(f, load(f, l, "mlp.c_fc", "ln_2"), layer->up, layer->up_t);
-    check_inputs(f, load(f, l, "mlp.c_proj", NULL), layer->down, layer->down_t);
+    check_parts(f, qkv, 1, layer->qkv);
+    check_parts(f, out, 1, layer->out);
+    ck_assert_ptr_null(layer->gate[0].fwd);
+    check_outputs(f, load(f, l, "mlp.c_fc", "ln_2"), layer->up);
+    check_inputs(f, load(f, l, "mlp.c_proj", NULL), layer->down);
 }
 
 START_TEST(products_equal_the_definition)
@@ -374,21 +380,23 @@ START_TEST(planes_are_equal_multiples_of_16)
     fixture f;
 
     create(&f, &kinds[3], KVF__F32, false);
-    ck_assert_int_eq(f.model->ffn.n, 3);
-    ck_assert_int_eq(f.model->ffn.width[0], 1040);
-    ck_assert_int_eq(f.model->ffn.width[1], 1040);
-    ck_assert_int_eq(f.model->ffn.width[2], 1024);
-    ck_assert_int_eq(f.model->ffn.start[2], 2080);
-    ck_assert_ptr_nonnull(f.model->layers[1].gate[2]);
-    ck_assert_ptr_null(f.model->layers[1].gate[3]);
-    ck_assert_ptr_null(f.model->layers[1].up_t[0]); /* no backward asked for */
-    ck_assert_ptr_null(f.model->layers[1].qkv_t);
-    ck_assert_ptr_null(f.model->lm.packed_t);
+    int64_t F = f.desc->F;
+    ck_assert_int_eq(kvf__ffn_planes(F), 3);
+    ck_assert_int_eq(kvf__ffn_plane(F, 0).width, 1040);
+    ck_assert_int_eq(kvf__ffn_plane(F, 1).width, 1040);
+    ck_assert_int_eq(kvf__ffn_plane(F, 2).width, 1024);
+    ck_assert_int_eq(kvf__ffn_plane(F, 2).start, 2080);
+    ck_assert_ptr_nonnull(f.model->layers[1].w->gate[2].fwd);
+    ck_assert_ptr_null(f.model->layers[1].w->gate[3].fwd);
+    ck_assert_ptr_null(f.model->layers[1].w->up[0].bwd); /* no backward asked for */
+    ck_assert_ptr_null(f.model->layers[1].w->qkv.bwd);
+    ck_assert_ptr_null(f.model->lm.planes[0].bwd);
     destroy(&f);
     create(&f, &kinds[5], KVF__F32, false);
-    ck_assert_int_eq(f.model->ffn.n, 2);
-    ck_assert_int_eq(f.model->ffn.width[0], 784);
-    ck_assert_int_eq(f.model->ffn.width[1], 784);
+    F = f.desc->F;
+    ck_assert_int_eq(kvf__ffn_planes(F), 2);
+    ck_assert_int_eq(kvf__ffn_plane(F, 0).width, 784);
+    ck_assert_int_eq(kvf__ffn_plane(F, 1).width, 784);
     destroy(&f);
 }
 END_TEST
@@ -453,8 +461,9 @@ START_TEST(bf16_is_near)
         forward(&qkv[i], x, want, 64, at);
         unload(&qkv[i]);
     }
-    ck_assert_int_eq(kvf__mm_run(ctx, f.model->mm, f.model->layers[1].qkv, M, x16, y, KVF__F32, 0),
-                     KVF_OK);
+    ck_assert_int_eq(
+        kvf__mm_run(ctx, f.model->mm, f.model->layers[1].w->qkv.fwd, M, x16, y, KVF__F32, 0),
+        KVF_OK);
     double error = ck_rel_l2(y, want, M * 64);
     ck_assert_msg(error > 1e-5 && error < 1e-2, "relative error %g", error);
     free(x);

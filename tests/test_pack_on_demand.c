@@ -2,6 +2,7 @@
  * generation and adapters give the bits of a model that keeps the same values packed. */
 #include "arch.h"
 #include "ctx_int.h"
+#include "products.h"
 #include "stored.h"
 #include "toy_model.h"
 
@@ -53,12 +54,13 @@ static void round_matrix(toy *t, const kvf__slot *slot, kvf__dtype stored)
 
 static void round_matrices(toy *t, const kvf__desc *desc, kvf__dtype stored)
 {
-    for (size_t i = 0; kvf__stored_role(i) < KVF__W_ROLES; i++)
-        for (int64_t l = 0; l < desc->L; l++) {
-            const kvf__slot *slot = kvf__slot_of(desc, &t->slots, (kvf__role)kvf__stored_role(i),
-                                                 l);
-            if (slot) round_matrix(t, slot, stored);
-        }
+    const kvf__slot *slot;
+    kvf__product p;
+
+    for (int64_t l = 0; l < desc->L; l++)
+        for (size_t i = 0; kvf__product_at(desc, l, i, &p) && !p.plane; i++)
+            for (int part = 0; (slot = kvf__product_slot(desc, &t->slots, &p, part, NULL)); part++)
+                round_matrix(t, slot, stored);
     const kvf__slot *head = kvf__slot_of(desc, &t->slots, KVF__W_HEAD, 0);
     if (head) round_matrix(t, head, stored);
 }
@@ -403,7 +405,7 @@ START_TEST(memory_does_not_grow_with_layers)
     const size_t all = kvf__model_packed_bytes(p.packed.model),
                  one = kvf__model_packed_bytes(p.reached.model);
     const int64_t L = kvf__model_desc(p.packed.model)->L;
-    size_t head = 2 * kvf__packed_bytes(p.packed.model->lm.packed_t[0]);
+    size_t head = 2 * kvf__packed_bytes(p.packed.model->lm.planes[0].bwd);
     ck_assert_uint_eq((all - head) / (size_t)L, one - head);
     free_pair(&p);
 }

@@ -153,6 +153,8 @@ bool kvf__name_matches(const char *name, const char *pattern);
 bool kvf__role_is_norm(kvf__role role);
 bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
 bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight);
+/* A word of a shape in numbers. */
+int64_t kvf__shape_size(const kvf__desc *desc, const char *word);
 /* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed
  * back. */
 int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK]);

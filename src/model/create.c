@@ -7,7 +7,6 @@
  * read row by row. */
 #include "creation.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define ROPE_ROWS_AT_CREATION 8192
@@ -17,21 +16,6 @@ typedef kvf__creation creation;
 static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer)
 {
     return kvf__creation_slot(c, role, layer);
-}
-
-/* Equal widths where possible, multiples of 16 (a cache line of floats) if F is one. */
-static void cut_planes(kvf__model *model, int64_t F)
-{
-    int64_t n = (F + KVF__PLANE - 1) / KVF__PLANE;
-    int64_t unit = F % 16 ? 1 : 16, units = F / unit, at = 0;
-
-    assert(n <= KVF__MAX_PLANES);
-    model->ffn.n = (int)n;
-    for (int64_t i = 0; i < n; i++) {
-        model->ffn.start[i] = at;
-        model->ffn.width[i] = (units / n + (i < units % n)) * unit;
-        at += model->ffn.width[i];
-    }
 }
 
 /* A weight that is not packed, as f32; NULL if the file has none of this role. */
@@ -63,7 +47,7 @@ static kvf_status read_norms(creation *c, int64_t layer)
     kvf__layer *to = &c->model->layers[layer];
 
     if (c->desc->qk_norm) KVF_TRY(read_head_norms(c, layer, &to->head_gamma));
-    if (kvf__creation_folds(c)) return KVF_OK;
+    if (!c->desc->post_norm && !c->model->unfolded) return KVF_OK;
     KVF_TRY(read_plain(c, KVF__W_NORM1, layer, &to->gamma1));
     KVF_TRY(read_plain(c, KVF__W_NORM1_BETA, layer, &to->beta1));
     KVF_TRY(read_plain(c, KVF__W_NORM2, layer, &to->gamma2));
@@ -135,16 +119,33 @@ static kvf_status read_all_norms(creation *c)
 
 static kvf_status pack_all(creation *c)
 {
-    KVF_TRY(kvf__creation_take_head(c));
-    if (c->model->store.late) return kvf__creation_share(c);
-    for (int64_t layer = 0; layer < c->desc->L; layer++) {
-        KVF_TRY(kvf__creation_pack_layer(c, layer));
-        if (c->options.packed) c->options.packed(c->options.user);
+    const int64_t units = c->desc->L + c->model->lm.n;
+
+    if (c->model->store.late) return kvf__creation_pack_first(c);
+    for (int64_t unit = 0; unit < units; unit++) {
+        KVF_TRY(kvf__creation_pack_unit(c, unit));
+        if (c->options.packed && (unit < c->desc->L || unit == units - 1))
+            c->options.packed(c->options.user);
     }
-    for (int64_t plane = 0; plane < c->model->lm.n; plane++)
-        KVF_TRY(kvf__creation_pack_plane(c, plane));
-    if (c->options.packed) c->options.packed(c->options.user);
     return KVF_OK;
+}
+
+/* Where packed weights go: to memory of their own, or (late) of one layer and one plane. */
+static kvf_status alloc_weights(creation *c)
+{
+    kvf__model *model = c->model;
+    const int64_t L = c->desc->L, V = c->desc->V;
+    const bool late = model->store.late;
+
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)L, sizeof *model->layers, &model->layers));
+    KVF_TRY(
+        kvf__alloc_array(c->ctx, late ? 1 : (size_t)L, sizeof *model->weights, &model->weights));
+    for (int64_t l = 0; l < L; l++)
+        model->layers[l].w = &model->weights[late ? 0 : l];
+    if (!kvf__weight_by_role(c->desc, KVF__W_HEAD)) return KVF_OK;
+    model->lm.n = (V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
+    return kvf__alloc_array(c->ctx, late ? 1 : (size_t)model->lm.n, sizeof *model->lm.planes,
+                            &model->lm.planes);
 }
 
 static kvf_status build(creation *c)
@@ -155,8 +156,7 @@ static kvf_status build(creation *c)
     model->kernels = kvf__kernels_get();
     /* AMX has cliffs at other counts; elsewhere padding costs more than new shapes do */
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)c->desc->L, sizeof *model->layers, &model->layers));
-    cut_planes(model, c->desc->F);
+    KVF_TRY(alloc_weights(c));
     KVF_TRY(put_embedding(c));
     KVF_TRY(kvf__creation_prepare(c));
     KVF_TRY(read_all_norms(c));
@@ -276,20 +276,29 @@ kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
     return c->options.train.what == KVF__TRAIN_EVERYTHING ? pack_all(c) : KVF_OK;
 }
 
-static void free_packed(kvf__layer *layer)
+static void free_unit(const kvf__model *model, int64_t unit)
 {
-    kvf__packed_free(layer->qkv);
-    kvf__packed_free(layer->out);
-    kvf__packed_free(layer->qkv_t);
-    kvf__packed_free(layer->out_t);
-    for (int i = 0; i < KVF__MAX_PLANES; i++) {
-        kvf__packed_free(layer->up[i]);
-        kvf__packed_free(layer->gate[i]);
-        kvf__packed_free(layer->down[i]);
-        kvf__packed_free(layer->up_t[i]);
-        kvf__packed_free(layer->gate_t[i]);
-        kvf__packed_free(layer->down_t[i]);
+    kvf__product p;
+
+    for (size_t i = 0; kvf__product_at(&model->desc, unit, i, &p); i++) {
+        kvf__packed_pair *pair = kvf__product_packed(model, &p);
+        kvf__packed_free(pair->fwd);
+        kvf__packed_free(pair->bwd);
     }
+}
+
+/* Layers and planes that share packed memory have it once. */
+static void free_weights(kvf__model *model)
+{
+    const int64_t L = model->desc.L;
+    const bool late = model->store.late;
+
+    for (int64_t l = 0; model->weights && l < (late ? 1 : L); l++)
+        free_unit(model, l);
+    for (int64_t p = 0; model->lm.planes && p < (late ? 1 : model->lm.n); p++)
+        free_unit(model, L + p);
+    kvf__free(model->weights);
+    kvf__free(model->lm.planes);
 }
 
 static void free_norms(kvf__layer *layer)
@@ -303,17 +312,10 @@ static void free_norms(kvf__layer *layer)
 void kvf__model_free(kvf__model *model)
 {
     if (!model) return;
-    for (int64_t i = 0; model->layers && i < model->desc.L; i++) {
-        if (i == 0 || !model->store.late) free_packed(&model->layers[i]);
-        free_norms(&model->layers[i]);
-    }
-    for (int64_t i = 0; i < (model->store.late ? 1 : model->lm.n); i++) {
-        if (model->lm.packed) kvf__packed_free(model->lm.packed[i]);
-        if (model->lm.packed_t) kvf__packed_free(model->lm.packed_t[i]);
-    }
+    free_weights(model);
+    for (int64_t l = 0; model->layers && l < model->desc.L; l++)
+        free_norms(&model->layers[l]);
     kvf__free(model->layers);
-    kvf__free(model->lm.packed);
-    kvf__free(model->lm.packed_t);
     kvf__free(model->lm.gamma);
     kvf__free(model->lm.beta);
     kvf__free(model->embed.gamma);
@@ -370,7 +372,7 @@ kvf__adapters *kvf__model_adapters(kvf__model *model)
 
 bool kvf__model_has_head(const kvf__model *model)
 {
-    return model->lm.packed != NULL;
+    return model->lm.n > 0;
 }
 
 size_t kvf__model_packed_bytes(const kvf__model *model)

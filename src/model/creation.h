@@ -25,21 +25,12 @@ static inline const kvf__slot *kvf__creation_slot(const kvf__creation *c, kvf__r
     return kvf__slot_of(c->desc, c->slots, role, layer);
 }
 
-/* Do norms go into what follows them? */
-static inline bool kvf__creation_folds(const kvf__creation *c)
-{
-    return !c->desc->post_norm && !c->model->unfolded;
-}
-
-/* pack_layers.c: the workspace; room for the head's planes; one layer, one plane of the head, in
- * the directions that the packer is set to. */
+/* pack_units.c: the workspace; the products of a unit, in the directions that the packer is set to.
+ */
 kvf_status kvf__creation_prepare(kvf__creation *c);
-kvf_status kvf__creation_take_head(kvf__creation *c);
-kvf_status kvf__creation_pack_layer(kvf__creation *c, int64_t layer);
-kvf_status kvf__creation_pack_plane(kvf__creation *c, int64_t plane);
+kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit);
 
-/* pack_on_demand.c: packs layer 0 and plane 0 into the memory that all layers, all planes then
- * share. */
-kvf_status kvf__creation_share(kvf__creation *c);
+/* pack_on_demand.c: packs layer 0 and plane 0 into the memory that all layers, all planes share. */
+kvf_status kvf__creation_pack_first(kvf__creation *c);
 
 #endif

@@ -3,10 +3,8 @@
  *
  * Matrices count with their elements; oneDNN pads some to whole blocks, which the sum of a real
  * model hides (1 % of SmolLM2). */
-#include "arch.h"
+#include "products.h"
 #include "stored.h"
-
-#include <string.h>
 
 /* Elements of a layer's matrices, of its widest row of outputs, of all in the head. */
 typedef struct counts {
@@ -16,13 +14,14 @@ typedef struct counts {
 
 static counts count(const kvf__desc *d)
 {
-    const double C = (double)d->C, qkv = (double)((d->H + 2 * d->G) * d->D);
-    counts n = {.layer = C * (qkv + (double)(d->H * d->D) + (d->gated ? 3.0 : 2.0) * (double)d->F),
-                .widest = qkv};
+    counts n = {.widest = KVF__VOCAB_PLANE};
+    kvf__product p;
 
-    if (n.widest < KVF__VOCAB_PLANE) n.widest = KVF__VOCAB_PLANE;
-    if (n.widest < C) n.widest = C;
-    if (kvf__weight_by_role(d, KVF__W_HEAD)) n.head = (double)d->V * C;
+    for (size_t i = 0; kvf__product_at(d, 0, i, &p); i++) {
+        n.layer += (double)p.k * (double)p.n;
+        if ((double)p.n > n.widest) n.widest = (double)p.n;
+    }
+    if (kvf__weight_by_role(d, KVF__W_HEAD)) n.head = (double)d->V * (double)d->C;
     return n;
 }
 

@@ -15,8 +15,7 @@
 #include "pass_grads.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
-
-#include "arch.h"
+#include "products.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,20 +30,15 @@ kvf__head_chunk kvf__head_chunk_at(const kvf__pass *pass, int64_t first)
     return (chunk){.first = first, .rows = rows, .real = real < rows ? real : rows};
 }
 
-int64_t kvf__head_plane_valid(const kvf__model *m, int64_t p)
-{
-    int64_t left = m->desc.V - p * KVF__VOCAB_PLANE;
-    return left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE;
-}
-
 kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
 {
     const kvf__model *m = pass->model;
     const void *x = kvf__act_row(m->act, pass->head.in, c->first, m->desc.C);
 
-    KVF_TRY(kvf__model_ensure_plane_packed(ctx, pass->model, p, pass->head.reach));
+    KVF_TRY(kvf__model_ensure_packed(ctx, pass->model, m->desc.L + p, pass->head.reach));
     if (m->store.late) kvf__pass_lap(pass, KVF__PART_PACK);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->lm.packed[p], c->rows, x, pass->head.logits, KVF__F32, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, kvf__vocab_plane(m, p)->fwd, c->rows, x, pass->head.logits,
+                        KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
@@ -73,7 +67,7 @@ kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, in
     const kvf__ce_chunk ce = {.rows = c->rows,
                               .width = KVF__VOCAB_PLANE,
                               .logits = pass->head.logits,
-                              .valid = kvf__head_plane_valid(m, p),
+                              .valid = kvf__vocab_width(m->desc.V, p),
                               .target = pass->head.target,
                               .max = pass->head.max,
                               .sum = pass->head.sum,
@@ -84,8 +78,8 @@ kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, in
     m->kernels->ce(m->act, &ce);
     kvf__pass_lap(pass, KVF__PART_LOSS);
     if (!gradient) return KVF_OK;
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->lm.packed_t[p], c->rows, pass->head.e, pass->head.acc,
-                        KVF__F32, KVF__MM_ADD));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, kvf__vocab_plane(m, p)->bwd, c->rows, pass->head.e,
+                        pass->head.acc, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
     return KVF_OK;
 }
@@ -153,7 +147,7 @@ static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
 /* The logits of a plane to scale * (softmax - the label). */
 static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scale)
 {
-    int64_t valid = kvf__head_plane_valid(pass->model, p);
+    int64_t valid = kvf__vocab_width(pass->model->desc.V, p);
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {
@@ -197,7 +191,7 @@ void kvf__head_norm_bwd(kvf__pass *pass)
 
 kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what)
 {
-    if (!pass->model->lm.packed)
+    if (!pass->model->lm.n)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          pass->model->desc.arch_name);
@@ -269,7 +263,7 @@ kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
         chunk c = kvf__head_chunk_at(pass, first);
         for (int64_t p = 0; p < pass->model->lm.n; p++) {
             KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
-            size_t bytes = (size_t)kvf__head_plane_valid(pass->model, p) * sizeof(float);
+            size_t bytes = (size_t)kvf__vocab_width(pass->model->desc.V, p) * sizeof(float);
             for (int64_t j = 0; j < c.real; j++)
                 memcpy(logits + (first + j) * V + p * KVF__VOCAB_PLANE,
                        pass->head.logits + j * KVF__VOCAB_PLANE, bytes);

@@ -34,8 +34,6 @@ typedef struct kvf__head_chunk {
 kvf__head_chunk kvf__head_chunk_at(const struct kvf__pass *pass, int64_t first);
 /* Starts the running maxima and sums, and acc where a gradient is wanted. */
 void kvf__head_chunk_begin(struct kvf__pass *pass, const kvf__head_chunk *c, bool gradient);
-/* Vocabulary items in plane p. */
-int64_t kvf__head_plane_valid(const kvf__model *m, int64_t p);
 /* pass->head.logits [rows, KVF__VOCAB_PLANE] of plane p. */
 kvf_status kvf__head_plane_logits(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__head_chunk *c,
                                   int64_t p);

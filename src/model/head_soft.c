@@ -15,9 +15,9 @@
  * those of the rest alone and q_r is no difference of nearly equal numbers:
  *
  *   dxhat = (q_r - p_r) acc / R + sum_i (q_i - p_i) head[i] */
-#include "arch.h"
 #include "head_lm.h"
 #include "pass_priv.h"
+#include "products.h"
 
 #include <math.h>
 #include <string.h>
@@ -201,7 +201,7 @@ static void keep_item(int32_t *ids, float *logits, int64_t k, int32_t id, float 
 static void keep_plane(const kvf__pass *pass, const chunk *c, int64_t p, int64_t k, int32_t *ids,
                        float *logp)
 {
-    int64_t valid = kvf__head_plane_valid(pass->model, p), from = p * KVF__VOCAB_PLANE;
+    int64_t valid = kvf__vocab_width(pass->model->desc.V, p), from = p * KVF__VOCAB_PLANE;
 
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < c->real; j++) {

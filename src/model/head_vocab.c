@@ -10,7 +10,7 @@
  * and the targets' rows at the end: dhidden -= scale * W[target], dW[target] -= scale * hidden. */
 #include "arena.h"
 #include "head_priv.h"
-#include "model_priv.h"
+#include "products.h"
 
 #include <math.h>
 #include <string.h>
@@ -79,7 +79,7 @@ kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradi
     kvf__head *head = NULL;
     kvf_status st;
 
-    if (!model->lm.packed)
+    if (!model->lm.n)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          model->desc.arch_name);
@@ -117,18 +117,13 @@ typedef struct chunk {
     int64_t n;
 } chunk;
 
-static int64_t plane_width(const kvf__head *head, int64_t from)
-{
-    return head->width - from < PLANE ? head->width - from : PLANE;
-}
-
 /* dst [n, ld]: logits of the vocabulary's rows from, from + 1, ... */
 static kvf_status plane_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
                                int64_t from, float *dst, int64_t ld)
 {
     int64_t C = head->C;
-    return kvf__sgemm(ctx, false, true, n, plane_width(head, from), C, hidden, C,
-                      head->values + from * C, C, 0, dst, ld);
+    return kvf__sgemm(ctx, false, true, n, kvf__vocab_width(head->width, from / PLANE), C, hidden,
+                      C, head->values + from * C, C, 0, dst, ld);
 }
 
 kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
@@ -150,7 +145,7 @@ static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float 
     const kvf__ce_chunk ce = {.rows = c->n,
                               .width = PLANE,
                               .logits = head->vocab->logits,
-                              .valid = plane_width(head, from),
+                              .valid = kvf__vocab_width(head->width, from / PLANE),
                               .target = head->vocab->column,
                               .max = max,
                               .sum = sum,
@@ -208,7 +203,7 @@ static kvf_status chunk_gradient(const chunk *c, float scale, float *dhidden)
         for (int64_t i = 0; i < C; i++)
             head->vocab->scaled[j * C + i] = c->hidden[j * C + i] * (scale / head->vocab->sum[j]);
     for (int64_t from = 0; from < head->width; from += PLANE) {
-        int64_t width = plane_width(head, from);
+        int64_t width = kvf__vocab_width(head->width, from / PLANE);
         memset(head->vocab->last_sum, 0, (size_t)n * sizeof *head->vocab->last_sum);
         KVF_TRY(
             plane_softmax(c, from, head->vocab->last_max, head->vocab->last_sum, head->vocab->e));

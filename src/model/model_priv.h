@@ -16,16 +16,22 @@
 #define KVF__VOCAB_PLANE 1536
 #define KVF__MAX_PLANES  64
 
-/* One direction of a layer's weights. Forward: x -> qkv etc.; transposed: gradient of the output ->
- * of the input. A NULL plane does not exist. qkv is [C, (H + 2G) * D], columns q | k | v; gate is
- * NULL unless gated. */
+/* A packed weight [k, n] with its bias, and without it transposed [n, k], for the gradient of its
+ * input; NULL: not there. */
+typedef struct kvf__packed_pair {
+    kvf__packed *fwd, *bwd;
+} kvf__packed_pair;
+
+/* The products of a layer (products.h). */
+typedef struct kvf__layer_weights {
+    kvf__packed_pair qkv, out;              /* [C, (H + 2G) D], columns q | k | v; [H D, C] */
+    kvf__packed_pair up[KVF__MAX_PLANES];   /* [C, plane width] (gpt2: c_fc) */
+    kvf__packed_pair gate[KVF__MAX_PLANES]; /* the same; NULL unless gated */
+    kvf__packed_pair down[KVF__MAX_PLANES]; /* [plane width, C]; the bias is in plane 0 */
+} kvf__layer_weights;
+
 typedef struct kvf__layer {
-    kvf__packed *qkv, *out;             /* out: [H*D, C], with bias if any */
-    kvf__packed *up[KVF__MAX_PLANES];   /* [C, plane width] (gpt2: c_fc) */
-    kvf__packed *gate[KVF__MAX_PLANES]; /* [C, plane width] */
-    kvf__packed *down[KVF__MAX_PLANES]; /* [plane width, C]; the bias sits in plane 0 */
-    kvf__packed *qkv_t, *out_t;         /* [(H+2G)D, C], [C, H*D]; without bias */
-    kvf__packed *up_t[KVF__MAX_PLANES], *gate_t[KVF__MAX_PLANES], *down_t[KVF__MAX_PLANES];
+    kvf__layer_weights *w; /* viewed; one for all layers that are packed just before use */
     float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL where they are folded */
     float *head_gamma; /* [H + G, D] of the norms of queries and keys; NULL: there are none */
 } kvf__layer;
@@ -53,23 +59,16 @@ typedef struct kvf__model_store {
     kvf__packed_at layer_at, plane_at; /* what is packed there now */
 } kvf__model_store;
 
-/* The planes of the feed-forward width. */
-typedef struct kvf__ffn_planes {
-    int n;
-    int64_t width[KVF__MAX_PLANES], start[KVF__MAX_PLANES];
-} kvf__ffn_planes;
-
 /* The language-model head: planes of KVF__VOCAB_PLANE columns; columns >= V are padding: zero
  * weights. The final gamma is folded in, its beta in the bias, unless they stand here. */
 typedef struct kvf__model_head {
-    int64_t n;              /* planes */
-    kvf__packed **packed;   /* [n] [C, KVF__VOCAB_PLANE]; NULL: the base has no such head */
-    kvf__packed **packed_t; /* [n] [KVF__VOCAB_PLANE, C] */
-    kvf__slot slot;         /* lm_head [V, C] (the embedding where tied) as it is packed: target
+    int64_t n;                /* planes; 0: the base has no such head */
+    kvf__packed_pair *planes; /* [n], or one that all share; [C, KVF__VOCAB_PLANE] */
+    kvf__slot slot;           /* lm_head [V, C] (the embedding where tied) as it is packed: target
                                rows for the loss gradient */
-    kvf__slot file;         /* the same as the file has it */
-    float *gamma, *beta;    /* [C] of the final norm; NULL: none (then the last block's norm is the
-                               final one), no beta */
+    kvf__slot file;           /* the same as the file has it */
+    float *gamma, *beta; /* [C] of the final norm; NULL: none (then the last block's norm is the
+                            final one), no beta */
 } kvf__model_head;
 
 /* What a token begins as, read from the file row by row. */
@@ -95,9 +94,9 @@ struct kvf__model {
     bool unfolded; /* norms apply their weights themselves, wherever they stand */
     kvf__mm *mm;   /* owned */
     const kvf__kernels *kernels;
-    int64_t row_step;   /* batches of many rows are padded to a multiple of it */
-    kvf__layer *layers; /* [L] */
-    kvf__ffn_planes ffn;
+    int64_t row_step;            /* batches of many rows are padded to a multiple of it */
+    kvf__layer *layers;          /* [L] */
+    kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
     kvf__model_embed embed;
     kvf__rope_table rope;
     kvf__model_head lm;
@@ -136,13 +135,11 @@ const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* 
  * transformers. */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 
-/* Before a pass uses packed weights of a layer, of a plane of the head: packs them, if the model
- * does so just before use (pack_on_demand.c). */
+/* Before a pass uses packed weights of a unit (products.h: a layer, or a plane of the head): packs
+ * them, if the model does so just before use (pack_on_demand.c). */
 enum { KVF__PACK_FORWARD = 1, KVF__PACK_BACKWARD = 2 };
-kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t l,
+kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t unit,
                                     unsigned directions);
-kvf_status kvf__model_ensure_plane_packed(kvf_ctx *ctx, kvf__model *model, int64_t plane,
-                                          unsigned directions);
 
 struct kvf__cache {
     int64_t L, G, D, slots, capacity;

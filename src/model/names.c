@@ -100,18 +100,23 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
     }
 }
 
+int64_t kvf__shape_size(const kvf__desc *desc, const char *word)
+{
+    int64_t size = 1;
+
+    for (; *word && *word != ' '; word++)
+        size *= letter_value(desc, *word);
+    return size;
+}
+
 int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK])
 {
     int rank = 0;
 
-    dim[0] = 1;
-    for (const char *at = weight->shape; *at; at++) {
-        if (*at == ' ')
-            dim[++rank] = 1;
-        else
-            dim[rank] *= letter_value(desc, *at);
+    for (const char *word = weight->shape; word; word = strchr(word, ' ')) {
+        word += *word == ' ';
+        dim[rank++] = kvf__shape_size(desc, word);
     }
-    rank++;
     if (desc->gguf && (weight->flags & KVF__W_CONV1D)) {
         int64_t swap = dim[0];
         dim[0] = dim[1];

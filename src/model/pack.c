@@ -60,46 +60,45 @@ static void load_block(const kvf__packer *packer, const kvf__slot *slot, int64_t
 }
 
 /* [n_padded, k]: one row per output. */
-static void load_rows_of_outputs(const kvf__packer *packer, const kvf__dense *linear,
-                                 const kvf__tile *piece)
+static void load_rows_of_outputs(const kvf__packer *packer, const kvf__dense *dense,
+                                 const kvf__product *p)
 {
     float *dst = packer->matrix;
 
-    if (linear->n_parts == 1) {
-        load_block(packer, linear->weight[0], piece->n0, piece->n, piece->k0, piece->k, dst,
-                   piece->k);
-        dst += piece->n * piece->k;
+    if (dense->n_parts == 1) {
+        load_block(packer, dense->weight[0], p->n0, p->n, p->k0, p->k, dst, p->k);
+        dst += p->n * p->k;
     }
-    for (int i = 0; linear->n_parts > 1 && i < linear->n_parts; i++) {
-        int64_t n = kvf__slot_rows(linear->weight[i]);
-        load_block(packer, linear->weight[i], 0, n, piece->k0, piece->k, dst, piece->k);
-        dst += n * piece->k;
+    for (int i = 0; dense->n_parts > 1 && i < dense->n_parts; i++) {
+        int64_t n = kvf__slot_rows(dense->weight[i]);
+        load_block(packer, dense->weight[i], 0, n, p->k0, p->k, dst, p->k);
+        dst += n * p->k;
     }
-    memset(dst, 0, (size_t)((piece->n_padded - piece->n) * piece->k) * sizeof *dst);
+    memset(dst, 0, (size_t)((p->n_padded - p->n) * p->k) * sizeof *dst);
 }
 
-static void load_bias(const kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece)
+static void load_bias(const kvf__packer *packer, const kvf__dense *dense, const kvf__product *p)
 {
     float *dst = packer->bias;
 
-    memset(dst, 0, (size_t)piece->n_padded * sizeof *dst);
-    if (!piece->with_bias) return;
-    if (linear->n_parts == 1) {
-        if (linear->bias[0])
-            kvf__slot_row_part(linear->bias[0], 0, piece->n0, piece->n, dst, packer->scratch);
+    memset(dst, 0, (size_t)p->n_padded * sizeof *dst);
+    if (p->k0) return; /* it is added by the plane that comes first */
+    if (dense->n_parts == 1) {
+        if (dense->bias[0])
+            kvf__slot_row_part(dense->bias[0], 0, p->n0, p->n, dst, packer->scratch);
         return;
     }
-    for (int i = 0; i < linear->n_parts; i++) {
-        if (linear->bias[i]) kvf__slot_row(linear->bias[i], 0, dst);
-        dst += kvf__slot_rows(linear->weight[i]);
+    for (int i = 0; i < dense->n_parts; i++) {
+        if (dense->bias[i]) kvf__slot_row(dense->bias[i], 0, dst);
+        dst += kvf__slot_rows(dense->weight[i]);
     }
 }
 
 /* matrix [n, k], in place. */
-static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *linear, int64_t n,
+static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *dense, int64_t n,
                                  int64_t k)
 {
-    const float *gamma = linear->gamma, *beta = linear->beta;
+    const float *gamma = dense->gamma, *beta = dense->beta;
 
 #pragma omp parallel for schedule(static) num_threads(packer->threads)
     for (int64_t o = 0; o < n; o++) {
@@ -114,34 +113,34 @@ static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *li
 }
 
 /* matrix [k, n], in place. Each thread adds up its own columns, going down the rows. */
-static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__dense *linear, int64_t k,
+static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__dense *dense, int64_t k,
                                 int64_t n)
 {
     enum { STRIP = 256 };
 
-    if (linear->beta) {
+    if (dense->beta) {
 #pragma omp parallel for schedule(static) num_threads(packer->threads)
         for (int64_t from = 0; from < n; from += STRIP) {
             int64_t width = n - from < STRIP ? n - from : STRIP;
             double sum[STRIP] = {0};
             for (int64_t i = 0; i < k; i++)
                 for (int64_t o = 0; o < width; o++)
-                    sum[o] += (double)packer->matrix[i * n + from + o] * (double)linear->beta[i];
+                    sum[o] += (double)packer->matrix[i * n + from + o] * (double)dense->beta[i];
             for (int64_t o = 0; o < width; o++)
                 packer->bias[from + o] = (float)((double)packer->bias[from + o] + sum[o]);
         }
     }
 #pragma omp parallel for schedule(static) num_threads(packer->threads)
     for (int64_t i = 0; i < k; i++)
-        for (int64_t o = 0; linear->gamma && o < n; o++)
-            packer->matrix[i * n + o] *= linear->gamma[i];
+        for (int64_t o = 0; dense->gamma && o < n; o++)
+            packer->matrix[i * n + o] *= dense->gamma[i];
 }
 
-static bool has_bias(const kvf__dense *linear, const kvf__tile *piece)
+static bool has_bias(const kvf__dense *dense, const kvf__product *p)
 {
-    if (linear->beta) return true;
-    for (int i = 0; i < linear->n_parts; i++)
-        if (linear->bias[i] && piece->with_bias) return true;
+    if (dense->beta) return true;
+    for (int i = 0; i < dense->n_parts; i++)
+        if (dense->bias[i] && !p->k0) return true;
     return false;
 }
 
@@ -156,25 +155,25 @@ static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N
     return KVF_OK;
 }
 
-kvf_status kvf__pack_tile(kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece,
-                          kvf__packed **fwd, kvf__packed **bwd)
+kvf_status kvf__pack_product(kvf__packer *packer, const kvf__dense *dense, const kvf__product *p,
+                             kvf__packed_pair *to)
 {
-    bool by_input = linear->weight[0]->conv1d;
-    int64_t n = piece->n_padded, k = piece->k;
-    const float *bias = has_bias(linear, piece) ? packer->bias : NULL;
+    bool by_input = dense->weight[0]->conv1d;
+    int64_t n = p->n_padded, k = p->k;
+    const float *bias = has_bias(dense, p) ? packer->bias : NULL;
 
     /* A norm spans all inputs; Conv1D weights are neither stacked nor padded. */
-    assert(!linear->gamma || piece->k0 == 0);
-    assert(!by_input || (linear->n_parts == 1 && piece->n == n));
+    assert(!dense->gamma || p->k0 == 0);
+    assert(!by_input || (dense->n_parts == 1 && p->n == n));
 
-    load_bias(packer, linear, piece);
+    load_bias(packer, dense, p);
     if (by_input) {
-        load_block(packer, linear->weight[0], piece->k0, k, piece->n0, n, packer->matrix, n);
-        fold_rows_of_inputs(packer, linear, k, n);
+        load_block(packer, dense->weight[0], p->k0, k, p->n0, n, packer->matrix, n);
+        fold_rows_of_inputs(packer, dense, k, n);
     } else {
-        load_rows_of_outputs(packer, linear, piece);
-        fold_rows_of_outputs(packer, linear, n, k);
+        load_rows_of_outputs(packer, dense, p);
+        fold_rows_of_outputs(packer, dense, n, k);
     }
-    if (packer->forward) KVF_TRY(put(packer, !by_input, k, n, bias, fwd));
-    return packer->backward ? put(packer, by_input, n, k, NULL, bwd) : KVF_OK;
+    if (packer->forward) KVF_TRY(put(packer, !by_input, k, n, bias, &to->fwd));
+    return packer->backward ? put(packer, by_input, n, k, NULL, &to->bwd) : KVF_OK;
 }

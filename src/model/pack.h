@@ -2,7 +2,7 @@
 #ifndef KVF_PACK_H
 #define KVF_PACK_H
 
-#include "model_priv.h"
+#include "products.h"
 
 /* The workspace of packing: allocated once for the largest piece, so that peak memory is the packed
  * model plus one piece. */
@@ -33,16 +33,9 @@ typedef struct kvf__dense {
     const float *gamma, *beta;  /* [in] of the norm in front, NULL: none */
 } kvf__dense;
 
-/* A piece of it: outputs n0 .. n0 + n - 1 (padded with zero columns to n_padded), inputs k0 .. k0 +
- * k - 1. Stacked parts are always packed whole. */
-typedef struct kvf__tile {
-    int64_t n0, n, n_padded, k0, k;
-    bool with_bias;
-} kvf__tile;
-
-/* Folds the norm, packs the weights and their transpose, of both what the packer wants. What is
- * packed already takes the new values. */
-kvf_status kvf__pack_tile(kvf__packer *packer, const kvf__dense *linear, const kvf__tile *piece,
-                          kvf__packed **fwd, kvf__packed **bwd);
+/* Folds the norm, packs the product's weights and their transpose, of both what the packer wants.
+ * Stacked parts are packed whole. What is packed already takes the new values. */
+kvf_status kvf__pack_product(kvf__packer *packer, const kvf__dense *dense,
+                             const kvf__product *product, kvf__packed_pair *to);
 
 #endif

@@ -75,7 +75,7 @@ typedef struct kvf__footprint {
 kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
                                     kvf__dtype file);
 /* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it?
- * Tried (rows_alike.c), in the time of some passes; false where weights are packed just before use.
+ * Tried (probe.c), in the time of some passes; false where weights are packed just before use.
  */
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
 /* Rows of the (unfolded) token embedding in f32: out [n, C]. */

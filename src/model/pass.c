@@ -1,6 +1,9 @@
 /* Making a pass, for batches up to its limits: its memory (pass_arena.c), the plan of its
- * attention, the tables of rope; and the times of its components. */
+ * attention, the tables of rope; the products of a batch size, before the first step, because
+ * oneDNN builds a primitive for each (weight, rows) in milliseconds; and the times of its
+ * components. */
 #include "pass_priv.h"
+#include "products.h"
 
 int64_t kvf__pass_padded(const kvf__model *model, int64_t n)
 {
@@ -122,4 +125,48 @@ void kvf__pass_free(kvf__pass *pass)
     kvf__attn_plan_free(pass->keys.plan);
     kvf__arena_done(&pass->arena);
     kvf__free(pass);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* The products of a unit as the pass runs them: rows of qkv, of all that follows in the layer. */
+static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit, int64_t qkv_rows,
+                               int64_t rows)
+{
+    const kvf__model *m = pass->model;
+    kvf__product p;
+
+    for (size_t i = 0; kvf__product_at(&m->desc, unit, i, &p); i++) {
+        const kvf__packed_pair *w = kvf__product_packed(m, &p);
+        const int64_t M = p.kind == KVF__PRODUCT_QKV ? qkv_rows : rows;
+        const kvf__half half = p.kind == KVF__PRODUCT_OUT ? KVF__HALF_ATTN : KVF__HALF_FFN;
+        const kvf__dtype gradient = p.kind == KVF__PRODUCT_HEAD ? KVF__F32 : m->act;
+        KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->fwd, M, kvf__product_dst(m, &p),
+                                p.adds ? kvf__pass_out_flags(pass, half) : 0));
+        if (pass->limits.backward)
+            KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->bwd, M, gradient,
+                                    p.gradient_adds ? KVF__MM_ADD : 0));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels)
+{
+    const kvf__model *model = pass->model;
+    int64_t M = kvf__pass_padded(model, tokens), ML = kvf__pass_padded(model, labels);
+    int64_t L = model->desc.L;
+
+    if (tokens < 1 || tokens > pass->limits.tokens || labels < 0 || labels > pass->limits.labels)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "pass: %lld tokens and %lld labels, the limits are %lld and %lld",
+                         (long long)tokens, (long long)labels, (long long)pass->limits.tokens,
+                         (long long)pass->limits.labels);
+    for (int64_t l = 0; l < L; l++)
+        KVF_TRY(prepare_unit(ctx, pass, l, M, l == L - 1 ? ML : M));
+    for (int64_t first = 0; first < ML; first += KVF__HEAD_ROWS)
+        for (int64_t p = 0; p < model->lm.n; p++) {
+            int64_t rows = ML - first < KVF__HEAD_ROWS ? ML - first : KVF__HEAD_ROWS;
+            KVF_TRY(prepare_unit(ctx, pass, L + p, 0, rows));
+        }
+    return KVF_OK;
 }

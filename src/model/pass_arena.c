@@ -5,6 +5,7 @@
  * that recomputes keeps one layer's worth and what enters each layer (Chen et al. 2016, arXiv
  * 1604.06174, with segments of one layer). */
 #include "pass_priv.h"
+#include "products.h"
 
 /* Sizes that the layout needs more than once. */
 typedef struct sizes {
@@ -28,9 +29,8 @@ static sizes sizes_of(const kvf__pass *pass)
                .ML = kvf__pass_padded(model, pass->limits.labels)};
 
     s.R = larger(s.M, s.ML);
-    s.head_rows = !model->lm.packed ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
-    for (int p = 0; p < model->ffn.n; p++)
-        s.plane = larger(s.plane, model->ffn.width[p]);
+    s.head_rows = !model->lm.n ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
+    s.plane = kvf__ffn_plane(d->F, 0).width; /* the widest */
     s.qkv = (d->H + 2 * d->G) * d->D;
     s.att = d->H * d->D;
     s.adapter = model->train.adapters ? kvf__adapters_shape(model->train.adapters)->size : 0;

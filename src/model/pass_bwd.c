@@ -9,40 +9,43 @@
 #include "pass_grads.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
+#include "products.h"
 
 #include <string.h>
 
 /* dxhat [M, C] of one plane: y += down(act(up(xhat))). The first product of a layer sets dxhat, the
  * others add. */
-static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const float *dx,
-                                const void *dy, int64_t M)
+static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_t p,
+                                const float *dx, const void *dy, int64_t M)
 {
     const kvf__model *m = pass->model;
-    const kvf__layer *w = &m->layers[l];
+    const kvf__layer_weights *w = m->layers[l].w;
+    const kvf__plane plane = kvf__ffn_plane(m->desc.F, p);
     const kvf__kept *keep = &pass->kept[l];
     unsigned first = p ? KVF__MM_ADD : 0;
-    int64_t n = M * m->ffn.width[p];
-    const void *fac1 = kvf__act_row(m->act, keep->fac1, m->ffn.start[p], M);
+    int64_t n = M * plane.width;
+    const void *fac1 = kvf__act_row(m->act, keep->fac1, plane.start, M);
 
-    KVF_TRY(kvf__down_grad(ctx, pass, l, p, dx));
-    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down_t[p], M, dy, pass->bwd.da, m->act, 0));
+    KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_DOWN, p, dx));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p].bwd, M, dy, pass->bwd.da, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     if (!m->desc.gated) {
         m->kernels->mul(m->act, pass->bwd.da, fac1, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
         KVF_TRY(
-            kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->bwd.da, pass->bwd.dxhat, m->act, first));
+            kvf__mm_run(ctx, m->mm, w->up[p].bwd, M, pass->bwd.da, pass->bwd.dxhat, m->act, first));
     } else {
-        const void *fac2 = kvf__act_row(m->act, keep->fac2, m->ffn.start[p], M);
+        const void *fac2 = kvf__act_row(m->act, keep->fac2, plane.start, M);
         m->kernels->glu_bwd(m->act, pass->bwd.dg, pass->bwd.du, pass->bwd.da, fac1, fac2, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
-        KVF_TRY(
-            kvf__mm_run(ctx, m->mm, w->gate_t[p], M, pass->bwd.dg, pass->bwd.dxhat, m->act, first));
-        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up_t[p], M, pass->bwd.du, pass->bwd.dxhat, m->act,
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->gate[p].bwd, M, pass->bwd.dg, pass->bwd.dxhat, m->act,
+                            first));
+        KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p].bwd, M, pass->bwd.du, pass->bwd.dxhat, m->act,
                             KVF__MM_ADD));
     }
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
-    return kvf__up_grad(ctx, pass, l, p);
+    KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_UP, p, NULL));
+    return m->desc.gated ? kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_GATE, p, NULL) : KVF_OK;
 }
 
 /* Back to the output of attention: datt [M, HD]. */
@@ -56,14 +59,14 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
-    for (int p = 0; p < m->ffn.n; p++)
+    for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act, M);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
     dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
-    KVF_TRY(kvf__out_grad(ctx, pass, l, dhalf));
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].out_t, M, dy, datt, m->act, 0));
+    KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_OUT, 0, dhalf));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->out.bwd, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
 }
@@ -126,10 +129,10 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                          true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv_t, pass->M, pass->bwd.dqkv, pass->bwd.dxhat,
-                        m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.bwd, pass->M, pass->bwd.dqkv,
+                        pass->bwd.dxhat, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
-    KVF_TRY(kvf__qkv_grad(ctx, pass, l));
+    KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_QKV, 0, NULL));
     kvf__pass_adapt_beside(pass, l, KVF__HALF_ATTN, pass->M);
     kvf__pass_before_qkv_bwd(pass, l);
     return KVF_OK;

@@ -14,6 +14,7 @@
 #include "attention.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
+#include "products.h"
 
 #include <string.h>
 
@@ -125,8 +126,8 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__kept *keep = &pass->kept[l];
 
     pass->fwd.qkv_src = kvf__pass_before_qkv(pass, l);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].qkv, pass->M, pass->fwd.qkv_src, keep->qkv, m->act,
-                        0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.fwd, pass->M, pass->fwd.qkv_src, keep->qkv,
+                        m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
     if (d->positions == KVF__POS_ROPE)
@@ -157,18 +158,20 @@ static void attention_fwd(kvf__pass *pass, int64_t l)
 }
 
 /* x += one plane's share for src, which no product here writes to. */
-static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p, const void *src,
-                                float *x, int64_t M)
+static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_t p,
+                                const void *src, float *x, int64_t M)
 {
     const kvf__model *m = pass->model;
-    const kvf__layer *w = &m->layers[l];
+    const kvf__layer_weights *w = m->layers[l].w;
     kvf__kept *keep = &pass->kept[l];
-    int64_t at = pass->limits.backward ? m->ffn.start[p] : 0, n = M * m->ffn.width[p];
+    const kvf__plane plane = kvf__ffn_plane(m->desc.F, p);
+    int64_t at = pass->limits.backward ? plane.start : 0, n = M * plane.width;
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
     void *h2 = m->desc.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p] : w->up[p], M, src, h1, m->act, 0));
-    if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p], M, src, h2, m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p].fwd : w->up[p].fwd, M, src, h1,
+                        m->act, 0));
+    if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p].fwd, M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->fwd.g;
     if (h2)
@@ -178,7 +181,7 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int p,
     kvf__pass_lap(pass, KVF__PART_ACT);
     if (pass->again.now && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing behind this is kept */
-    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p], g, x, M, p == 0));
+    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p].fwd, g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
 }
@@ -189,12 +192,12 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 {
     const kvf__model *m = pass->model;
 
-    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].out, att, x, M, true));
+    KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].w->out.fwd, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x, M);
-    for (int p = 0; p < m->ffn.n; p++)
+    for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
@@ -252,7 +255,7 @@ static void final_norm_fwd(kvf__pass *pass)
     const kvf__desc *d = &m->desc;
 
     if (!pass->batch->n_labels) return;
-    if (d->post_norm && m->lm.packed)
+    if (d->post_norm && m->lm.n)
         memcpy(pass->head.in, pass->fwd.x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
     if (!d->post_norm) kvf__pass_final_norm(pass);
 }

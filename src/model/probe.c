@@ -1,4 +1,5 @@
-/* How fast oneDNN multiplies what a step multiplies: the yardstick that bench holds a step against.
+/* What oneDNN does with a model's own products: how fast it runs them, the yardstick that bench
+ * holds a step against, and whether equal rows get equal bits.
  *
  * The products of a forward pass, each alone and hot, so that the rate is what this machine gives
  * for these shapes at this moment, and nothing of the pass is in it. A product counts as often as a
@@ -7,6 +8,7 @@
  * bench runs this between its steps. */
 #include "probe.h"
 #include "pass_priv.h"
+#include "products.h"
 
 #include <string.h>
 
@@ -33,33 +35,40 @@ struct kvf__probe {
 double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels)
 {
     const kvf__desc *d = &model->desc;
-    double C = (double)d->C, heads = (double)((2 * d->H + 2 * d->G) * d->D);
-    double layer = heads * C + (d->gated ? 3 : 2) * C * (double)d->F;
-    double head = model->lm.packed ? (double)d->V * C : 0;
+    double layer = 0, head = model->lm.n ? (double)d->V * (double)d->C : 0;
+    kvf__product p;
 
+    for (size_t i = 0; kvf__product_at(d, 0, i, &p); i++)
+        layer += (double)p.k * (double)p.n;
     return 4 * layer * (double)d->L * (double)tokens + 4 * head * (double)labels;
 }
 
-static void add(kvf__probe *probe, const kvf__packed *w, int64_t M, int64_t K, int64_t N,
-                int64_t times)
+/* The products of layer 0, then plane 0 of the head; false past the last. */
+static bool product_at(const kvf__model *m, size_t i, kvf__product *out)
 {
-    if (w && M) probe->items[probe->n++] = (item){.w = w, .M = M, .K = K, .N = N, .times = times};
+    const size_t n = kvf__products_of_layer(&m->desc);
+
+    if (i < n) return kvf__product_at(&m->desc, 0, i, out);
+    return m->lm.n && kvf__product_at(&m->desc, m->desc.L, i - n, out);
 }
 
-static void list_products(kvf__probe *probe, int64_t M, int64_t head_rows)
+static kvf_status list_products(kvf_ctx *ctx, kvf__probe *probe, int64_t M, int64_t head_rows)
 {
     const kvf__model *m = probe->model;
-    const kvf__desc *d = &m->desc;
-    const kvf__layer *w = &m->layers[0];
+    kvf__product p;
 
-    add(probe, w->qkv, M, d->C, (d->H + 2 * d->G) * d->D, d->L);
-    add(probe, w->out, M, d->H * d->D, d->C, d->L);
-    for (int p = 0; p < m->ffn.n; p++) {
-        add(probe, w->up[p], M, d->C, m->ffn.width[p], d->L);
-        add(probe, w->gate[p], M, d->C, m->ffn.width[p], d->L);
-        add(probe, w->down[p], M, m->ffn.width[p], d->C, d->L);
+    KVF_TRY(kvf__alloc_array(ctx, kvf__products_of_layer(&m->desc) + 1, sizeof *probe->items,
+                             &probe->items));
+    for (size_t i = 0; product_at(m, i, &p); i++) {
+        const bool head = p.kind == KVF__PRODUCT_HEAD;
+        const item it = {.w = kvf__product_packed(m, &p)->fwd,
+                         .M = head ? head_rows : M,
+                         .K = p.k,
+                         .N = p.n_padded,
+                         .times = head ? m->lm.n : m->desc.L};
+        if (it.M) probe->items[probe->n++] = it;
     }
-    if (m->lm.packed) add(probe, m->lm.packed[0], head_rows, d->C, KVF__VOCAB_PLANE, m->lm.n);
+    return KVF_OK;
 }
 
 static kvf_status pack_reference(kvf_ctx *ctx, kvf__probe *probe)
@@ -112,16 +121,14 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
     kvf__probe *probe = NULL;
     kvf__rates rates;
     int64_t M = kvf__pass_padded(model, tokens), head_rows = kvf__pass_padded(model, labels);
-    size_t most = 3 * (size_t)model->ffn.n + 3;
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *probe, &probe);
     if (st) goto out;
     probe->model = model;
-    st = kvf__alloc_array(ctx, most, sizeof *probe->items, &probe->items);
+    st = list_products(ctx, probe, M < MOST_ROWS ? M : MOST_ROWS,
+                       head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
     if (st) goto out;
-    list_products(probe, M < MOST_ROWS ? M : MOST_ROWS,
-                  head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
     st = pack_reference(ctx, probe);
     if (st) goto out;
     st = alloc_memory(ctx, probe);
@@ -181,4 +188,82 @@ kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out)
     KVF_TRY(time_item(ctx, probe, &reference, &seconds));
     *out = (kvf__rates){.step = all / spent, .reference = operations(&reference) / seconds};
     return KVF_OK;
+}
+
+/* ---- equal rows ------------------------------------------------------------------------------ */
+
+/* Does a row of a product have the same bits whatever other rows there are, and wherever it is
+ * among them? oneDNN promises nothing of the kind. It holds where its kernels go through K in one
+ * order for every number of rows (f32 by AVX-512, bf16 by AVX512-BF16), and does not where the last
+ * rows have a kernel of their own (AVX2). So it is tried, at every number of rows that a pass of so
+ * many tokens can have. */
+typedef struct trial {
+    const kvf__model *model;
+    int64_t most; /* rows */
+    char *src, *all, *part;
+} trial;
+
+static kvf_status alloc_trial(kvf_ctx *ctx, trial *t)
+{
+    kvf__rng rng = kvf__rng_make(0, 1);
+    int64_t K = 0, N = 0;
+    kvf__product p;
+
+    for (size_t i = 0; product_at(t->model, i, &p); i++) {
+        if (p.k > K) K = p.k;
+        if (p.n_padded > N) N = p.n_padded;
+    }
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(t->most * K), kvf__act_size(t->model->act), &t->src));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(t->most * N), sizeof(float), &t->all));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(t->most * N), sizeof(float), &t->part));
+    for (int64_t i = 0; i < t->most * K; i++) {
+        const float x = (float)(kvf__rng_uniform(&rng) - 0.5);
+        kvf__from_f32(t->model->act, &x, kvf__act_row(t->model->act, t->src, i, 1), 1);
+    }
+    return KVF_OK;
+}
+
+/* M rows from `first` on to dst. */
+static kvf_status multiply_rows(kvf_ctx *ctx, const trial *t, const kvf__product *p, int64_t first,
+                                int64_t M, char *dst)
+{
+    const kvf__dtype type = kvf__product_dst(t->model, p);
+    const void *src = kvf__act_row(t->model->act, t->src, first, p->k);
+
+    memset(dst, 0, (size_t)(M * p->n_padded) * kvf__act_size(type));
+    return kvf__mm_run(ctx, t->model->mm, kvf__product_packed(t->model, p)->fwd, M, src, dst, type,
+                       p->adds ? KVF__MM_ADD : 0);
+}
+
+/* Compares the same rows of several counts with those of the largest. */
+static kvf_status try_product(kvf_ctx *ctx, const trial *t, const kvf__product *p, bool *alike)
+{
+    const size_t row = (size_t)p->n_padded * kvf__act_size(kvf__product_dst(t->model, p));
+
+    KVF_TRY(multiply_rows(ctx, t, p, 0, t->most, t->all));
+    for (int64_t n = 1, M = 0; *alike && n < t->most; n++) {
+        if (kvf__pass_padded(t->model, n) == M) continue;
+        M = kvf__pass_padded(t->model, n);
+        const int64_t first = t->most - M - 1;
+        if (first < 0) continue;
+        KVF_TRY(multiply_rows(ctx, t, p, first, M, t->part));
+        *alike = memcmp(t->part, t->all + (size_t)first * row, (size_t)M * row) == 0;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out)
+{
+    trial t = {.model = model, .most = kvf__pass_padded(model, most)};
+    bool alike = !model->store.late;
+    kvf_status st = alike ? alloc_trial(ctx, &t) : KVF_OK;
+    kvf__product p;
+
+    for (size_t i = 0; !st && alike && product_at(model, i, &p); i++)
+        st = try_product(ctx, &t, &p, &alike);
+    kvf__free(t.src);
+    kvf__free(t.all);
+    kvf__free(t.part);
+    if (!st) *out = alike;
+    return st;
 }

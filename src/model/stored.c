@@ -5,7 +5,7 @@
  * with them as they are. Rows stay in the order of the file. The embedding's rows are read from the
  * file, as always; where the head is tied to it, the head's copy is one of its own. */
 #include "stored.h"
-#include "arch.h"
+#include "products.h"
 #include "slot.h"
 
 #include <string.h>
@@ -13,15 +13,6 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-
-static const kvf__role MATRICES[] = {KVF__W_QKV, KVF__W_Q,    KVF__W_K,  KVF__W_V,
-                                     KVF__W_OUT, KVF__W_GATE, KVF__W_UP, KVF__W_DOWN};
-enum { N_MATRICES = sizeof MATRICES / sizeof MATRICES[0] };
-
-int kvf__stored_role(size_t i)
-{
-    return i < N_MATRICES ? (int)MATRICES[i] : (int)KVF__W_ROLES;
-}
 
 kvf__dtype kvf__stored_dtype(kvf__dtype wanted, int64_t columns)
 {
@@ -87,15 +78,18 @@ static kvf_status copy_matrix(storing *s, kvf__slot *slot)
     return KVF_OK;
 }
 
-/* Every matrix of a layer, then the head. */
+/* Every matrix of the layers, then the head. */
 static kvf_status each_matrix(storing *s, const kvf__desc *desc,
                               kvf_status (*visit)(storing *s, kvf__slot *slot))
 {
+    const kvf__slots *slots = &s->stored->slots;
+    const kvf__slot *slot;
+    kvf__product p;
+
     for (int64_t l = 0; l < desc->L; l++)
-        for (size_t i = 0; i < N_MATRICES; i++) {
-            const kvf__slot *slot = kvf__slot_of(desc, &s->stored->slots, MATRICES[i], l);
-            if (slot) KVF_TRY(visit(s, &s->stored->slots.items[slot - s->stored->slots.items]));
-        }
+        for (size_t i = 0; kvf__product_at(desc, l, i, &p) && !p.plane; i++)
+            for (int part = 0; (slot = kvf__product_slot(desc, slots, &p, part, NULL)); part++)
+                KVF_TRY(visit(s, &slots->items[slot - slots->items]));
     return s->stored->head.view.data ? visit(s, &s->stored->head) : KVF_OK;
 }
 

@@ -19,8 +19,6 @@ kvf_status kvf__stored_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__sl
                               const kvf__model_options *options, kvf__stored **out);
 void kvf__stored_free(kvf__stored *stored);
 
-/* The i-th of the roles whose weights are a layer's matrices; KVF__W_ROLES past the last. */
-int kvf__stored_role(size_t i);
 /* The type that a matrix of so many columns is kept in: blocks of integers want whole blocks. */
 kvf__dtype kvf__stored_dtype(kvf__dtype wanted, int64_t columns);
 

@@ -1,0 +1,61 @@
+/* A unit of a model, which is a layer or a plane of the head, from its slots into packed form:
+ * which matrices are stacked, and what norm in front of them is folded in. */
+#include "creation.h"
+
+kvf_status kvf__creation_prepare(kvf__creation *c)
+{
+    const kvf__desc *d = c->desc;
+    size_t matrix = 0, widest = 0, n;
+    kvf__product p;
+
+    /* the largest product of layer 0 and of the head */
+    for (int64_t unit = 0; unit <= d->L; unit += d->L)
+        for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
+            const int64_t side = p.k > p.n_padded ? p.k : p.n_padded;
+            if (!kvf__mul((size_t)p.k, (size_t)p.n_padded, &n))
+                return kvf__fail(c->ctx, KVF_ENOMEM, "a matrix of %lld x %lld", (long long)p.k,
+                                 (long long)p.n_padded);
+            if (n > matrix) matrix = n;
+            if ((size_t)side > widest) widest = (size_t)side;
+        }
+    KVF_TRY(kvf__packer_init(c->ctx, &c->packer, matrix, widest, widest));
+    c->packer.mm = c->model->mm;
+    c->packer.act = c->model->act;
+    c->packer.forward = true;
+    c->packer.backward = c->model->backward;
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->gamma));
+    return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
+}
+
+/* The norm in front of a product, if it has one and norms are folded. */
+static void put_norm(kvf__creation *c, const kvf__product *p, kvf__dense *dense)
+{
+    const kvf__product_weights *of = kvf__product_weights_of(p->kind);
+
+    if (of->gamma == KVF__W_ROLES || c->desc->post_norm || c->model->unfolded) return;
+    const kvf__slot *beta = kvf__creation_slot(c, of->beta, p->unit);
+    kvf__slot_row(kvf__creation_slot(c, of->gamma, p->unit), 0, c->gamma);
+    dense->gamma = c->gamma;
+    if (beta) kvf__slot_row(beta, 0, c->beta);
+    dense->beta = beta ? c->beta : NULL;
+}
+
+kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit)
+{
+    const kvf__slot *weight;
+    kvf__product p;
+
+    for (size_t i = 0; kvf__product_at(c->desc, unit, i, &p); i++) {
+        kvf__dense dense = {0};
+        while ((weight = kvf__product_slot(c->desc, c->slots, &p, dense.n_parts,
+                                           &dense.bias[dense.n_parts])))
+            dense.weight[dense.n_parts++] = weight;
+        if (p.kind == KVF__PRODUCT_HEAD) { /* which may be tied, and is then no slot of its own */
+            dense.n_parts = 1;
+            dense.weight[0] = &c->model->lm.slot;
+        }
+        put_norm(c, &p, &dense);
+        KVF_TRY(kvf__pack_product(&c->packer, &dense, &p, kvf__product_packed(c->model, &p)));
+    }
+    return KVF_OK;
+}

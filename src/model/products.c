@@ -1,0 +1,151 @@
+/* The list of a model's products, from its description alone. */
+#include "products.h"
+
+/* in, out: sizes of the whole dense layer, in letters of the shape alphabet (arch.h). */
+typedef struct row {
+    const char *in, *out;
+    bool adds;
+    kvf__product_weights weights;
+} row;
+
+static const row ROWS[KVF__PRODUCT_KINDS] = {
+    [KVF__PRODUCT_QKV] = {"C",
+                          "SD",
+                          false,
+                          {{KVF__W_QKV, KVF__W_Q, KVF__W_K, KVF__W_V},
+                           {KVF__W_QKV_BIAS, KVF__W_Q_BIAS, KVF__W_K_BIAS, KVF__W_V_BIAS},
+                           4,
+                           KVF__W_NORM1,
+                           KVF__W_NORM1_BETA}},
+    [KVF__PRODUCT_OUT] = {"HD",
+                          "C",
+                          true,
+                          {{KVF__W_OUT}, {KVF__W_OUT_BIAS}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+    [KVF__PRODUCT_UP] = {"C",
+                         "F",
+                         false,
+                         {{KVF__W_UP}, {KVF__W_UP_BIAS}, 1, KVF__W_NORM2, KVF__W_NORM2_BETA}},
+    [KVF__PRODUCT_GATE] = {"C",
+                           "F",
+                           false,
+                           {{KVF__W_GATE}, {KVF__W_GATE_BIAS}, 1, KVF__W_NORM2, KVF__W_NORM2_BETA}},
+    [KVF__PRODUCT_DOWN] = {"F",
+                           "C",
+                           true,
+                           {{KVF__W_DOWN}, {KVF__W_DOWN_BIAS}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+    [KVF__PRODUCT_HEAD] = {"C",
+                           "V",
+                           false,
+                           {{KVF__W_HEAD}, {KVF__W_HEAD_BIAS}, 1, KVF__W_FINAL, KVF__W_FINAL_BETA}},
+};
+
+const kvf__product_weights *kvf__product_weights_of(kvf__product_kind kind)
+{
+    return &ROWS[kind].weights;
+}
+
+int64_t kvf__ffn_planes(int64_t F)
+{
+    return (F + KVF__PLANE - 1) / KVF__PLANE;
+}
+
+kvf__plane kvf__ffn_plane(int64_t F, int64_t p)
+{
+    const int64_t n = kvf__ffn_planes(F), unit = F % 16 ? 1 : 16, units = F / unit;
+    const int64_t more = units % n; /* planes that are a unit wider */
+
+    return (kvf__plane){.start = (units / n * p + (p < more ? p : more)) * unit,
+                        .width = (units / n + (p < more)) * unit};
+}
+
+int64_t kvf__vocab_width(int64_t V, int64_t p)
+{
+    const int64_t left = V - p * KVF__VOCAB_PLANE;
+    return left < KVF__VOCAB_PLANE ? left : KVF__VOCAB_PLANE;
+}
+
+kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_kind kind,
+                             int64_t plane)
+{
+    const int64_t k = kvf__shape_size(desc, ROWS[kind].in),
+                  n = kvf__shape_size(desc, ROWS[kind].out);
+    const kvf__plane ffn = kvf__ffn_plane(desc->F, plane);
+    kvf__product p = {.kind = kind,
+                      .unit = unit,
+                      .plane = plane,
+                      .n = n,
+                      .all_n = n,
+                      .k = k,
+                      .all_k = k,
+                      .adds = ROWS[kind].adds};
+
+    if (kind == KVF__PRODUCT_UP || kind == KVF__PRODUCT_GATE) {
+        p.n0 = ffn.start;
+        p.n = ffn.width;
+        p.gradient_adds = plane || (desc->gated && kind == KVF__PRODUCT_UP); /* to gate's */
+    } else if (kind == KVF__PRODUCT_DOWN) {
+        p.k0 = ffn.start;
+        p.k = ffn.width;
+    } else if (kind == KVF__PRODUCT_HEAD) {
+        p.n0 = plane * KVF__VOCAB_PLANE;
+        p.n = kvf__vocab_width(desc->V, plane);
+        p.gradient_adds = true;
+    }
+    p.n_padded = kind == KVF__PRODUCT_HEAD ? KVF__VOCAB_PLANE : p.n;
+    return p;
+}
+
+size_t kvf__products_of_layer(const kvf__desc *desc)
+{
+    return 2 + (desc->gated ? 3 : 2) * (size_t)kvf__ffn_planes(desc->F);
+}
+
+bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out)
+{
+    static const kvf__product_kind FFN[] = {KVF__PRODUCT_UP, KVF__PRODUCT_GATE, KVF__PRODUCT_DOWN};
+    const size_t each = desc->gated ? 3 : 2, at = i < 2 ? 0 : (i - 2) % each;
+    const int64_t plane = i < 2 ? 0 : (int64_t)((i - 2) / each);
+    kvf__product_kind kind = FFN[at == 1 && !desc->gated ? 2 : at];
+
+    if (unit >= desc->L) {
+        *out = kvf__product_of(desc, unit, KVF__PRODUCT_HEAD, unit - desc->L);
+        return i == 0;
+    }
+    if (i < 2) kind = i ? KVF__PRODUCT_OUT : KVF__PRODUCT_QKV;
+    if (i >= kvf__products_of_layer(desc)) return false;
+    *out = kvf__product_of(desc, unit, kind, plane);
+    return true;
+}
+
+kvf__packed_pair *kvf__vocab_plane(const kvf__model *model, int64_t p)
+{
+    return &model->lm.planes[model->store.late ? 0 : p];
+}
+
+kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__product *p)
+{
+    if (p->kind == KVF__PRODUCT_HEAD) return kvf__vocab_plane(model, p->plane);
+    kvf__layer_weights *w = model->layers[p->unit].w;
+    kvf__packed_pair *const pairs[] = {&w->qkv, &w->out, &w->up[p->plane], &w->gate[p->plane],
+                                       &w->down[p->plane]};
+    return pairs[p->kind];
+}
+
+kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *p)
+{
+    return p->adds || p->kind == KVF__PRODUCT_HEAD ? KVF__F32 : model->act;
+}
+
+const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slots,
+                                   const kvf__product *p, int i, const kvf__slot **bias)
+{
+    const kvf__product_weights *of = &ROWS[p->kind].weights;
+
+    for (int at = 0; at < of->n; at++) {
+        const kvf__slot *slot = kvf__slot_of(desc, slots, of->weight[at], p->unit);
+        if (!slot || i-- > 0) continue;
+        if (bias) *bias = kvf__slot_of(desc, slots, of->bias[at], p->unit);
+        return slot;
+    }
+    return NULL;
+}
