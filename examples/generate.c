@@ -1,6 +1,10 @@
 /* Completes a prompt on a base, with a prefix and without: what the prefix changes.
  *
  *     generate BASE PREFIX.h5 "Internet, noun:"
+ *
+ * Built against an installed kvfold:
+ *
+ *     cc generate.c -o generate $(pkg-config --cflags --libs kvfold)
  */
 #include <kvfold/kvfold.h>
 #include <stdio.h>

@@ -1,6 +1,10 @@
 /* Lists the tensors of a file: kvfold's own, safetensors, GGUF.
  *
  *     inspect FILE
+ *
+ * Built against an installed kvfold:
+ *
+ *     cc inspect.c -o inspect $(pkg-config --cflags --libs kvfold)
  */
 #include <inttypes.h>
 #include <kvfold/kvfold.h>

@@ -1,6 +1,10 @@
 /* Trains a prefix by the library, watching its steps, then folds it and measures what is left.
  *
  *     train BASE TRAIN.jsonl VALID.jsonl RUN.h5 PREFIX.h5
+ *
+ * Built against an installed kvfold:
+ *
+ *     cc train.c -o train $(pkg-config --cflags --libs kvfold)
  */
 #include <kvfold/kvfold.h>
 #include <stdio.h>

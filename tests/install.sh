@@ -52,15 +52,21 @@ case $library in
 esac
 [ "$package" = "$(dirname "$library")/pkgconfig/kvfold.pc" ] || fail "kvfold.pc is at \"$package\""
 
-# an example, as a user of the package builds it
+# The examples, by the line that stands at their top.
 if command -v pkg-config >/dev/null && [ -n "$package" ]; then
     mkdir "$folder/pc" && sed "s|^prefix=.*|prefix=$root|" "$package" >"$folder/pc/kvfold.pc"
-    flags=$(PKG_CONFIG_PATH=$folder/pc pkg-config --cflags --libs kvfold) ||
-        fail "pkg-config does not take kvfold.pc"
-    # shellcheck disable=SC2086
-    $4 -std=c11 -o "$folder/inspect" "$root/share/doc/kvfold/examples/inspect.c" $flags -fopenmp ||
-        fail 'inspect.c does not build against what is installed'
-    "$folder/inspect" >"$folder/out" 2>&1
-    [ $? -eq 2 ] || fail "inspect does not run: $(cat "$folder/out")"
+    export PKG_CONFIG_PATH="$folder/pc"
+    cd "$folder" || exit 1
+    for file in "$root"/share/doc/kvfold/examples/*.c; do
+        name=$(basename "$file" .c)
+        cp "$file" .
+        line=$(sed -n 's/^ \* *\(cc .*pkg-config.*\)$/\1/p' "$file")
+        [ -n "$line" ] || fail "$name.c does not say how it is built"
+        sh -c "$4 ${line#cc }" || fail "$name.c does not build against what is installed"
+        "./$name" >out 2>&1
+        [ $? -eq 2 ] || fail "$name does not run: $(cat out)"
+    done
+else
+    echo 'skipped: no pkg-config to build the examples with'
 fi
 [ $failures -eq 0 ]
