@@ -324,7 +324,8 @@ START_TEST(generation)
 }
 END_TEST
 
-/* The adapters stay f32; what they read and the rest of the model has 8 bits. */
+/* The adapters stay f32; what they read and the rest of the model has 8 bits. The bound is over the
+ * worst case, 0.058. */
 START_TEST(bf16_is_near)
 {
     size_t n;
@@ -399,7 +400,8 @@ START_TEST(slopes)
         for (int64_t j = 0; j < p.n; j++)
             p.value[j] += (float)(step * 2 * (double)g[j]);
         double slope = (loss[0] - loss[1]) / (2 * step);
-        ck_assert_msg(fabs(slope - square) <= 0.02 * square, "%s: %s: slope %.6g, gradient %.6g",
+        /* the curvature: 0.2 % at this step */
+        ck_assert_msg(fabs(slope - square) <= 0.005 * square, "%s: %s: slope %.6g, gradient %.6g",
                       CASES[_i].name, p.name, slope, square);
         g += p.n;
     }

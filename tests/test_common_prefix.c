@@ -19,10 +19,6 @@ static void setup_qwen3(void)
 {
     toy_create(&t, toy_qwen3, KVF__F32);
 }
-static void setup_bf16(void)
-{
-    toy_create(&t, toy_llama, KVF__BF16);
-}
 
 static void teardown(void)
 {
@@ -152,8 +148,12 @@ END_TEST
 
 START_TEST(sharing_stays_near_in_bf16)
 {
-    compare(CASES[_i], 2e-2,
-            6e-2); /* two roundings of one sum: the gradient's own bf16 error is of this size */
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
+    toy_create(&t, toy_llama, KVF__BF16);
+    /* Sums of bf16 products in another order: the loss was 0.003 away, the gradient 0.017, which is
+     * as far as bf16 itself is from f32. */
+    compare(CASES[_i], 6e-3, 4e-2);
+    toy_free(&t);
 }
 END_TEST
 
@@ -229,14 +229,13 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(gpt2, setup_gpt2, teardown);
     tcase_add_checked_fixture(qwen3, setup_qwen3, teardown);
-    tcase_add_checked_fixture(bf16, setup_bf16, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, sharing_changes_nothing_in_f32, 0, N_CASES);
     tcase_add_loop_test(core, tokens_are_saved, 0, N_CASES);
     tcase_add_loop_test(gpt2, sharing_changes_nothing_in_f32, 0, N_CASES);
     tcase_add_loop_test(qwen3, sharing_changes_nothing_in_f32, 0, N_CASES);
-    tcase_add_loop_test(bf16, sharing_stays_near_in_bf16, 0, kvf__cpu_has_bf16() ? N_CASES : 0);
+    tcase_add_loop_test(bf16, sharing_stays_near_in_bf16, 0, N_CASES);
     tcase_add_test(errors, bad_trees_are_refused);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, gpt2);

@@ -148,6 +148,17 @@ static double deviation(const kvf__param *param)
     return sqrt(square / (double)param->n);
 }
 
+/* Four standard deviations of the spread of n draws, normal or uniform. */
+static double normal_scatter(const kvf__param *p)
+{
+    return 4 / sqrt(2 * (double)p->n);
+}
+
+static double uniform_scatter(const kvf__param *p)
+{
+    return 4 / sqrt(5 * (double)p->n);
+}
+
 /* torch: N(0, 1) of the embedding, U(+-1/sqrt(n)) elsewhere, n the state's or the inputs' width. */
 START_TEST(starting_values)
 {
@@ -155,13 +166,16 @@ START_TEST(starting_values)
     kvf__params *params = kvf__encoder_params(encoder);
     ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "torch", 3), KVF_OK);
     ck_assert_str_eq(params->item[0].name, "embedding.weight");
-    ck_assert_double_eq_tol(deviation(&params->item[0]), 1, 0.2);
+    ck_assert_double_eq_tol(deviation(&params->item[0]), 1, normal_scatter(&params->item[0]));
     ck_assert_str_eq(params->item[1].name, "lstm_head.weight_ih_l0");
-    ck_assert_double_eq_tol(deviation(&params->item[1]), 1 / sqrt(3.0 * M), 0.02);
+    ck_assert_double_eq_tol(deviation(&params->item[1]) * sqrt(3.0 * M), 1,
+                            uniform_scatter(&params->item[1]));
     ck_assert_str_eq(params->item[17].name, "mlp_head.0.weight");
-    ck_assert_double_eq_tol(deviation(&params->item[17]), 1 / sqrt(3.0 * 2 * M), 0.02);
+    ck_assert_double_eq_tol(deviation(&params->item[17]) * sqrt(3.0 * 2 * M), 1,
+                            uniform_scatter(&params->item[17]));
     ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "ptuning-v2", 3), KVF_OK);
-    ck_assert_double_eq_tol(deviation(&params->item[1]), 0.02, 0.004);
+    ck_assert_double_eq_tol(deviation(&params->item[1]) / 0.02, 1,
+                            normal_scatter(&params->item[1]));
     ck_assert_double_eq(deviation(&params->item[3]), 0); /* a bias */
     kvf__encoder_free(encoder);
 }

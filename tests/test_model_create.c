@@ -443,7 +443,8 @@ START_TEST(head_that_differs_is_used)
 }
 END_TEST
 
-/* bf16 rounds weights and inputs to 8 bits: 0.4 % each, averaged over a row. */
+/* bf16 rounds weights and inputs to 8 bits, by 0.4 % at most and 0.16 % in the mean: 0.27 %
+ * together. */
 START_TEST(bf16_is_near)
 {
     fixture f;
@@ -465,7 +466,7 @@ START_TEST(bf16_is_near)
         kvf__mm_run(ctx, f.model->mm, f.model->layers[1].w->qkv.fwd, M, x16, y, KVF__F32, 0),
         KVF_OK);
     double error = ck_rel_l2(y, want, M * 64);
-    ck_assert_msg(error > 1e-5 && error < 1e-2, "relative error %g", error);
+    ck_assert_msg(error > 1e-5 && error < 5e-3, "relative error %g", error);
     free(x);
     destroy(&f);
 }

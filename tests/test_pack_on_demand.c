@@ -308,7 +308,8 @@ START_TEST(steps_of_generation_agree)
 {
     pair p;
     const bool bf16 = CASES[_i].act == KVF__BF16;
-    if (CASES[_i].config == &toy_gpt2 || !make_pair(&p, _i, NULL, false)) return;
+    if (CASES[_i].config == &toy_gpt2) return; /* stored by inputs: steps do not read it as it is */
+    ck_need(make_pair(&p, _i, NULL, false), "this CPU has no bf16 products");
     const size_t n = (size_t)(STEPS * ROWS * kvf__model_desc(p.packed.model)->V);
     float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
     if (p.same_head) {

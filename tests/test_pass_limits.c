@@ -338,9 +338,10 @@ START_TEST(bf16_is_close_to_f32)
         kvf__pass_free(pass);
         toy_free(&t);
     }
-    ck_assert_double_eq_tol(loss[1], loss[0], 1e-2 * loss[0]);
+    /* measured: 0.0007 and 0.024; products of 8 bits, two layers of them there and back */
+    ck_assert_double_eq_tol(loss[1], loss[0], 2e-3 * loss[0]);
     ck_assert(loss[1] != loss[0]);
-    ck_assert_double_le(ck_rel_l2(grad[1].kv, grad[0].kv, kvf__prefix_count(&grad[0])), 6e-2);
+    ck_assert_double_le(ck_rel_l2(grad[1].kv, grad[0].kv, kvf__prefix_count(&grad[0])), 5e-2);
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&grad[0]);
     kvf__prefix_done(&grad[1]);

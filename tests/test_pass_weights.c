@@ -121,14 +121,15 @@ START_TEST(gradients_match)
 }
 END_TEST
 
-/* bf16 products round their factors; masters and sums stay f32. */
+/* bf16 products round their factors; masters and sums stay f32. Of these models the worst parameter
+ * is 0.038 away: twice that is allowed, for other orders of sums. */
 START_TEST(bf16_gradients_are_near)
 {
     golden g;
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     load(&g, MODELS[_i], KVF__BF16, EVERYTHING);
     backward(&g);
-    check_gradients(&g, 0.15);
+    check_gradients(&g, 0.08);
     golden_unload(&g);
 }
 END_TEST
@@ -239,7 +240,8 @@ static double step_down(golden *g, double rate)
     return square;
 }
 
-/* A step against the gradient takes the loss down by about its length, once the products know. */
+/* A step against the gradient takes the loss down by its squared length, once the products know,
+ * but for the curvature: half of its value along the step, measured 1 to 4 % here. */
 START_TEST(refresh_packs_new_values)
 {
     golden g;

@@ -234,7 +234,7 @@ START_TEST(gradient_matches_differences)
         for (size_t i = 0; i < n; i++)
             moved[i] = value[i] - step * way[i];
         double want = (up - whole_loss(&t, moved)) / (2 * (double)step);
-        ck_assert_double_eq_tol(slope, want, 2e-3 + 1e-2 * fabs(want));
+        ck_assert_double_eq_tol(slope, want, 1e-3 + 5e-3 * fabs(want)); /* f32 losses: 6e-4 apart */
     }
     free(value);
     free(moved);

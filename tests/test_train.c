@@ -195,7 +195,8 @@ START_TEST(merge_rounds_to_smaller_types)
     static const struct {
         const char *dtype;
         double bound;
-    } TYPES[] = {{"f16", 2e-3}, {"bf16", 2e-2}};
+    } TYPES[] = {{"f16", 2e-3},
+                 {"bf16", 1.6e-2}}; /* half a unit in the last place below 8: 2^-9, 2^-6 */
     kvf_train_options o = options_for(out);
     train(&o);
     for (int i = 0; i < 2; i++) {
@@ -204,7 +205,7 @@ START_TEST(merge_rounds_to_smaller_types)
         kvf_merge_result merged;
         ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
         ck_assert(merged.max_abs_diff > 0 && merged.max_abs_diff < TYPES[i].bound);
-        ck_assert_double_eq_tol(loss_of(other), loss_of(out), 0.02);
+        ck_assert_double_eq_tol(loss_of(other), loss_of(out), 3e-4); /* measured: 7e-5 */
     }
 }
 END_TEST

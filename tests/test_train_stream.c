@@ -57,7 +57,7 @@ START_TEST(runs_are_equal)
 }
 END_TEST
 
-/* bf16 moves the loss, but not far. */
+/* bf16 moves the loss, but not far: 0.005 of 4 after these steps. */
 START_TEST(rounded_weights_are_another_base)
 {
     kvf_train_options o = options_for(out, "mlp");
@@ -66,7 +66,7 @@ START_TEST(rounded_weights_are_another_base)
     o.weight_dtype = "bf16";
     kvf_train_result rounded = train(&o);
     ck_assert(rounded.train_loss != exact.train_loss);
-    ck_assert_double_eq_tol(rounded.train_loss, exact.train_loss, 0.02);
+    ck_assert_double_eq_tol(rounded.train_loss, exact.train_loss, 0.012);
 }
 END_TEST
 
