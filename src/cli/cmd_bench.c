@@ -49,19 +49,13 @@ static kvf_json *components(const kvf_bench_result *r)
 
 static int print_json(const cli_call *call, const kvf_bench_result *r)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
-    kvf_json_set(object, "steps", kvf_json_new_int(r->steps));
-    kvf_json_set(object, "rows", kvf_json_new_int(r->rows));
-    kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
-    kvf_json_set(object, "label_tokens", kvf_json_new_int(r->labels));
-    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
-    kvf_json_set(object, "seconds_per_step", kvf_json_new_real(r->seconds_per_step));
-    kvf_json_set(object, "matmul_rate", kvf_json_new_real(r->matmul_rate));
-    kvf_json_set(object, "reference_rate", kvf_json_new_real(r->reference_rate));
-    kvf_json_set(object, "matmul_share", kvf_json_new_real(r->matmul_share));
-    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(r->peak_rss_bytes));
-    kvf_json_set(object, "components", components(r));
+    kvf_json *object = cli_json_add(kvf_json_object(),
+                                    "precision:s steps:I rows:I tokens:I label_tokens:I",
+                                    r->precision, r->steps, r->rows, r->tokens, r->labels);
+    cli_json_add(object, "tokens_per_second:f seconds_per_step:f matmul_rate:f reference_rate:f",
+                 r->tokens_per_second, r->seconds_per_step, r->matmul_rate, r->reference_rate);
+    cli_json_add(object, "matmul_share:f peak_rss_bytes:I components:o", r->matmul_share,
+                 r->peak_rss_bytes, components(r));
     return cli_print_json(call, object);
 }
 
@@ -95,16 +89,11 @@ static void print_text(const kvf_bench_result *r)
 
 static int print_step(const cli_call *call, const kvf_bench_step_result *s)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "seconds", kvf_json_new_real(s->seconds));
-    kvf_json_set(object, "rows", kvf_json_new_int(s->rows));
-    kvf_json_set(object, "tokens", kvf_json_new_int(s->tokens));
-    kvf_json_set(object, "label_tokens", kvf_json_new_int(s->labels));
-    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(s->tokens_per_second));
-    kvf_json_set(object, "matmul_rate", kvf_json_new_real(s->matmul_rate));
-    kvf_json_set(object, "reference_rate", kvf_json_new_real(s->reference_rate));
-    kvf_json_set(object, "matmul_share", kvf_json_new_real(s->matmul_share));
-    kvf_json_set(object, "loss", kvf_json_new_real(s->loss));
+    kvf_json *object = cli_json_add(
+        kvf_json_object(), "seconds:f rows:I tokens:I label_tokens:I tokens_per_second:f",
+        s->seconds, s->rows, s->tokens, s->labels, s->tokens_per_second);
+    cli_json_add(object, "matmul_rate:f reference_rate:f matmul_share:f loss:f", s->matmul_rate,
+                 s->reference_rate, s->matmul_share, s->loss);
     int code = cli_print_json(call, object);
     fflush(stdout);
     return code;

@@ -2,8 +2,7 @@
  * budget; one table.
  *
  * Every run is a process of its own (train, then merge, by this program): the largest resident
- * memory of a process never falls again, so that a second run in the same one could not tell its
- * own. */
+ * memory of a process never falls again, so a second run in one process could not be measured. */
 #include "cli_int.h"
 
 #include <errno.h>
@@ -55,31 +54,11 @@ static void add(arguments *a, const char *option, const char *value)
     if (*value) a->at[a->n++] = value;
 }
 
-/* All that the file holds; NULL if memory ran out. */
-static char *read_all(int fd)
-{
-    size_t n = 0, capacity = 4096;
-    char *text = malloc(capacity);
-    ssize_t got = 1;
-    while (text && got > 0) {
-        if (n + 1 == capacity) {
-            char *more = realloc(text, capacity *= 2);
-            if (!more) free(text);
-            text = more;
-            if (!text) break;
-        }
-        got = read(fd, text + n, capacity - n - 1);
-        if (got > 0) n += (size_t)got;
-        if (got < 0 && errno == EINTR) got = 1;
-    }
-    if (text) text[n] = 0;
-    return text;
-}
-
 /* Runs this program; *text: its standard output. Returns its exit status, -1 if it did not run. */
 static int run_self(const arguments *a, char **text)
 {
     int ends[2], status = -1;
+    size_t size = 0;
     pid_t child;
     posix_spawn_file_actions_t actions;
     *text = NULL;
@@ -92,16 +71,18 @@ static int run_self(const arguments *a, char **text)
                              environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    if (!failed) {
-        *text = read_all(ends[0]);
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    close(ends[0]);
+    FILE *output = fdopen(ends[0], "r");
+    if (!output) close(ends[0]);
+    if (output && !failed && getdelim(text, &size, 0, output) < 0 &&
+        *text) /* JSON has no zero byte */
+        **text = 0;
+    if (output) fclose(output);
+    while (!failed && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
     return failed || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
-/* The JSON object that a command printed; NULL: it failed, and said why on stderr. */
+/* The JSON object that a command printed; NULL: it failed, with its line on stderr. */
 static kvf_json *object_of(const cli_call *call, arguments *a, const char *threads)
 {
     kvf_json *object = NULL;
@@ -139,12 +120,11 @@ static void copy(kvf_json *to, const kvf_json *from, const char *key)
     const kvf_json *value = kvf_json_get(from, key);
     const char *text = kvf_json_str(value, NULL);
     if (!value) return;
-    if (text)
-        kvf_json_set(to, key, kvf_json_new_str(text));
-    else if (kvf_json_typeof(value) == KVF_JSON_INT)
-        kvf_json_set(to, key, kvf_json_new_int(kvf_json_int(value, 0)));
-    else
-        kvf_json_set(to, key, kvf_json_new_real(kvf_json_real(value, NAN)));
+    kvf_json_set(to, key,
+                 text ? kvf_json_new_str(text)
+                 : kvf_json_typeof(value) == KVF_JSON_INT
+                     ? kvf_json_new_int(kvf_json_int(value, 0))
+                     : kvf_json_new_real(kvf_json_real(value, NAN)));
 }
 
 /* merged NULL: the run does not fold. */
@@ -153,10 +133,9 @@ static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *
     static const char *const KEYS[] = {
         "trainable_parameters", "steps",     "tokens",          "seconds",     "tokens_per_second",
         "peak_rss_bytes",       "precision", "best_valid_loss", "best_metric", "best_value"};
-    kvf_json *row = kvf_json_object();
-    kvf_json_set(row, "method", kvf_json_new_str(c->method));
-    kvf_json_set(row, "init", c->init ? kvf_json_new_str(c->init) : kvf_json_new_null());
-    kvf_json_set(row, "seed", kvf_json_new_int(c->seed));
+    kvf_json *init = c->init ? kvf_json_new_str(c->init) : kvf_json_new_null();
+    kvf_json *row = cli_json_add(kvf_json_object(), "method:s init:o seed:I", c->method, init,
+                                 c->seed);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
@@ -204,13 +183,6 @@ typedef struct names {
     char *text;
 } names;
 
-static bool has_name(const names *list, const char *name)
-{
-    for (size_t i = 0; i < list->n; i++)
-        if (!strcmp(list->at[i], name)) return true;
-    return false;
-}
-
 /* "a,b,c". */
 static int split(const cli_call *call, const char *option, const char *list, names *out)
 {
@@ -224,6 +196,18 @@ static int split(const cli_call *call, const char *option, const char *list, nam
         out->at[out->n++] = name;
     }
     return out->n ? CLI_OK : cli_misuse(call->command, "--%s names nothing", option);
+}
+
+static int split_all(const cli_call *call, const values *v, names *methods, names *inits)
+{
+    bool has_text = false;
+    int code = split(call, "methods", v->methods, methods);
+    if (!code && v->inits) code = split(call, "inits", v->inits, inits);
+    for (size_t i = 0; i < inits->n; i++)
+        has_text |= !strcmp(inits->at[i], "text");
+    if (!code && v->init_text && !has_text)
+        code = cli_misuse(call->command, "--init-text is for text among --inits");
+    return code;
 }
 
 static int run_all(const cli_call *call, const values *v, const names *methods, const names *inits,
@@ -274,11 +258,8 @@ static int report(const cli_call *call, const values *v, kvf_json *rows)
         kvf_json_free(rows);
         return CLI_OK;
     }
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(v->out));
-    kvf_json_set(object, "steps", kvf_json_new_int(v->steps));
-    kvf_json_set(object, "runs", rows);
-    return cli_print_json(call, object);
+    return cli_print_json(
+        call, cli_json_add(kvf_json_object(), "out:s steps:I runs:o", v->out, v->steps, rows));
 }
 
 static int run(cli_call *call)
@@ -290,10 +271,7 @@ static int run(cli_call *call)
     if (!code && !rows) code = cli_fail(call->command, "out of memory");
     if (!code && kvf_check_alone(call->ctx, "a comparison"))
         code = cli_fail_status(call, KVF_EUSAGE);
-    if (!code) code = split(call, "methods", v.methods, &methods);
-    if (!code && v.inits) code = split(call, "inits", v.inits, &inits);
-    if (!code && v.init_text && !has_name(&inits, "text"))
-        code = cli_misuse(call->command, "--init-text is for text among --inits");
+    if (!code) code = split_all(call, &v, &methods, &inits);
     if (!code) code = run_all(call, &v, &methods, &inits, rows);
     free(methods.text);
     free(inits.text);
@@ -310,7 +288,7 @@ const cli_command cli_compare = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
     .summary = "Trains methods on the same data and budget, and prints one table.",
-    .notes = "Each run is a process of its own: its peak memory could not be told otherwise.\n"
+    .notes = "Each run is a process of its own, so that its peak memory can be measured.\n"
              "A run that does not fold has no stored size.\n",
     .required = "base data valid out",
     CLI_ROWS(OPTIONS),

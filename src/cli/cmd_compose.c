@@ -55,13 +55,9 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         return CLI_OK;
     }
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(o->out));
-    kvf_json_set(object, "mode", kvf_json_new_str(o->mode));
-    kvf_json_set(object, "shape", cli_shape_json(r->shape, 6));
-    kvf_json_set(object, "position_start", kvf_json_new_int(r->position_start));
-    kvf_json_set(object, "bytes", kvf_json_new_int(r->bytes));
-    kvf_json_set(object, "max_abs_diff", kvf_json_new_real(r->max_abs_diff));
+    kvf_json *object = cli_json_add(
+        kvf_json_object(), "out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f", o->out,
+        o->mode, cli_shape_json(r->shape, 6), r->position_start, r->bytes, r->max_abs_diff);
     return cli_print_json(call, object);
 }
 

@@ -23,13 +23,9 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_convert_position(call->ctx, &o, &from, &to);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) {
-        kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "out", kvf_json_new_str(o.out));
-        kvf_json_set(object, "from", kvf_json_new_int(from));
-        kvf_json_set(object, "to", kvf_json_new_int(to));
-        return cli_print_json(call, object);
-    }
+    if (call->common.json)
+        return cli_print_json(
+            call, cli_json_add(kvf_json_object(), "out:s from:I to:I", o.out, from, to));
     printf("%s: position_start %lld, was %lld\n", o.out, (long long)to, (long long)from);
     return CLI_OK;
 }

@@ -27,16 +27,12 @@ static double share(const kvf_distill_result *r)
 
 static int print_json(const cli_call *call, const kvf_distill_result *r, kvf_json *object)
 {
-    kvf_json_set(object, "document_tokens", kvf_json_new_int(r->document_tokens));
-    kvf_json_set(object, "prefix_length", kvf_json_new_int(r->prefix_length));
-    kvf_json_set(object, "held_out_rows", kvf_json_new_int(r->held_out_rows));
-    kvf_json_set(object, "held_out_label_tokens", kvf_json_new_int(r->held_out_labels));
-    kvf_json_set(object, "teacher_seconds", kvf_json_new_real(r->teacher_seconds));
-    kvf_json_set(object, "loss_base", kvf_json_new_real(r->loss_base));
-    kvf_json_set(object, "loss_prefix", kvf_json_new_real(r->loss_prefix));
-    kvf_json_set(object, "loss_document", kvf_json_new_real(r->loss_document));
-    kvf_json_set(object, "kl_base", kvf_json_new_real(r->kl_base));
-    kvf_json_set(object, "kl_prefix", kvf_json_new_real(r->kl_prefix));
+    cli_json_add(object, "document_tokens:I prefix_length:I held_out_rows:I", r->document_tokens,
+                 r->prefix_length, r->held_out_rows);
+    cli_json_add(object, "held_out_label_tokens:I teacher_seconds:f", r->held_out_labels,
+                 r->teacher_seconds);
+    cli_json_add(object, "loss_base:f loss_prefix:f loss_document:f kl_base:f kl_prefix:f",
+                 r->loss_base, r->loss_prefix, r->loss_document, r->kl_base, r->kl_prefix);
     return cli_print_json(call, object);
 }
 

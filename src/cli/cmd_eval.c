@@ -28,32 +28,25 @@ static kvf_json *classes_json(const kvf_class_scores *list)
     kvf_json *object = kvf_json_object();
     for (size_t i = 0; i < list->n; i++) {
         const kvf_class_score *s = &list->item[i];
-        kvf_json *row = kvf_json_object();
-        kvf_json_set(row, "precision", kvf_json_new_real(s->precision));
-        kvf_json_set(row, "recall", kvf_json_new_real(s->recall));
-        kvf_json_set(row, "f1", kvf_json_new_real(s->f1));
-        kvf_json_set(row, "support", kvf_json_new_int(s->support));
-        kvf_json_set(object, s->name, row);
+        kvf_json_set(object, s->name,
+                     cli_json_add(kvf_json_object(), "precision:f recall:f f1:f support:I",
+                                  s->precision, s->recall, s->f1, s->support));
     }
     return object;
 }
 
 static int print_json(const cli_call *call, const kvf_eval_result *r)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "task", kvf_json_new_str(r->task));
-    kvf_json_set(object, "loss", kvf_json_new_real(r->loss));
-    if (!isnan(r->perplexity)) kvf_json_set(object, "perplexity", kvf_json_new_real(r->perplexity));
+    kvf_json *object = cli_json_add(kvf_json_object(), "task:s loss:f", r->task, r->loss);
+    if (!isnan(r->perplexity)) cli_json_add(object, "perplexity:f", r->perplexity);
     for (size_t i = 0; i < r->n_scores; i++)
         kvf_json_set(object, r->scores[i].name, kvf_json_new_real(r->scores[i].value));
-    if (r->classes.n) kvf_json_set(object, "classes", classes_json(&r->classes));
-    if (r->entity_types.n) kvf_json_set(object, "entity_types", classes_json(&r->entity_types));
-    kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
-    kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
-    kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
-    kvf_json_set(object, "truncated", kvf_json_new_int(r->truncated));
-    if (r->without_label) kvf_json_set(object, "without_label", kvf_json_new_int(r->without_label));
-    kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
+    if (r->classes.n) cli_json_add(object, "classes:o", classes_json(&r->classes));
+    if (r->entity_types.n) cli_json_add(object, "entity_types:o", classes_json(&r->entity_types));
+    cli_json_add(object, "label_tokens:I examples:I skipped:I truncated:I", r->label_tokens,
+                 r->examples, r->skipped, r->truncated);
+    if (r->without_label) cli_json_add(object, "without_label:I", r->without_label);
+    cli_json_add(object, "seconds:f", r->seconds);
     return cli_print_json(call, object);
 }
 

@@ -24,12 +24,9 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_export(call->ctx, &o);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) {
-        kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "out", kvf_json_new_str(o.out));
-        kvf_json_set(object, "format", kvf_json_new_str(o.format));
-        return cli_print_json(call, object);
-    }
+    if (call->common.json)
+        return cli_print_json(call,
+                              cli_json_add(kvf_json_object(), "out:s format:s", o.out, o.format));
     printf("%s: %s\n", o.out, o.format);
     if (!o.base_id && !strcmp(o.format, "peft"))
         puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");

@@ -74,10 +74,9 @@ static int print_json(const cli_call *call, bool is_list, char **texts, size_t n
         kvf_json_set(object, "texts", list);
     else
         kvf_json_set(object, "text", new_text(texts[0]));
-    kvf_json_set(object, "prompt_tokens", kvf_json_new_int(stats->prompt_tokens));
-    kvf_json_set(object, "new_tokens", kvf_json_new_int(stats->new_tokens));
-    kvf_json_set(object, "prefill_seconds", kvf_json_new_real(stats->prefill_seconds));
-    kvf_json_set(object, "decode_seconds", kvf_json_new_real(stats->decode_seconds));
+    cli_json_add(object, "prompt_tokens:I new_tokens:I prefill_seconds:f decode_seconds:f",
+                 stats->prompt_tokens, stats->new_tokens, stats->prefill_seconds,
+                 stats->decode_seconds);
     return cli_print_json(call, object);
 }
 

@@ -24,14 +24,11 @@ static const kvf_option_row OPTIONS[] = {
 
 static int print_json(const cli_call *call, const kvf_merge_result *r, const kvf_merge_options *o)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(o->out));
-    if (o->out_base) kvf_json_set(object, "out_base", kvf_json_new_str(o->out_base));
-    kvf_json_set(object, "shape", cli_shape_json(r->shape, r->rank));
-    kvf_json_set(object, "bytes", kvf_json_new_int(r->bytes));
-    kvf_json_set(object, "max_abs_diff", kvf_json_new_real(r->max_abs_diff));
-    kvf_json_set(object, "probe_max_abs_diff", kvf_json_new_real(r->probe_max_abs_diff));
-    kvf_json_set(object, "step", kvf_json_new_int(r->step));
+    kvf_json *object = cli_json_add(kvf_json_object(), "out:s", o->out);
+    if (o->out_base) cli_json_add(object, "out_base:s", o->out_base);
+    cli_json_add(object, "shape:o bytes:I max_abs_diff:f probe_max_abs_diff:f step:I",
+                 cli_shape_json(r->shape, r->rank), r->bytes, r->max_abs_diff,
+                 r->probe_max_abs_diff, r->step);
     return cli_print_json(call, object);
 }
 

@@ -22,13 +22,10 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_new_base(call->ctx, &o, &result);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) {
-        kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "out", kvf_json_new_str(o.out));
-        kvf_json_set(object, "architecture", kvf_json_new_str(result.architecture));
-        kvf_json_set(object, "parameters", kvf_json_new_int(result.parameters));
-        return cli_print_json(call, object);
-    }
+    if (call->common.json)
+        return cli_print_json(call,
+                              cli_json_add(kvf_json_object(), "out:s architecture:s parameters:I",
+                                           o.out, result.architecture, result.parameters));
     printf("%s: %s, %lld parameters\n", o.out, result.architecture, (long long)result.parameters);
     return CLI_OK;
 }

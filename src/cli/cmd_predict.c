@@ -47,13 +47,9 @@ static int report(const cli_call *call, const kvf_predict_options *o, const kvf_
         if (!to_stdout(o) || !call->common.quiet) print_text(to_stdout(o) ? stderr : stdout, o, r);
         return CLI_OK;
     }
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(o->out));
-    kvf_json_set(object, "task", kvf_json_new_str(r->task));
-    kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
-    kvf_json_set(object, "skipped", kvf_json_new_int(r->skipped));
-    kvf_json_set(object, "truncated", kvf_json_new_int(r->truncated));
-    kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
+    kvf_json *object = cli_json_add(
+        kvf_json_object(), "out:s task:s examples:I skipped:I truncated:I seconds:f", o->out,
+        r->task, r->examples, r->skipped, r->truncated, r->seconds);
     return cli_print_json(call, object);
 }
 

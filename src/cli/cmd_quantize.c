@@ -25,18 +25,13 @@ typedef struct outcome {
 
 static int print_json(const cli_call *call, const values *v, const outcome *o)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(v->file.out));
-    kvf_json_set(object, "dtype", kvf_json_new_str(v->file.dtype));
-    kvf_json_set(object, "shape", cli_shape_json(o->file.shape, 6));
-    kvf_json_set(object, "bytes", kvf_json_new_int(o->file.bytes));
-    kvf_json_set(object, "max_abs_diff", kvf_json_new_real(o->file.max_abs_diff));
-    kvf_json_set(object, "relative_diff", kvf_json_new_real(o->file.relative_diff));
-    if (v->eval.data) {
-        kvf_json_set(object, "loss_before", kvf_json_new_real(o->before.loss));
-        kvf_json_set(object, "loss_after", kvf_json_new_real(o->after.loss));
-        kvf_json_set(object, "loss_change", kvf_json_new_real(o->after.loss - o->before.loss));
-    }
+    kvf_json *object = cli_json_add(kvf_json_object(),
+                                    "out:s dtype:s shape:o bytes:I max_abs_diff:f relative_diff:f",
+                                    v->file.out, v->file.dtype, cli_shape_json(o->file.shape, 6),
+                                    o->file.bytes, o->file.max_abs_diff, o->file.relative_diff);
+    if (v->eval.data)
+        cli_json_add(object, "loss_before:f loss_after:f loss_change:f", o->before.loss,
+                     o->after.loss, o->after.loss - o->before.loss);
     return cli_print_json(call, object);
 }
 

@@ -44,14 +44,10 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_report(call->ctx, &o, &bytes);
     if (st) return cli_fail_status(call, st);
-    if (!call->common.json) {
-        printf("%s: %s\n", o.out, cli_bytes_text(bytes, text));
-        return CLI_OK;
-    }
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(o.out));
-    kvf_json_set(object, "bytes", kvf_json_new_int(bytes));
-    return cli_print_json(call, object);
+    if (call->common.json)
+        return cli_print_json(call, cli_json_add(kvf_json_object(), "out:s bytes:I", o.out, bytes));
+    printf("%s: %s\n", o.out, cli_bytes_text(bytes, text));
+    return CLI_OK;
 }
 
 const cli_command cli_report = {

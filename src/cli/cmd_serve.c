@@ -61,10 +61,8 @@ static void print_address(void *user, int port)
     char url[128];
     snprintf(url, sizeof url, "http://%s%s%s:%d", six ? "[" : "", s->host, six ? "]" : "", port);
     if (s->call->common.json) {
-        kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "url", kvf_json_new_str(url));
-        kvf_json_set(object, "port", kvf_json_new_int(port));
-        cli_print_json(s->call, object);
+        cli_print_json(s->call,
+                       cli_json_add(kvf_json_object(), "url:s port:I", url, (int64_t)port));
     } else {
         printf("listening on %s\n", url);
     }

@@ -11,8 +11,6 @@ static const kvf_option_row OPTIONS[] = {
      "read options from a file of `option = value` lines; the command line wins"},
 };
 
-typedef cli_watcher watcher;
-
 /* "300 steps of 1.21 s, 4 validations of 3.0 s: 6:25 in all, peak memory 1.4 GiB". */
 static void print_forecast(FILE *to, const kvf_forecast *f)
 {
@@ -31,7 +29,7 @@ static void print_forecast(FILE *to, const kvf_forecast *f)
 /* Notes are part of the result: residuals, rows left out. */
 void cli_watch(void *user, const kvf_event *event)
 {
-    watcher *w = user;
+    cli_watcher *w = user;
     cli_progress_event(&w->progress, event);
     if (event->kind == KVF_EVENT_FORECAST && w->progress.on && !w->dry_run)
         print_forecast(stderr, event->forecast);
@@ -48,58 +46,42 @@ void cli_watch(void *user, const kvf_event *event)
 
 static kvf_json *forecast_json(const kvf_forecast *f)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "steps", kvf_json_new_int(f->steps));
-    kvf_json_set(object, "validations", kvf_json_new_int(f->validations));
-    kvf_json_set(object, "seconds_per_step", kvf_json_new_real(f->seconds_per_step));
-    kvf_json_set(object, "seconds_per_validation", kvf_json_new_real(f->seconds_per_validation));
-    kvf_json_set(object, "seconds_per_save", kvf_json_new_real(f->seconds_per_save));
-    kvf_json_set(object, "seconds", kvf_json_new_real(f->seconds));
-    kvf_json_set(object, "probe_seconds", kvf_json_new_real(f->probe_seconds));
-    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(f->peak_rss_bytes));
-    kvf_json_set(object, "tokens", kvf_json_new_int(f->tokens));
-    kvf_json_set(object, "trainable_parameters", kvf_json_new_int(f->trainable_parameters));
-    kvf_json_set(object, "file_bytes", kvf_json_new_int(f->file_bytes));
-    return object;
+    kvf_json *object = cli_json_add(
+        kvf_json_object(), "steps:I validations:I seconds_per_step:f seconds_per_validation:f",
+        f->steps, f->validations, f->seconds_per_step, f->seconds_per_validation);
+    cli_json_add(object, "seconds_per_save:f seconds:f probe_seconds:f peak_rss_bytes:I",
+                 f->seconds_per_save, f->seconds, f->probe_seconds, f->peak_rss_bytes);
+    return cli_json_add(object, "tokens:I trainable_parameters:I file_bytes:I", f->tokens,
+                        f->trainable_parameters, f->file_bytes);
 }
 
-kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, watcher *w)
+static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_train_options *o)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(o->out));
-    kvf_json_set(object, "steps", kvf_json_new_int(r->steps));
-    if (o->dry_run) kvf_json_set(object, "planned_steps", kvf_json_new_int(w->progress.steps));
-    kvf_json_set(object, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
-    kvf_json_set(object, "valid_loss", kvf_json_new_real(r->valid_loss));
-    kvf_json_set(object, "best_valid_loss", kvf_json_new_real(r->best_valid_loss));
-    if (r->best_step) {
-        kvf_json_set(object, "best_step", kvf_json_new_int(r->best_step));
-        kvf_json_set(object, "best_metric", kvf_json_new_str(r->best.name));
-        kvf_json_set(object, "best_value", kvf_json_new_real(r->best.value));
-    }
-    if (o->retention) {
-        kvf_json_set(object, "meter_loss", kvf_json_new_real(r->meter_loss));
-        kvf_json_set(object, "meter_start_loss", kvf_json_new_real(r->meter_start_loss));
-        kvf_json_set(object, "meter_base_loss", kvf_json_new_real(r->meter_base_loss));
-    }
-    kvf_json_set(object, "stopped_early", kvf_json_new_bool(r->stopped_early));
-    kvf_json_set(object, "tokens", kvf_json_new_int(r->tokens));
-    kvf_json_set(object, "computed_tokens", kvf_json_new_int(r->computed_tokens));
-    kvf_json_set(object, "step_seconds", kvf_json_new_real(r->step_seconds));
-    kvf_json_set(object, "tokens_per_second", kvf_json_new_real(r->tokens_per_second));
-    kvf_json_set(object, "seconds", kvf_json_new_real(r->seconds));
-    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(r->peak_rss_bytes));
-    kvf_json_set(object, "trainable_parameters", kvf_json_new_int(r->trainable_parameters));
-    kvf_json_set(object, "examples", kvf_json_new_int(r->examples));
-    kvf_json_set(object, "label_tokens", kvf_json_new_int(r->label_tokens));
-    kvf_json_set(object, "precision", kvf_json_new_str(r->precision));
-    if (r->ranks > 1) {
-        kvf_json_set(object, "ranks", kvf_json_new_int(r->ranks));
-        kvf_json_set(object, "wait_seconds", kvf_json_new_real(r->wait_seconds));
-    }
-    kvf_json_set(object, "finished_before", kvf_json_new_bool(r->finished_before));
-    if (r->forecast.steps) kvf_json_set(object, "forecast", forecast_json(&r->forecast));
-    kvf_json_set(object, "notes", w->notes);
+    cli_json_add(object, "train_loss:f valid_loss:f best_valid_loss:f",
+                 r->steps ? r->train_loss : NAN, r->valid_loss, r->best_valid_loss);
+    if (r->best_step)
+        cli_json_add(object, "best_step:I best_metric:s best_value:f", r->best_step, r->best.name,
+                     r->best.value);
+    if (o->retention)
+        cli_json_add(object, "meter_loss:f meter_start_loss:f meter_base_loss:f", r->meter_loss,
+                     r->meter_start_loss, r->meter_base_loss);
+}
+
+kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, cli_watcher *w)
+{
+    kvf_json *object = cli_json_add(kvf_json_object(), "out:s steps:I", o->out, r->steps);
+    if (o->dry_run) cli_json_add(object, "planned_steps:I", w->progress.steps);
+    add_losses(object, r, o);
+    cli_json_add(object, "stopped_early:b tokens:I computed_tokens:I step_seconds:f",
+                 r->stopped_early, r->tokens, r->computed_tokens, r->step_seconds);
+    cli_json_add(object, "tokens_per_second:f seconds:f peak_rss_bytes:I trainable_parameters:I",
+                 r->tokens_per_second, r->seconds, r->peak_rss_bytes, r->trainable_parameters);
+    cli_json_add(object, "examples:I label_tokens:I precision:s", r->examples, r->label_tokens,
+                 r->precision);
+    if (r->ranks > 1) cli_json_add(object, "ranks:I wait_seconds:f", r->ranks, r->wait_seconds);
+    cli_json_add(object, "finished_before:b", r->finished_before);
+    if (r->forecast.steps) cli_json_add(object, "forecast:o", forecast_json(&r->forecast));
+    cli_json_add(object, "notes:o", w->notes);
     w->notes = NULL;
     return object;
 }
@@ -150,7 +132,7 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
 }
 
 static int report(const cli_call *call, const kvf_train_options *options,
-                  const kvf_train_result *result, watcher *w)
+                  const kvf_train_result *result, cli_watcher *w)
 {
     if (kvf_train_rank(call->ctx)) return CLI_OK; /* the first process has the result */
     if (!w->notes) {
@@ -160,7 +142,7 @@ static int report(const cli_call *call, const kvf_train_options *options,
     return cli_print_json(call, cli_train_json(result, options, w));
 }
 
-static int train(cli_call *call, kvf_train_options *options, watcher *w)
+static int train(cli_call *call, kvf_train_options *options, cli_watcher *w)
 {
     kvf_train_result result;
     options->stop = cli_stop_install();
@@ -176,7 +158,7 @@ static int train(cli_call *call, kvf_train_options *options, watcher *w)
 static int run(cli_call *call)
 {
     kvf_train_options options = kvf_train_defaults();
-    watcher w = {.progress = cli_progress_make(&call->common)};
+    cli_watcher w = {.progress = cli_progress_make(&call->common)};
     int code = cli_set_values(call, &options);
     if (code) return code;
     w.dry_run = options.dry_run;

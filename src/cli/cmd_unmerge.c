@@ -17,12 +17,10 @@ static const kvf_option_row OPTIONS[] = {
 
 static int print_json(const cli_call *call, const kvf_unmerge_result *r, const char *out)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "out", kvf_json_new_str(out));
-    kvf_json_set(object, "prefix_length", kvf_json_new_int(r->P));
-    kvf_json_set(object, "encoder_hidden", kvf_json_new_int(r->M));
-    kvf_json_set(object, "trainable_parameters", kvf_json_new_int(r->parameters));
-    kvf_json_set(object, "residual", kvf_json_new_real(r->residual));
+    kvf_json *object = cli_json_add(
+        kvf_json_object(),
+        "out:s prefix_length:I encoder_hidden:I trainable_parameters:I residual:f", out, r->P, r->M,
+        r->parameters, r->residual);
     return cli_print_json(call, object);
 }
 

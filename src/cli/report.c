@@ -143,6 +143,37 @@ const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size
     return buf;
 }
 
+static kvf_json *next_value(char type, va_list *args)
+{
+    switch (type) {
+    case 's':
+        return kvf_json_new_str(va_arg(*args, const char *));
+    case 'I':
+        return kvf_json_new_int(va_arg(*args, int64_t));
+    case 'f':
+        return kvf_json_new_real(va_arg(*args, double));
+    case 'b':
+        return kvf_json_new_bool(va_arg(*args, int));
+    default:
+        return va_arg(*args, kvf_json *);
+    }
+}
+
+kvf_json *cli_json_add(kvf_json *object, const char *format, ...)
+{
+    char key[64];
+    va_list args;
+    va_start(args, format);
+    for (const char *at = format; *at; at += *at == ' ') {
+        const size_t n = strcspn(at, ":");
+        snprintf(key, sizeof key, "%.*s", (int)n, at);
+        kvf_json_set(object, key, next_value(at[n + 1], &args));
+        at += n + 2;
+    }
+    va_end(args);
+    return object;
+}
+
 kvf_json *cli_shape_json(const int64_t *dims, size_t n)
 {
     kvf_json *array = kvf_json_array();
