@@ -10,18 +10,13 @@
 #include <assert.h>
 #include <string.h>
 
-static int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 /* Bytes of scratch one thread needs, for the hungriest kernel: packed keys and values, their
  * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
 {
-    const size_t keys = (size_t)round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) +
+    const size_t keys = (size_t)kvf__round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) +
                         KVF__ATTN_PAD;
-    const size_t width = (size_t)round_up(limits->D, KVF__ATTN_PAD);
+    const size_t width = (size_t)kvf__round_up(limits->D, KVF__ATTN_PAD);
     const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES;
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
     size_t packs, blocks, floats;
@@ -34,7 +29,7 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
         const size_t dropped = kvf__attn_drop_scratch((int64_t)width, (int64_t)keys);
         if (dropped > floats) floats = dropped;
     }
-    *out = (size_t)round_up((int64_t)floats, 64);
+    *out = (size_t)kvf__round_up((int64_t)floats, 64);
     return true;
 }
 
@@ -109,7 +104,7 @@ void kvf__attn_plan_free(kvf__attn_plan *plan)
 size_t kvf__attn_head_scratch(int64_t D, int64_t keys)
 {
     /* two vectors and the scores, in float; or the scores in double */
-    return (size_t)(2 * round_up(D, KVF__ATTN_PAD) + 2 * round_up(keys, KVF__ATTN_PAD) +
+    return (size_t)(2 * kvf__round_up(D, KVF__ATTN_PAD) + 2 * kvf__round_up(keys, KVF__ATTN_PAD) +
                     4 * KVF__ATTN_PAD) *
            sizeof(float);
 }

@@ -30,13 +30,6 @@ typedef struct drop_job {
     float *q, *dq, *o, *dout;      /* [D] */
 } drop_job;
 
-static float *take(char **scratch, int64_t n)
-{
-    float *out = (float *)(void *)*scratch;
-    *scratch += (size_t)n * sizeof(float);
-    return out;
-}
-
 size_t kvf__attn_drop_scratch(int64_t D, int64_t keys)
 {
     return (size_t)(6 * keys * D + 4 * keys + 4 * D) * sizeof(float);
@@ -44,31 +37,28 @@ size_t kvf__attn_drop_scratch(int64_t D, int64_t keys)
 
 /* ---- in and out ------------------------------------------------------------------------------ */
 
-static void read_f32(kvf__dtype dtype, const void *from, int64_t at, float *to, int64_t n)
+static void read_f32(const kvf__attn_rows *rows, int64_t i, float *to, int64_t n)
 {
-    const char *bytes = (const char *)from + (size_t)at * kvf__dtype_block_bytes(dtype);
-    kvf__to_f32(dtype, bytes, to, n);
+    const int64_t at = (rows->at + i * rows->stride) * (int64_t)kvf__dtype_block_bytes(rows->dtype);
+    kvf__to_f32(rows->dtype, (const char *)rows->base + at, to, n);
 }
 
-static int64_t own_at(const drop_job *j, int64_t t, int which)
+static void write_act(const kvf__attn_rows *rows, int64_t i, const float *values, int64_t n)
 {
-    const kvf__attn *a = j->attn;
-    return (j->row->start + t) * a->ld + (a->H + which * a->G + j->g) * a->D;
+    const int64_t at = (rows->at + i * rows->stride) * (int64_t)kvf__dtype_block_bytes(rows->dtype);
+    kvf__from_f32(rows->dtype, values, (char *)rows->base + at, n);
 }
 
 /* Keys (which = 0) or values as rows, segment after segment, then the row's own. */
-static void gather(const drop_job *j, int which, float *rows)
+static void gather(const drop_job *j, int which, float *to)
 {
     const kvf__attn *a = j->attn;
 
-    for (int32_t s = 0; s < j->row->n_segs; s++) {
-        const kvf__kvseg *seg = &a->segs[j->row->seg[s]];
-        for (int64_t t = 0; t < seg->len; t++, rows += a->D)
-            read_f32(seg->dtype, which ? seg->v : seg->k,
-                     j->g * seg->head_stride + t * seg->token_stride, rows, a->D);
+    for (int32_t s = 0; s <= j->row->n_segs; s++) {
+        const kvf__attn_rows from = kvf__attn_keys(a, j->row, j->g, s, which);
+        for (int64_t t = 0; t < kvf__attn_keys_len(a, j->row, s); t++, to += a->D)
+            read_f32(&from, t, to, a->D);
     }
-    for (int64_t t = 0; t < j->row->len; t++, rows += a->D)
-        read_f32(a->act, a->qkv, own_at(j, t, which), rows, a->D);
 }
 
 static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
@@ -76,32 +66,6 @@ static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
     for (int64_t i = 0; i < n; i++)
         for (int64_t d = 0; d < D; d++)
             cols[d * n + i] = rows[i * D + d];
-}
-
-static int64_t query_at(const drop_job *j, int64_t head, int64_t i)
-{
-    return (j->row->start + i) * j->attn->ld + head * j->attn->D;
-}
-
-static int64_t out_at(const drop_job *j, int64_t head, int64_t i)
-{
-    return ((j->row->start + i) * j->attn->H + head) * j->attn->D;
-}
-
-static void write_act(const kvf__attn *a, void *to, int64_t at, const float *values)
-{
-    char *bytes = (char *)to + (size_t)at * kvf__dtype_block_bytes(a->act);
-    kvf__from_f32(a->act, values, bytes, a->D);
-}
-
-static int64_t visible(const drop_job *j, int64_t i)
-{
-    return j->attn->causal ? j->shared + i + 1 : j->n;
-}
-
-static float *lse_of(const drop_job *j, int64_t head, int64_t i)
-{
-    return &j->attn->lse[head * j->attn->N + j->row->start + i];
 }
 
 static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *item)
@@ -115,20 +79,20 @@ static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *i
                     .g = item->head};
     j->shared = kvf__attn_shared_len(attn, j->row);
     j->n = j->shared + j->row->len;
-    j->k = take(&scratch, j->n * attn->D);
-    j->v = take(&scratch, j->n * attn->D);
-    j->k_cols = take(&scratch, j->n * attn->D);
-    j->v_cols = take(&scratch, j->n * attn->D);
-    j->dk = take(&scratch, j->n * attn->D);
-    j->dv = take(&scratch, j->n * attn->D);
-    j->p = take(&scratch, j->n);
-    j->dp = take(&scratch, j->n);
-    j->mask = take(&scratch, j->n);
-    j->row_of = take(&scratch, j->n);
-    j->q = take(&scratch, attn->D);
-    j->dq = take(&scratch, attn->D);
-    j->o = take(&scratch, attn->D);
-    j->dout = take(&scratch, attn->D);
+    j->k = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->v = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->k_cols = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->v_cols = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->dk = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->dv = kvf__attn_alloc(&scratch, j->n * attn->D);
+    j->p = kvf__attn_alloc(&scratch, j->n);
+    j->dp = kvf__attn_alloc(&scratch, j->n);
+    j->mask = kvf__attn_alloc(&scratch, j->n);
+    j->row_of = kvf__attn_alloc(&scratch, j->n);
+    j->q = kvf__attn_alloc(&scratch, attn->D);
+    j->dq = kvf__attn_alloc(&scratch, attn->D);
+    j->o = kvf__attn_alloc(&scratch, attn->D);
+    j->dout = kvf__attn_alloc(&scratch, attn->D);
     for (int64_t i = 0; i < j->n; i++)
         j->row_of[i] = 1;
     gather(j, 0, j->k);
@@ -164,7 +128,8 @@ static void draw_mask(const drop_job *j, int64_t head, int64_t i, int64_t n)
 /* s [n], scaled. */
 static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 {
-    read_f32(j->attn->act, j->attn->qkv, query_at(j, head, i), j->q, j->attn->D);
+    const kvf__attn_rows queries = kvf__attn_in_qkv(j->attn, j->row, j->attn->qkv, head, 0);
+    read_f32(&queries, i, j->q, j->attn->D);
     times_cols(j, j->p, j->q, j->k_cols, n);
     for (int64_t k = 0; k < n; k++)
         j->p[k] *= j->attn->scale;
@@ -175,7 +140,8 @@ static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 static void query_fwd(const drop_job *j, int64_t head, int64_t i)
 {
     const kvf__attn *a = j->attn;
-    const int64_t n = visible(j, i);
+    const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
+    const int64_t n = kvf__attn_visible(a, j->row, j->shared, i);
     float top = -INFINITY;
     double sum = 0;
 
@@ -186,13 +152,13 @@ static void query_fwd(const drop_job *j, int64_t head, int64_t i)
         j->p[k] = expf(j->p[k] - top);
         sum += (double)j->p[k];
     }
-    *lse_of(j, head, i) = top + (float)log(sum);
+    *kvf__attn_lse(a, j->row, head, i) = top + (float)log(sum);
     draw_mask(j, head, i, n);
     memset(j->o, 0, (size_t)a->D * sizeof *j->o);
     for (int64_t k = 0; k < n; k++)
         if (j->mask[k] != 0)
             add_scaled(j->o, (float)(j->p[k] * j->mask[k] / sum), j->v + k * a->D, a->D);
-    write_act(a, a->out, out_at(j, head, i), j->o);
+    write_act(&outs, i, j->o, a->D);
 }
 
 static void fwd_item(const kvf__attn *attn, const kvf__attn_item *item)
@@ -217,12 +183,13 @@ void kvf__attn_drop_fwd(const kvf__attn *attn)
 static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn *a = j->attn;
-    const float lse = *lse_of(j, head, i);
+    const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
+    const float lse = *kvf__attn_lse(a, j->row, head, i);
     float delta = 0;
 
     scores(j, head, i, n);
     draw_mask(j, head, i, n);
-    read_f32(a->act, a->out, out_at(j, head, i), j->o, a->D);
+    read_f32(&outs, i, j->o, a->D);
     for (int64_t d = 0; d < a->D; d++)
         delta += j->dout[d] * j->o[d];
     times_cols(j, j->dp, j->dout, j->v_cols, n);
@@ -236,9 +203,12 @@ static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
 static void query_bwd(const drop_job *j, int64_t head, int64_t i)
 {
     const kvf__attn *a = j->attn;
-    const int64_t n = visible(j, i), keys = a->shared_only ? j->shared : n;
+    const kvf__attn_rows douts = kvf__attn_in_out(a, j->row, a->dout, head, 0);
+    const kvf__attn_rows to = kvf__attn_in_qkv(a, j->row, a->dqkv, head, 0);
+    const int64_t n = kvf__attn_visible(a, j->row, j->shared, i);
+    const int64_t keys = a->shared_only ? j->shared : n;
 
-    read_f32(a->act, a->dout, out_at(j, head, i), j->dout, a->D);
+    read_f32(&douts, i, j->dout, a->D);
     query_probs(j, head, i, n);
     memset(j->dq, 0, (size_t)a->D * sizeof *j->dq);
     for (int64_t k = 0; k < keys; k++) {
@@ -246,13 +216,15 @@ static void query_bwd(const drop_job *j, int64_t head, int64_t i)
         add_scaled(j->dv + k * a->D, j->p[k], j->dout, a->D);
         add_scaled(j->dq, j->dp[k], j->k + k * a->D, a->D);
     }
-    if (!a->shared_only) write_act(a, a->dqkv, query_at(j, head, i), j->dq);
+    if (!a->shared_only) write_act(&to, i, j->dq, a->D);
 }
 
 /* Gradients of keys and values to where they belong: accumulators of segments, rows of dqkv. */
 static void store_grads(const drop_job *j)
 {
     const kvf__attn *a = j->attn;
+    const kvf__attn_rows keys = kvf__attn_in_qkv(a, j->row, a->dqkv, a->H + j->g, 0);
+    const kvf__attn_rows values = kvf__attn_in_qkv(a, j->row, a->dqkv, a->H + a->G + j->g, 0);
     int64_t at = 0;
 
     for (int32_t s = 0; s < j->row->n_segs; s++) {
@@ -265,8 +237,8 @@ static void store_grads(const drop_job *j)
         at += n;
     }
     for (int64_t t = 0; !a->shared_only && t < j->row->len; t++, at += a->D) {
-        write_act(a, a->dqkv, own_at(j, t, 0), j->dk + at);
-        write_act(a, a->dqkv, own_at(j, t, 1), j->dv + at);
+        write_act(&keys, t, j->dk + at, a->D);
+        write_act(&values, t, j->dv + at, a->D);
     }
 }
 

@@ -36,6 +36,61 @@ struct kvf__attn_plan {
 /* Bytes that dropout's kernel needs of a thread's scratch. */
 size_t kvf__attn_drop_scratch(int64_t D, int64_t keys);
 
+/* ---- where things are ------------------------------------------------------------------------ */
+
+/* Rows of D elements; row i starts at element at + i * stride of base. Only rows of what a call
+ * writes are written through it. */
+typedef struct kvf__attn_rows {
+    void *base;
+    kvf__dtype dtype;
+    int64_t at, stride;
+} kvf__attn_rows;
+
+/* From own token i on in qkv or dqkv. slot: a query head, or H + g for keys, H + G + g for values.
+ */
+static inline kvf__attn_rows kvf__attn_in_qkv(const kvf__attn *a, const kvf__attn_row *row,
+                                              const void *base, int64_t slot, int64_t i)
+{
+    return (kvf__attn_rows){(void *)base, a->act, (row->start + i) * a->ld + slot * a->D, a->ld};
+}
+
+/* The same in out or dout. */
+static inline kvf__attn_rows kvf__attn_in_out(const kvf__attn *a, const kvf__attn_row *row,
+                                              const void *base, int64_t head, int64_t i)
+{
+    return (kvf__attn_rows){(void *)base, a->act, ((row->start + i) * a->H + head) * a->D,
+                            a->H * a->D};
+}
+
+/* Keys or values (which = 1) of head g in shared segment s of a row, or of the row itself (s =
+ * n_segs). */
+static inline kvf__attn_rows kvf__attn_keys(const kvf__attn *a, const kvf__attn_row *row, int64_t g,
+                                            int32_t s, int which)
+{
+    if (s == row->n_segs) return kvf__attn_in_qkv(a, row, a->qkv, a->H + which * a->G + g, 0);
+    const kvf__kvseg *seg = &a->segs[row->seg[s]];
+    return (kvf__attn_rows){(void *)(which ? seg->v : seg->k), seg->dtype, g * seg->head_stride,
+                            seg->token_stride};
+}
+
+static inline int64_t kvf__attn_keys_len(const kvf__attn *a, const kvf__attn_row *row, int32_t s)
+{
+    return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
+}
+
+/* Keys that query i sees of `shared` and its row's own: a causal one its row up to itself. */
+static inline int64_t kvf__attn_visible(const kvf__attn *a, const kvf__attn_row *row,
+                                        int64_t shared, int64_t i)
+{
+    return shared + (a->causal ? i + 1 : row->len);
+}
+
+static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
+                                   int64_t i)
+{
+    return &a->lse[head * a->N + row->start + i];
+}
+
 /* Sum of the lengths of a row's shared segments. */
 int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row);
 
@@ -43,10 +98,25 @@ int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row);
  * gradient is not wanted. */
 float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg);
 
+/* ---- scratch and work ------------------------------------------------------------------------ */
+
+static inline int64_t kvf__round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
 /* Scratch of a plan thread. */
 static inline char *kvf__attn_scratch(const kvf__attn_plan *plan, int thread)
 {
     return plan->scratch + plan->scratch_bytes * (size_t)thread;
+}
+
+/* The next n floats of it. */
+static inline float *kvf__attn_alloc(char **at, int64_t n)
+{
+    float *out = (float *)(void *)*at;
+    *at += kvf__round_up(n * (int64_t)sizeof(float), 64);
+    return out;
 }
 
 /* Calls item() for the items of each plan thread, in order, in parallel over plan threads. With

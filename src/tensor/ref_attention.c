@@ -40,51 +40,39 @@ static void put(kvf__dtype dtype, void *to, int64_t i, double value)
         kvf__from_f32(dtype, &f, (char *)to + 2 * i, 1);
 }
 
-/* Where key (which = 0) or value (1) j of a head lies: base, type, offset. */
-typedef struct ref_vec {
-    const void *base;
-    kvf__dtype dtype;
-    int64_t at;
-} ref_vec;
-
-static double vec_get(ref_vec v, int64_t d)
+static double vec_get(kvf__attn_rows v, int64_t d)
 {
     return get(v.dtype, v.base, v.at + d);
 }
 
-/* Offset of key or value (which) of own token t in qkv and dqkv. */
-static int64_t own_at(const ref_head *h, int64_t t, int which)
+static void vec_put(kvf__attn_rows v, int64_t d, double value)
 {
-    const kvf__attn *a = h->attn;
-    return (h->row->start + t) * a->ld + (a->H + which * a->G + h->g) * a->D;
+    put(v.dtype, v.base, v.at + d, value);
 }
 
-static ref_vec key_of(const ref_head *h, int64_t j, int which)
+/* Key (which = 0) or value (1) j of a head. */
+static kvf__attn_rows key_of(const ref_head *h, int64_t j, int which)
 {
-    if (j >= h->shared)
-        return (ref_vec){h->attn->qkv, h->attn->act, own_at(h, j - h->shared, which)};
     int32_t s = 0;
-    while (j >= h->attn->segs[h->row->seg[s]].len)
-        j -= h->attn->segs[h->row->seg[s++]].len;
-    const kvf__kvseg *seg = &h->attn->segs[h->row->seg[s]];
-    return (ref_vec){which ? seg->v : seg->k, seg->dtype,
-                     h->g * seg->head_stride + j * seg->token_stride};
+    for (; s < h->row->n_segs && j >= kvf__attn_keys_len(h->attn, h->row, s); s++)
+        j -= kvf__attn_keys_len(h->attn, h->row, s);
+    kvf__attn_rows key = kvf__attn_keys(h->attn, h->row, h->g, s, which);
+    key.at += j * key.stride;
+    return key;
 }
 
-static ref_vec query_of(const ref_head *h, int64_t head, int64_t i)
+static kvf__attn_rows query_of(const ref_head *h, int64_t head, int64_t i)
 {
-    const kvf__attn *a = h->attn;
-    return (ref_vec){a->qkv, a->act, (h->row->start + i) * a->ld + head * a->D};
+    return kvf__attn_in_qkv(h->attn, h->row, h->attn->qkv, head, i);
 }
 
 /* Query i's row of out or dout. */
-static ref_vec out_of(const ref_head *h, const void *out, int64_t head, int64_t i)
+static kvf__attn_rows out_of(const ref_head *h, const void *out, int64_t head, int64_t i)
 {
-    const kvf__attn *a = h->attn;
-    return (ref_vec){out, a->act, ((h->row->start + i) * a->H + head) * a->D};
+    return kvf__attn_in_out(h->attn, h->row, out, head, i);
 }
 
-static double dot(ref_vec a, ref_vec b, int64_t D)
+static double dot(kvf__attn_rows a, kvf__attn_rows b, int64_t D)
 {
     double sum = 0;
     for (int64_t d = 0; d < D; d++)
@@ -92,15 +80,9 @@ static double dot(ref_vec a, ref_vec b, int64_t D)
     return sum;
 }
 
-/* Keys that query i sees: a causal one everything shared and its row up to itself. */
 static int64_t visible(const ref_head *h, int64_t i)
 {
-    return h->attn->causal ? h->shared + i + 1 : h->n;
-}
-
-static float *lse_of(const ref_head *h, int64_t head, int64_t i)
-{
-    return &h->attn->lse[head * h->attn->N + h->row->start + i];
+    return kvf__attn_visible(h->attn, h->row, h->shared, i);
 }
 
 static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t g)
@@ -116,7 +98,7 @@ static double exp_scores(const ref_head *h, int64_t head, int64_t i, double *p, 
 {
     const kvf__attn *a = h->attn;
     const int64_t n = visible(h, i);
-    const ref_vec q = query_of(h, head, i);
+    const kvf__attn_rows q = query_of(h, head, i);
     double sum = 0;
 
     *max = -INFINITY;
@@ -135,16 +117,16 @@ static void query_fwd(const ref_head *h, int64_t head, int64_t i, double *p)
 {
     const kvf__attn *a = h->attn;
     const int64_t n = visible(h, i);
-    const ref_vec o = out_of(h, a->out, head, i);
+    const kvf__attn_rows o = out_of(h, a->out, head, i);
     double max, sum = exp_scores(h, head, i, p, &max);
 
     for (int64_t d = 0; d < a->D; d++) {
         double value = 0;
         for (int64_t j = 0; j < n; j++)
             value += p[j] * vec_get(key_of(h, j, 1), d);
-        put(a->act, a->out, o.at + d, value / sum);
+        vec_put(o, d, value / sum);
     }
-    *lse_of(h, head, i) = (float)(max + log(sum));
+    *kvf__attn_lse(h->attn, h->row, head, i) = (float)(max + log(sum));
 }
 
 void kvf__attn_head_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
@@ -182,16 +164,17 @@ int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, in
 static void pair(const ref_head *h, int64_t head, int64_t i, int64_t j, double *p, double *ds)
 {
     const kvf__attn *a = h->attn;
-    const ref_vec dout = out_of(h, a->dout, head, i);
+    const kvf__attn_rows dout = out_of(h, a->dout, head, i);
     const double s = (double)a->scale * dot(query_of(h, head, i), key_of(h, j, 0), a->D);
     const double delta = dot(dout, out_of(h, a->out, head, i), a->D);
-    *p = exp(s - (double)*lse_of(h, head, i));
+    *p = exp(s - (double)*kvf__attn_lse(h->attn, h->row, head, i));
     *ds = *p * (dot(dout, key_of(h, j, 1), a->D) - delta) * (double)a->scale;
 }
 
 static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
 {
     const kvf__attn *a = h->attn;
+    const kvf__attn_rows to = kvf__attn_in_qkv(a, h->row, a->dqkv, head, i);
     for (int64_t d = 0; d < a->D; d++)
         dq[d] = 0;
     for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
@@ -201,7 +184,7 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
             dq[d] += ds * vec_get(key_of(h, j, 0), d);
     }
     for (int64_t d = 0; d < a->D; d++)
-        put(a->act, a->dqkv, query_of(h, head, i).at + d, dq[d]);
+        vec_put(to, d, dq[d]);
 }
 
 /* dk and dv [D] of key j: sums over all queries, of all heads that share it, that see it. */
@@ -234,8 +217,8 @@ static void own_bwd(const ref_head *h, double *sums)
     for (int64_t t = 0; t < h->row->len; t++) {
         key_bwd(h, h->shared + t, dk, dv);
         for (int64_t d = 0; d < a->D; d++) {
-            put(a->act, a->dqkv, own_at(h, t, 0) + d, dk[d]);
-            put(a->act, a->dqkv, own_at(h, t, 1) + d, dv[d]);
+            vec_put(kvf__attn_in_qkv(a, h->row, a->dqkv, a->H + h->g, t), d, dk[d]);
+            vec_put(kvf__attn_in_qkv(a, h->row, a->dqkv, a->H + a->G + h->g, t), d, dv[d]);
         }
     }
 }

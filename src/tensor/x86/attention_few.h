@@ -13,10 +13,10 @@
 enum { FEW = 4 }; /* queries of a row at most */
 
 /* s[j] = q . key j, j < n; q is zero beyond D. */
-VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D,
+VEC_INLINE void few_scores(kvf__dtype dtype, const kvf__attn_rows *from, int64_t n, int64_t D,
                            const float *q, float *s)
 {
-    const attn_rows keys = {from->base, dtype, from->at, from->stride};
+    const kvf__attn_rows keys = {from->base, dtype, from->at, from->stride};
     for (int64_t j = 0; j < n; j += VF_LANES) {
         vf sum[VF_LANES];
         for (int k = 0; k < VF_LANES; k++) {
@@ -34,10 +34,10 @@ VEC_INLINE void few_scores(kvf__dtype dtype, const attn_rows *from, int64_t n, i
 }
 
 /* out [D] += sum of p[j] value j. */
-VEC_INLINE void few_values(kvf__dtype dtype, const attn_rows *from, int64_t n, int64_t D,
+VEC_INLINE void few_values(kvf__dtype dtype, const kvf__attn_rows *from, int64_t n, int64_t D,
                            const float *p, float *out)
 {
-    const attn_rows values = {from->base, dtype, from->at, from->stride};
+    const kvf__attn_rows values = {from->base, dtype, from->at, from->stride};
     enum { WIDE = 4 };
     for (int64_t d = 0; d < D; d += WIDE * VF_LANES) {
         vf sum[2][WIDE]; /* even and odd keys, so that additions do not wait for each other */
@@ -91,8 +91,8 @@ static void few_walk(const few_query *f, bool values)
     float *s = f->s;
     int64_t n = f->n;
     for (int32_t i = 0; i <= f->row->n_segs && n > 0; i++) {
-        const attn_rows from = attn_source(f->attn, f->row, f->g, i, values);
-        const int64_t len = attn_min(attn_source_len(f->attn, f->row, i), n);
+        const kvf__attn_rows from = kvf__attn_keys(f->attn, f->row, f->g, i, values);
+        const int64_t len = attn_min(kvf__attn_keys_len(f->attn, f->row, i), n);
         const bool f32 = from.dtype == KVF__F32;
         if (values && f32) few_values(KVF__F32, &from, len, D, s, f->out);
         if (values && !f32) few_values(KVF__BF16, &from, len, D, s, f->out);
@@ -107,8 +107,8 @@ static void few_walk(const few_query *f, bool values)
 static void few_attend(const few_query *f, int64_t head, int64_t i)
 {
     const kvf__attn *a = f->attn;
-    const attn_rows query = {a->qkv, a->act, (f->row->start + i) * a->ld + head * a->D, 0};
-    const attn_dest to = {a->out, a->act, ((f->row->start + i) * a->H + head) * a->D, 0};
+    const kvf__attn_rows query = kvf__attn_in_qkv(a, f->row, a->qkv, head, i);
+    const kvf__attn_rows to = kvf__attn_in_out(a, f->row, a->out, head, i);
     const vf scale = vf_set(a->scale * 1.44269504f);
     float sum;
 
@@ -117,7 +117,7 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
         vf_store(f->out + d, vf_zero());
     }
     few_walk(f, false);
-    a->lse[head * a->N + f->row->start + i] = few_softmax(f->s, f->n, &sum);
+    *kvf__attn_lse(a, f->row, head, i) = few_softmax(f->s, f->n, &sum);
     few_walk(f, true);
     for (int64_t d = 0; d < a->D; d += VF_LANES)
         store_part(&to, 0, d, vf_load(f->out + d) * vf_set(1.0f / sum), a->D - d);
@@ -126,14 +126,14 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
 /* Query head `head` of a row's own tokens. */
 static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head, char *scratch)
 {
-    const int64_t shared = kvf__attn_shared_len(a, row), width = attn_round(a->D, VF_LANES);
+    const int64_t shared = kvf__attn_shared_len(a, row), width = kvf__round_up(a->D, VF_LANES);
     few_query f = {.attn = a, .row = row, .g = head / (a->H / a->G)};
-    f.q = attn_alloc(&scratch, width);
-    f.out = attn_alloc(&scratch, width);
-    f.s = attn_alloc(&scratch, shared + row->len + VF_LANES);
+    f.q = kvf__attn_alloc(&scratch, width);
+    f.out = kvf__attn_alloc(&scratch, width);
+    f.s = kvf__attn_alloc(&scratch, shared + row->len + VF_LANES);
 
     for (int64_t i = row->first; i < row->len; i++) {
-        f.n = a->causal ? shared + i + 1 : shared + row->len;
+        f.n = kvf__attn_visible(a, row, shared, i);
         few_attend(&f, head, i);
     }
 }

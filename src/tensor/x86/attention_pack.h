@@ -18,49 +18,16 @@
 #include "vec_exp.h"
 #include "vec_sums.h"
 
-/* Rows of D elements; row i starts at element at + i * stride of base. */
-typedef struct attn_rows {
-    const void *base;
-    kvf__dtype dtype;
-    int64_t at, stride;
-} attn_rows;
-
-/* Elements d .. d + n - 1 of row i, n <= VF_LANES, as f32; zeros in the other lanes. */
-VEC_INLINE vf load_part(const attn_rows *rows, int64_t i, int64_t d, int64_t n)
+/* Elements d .. d + n - 1 of row i (VF_LANES at most), as f32; zeros in the other lanes. */
+VEC_INLINE vf load_part(const kvf__attn_rows *rows, int64_t i, int64_t d, int64_t n)
 {
-    const int64_t at = rows->at + i * rows->stride + d;
-    if (rows->dtype == KVF__F32) {
-        const float *p = (const float *)rows->base + at;
-        return n >= VF_LANES ? vf_load(p) : vf_load_n(p, n);
-    }
-    const uint16_t *p = (const uint16_t *)rows->base + at;
-    return n >= VF_LANES ? vf_load_bf16(p) : vf_load_bf16_n(p, n);
+    return act_load(rows->dtype != KVF__F32, rows->base, rows->at + i * rows->stride + d, n);
 }
 
-/* The same, to be written. */
-typedef struct attn_dest {
-    void *base;
-    kvf__dtype dtype;
-    int64_t at, stride;
-} attn_dest;
-
 /* v's first n lanes (all from VF_LANES on) as elements d .. of row i. */
-VEC_INLINE void store_part(const attn_dest *to, int64_t i, int64_t d, vf v, int64_t n)
+VEC_INLINE void store_part(const kvf__attn_rows *to, int64_t i, int64_t d, vf v, int64_t n)
 {
-    const int64_t at = to->at + i * to->stride + d;
-    if (to->dtype == KVF__F32) {
-        float *p = (float *)to->base + at;
-        if (n >= VF_LANES)
-            vf_store(p, v);
-        else
-            vf_store_n(p, v, n);
-    } else {
-        uint16_t *p = (uint16_t *)to->base + at;
-        if (n >= VF_LANES)
-            vf_store_bf16(p, v);
-        else
-            vf_store_bf16_n(p, v, n);
-    }
+    act_store(to->dtype != KVF__F32, to->base, to->at + i * to->stride + d, v, n);
 }
 
 /* C [rows, vectors] = or += A B, summed over `units`; rows is a multiple of TILE_ROWS, the ld
@@ -91,36 +58,13 @@ static inline int64_t attn_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static inline int64_t attn_round(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-/* Keys or values (which = 1) of head g in shared segment s of a row, or of the row itself (s =
- * n_segs). */
-static attn_rows attn_source(const kvf__attn *a, const kvf__attn_row *row, int64_t g, int32_t s,
-                             int which)
-{
-    if (s == row->n_segs)
-        return (attn_rows){a->qkv, a->act, row->start * a->ld + (a->H + which * a->G + g) * a->D,
-                           a->ld};
-    const kvf__kvseg *seg = &a->segs[row->seg[s]];
-    return (attn_rows){which ? seg->v : seg->k, seg->dtype, g * seg->head_stride,
-                       seg->token_stride};
-}
-
-static int64_t attn_source_len(const kvf__attn *a, const kvf__attn_row *row, int32_t s)
-{
-    return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
-}
-
 /* Rows lie a page or so apart, where no hardware prefetcher finds the next: without this,
  * packing waits for memory row by row, and stores wait for their lines one after the other. */
 enum { AHEAD = 12 }; /* rows */
-VEC_INLINE void prefetch_row(const void *base, kvf__dtype dtype, int64_t at, int64_t D, int write)
+VEC_INLINE void prefetch_row(const kvf__attn_rows *rows, int64_t i, int64_t D, int write)
 {
-    const int64_t size = dtype == KVF__F32 ? 4 : 2;
-    const char *from = (const char *)base + at * size;
+    const int64_t size = rows->dtype == KVF__F32 ? 4 : 2;
+    const char *from = (const char *)rows->base + (rows->at + i * rows->stride) * size;
     for (int64_t byte = 0; byte < D * size; byte += 64)
         if (write)
             __builtin_prefetch(from + byte, 1);
@@ -128,18 +72,10 @@ VEC_INLINE void prefetch_row(const void *base, kvf__dtype dtype, int64_t at, int
             __builtin_prefetch(from + byte, 0);
 }
 
-static void prefetch_dest(const attn_dest *to, int64_t n, int64_t D)
+static void prefetch_rows(const kvf__attn_rows *rows, int64_t n, int64_t D, int write)
 {
     for (int64_t i = 0; i < n; i++)
-        prefetch_row(to->base, to->dtype, to->at + i * to->stride, D, 1);
-}
-
-/* The next n floats of a thread's scratch. */
-static inline float *attn_alloc(char **at, int64_t n)
-{
-    float *out = (float *)(void *)*at;
-    *at += attn_round(n * 4, 64);
-    return out;
+        prefetch_row(rows, i, D, write);
 }
 
 /* The transpose of n rows of `units` (a multiple of VF_LANES), given by their stride, into dst
@@ -159,7 +95,7 @@ static void pack_cols(float *dst, int64_t ldd, const float *rows, int64_t stride
 }
 
 /* Columns src [D][lds], one vector of them, times `by` become n rows of D elements. */
-static void unpack_cols(const attn_dest *to, const float *src, int64_t lds, vf by, int64_t n,
+static void unpack_cols(const kvf__attn_rows *to, const float *src, int64_t lds, vf by, int64_t n,
                         int64_t D)
 {
     for (int64_t d = 0; d < D; d += VF_LANES) {

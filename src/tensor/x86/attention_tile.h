@@ -80,8 +80,8 @@ VEC_INLINE vf ATTN(power)(vf x)
 }
 
 /* VF_LANES elements at most of row i to their place in a packed row. */
-VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int64_t d, int64_t n,
-                                int64_t width)
+VEC_INLINE void ATTN(pack_part)(float *dst, const kvf__attn_rows *src, int64_t i, int64_t d,
+                                int64_t n, int64_t width)
 {
     const vf part = load_part(src, i, d, n);
 #if ATTN_PAIR == 2
@@ -92,13 +92,13 @@ VEC_INLINE void ATTN(pack_part)(float *dst, const attn_rows *src, int64_t i, int
 }
 
 /* n rows of D elements to packed rows of `width`, which end in zeros. */
-VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const attn_rows *src, int64_t n,
+VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const kvf__attn_rows *src, int64_t n,
                                  int64_t D, int64_t width)
 {
-    const attn_rows from = {src->base, dtype, src->at, src->stride};
+    const kvf__attn_rows from = {src->base, dtype, src->at, src->stride};
     for (int64_t i = 0; i < n; i++) {
         int64_t d = 0;
-        prefetch_row(from.base, dtype, from.at + (i + AHEAD) * from.stride, D, 0);
+        prefetch_row(&from, i + AHEAD, D, 0);
         for (; d + VF_LANES <= D; d += VF_LANES)
             ATTN(pack_part)(dst, &from, i, d, VF_LANES, width);
         for (; d < width; d += VF_LANES)
@@ -106,7 +106,8 @@ VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const attn_rows *
     }
 }
 
-static void ATTN(pack_rows)(float *dst, const attn_rows *src, int64_t n, int64_t D, int64_t width)
+static void ATTN(pack_rows)(float *dst, const kvf__attn_rows *src, int64_t n, int64_t D,
+                            int64_t width)
 {
     if (src->dtype == KVF__F32)
         ATTN(pack_typed)(KVF__F32, dst, src, n, D, width);
@@ -127,7 +128,7 @@ VEC_INLINE vf join(vf a, vf b)
 }
 
 /* Packed rows [n][width] to pairs [n/2][width]. */
-static void pack_pairs(float *dst, const float *rows, int64_t n, int64_t width)
+static void ATTN(pack_pairs)(float *dst, const float *rows, int64_t n, int64_t width)
 {
     const __m512i first = _mm512_set1_epi32(0x00200000);
     const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -143,6 +144,14 @@ static void pack_pairs(float *dst, const float *rows, int64_t n, int64_t width)
             vf_store(dst + i * width + d + 16,
                      _mm512_castsi512_ps(_mm512_permutex2var_epi16(a, high, b)));
         }
+}
+
+#else
+
+/* Their pairs are the rows themselves. */
+static void ATTN(pack_pairs)(float *dst, const float *rows, int64_t n, int64_t width)
+{
+    (void)dst, (void)rows, (void)n, (void)width;
 }
 
 #endif

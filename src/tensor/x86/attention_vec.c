@@ -1,21 +1,28 @@
-/* Attention on the vectors of vec.h; compiled once per instruction set, KVF_LEVEL: attention_body.h
- * in f32 arithmetic, and with AVX512-BF16 a second copy for act BF16, with products of bf16 pairs
- * that are summed in f32 (vdpbf16ps). */
+/* Attention on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL), fused over
+ * blocks of queries, in f32 arithmetic, and with AVX512-BF16 a second copy for act BF16, with
+ * products of bf16 pairs that are summed in f32 (vdpbf16ps). */
+#include "attention_ahead.h"
 #include "attention_few.h"
-#include "attention_job.h"
+#include "attention_store.h"
 #include "kernels_int.h"
 #include "level.h"
 
 #define ATTN_PAIR  1
 #define ATTN(name) name##_f32
-#include "attention_body.h"
+#include "attention_blocks.h"
+/* uses the one before */
+#include "attention_bwd.h"
+#include "attention_fwd.h"
 #undef ATTN_PAIR
 #undef ATTN
 
 #if defined(__AVX512BF16__)
 #define ATTN_PAIR  2
 #define ATTN(name) name##_bf16
-#include "attention_body.h"
+#include "attention_blocks.h"
+/* uses the one before */
+#include "attention_bwd.h"
+#include "attention_fwd.h"
 #define FOR_ACT(name, act) ((act) == KVF__BF16 ? name##_bf16 : name##_f32)
 #else
 #define FOR_ACT(name, act) name##_f32
