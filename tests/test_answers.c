@@ -1,7 +1,8 @@
 /* Tests of scores and answers: probabilities of what heads say, and the decisions made of them, on
  * data sets built by hand; answers to questions against a search of all pairs. */
 #include "ck.h"
-#include "train_int.h"
+#include "answers.h"
+#include "rng.h"
 
 #include <math.h>
 #include <string.h>

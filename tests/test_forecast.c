@@ -3,7 +3,7 @@
  * figure of time can be a test on a machine that others use). */
 #include "ck.h"
 #include "toy_run.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
  * one adds, and that a file which cannot be written costs the file only. */
 #include "ck.h"
 #include "toy_run.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <dirent.h>
 #include <string.h>

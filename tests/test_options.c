@@ -5,7 +5,7 @@
 #include "h5_int.h"
 #include "hash.h"
 #include "toy_base.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * the masks that the forward pass used, parts of a step do not change them, resumed runs are equal,
  * and nothing is dropped where no step is taken. */
 #include "toy_run.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 
@@ -23,17 +23,17 @@ static kvf_train_options options_for(const char *path, int by_rows)
 
 static void open_trainer(const kvf_train_options *o, kvf__trainer *t)
 {
-    ck_assert_msg(!kvf__trainer_init(ctx, o, t), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_init(ctx, o, &(kvf__trainer_uses){0}, t), "%s", kvf_ctx_error(ctx));
     ck_assert_msg(!kvf__trainer_prepare(t), "%s", kvf_ctx_error(ctx));
 }
 
 /* The first step's loss, as often as wanted: it moves the parameters by nothing that f32 shows. */
 static double first_loss(kvf__trainer *t)
 {
-    t->step = 0;
-    kvf__sampler_rewind(&t->sampler);
+    t->progress.step = 0;
+    kvf__rows_rewind(t);
     ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
-    return t->train_loss;
+    return t->progress.train_loss;
 }
 
 /* ---- core ------------------------------------------------------------------------------------ */
@@ -45,7 +45,7 @@ START_TEST(gradient_is_the_slope)
     o.lr = 1e-30;
     open_trainer(&o, &t);
     first_loss(&t);
-    kvf__param *param = &kvf__encoder_params(t.encoder)->item[0];
+    kvf__param *param = &kvf__encoder_params(t.tuned.encoder)->item[0];
     int64_t dropped = 0, checked = 0;
     float *grad = malloc((size_t)param->n * sizeof *grad);
     memcpy(grad, param->grad, (size_t)param->n * sizeof *grad);
@@ -80,7 +80,9 @@ START_TEST(parts_see_the_same_masks)
     open_trainer(&parts, &b);
     double loss = first_loss(&a);
     ck_assert_double_eq_tol(loss, first_loss(&b), 1e-5 * loss);
-    ck_assert_double_lt(ck_rel_l2(b.dprefix.kv, a.dprefix.kv, kvf__prefix_count(&a.dprefix)), 1e-5);
+    ck_assert_double_lt(
+        ck_rel_l2(b.tuned.dprefix.kv, a.tuned.dprefix.kv, kvf__prefix_count(&a.tuned.dprefix)),
+        1e-5);
     kvf__trainer_done(&a);
     kvf__trainer_done(&b);
 }
@@ -94,16 +96,17 @@ START_TEST(mean_is_preserved)
     kvf__trainer t;
     open_trainer(&o, &t);
     first_loss(&t);
-    size_t n = kvf__prefix_count(&t.prefix);
+    size_t n = kvf__prefix_count(&t.tuned.prefix);
     double *sum = calloc(n, sizeof *sum);
-    ck_assert_ptr_eq(t.shown, &t.masked);
-    for (t.step = 0; t.step < STEPS; t.step++) {
-        kvf__trainer_mask(&t);
+    ck_assert_ptr_eq(t.tuned.shown, &t.tuned.masked);
+    for (t.progress.step = 0; t.progress.step < STEPS; t.progress.step++) {
+        kvf__dropout_fwd(&t);
         for (size_t i = 0; i < n; i++)
-            sum[i] += t.shown->kv[i];
+            sum[i] += t.tuned.shown->kv[i];
     }
     for (size_t i = 0; i < n; i++) /* 5 deviations of sqrt(p / (1 - p) / STEPS) */
-        ck_assert_double_eq_tol(sum[i] / STEPS, t.prefix.kv[i], 0.074 * fabsf(t.prefix.kv[i]));
+        ck_assert_double_eq_tol(sum[i] / STEPS, t.tuned.prefix.kv[i],
+                                0.074 * fabsf(t.tuned.prefix.kv[i]));
     free(sum);
     kvf__trainer_done(&t);
 }
@@ -125,7 +128,7 @@ START_TEST(rows_share_no_common_rows)
         kvf__trainer t;
         open_trainer(&o, &t);
         first_loss(&t);
-        const kvf__batch *b = &t.batcher.batch;
+        const kvf__batch *b = &t.rows.batcher.batch;
         for (int64_t r = 0; b->parent && r < b->n_rows; r++)
             any[by_rows] |= b->parent[r] >= 0;
         kvf__trainer_done(&t);

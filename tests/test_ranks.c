@@ -8,6 +8,7 @@
 
 enum { ROWS = 40, MOST = 7 };
 
+static kvf__train_task task;
 static kvf__trainer t;
 static kvf__ranks ranks;
 static int64_t start[ROWS + 1], group[ROWS + 1], rows[ROWS], load[MOST], examples[ROWS];
@@ -21,7 +22,8 @@ static void setup(void)
         start[i + 1] = start[i] + 1 + i * 37 % 97;
         examples[i] = ROWS - 1 - i;
     }
-    t = (kvf__trainer){.ranks = &ranks, .data = {.n = ROWS, .start = start, .n_groups = ROWS}};
+    task = (kvf__train_task){.data = {.n = ROWS, .start = start, .n_groups = ROWS}};
+    t = (kvf__trainer){.ranks = &ranks, .rows = {.task = &task, .n = 1, .now = &task}};
     ranks = (kvf__ranks){.rows = rows, .units = units, .owner = owner, .load = load};
 }
 
@@ -50,7 +52,7 @@ START_TEST(every_row_has_one_rank)
             ck_assert(!found[own[i]]);
             ck_assert(i == 0 || own[i] < own[i - 1]); /* in the order of the step */
             found[own[i]] = true;
-            tokens += kvf__example_length(&t.data, own[i]);
+            tokens += kvf__example_length(&task.data, own[i]);
         }
         seen += n;
         most = tokens > most ? tokens : most;
@@ -69,8 +71,8 @@ START_TEST(groups_stay_whole)
         forward[i] = i;
     for (int64_t i = 0; i <= ROWS; i += 4) /* four choices a question */
         group[groups++] = i;
-    t.data.group = group;
-    t.data.n_groups = groups - 1;
+    task.data.group = group;
+    task.data.n_groups = groups - 1;
     for (int r = 0; r < 3; r++) {
         int64_t n = take(r, 3, forward, ROWS, own);
         ck_assert_int_eq(n % 4, 0);

@@ -1,7 +1,7 @@
 /* --retention set and --kl-to-base on the toy base: the retention set changes nothing and says what
  * eval says; the held loss has the gradient of what it adds, keeps the text nearer to the base, and
  * resumes to the bit. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include "retention.h"
 #include "toy_run.h"
@@ -196,10 +196,10 @@ END_TEST
  * and moments are as before. */
 static double whole_loss(kvf__trainer *t, const float *value)
 {
-    kvf__param *param = &t->params.item[0];
+    kvf__param *param = &t->tuned.params.item[0];
     memcpy(param->value, value, (size_t)param->n * sizeof(float));
     ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
-    return t->train_loss + t->options.kl_to_base * kvf__base_kl_kl(t);
+    return t->progress.train_loss + t->options.kl_to_base * kvf__base_kl_mean(t);
 }
 
 START_TEST(gradient_matches_differences)
@@ -210,19 +210,20 @@ START_TEST(gradient_matches_differences)
     o.batch_size = 24;
     o.steps = 40;
     o.method = "direct";
-    ck_assert_msg(!kvf__trainer_init(ctx, &o, &t), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){0}, &t), "%s",
+                  kvf_ctx_error(ctx));
     ck_assert_msg(!kvf__trainer_prepare(&t), "%s", kvf_ctx_error(ctx));
-    kvf__param *param = &t.params.item[0];
+    kvf__param *param = &t.tuned.params.item[0];
     size_t n = (size_t)param->n;
     float *value = calloc(n, sizeof *value), *moved = calloc(n, sizeof *moved);
     float *grad = calloc(n, sizeof *grad), *way = calloc(n, sizeof *way);
     kvf__rng rng = kvf__rng_make(3, 0);
     memcpy(value, param->value, n * sizeof *value);
-    for (int trial = 0; trial < 5; trial++) {
+    for (int run = 0; run < 5; run++) {
         const float step = 0.01f;
         double slope = 0;
         whole_loss(&t, value);
-        param = &t.params.item[0];
+        param = &t.tuned.params.item[0];
         memcpy(grad, param->grad, n * sizeof *grad);
         for (size_t i = 0; i < n; i++) {
             way[i] = (float)kvf__rng_normal(&rng);

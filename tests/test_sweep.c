@@ -69,8 +69,8 @@ static const member BY_HEADS[] = {
 static const struct {
     const member *members;
     size_t n;
-} CREWS[] = {{BY_BASE, sizeof BY_BASE / sizeof BY_BASE[0]},
-             {BY_HEADS, sizeof BY_HEADS / sizeof BY_HEADS[0]}};
+} GROUPS[] = {{BY_BASE, sizeof BY_BASE / sizeof BY_BASE[0]},
+              {BY_HEADS, sizeof BY_HEADS / sizeof BY_HEADS[0]}};
 enum { MOST = 9, STEPS = 5 };
 
 /* A trainer of one member; its files never come to be. */
@@ -95,23 +95,25 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
         }
         ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], value), "%s", kvf_ctx_error(ctx));
     }
-    ck_assert_msg(!kvf__trainer_init_on(ctx, &o, on, reads, t), "member %zu: %s", index,
-                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){.base = on, .reads = reads}, t),
+                  "member %zu: %s", index, kvf_ctx_error(ctx));
 }
 
 static double gradient_difference(const kvf__trainer *a, const kvf__trainer *b)
 {
-    if (a->emitted.prefix)
-        return ck_rel_l2(a->dprefix.kv, b->dprefix.kv, kvf__prefix_count(&b->dprefix));
-    return ck_rel_l2(a->dvectors.x, b->dvectors.x, (size_t)(b->dvectors.P * b->dvectors.C));
+    if (a->tuned.emitted.prefix)
+        return ck_rel_l2(a->tuned.dprefix.kv, b->tuned.dprefix.kv,
+                         kvf__prefix_count(&b->tuned.dprefix));
+    return ck_rel_l2(a->tuned.dvectors.x, b->tuned.dvectors.x,
+                     (size_t)(b->tuned.dvectors.P * b->tuned.dvectors.C));
 }
 
 START_TEST(members_step_as_alone)
 {
     static kvf__trainer alone[MOST], joined[MOST];
     kvf__trainer *list[MOST];
-    const member *members = CREWS[_i].members;
-    size_t n = CREWS[_i].n;
+    const member *members = GROUPS[_i].members;
+    size_t n = GROUPS[_i].n;
     kvf__run_group group;
     for (size_t i = 0; i < n; i++) {
         open_member(&members[i], i, "alone", NULL, NULL, &alone[i]);
@@ -126,17 +128,18 @@ START_TEST(members_step_as_alone)
             if (!group.member[i].trainer) continue;
             ck_assert_msg(!group.member[i].status, "member %zu: %s", i, group.member[i].line);
             ck_assert_msg(!kvf__trainer_step(&alone[i]), "%s", kvf_ctx_error(ctx));
-            double got = joined[i].train_loss, want = alone[i].train_loss;
+            double got = joined[i].progress.train_loss, want = alone[i].progress.train_loss;
             ck_assert_msg(fabs(got - want) <= 1e-5 * want,
                           "member %zu, step %lld: %.8g, alone %.8g", i, (long long)step + 1, got,
                           want);
-            ck_assert_int_eq(joined[i].tokens, alone[i].tokens);
-            if (joined[i].step == joined[i].steps) group.member[i].trainer = NULL; /* it leaves */
+            ck_assert_int_eq(joined[i].progress.tokens, alone[i].progress.tokens);
+            if (joined[i].progress.step == joined[i].progress.steps)
+                group.member[i].trainer = NULL; /* it ends */
             if (step) continue;
             double off = gradient_difference(&joined[i], &alone[i]);
             ck_assert_msg(off <= 1e-5, "member %zu: gradient off by %g", i, off);
-            got = joined[i].grad_norm;
-            want = alone[i].grad_norm;
+            got = joined[i].stepper.grad_norm;
+            want = alone[i].stepper.grad_norm;
             ck_assert_msg(fabs(got - want) <= 1e-5 * want, "member %zu: norm %g, alone %g", i, got,
                           want);
         }
@@ -153,21 +156,21 @@ START_TEST(a_step_allocates_nothing)
 {
     static kvf__trainer joined[MOST];
     kvf__trainer *list[MOST];
-    const member *members = CREWS[_i].members;
+    const member *members = GROUPS[_i].members;
     kvf_base *shared = NULL;
     kvf__run_group group;
-    for (size_t i = 0; i < CREWS[_i].n; i++) {
+    for (size_t i = 0; i < GROUPS[_i].n; i++) {
         open_member(&members[i], i, "joined", shared, NULL, &joined[i]);
         if (!i) shared = joined[0].base;
         list[i] = &joined[i];
     }
-    ck_assert(!kvf__run_group_init(ctx, list, CREWS[_i].n, &group));
+    ck_assert(!kvf__run_group_init(ctx, list, GROUPS[_i].n, &group));
     ck_assert(!kvf__run_group_step(&group));
     uint64_t before = kvf_ctx_allocations(ctx);
     ck_assert(!kvf__run_group_step(&group));
     ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
     kvf__run_group_done(&group);
-    for (size_t i = CREWS[_i].n; i-- > 0;)
+    for (size_t i = GROUPS[_i].n; i-- > 0;)
         kvf__trainer_done(&joined[i]);
 }
 END_TEST
@@ -194,14 +197,14 @@ START_TEST(equal_rows_are_read_once)
     ck_assert(!kvf__reads_create(ctx, &reads));
     for (size_t i = 0; i < N_READERS; i++) {
         open_member(&READERS[i].run, i, "reader", i ? runs[0].base : NULL, reads, &runs[i]);
-        bool same = runs[i].data.ids == runs[0].data.ids;
+        bool same = runs[i].rows.task->data.ids == runs[0].rows.task->data.ids;
         ck_assert_msg(same == READERS[i].same, "run %zu: its rows are %s", i,
                       same ? "the first one's" : "its own");
     }
-    ck_assert_int_eq(runs[3].data.truncated > 0, 1);
+    ck_assert_int_eq(runs[3].rows.task->data.truncated > 0, 1);
     kvf__reads_free(reads); /* before its readers */
     for (size_t i = N_READERS; i-- > 0;) {
-        ck_assert_int_ge(runs[i].data.ids[0], -9);
+        ck_assert_int_ge(runs[i].rows.task->data.ids[0], -9);
         kvf__trainer_done(&runs[i]);
     }
 }

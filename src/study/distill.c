@@ -87,7 +87,9 @@ static int64_t resumed(const kvf__trainer *t, const char *key, int64_t given, in
                        int64_t initial)
 {
     if (given != none) return given;
-    return t->is_resumed ? kvf_json_int(kvf_json_get(t->resumed.lineage, key), initial) : initial;
+    return t->output.is_resumed
+               ? kvf_json_int(kvf_json_get(t->output.resumed.lineage, key), initial)
+               : initial;
 }
 
 static void decide_rows(distilling *d, const kvf__trainer *t)
@@ -97,8 +99,9 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
     o->top_k = resumed(t, "teacher_items", o->top_k, 0, TOP_K);
     o->self_study = resumed(t, "self_study", o->self_study, -1, data ? 0 : SELF_STUDY);
     o->answer_tokens = resumed(t, "answer_tokens", o->answer_tokens, 0, ANSWER_TOKENS);
-    if (t->is_resumed && o->temperature == 1)
-        o->temperature = kvf_json_real(kvf_json_get(t->resumed.lineage, "answer_temperature"), 1);
+    if (t->output.is_resumed && o->temperature == 1)
+        o->temperature = kvf_json_real(
+            kvf_json_get(t->output.resumed.lineage, "answer_temperature"), 1);
     o->chunk = resumed(t, "chunk", o->chunk, -1, data ? 0 : CHUNK);
 }
 
@@ -123,14 +126,14 @@ static kvf_status decide_init(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     int64_t P = t->id.P;
-    if (t->is_resumed || kvf__train_option_given(o, "init") || o->init_text || o->init_kv ||
+    if (t->output.is_resumed || kvf__train_option_given(o, "init") || o->init_text || o->init_kv ||
         o->init_from || o->init_encoder)
         return KVF_OK;
     if (P > (int64_t)d->document.ids.n)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--prefix-length %lld: the document has only %lld tokens", (long long)P,
                          (long long)d->document.ids.n);
-    KVF_TRY(kvf__document_head(t->ctx, &d->document, &t->renderer.render, P, &d->head));
+    KVF_TRY(kvf__document_head(t->ctx, &d->document, &t->rows.renderer.render, P, &d->head));
     o->init = "text";
     o->init_text = d->head;
     return KVF_OK;
@@ -145,14 +148,14 @@ static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *ro
                                       .seed = t->options.seed};
     if (t->options.data) {
         kvf__dataset set = {0};
-        KVF_TRY(kvf__trainer_load_set(t, t->options.data, &set));
+        KVF_TRY(kvf__task_load(t, t->rows.task, t->options.data, &set));
         kvf_status st = kvf__row_list_add_set(t->ctx, rows, &set);
         kvf__dataset_done(&set);
         KVF_TRY(st);
     }
     if (o->chunk)
-        KVF_TRY(kvf__study_chunks(t->ctx, &d->document, o->chunk, &t->renderer.render, rows));
-    return kvf__study_answers(t->ctx, t->base, &d->document, &t->renderer, &study, rows);
+        KVF_TRY(kvf__study_chunks(t->ctx, &d->document, o->chunk, &t->rows.renderer.render, rows));
+    return kvf__study_answers(t->ctx, t->base, &d->document, &t->rows.renderer, &study, rows);
 }
 
 /* The document and the teacher's part decide what is learnt, so they are in the data's hash. */
@@ -169,6 +172,7 @@ static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
 
 static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
 {
+    kvf__train_task *task = t->rows.task;
     char salt[64];
     int64_t n = (int64_t)rows->ends.n, stride = n < HELD_OUT ? n : HELD_OUT;
     const char *valid = t->options.valid;
@@ -179,20 +183,21 @@ static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list
                          d->options.document, (long long)n);
     KVF_TRY(make_salt(d, t->ctx, salt));
     if (valid) {
-        KVF_TRY(kvf__trainer_load_set(t, valid, &t->valid));
-        return kvf__row_list_pick(t->ctx, rows, n + 1, false, salt, &t->data);
+        KVF_TRY(kvf__task_load(t, task, valid, &task->valid));
+        return kvf__row_list_pick(t->ctx, rows, n + 1, false, salt, &task->data);
     }
-    KVF_TRY(kvf__row_list_pick(t->ctx, rows, stride, false, salt, &t->data));
-    return kvf__row_list_pick(t->ctx, rows, stride, true, salt, &t->valid);
+    KVF_TRY(kvf__row_list_pick(t->ctx, rows, stride, false, salt, &task->data));
+    return kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
 }
 
 static kvf_status open_rows(void *user, kvf__trainer *t)
 {
+    kvf__train_task *task = t->rows.task;
     distilling *d = user;
     kvf__row_list rows = {0};
     double begin = kvf__clock();
     decide_rows(d, t);
-    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, &t->renderer.render,
+    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, &t->rows.renderer.render,
                                &d->document));
     KVF_TRY(limit_rows(d, t));
     KVF_TRY(decide_init(d, t));
@@ -203,14 +208,14 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     KVF_TRY(st);
     const kvf__subject teacher = kvf__document_subject(&d->document);
     int64_t k = d->options.top_k;
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &t->data, &teacher, k, &t->soft));
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &t->valid, &teacher, k, &d->held));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held));
     d->teacher_seconds = kvf__clock() - begin;
     kvf__trainer_note(t,
                       "document: %lld tokens; %lld rows to learn from, %lld held out; the "
                       "teacher took %.1f s",
-                      (long long)d->document.ids.n, (long long)t->data.n, (long long)t->valid.n,
-                      d->teacher_seconds);
+                      (long long)d->document.ids.n, (long long)task->data.n,
+                      (long long)task->valid.n, d->teacher_seconds);
     return KVF_OK;
 }
 
@@ -231,23 +236,24 @@ static void add_lineage(void *user, kvf_json *lineage)
 /* The state that merge takes. */
 static kvf_status emit_best(kvf__trainer *t)
 {
-    for (size_t i = 0; i < t->best.n; i++)
-        memcpy(t->params.item[i].value, t->best.item[i].value,
-               (size_t)t->best.item[i].n * sizeof(float));
-    return kvf__encoder_fwd(t->ctx, t->encoder, t->emitted);
+    for (size_t i = 0; i < t->progress.best.params.n; i++)
+        memcpy(t->tuned.params.item[i].value, t->progress.best.params.item[i].value,
+               (size_t)t->progress.best.params.item[i].n * sizeof(float));
+    return kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted);
 }
 
 static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
 {
+    kvf__train_task *task = t->rows.task;
     const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
-    const kvf__subject prefix = kvf__trainer_subject(t);
+    const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
     const kvf__evaluator_options how = {
         .P = t->id.P > document.prefix->P ? t->id.P : document.prefix->P,
         .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
         .soft = d->held.k};
     kvf__evaluator *e = NULL;
     KVF_TRY(emit_best(t));
-    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &e);
+    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &task->valid, &how, &e);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL);
@@ -262,11 +268,11 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
     kvf__trainer t;
     const kvf__feed feed = {.open = open_rows, .lineage = add_lineage, .user = d};
     double begin = kvf__clock();
-    KVF_TRY(kvf__trainer_init_fed(ctx, &d->options.train, NULL, &feed, &t));
+    KVF_TRY(kvf__trainer_init(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &feed}, &t));
     kvf_distill_result r = {.document_tokens = (int64_t)d->document.ids.n,
                             .prefix_length = t.id.P,
-                            .held_out_rows = t.valid.n,
-                            .held_out_labels = t.valid.n_labels,
+                            .held_out_rows = t.rows.task->valid.n,
+                            .held_out_labels = t.rows.task->valid.n_labels,
                             .teacher_seconds = d->teacher_seconds,
                             .loss_base = NAN,
                             .loss_prefix = NAN,

@@ -9,7 +9,7 @@
 #include <kvfold/study.h>
 
 #include "generate.h"
-#include "train_int.h"
+#include "trainer.h"
 
 /* A text that was read: its tokens from position 0 on, and what the base keeps of them, as a prefix
  * that generation takes as any other. */

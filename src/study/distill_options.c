@@ -2,7 +2,7 @@
  * or another help here. */
 #include <kvfold/study.h>
 
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 

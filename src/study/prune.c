@@ -8,6 +8,7 @@
  *
  * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
  * gradient (prune_score.c) takes one pass there and back, then one evaluation for each drop. */
+#include "outfile.h"
 #include "prune.h"
 #include "merge_int.h"
 

@@ -2,7 +2,7 @@
 #ifndef KVF_PRUNE_H
 #define KVF_PRUNE_H
 
-#include "train_int.h"
+#include "evaluation.h"
 
 typedef struct kvf__prune_data {
     kvf_ctx *ctx;

@@ -5,8 +5,8 @@
  * the data are run, those a person would look at. */
 #include "report_look.h"
 
+#include "evaluation.h"
 #include "generate.h"
-#include "train_int.h"
 
 #include <math.h>
 #include <string.h>

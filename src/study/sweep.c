@@ -77,9 +77,9 @@ static kvf_status take_run(kvf__sweep *s, kvf__sweep_run *run)
 static double mean_of_last(const kvf__trainer *t)
 {
     double sum = 0;
-    int64_t n = t->step < LAST_LOSSES ? t->step : LAST_LOSSES;
-    for (int64_t i = t->step - n; i < t->step; i++)
-        sum += t->history.train_loss[i];
+    int64_t n = t->progress.step < LAST_LOSSES ? t->progress.step : LAST_LOSSES;
+    for (int64_t i = t->progress.step - n; i < t->progress.step; i++)
+        sum += t->progress.history.train_loss[i];
     return n ? sum / (double)n : NAN;
 }
 
@@ -88,7 +88,7 @@ static void leave(kvf__sweep_run *run, kvf__run_state state)
 {
     kvf__trainer *t = run->trainer;
     kvf__trainer_result(t, run->begin, run->tokens_before, &run->result);
-    run->larger = t->metric->larger;
+    run->larger = t->progress.metric->larger;
     run->last_losses = mean_of_last(t);
     run->state = state;
     kvf__trainer_done(t);
@@ -109,16 +109,19 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     }
     KVF_TRY(kvf__alloc(s->ctx, sizeof *t, &t));
     run->begin = kvf__clock();
-    kvf_status st = kvf__trainer_init_on(s->ctx, &run->options, s->base, s->reads, t);
+    const kvf__trainer_uses uses = {.base = s->base, .reads = s->reads};
+    kvf_status st = kvf__trainer_init(s->ctx, &run->options, &uses, t);
     if (st) {
         kvf__free(t);
         return kvf__fail_prefix(s->ctx, st, "run %s", run->row->name);
     }
     run->trainer = t;
-    run->tokens_before = t->tokens;
+    run->tokens_before = t->progress.tokens;
     s->base = t->base;
     t->borrows_base = true;
-    if (!t->is_resumed || !(t->step >= t->steps || kvf__trainer_patience_over(t))) return KVF_OK;
+    if (!t->output.is_resumed ||
+        !(t->progress.step >= t->progress.steps || kvf__trainer_patience_over(t)))
+        return KVF_OK;
     leave(run, KVF__RUN_DONE);
     run->result.finished_before = true;
     return KVF_OK;
@@ -159,7 +162,7 @@ static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_ru
     while (left && !st) {
         double begin = kvf__clock();
         for (size_t i = 0; i < group->n; i++)
-            tokens[i] = runs[i]->trainer ? runs[i]->trainer->tokens : 0;
+            tokens[i] = runs[i]->trainer ? runs[i]->trainer->progress.tokens : 0;
         st = kvf__run_group_step(group);
         double took = kvf__clock() - begin;
         s->passes++;
@@ -181,7 +184,8 @@ static kvf_status dry_run(kvf__sweep *s, kvf__sweep_run *const *runs, size_t n)
     for (size_t i = 0; i < n; i++) {
         kvf__trainer *t = runs[i]->trainer;
         kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
-                          (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);
+                          (long long)t->rows.total.rows, (long long)t->rows.total.labels,
+                          (long long)t->progress.steps);
         leave(runs[i], KVF__RUN_WAITS);
     }
     (void)s;

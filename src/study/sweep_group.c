@@ -32,9 +32,10 @@ static kvf_status visit_step(kvf__run_group *group, visit_fn *visit, kvf__batch_
         more = false;
         for (size_t i = 0; i < group->n; i++) {
             kvf__member *m = &group->member[i];
-            if (!kvf__trainer_fill_part(m->trainer, &m->drawn)) continue;
+            if (!kvf__step_rows_peek(m->trainer, &m->rows)) continue;
             more = true;
-            if (m->trainer->batcher.sizes.labels) add_sizes(&part, &m->trainer->batcher.sizes);
+            if (m->trainer->rows.batcher.sizes.labels)
+                add_sizes(&part, &m->trainer->rows.batcher.sizes);
         }
         if (part.labels) KVF_TRY(visit(group, &part, most));
     }
@@ -45,22 +46,23 @@ static kvf_status visit_step(kvf__run_group *group, visit_fn *visit, kvf__batch_
 static kvf_status walk(kvf__run_group *group, visit_fn *visit, kvf__batch_sizes *most)
 {
     kvf_status st = KVF_OK;
-    bool last, more = true;
+    bool more = true;
     for (size_t i = 0; i < group->n; i++)
-        kvf__trainer_seek_step(group->member[i].trainer);
+        kvf__rows_seek(group->member[i].trainer);
     for (int64_t done = 0; more && !st; done++) {
         more = false;
         for (size_t i = 0; i < group->n; i++) {
             kvf__member *m = &group->member[i];
-            m->drawn = (kvf__drawn){0};
-            if (m->trainer->step + done >= m->trainer->steps) continue;
-            m->drawn.examples = kvf__sampler_next(&m->trainer->sampler, &m->drawn.n, &last);
+            const int64_t step = m->trainer->progress.step + done;
+            m->rows = (kvf__step_rows){0};
+            if (step >= m->trainer->progress.steps) continue;
+            m->rows.examples = kvf__rows_draw(m->trainer, step, &m->rows.n);
             more = true;
         }
         st = visit_step(group, visit, most);
     }
     for (size_t i = 0; i < group->n; i++)
-        kvf__trainer_seek_step(group->member[i].trainer);
+        kvf__rows_seek(group->member[i].trainer);
     return st;
 }
 
@@ -81,8 +83,8 @@ static kvf_status prepare_part(kvf__run_group *group, const kvf__batch_sizes *pa
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static kvf_status take_members(kvf__run_group *group, kvf__trainer *const *trainers, int64_t *P,
-                               bool *recompute)
+static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *trainers, int64_t *P,
+                                  bool *recompute)
 {
     for (size_t i = 0; i < group->n; i++) {
         kvf__pass_limits alone;
@@ -103,13 +105,13 @@ static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *mo
     return kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose);
 }
 
-static kvf_status take_pass(kvf__run_group *group, kvf__trainer *const *trainers)
+static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers)
 {
     kvf__model *model = trainers[0]->base->model;
     kvf__batch_sizes most = {0};
     int64_t P = 0;
     bool recompute = false;
-    KVF_TRY(take_members(group, trainers, &P, &recompute));
+    KVF_TRY(prepare_members(group, trainers, &P, &recompute));
     KVF_TRY(walk(group, measure_part, &most));
     kvf__pass_limits limits = kvf__limits_for(&most, P, true);
     limits.sections = (int64_t)group->n;
@@ -122,9 +124,9 @@ static kvf_status take_pass(kvf__run_group *group, kvf__trainer *const *trainers
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
                                kvf__run_group *out)
 {
-    kvf__run_group group = {.ctx = ctx, .n = n, .own_heads = trainers[0]->head != NULL};
+    kvf__run_group group = {.ctx = ctx, .n = n, .own_heads = trainers[0]->rows.task->head != NULL};
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
-    if (!st) st = take_pass(&group, trainers);
+    if (!st) st = make_pass(&group, trainers);
     if (st)
         kvf__run_group_done(&group);
     else
@@ -152,15 +154,16 @@ static void join_pass(kvf__run_group *group, size_t index)
     const kvf__trainer *t = m->trainer;
     int64_t s = group->n_sections++;
     group->whose[s] = index;
-    group->section[s] = (kvf__section){.rows = t->batcher.batch.n_rows,
-                                       .prefix = t->shown,
-                                       .vectors = t->emitted.vectors,
+    group->section[s] = (kvf__section){.rows = t->rows.batcher.batch.n_rows,
+                                       .prefix = t->tuned.shown,
+                                       .vectors = t->tuned.emitted.vectors,
                                        .position_start = t->id.position_start,
-                                       .loss_scale = m->drawn.scale,
+                                       .loss_scale = m->rows.scale,
                                        .loss_sum = &m->loss_sum};
     m->loss_sum = 0;
-    group->grads[s] = (kvf__grads){.prefix = t->gradient.prefix, .vectors = t->gradient.vectors};
-    kvf__joined_add(&group->joined, &t->batcher.batch);
+    group->grads[s] = (kvf__grads){.prefix = t->tuned.gradient.prefix,
+                                   .vectors = t->tuned.gradient.vectors};
+    kvf__joined_add(&group->joined, &t->rows.batcher.batch);
 }
 
 /* The next part of every step; false if there is none. */
@@ -171,9 +174,9 @@ static bool next_part(kvf__run_group *group)
     group->n_sections = 0;
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
-        if (!m->trainer || m->status || !kvf__trainer_step_part(m->trainer, &m->drawn)) continue;
+        if (!m->trainer || m->status || !kvf__step_rows_next(m->trainer, &m->rows)) continue;
         any = true;
-        if (m->trainer->batcher.batch.n_labels) join_pass(group, i);
+        if (m->trainer->rows.batcher.batch.n_labels) join_pass(group, i);
     }
     return any;
 }
@@ -191,7 +194,7 @@ static kvf_status base_losses(kvf__run_group *group)
     KVF_TRY(kvf__pass_lm_loss(group->ctx, group->pass, true, 1, &all, NULL));
     for (int64_t s = 0; s < group->n_sections; s++) {
         kvf__member *m = &group->member[group->whose[s]];
-        m->drawn.loss_sum += m->loss_sum;
+        m->rows.loss_sum += m->loss_sum;
         if (isfinite(m->loss_sum)) continue;
         fail_member(group, m,
                     kvf__fail(group->ctx, KVF_ENUMERIC,
@@ -210,17 +213,18 @@ static kvf_status head_losses(kvf__run_group *group)
     for (int64_t s = 0; s < group->n_sections; s++) {
         kvf__member *m = &group->member[group->whose[s]];
         const kvf__trainer *t = m->trainer;
-        const kvf__loss how = {.scale = m->drawn.scale, .step = t->step};
-        int64_t C = kvf__model_desc(t->base->model)->C, n = t->batcher.batch.n_labels;
+        const kvf__loss how = {.scale = m->rows.scale, .step = t->progress.step};
+        const kvf__batch *batch = &t->rows.batcher.batch;
+        int64_t C = kvf__model_desc(t->base->model)->C, n = batch->n_labels;
         double sum = 0;
-        kvf_status st = kvf__head_loss(group->ctx, t->head, &t->batcher.batch, hidden + at * C,
-                                       &how, &sum, dhidden + at * C);
+        kvf_status st = kvf__head_loss(group->ctx, t->rows.now->head, batch, hidden + at * C, &how,
+                                       &sum, dhidden + at * C);
         if (st && st != KVF_ENUMERIC) return st;
         if (st) {
             fail_member(group, m, st);
             memset(dhidden + at * C, 0, (size_t)(n * C) * sizeof *dhidden);
         }
-        m->drawn.loss_sum += sum;
+        m->rows.loss_sum += sum;
         at += n;
     }
     return kvf__pass_hidden_grad(group->ctx, group->pass, dhidden);
@@ -240,9 +244,11 @@ static kvf_status run_part(kvf__run_group *group)
 static kvf_status end_step(kvf__run_group *group, kvf__member *m)
 {
     kvf_status st = m->status;
+    bool take;
     if (st) kvf__fail(group->ctx, st, "%s", m->line);
     m->status = KVF_OK;
-    st = kvf__trainer_step_end(m->trainer, &m->drawn, st);
+    st = kvf__step_gradients(m->trainer, &m->rows, st, &take);
+    if (!st) st = kvf__step_update(m->trainer, take);
     if (st == KVF_ENUMERIC) fail_member(group, m, st);
     return st == KVF_ENUMERIC ? KVF_OK : st;
 }
@@ -251,7 +257,9 @@ kvf_status kvf__run_group_step(kvf__run_group *group)
 {
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
-        if (m->trainer) KVF_TRY(kvf__trainer_step_begin(m->trainer, &m->drawn));
+        if (!m->trainer) continue;
+        kvf__step_rows_begin(m->trainer, &m->rows);
+        KVF_TRY(kvf__tuned_fwd(m->trainer));
     }
     while (next_part(group))
         KVF_TRY(run_part(group));

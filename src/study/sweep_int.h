@@ -5,7 +5,7 @@
 
 #include <kvfold/study.h>
 
-#include "train_int.h"
+#include "trainer.h"
 
 /* EUSAGE: the options, which are valid ones of train, have no place in a sweep. */
 kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *options);
@@ -40,13 +40,12 @@ typedef struct kvf__grid {
 kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out);
 void kvf__grid_done(kvf__grid *grid);
 
-/* ---- the group (sweep_group.c) -----------------------------------------------------------------
- */
+/* ---- the group (sweep_group.c) --------------------------------------------------------------- */
 
-/* A run on board. */
+/* One of the runs. */
 typedef struct kvf__member {
-    kvf__trainer *trainer; /* NULL: it has left */
-    kvf__drawn drawn;
+    kvf__trainer *trainer; /* NULL: it has ended */
+    kvf__step_rows rows;
     double loss_sum;   /* of the part at hand */
     kvf_status status; /* of its last step: OK, or ENUMERIC with */
     char line[512];
@@ -70,7 +69,7 @@ typedef struct kvf__run_group {
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
                                kvf__run_group *out);
 void kvf__run_group_done(kvf__run_group *group);
-/* A step of every member on board. What ends one run alone is its member's status; a status
+/* A step of every member. What ends one run alone is its member's status; a status
  * returned ends them all. Allocates nothing. */
 kvf_status kvf__run_group_step(kvf__run_group *group);
 

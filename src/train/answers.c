@@ -1,7 +1,7 @@
 /* Decisions out of probabilities: the likeliest class, tag or choice, the first of equals; the
  * number itself for a regression; spans in answers_span.c. What the data says is laid beside it, in
  * the form metrics read. */
-#include "train_int.h"
+#include "answers.h"
 
 #include <math.h>
 #include <string.h>

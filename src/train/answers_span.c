@@ -3,7 +3,7 @@
  * follow within the longest answer; the best pair of all windows wins. "No answer" scores what its
  * own position does in the window where it scores least, and wins if its log odds against the best
  * pair are above the threshold. */
-#include "train_int.h"
+#include "answers.h"
 
 #include <math.h>
 #include <string.h>

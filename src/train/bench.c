@@ -4,7 +4,7 @@
 #include <kvfold/bench.h>
 
 #include "bench_int.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static kvf_status take_trainer(kvf_bench *b, const kvf_bench_options *o)
 /* The rate is that of a step of the middle size. */
 static kvf_status take_probe(kvf_bench *b, const kvf_bench_options *o)
 {
-    const kvf__dataset *rows = &b->trainer.data;
+    const kvf__dataset *rows = &b->trainer.rows.task->data;
     int64_t n = o->batch < rows->n ? o->batch : rows->n;
     int64_t tokens = rows->start[rows->n] * n / rows->n, labels = rows->n_labels * n / rows->n;
     return kvf__probe_create(b->ctx, b->trainer.base->model, tokens, labels ? labels : 1,
@@ -170,8 +170,8 @@ static void book(kvf_bench *b, double sign)
 /* The rows that the next step takes: the sampler goes through them in order. */
 static void next_sizes(const kvf__trainer *t, kvf_bench_step_result *out)
 {
-    const kvf__dataset *rows = &t->data;
-    int64_t at = t->sampler.at == rows->n ? 0 : t->sampler.at;
+    const kvf__dataset *rows = &t->rows.task->data;
+    int64_t at = t->rows.task->sampler.at == rows->n ? 0 : t->rows.task->sampler.at;
     for (int64_t i = at; i < rows->n && i < at + t->options.batch_size; i++) {
         out->rows++;
         out->tokens += kvf__example_length(rows, i);
@@ -193,7 +193,7 @@ kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result
     KVF_TRY(kvf__probe_run(bench->ctx, bench->probe, &rates));
     step.matmul_rate = rates.step;
     step.reference_rate = rates.reference;
-    step.loss = bench->trainer.train_loss;
+    step.loss = bench->trainer.progress.train_loss;
     step.tokens_per_second = (double)step.tokens / step.seconds;
     step.matmul_share = kvf__model_floor_flops(bench->trainer.base->model, step.tokens,
                                                step.labels) /

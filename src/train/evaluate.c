@@ -2,7 +2,7 @@
  * metrics, kvf_predict (predict.c) their answers. The task, its labels and how rows are cut come
  * from the prefix, so that a run, its folded prefix and validation in training agree bit for bit.
  */
-#include "train_int.h"
+#include "evaluation.h"
 
 #include <math.h>
 #include <string.h>

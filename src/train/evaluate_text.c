@@ -1,8 +1,8 @@
 /* Texts that a language model writes, against references: every prompt of a file is completed
  * greedily, rows that repeat a prompt lend it their references (as E2E's test set is scored), and
  * the text rows of the table of metrics compare. */
+#include "evaluation.h"
 #include "generate.h"
-#include "train_int.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  *
  * Nothing lasts: gradients are cleared by the next step, the sampler is put back, random numbers
  * are functions of the step. A run with a forecast has the bits of one without. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,16 +28,16 @@ enum { LONGEST_PROBE = 2048 };             /* tokens of held-out rows, where ste
 static int64_t count_parameters(const kvf__trainer *t)
 {
     int64_t n = 0;
-    for (size_t i = 0; i < t->params.n; i++)
-        n += t->params.item[i].n;
+    for (size_t i = 0; i < t->tuned.params.n; i++)
+        n += t->tuned.params.item[i].n;
     return n;
 }
 
 /* Values, two moments, the best values; the columns of history; and what a file has anyway. */
 static int64_t file_bytes(const kvf__trainer *t)
 {
-    int64_t copies = 3 + (t->valid.n > 0);
-    return count_parameters(t) * copies * 4 + t->steps * KVF__COLUMNS * 8 + (20 << 10);
+    int64_t copies = 3 + (t->rows.total.valid_rows > 0);
+    return count_parameters(t) * copies * 4 + t->progress.steps * KVF__COLUMNS * 8 + (20 << 10);
 }
 
 /* A parameter cut to at most n values, whose values and moments are scratch. */
@@ -57,8 +57,8 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
 {
     const kvf__param *largest = NULL;
     const int64_t all = count_parameters(t), most = all / 16 < 1 << 20 ? all / 16 : 1 << 20;
-    for (size_t i = 0; i < t->params.n; i++)
-        if (!largest || t->params.item[i].n > largest->n) largest = &t->params.item[i];
+    for (size_t i = 0; i < t->tuned.params.n; i++)
+        if (!largest || t->tuned.params.item[i].n > largest->n) largest = &t->tuned.params.item[i];
     if (!largest || most < 1 << 12 || (!largest->grad && !largest->outer)) return KVF_OK;
 
     kvf__adamw adamw = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
@@ -74,7 +74,7 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
     if (!st) kvf__adamw_step(&adamw, &one, 0, 1);
     *out = (kvf__clock() - begin) / (double)part.n * (double)all;
     begin = kvf__clock();
-    if (!st && kvf__trainer_trains_base(t)) st = kvf__model_refresh(t->ctx, t->base->model);
+    if (!st && t->tuned.base) st = kvf__model_refresh(t->ctx, t->base->model);
     *out += kvf__clock() - begin;
     kvf__adamw_done(&adamw);
     kvf__params_done(&one);
@@ -82,18 +82,20 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
     return st;
 }
 
-/* One of the next steps, forward and backward; adds what it took and the tokens it had. */
+/* One of the next steps without its update; adds what it took and the tokens it had. Nothing that
+ * it counted stays. */
 static kvf_status probe_step(kvf__trainer *t, int64_t step, double *seconds, int64_t *tokens)
 {
-    int64_t n, before = t->computed_tokens;
-    bool last;
-    double took = 0;
-    kvf__jobs_enter(t, step);
-    const int64_t *examples = kvf__sampler_next(&t->sampler, &n, &last);
-    kvf_status st = kvf__trainer_probe(t, examples, n, &took);
-    kvf__jobs_leave(t, step);
-    *tokens += t->computed_tokens - before;
-    *seconds += took;
+    const kvf__progress progress = t->progress;
+    const kvf__stepper stepper = t->stepper;
+    double begin = kvf__clock();
+    t->progress.step = step;
+    t->stepper.probing = true;
+    kvf_status st = kvf__trainer_step(t);
+    *seconds += kvf__clock() - begin;
+    *tokens += t->progress.computed_tokens - progress.computed_tokens;
+    t->progress = progress;
+    t->stepper = stepper;
     return st;
 }
 
@@ -119,7 +121,7 @@ static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double
     for (int64_t i = 0; i < MOST_STEPS && i < survey->steps; i++) {
         double seconds = 0;
         int64_t tokens = 0;
-        KVF_TRY(probe_step(t, t->step + i, &seconds, &tokens));
+        KVF_TRY(probe_step(t, t->progress.step + i, &seconds, &tokens));
         if (i == 1) n = 0, all = 0;
         if (tokens) paces[n++] = seconds / (double)tokens;
         all += seconds;
@@ -134,38 +136,31 @@ static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double 
 {
     int64_t tokens = kvf__valid_tokens(t);
     *out = mean > 0 ? FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
-    if (!t->valid.n || t->n_jobs) return KVF_OK;
-    const kvf__subject subject = kvf__trainer_subject(t);
+    if (!t->rows.total.valid_rows || kvf__tasks_are_named(t)) return KVF_OK;
+    const kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
     bool brief = step_seconds < SHORT_STEP; /* then the first time would say too much */
-    return kvf__evaluator_probe(t->ctx, t->evaluator, &subject,
+    return kvf__evaluator_probe(t->ctx, t->rows.task->evaluator, &subject,
                                 brief ? LONGEST_PROBE : (int64_t)mean, brief ? 2 : 1, out);
 }
 
-/* Probes count for nothing. */
 static kvf_status probe(kvf__trainer *t, const kvf__survey *survey, kvf_forecast *f)
 {
-    const int64_t tokens = t->tokens, computed = t->computed_tokens;
-    const double grad_norm = t->grad_norm;
-    double update = 0;
-    double mean = (double)survey->computed_tokens / (double)survey->steps;
+    double update = 0, mean = (double)survey->computed_tokens / (double)survey->steps;
     kvf_status st = probe_steps(t, survey, &f->seconds_per_step);
     if (!st) st = probe_validation(t, f->seconds_per_step, mean, &f->seconds_per_validation);
     if (!st) st = probe_update(t, &update);
     f->seconds_per_step += update;
-    t->tokens = tokens;
-    t->computed_tokens = computed;
-    t->grad_norm = grad_norm;
-    kvf__trainer_seek_step(t);
+    kvf__rows_seek(t);
     return st;
 }
 
-static void say(kvf__trainer *t)
+static void emit(kvf__trainer *t)
 {
     const kvf_event event = {.kind = KVF_EVENT_FORECAST,
-                             .step = t->step,
-                             .steps = t->steps,
-                             .seconds = kvf__clock() - t->begin,
-                             .forecast = &t->forecast};
+                             .step = t->progress.step,
+                             .steps = t->progress.steps,
+                             .seconds = kvf__clock() - t->progress.begin,
+                             .forecast = &t->progress.forecast};
     kvf__trainer_emit(t, &event);
 }
 
@@ -189,17 +184,18 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     KVF_TRY(probe(t, &survey, &f));
     f.steps = survey.steps;
     f.tokens = survey.tokens;
-    f.validations = t->valid.n ? kvf__pace_left_of(t, t->options.eval_every) : 0;
+    f.validations = t->rows.total.valid_rows ? kvf__pace_left_of(t, t->options.eval_every) : 0;
     f.trainable_parameters = count_parameters(t);
     f.file_bytes = file_bytes(t);
     f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
     f.peak_rss_bytes = kvf_peak_rss_bytes() +
                        (f.file_bytes < SAVE_BYTES ? f.file_bytes : (int64_t)SAVE_BYTES);
     f.probe_seconds = kvf__clock() - begin;
-    t->pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation, f.seconds_per_save};
+    t->progress.pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation,
+                                   f.seconds_per_save};
     /* a run without a probe pays none */
-    f.seconds = (t->options.dry_run ? begin : kvf__clock()) - t->begin + kvf__pace_left(t);
-    t->forecast = f;
-    say(t);
+    f.seconds = (t->options.dry_run ? begin : kvf__clock()) - t->progress.begin + kvf__pace_left(t);
+    t->progress.forecast = f;
+    emit(t);
     return KVF_OK;
 }

@@ -12,13 +12,9 @@ typedef struct kvf__survey {
 } kvf__survey;
 /* lengths.c; the sampler is then at the step that comes next. */
 kvf_status kvf__trainer_survey(struct kvf__trainer *trainer, kvf__survey *out);
-/* step.c: forward and backward of these rows as a step would do them, and nothing that lasts: no
- * update, no count. *seconds they took. */
-kvf_status kvf__trainer_probe(struct kvf__trainer *trainer, const int64_t *examples, int64_t n,
-                              double *seconds);
 
 /* A few steps of the run's own batches, after kvf__trainer_prepare(). The run goes on as if nothing
- * had been. Sets trainer->forecast, and says it to the caller. */
+ * had been. Sets trainer->progress.forecast, and says it to the caller. */
 kvf_status kvf__trainer_forecast(struct kvf__trainer *trainer);
 
 #endif

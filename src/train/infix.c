@@ -4,7 +4,8 @@
  * token. That one stands behind the prefix, as the separator does in their code, because the first
  * token of the completion is predicted from it and a prefix of keys and values has no output of its
  * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
-#include "train_int.h"
+#include "method.h"
+#include "train_rows.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
  * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
 #include "low_rank.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 
@@ -12,13 +12,13 @@
 /* Whose keys and values are asked for on a base that puts tokens of its own around them. */
 static bool reads_both_ways(const kvf__trainer *t)
 {
-    return t->method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
+    return t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
 }
 
 static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
 {
     const char *text = t->options.init_text;
-    kvf__render plain = t->renderer.render;
+    kvf__render plain = t->rows.renderer.render;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
     kvf__ids found = {0};
@@ -102,7 +102,7 @@ static kvf_status start_from_words(kvf__trainer *t)
     else
         kvf__model_embedding(t->base->model, ids, P, words);
     if (st) goto out;
-    kvf__encoder_init_words(t->encoder, words, layers ? n : 0);
+    kvf__encoder_init_words(t->tuned.encoder, words, layers ? n : 0);
     kvf__trainer_note(t, "start: %s, %s of words", t->options.init,
                       layers ? "inputs of the layers" : "embeddings");
 out:
@@ -164,54 +164,59 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf_prefix
 
 /* ---- the head of a file ---------------------------------------------------------------------- */
 
-/* Why a head does not answer the question that the trainer's data ask; NULL: it does. */
-static const char *other_question(const kvf__trainer *t, const kvf__head_task *head,
+/* Why a head does not answer the question that the task's data ask; NULL: it does. */
+static const char *other_question(const kvf__train_task *task, const kvf__head_task *head,
                                   char *const *words)
 {
-    const kvf__label_set *names = &t->data.names;
+    const kvf__label_set *names = &task->data.names;
     const char *why = NULL;
-    if (strcmp(head->task, kvf__task_name(t->task))) return "another task";
-    if (head->n_labels != names->n || head->regression != t->data.regression) return "other labels";
+    if (strcmp(head->task, kvf__task_name(task->kind))) return "another task";
+    if (head->n_labels != names->n || head->regression != task->data.regression)
+        return "other labels";
     for (size_t i = 0; i < names->n; i++) {
         if (kvf__label_set_find(names, head->labels[i]) < 0) return "other labels";
         if (strcmp(head->labels[i], names->names[i])) why = "the labels are in another order";
     }
-    if (!why && !words != !t->words) why = words ? "it reads words there" : "it reads words here";
+    if (!why && !words != !task->words)
+        why = words ? "it reads words there" : "it reads words here";
     return why;
 }
 
 /* Task lm has the base's head, or one of its own: a prefix that was trained with that says little
  * without it. */
 static kvf_status lm_head_from(kvf__trainer *t, const char *path, const char *what,
-                               const char *task, const kvf__params *stored)
+                               const char *kind, const kvf__params *stored)
 {
-    bool own = stored->n && !strcmp(task, kvf__task_name(KVF__TASK_LM));
-    if (own && !t->head)
+    kvf__head *head = t->rows.task->head;
+    bool own = stored->n && !strcmp(kind, kvf__task_name(KVF__TASK_LM));
+    if (own && !head)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s: has a language-model head of its own: want --train-head too", path);
     kvf__trainer_note(t, "start: %s, %s%s%s", path, what,
                       own         ? " and head"
                       : stored->n ? "; its head is left: another task"
                                   : "",
-                      !own && t->head ? "; the head is the base's" : "");
-    return own ? kvf__head_load(t->ctx, kvf__head_params(t->head), path, stored) : KVF_OK;
+                      !own && head ? "; the head is the base's" : "");
+    return own ? kvf__head_load(t->ctx, kvf__head_params(head), path, stored) : KVF_OK;
 }
 
-/* The head of the trainer's task (of the job `name`, if there are several), from a file with one or
- * more, if one of them says the same of the same labels: that of the same name, else the first. */
+/* The head of a task from a file with one or more, if one of them answers the same question of the
+ * same labels: that of the same name, else the first. */
 static kvf_status task_head_from(kvf__trainer *t, const char *path, const char *what,
-                                 const char *task, const kvf__head_values *from, const char *name,
-                                 kvf__head *head)
+                                 const char *kind, const kvf__head_values *from,
+                                 const kvf__train_task *task)
 {
-    const kvf__head_task whole = {.task = (char *)task,
+    const char *name = task->name;
+    kvf__params *params = kvf__task_head_params(task);
+    const kvf__head_task whole = {.task = (char *)kind,
                                   .n_labels = from->n_labels,
                                   .labels = from->labels,
                                   .regression = from->regression};
     const kvf__head_task *found = NULL;
     const char *why = from->n_tasks ? "no task of that file has these labels"
-                                    : other_question(t, &whole, from->words);
+                                    : other_question(task, &whole, from->words);
     for (size_t i = 0; i < from->n_tasks; i++)
-        if (!other_question(t, &from->tasks[i], NULL) &&
+        if (!other_question(task, &from->tasks[i], NULL) &&
             (!found || (name && !strcmp(from->tasks[i].name, name))))
             found = &from->tasks[i];
     if (!why) found = &whole;
@@ -222,17 +227,16 @@ static kvf_status task_head_from(kvf__trainer *t, const char *path, const char *
     }
     kvf__trainer_note(t, "start: %s, %s and head%s%s", path, what, found->name ? " " : "",
                       found->name ? found->name : "");
-    if (!found->name)
-        return kvf__head_load(t->ctx, kvf__head_params(head), path, &from->params.params);
+    if (!found->name) return kvf__head_load(t->ctx, params, path, &from->params.params);
     kvf__head_values one = {0};
-    KVF_TRY(kvf__head_values_pick(t->ctx, path, from, found->name, &task, &one));
-    kvf_status st = kvf__head_load(t->ctx, kvf__head_params(head), path, &one.params.params);
+    KVF_TRY(kvf__head_values_pick(t->ctx, path, from, found->name, &kind, &one));
+    kvf_status st = kvf__head_load(t->ctx, params, path, &one.params.params);
     kvf__head_values_done(&one);
     return st;
 }
 
 /* The heads of a file whose other values were taken: `what` names those in the start line. */
-static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what, const char *task,
+static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what, const char *kind,
                              const kvf__head_values *from)
 {
     const kvf__params *stored = &from->params.params;
@@ -242,21 +246,13 @@ static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what
                              "%s: each of its tasks has a prefix of its own (low-rank): start from "
                              "what merge --head NAME makes of it",
                              path);
-    if (!kvf__head_is_lm(t->head)) return task_head_from(t, path, what, task, from, NULL, t->head);
-    if (!t->n_jobs) return lm_head_from(t, path, what, task, stored);
-    bool said = false;
-    for (size_t i = 0; i < t->n_jobs; i++) {
-        const kvf__dataset summary = t->data;
-        const kvf__job *job = &t->jobs[i];
-        if (!job->head) continue; /* lm */
-        said = true;
-        t->task = job->task;
-        t->data = job->data; /* a view, for its labels */
-        kvf_status st = task_head_from(t, path, what, task, from, job->name, job->head);
-        t->data = summary;
-        if (st) return st;
+    bool any = false;
+    for (size_t i = 0; i < t->rows.n; i++) {
+        if (kvf__head_is_lm(t->rows.task[i].head)) continue;
+        any = true;
+        KVF_TRY(task_head_from(t, path, what, kind, from, &t->rows.task[i]));
     }
-    return said ? KVF_OK : lm_head_from(t, path, what, task, stored);
+    return any ? KVF_OK : lm_head_from(t, path, what, kind, stored);
 }
 
 /* ---- --init-from ----------------------------------------------------------------------------- */
@@ -271,7 +267,7 @@ static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__ru
                                       &beside);
     if (!st && beside.block.params.n) {
         *what = "its encoder, its base";
-        st = kvf__trainer_trains_base(t)
+        st = t->tuned.base
                  ? kvf__block_load(t->ctx, path, &beside.block.params, t->base->model)
                  : kvf__fail(t->ctx, KVF_EUSAGE,
                              "%s: trained the base's weights too: want --unfreeze base, or the "
@@ -294,7 +290,7 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__run_fi
     if (!st)
         st = kvf__encoder_from_run(t->ctx, path, run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
                                    &step);
-    if (!st) st = kvf__encoder_load(t->ctx, t->encoder, path, kvf__encoder_params(source));
+    if (!st) st = kvf__encoder_load(t->ctx, t->tuned.encoder, path, kvf__encoder_params(source));
     if (!st) st = base_from_run(t, path, run, source, &what);
     kvf__encoder_free(source);
     if (st) return st;
@@ -307,7 +303,7 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
 {
     kvf__weights weights = {0};
     KVF_TRY(kvf__safetensors_open(t->ctx, path, &weights));
-    kvf_status st = kvf__encoder_read_table(t->ctx, t->encoder, path, &weights.table);
+    kvf_status st = kvf__encoder_read_table(t->ctx, t->tuned.encoder, path, &weights.table);
     kvf__weights_close(&weights);
     return st;
 }
@@ -320,19 +316,19 @@ static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residu
     kvf__emitted target = {0};
     char words[32];
     kvf_status st;
-    if (t->emitted.vectors) {
+    if (t->tuned.emitted.vectors) {
         target.vectors = &vectors;
-        st = kvf__vectors_init(t->ctx, &vectors, t->vectors.P, t->vectors.C);
+        st = kvf__vectors_init(t->ctx, &vectors, t->tuned.vectors.P, t->tuned.vectors.C);
     } else {
         target.prefix = &prefix;
         st = kvf__prefix_init(t->ctx, &prefix, t->id.L, t->id.G, t->id.P, t->id.D);
     }
     if (!st)
         st = file ? target_from_file(t, file->path, file, target) : target_from_base(t, target);
-    if (!st) st = kvf__encoder_init_target(t->ctx, t->encoder, target, residual);
+    if (!st) st = kvf__encoder_init_target(t->ctx, t->tuned.encoder, target, residual);
     snprintf(words, sizeof words, "--init %s", t->options.init);
     if (!st)
-        st = kvf__encoder_check_fit(t->ctx, t->encoder, file ? file->path : words, *residual,
+        st = kvf__encoder_check_fit(t->ctx, t->tuned.encoder, file ? file->path : words, *residual,
                                     t->options.approximate);
     kvf__prefix_done(&prefix);
     kvf__vectors_done(&vectors);
@@ -419,12 +415,12 @@ kvf_status kvf__trainer_start_values(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     KVF_TRY(check_approximate(t));
-    if (!t->encoder) return block_values(t);
+    if (!t->tuned.encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
-    KVF_TRY(kvf__encoder_init_random(t->ctx, t->encoder, o->init_scheme, o->seed));
+    KVF_TRY(kvf__encoder_init_random(t->ctx, t->tuned.encoder, o->init_scheme, o->seed));
     if (o->init_from) return start_from_file(t, o->init_from);
     if (!strcmp(o->init, "random")) return KVF_OK;
-    if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->encoder);
+    if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->tuned.encoder);
     if (!strcmp(o->init, "kv")) return start_from_prefix(t, o->init_kv, false);
     return kvf__encoder_takes_words(o->method) ? start_from_words(t) : start_from_base(t);
 }

@@ -3,7 +3,7 @@
  * Both files belong to the process, not to the run: a run that is continued appends to the one and
  * begins another of the other. They open when everything else has been, so that a run that cannot
  * start leaves none; what was said until then is kept and comes first. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -38,10 +38,12 @@ bool kvf__journal_column(const kvf__trainer *t, int column, const kvf_event *e, 
         [KVF__OF_RETENTION] = KVF_EVENT_RETENTION,
         [KVF__OF_ANCHOR] = KVF_EVENT_STEP,
     };
-    if (!t->history.column[column] || SAID_AT[kvf__columns[column].of] != e->kind) return false;
+    if (!t->progress.history.column[column] || SAID_AT[kvf__columns[column].of] != e->kind)
+        return false;
     if (column == KVF__COLUMN_step) return false;
-    *value = e->kind == KVF_EVENT_RETENTION ? e->meter_loss /* read before the first step, too */
-                                            : kvf__history_at(&t->history, column, e->step - 1);
+    *value = e->kind == KVF_EVENT_RETENTION
+                 ? e->meter_loss /* read before the first step, too */
+                 : kvf__history_at(&t->progress.history, column, e->step - 1);
     return true;
 }
 
@@ -71,14 +73,14 @@ static void give_up(kvf__trainer *t, size_t i)
 {
     char line[512];
     snprintf(line, sizeof line, "%s", kvf_ctx_error(t->ctx));
-    t->journal.on &= ~(1u << i);
+    t->output.journal.on &= ~(1u << i);
     kvf__trainer_note(t, "--%s is given up: %s", SINKS[i].option, line);
 }
 
 static void pass_on(kvf__trainer *t, const kvf_event *event)
 {
     for (size_t i = 0; i < N_SINKS; i++)
-        if (t->journal.on & 1u << i && SINKS[i].event(t, event)) give_up(t, i);
+        if (t->output.journal.on & 1u << i && SINKS[i].event(t, event)) give_up(t, i);
 }
 
 static double now(void)
@@ -90,8 +92,8 @@ static double now(void)
 
 kvf_status kvf__journal_open(kvf__trainer *t)
 {
-    kvf__journal *j = &t->journal;
-    j->began = now() - (kvf__clock() - t->begin);
+    kvf__journal *j = &t->output.journal;
+    j->began = now() - (kvf__clock() - t->progress.begin);
     for (size_t i = 0; i < N_SINKS; i++) {
         if (!path_of(t, &SINKS[i])) continue;
         KVF_TRY(SINKS[i].open(t));
@@ -100,9 +102,9 @@ kvf_status kvf__journal_open(kvf__trainer *t)
     j->is_open = true;
     for (size_t at = 0; at < j->early.n; at += strlen(j->early.data + at) + 1) {
         const kvf_event note = {.kind = KVF_EVENT_NOTE,
-                                .step = t->step,
-                                .steps = t->steps,
-                                .seconds = kvf__clock() - t->begin,
+                                .step = t->progress.step,
+                                .steps = t->progress.steps,
+                                .seconds = kvf__clock() - t->progress.begin,
                                 .text = j->early.data + at};
         pass_on(t, &note);
     }
@@ -112,10 +114,11 @@ kvf_status kvf__journal_open(kvf__trainer *t)
 void kvf__journal_end(kvf__trainer *t, kvf_status status)
 {
     char line[2048] = ""; /* writing may replace the context's */
-    if (!t->journal.on) return;
+    if (!t->output.journal.on) return;
     if (status) snprintf(line, sizeof line, "%s", kvf_ctx_error(t->ctx));
     for (size_t i = 0; i < N_SINKS; i++)
-        if (t->journal.on & 1u << i && SINKS[i].end && SINKS[i].end(t, status, line)) give_up(t, i);
+        if (t->output.journal.on & 1u << i && SINKS[i].end && SINKS[i].end(t, status, line))
+            give_up(t, i);
     if (status) kvf__fail(t->ctx, status, "%s", line);
 }
 
@@ -130,7 +133,7 @@ void kvf__journal_close(kvf__journal *j)
 
 void kvf__trainer_emit(kvf__trainer *t, const kvf_event *event)
 {
-    kvf__journal *j = &t->journal;
+    kvf__journal *j = &t->output.journal;
     bool keep = !j->is_open && event->kind == KVF_EVENT_NOTE && (t->options.log != NULL);
     if (keep) (void)kvf__buf_add(t->ctx, &j->early, event->text, strlen(event->text) + 1);
     pass_on(t, event);

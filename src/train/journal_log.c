@@ -2,7 +2,7 @@
  *
  * A run that is continued adds to the file, beginning with another `start`: lines before it of
  * steps above its `step` are of steps that were lost, and done again. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,13 +22,13 @@ kvf_status kvf__log_open(kvf__trainer *t)
                                  : KVF__APPEND_NEW;
     struct stat st;
     if (stat(o->log, &st) == 0 && !S_ISREG(st.st_mode)) how = KVF__APPEND_LINES;
-    return kvf__appendfile_open(t->ctx, o->log, how, &t->journal.log);
+    return kvf__appendfile_open(t->ctx, o->log, how, &t->output.journal.log);
 }
 
 /* Takes the object. */
 static kvf_status write_line(kvf__trainer *t, kvf_json *object)
 {
-    kvf__buf *line = &t->journal.line;
+    kvf__buf *line = &t->output.journal.line;
     char *text = kvf_json_text(object, KVF_JSON_COMPACT);
     kvf_json_free(object);
     if (!text) return kvf__fail(t->ctx, KVF_ENOMEM, "out of memory");
@@ -36,7 +36,7 @@ static kvf_status write_line(kvf__trainer *t, kvf_json *object)
     kvf_status st = kvf__buf_add(t->ctx, line, text, strlen(text));
     kvf_json_text_free(text);
     if (!st) st = kvf__buf_addc(t->ctx, line, '\n');
-    return st ? st : kvf__appendfile_add(t->ctx, &t->journal.log, line->data, line->n);
+    return st ? st : kvf__appendfile_add(t->ctx, &t->output.journal.log, line->data, line->n);
 }
 
 static kvf_json *begin_line(const char *name, int64_t step, double seconds)
@@ -53,13 +53,13 @@ static void add_start(const kvf__trainer *t, kvf_json *object)
 {
     const kvf_train_options *o = &t->options;
     kvf_json *options = NULL;
-    kvf_json_set(object, "steps", kvf_json_new_int(t->steps));
-    kvf_json_set(object, "time", kvf_json_new_int((int64_t)t->journal.began));
+    kvf_json_set(object, "steps", kvf_json_new_int(t->progress.steps));
+    kvf_json_set(object, "time", kvf_json_new_int((int64_t)t->output.journal.began));
     kvf_json_set(object, "version", kvf_json_new_str(KVF_VERSION));
     kvf_json_set(object, "out", kvf_json_new_str(o->out));
     kvf_json_set(object, "base", kvf_json_new_str(t->base->name));
-    kvf_json_set(object, "examples", kvf_json_new_int(t->data.n));
-    kvf_json_set(object, "label_tokens", kvf_json_new_int(t->data.n_labels));
+    kvf_json_set(object, "examples", kvf_json_new_int(t->rows.total.rows));
+    kvf_json_set(object, "label_tokens", kvf_json_new_int(t->rows.total.labels));
     kvf_json_set(object, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     if (!kvf__train_options_store(t->ctx, o, &options)) kvf_json_set(object, "options", options);
 }
@@ -85,7 +85,7 @@ static void add_eval(kvf_json *object, const kvf_event *e)
 
 static void add_retention(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
 {
-    double kl = kvf__base_kl_kl(t);
+    double kl = kvf__base_kl_mean(t);
     kvf_json_set(object, "meter_base_loss", kvf_json_new_real(e->meter_base_loss));
     if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
 }
@@ -114,11 +114,11 @@ kvf_status kvf__log_event(kvf__trainer *t, const kvf_event *e)
 
 kvf_status kvf__log_end(kvf__trainer *t, kvf_status status, const char *error)
 {
-    kvf_json *object = begin_line("end", t->step, kvf__clock() - t->begin);
-    const char *how = status == KVF_ESTOPPED ? "stopped"
-                      : status               ? "failed"
-                      : t->stopped_early     ? "stopped_early"
-                                             : "finished";
+    kvf_json *object = begin_line("end", t->progress.step, kvf__clock() - t->progress.begin);
+    const char *how = status == KVF_ESTOPPED      ? "stopped"
+                      : status                    ? "failed"
+                      : t->progress.stopped_early ? "stopped_early"
+                                                  : "finished";
     kvf_json_set(object, "how", kvf_json_new_str(how));
     if (status) kvf_json_set(object, "error", kvf_json_new_str(error));
     return write_line(t, object);

@@ -1,5 +1,5 @@
 /* --tensorboard DIR: the same numbers as curves, and the options as a text. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static kvf_status add_options(kvf_ctx *ctx, kvf__buf *table, kvf_json *options)
 
 static kvf_status write_options(kvf__trainer *t)
 {
-    kvf__journal *j = &t->journal;
+    kvf__journal *j = &t->output.journal;
     kvf__buf table = {0};
     kvf_json *options = NULL;
     kvf_status st = kvf__train_options_store(t->ctx, &t->options, &options);
@@ -41,7 +41,8 @@ static kvf_status write_options(kvf__trainer *t)
     if (!st) st = add_row(t->ctx, &table, "base", t->base->name);
     if (!st) st = add_options(t->ctx, &table, options);
     if (!st)
-        st = kvf__event_file_text(t->ctx, &j->scalars, j->began, t->step, "options", table.data);
+        st = kvf__event_file_text(t->ctx, &j->scalars, j->began, t->progress.step, "options",
+                                  table.data);
     kvf_json_free(options);
     kvf__buf_done(&table);
     return st;
@@ -49,15 +50,15 @@ static kvf_status write_options(kvf__trainer *t)
 
 kvf_status kvf__scalars_open(kvf__trainer *t)
 {
-    kvf__journal *j = &t->journal;
-    int64_t first = t->step ? t->step + 1 : 0;
+    kvf__journal *j = &t->output.journal;
+    int64_t first = t->progress.step ? t->progress.step + 1 : 0;
     KVF_TRY(kvf__event_file_open(t->ctx, t->options.tensorboard, j->began, first, &j->scalars));
     return write_options(t);
 }
 
 kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
 {
-    kvf__journal *j = &t->journal;
+    kvf__journal *j = &t->output.journal;
     char metric[64];
     kvf__event_scalar found[KVF__COLUMNS + 1];
     size_t n = 0;

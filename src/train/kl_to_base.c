@@ -5,7 +5,7 @@
  * The rows are drawn as those of a data file, by an order of their own from the seed; which they
  * are depends on seed and step alone. Their pass runs beside the task's, on the prefix as the step
  * shows it (--prefix-dropout included), and adds to the same gradient. */
-#include "retention.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static kvf_status walk(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
 {
     kvf__retention *m = t->retention;
     kvf__sampler_rewind(&m->sampler);
-    for (int64_t step = 0; step < t->steps; step++) {
+    for (int64_t step = 0; step < t->progress.steps; step++) {
         int64_t n;
         const int64_t *rows = draw(m, &n);
         kvf__batcher_fill(&m->batcher, &m->set, rows, n);
@@ -103,11 +103,11 @@ void kvf__base_kl_seek_step(kvf__trainer *t)
     int64_t n;
     if (!t->retention || !t->retention->base.k) return;
     kvf__sampler_rewind(&t->retention->sampler);
-    for (int64_t step = 0; step < t->step; step++)
+    for (int64_t step = 0; step < t->progress.step; step++)
         draw(t->retention, &n);
 }
 
-double kvf__base_kl_kl(const kvf__trainer *t)
+double kvf__base_kl_mean(const kvf__trainer *t)
 {
     return t->retention && t->retention->base.k ? t->retention->kl : NAN;
 }
@@ -122,10 +122,11 @@ static kvf_status run_rows(kvf__trainer *t)
         m->kl = 0;
         return KVF_OK;
     }
-    const kvf__input input = {
-        .batch = &m->batcher.batch, .prefix = t->shown, .position_start = t->id.position_start};
+    const kvf__input input = {.batch = &m->batcher.batch,
+                              .prefix = t->tuned.shown,
+                              .position_start = t->id.position_start};
     const kvf__soft_targets soft = kvf__teacher_targets(&m->base, input.batch);
-    const kvf__grads grads = {.prefix = t->gradient.prefix};
+    const kvf__grads grads = {.prefix = t->tuned.gradient.prefix};
     float scale = (float)(t->options.kl_to_base / (double)labels);
     KVF_TRY(kvf__pass_fwd(t->ctx, m->pass, &input));
     KVF_TRY(kvf__pass_lm_soft(t->ctx, m->pass, &soft, true, scale, &sum, NULL));

@@ -1,6 +1,6 @@
 /* The loop: steps, history, validation, the best state, saves, and a clean stop between two steps.
  */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,20 +11,21 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
     kvf__retention_result(t, &retention);
     kvf_event event = {
         .kind = kind,
-        .step = t->step,
-        .steps = t->steps,
-        .train_loss = t->train_loss,
-        .valid_loss = t->valid_loss,
-        .metric = {t->metric->name, t->metric_value},
+        .step = t->progress.step,
+        .steps = t->progress.steps,
+        .train_loss = t->progress.train_loss,
+        .valid_loss = t->progress.valid_loss,
+        .metric = {t->progress.metric->name, t->progress.metric_value},
         .best = best,
         .meter_loss = retention.meter_loss,
         .meter_base_loss = retention.meter_base_loss,
-        .lr = t->lr,
-        .grad_norm = t->grad_norm,
-        .prefix_norm = t->step ? t->history.prefix_norm[t->step - 1] : NAN,
-        .tokens = t->tokens,
+        .lr = t->stepper.lr,
+        .grad_norm = t->stepper.grad_norm,
+        .prefix_norm = t->progress.step ? t->progress.history.prefix_norm[t->progress.step - 1]
+                                        : NAN,
+        .tokens = t->progress.tokens,
         .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
-        .seconds = kvf__clock() - t->begin,
+        .seconds = kvf__clock() - t->progress.begin,
         .seconds_left = kvf__pace_left(t),
         .text = kind == KVF_EVENT_SAVE ? t->options.out : NULL,
     };
@@ -49,29 +50,29 @@ static double emitted_norm(kvf__emitted e)
 /* The row of the step just done; its prefix is the one the step ran with. */
 static void record(kvf__trainer *t)
 {
-    kvf__history *h = &t->history;
-    int64_t i = t->step - 1;
+    kvf__history *h = &t->progress.history;
+    int64_t i = t->progress.step - 1;
     for (int c = 0; c < KVF__COLUMNS; c++)
         if (h->column[c] && kvf__columns[c].dtype == KVF__F64) ((double *)h->column[c])[i] = NAN;
-    h->step[i] = t->step;
-    h->tokens[i] = t->tokens;
-    h->train_loss[i] = t->train_loss;
-    h->lr[i] = t->lr;
-    h->grad_norm[i] = t->grad_norm;
-    h->prefix_norm[i] = emitted_norm(t->emitted);
-    if (h->kl_to_base) h->kl_to_base[i] = kvf__base_kl_kl(t);
+    h->step[i] = t->progress.step;
+    h->tokens[i] = t->progress.tokens;
+    h->train_loss[i] = t->progress.train_loss;
+    h->lr[i] = t->stepper.lr;
+    h->grad_norm[i] = t->stepper.grad_norm;
+    h->prefix_norm[i] = emitted_norm(t->tuned.emitted);
+    if (h->kl_to_base) h->kl_to_base[i] = kvf__base_kl_mean(t);
 }
 
 static void keep_best(kvf__trainer *t)
 {
-    const kvf__params *params = &t->params;
-    t->best.n = params->n;
+    const kvf__params *params = &t->tuned.params;
+    t->progress.best.params.n = params->n;
     for (size_t i = 0; i < params->n; i++)
-        memcpy(t->best.item[i].value, params->item[i].value,
+        memcpy(t->progress.best.params.item[i].value, params->item[i].value,
                (size_t)params->item[i].n * sizeof(float));
-    t->best_step = t->step;
-    t->best_value = t->metric_value;
-    t->best_loss = t->valid_loss;
+    t->progress.best.step = t->progress.step;
+    t->progress.best.value = t->progress.metric_value;
+    t->progress.best.loss = t->progress.valid_loss;
 }
 
 /* A value that is not a number is worse than any. */
@@ -84,40 +85,32 @@ static bool is_better(double value, double than, bool larger)
 /* Of equal scores the lower loss is kept; patience counts scores alone. */
 static bool judge(kvf__trainer *t)
 {
-    const bool larger = t->metric->larger, first = !t->best.n;
-    bool better = first || is_better(t->metric_value, t->best_value, larger);
-    bool worse = !first && is_better(t->best_value, t->metric_value, larger);
-    t->stale = better ? 0 : t->stale + 1;
-    return better || (!worse && is_better(t->valid_loss, t->best_loss, false));
-}
-
-kvf_status kvf__trainer_measure(kvf__trainer *t)
-{
-    const kvf__subject subject = kvf__trainer_subject(t);
-    if (t->n_jobs) return kvf__jobs_validate(t);
-    return kvf__measure_subject(t->ctx, t->evaluator, &t->valid, &subject, t->metric,
-                                &t->valid_loss, &t->metric_value);
+    const bool larger = t->progress.metric->larger, first = !t->progress.best.params.n;
+    bool better = first || is_better(t->progress.metric_value, t->progress.best.value, larger);
+    bool worse = !first && is_better(t->progress.best.value, t->progress.metric_value, larger);
+    t->progress.stale = better ? 0 : t->progress.stale + 1;
+    return better || (!worse && is_better(t->progress.valid_loss, t->progress.best.loss, false));
 }
 
 static kvf_status validate(kvf__trainer *t)
 {
     double begin = kvf__clock();
-    if (t->encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    if (t->tuned.encoder) KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
     KVF_TRY(kvf__ranks_validate(t));
-    KVF_TRY(kvf__trainer_measure(t));
-    t->history.valid_loss[t->step - 1] = t->valid_loss;
-    t->history.valid_metric[t->step - 1] = t->metric_value;
+    KVF_TRY(kvf__tasks_validate(t));
+    t->progress.history.valid_loss[t->progress.step - 1] = t->progress.valid_loss;
+    t->progress.history.valid_metric[t->progress.step - 1] = t->progress.metric_value;
     bool best = judge(t);
     if (best) keep_best(t);
-    kvf__pace_add(&t->pace.validation, kvf__clock() - begin);
+    kvf__pace_add(&t->progress.pace.validation, kvf__clock() - begin);
     emit(t, KVF_EVENT_EVAL, 0, 0, best);
     return KVF_OK;
 }
 
 bool kvf__trainer_is_due(const kvf__trainer *t, int64_t every)
 {
-    if (t->step == t->steps) return true;
-    return every ? t->step % every == 0 : t->epoch_end;
+    if (t->progress.step == t->progress.steps) return true;
+    return every ? t->progress.step % every == 0 : t->rows.epoch_end;
 }
 
 static kvf_status read_retention(kvf__trainer *t)
@@ -125,7 +118,7 @@ static kvf_status read_retention(kvf__trainer *t)
     kvf_train_result now;
     KVF_TRY(kvf__retention_measure(t));
     kvf__retention_result(t, &now);
-    t->history.meter_loss[t->step - 1] = now.meter_loss;
+    t->progress.history.meter_loss[t->progress.step - 1] = now.meter_loss;
     emit(t, KVF_EVENT_RETENTION, 0, 0, false);
     return KVF_OK;
 }
@@ -134,14 +127,14 @@ static kvf_status save(kvf__trainer *t)
 {
     double begin = kvf__clock();
     KVF_TRY(kvf__trainer_save(t, true));
-    kvf__pace_add(&t->pace.save, kvf__clock() - begin);
+    kvf__pace_add(&t->progress.pace.save, kvf__clock() - begin);
     emit(t, KVF_EVENT_SAVE, 0, 0, false);
     return KVF_OK;
 }
 
 bool kvf__trainer_patience_over(const kvf__trainer *t)
 {
-    return t->options.early_stop && t->stale >= t->options.early_stop;
+    return t->options.early_stop && t->progress.stale >= t->options.early_stop;
 }
 
 static bool stop_requested(const kvf__trainer *t)
@@ -152,19 +145,21 @@ static bool stop_requested(const kvf__trainer *t)
 kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t tokens_before,
                                    bool *over)
 {
-    t->step_seconds += seconds;
-    kvf__pace_add(&t->pace.step, seconds);
+    t->progress.step_seconds += seconds;
+    kvf__pace_add(&t->progress.pace.step, seconds);
     record(t);
-    emit(t, KVF_EVENT_STEP, seconds, t->tokens - tokens_before, false);
-    if (t->valid.n && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(validate(t));
+    emit(t, KVF_EVENT_STEP, seconds, t->progress.tokens - tokens_before, false);
+    if (t->rows.total.valid_rows && kvf__trainer_is_due(t, t->options.eval_every))
+        KVF_TRY(validate(t));
     if (t->retention && kvf__trainer_is_due(t, t->options.eval_every)) KVF_TRY(read_retention(t));
-    bool stop = stop_requested(t) && t->step < t->steps;
-    t->stopped_early = kvf__trainer_patience_over(t);
-    if (stop || t->stopped_early || kvf__trainer_is_due(t, t->options.save_every)) KVF_TRY(save(t));
-    *over = t->stopped_early || t->step >= t->steps;
-    if (!stop || t->stopped_early) return KVF_OK;
+    bool stop = stop_requested(t) && t->progress.step < t->progress.steps;
+    t->progress.stopped_early = kvf__trainer_patience_over(t);
+    if (stop || t->progress.stopped_early || kvf__trainer_is_due(t, t->options.save_every))
+        KVF_TRY(save(t));
+    *over = t->progress.stopped_early || t->progress.step >= t->progress.steps;
+    if (!stop || t->progress.stopped_early) return KVF_OK;
     return kvf__fail(t->ctx, KVF_ESTOPPED, "stopped after step %lld of %lld; --resume continues",
-                     (long long)t->step, (long long)t->steps);
+                     (long long)t->progress.step, (long long)t->progress.steps);
 }
 
 void kvf__trainer_start(kvf__trainer *t)
@@ -175,12 +170,12 @@ void kvf__trainer_start(kvf__trainer *t)
 
 kvf_status kvf__trainer_loop(kvf__trainer *t)
 {
-    bool over = t->step >= t->steps;
+    bool over = t->progress.step >= t->progress.steps;
     kvf__trainer_start(t);
     if (over) return save(t); /* no steps: starting values */
     while (!over) {
         double begin = kvf__clock();
-        int64_t tokens = t->tokens;
+        int64_t tokens = t->progress.tokens;
         KVF_TRY(kvf__trainer_step(t));
         KVF_TRY(kvf__trainer_after_step(t, kvf__clock() - begin, tokens, &over));
     }

@@ -1,7 +1,7 @@
 /* Answers against gold: every row of the table of metrics that belongs to the task. A metric that
  * the data has no meaning for (strict entities of tags without a scheme) is NaN among the others,
  * and an error where it is the one that was asked for. */
-#include "train_int.h"
+#include "answers.h"
 
 #include <math.h>
 

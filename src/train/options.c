@@ -103,15 +103,15 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
     static const char *const OF_HEADS[] = {"head-lr", "head-dropout"};
     const kvf__option *r;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
-        if (r->task && kvf__train_option_given(o, r->row.name) && !kvf__jobs_have(o, r->task))
+        if (r->task && kvf__train_option_given(o, r->row.name) && !kvf__tasks_have(o, r->task))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --task %s", r->row.name, r->task);
     for (size_t i = 0; i < 2; i++)
         if (kvf__train_option_given(o, OF_HEADS[i]) && !o->named_data.n && !strcmp(o->task, "lm") &&
             !(i == 0 && o->train_head))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: task lm has no head of its own%s", OF_HEADS[i],
                              i ? "" : " (--train-head gives it one)");
-    if ((o->labels || o->named_labels.n) && !kvf__jobs_have(o, "seq-cls") &&
-        !kvf__jobs_have(o, "token-cls"))
+    if ((o->labels || o->named_labels.n) && !kvf__tasks_have(o, "seq-cls") &&
+        !kvf__tasks_have(o, "token-cls"))
         return kvf__fail(ctx, KVF_EUSAGE, "--labels is for --task seq-cls and token-cls");
     if ((o->labels || o->named_labels.n) && o->regression)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: --regression has numbers, not classes");
@@ -124,7 +124,7 @@ static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
     if (o->valid_split < 0 || o->valid_split >= 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--valid-split %g: want a share above 0 and below 1",
                          o->valid_split);
-    if (o->split_text && !kvf__jobs_have(o, "lm"))
+    if (o->split_text && !kvf__tasks_have(o, "lm"))
         return kvf__fail(ctx, KVF_EUSAGE, "--split-text is for --task lm");
     return KVF_OK;
 }
@@ -194,7 +194,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(check_task(ctx, o));
     KVF_TRY(kvf__train_options_check_method(ctx, o));
     KVF_TRY(check_verbalizer(ctx, o));
-    KVF_TRY(kvf__jobs_check(ctx, o));
+    KVF_TRY(kvf__tasks_check(ctx, o));
     KVF_TRY(kvf__retention_check(ctx, o));
     int64_t start = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));

@@ -2,7 +2,7 @@
 #ifndef KVF_OPTIONS_PRIV_H
 #define KVF_OPTIONS_PRIV_H
 
-#include "train_int.h"
+#include "trainer.h"
 
 /* What a row means for a stored run. */
 enum {

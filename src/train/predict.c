@@ -2,7 +2,8 @@
  * how probable that is; or CoNLL columns, word, gold tag where there is one, predicted tag. The
  * order is that of the data, and nothing of it is missing: an example that --overlong skip left
  * out, and a word that no row has a token of, have null for an answer, in CoNLL "_". */
-#include "train_int.h"
+#include "evaluation.h"
+#include "outfile.h"
 
 #include <math.h>
 #include <string.h>
@@ -114,7 +115,8 @@ static void write_span(const writer *w, const kvf__source *source, int64_t i, kv
     }
     set_text(row, "prediction", a->texts[i], a->text_bytes[i]);
     if (a->spans[2 * i] >= 0)
-        kvf_json_set(row, "start", kvf_json_new_int(kvf__utf8_count(source->text, (size_t)a->spans[2 * i])));
+        kvf_json_set(row, "start",
+                     kvf_json_new_int(kvf__utf8_count(source->text, (size_t)a->spans[2 * i])));
     kvf_json_set(row, "probability", kvf_json_new_real(a->p[i]));
     if (!isnan(a->p_none[i]))
         kvf_json_set(row, "no_answer_probability", kvf_json_new_real(a->p_none[i]));

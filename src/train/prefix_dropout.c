@@ -5,7 +5,7 @@
  * prefixes stay shared. A mask for each row is drawn inside the pass (pass_row_prefix.c). Either
  * depends on seed and step alone, so a resumed run draws what an unbroken one does, and nothing is
  * stored. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 
@@ -16,19 +16,19 @@ static bool has_one_mask(const kvf__trainer *t)
     return t->options.prefix_dropout > 0 && !t->options.prefix_dropout_per_row;
 }
 
-kvf_status kvf__trainer_alloc_dropout(kvf__trainer *t)
+kvf_status kvf__dropout_alloc(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    t->shown = t->emitted.prefix;
-    if (o->prefix_dropout > 0 && !t->shown)
+    t->tuned.shown = t->tuned.emitted.prefix;
+    if (o->prefix_dropout > 0 && !t->tuned.shown)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-dropout: method %s trains no prefix",
-                         t->method->name);
-    t->row_dropout = (kvf__row_dropout){.p = o->prefix_dropout_per_row ? o->prefix_dropout : 0,
-                                        .seed = o->seed};
-    t->base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
+                         t->tuned.method->name);
+    t->tuned.row_dropout = (kvf__row_dropout){
+        .p = o->prefix_dropout_per_row ? o->prefix_dropout : 0, .seed = o->seed};
+    t->tuned.base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->masked, t->id.L, t->id.G, t->id.P, t->id.D));
-    t->shown = &t->masked;
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.masked, t->id.L, t->id.G, t->id.P, t->id.D));
+    t->tuned.shown = &t->tuned.masked;
     return KVF_OK;
 }
 
@@ -37,7 +37,7 @@ static void mask(const kvf__trainer *t, kvf__prefix *to, const kvf__prefix *from
 {
     kvf__dropout dropout = kvf__dropout_make(t->options.prefix_dropout);
     kvf__rng stream = kvf__rng_make(t->options.seed,
-                                    ((uint64_t)STEP_STREAM << 32) + (uint64_t)t->step);
+                                    ((uint64_t)STEP_STREAM << 32) + (uint64_t)t->progress.step);
     int64_t n = (int64_t)kvf__prefix_count(from) / from->L;
 
 #pragma omp parallel for schedule(static)
@@ -45,15 +45,15 @@ static void mask(const kvf__trainer *t, kvf__prefix *to, const kvf__prefix *from
         kvf__dropout_set(dropout, stream, l * n, to->kv + l * n, from->kv + l * n, n);
 }
 
-void kvf__trainer_mask(kvf__trainer *t)
+void kvf__dropout_fwd(kvf__trainer *t)
 {
-    t->row_dropout.step = t->base_dropout.step = t->step;
+    t->tuned.row_dropout.step = t->tuned.base_dropout.step = t->progress.step;
     if (!has_one_mask(t)) return;
-    memcpy(t->masked.layer_mask, t->prefix.layer_mask, (size_t)t->prefix.L);
-    mask(t, &t->masked, &t->prefix);
+    memcpy(t->tuned.masked.layer_mask, t->tuned.prefix.layer_mask, (size_t)t->tuned.prefix.L);
+    mask(t, &t->tuned.masked, &t->tuned.prefix);
 }
 
-void kvf__trainer_mask_gradient(kvf__trainer *t)
+void kvf__dropout_bwd(kvf__trainer *t)
 {
-    if (has_one_mask(t)) mask(t, &t->dprefix, &t->dprefix);
+    if (has_one_mask(t)) mask(t, &t->tuned.dprefix, &t->tuned.dprefix);
 }

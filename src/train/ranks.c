@@ -14,11 +14,11 @@
 
 #define RETURNED "rank 0 gave up" /* never printed: what it says is */
 
-typedef struct welcome {
+typedef struct decision {
     int32_t status, resumed;
     char precision[8];
     int64_t bytes; /* of the options that follow as JSON */
-} welcome;
+} decision;
 
 typedef struct note {
     int32_t status;
@@ -82,43 +82,44 @@ void kvf__ranks_free(kvf__ranks *ranks)
 
 /* ---- what rank 0 decided --------------------------------------------------------------------- */
 
-static kvf_status tell(kvf__trainer *t, kvf_status st)
+static kvf_status send_decision(kvf__trainer *t, kvf_status st)
 {
     kvf__dist *dist = t->ranks->dist;
     char *text = NULL;
-    welcome w = {.status = (int32_t)st, .resumed = t->is_resumed};
+    decision w = {.status = (int32_t)st, .resumed = t->output.is_resumed};
     snprintf(w.precision, sizeof w.precision, "%s", t->options.precision);
-    if (!st && t->is_resumed) {
-        text = kvf_json_text(t->resumed.options, KVF_JSON_COMPACT);
+    if (!st && t->output.is_resumed) {
+        text = kvf_json_text(t->output.resumed.options, KVF_JSON_COMPACT);
         w.bytes = text ? (int64_t)strlen(text) : 0;
         if (!text) w.status = KVF_ENOMEM;
     }
-    t->ranks->told = true;
+    t->ranks->decided = true;
     kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &w, sizeof w);
     if (!sent && w.bytes) sent = kvf__dist_broadcast(t->ctx, dist, text, (size_t)w.bytes);
     kvf_json_text_free(text);
     return sent ? sent : (kvf_status)w.status;
 }
 
-static kvf_status hear_options(kvf__trainer *t, int64_t bytes)
+static kvf_status receive_options(kvf__trainer *t, int64_t bytes)
 {
     char *text = NULL;
     KVF_TRY(kvf__alloc(t->ctx, (size_t)bytes, &text));
     kvf_status st = kvf__dist_broadcast(t->ctx, t->ranks->dist, text, (size_t)bytes);
-    if (!st) st = kvf_json_parse(t->ctx, "rank 0", text, (size_t)bytes, &t->resumed.options);
+    if (!st) st = kvf_json_parse(t->ctx, "rank 0", text, (size_t)bytes, &t->output.resumed.options);
     kvf__free(text);
     if (st) return st;
-    t->is_resumed = true;
-    return kvf__train_options_resume(t->ctx, t->options.out, &t->options, t->resumed.options);
+    t->output.is_resumed = true;
+    return kvf__train_options_resume(t->ctx, t->options.out, &t->options,
+                                     t->output.resumed.options);
 }
 
-static kvf_status hear(kvf__trainer *t)
+static kvf_status receive_decision(kvf__trainer *t)
 {
     static const char *const PRECISIONS[] = {"auto", "f32", "bf16"};
-    welcome w;
+    decision w;
     KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &w, sizeof w));
     if (w.status) return kvf__fail(t->ctx, (kvf_status)w.status, RETURNED);
-    if (w.resumed) KVF_TRY(hear_options(t, w.bytes));
+    if (w.resumed) KVF_TRY(receive_options(t, w.bytes));
     for (size_t i = 0; i < 3; i++)
         if (!strcmp(w.precision, PRECISIONS[i])) t->options.precision = PRECISIONS[i];
     return KVF_OK;
@@ -129,13 +130,13 @@ kvf_status kvf__ranks_begin(kvf__trainer *t)
     if (!kvf__ranks_follows(t)) return KVF_OK;
     t->options.event = NULL; /* rank 0 reports */
     t->options.log = t->options.tensorboard = NULL;
-    return hear(t);
+    return receive_decision(t);
 }
 
 kvf_status kvf__ranks_decided(kvf__trainer *t)
 {
-    bool first = t->ranks && !t->ranks->rank && !t->ranks->told;
-    return first && strcmp(t->options.precision, "auto") ? tell(t, KVF_OK) : KVF_OK;
+    bool first = t->ranks && !t->ranks->rank && !t->ranks->decided;
+    return first && strcmp(t->options.precision, "auto") ? send_decision(t, KVF_OK) : KVF_OK;
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -168,8 +169,8 @@ static note describe(kvf__trainer *t, kvf_status st)
         return mine;
     }
     memcpy(mine.base, t->base->hash, sizeof mine.base);
-    memcpy(mine.data, t->data.hash, sizeof mine.data);
-    memcpy(mine.valid, t->valid.hash, sizeof mine.valid);
+    memcpy(mine.data, t->rows.total.hash, sizeof mine.data);
+    memcpy(mine.valid, t->rows.total.valid_hash, sizeof mine.valid);
     snprintf(mine.retention, sizeof mine.retention, "%s", kvf__retention_hash(t));
     return mine;
 }
@@ -198,7 +199,7 @@ static kvf_status judge(kvf__trainer *t, const note *notes)
     return KVF_OK;
 }
 
-static kvf_status common_agreement(kvf__trainer *t, const note *mine, bool finished)
+static kvf_status agree_as_first(kvf__trainer *t, const note *mine, bool finished)
 {
     note *notes = NULL;
     kvf__dist *dist = t->ranks->dist;
@@ -210,7 +211,7 @@ static kvf_status common_agreement(kvf__trainer *t, const note *mine, bool finis
     st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
     if (!st) st = judge(t, notes);
     kvf__free(notes);
-    verdict v = {.status = (int32_t)st, .finished = finished, .step = t->step};
+    verdict v = {.status = (int32_t)st, .finished = finished, .step = t->progress.step};
     kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &v, sizeof v);
     return st ? st : sent;
 }
@@ -222,14 +223,14 @@ kvf_status kvf__ranks_agree(kvf__trainer *t, kvf_status st, bool *finished)
     kvf__dist *dist = t->ranks->dist;
     note mine = describe(t, st);
     if (!t->ranks->rank) {
-        if (!t->ranks->told) (void)tell(t, st ? st : KVF_EINTERNAL);
-        return common_agreement(t, &mine, *finished);
+        if (!t->ranks->decided) (void)send_decision(t, st ? st : KVF_EINTERNAL);
+        return agree_as_first(t, &mine, *finished);
     }
     KVF_TRY(kvf__dist_gather(t->ctx, dist, &mine, sizeof mine, NULL));
     KVF_TRY(kvf__dist_broadcast(t->ctx, dist, &v, sizeof v));
     if (v.status) return kvf__fail(t->ctx, (kvf_status)v.status, RETURNED);
     *finished = v.finished;
-    t->step = v.step;
+    t->progress.step = v.step;
     return KVF_OK;
 }
 

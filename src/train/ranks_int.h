@@ -4,7 +4,7 @@
 #define KVF_RANKS_INT_H
 
 #include "dist_int.h"
-#include "train_int.h"
+#include "trainer.h"
 
 enum { KVF__RANKS_LINE = 512 }; /* bytes of an error line that travels */
 
@@ -16,14 +16,14 @@ typedef struct kvf__unit {
 struct kvf__ranks {
     kvf__dist *dist;
     int rank, size;
-    bool told;          /* the other ranks have heard what the first one decided */
+    bool decided;       /* the other ranks know what the first one decided */
     bool divided;       /* validation and the retention set are */
     int signal;         /* that reached any rank, 0: none */
     int64_t next_layer; /* of the prefix gradient to be summed, -1: none is left */
     int64_t computed;   /* trainer's computed_tokens after the step before */
     double waited;      /* kvf__dist_waited before the first step */
 
-    /* [room] scratch of a division */
+    /* [capacity] scratch of a division */
     int64_t capacity;
     int64_t *rows;               /* this rank's */
     kvf__unit *units;            /* by tokens, the largest first */
@@ -36,7 +36,7 @@ struct kvf__ranks {
 typedef enum kvf__order_kind {
     KVF__ORDER_STEP,
     KVF__ORDER_VALIDATE,
-    KVF__ORDER_METER,
+    KVF__ORDER_RETENTION,
     KVF__ORDER_END
 } kvf__order_kind;
 typedef struct kvf__order {

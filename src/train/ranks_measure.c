@@ -107,10 +107,9 @@ kvf_status kvf__ranks_divide(kvf__trainer *t)
     if (!t->ranks || t->ranks->size < 2) return KVF_OK;
     kvf__dist *dist = t->ranks->dist;
     kvf__evaluator *retention = kvf__retention_evaluator(t);
-    if (t->evaluator) KVF_TRY(kvf__evaluator_divide(t->ctx, t->evaluator, dist));
-    for (size_t i = 0; i < t->n_jobs; i++)
-        if (t->jobs[i].evaluator)
-            KVF_TRY(kvf__evaluator_divide(t->ctx, t->jobs[i].evaluator, dist));
+    for (size_t i = 0; i < t->rows.n; i++)
+        if (t->rows.task[i].evaluator)
+            KVF_TRY(kvf__evaluator_divide(t->ctx, t->rows.task[i].evaluator, dist));
     if (retention) KVF_TRY(kvf__evaluator_divide(t->ctx, retention, dist));
     t->ranks->divided = true;
     return KVF_OK;
@@ -118,8 +117,8 @@ kvf_status kvf__ranks_divide(kvf__trainer *t)
 
 static kvf_status order(kvf__trainer *t, kvf__order_kind kind)
 {
-    bool common_rows = t->ranks && t->ranks->divided && !t->ranks->rank;
-    return common_rows ? kvf__ranks_order(t, kind) : KVF_OK;
+    bool leads = t->ranks && t->ranks->divided && !t->ranks->rank;
+    return leads ? kvf__ranks_order(t, kind) : KVF_OK;
 }
 
 kvf_status kvf__ranks_validate(kvf__trainer *t)
@@ -129,5 +128,5 @@ kvf_status kvf__ranks_validate(kvf__trainer *t)
 
 kvf_status kvf__ranks_retention(kvf__trainer *t)
 {
-    return order(t, KVF__ORDER_METER);
+    return order(t, KVF__ORDER_RETENTION);
 }

@@ -28,9 +28,9 @@ static int64_t list_units(kvf__trainer *t, const int64_t *examples, int64_t n)
     for (int64_t first = 0, rows; first < n; first += rows, units++) {
         kvf__unit *u = &t->ranks->units[units];
         *u = (kvf__unit){.index = units};
-        rows = kvf__whole_groups(&t->data, examples + first, n - first, 1);
+        rows = kvf__whole_groups(&t->rows.now->data, examples + first, n - first, 1);
         for (int64_t i = 0; i < rows; i++)
-            u->tokens += kvf__example_length(&t->data, examples[first + i]);
+            u->tokens += kvf__example_length(&t->rows.now->data, examples[first + i]);
     }
     return units;
 }
@@ -56,7 +56,7 @@ void kvf__ranks_rows(kvf__trainer *t, const int64_t **examples, int64_t *n)
     int64_t own = 0, unit = 0;
     divide(ranks, list_units(t, *examples, *n));
     for (int64_t first = 0, rows; first < *n; first += rows, unit++) {
-        rows = kvf__whole_groups(&t->data, *examples + first, *n - first, 1);
+        rows = kvf__whole_groups(&t->rows.now->data, *examples + first, *n - first, 1);
         for (int64_t i = 0; i < rows && ranks->owner[unit] == ranks->rank; i++)
             ranks->rows[own++] = (*examples)[first + i];
     }
@@ -69,13 +69,13 @@ kvf_status kvf__ranks_prepare(kvf__trainer *t)
     kvf__ranks *ranks = t->ranks;
     if (!ranks || ranks->rows) return KVF_OK;
     size_t size = (size_t)ranks->size;
-    ranks->capacity = t->data.n; /* of several tasks their sum */
+    ranks->capacity = t->rows.total.rows;
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->rows, &ranks->rows));
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->units, &ranks->units));
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->owner, &ranks->owner));
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->load, &ranks->load));
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->reports, &ranks->reports));
-    ranks->next_layer = t->gradient.prefix ? t->gradient.prefix->L - 1 : -1;
+    ranks->next_layer = t->tuned.gradient.prefix ? t->tuned.gradient.prefix->L - 1 : -1;
     ranks->waited = kvf__dist_waited(ranks->dist);
     return KVF_OK;
 }
@@ -93,14 +93,14 @@ int64_t kvf__ranks_other_tokens(const kvf__trainer *t)
 /* Parameters that the ranks have in common: all but the encoder's. */
 static kvf__params common_params(const kvf__trainer *t)
 {
-    size_t first = t->encoder ? kvf__encoder_params(t->encoder)->n : 0;
-    return (kvf__params){.n = t->params.n - first, .item = t->params.item + first};
+    size_t first = t->tuned.encoder ? kvf__encoder_params(t->tuned.encoder)->n : 0;
+    return (kvf__params){.n = t->tuned.params.n - first, .item = t->tuned.params.item + first};
 }
 
 static kvf_status share_value(kvf__trainer *t)
 {
     kvf__dist *dist = t->ranks->dist;
-    const kvf__emitted *e = &t->emitted;
+    const kvf__emitted *e = &t->tuned.emitted;
     const kvf__params common = common_params(t);
     if (e->prefix)
         KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->prefix->kv,
@@ -121,15 +121,16 @@ kvf_status kvf__ranks_order(kvf__trainer *t, kvf__order_kind kind)
     return share_value(t);
 }
 
-kvf_status kvf__ranks_send(kvf__trainer *t)
+/* Values of the base reach the model's own layout when they have come. */
+static kvf_status refresh(kvf__trainer *t)
 {
-    return t->ranks ? kvf__ranks_order(t, KVF__ORDER_STEP) : KVF_OK;
+    return t->tuned.base ? kvf__model_refresh(t->ctx, t->base->model) : KVF_OK;
 }
 
-kvf_status kvf__ranks_refresh(kvf__trainer *t)
+kvf_status kvf__ranks_send(kvf__trainer *t)
 {
-    if (!kvf__ranks_follows(t) || !kvf__trainer_trains_base(t)) return KVF_OK;
-    return kvf__model_refresh(t->ctx, t->base->model);
+    if (!t->ranks) return KVF_OK;
+    return kvf__ranks_follows(t) ? refresh(t) : kvf__ranks_order(t, KVF__ORDER_STEP);
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
@@ -137,7 +138,7 @@ kvf_status kvf__ranks_refresh(kvf__trainer *t)
 /* Layers of the prefix's gradient down to l are whole. */
 static void sum_layers(kvf__trainer *t, int64_t l)
 {
-    const kvf__prefix *d = t->gradient.prefix;
+    const kvf__prefix *d = t->tuned.gradient.prefix;
     int64_t size = (int64_t)kvf__prefix_count(d) / d->L;
     for (; t->ranks->next_layer >= l; t->ranks->next_layer--)
         if (d->layer_mask[t->ranks->next_layer])
@@ -160,48 +161,48 @@ void kvf__ranks_watch(kvf__trainer *t, bool last, kvf__grads *grads)
 static kvf_status sum_gradients(kvf__trainer *t)
 {
     kvf__dist *dist = t->ranks->dist;
-    const kvf__vectors *v = t->gradient.vectors;
+    const kvf__vectors *v = t->tuned.gradient.vectors;
     const kvf__params common = common_params(t);
-    if (t->gradient.prefix) sum_layers(t, 0);
+    if (t->tuned.gradient.prefix) sum_layers(t, 0);
     if (v) kvf__dist_sum_begin(dist, v->x, v->P * v->C);
     for (size_t i = 0; i < common.n; i++)
         kvf__dist_sum_begin(dist, common.item[i].grad, common.item[i].n);
     kvf_status st = kvf__dist_sum_end(t->ctx, dist);
-    t->ranks->next_layer = t->gradient.prefix ? t->gradient.prefix->L - 1 : -1;
+    t->ranks->next_layer = t->tuned.gradient.prefix ? t->tuned.gradient.prefix->L - 1 : -1;
     return st;
 }
 
 /* The step as a whole, on the first rank: *st, the loss, tokens, and whether a signal came. */
-static void merge_reports(kvf__trainer *t, kvf__drawn *drawn, kvf_status *st)
+static void merge_reports(kvf__trainer *t, kvf__step_rows *rows, kvf_status *st)
 {
     for (int r = 1; r < t->ranks->size; r++) {
         const kvf__report *report = &t->ranks->reports[r];
-        drawn->loss_sum += report->loss_sum;
-        t->computed_tokens += report->computed_tokens;
+        rows->loss_sum += report->loss_sum;
+        t->progress.computed_tokens += report->computed_tokens;
         if (!t->ranks->signal) t->ranks->signal = report->signal;
         if (!*st && report->status)
             *st = kvf__ranks_fail(t, r, (kvf_status)report->status, report->line);
     }
 }
 
-kvf_status kvf__ranks_sum(kvf__trainer *t, kvf__drawn *drawn, kvf_status st)
+kvf_status kvf__ranks_sum(kvf__trainer *t, kvf__step_rows *rows, kvf_status st)
 {
     if (!t->ranks) return st;
     kvf__report mine = {.status = (int32_t)st,
                         .signal = t->options.stop ? *t->options.stop : 0,
-                        .loss_sum = drawn->loss_sum,
-                        .computed_tokens = t->computed_tokens - t->ranks->computed};
+                        .loss_sum = rows->loss_sum,
+                        .computed_tokens = t->progress.computed_tokens - t->ranks->computed};
     if (st) snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(t->ctx));
     KVF_TRY(sum_gradients(t));
     KVF_TRY(kvf__dist_gather(t->ctx, t->ranks->dist, &mine, sizeof mine, t->ranks->reports));
-    if (!t->ranks->rank) merge_reports(t, drawn, &st);
-    t->ranks->computed = t->computed_tokens;
+    if (!t->ranks->rank) merge_reports(t, rows, &st);
+    t->ranks->computed = t->progress.computed_tokens;
     return t->ranks->rank ? KVF_OK : st; /* what went wrong is rank 0's to judge */
 }
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-static kvf_status end_as_told(kvf__trainer *t, const kvf__order *order)
+static kvf_status end_as_ordered(kvf__trainer *t, const kvf__order *order)
 {
     t->ranks->signal = order->signal;
     if (!order->status) return KVF_OK;
@@ -212,8 +213,8 @@ static kvf_status help(kvf__trainer *t, kvf__order_kind kind)
 {
     KVF_TRY(share_value(t));
     if (kind == KVF__ORDER_STEP) return kvf__trainer_step(t);
-    KVF_TRY(kvf__ranks_refresh(t));
-    return kind == KVF__ORDER_METER ? kvf__retention_run(t) : kvf__trainer_measure(t);
+    KVF_TRY(refresh(t));
+    return kind == KVF__ORDER_RETENTION ? kvf__retention_run(t) : kvf__tasks_validate(t);
 }
 
 kvf_status kvf__ranks_follow(kvf__trainer *t)
@@ -221,7 +222,7 @@ kvf_status kvf__ranks_follow(kvf__trainer *t)
     kvf__order order;
     for (;;) {
         KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &order, sizeof order));
-        if (order.kind == KVF__ORDER_END) return end_as_told(t, &order);
+        if (order.kind == KVF__ORDER_END) return end_as_ordered(t, &order);
         KVF_TRY(help(t, (kvf__order_kind)order.kind));
     }
 }

@@ -2,7 +2,7 @@
  * that say how it is read and rendered, which make up a key; on --max-length only where it cut or
  * left out something, or where the task cuts texts by it (qa's windows). */
 #include "hash.h"
-#include "train_int.h"
+#include "trainer.h"
 
 #include <string.h>
 
@@ -94,7 +94,7 @@ static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const reading *made, kvf
 kvf_status kvf__reads_load(kvf__trainer *t, const char *path, const kvf__dataset_options *options,
                            kvf__dataset *out)
 {
-    kvf__reads *reads = t->reads;
+    kvf__reads *reads = t->rows.reads;
     reading made = {.max_length = options->max_length};
     KVF_TRY(make_key(t, path, options, made.key));
     for (size_t i = 0; i < reads->n; i++)

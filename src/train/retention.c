@@ -1,10 +1,10 @@
-/* --retention set FILE: the loss on text that the prefix is not meant to change, followed through a
+/* --retain FILE: the loss on text that the prefix is not meant to change, followed through a
  * run and held against the bare base's. It decides nothing: best checkpoints and early stopping are
- * those of the task. With --kl-to-base it is held down (KL term.c).
+ * those of the task. With --kl-to-base it is held down (kl_to_base.c).
  *
  * The bare base reads a row from position 0 on, the prefix's reader from position_start on: what a
  * person would run in either case. */
-#include "retention.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static kvf_status load(kvf__trainer *t, kvf__dataset *out)
     const kvf_train_options *o = &t->options;
     int64_t longest = kvf__longest_row(t->base, t->id.P, t->id.position_start);
     kvf__dataset_options how = {
-        .render = t->renderer.render,
+        .render = t->rows.renderer.render,
         .max_length = o->max_length && o->max_length < longest ? o->max_length : longest,
         .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
         .overlong = KVF__OVERLONG_TRUNCATE_END,
@@ -54,8 +54,8 @@ static kvf_status load(kvf__trainer *t, kvf__dataset *out)
 /* What the run's file says of the measurements before. */
 static void restore(const kvf__trainer *t, kvf__retention *m)
 {
-    const kvf_json *lineage = t->resumed.lineage;
-    const kvf__history *history = &t->resumed.history;
+    const kvf_json *lineage = t->output.resumed.lineage;
+    const kvf__history *history = &t->output.resumed.history;
     m->base_loss = kvf_json_real(kvf_json_get(lineage, "meter_base_loss"), NAN);
     m->loss = m->start_loss = kvf_json_real(kvf_json_get(lineage, "meter_start_loss"), NAN);
     for (int64_t i = 0; history->meter_loss && i < history->n; i++)
@@ -70,7 +70,7 @@ kvf_status kvf__retention_open(kvf__trainer *t)
     KVF_TRY(kvf__alloc(t->ctx, sizeof *t->retention, &t->retention));
     kvf__retention *m = t->retention;
     m->base_loss = m->start_loss = m->loss = m->kl = NAN;
-    if (t->is_resumed) restore(t, m);
+    if (t->output.is_resumed) restore(t, m);
     KVF_TRY(load(t, &m->set));
     if (m->set.truncated && !kvf__ranks_follows(t))
         kvf__trainer_note(t, "%s: %lld rows cut", t->options.retention,
@@ -81,13 +81,13 @@ kvf_status kvf__retention_open(kvf__trainer *t)
 kvf_status kvf__retention_run(kvf__trainer *t)
 {
     kvf__retention *m = t->retention;
-    const kvf__subject subject = kvf__trainer_subject(t);
+    const kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
     return kvf__evaluator_run(t->ctx, m->evaluator, &subject, &m->loss, NULL);
 }
 
 kvf_status kvf__retention_measure(kvf__trainer *t)
 {
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->encoder, t->emitted));
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
     KVF_TRY(kvf__ranks_retention(t));
     return kvf__retention_run(t);
 }
@@ -103,7 +103,7 @@ kvf_status kvf__retention_prepare(kvf__trainer *t)
     const kvf__subject bare = {0};
     if (!m || kvf__ranks_follows(t)) return KVF_OK;
     if (t->options.kl_to_base > 0) KVF_TRY(kvf__base_kl_prepare(t));
-    if (t->is_resumed || t->options.dry_run) return KVF_OK;
+    if (t->output.is_resumed || t->options.dry_run) return KVF_OK;
     KVF_TRY(kvf__evaluator_run(t->ctx, m->evaluator, &bare, &m->base_loss, NULL));
     KVF_TRY(kvf__retention_measure(t));
     m->start_loss = m->loss;

@@ -1,7 +1,7 @@
 /* Setting up a run: everything that can fail for a reason outside is done here, before the first
  * step: files, shapes, options, memory, and the primitives for every batch size that the run's own
  * schedule will meet. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -18,9 +18,9 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
     va_end(args);
     kvf__log(t->ctx, KVF_LOG_INFO, "%s", text);
     const kvf_event event = {.kind = KVF_EVENT_NOTE,
-                             .step = t->step,
-                             .steps = t->steps,
-                             .seconds = kvf__clock() - t->begin,
+                             .step = t->progress.step,
+                             .steps = t->progress.steps,
+                             .seconds = kvf__clock() - t->progress.begin,
                              .text = text};
     kvf__trainer_emit(t, &event);
 }
@@ -50,7 +50,7 @@ static kvf_status open_base(kvf__trainer *t)
 
 static bool at_input(const kvf__trainer *t)
 {
-    return t->method->port == KVF__PORT_EMBED;
+    return t->tuned.method->port == KVF__PORT_EMBED;
 }
 
 /* A template says how many virtual tokens there are. */
@@ -81,39 +81,19 @@ static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     const char *wish = kvf__encoder_default_init(o->method);
-    bool open = !t->is_resumed && !kvf__train_option_given(o, "init");
-    bool both_ways = t->method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
+    bool open = !t->output.is_resumed && !kvf__train_option_given(o, "init");
+    bool both_ways = t->tuned.method->port == KVF__PORT_KV &&
+                     !kvf__model_desc(t->base->model)->causal;
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
     if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
-    if (t->method->port == KVF__PORT_BLOCK) o->init = "random";
+    if (t->tuned.method->port == KVF__PORT_BLOCK) o->init = "random";
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
-    if (alone && !t->is_resumed && kvf__train_option_given(o, "init-scheme") &&
+    if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--init-scheme is for --init random: method %s has no other weights to "
                          "draw",
                          o->method);
-    return KVF_OK;
-}
-
-kvf_status kvf__trainer_decide_task(kvf__trainer *t)
-{
-    kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__task_parse(t->ctx, o->task, &t->task));
-    t->metric = kvf__metric_find(t->task, o->regression,
-                                 o->metric && *o->metric ? o->metric : NULL);
-    bool text = t->metric &&
-                (!strcmp(t->metric->name, "bleu") || !strcmp(t->metric->name, "rouge_l"));
-    if (text)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
-                         t->metric->name);
-    if (!t->metric)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
-                         o->metric, o->task);
-    if (t->task == KVF__TASK_LM && !kvf__model_desc(t->base->model)->causal)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "%s: a %s predicts no next token; want another --task than lm",
-                         t->options.base, kvf_base_architecture(t->base));
     return KVF_OK;
 }
 
@@ -125,7 +105,8 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->G = d->G;
     id->D = d->D;
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
-    if (d->starts_at_0 && !t->is_resumed && !kvf__train_option_given(&t->options, "position-start"))
+    if (d->starts_at_0 && !t->output.is_resumed &&
+        !kvf__train_option_given(&t->options, "position-start"))
         t->options.position_start = "0";
     KVF_TRY(kvf__position_parse(t->ctx, t->options.position_start, id->P, &id->position_start));
     KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
@@ -138,132 +119,13 @@ static kvf_status fill_identity(kvf__trainer *t)
     return kvf__strdup(t->ctx, t->options.chat_template, &id->chat_template);
 }
 
-/* Labels are given, or learnt from the training data once, and then those of the run. *given: a
- * copy, for the caller to free. */
-static kvf_status known_labels(kvf__trainer *t, const kvf__dataset *out, kvf__label_set *given,
-                               kvf__dataset_options *load)
-{
-    const char *list = t->options.labels;
-    kvf__label_set stored = {0};
-    if (out != &t->data) {
-        load->label_set = t->data.names.n ? &t->data.names : NULL;
-        load->learnt = !t->is_resumed && !list;
-        return KVF_OK;
-    }
-    if (list) KVF_TRY(kvf__label_set_parse(t->ctx, "labels", list, given));
-    if (t->is_resumed) stored = kvf__jobs_stored_labels(t);
-    if (list && stored.n && !kvf__label_set_same(given, &stored))
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "%s: --labels were others when the run was created; --resume cannot "
-                         "change them",
-                         t->options.out);
-    if (!list && stored.n) KVF_TRY(kvf__label_set_copy(t->ctx, &stored, given));
-    load->label_set = given->n ? given : NULL;
-    return KVF_OK;
-}
-
-kvf_status kvf__trainer_load_set(kvf__trainer *t, const char *path, kvf__dataset *out)
-{
-    kvf__label_set given = {0};
-    const kvf_train_options *o = &t->options;
-    int64_t inside = at_input(t) ? t->id.P : 0; /* virtual tokens in the row, not before it */
-    int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
-    int64_t longest = kvf__longest_row(t->base, t->id.P - inside, start) - inside;
-    if (longest < 2 && start > t->id.P)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--position-start %lld leaves no positions for text: the base has %lld",
-                         (long long)start,
-                         (long long)kvf__model_desc(t->base->model)->max_positions);
-    if (longest < 2)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
-                         (long long)t->id.P);
-    if (o->max_length > longest)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--max-length %lld: at most %lld tokens fit behind the prefix",
-                         (long long)o->max_length, (long long)longest);
-    kvf__dataset_options load = {
-        .render = t->renderer.render,
-        .max_length = o->max_length ? o->max_length : longest,
-        .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
-        .format = o->format,
-        .no_header = o->no_header,
-        .columns = o->columns,
-        .task = t->task,
-        .causal = kvf__model_desc(t->base->model)->causal,
-        .regression = o->regression,
-        .doc_stride = o->doc_stride,
-        .split_text = o->split_text,
-        .limit = out == &t->data ? o->limit : 0,
-    };
-    KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
-    kvf_status st = known_labels(t, out, &given, &load);
-    if (!st)
-        st = t->reads ? kvf__reads_load(t, path, &load, out)
-                      : kvf__dataset_load(t->ctx, path, &load, out);
-    kvf__label_set_done(&given);
-    if (st) return st;
-    if (out->skipped || out->truncated)
-        kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
-                          (long long)out->skipped, (long long)out->truncated,
-                          (long long)load.max_length);
-    if (out->without_label)
-        kvf__trainer_note(t, "%s: %lld of the truncated rows have no label left", path,
-                          (long long)out->without_label);
-    return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
-}
-
-/* One class has nothing to learn from: mostly the wrong column was read. */
-static kvf_status check_classes(kvf__trainer *t)
-{
-    if (t->data.names.n != 1) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
-                     t->options.data, t->data.names.names[0]);
-}
-
-kvf_status kvf__trainer_load_valid(kvf__trainer *t, const char *data, const char *valid)
-{
-    const kvf_train_options *o = &t->options;
-    if (valid) return kvf__trainer_load_set(t, valid, &t->valid);
-    if (!(o->valid_split > 0)) return KVF_OK;
-    return kvf__dataset_split(t->ctx, data, &t->data, o->valid_split, o->seed, &t->valid);
-}
-
-static kvf_status load_sets(kvf__trainer *t)
-{
-    KVF_TRY(kvf__trainer_load_set(t, t->options.data, &t->data));
-    KVF_TRY(check_classes(t));
-    return kvf__trainer_load_valid(t, t->options.data, t->options.valid);
-}
-
-/* Options of TSV and CSV would be taken without a word. */
-static kvf_status check_columns(kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    bool columns = o->columns && *o->columns, any = t->data.delimited || t->valid.delimited;
-    if (any || t->is_resumed || !(columns || o->no_header)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
-                     columns ? "columns" : "no-header",
-                     o->data ? o->data : "none of the data files");
-}
-
 static kvf_status open_data(kvf__trainer *t)
 {
-    KVF_TRY(kvf__renderer_init(t->ctx, t->base, t->options.chat_template, t->options.map,
-                               &t->renderer));
-    if (at_input(t))
-        KVF_TRY(kvf__renderer_pattern(t->ctx, &t->renderer, t->options.p_template, t->id.P));
-    if (t->options.named_data.n) {
-        KVF_TRY(kvf__jobs_open(t));
-        return check_columns(t);
-    }
-    KVF_TRY(t->feed ? t->feed->open(t->feed->user, t) : load_sets(t));
-    KVF_TRY(check_columns(t));
-    if (!t->valid.n) return KVF_OK;
-    const kvf__evaluator_options how = {
-        .P = at_input(t) ? 0 : t->id.P,
-        .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
-        .infix = t->id.infix};
-    return kvf__evaluator_create(t->ctx, t->base, &t->valid, &how, &t->evaluator);
+    const kvf_train_options *o = &t->options;
+    kvf__renderer *renderer = &t->rows.renderer;
+    KVF_TRY(kvf__renderer_init(t->ctx, t->base, o->chat_template, o->map, renderer));
+    if (at_input(t)) KVF_TRY(kvf__renderer_pattern(t->ctx, renderer, o->p_template, t->id.P));
+    return kvf__tasks_open(t);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -291,7 +153,7 @@ static kvf_status open_output(kvf__trainer *t)
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,
                          "%s: exists (--force replaces it, --resume continues it)", o->out);
-    if (!o->dry_run) KVF_TRY(kvf__outlock_acquire(t->ctx, o->out, &t->lock));
+    if (!o->dry_run) KVF_TRY(kvf__outlock_acquire(t->ctx, o->out, &t->output.lock));
     if (!o->resume || !there) {
         KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
@@ -299,17 +161,17 @@ static kvf_status open_output(kvf__trainer *t)
         kvf__outfile_abort(&probe);
         return KVF_OK;
     }
-    KVF_TRY(kvf__run_file_read(t->ctx, o->out, true, &t->resumed));
-    t->is_resumed = true;
+    KVF_TRY(kvf__run_file_read(t->ctx, o->out, true, &t->output.resumed));
+    t->output.is_resumed = true;
     KVF_TRY(kvf__journal_check(t));
-    return kvf__train_options_resume(t->ctx, o->out, &t->options, t->resumed.options);
+    return kvf__train_options_resume(t->ctx, o->out, &t->options, t->output.resumed.options);
 }
 
 /* Before the base is loaded: a wrong path should not cost it. */
 static kvf_status check_inputs(const kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    const bool starts = !t->is_resumed;
+    const bool starts = !t->output.is_resumed;
     const char *const paths[] = {o->data,
                                  o->valid,
                                  o->retention,
@@ -328,124 +190,120 @@ static kvf_status check_inputs(const kvf__trainer *t)
 /* A run that --resume has nothing to do for. */
 static bool is_finished(const kvf__trainer *t)
 {
-    return t->is_resumed && (t->step >= t->steps || kvf__trainer_patience_over(t));
+    return t->output.is_resumed &&
+           (t->progress.step >= t->progress.steps || kvf__trainer_patience_over(t));
 }
 
-static kvf_status init(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                       const kvf__feed *feed, kvf__reads *reads, kvf__ranks *ranks,
-                       kvf__trainer *out)
+static kvf__trainer empty(kvf_ctx *ctx, const kvf_train_options *options)
 {
-    kvf__trainer *t = out;
-    *t = (kvf__trainer){.ctx = ctx,
-                        .options = *options,
-                        .ranks = ranks,
-                        .base = base,
-                        .borrows_base = base != NULL,
-                        .feed = feed,
-                        .reads = reads,
-                        .best_value = NAN,
-                        .best_loss = NAN,
-                        .valid_loss = NAN,
-                        .begin = kvf__clock()};
-    bool finished = false;
+    return (kvf__trainer){.ctx = ctx,
+                          .options = *options,
+                          .progress = {.best = {.value = NAN, .loss = NAN},
+                                       .valid_loss = NAN,
+                                       .begin = kvf__clock()}};
+}
+
+/* What options, method and base decide together. */
+static kvf_status decide(kvf__trainer *t)
+{
+    KVF_TRY(kvf__tasks_create(t));
+    KVF_TRY(decide_template(t));
+    KVF_TRY(decide_start(t));
+    return fill_identity(t);
+}
+
+static kvf_status open_all(kvf__trainer *t)
+{
     /* first: --resume fills in the run's own options */
-    kvf_status st = kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t);
-    if (!st && !feed) st = kvf__train_options_require(ctx, &t->options);
-    if (!st) st = kvf__train_options_check(ctx, &t->options);
-    if (!st) t->method = kvf__method_find(t->options.method);
-    if (!st && !t->base) st = check_inputs(t);
-    if (!st) st = open_base(t);
-    if (!st && !t->options.named_data.n) st = kvf__trainer_decide_task(t);
-    if (!st) st = decide_template(t);
-    if (!st) st = decide_start(t);
-    if (!st) st = fill_identity(t);
-    if (!st) st = open_data(t);
-    if (!st) st = kvf__retention_open(t);
-    if (!st) st = kvf__trainer_lengths(t);
-    if (!st) st = kvf__trainer_parameters(t);
-    if (!st) finished = is_finished(t);
+    KVF_TRY(kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t));
+    if (!t->rows.feed) KVF_TRY(kvf__train_options_require(t->ctx, &t->options));
+    KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
+    t->tuned.method = kvf__method_find(t->options.method);
+    if (!t->base) KVF_TRY(check_inputs(t));
+    KVF_TRY(open_base(t));
+    KVF_TRY(decide(t));
+    KVF_TRY(open_data(t));
+    KVF_TRY(kvf__retention_open(t));
+    KVF_TRY(kvf__trainer_lengths(t));
+    return kvf__trainer_parameters(t);
+}
+
+kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options,
+                             const kvf__trainer_uses *uses, kvf__trainer *t)
+{
+    *t = empty(ctx, options);
+    t->ranks = uses->ranks;
+    t->base = uses->base;
+    t->borrows_base = uses->base != NULL;
+    t->rows.feed = uses->feed;
+    t->rows.reads = uses->reads;
+    kvf_status st = open_all(t);
+    bool finished = !st && is_finished(t);
     st = kvf__ranks_agree(t, st, &finished);
-    t->finished_before = finished;
+    t->output.finished_before = finished;
     if (st) kvf__trainer_done(t);
     return st;
 }
 
-kvf_status kvf__trainer_init_fed(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                 const kvf__feed *feed, kvf__trainer *out)
+static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
 {
-    return init(ctx, options, base, feed, NULL, NULL, out);
-}
-
-kvf_status kvf__trainer_init_on(kvf_ctx *ctx, const kvf_train_options *options, kvf_base *base,
-                                kvf__reads *reads, kvf__trainer *out)
-{
-    return init(ctx, options, base, NULL, reads, NULL, out);
-}
-
-kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer *out)
-{
-    return init(ctx, options, NULL, NULL, NULL, NULL, out);
+    t->options.precision = kvf__precision_name(t->base->precision);
+    KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
+    t->tuned.method = kvf__method_find(t->options.method);
+    KVF_TRY(decide(t));
+    t->rows.task->data = *data;
+    *data = (kvf__dataset){0};
+    t->rows.total = (kvf__rows_total){.rows = t->rows.task->data.n,
+                                      .labels = t->rows.task->data.n_labels};
+    KVF_TRY(kvf__trainer_lengths(t));
+    KVF_TRY(kvf__trainer_parameters(t));
+    return kvf__trainer_prepare(t);
 }
 
 kvf_status kvf__trainer_init_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
-                                    kvf__dataset *data, kvf__trainer *out)
+                                    kvf__dataset *data, kvf__trainer *t)
 {
-    kvf__trainer *t = out;
-    *t = (kvf__trainer){.ctx = ctx,
-                        .options = *options,
-                        .best_value = NAN,
-                        .best_loss = NAN,
-                        .valid_loss = NAN,
-                        .begin = kvf__clock(),
-                        .base = *base,
-                        .data = *data};
+    *t = empty(ctx, options);
+    t->base = *base;
     *base = NULL;
+    kvf_status st = prepare_memory(t, data);
+    kvf__dataset_done(data); /* where it was not taken */
     *data = (kvf__dataset){0};
-    t->options.precision = kvf__precision_name(t->base->precision);
-    kvf_status st = kvf__train_options_check(ctx, &t->options);
-    if (!st) t->method = kvf__method_find(t->options.method);
-    if (!st) st = kvf__trainer_decide_task(t);
-    if (!st) st = decide_template(t);
-    if (!st) st = decide_start(t);
-    if (!st) st = fill_identity(t);
-    if (!st) st = kvf__trainer_lengths(t);
-    if (!st) st = kvf__trainer_parameters(t);
-    if (!st) st = kvf__trainer_prepare(t);
     if (st) kvf__trainer_done(t);
     return st;
+}
+
+static void tuned_done(kvf__tuned *tuned)
+{
+    kvf__encoder_free(tuned->encoder);
+    kvf__params_done(&tuned->params);
+    kvf__free(tuned->layer_mask);
+    kvf__prefix_done(&tuned->prefix);
+    kvf__prefix_done(&tuned->dprefix);
+    kvf__prefix_done(&tuned->task_prefix);
+    kvf__prefix_done(&tuned->masked);
+    kvf__vectors_done(&tuned->vectors);
+    kvf__vectors_done(&tuned->dvectors);
 }
 
 void kvf__trainer_done(kvf__trainer *t)
 {
-    kvf__jobs_done(t);
     kvf__pass_free(t->pass);
-    kvf__batcher_done(&t->batcher);
-    kvf__sampler_done(&t->sampler);
-    kvf__evaluator_free(t->evaluator);
+    kvf__batcher_done(&t->rows.batcher);
+    kvf__tasks_done(t);
     kvf__retention_free(t->retention);
-    kvf__encoder_free(t->encoder);
-    kvf__head_free(t->head);
-    kvf__verbalizer_free(t->words, t->data.names.n);
-    kvf__free(t->layer_mask);
-    kvf__adamw_done(&t->adamw);
-    kvf__params_done(&t->params);
-    kvf__params_done(&t->best);
-    kvf__prefix_done(&t->prefix);
-    kvf__prefix_done(&t->dprefix);
-    kvf__prefix_done(&t->masked);
-    kvf__vectors_done(&t->vectors);
-    kvf__vectors_done(&t->dvectors);
-    kvf__history_done(&t->history);
-    kvf__free(t->best_values);
-    kvf__dataset_done(&t->data);
-    kvf__dataset_done(&t->valid);
-    kvf__teacher_done(&t->soft);
-    kvf__renderer_done(&t->renderer);
+    tuned_done(&t->tuned);
+    kvf__teacher_done(&t->teacher);
+    kvf__adamw_done(&t->stepper.adamw);
+    kvf__history_done(&t->progress.history);
+    kvf__params_done(&t->progress.best.params);
+    kvf__free(t->progress.best.values);
+    kvf__renderer_done(&t->rows.renderer);
     kvf__identity_done(&t->id);
     if (!t->borrows_base) kvf_base_free(t->base);
-    kvf__run_file_done(&t->resumed);
-    kvf__journal_close(&t->journal);
-    kvf__outlock_drop(&t->lock);
+    kvf__run_file_done(&t->output.resumed);
+    kvf__journal_close(&t->output.journal);
+    kvf__outlock_drop(&t->output.lock);
     kvf__ranks_free(t->ranks);
 }
 
@@ -453,30 +311,31 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
                          kvf_train_result *r)
 {
     int64_t parameters = 0;
-    for (size_t i = 0; i < t->params.n; i++)
-        parameters += t->params.item[i].n;
+    for (size_t i = 0; i < t->tuned.params.n; i++)
+        parameters += t->tuned.params.item[i].n;
     double seconds = kvf__clock() - begin;
     *r = (kvf_train_result){
-        .steps = t->step,
-        .train_loss = t->train_loss,
-        .valid_loss = t->valid_loss,
-        .best_valid_loss = t->best_loss,
-        .best = {t->metric->name, t->best_value},
-        .best_step = t->best.n ? t->best_step : 0,
-        .stopped_early = t->stopped_early,
-        .tokens = t->tokens,
-        .computed_tokens = t->computed_tokens,
-        .step_seconds = t->step_seconds,
-        .tokens_per_second = t->step_seconds > 0
-                                 ? (double)(t->tokens - tokens_before) / t->step_seconds
+        .steps = t->progress.step,
+        .train_loss = t->progress.train_loss,
+        .valid_loss = t->progress.valid_loss,
+        .best_valid_loss = t->progress.best.loss,
+        .best = {t->progress.metric->name, t->progress.best.value},
+        .best_step = t->progress.best.params.n ? t->progress.best.step : 0,
+        .stopped_early = t->progress.stopped_early,
+        .tokens = t->progress.tokens,
+        .computed_tokens = t->progress.computed_tokens,
+        .step_seconds = t->progress.step_seconds,
+        .tokens_per_second = t->progress.step_seconds > 0
+                                 ? (double)(t->progress.tokens - tokens_before) /
+                                       t->progress.step_seconds
                                  : 0,
         .seconds = seconds,
         .peak_rss_bytes = kvf_peak_rss_bytes(),
         .trainable_parameters = parameters,
-        .label_tokens = t->data.n_labels,
-        .examples = t->data.n,
+        .label_tokens = t->rows.total.labels,
+        .examples = t->rows.total.rows,
         .precision = kvf__precision_name(t->base->precision),
-        .forecast = t->forecast,
+        .forecast = t->progress.forecast,
     };
     kvf__retention_result(t, r);
     kvf__ranks_result(t, r);
@@ -486,10 +345,10 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
 static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
-    if (!st && t->steps) st = kvf__trainer_prepare(t);
+    if (!st && t->progress.steps) st = kvf__trainer_prepare(t);
     if (!st && !strcmp(t->options.forecast, "on")) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(t);
-    st = kvf__ranks_agree(t, st, &t->finished_before);
+    st = kvf__ranks_agree(t, st, &t->output.finished_before);
     if (!st && kvf__ranks_follows(t))
         st = kvf__ranks_follow(t);
     else if (!st)
@@ -500,22 +359,23 @@ static kvf_status run_steps(kvf__trainer *t)
 
 static kvf_status run_dry(kvf__trainer *t)
 {
-    kvf_status st = t->steps ? kvf__trainer_prepare(t) : KVF_OK;
+    kvf_status st = t->progress.steps ? kvf__trainer_prepare(t) : KVF_OK;
     if (!st && strcmp(t->options.forecast, "off")) st = kvf__trainer_forecast(t);
-    KVF_TRY(kvf__ranks_agree(t, st, &t->finished_before));
+    KVF_TRY(kvf__ranks_agree(t, st, &t->output.finished_before));
     kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
-                      (long long)t->data.n, (long long)t->data.n_labels, (long long)t->steps);
+                      (long long)t->rows.total.rows, (long long)t->rows.total.labels,
+                      (long long)t->progress.steps);
     return KVF_OK;
 }
 
 kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *result)
 {
     kvf_status st = KVF_OK;
-    int64_t tokens_before = t->tokens;
-    if (!t->finished_before) st = t->options.dry_run ? run_dry(t) : run_steps(t);
+    int64_t tokens_before = t->progress.tokens;
+    if (!t->output.finished_before) st = t->options.dry_run ? run_dry(t) : run_steps(t);
     if (st && st != KVF_ESTOPPED) return st;
     kvf__trainer_result(t, begin, tokens_before, result);
-    result->finished_before = t->finished_before;
+    result->finished_before = t->output.finished_before;
     return st;
 }
 
@@ -525,7 +385,7 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     kvf__ranks *ranks = NULL;
     double begin = kvf__clock();
     KVF_TRY(kvf__ranks_join(ctx, &ranks));
-    KVF_TRY(init(ctx, options, NULL, NULL, NULL, ranks, &t));
+    KVF_TRY(kvf__trainer_init(ctx, options, &(kvf__trainer_uses){.ranks = ranks}, &t));
     kvf_status st = kvf__trainer_run(&t, begin, result);
     kvf__trainer_done(&t);
     return st;

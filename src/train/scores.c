@@ -1,7 +1,7 @@
 /* What heads say, as probabilities: softmax over what competes (the classes of a label, the choices
  * of a question, the starts and the ends in all windows of a context), so that several heads can be
  * averaged whatever the scale of their logits. One head alone decides as its logits do. */
-#include "train_int.h"
+#include "answers.h"
 
 #include <math.h>
 

@@ -1,7 +1,8 @@
 /* The run file: everything that decides the next step goes in, nothing that depends on the clock or
  * the machine's place does. A run that is saved and resumed continues bit for bit as one that never
  * stopped. */
-#include "train_int.h"
+#include "answers.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,41 +12,45 @@
 /* Losses are those of validation; other metrics are called by their own names. */
 static const char *metric_name(const kvf__trainer *t)
 {
-    return strcmp(t->metric->name, "loss") ? t->metric->name : "valid_loss";
+    return strcmp(t->progress.metric->name, "loss") ? t->progress.metric->name : "valid_loss";
 }
 
 static kvf_json *state_of(const kvf__trainer *t)
 {
+    const kvf__sampler *sampler = kvf__tasks_are_named(t) ? NULL : &t->rows.task->sampler;
     kvf_json *state = kvf_json_object();
-    kvf_json_set(state, "step", kvf_json_new_int(t->step));
-    kvf_json_set(state, "tokens", kvf_json_new_int(t->tokens));
-    kvf_json_set(state, "adamw_t", kvf_json_new_int(t->adamw.t));
-    kvf_json_set(state, "epoch", kvf_json_new_int(t->sampler.epoch));
-    kvf_json_set(state, "position_in_epoch", kvf_json_new_int(t->sampler.at));
-    if (t->skipped) kvf_json_set(state, "skipped_steps", kvf_json_new_int(t->skipped));
-    kvf_json_set(state, "stale_validations", kvf_json_new_int(t->stale));
-    kvf_json_set(state, "lr_k", kvf_json_new_real(t->lr_k));
-    kvf_json_set(state, "schedule_length", kvf_json_new_int(t->schedule.length));
-    kvf_json_set(state, "schedule_warmup", kvf_json_new_int(t->schedule.warmup));
+    kvf_json_set(state, "step", kvf_json_new_int(t->progress.step));
+    kvf_json_set(state, "tokens", kvf_json_new_int(t->progress.tokens));
+    kvf_json_set(state, "adamw_t", kvf_json_new_int(t->stepper.adamw.t));
+    kvf_json_set(state, "epoch", kvf_json_new_int(sampler ? sampler->epoch : 0));
+    kvf_json_set(state, "position_in_epoch", kvf_json_new_int(sampler ? sampler->at : 0));
+    if (t->stepper.skipped)
+        kvf_json_set(state, "skipped_steps", kvf_json_new_int(t->stepper.skipped));
+    kvf_json_set(state, "stale_validations", kvf_json_new_int(t->progress.stale));
+    kvf_json_set(state, "lr_k", kvf_json_new_real(t->tuned.lr_k));
+    kvf_json_set(state, "schedule_length", kvf_json_new_int(t->stepper.schedule.length));
+    kvf_json_set(state, "schedule_warmup", kvf_json_new_int(t->stepper.schedule.warmup));
     return state;
 }
 
 static kvf_json *lineage_of(const kvf__trainer *t)
 {
+    const kvf__train_task *first = t->rows.task;
     kvf_json *lineage = kvf_json_object();
-    kvf_json_set(lineage, "data_hash", kvf_json_new_str(t->data.hash));
-    kvf_json_set(lineage, "data_examples", kvf_json_new_int(t->data.n));
-    kvf_json_set(lineage, "data_label_tokens", kvf_json_new_int(t->data.n_labels));
-    if (t->valid.n) {
-        kvf_json_set(lineage, "valid_hash", kvf_json_new_str(t->valid.hash));
-        kvf_json_set(lineage, "valid_examples", kvf_json_new_int(t->valid.n));
+    kvf_json_set(lineage, "data_hash", kvf_json_new_str(t->rows.total.hash));
+    kvf_json_set(lineage, "data_examples", kvf_json_new_int(t->rows.total.rows));
+    kvf_json_set(lineage, "data_label_tokens", kvf_json_new_int(t->rows.total.labels));
+    if (t->rows.total.valid_rows) {
+        kvf_json_set(lineage, "valid_hash", kvf_json_new_str(t->rows.total.valid_hash));
+        kvf_json_set(lineage, "valid_examples", kvf_json_new_int(t->rows.total.valid_rows));
     }
-    if (t->task == KVF__TASK_QA)
-        kvf_json_set(lineage, "data_no_answers", kvf_json_new_bool(kvf__has_impossible(&t->data)));
+    if (!first->name && first->kind == KVF__TASK_QA)
+        kvf_json_set(lineage, "data_no_answers",
+                     kvf_json_new_bool(kvf__has_impossible(&first->data)));
     kvf_json_set(lineage, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
     if (t->ranks) kvf_json_set(lineage, "ranks", kvf_json_new_int(kvf__ranks_size(t)));
     kvf__retention_lineage(t, lineage);
-    if (t->feed) t->feed->lineage(t->feed->user, lineage);
+    if (t->rows.feed) t->rows.feed->lineage(t->rows.feed->user, lineage);
     return lineage;
 }
 
@@ -63,21 +68,17 @@ static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *en
 static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
 {
     run->id = t->id;
-    run->layer_mask = t->layer_mask;
-    split(t, &t->params, &run->encoder.params, &run->head.params.params);
-    if (t->n_jobs) KVF_TRY(kvf__jobs_describe(t, &run->head));
-    run->head.labels = t->data.names.names;
-    run->head.n_labels = t->data.names.n;
-    run->head.words = t->words;
-    run->head.regression = t->data.regression;
-    split(t, &t->best, &run->best.params, &run->best_head.params);
-    run->best_step = t->best_step;
-    run->best_value = t->best_value;
-    run->best_metric = t->best.n ? (char *)metric_name(t) : NULL;
-    run->m.params = t->adamw.m;
-    run->v.params = t->adamw.v;
-    run->history = t->history;
-    run->history.n = t->step;
+    run->layer_mask = t->tuned.layer_mask;
+    split(t, &t->tuned.params, &run->encoder.params, &run->head.params.params);
+    KVF_TRY(kvf__tasks_describe(t, &run->head));
+    split(t, &t->progress.best.params, &run->best.params, &run->best_head.params);
+    run->best_step = t->progress.best.step;
+    run->best_value = t->progress.best.value;
+    run->best_metric = t->progress.best.params.n ? (char *)metric_name(t) : NULL;
+    run->m.params = t->stepper.adamw.m;
+    run->v.params = t->stepper.adamw.v;
+    run->history = t->progress.history;
+    run->history.n = t->progress.step;
     run->state = state_of(t);
     run->lineage = lineage_of(t);
     return kvf__train_options_store(t->ctx, &t->options, &run->options);
@@ -111,9 +112,10 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
     const char *data = kvf_json_str(kvf_json_get(run->lineage, "data_hash"), NULL);
     const char *valid = kvf_json_str(kvf_json_get(run->lineage, "valid_hash"), NULL);
     KVF_TRY(same_text(t, "base", run->id.base_hash, t->base->hash));
-    KVF_TRY(kvf__jobs_same(t, &run->head));
-    KVF_TRY(same_text(t, "data file", data, t->data.hash));
-    KVF_TRY(same_text(t, "validation file", valid, t->valid.n ? t->valid.hash : ""));
+    KVF_TRY(kvf__tasks_compare(t, &run->head));
+    KVF_TRY(same_text(t, "data file", data, t->rows.total.hash));
+    KVF_TRY(same_text(t, "validation file", valid,
+                      t->rows.total.valid_rows ? t->rows.total.valid_hash : ""));
     const char *retention = kvf_json_str(kvf_json_get(run->lineage, "meter_hash"), NULL);
     return same_text(t, "meter file", retention, kvf__retention_hash(t));
 }
@@ -133,20 +135,20 @@ static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__para
 
 static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
 {
-    kvf__history *to = &t->history;
-    if (from->n != t->step)
+    kvf__history *to = &t->progress.history;
+    if (from->n != t->progress.step)
         return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /history has %lld rows, /state says step %lld",
-                         t->options.out, (long long)from->n, (long long)t->step);
+                         t->options.out, (long long)from->n, (long long)t->progress.step);
     size_t n = (size_t)from->n;
     if (!n) return KVF_OK;
     for (int i = 0; i < KVF__COLUMNS; i++)
         if (to->column[i] && from->column[i])
             memcpy(to->column[i], from->column[i],
                    n * kvf__dtype_block_bytes(kvf__columns[i].dtype));
-    t->train_loss = from->train_loss[n - 1];
-    t->valid_loss = from->valid_loss[n - 1];
-    if (t->best.n && t->best_step > 0 && t->best_step <= from->n)
-        t->best_loss = from->valid_loss[t->best_step - 1];
+    t->progress.train_loss = from->train_loss[n - 1];
+    t->progress.valid_loss = from->valid_loss[n - 1];
+    if (t->progress.best.params.n && t->progress.best.step > 0 && t->progress.best.step <= from->n)
+        t->progress.best.loss = from->valid_loss[t->progress.best.step - 1];
     return KVF_OK;
 }
 
@@ -154,16 +156,17 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
 static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
 {
     int64_t n;
-    if (t->n_jobs) return KVF_OK; /* drawn from seed and step: nothing is stored */
-    kvf__sampler_rewind(&t->sampler);
-    for (int64_t step = 0; step < t->step; step++)
-        kvf__sampler_next(&t->sampler, &n, &t->epoch_end);
-    if (t->sampler.epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&
-        t->sampler.at == kvf_json_int(kvf_json_get(state, "position_in_epoch"), -1))
+    const kvf__sampler *sampler = &t->rows.task->sampler;
+    kvf__rows_rewind(t);
+    for (int64_t step = 0; step < t->progress.step; step++)
+        kvf__rows_draw(t, step, &n);
+    if (kvf__tasks_are_named(t)) return KVF_OK; /* drawn from seed and step: nothing is stored */
+    if (sampler->epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&
+        sampler->at == kvf_json_int(kvf_json_get(state, "position_in_epoch"), -1))
         return KVF_OK;
     return kvf__fail(t->ctx, KVF_EFORMAT,
                      "%s: /state says another data position than step %lld has", t->options.out,
-                     (long long)t->step);
+                     (long long)t->progress.step);
 }
 
 /* The file's parts, one after the other, into the list that holds both. */
@@ -183,39 +186,41 @@ static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__param
  * the run that never stopped has no such reading. */
 static void drop_last_reading(kvf__trainer *t)
 {
-    if (t->history.meter_loss && t->step && !kvf__trainer_is_due(t, t->options.eval_every))
-        t->history.meter_loss[t->step - 1] = NAN;
+    if (t->progress.history.meter_loss && t->progress.step &&
+        !kvf__trainer_is_due(t, t->options.eval_every))
+        t->progress.history.meter_loss[t->progress.step - 1] = NAN;
 }
 
 static kvf_status restore_best(kvf__trainer *t, const kvf__run_file *run)
 {
     if (!run->best.params.n) {
-        t->best.n = 0;
+        t->progress.best.params.n = 0;
         return KVF_OK;
     }
     KVF_TRY(same_text(t, "metric", run->best_metric, metric_name(t)));
-    t->best_step = run->best_step;
-    t->best_value = t->metric_value = run->best_value;
-    return copy_both(t, "/best", &run->best.params, &run->best_head.params, &t->best);
+    t->progress.best.step = run->best_step;
+    t->progress.best.value = t->progress.metric_value = run->best_value;
+    return copy_both(t, "/best", &run->best.params, &run->best_head.params,
+                     &t->progress.best.params);
 }
 
 kvf_status kvf__trainer_restore(kvf__trainer *t)
 {
-    const kvf__run_file *run = &t->resumed;
+    const kvf__run_file *run = &t->output.resumed;
     KVF_TRY(check_same_inputs(t, run));
-    t->step = kvf_json_int(kvf_json_get(run->state, "step"), -1);
-    t->tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
-    t->adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), t->step);
-    t->lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
-    if (t->step < 0 || !(t->lr_k > 0 || !t->step))
+    t->progress.step = kvf_json_int(kvf_json_get(run->state, "step"), -1);
+    t->progress.tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
+    t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), t->progress.step);
+    t->tuned.lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
+    if (t->progress.step < 0 || !(t->tuned.lr_k > 0 || !t->progress.step))
         return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
                          t->options.out);
-    t->skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
-    t->stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
-    KVF_TRY(copy_both(t, "", &run->encoder.params, &run->head.params.params, &t->params));
+    t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
+    t->progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
+    KVF_TRY(copy_both(t, "", &run->encoder.params, &run->head.params.params, &t->tuned.params));
     if (run->m.params.n) {
-        KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->adamw.m));
-        KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->adamw.v));
+        KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
+        KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));
     }
     KVF_TRY(restore_best(t, run));
     KVF_TRY(copy_history(t, &run->history));

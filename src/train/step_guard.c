@@ -6,7 +6,7 @@
  * last is whole either way. --spike-guard X: a loss above X times the mean of the last 32 steps',
  * once there are 8. Spikes count in that mean: after a few of them the guard gives way, for then
  * they are no spikes any more. */
-#include "train_int.h"
+#include "trainer.h"
 
 #include <math.h>
 
@@ -63,8 +63,8 @@ static const char *bad_base_tensor(const kvf__trainer *t)
  */
 static kvf_status blame(kvf__trainer *t)
 {
-    long long step = (long long)t->step + 1;
-    const char *name = bad_parameter(&t->params, false);
+    long long step = (long long)t->progress.step + 1;
+    const char *name = bad_parameter(&t->tuned.params, false);
     if (name)
         return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: %s holds numbers that are not finite",
                          step, name);
@@ -77,8 +77,8 @@ static kvf_status blame(kvf__trainer *t)
 
 kvf_status kvf__trainer_check_gradient(kvf__trainer *t)
 {
-    if (isfinite(t->grad_norm)) return KVF_OK;
-    const char *name = bad_parameter(&t->params, true);
+    if (isfinite(t->stepper.grad_norm)) return KVF_OK;
+    const char *name = bad_parameter(&t->tuned.params, true);
     return kvf__fail(t->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 
@@ -87,9 +87,9 @@ static double mean_loss(const kvf__trainer *t)
 {
     double sum = 0;
     int n = 0;
-    for (int64_t i = t->step - 1; i >= 0 && i >= t->step - WINDOW; i--) {
-        if (!isfinite(t->history.train_loss[i])) continue;
-        sum += t->history.train_loss[i];
+    for (int64_t i = t->progress.step - 1; i >= 0 && i >= t->progress.step - WINDOW; i--) {
+        if (!isfinite(t->progress.history.train_loss[i])) continue;
+        sum += t->progress.history.train_loss[i];
         n++;
     }
     return n < LEAST ? NAN : sum / n;
@@ -100,26 +100,28 @@ static bool is_spike(kvf__trainer *t)
 {
     if (!(t->options.spike_guard > 0)) return false;
     double mean = mean_loss(t), most = t->options.spike_guard * mean;
-    if (isnan(mean) || t->train_loss <= most) return false;
+    if (isnan(mean) || t->progress.train_loss <= most) return false;
     kvf__trainer_note(t, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
-                      (long long)t->step + 1, t->train_loss, t->options.spike_guard, mean);
+                      (long long)t->progress.step + 1, t->progress.train_loss,
+                      t->options.spike_guard, mean);
     return true;
 }
 
 kvf_status kvf__trainer_guard(kvf__trainer *t, kvf_status st, bool *take)
 {
-    *take = !st;
+    *take = false;
+    if (t->stepper.probing) return st == KVF_ENUMERIC ? KVF_OK : st;
     if (!st) {
         *take = !is_spike(t);
         return KVF_OK;
     }
     if (st != KVF_ENUMERIC)
-        return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->step + 1);
+        return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->progress.step + 1);
     st = blame(t);
-    if (t->skipped >= t->options.skip_nonfinite) return st;
-    t->skipped++;
-    t->train_loss = t->grad_norm = NAN;
+    if (t->stepper.skipped >= t->options.skip_nonfinite) return st;
+    t->stepper.skipped++;
+    t->progress.train_loss = t->stepper.grad_norm = NAN;
     kvf__trainer_note(t, "%s: left out, %lld of at most %lld", kvf_ctx_error(t->ctx),
-                      (long long)t->skipped, (long long)t->options.skip_nonfinite);
+                      (long long)t->stepper.skipped, (long long)t->options.skip_nonfinite);
     return KVF_OK;
 }

@@ -4,7 +4,7 @@
  *
  * They are kept by rows. A batch may hold its rows in another order and with common prefixes
  * between them, but each row's labels in theirs. */
-#include "train_int.h"
+#include "teacher.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,0 +1,50 @@
+/* --task-prefix low-rank: each of several tasks has the shared prefix times a matrix of rank 1 per
+ * layer (low_rank.h). u and v join the list of parameters beside the task's head, so files and
+ * moments hold them as they hold heads. */
+#include "low_rank.h"
+#include "trainer.h"
+
+#include <string.h>
+
+static kvf_status make_vector(kvf__trainer *t, const kvf__train_task *task, const char *name,
+                              int64_t columns, kvf__param *out)
+{
+    int64_t rows = 2 * t->id.L;
+    char *full = NULL;
+    KVF_TRY(kvf__asprintf(t->ctx, &full, "%s/%s", task->name, name));
+    *out = (kvf__param){
+        .name = full, .rank = 2, .dim = {rows, columns}, .n = rows * columns, .lr_scale = 1};
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)out->n, sizeof(float), &out->value));
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)out->n, sizeof(float), &out->grad));
+    for (int64_t i = 0; i < out->n; i++)
+        out->value[i] = 1;
+    return KVF_OK;
+}
+
+kvf_status kvf__low_rank_task_alloc(kvf__trainer *t)
+{
+    const kvf__identity *id = &t->id;
+    if (strcmp(t->options.task_prefix, "low-rank")) return KVF_OK;
+    KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.task_prefix, id->L, id->G, id->P, id->D));
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        KVF_TRY(make_vector(t, task, KVF__LOW_RANK_U, id->P, &task->low[0]));
+        KVF_TRY(make_vector(t, task, KVF__LOW_RANK_V, id->G * id->D, &task->low[1]));
+    }
+    return KVF_OK;
+}
+
+void kvf__low_rank_task_fwd(kvf__trainer *t, const kvf__train_task *task)
+{
+    if (!t->tuned.task_prefix.P) return;
+    kvf__low_rank_fwd(&t->tuned.task_prefix, &t->tuned.prefix, task->low[0].value,
+                      task->low[1].value);
+    t->tuned.shown = &t->tuned.task_prefix;
+}
+
+void kvf__low_rank_task_bwd(kvf__trainer *t, const kvf__train_task *task)
+{
+    if (!t->tuned.task_prefix.P) return;
+    kvf__low_rank_bwd(&t->tuned.dprefix, task->low[0].grad, task->low[1].grad, &t->tuned.prefix,
+                      task->low[0].value, task->low[1].value);
+}

@@ -1,0 +1,99 @@
+/* Heads of the tasks: of classes, tags, choices and spans, or words of a masked model
+ * (--verbalizer); and --train-head, a trained copy of the language model's (head.h). All
+ * stand behind the encoder's parameters in the list that AdamW steps, so run files, the best
+ * checkpoint and --resume treat them alike. */
+#include "trainer.h"
+
+kvf__params *kvf__task_head_params(const kvf__train_task *task)
+{
+    return task->head ? kvf__head_params(task->head) : NULL;
+}
+
+static double mib(int64_t floats)
+{
+    return (double)floats * sizeof(float) / (1 << 20);
+}
+
+/* Before anything is computed: for most bases this is many times the prefix. */
+static void note_size(kvf__trainer *t, const kvf__param *head)
+{
+    bool tied = kvf__model_desc(t->base->model)->tied;
+    bool best = t->rows.total.valid_rows || t->output.resumed.best.params.n;
+    kvf__trainer_note(t,
+                      "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
+                      "while training%s",
+                      head->name, (long long)head->dim[0], (long long)head->dim[1], mib(head->n),
+                      mib((best ? 5 : 4) * head->n),
+                      tied ? "; untied, the input embedding stays as it is" : "");
+}
+
+static kvf_status make_lm_head(kvf__trainer *t, kvf__train_task *task)
+{
+    KVF_TRY(kvf__head_create_lm(t->ctx, t->base->model, true, &task->head));
+    note_size(t, &kvf__head_params(task->head)->item[0]);
+    return KVF_OK;
+}
+
+static kvf_status make_verbalizer(kvf__trainer *t, kvf__train_task *task)
+{
+    const kvf__label_set *names = &task->data.names;
+    KVF_TRY(
+        kvf__verbalizer_words(t->ctx, t->options.verbalizer, names->names, names->n, &task->words));
+    return kvf__verbalizer_head(t->ctx, t->base, task->words, names->n, &task->head);
+}
+
+static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
+{
+    const kvf_train_options *o = &t->options;
+    const kvf__head_options options = {
+        .task = task->kind,
+        .labels = task->data.names.n ? (int64_t)task->data.names.n : 1,
+        .regression = task->data.regression,
+        .dropout = o->head_dropout,
+        .seed = o->seed,
+    };
+    if (task->kind == KVF__TASK_LM) return o->train_head ? make_lm_head(t, task) : KVF_OK;
+    if (o->verbalizer && *o->verbalizer) return make_verbalizer(t, task);
+    return kvf__head_create(t->ctx, t->base->model, &options, &task->head);
+}
+
+/* In a file with several tasks a head's parameters are called "NAME/parameter". */
+static kvf_status name_params(kvf__trainer *t, kvf__train_task *task)
+{
+    const kvf__params *params = kvf__task_head_params(task);
+    if (!task->name || !params) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(t->ctx, params->n, sizeof *task->names, &task->names));
+    for (size_t k = 0; k < params->n; k++)
+        KVF_TRY(kvf__asprintf(t->ctx, &task->names[k], "%s/%s", task->name, params->item[k].name));
+    return KVF_OK;
+}
+
+kvf_status kvf__tasks_make_heads(kvf__trainer *t)
+{
+    KVF_TRY(kvf__low_rank_task_alloc(t));
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        KVF_TRY(make_head(t, task));
+        KVF_TRY(name_params(t, task));
+        kvf__params *params = kvf__task_head_params(task);
+        for (size_t k = 0; params && k < params->n; k++)
+            params->item[k].lr_scale = t->options.head_lr / t->options.lr; /* the schedule has lr */
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__tasks_list_params(kvf__trainer *t, kvf__params *out)
+{
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        const kvf__params *params = kvf__task_head_params(task);
+        for (size_t k = 0; params && k < params->n; k++) {
+            kvf__param param = params->item[k];
+            if (task->names) param.name = task->names[k];
+            KVF_TRY(kvf__params_add(t->ctx, out, &param));
+        }
+        for (int k = 0; k < 2 && task->low[k].value; k++)
+            KVF_TRY(kvf__params_add(t->ctx, out, &task->low[k]));
+    }
+    return KVF_OK;
+}

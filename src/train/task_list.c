@@ -1,0 +1,452 @@
+/* The list of tasks of a run: from the options, their files, their validations, and what the run
+ * file says of them. One unnamed task is the rule; --data NAME=FILE makes several. */
+#include "answers.h"
+#include "hash.h"
+#include "trainer.h"
+
+#include <string.h>
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+size_t kvf__task_name_length(const char *text)
+{
+    return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+}
+
+/* What "NAME=VALUE" of a list says of a task; NULL: nothing. */
+static const char *value_of(const kvf_named *list, const char *item)
+{
+    size_t n = kvf__task_name_length(item);
+    for (size_t i = 0; i < list->n; i++)
+        if (!strncmp(list->item[i], item, n + 1)) return list->item[i] + n + 1; /* with the "=" */
+    return NULL;
+}
+
+static kvf_status check_names(kvf_ctx *ctx, const char *option, const kvf_named *list,
+                              const kvf_named *data)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        int n = (int)kvf__task_name_length(list->item[i]);
+        const kvf_named before = {.n = i, .item = {0}};
+        kvf_named earlier = before;
+        memcpy(earlier.item, list->item, i * sizeof *list->item);
+        if (value_of(&earlier, list->item[i]))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task %.*s is named twice", option, n,
+                             list->item[i]);
+        if (!value_of(data, list->item[i]))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: there is no --data %.*s=FILE", option, n,
+                             list->item[i]);
+    }
+    return KVF_OK;
+}
+
+static const char *kind_of(const kvf_train_options *o, size_t i)
+{
+    const char *kind = value_of(&o->named_task, o->named_data.item[i]);
+    return kind ? kind : o->task;
+}
+
+bool kvf__tasks_have(const kvf_train_options *o, const char *kind)
+{
+    for (size_t i = 0; i < o->named_data.n; i++)
+        if (!strcmp(kind_of(o, i), kind)) return true;
+    return !o->named_data.n && !strcmp(o->task, kind);
+}
+
+kvf_status kvf__tasks_check(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+    kvf__task task;
+    if (!o->named_data.n) {
+        if (o->named_valid.n || o->named_task.n || o->named_labels.n)
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "--valid NAME=FILE, --task NAME=KIND and --labels NAME=A,B,... need "
+                             "--data NAME=FILE");
+        const char *given = kvf__train_option_given(o, "mix")       ? "mix"
+                            : strcmp(o->task_prefix, "shared") != 0 ? "task-prefix"
+                                                                    : NULL;
+        if (given)
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for several tasks: --data NAME=FILE", given);
+        return KVF_OK;
+    }
+    if (o->data || o->valid || o->labels)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--%s: with --data NAME=FILE every %s needs the name of its task",
+                         o->data    ? "data"
+                         : o->valid ? "valid"
+                                    : "labels",
+                         o->data || o->valid ? "file" : "list");
+    KVF_TRY(check_names(ctx, "data", &o->named_data, &o->named_data));
+    KVF_TRY(check_names(ctx, "valid", &o->named_valid, &o->named_data));
+    KVF_TRY(check_names(ctx, "task", &o->named_task, &o->named_data));
+    KVF_TRY(check_names(ctx, "labels", &o->named_labels, &o->named_data));
+    for (size_t i = 0; i < o->named_data.n; i++) {
+        KVF_TRY(kvf__task_parse(ctx, kind_of(o, i), &task));
+        bool labels = value_of(&o->named_labels, o->named_data.item[i]);
+        if (labels && task != KVF__TASK_SEQ_CLS && task != KVF__TASK_TOKEN_CLS)
+            return kvf__fail(ctx, KVF_EUSAGE, "--labels: task %s has no labels", kind_of(o, i));
+    }
+    if (o->train_head || o->infix)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for one task",
+                         o->infix ? "infix" : "train-head");
+    if (o->prefix_dropout > 0 && strcmp(o->task_prefix, "shared"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--task-prefix low-rank and --prefix-dropout exclude each other");
+    if (!method || method->port != KVF__PORT_KV)
+        return kvf__fail(ctx, KVF_EUSAGE, "--data NAME=FILE: method %s has no prefix to share",
+                         o->method);
+    return KVF_OK;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+bool kvf__tasks_are_named(const kvf__trainer *t)
+{
+    return t->rows.task[0].name != NULL;
+}
+
+static kvf_status decide_kind(kvf__trainer *t, kvf__train_task *task, const char *kind)
+{
+    const kvf_train_options *o = &t->options;
+    KVF_TRY(kvf__task_parse(t->ctx, kind, &task->kind));
+    task->metric = kvf__metric_find(task->kind, o->regression,
+                                    o->metric && *o->metric ? o->metric : NULL);
+    if (!task->metric)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
+                         o->metric, kind);
+    if (!strcmp(task->metric->name, "bleu") || !strcmp(task->metric->name, "rouge_l"))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
+                         task->metric->name);
+    if (task->kind == KVF__TASK_LM && !kvf__model_desc(t->base->model)->causal)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: a %s predicts no next token; want another --task than lm", o->base,
+                         kvf_base_architecture(t->base));
+    return KVF_OK;
+}
+
+/* What the best checkpoint is best in: the metric that --metric names, of every task; of several
+ * tasks without it the loss; the mean over the tasks. */
+static void decide_metric(kvf__trainer *t)
+{
+    bool given = t->options.metric && *t->options.metric;
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        if (task->name && !given)
+            task->metric = kvf__metric_find(task->kind, t->options.regression, "loss");
+        t->progress.metric = task->metric;
+    }
+}
+
+kvf_status kvf__tasks_create(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const size_t named = o->named_data.n;
+    KVF_TRY(kvf__alloc_array(t->ctx, named ? named : 1, sizeof *t->rows.task, &t->rows.task));
+    t->rows.now = t->rows.task;
+    t->rows.n = named ? named : 1;
+    if (!named) {
+        *t->rows.task = (kvf__train_task){.path = o->data, .labels = o->labels};
+        KVF_TRY(decide_kind(t, t->rows.task, o->task));
+    }
+    for (size_t i = 0; i < named; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        const char *item = o->named_data.item[i];
+        task->path = value_of(&o->named_data, item);
+        task->labels = value_of(&o->named_labels, item);
+        KVF_TRY(kvf__strndup(t->ctx, item, kvf__task_name_length(item), &task->name));
+        KVF_TRY(decide_kind(t, task, kind_of(o, i)));
+    }
+    decide_metric(t);
+    return KVF_OK;
+}
+
+/* The labels that the resumed run has for the task. */
+static kvf__label_set stored_labels(const kvf__trainer *t, const kvf__train_task *task)
+{
+    const kvf__head_values *head = &t->output.resumed.head;
+    for (size_t i = 0; task->name && i < head->n_tasks; i++)
+        if (!strcmp(head->tasks[i].name, task->name))
+            return (kvf__label_set){head->tasks[i].n_labels, head->tasks[i].labels};
+    return (kvf__label_set){head->n_labels, head->labels};
+}
+
+/* Labels are given, or learnt from the training data once, and then those of the run. *given: a
+ * copy, for the caller to free. */
+static kvf_status known_labels(kvf__trainer *t, const kvf__train_task *task,
+                               const kvf__dataset *out, kvf__label_set *given,
+                               kvf__dataset_options *load)
+{
+    kvf__label_set stored = {0};
+    if (out != &task->data) {
+        load->label_set = task->data.names.n ? &task->data.names : NULL;
+        load->learnt = !t->output.is_resumed && !task->labels;
+        return KVF_OK;
+    }
+    if (task->labels) KVF_TRY(kvf__label_set_parse(t->ctx, "labels", task->labels, given));
+    if (t->output.is_resumed) stored = stored_labels(t, task);
+    if (task->labels && stored.n && !kvf__label_set_same(given, &stored))
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: --labels were others when the run was created; --resume cannot "
+                         "change them",
+                         t->options.out);
+    if (!task->labels && stored.n) KVF_TRY(kvf__label_set_copy(t->ctx, &stored, given));
+    load->label_set = given->n ? given : NULL;
+    return KVF_OK;
+}
+
+/* Tokens of the longest row that has positions with the prefix. *inside: virtual tokens that stand
+ * in the row, not before it. */
+static kvf_status longest_row(kvf__trainer *t, int64_t *out)
+{
+    const kvf_train_options *o = &t->options;
+    int64_t inside = t->tuned.method->port == KVF__PORT_EMBED ? t->id.P : 0;
+    int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
+    int64_t longest = kvf__longest_row(t->base, t->id.P - inside, start) - inside;
+    if (longest < 2 && start > t->id.P)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--position-start %lld leaves no positions for text: the base has %lld",
+                         (long long)start,
+                         (long long)kvf__model_desc(t->base->model)->max_positions);
+    if (longest < 2)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
+                         (long long)t->id.P);
+    if (o->max_length > longest)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--max-length %lld: at most %lld tokens fit behind the prefix",
+                         (long long)o->max_length, (long long)longest);
+    *out = o->max_length ? o->max_length : longest;
+    return KVF_OK;
+}
+
+static void note_cut_rows(kvf__trainer *t, const char *path, const kvf__dataset *set,
+                          int64_t max_length)
+{
+    if (set->skipped || set->truncated)
+        kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
+                          (long long)set->skipped, (long long)set->truncated,
+                          (long long)max_length);
+    if (set->without_label)
+        kvf__trainer_note(t, "%s: %lld of the truncated rows have no label left", path,
+                          (long long)set->without_label);
+}
+
+kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const char *path,
+                          kvf__dataset *out)
+{
+    kvf__label_set given = {0};
+    const kvf_train_options *o = &t->options;
+    kvf__dataset_options load = {
+        .render = t->rows.renderer.render,
+        .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
+        .format = o->format,
+        .no_header = o->no_header,
+        .columns = o->columns,
+        .task = task->kind,
+        .causal = kvf__model_desc(t->base->model)->causal,
+        .regression = o->regression,
+        .doc_stride = o->doc_stride,
+        .split_text = o->split_text,
+        .limit = out == &task->data ? o->limit : 0,
+    };
+    KVF_TRY(longest_row(t, &load.max_length));
+    KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
+    kvf_status st = known_labels(t, task, out, &given, &load);
+    if (!st)
+        st = t->rows.reads ? kvf__reads_load(t, path, &load, out)
+                           : kvf__dataset_load(t->ctx, path, &load, out);
+    kvf__label_set_done(&given);
+    if (st) return st;
+    note_cut_rows(t, path, out, load.max_length);
+    return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
+}
+
+/* Data, and validation rows: of a file, or with --valid-split a share of the data. One class has
+ * nothing to learn from: mostly the wrong column was read. */
+static kvf_status load_task(kvf__trainer *t, kvf__train_task *task, const char *valid)
+{
+    const kvf_train_options *o = &t->options;
+    KVF_TRY(kvf__task_load(t, task, task->path, &task->data));
+    if (task->data.names.n == 1)
+        return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
+                         task->path, task->data.names.names[0]);
+    if (valid) return kvf__task_load(t, task, valid, &task->valid);
+    if (!(o->valid_split > 0)) return KVF_OK;
+    return kvf__dataset_split(t->ctx, task->path, &task->data, o->valid_split, o->seed,
+                              &task->valid);
+}
+
+static kvf_status load_tasks(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    if (t->rows.feed) return t->rows.feed->open(t->rows.feed->user, t);
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        const char *valid = task->name ? value_of(&o->named_valid, o->named_data.item[i])
+                                       : o->valid;
+        KVF_TRY(load_task(t, task, valid));
+    }
+    return KVF_OK;
+}
+
+static void hash_named(kvf__hash *hash, const char *name, const char set[33])
+{
+    kvf__hash_add(hash, name, strlen(name) + 1);
+    kvf__hash_add(hash, set, 33);
+}
+
+static kvf_status hash_tasks(kvf__trainer *t, bool valid, char hex[33])
+{
+    kvf__hash *hash = NULL;
+    KVF_TRY(kvf__hash_create(t->ctx, &hash));
+    for (size_t i = 0; i < t->rows.n; i++) {
+        const kvf__train_task *task = &t->rows.task[i];
+        hash_named(hash, task->name, valid ? task->valid.hash : task->data.hash);
+    }
+    kvf__hash_hex(hash, hex);
+    kvf__hash_free(hash);
+    return KVF_OK;
+}
+
+static kvf_status sum_up(kvf__trainer *t)
+{
+    kvf__rows_total *total = &t->rows.total;
+    const kvf__train_task *first = t->rows.task;
+    *total = (kvf__rows_total){0};
+    for (size_t i = 0; i < t->rows.n; i++) {
+        total->rows += first[i].data.n;
+        total->labels += first[i].data.n_labels;
+        total->valid_rows += first[i].valid.n;
+    }
+    memcpy(total->hash, first->data.hash, sizeof total->hash);
+    memcpy(total->valid_hash, first->valid.hash, sizeof total->valid_hash);
+    if (!first->name) return KVF_OK;
+    KVF_TRY(hash_tasks(t, false, total->hash));
+    return hash_tasks(t, true, total->valid_hash);
+}
+
+/* Options of TSV and CSV that no file would notice. */
+static kvf_status check_columns(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    bool columns = o->columns && *o->columns, any = false;
+    for (size_t i = 0; i < t->rows.n; i++)
+        any = any || t->rows.task[i].data.delimited || t->rows.task[i].valid.delimited;
+    if (any || t->output.is_resumed || !(columns || o->no_header)) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
+                     columns ? "columns" : "no-header",
+                     o->data ? o->data : "none of the data files");
+}
+
+kvf_status kvf__tasks_open(kvf__trainer *t)
+{
+    const bool at_input = t->tuned.method->port == KVF__PORT_EMBED;
+    const kvf__evaluator_options how = {
+        .P = at_input ? 0 : t->id.P,
+        .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
+        .infix = t->id.infix};
+    KVF_TRY(load_tasks(t));
+    KVF_TRY(sum_up(t));
+    KVF_TRY(check_columns(t));
+    for (size_t i = 0; i < t->rows.n; i++) {
+        kvf__train_task *task = &t->rows.task[i];
+        if (task->valid.n)
+            KVF_TRY(kvf__evaluator_create(t->ctx, t->base, &task->valid, &how, &task->evaluator));
+    }
+    return KVF_OK;
+}
+
+/* ---- validation ------------------------------------------------------------------------------ */
+
+static kvf_status validate(kvf__trainer *t, const kvf__train_task *task, double *loss,
+                           double *value)
+{
+    const char *metric = strcmp(task->metric->name, "loss") ? task->metric->name : NULL;
+    kvf__low_rank_task_fwd(t, task);
+    const kvf__subject subject = kvf__trainer_subject(t, task);
+    KVF_TRY(kvf__measure_subject(t->ctx, task->evaluator, &task->valid, &subject, task->metric,
+                                 loss, value));
+    if (task->name && !kvf__ranks_follows(t))
+        kvf__trainer_note(t, "step %lld, %s: validation loss %.4f%s%s", (long long)t->progress.step,
+                          task->name, *loss, metric ? ", " : "", metric ? metric : "");
+    return KVF_OK;
+}
+
+kvf_status kvf__tasks_validate(kvf__trainer *t)
+{
+    double loss = 0, value = 0;
+    int64_t n = 0;
+    for (size_t i = 0; i < t->rows.n; i++) {
+        double one_loss = 0, one = 0;
+        if (!t->rows.task[i].evaluator) continue;
+        KVF_TRY(validate(t, &t->rows.task[i], &one_loss, &one));
+        loss += one_loss;
+        value += one;
+        n++;
+    }
+    t->progress.valid_loss = loss / (double)n;
+    t->progress.metric_value = value / (double)n;
+    return KVF_OK;
+}
+
+/* ---- the run file ---------------------------------------------------------------------------- */
+
+kvf_status kvf__tasks_describe(kvf__trainer *t, kvf__head_values *out)
+{
+    const kvf__train_task *first = t->rows.task;
+    if (!first->name) {
+        out->labels = first->data.names.names;
+        out->n_labels = first->data.names.n;
+        out->words = first->words;
+        out->regression = first->data.regression;
+        return KVF_OK;
+    }
+    KVF_TRY(kvf__alloc_array(t->ctx, t->rows.n, sizeof *out->tasks, &out->tasks));
+    out->n_tasks = t->rows.n;
+    for (size_t i = 0; i < t->rows.n; i++)
+        out->tasks[i] = (kvf__head_task){.name = first[i].name,
+                                         .task = (char *)kvf__task_name(first[i].kind),
+                                         .n_labels = first[i].data.names.n,
+                                         .labels = first[i].data.names.names,
+                                         .regression = first[i].data.regression};
+    return KVF_OK;
+}
+
+kvf_status kvf__tasks_compare(kvf__trainer *t, const kvf__head_values *stored)
+{
+    const kvf__train_task *task = t->rows.task;
+    bool same = stored->n_tasks == (task->name ? t->rows.n : 0);
+    for (size_t i = 0; same && i < stored->n_tasks; i++)
+        same = !strcmp(stored->tasks[i].name, task[i].name) &&
+               !strcmp(stored->tasks[i].task, kvf__task_name(task[i].kind));
+    if (same) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE,
+                     "%s: the run was created with other tasks; --resume cannot change them",
+                     t->options.out);
+}
+
+static void task_done(kvf__train_task *task)
+{
+    const size_t n = task->head ? kvf__head_params(task->head)->n : 0;
+    for (size_t k = 0; task->names && k < n; k++)
+        kvf__free(task->names[k]);
+    for (int k = 0; k < 2; k++) {
+        kvf__free((char *)task->low[k].name);
+        kvf__free(task->low[k].value);
+        kvf__free(task->low[k].grad);
+    }
+    kvf__free(task->names);
+    kvf__free(task->name);
+    kvf__evaluator_free(task->evaluator);
+    kvf__sampler_done(&task->sampler);
+    kvf__head_free(task->head);
+    kvf__verbalizer_free(task->words, task->data.names.n);
+    kvf__dataset_done(&task->data);
+    kvf__dataset_done(&task->valid);
+}
+
+void kvf__tasks_done(kvf__trainer *t)
+{
+    for (size_t i = 0; i < t->rows.n; i++)
+        task_done(&t->rows.task[i]);
+    kvf__free(t->rows.task);
+}

@@ -1,0 +1,31 @@
+/* What a teacher says at the labels of a data set (teacher.c): the targets of distillation and of
+ * --kl-to-base. */
+#ifndef KVF_TEACHER_H
+#define KVF_TEACHER_H
+
+#include "evaluator.h"
+
+/* What a teacher says at every label of a data set of task lm (teacher.c), and a batch's part of
+ * it: a view for kvf__pass_lm_soft, valid until the next one is taken. */
+typedef struct kvf__teacher {
+    int64_t k;
+    int64_t *first;   /* [rows + 1] first label of each row */
+    int32_t *ids;     /* [labels, k], by rows */
+    float *logp;      /* [labels, k + 1] */
+    int64_t capacity; /* labels that the memory for a batch can hold */
+    int32_t *batch_ids;
+    float *batch_logp;
+} kvf__teacher;
+/* Runs the teacher over the data set. ESHAPE: k is not below the vocabulary. */
+kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
+                             const kvf__subject *teacher, int64_t k, kvf__teacher *out);
+void kvf__teacher_done(kvf__teacher *set);
+/* Memory for batches of so many labels. */
+kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels);
+kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batch);
+/* Mean over the labels of KL(teacher || subject), in nats; the evaluator's data set is the set's,
+ * its options allow k. */
+kvf_status kvf__teacher_loss(kvf_ctx *ctx, kvf__teacher *set, kvf__evaluator *evaluator,
+                             const kvf__subject *subject, double *loss);
+
+#endif

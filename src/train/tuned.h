@@ -1,0 +1,65 @@
+/* What a run trains: an encoder and what it emits, heads, weights of the base; as one list of
+ * parameters that AdamW steps. */
+#ifndef KVF_TUNED_H
+#define KVF_TUNED_H
+
+#include "dropout.h"
+#include "encoder_int.h"
+#include "load_int.h"
+#include "method.h"
+#include "train_rows.h"
+
+typedef struct kvf__tuned {
+    const kvf__method *method;
+    kvf__encoder *encoder; /* NULL: port block */
+    kvf__params *base;     /* weights of the base that are trained; NULL: none */
+    kvf__params params;    /* all: encoder, base, heads; owned */
+    double lr_k;           /* kvf__encoder_lr_units */
+    uint8_t *layer_mask;   /* [L] 0: this layer has no prefix */
+    kvf__prefix prefix;    /* port kv: what the encoder emits */
+    kvf__prefix dprefix;   /* and its gradient */
+    kvf__vectors vectors;  /* port embed: the same */
+    kvf__vectors dvectors;
+    kvf__emitted emitted; /* those of the port */
+    kvf__emitted gradient;
+    kvf__prefix task_prefix;  /* --task-prefix low-rank: of rows.now; P = 0: tasks share one */
+    kvf__prefix masked;       /* --prefix-dropout: under the step's mask; empty: none */
+    const kvf__prefix *shown; /* what the base sees in a step: one of the three; NULL: none */
+    kvf__row_dropout row_dropout, base_dropout;
+} kvf__tuned;
+
+/* params.c: what of the base's own a method trains. EUSAGE. */
+kvf_status kvf__trainer_form(const struct kvf__trainer *trainer, kvf__train *out);
+/* Encoder, heads, the list, AdamW, history; starting values or those of the resumed run. */
+kvf_status kvf__trainer_parameters(struct kvf__trainer *trainer);
+/* Lists all parameters anew: the encoder's gradients move with each backward pass. Allocates the
+ * first time only. */
+kvf_status kvf__trainer_list_params(struct kvf__trainer *trainer);
+/* How many of the list stand before the heads'. */
+size_t kvf__trainer_own_params(const struct kvf__trainer *trainer);
+/* task_heads.c: makes the heads of all tasks, with their low-rank vectors; lists their parameters
+ * behind those of *out; those of one, NULL where it has no head. */
+kvf_status kvf__tasks_make_heads(struct kvf__trainer *trainer);
+kvf_status kvf__tasks_list_params(struct kvf__trainer *trainer, kvf__params *out);
+kvf__params *kvf__task_head_params(const kvf__train_task *task);
+/* Starting values, by --init and its kin (init.c). */
+kvf_status kvf__trainer_start_values(struct kvf__trainer *trainer);
+/* What a validation of the task measures: the emitted value and its head. */
+kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf__train_task *task);
+
+/* tuned.c: the prefix of the step at hand, here and for the processes that follow: what the
+ * encoder emits, as the step's rows see it (low-rank tasks, dropout); every gradient is zero. */
+kvf_status kvf__tuned_fwd(struct kvf__trainer *trainer);
+/* From the gradient of what was shown back to every parameter. */
+kvf_status kvf__tuned_bwd(struct kvf__trainer *trainer);
+
+/* prefix_dropout.c: memory; masks the prefix for the step at hand; and its gradient. */
+kvf_status kvf__dropout_alloc(struct kvf__trainer *trainer);
+void kvf__dropout_fwd(struct kvf__trainer *trainer);
+void kvf__dropout_bwd(struct kvf__trainer *trainer);
+/* low_rank_task.c: --task-prefix low-rank, the task's prefix from the shared one. */
+kvf_status kvf__low_rank_task_alloc(struct kvf__trainer *trainer);
+void kvf__low_rank_task_fwd(struct kvf__trainer *trainer, const kvf__train_task *task);
+void kvf__low_rank_task_bwd(struct kvf__trainer *trainer, const kvf__train_task *task);
+
+#endif
