@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "generate.h"
-#include "serve_int.h"
+#include "server.h"
 #include "toy_base.h"
 
 enum { N_FILES = 3 };

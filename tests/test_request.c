@@ -1,6 +1,7 @@
 /* Bodies of requests: what they ask for, why they are refused, and that no bytes do harm. */
+#include "access.h"
 #include "ck.h"
-#include "serve_int.h"
+#include "request.h"
 
 enum { MOST = 100 };
 

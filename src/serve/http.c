@@ -2,21 +2,22 @@
  * a connection sleep while its job is computed; the computing thread wakes it.
  *
  * Only here are its headers included. A refusal that is known before the body came is held back
- * until the body was read, where that is short: who is cut off while sending would not read it. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
+ * until the body was read, where that is short: a client that is cut off while it sends would not
+ * read the refusal. */
 #include <microhttpd.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve_int.h"
+#include "access.h"
+#include "guard.h"
+#include "listen.h"
+#include "server.h"
 
 enum { MOST_CONNECTIONS = 1000, SPARE_FILES = 64, DISCARD_BYTES = 16 << 20, STREAM_BLOCK = 4096 };
+static const char JSON[] = "application/json";
 
 struct kvf__http {
     struct MHD_Daemon *daemon;
@@ -39,9 +40,10 @@ typedef struct call {
 
 typedef struct route {
     const char *method, *path;
+    enum MHD_Result (*answer)(call *c);
     bool open;    /* needs no token */
     bool subpath; /* what follows path is an argument */
-    enum MHD_Result (*answer)(call *c);
+    bool chat;
 } route;
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -61,31 +63,35 @@ static enum MHD_Result queue_response(call *c, unsigned status, struct MHD_Respo
     return result;
 }
 
-/* Sends a buffer and empties it; st: of filling it. */
+static enum MHD_Result queue_text(call *c, unsigned status, const char *type, const kvf__buf *text)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(text->n, text->data,
+                                                                    MHD_RESPMEM_MUST_COPY);
+    return queue_response(c, status, response, type);
+}
+
+/* Sends a buffer and empties it; st: of filling it. MHD_NO closes the connection. */
 static enum MHD_Result send_buffer(call *c, unsigned status, const char *type, kvf_status st,
                                    kvf__buf *body)
 {
-    enum MHD_Result result = MHD_NO; /* closes the connection */
-    if (!st)
-        result = queue_response(
-            c, status, MHD_create_response_from_buffer(body->n, body->data, MHD_RESPMEM_MUST_COPY),
-            type);
+    const enum MHD_Result result = st ? MHD_NO : queue_text(c, status, type, body);
     kvf__buf_done(body);
     return result;
 }
 
 static enum MHD_Result send_problem(call *c)
 {
+    kvf__server *server = c->server;
     kvf__buf body = {0};
-    kvf_status st = kvf__reply_problem(&c->problem, &body);
-    pthread_mutex_lock(&c->server->lock);
-    c->server->figures.refused += c->problem.status < 500;
-    c->server->figures.failed += c->problem.status >= 500;
-    pthread_mutex_unlock(&c->server->lock);
-    return send_buffer(c, c->problem.status, "application/json", st, &body);
+    kvf_status st = kvf__reply_problem(&c->problem, false, &body);
+    pthread_mutex_lock(&server->queue.lock);
+    server->metrics.refused += c->problem.status < 500;
+    server->metrics.failed += c->problem.status >= 500;
+    pthread_mutex_unlock(&server->queue.lock);
+    return send_buffer(c, c->problem.status, JSON, st, &body);
 }
 
-static struct kvf__guest *guest_of(struct MHD_Connection *connection)
+static kvf__connection *guarded(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -97,174 +103,154 @@ static struct kvf__guest *guest_of(struct MHD_Connection *connection)
 /* Under the lock. */
 static void sleep_on(call *c)
 {
-    c->job->sleeper = c->connection;
+    c->job->out.sleeper = c->connection;
     MHD_suspend_connection(c->connection);
 }
 
 void kvf__http_wake(kvf__job *job)
 {
-    if (job->sleeper) MHD_resume_connection(job->sleeper);
-    job->sleeper = NULL;
+    if (job->out.sleeper) MHD_resume_connection(job->out.sleeper);
+    job->out.sleeper = NULL;
 }
 
 /* The client of a job has hung up; false: the answer is whole, and on its way. */
 static bool note_gone(kvf__job *job)
 {
-    kvf__server *server = job->server;
-    pthread_mutex_lock(&server->lock);
+    kvf__queue *queue = &job->server->queue;
+    pthread_mutex_lock(&queue->lock);
     const bool left = kvf__job_abandon(job);
     if (left) kvf__http_wake(job);
-    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_unlock(&queue->lock);
     return left;
 }
 
 /* What was sent need not be kept: a stream takes the memory of what its client has yet to read. */
-static void drop_sent(kvf__job *job)
+static void drop_sent(kvf__job_output *out)
 {
-    const size_t left = job->out.n - job->sent;
-    if (left > job->sent) return;
-    memmove(job->out.data, job->out.data + job->sent, left);
-    job->out.n = left;
-    job->sent = 0;
+    const size_t left = out->text.n - out->sent;
+    if (left > out->sent) return;
+    memmove(out->text.data, out->text.data + out->sent, left);
+    out->text.n = left;
+    out->sent = 0;
 }
 
 static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
 {
     call *c = user;
-    kvf__job *job = c->job;
+    kvf__job_output *out = &c->job->out;
     ssize_t n = 0;
     (void)at;
-    pthread_mutex_lock(&c->server->lock);
-    size_t left = job->out.n - job->sent;
-    if (job->gone) {
+    pthread_mutex_lock(&c->server->queue.lock);
+    const size_t left = out->text.n - out->sent;
+    if (out->gone) {
         n = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (left) {
         n = (ssize_t)(left < capacity ? left : capacity);
-        memcpy(to, job->out.data + job->sent, (size_t)n);
-        job->sent += (size_t)n;
-        drop_sent(job);
-    } else if (job->state == KVF__JOB_DONE) {
+        memcpy(to, out->text.data + out->sent, (size_t)n);
+        out->sent += (size_t)n;
+        drop_sent(out);
+    } else if (out->state == KVF__JOB_DONE) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
         sleep_on(c);
     }
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_unlock(&c->server->queue.lock);
     return n;
 }
 
-/* The connection is awake: there is something to say, or it sleeps on. */
+/* The connection is awake: there is something to send, or it sleeps on. */
 static enum MHD_Result answer_job(call *c)
 {
     kvf__job *job = c->job;
-    enum MHD_Result result = MHD_YES;
-    pthread_mutex_lock(&c->server->lock);
-    const kvf__job_state state = job->state;
-    const unsigned status = job->status;
-    const bool gone = job->gone;
+    pthread_mutex_lock(&c->server->queue.lock);
+    const kvf__job_state state = job->out.state;
+    const unsigned status = job->out.status;
+    const bool gone = job->out.gone;
     if (state == KVF__JOB_WAITS && !gone) sleep_on(c);
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_unlock(&c->server->queue.lock);
     if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
-    if (status == 200 && job->request.stream)
-        result = queue_response(
-            c, status,
-            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, c, NULL),
-            "text/event-stream");
-    else /* nobody adds to it any more */
-        result = queue_response(
-            c, status,
-            MHD_create_response_from_buffer(job->out.n, job->out.data, MHD_RESPMEM_MUST_COPY),
-            "application/json");
-    return result;
-}
-
-static enum MHD_Result ask(call *c, bool chat)
-{
-    kvf__job *job = NULL;
-    if (kvf__alloc(NULL, sizeof *job, &job)) return MHD_NO;
-    job->chat = chat;
-    job->body = c->body;
-    c->body = (kvf__buf){0};
-    if (!kvf__job_submit(c->server, job, &c->problem)) {
-        kvf__buf_done(&job->body);
-        kvf__free(job);
-        return send_problem(c);
-    }
-    c->job = job;
-    kvf__guard_await(&c->server->http->guard, guest_of(c->connection), job);
-    return answer_job(c);
+    if (status != 200 || !job->request.stream) /* nobody adds to it any more */
+        return queue_text(c, status, JSON, &job->out.text);
+    return queue_response(
+        c, status,
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, c, NULL),
+        "text/event-stream");
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer_completions(call *c)
 {
-    return ask(c, false);
-}
-
-static enum MHD_Result answer_chat(call *c)
-{
-    return ask(c, true);
-}
-
-static enum MHD_Result answer_models(call *c)
-{
-    const kvf__prefix_cache *prefix_cache = &c->server->prefix_cache;
-    kvf__buf body = {0};
-    kvf_status st = kvf__reply_models(prefix_cache->names, prefix_cache->n, true,
-                                      c->server->created, &body);
-    return send_buffer(c, 200, "application/json", st, &body);
-}
-
-static enum MHD_Result answer_model(call *c)
-{
-    const kvf__prefix_cache *prefix_cache = &c->server->prefix_cache;
-    const char *name = c->url + strlen(c->route->path);
-    int64_t at = kvf__prefix_cache_find(prefix_cache, name);
-    kvf__buf body = {0};
-    if (at < 0) {
-        kvf__problem_set(&c->problem, 404, "model", "the model \"%.80s\" does not exist", name);
-        c->problem.code = "model_not_found";
+    kvf__job *job = NULL;
+    if (kvf__alloc(NULL, sizeof *job, &job)) return MHD_NO;
+    job->server = c->server;
+    job->chat = c->route->chat;
+    job->body = c->body;
+    c->body = (kvf__buf){0};
+    if (!kvf__queue_submit(&c->server->queue, job, &c->problem)) {
+        kvf__buf_done(&job->body);
+        kvf__free(job);
         return send_problem(c);
     }
-    kvf_status st = kvf__reply_models(prefix_cache->names + at, 1, false, c->server->created,
-                                      &body);
-    return send_buffer(c, 200, "application/json", st, &body);
+    c->job = job;
+    kvf__guard_await(&c->server->http->guard, guarded(c->connection), job);
+    return answer_job(c);
+}
+
+/* All models, or the one that the path names. */
+static enum MHD_Result answer_models(call *c)
+{
+    const kvf__prefix_cache *cache = &c->server->cache;
+    const bool all = !c->route->subpath;
+    const char *name = c->url + strlen(c->route->path);
+    const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
+    kvf__buf body = {0};
+    if (first < 0) {
+        kvf__problem_no_model(&c->problem, name);
+        return send_problem(c);
+    }
+    kvf_status st = kvf__reply_models(cache->names + first, all ? cache->n : 1, all,
+                                      c->server->created, &body);
+    return send_buffer(c, 200, JSON, st, &body);
 }
 
 static enum MHD_Result answer_health(call *c)
 {
     kvf__buf body = {0};
-    pthread_mutex_lock(&c->server->lock);
-    bool closing = c->server->closing;
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_lock(&c->server->queue.lock);
+    const bool closing = c->server->queue.closing;
+    pthread_mutex_unlock(&c->server->queue.lock);
     kvf_status st = kvf__buf_printf(NULL, &body, "{\"status\":\"%s\"}\n",
                                     closing ? "stopping" : "ok");
-    return send_buffer(c, closing ? 503 : 200, "application/json", st, &body);
+    return send_buffer(c, closing ? 503 : 200, JSON, st, &body);
 }
 
 static enum MHD_Result answer_metrics(call *c)
 {
+    kvf__queue *queue = &c->server->queue;
     kvf__guard *guard = &c->server->http->guard;
     kvf__buf body = {0};
-    pthread_mutex_lock(&c->server->lock);
-    kvf__figures figures = c->server->figures;
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_lock(&queue->lock);
+    kvf__server_metrics metrics = c->server->metrics;
+    metrics.queued = queue->n;
+    metrics.queued_bytes = queue->bytes;
+    pthread_mutex_unlock(&queue->lock);
     pthread_mutex_lock(&guard->lock);
-    figures.connections = (int64_t)guard->used;
-    figures.evicted = guard->evicted;
+    metrics.connections = (int64_t)guard->used;
+    metrics.evicted = guard->evicted;
     pthread_mutex_unlock(&guard->lock);
-    kvf_status st = kvf__figures_print(&figures, &body);
+    kvf_status st = kvf__server_metrics_print(&metrics, &body);
     return send_buffer(c, 200, "text/plain; version=0.0.4", st, &body);
 }
 
 static const route ROUTES[] = {
-    {"POST", "/v1/completions", false, false, answer_completions},
-    {"POST", "/v1/chat/completions", false, false, answer_chat},
-    {"GET", "/v1/models", false, false, answer_models},
-    {"GET", "/v1/models/", false, true, answer_model},
-    {"GET", "/metrics", false, false, answer_metrics},
-    {"GET", "/health", true, false, answer_health},
+    {"POST", "/v1/completions", answer_completions, .chat = false},
+    {"POST", "/v1/chat/completions", answer_completions, .chat = true},
+    {"GET", "/v1/models", answer_models, .subpath = false},
+    {"GET", "/v1/models/", answer_models, .subpath = true},
+    {"GET", "/metrics", answer_metrics, .open = false},
+    {"GET", "/health", answer_health, .open = true},
 };
 
 static const route *find_route(const char *url)
@@ -295,10 +281,9 @@ static bool has_token(const call *c)
 /* Pages of a browser may send other types to any address without asking; this one they may not. */
 static bool is_json(const call *c)
 {
-    static const char json[] = "application/json";
     const char *type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (!type || strncasecmp(type, json, strlen(json))) return false;
-    return strchr("; ", type[strlen(json)]) != NULL;
+    if (!type || strncasecmp(type, JSON, strlen(JSON))) return false;
+    return strchr("; ", type[strlen(JSON)]) != NULL;
 }
 
 static long long content_length(const call *c)
@@ -307,7 +292,7 @@ static long long content_length(const call *c)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* What the head of a request says against it. */
+/* What is wrong with the head of a request. */
 static void check_head(call *c, const char *method)
 {
     const bool post = c->route && !strcmp(c->route->method, "POST");
@@ -342,7 +327,7 @@ static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *co
 }
 
 /* A piece of the body. MHD_NO: it has no end. */
-static enum MHD_Result take_piece(call *c, const char *data, size_t n)
+static enum MHD_Result add_piece(call *c, const char *data, size_t n)
 {
     const size_t most = (size_t)c->server->options.max_body;
     if (!c->problem.status && n > most - c->body.n)
@@ -367,9 +352,9 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (*n) {
         const size_t bytes = *n;
         *n = 0;
-        return take_piece(c, data, bytes);
+        return add_piece(c, data, bytes);
     }
-    kvf__guard_serve(&server->http->guard, guest_of(connection), true);
+    kvf__guard_serve(&server->http->guard, guarded(connection), true);
     c->url = url;
     return c->problem.status ? send_problem(c) : c->route->answer(c);
 }
@@ -380,15 +365,15 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
     kvf__server *server = user;
     call *c = *mine;
     (void)why;
-    kvf__guard_serve(&server->http->guard, guest_of(connection), false);
+    kvf__guard_serve(&server->http->guard, guarded(connection), false);
     if (!c) return;
     if (c->job) {
-        pthread_mutex_lock(&server->lock);
+        pthread_mutex_lock(&server->queue.lock);
         kvf__job_abandon(c->job);
-        c->job->sleeper = NULL;
-        server->pending--;
+        c->job->out.sleeper = NULL;
+        server->queue.unanswered--;
         kvf__job_drop(c->job);
-        pthread_mutex_unlock(&server->lock);
+        pthread_mutex_unlock(&server->queue.lock);
     }
     kvf__buf_done(&c->body);
     kvf__free(c);
@@ -401,70 +386,15 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
     kvf__server *server = user;
     kvf__guard *guard = &server->http->guard;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        kvf__guard_leave(guard, *context);
+        kvf__guard_remove(guard, *context);
         return;
     }
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    *context = info ? kvf__guard_enter(guard, info->connect_fd) : NULL;
+    *context = info ? kvf__guard_add(guard, info->connect_fd) : NULL;
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
-
-static kvf_status fail_listen(kvf_ctx *ctx, const kvf_serve_options *o, const char *why)
-{
-    return kvf__fail(ctx, KVF_EIO, "cannot listen on %s, port %lld: %s", o->host,
-                     (long long)o->port, why);
-}
-
-static bool is_loopback(const struct sockaddr *address)
-{
-    const struct sockaddr_in *four = (const void *)address;
-    const struct sockaddr_in6 *six = (const void *)address;
-    if (address->sa_family == AF_INET) return ntohl(four->sin_addr.s_addr) >> 24 == 127;
-    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
-}
-
-static int bound_socket(const struct addrinfo *where)
-{
-    const int on = 1;
-    int fd = socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (!bind(fd, where->ai_addr, where->ai_addrlen) && !listen(fd, SOMAXCONN)) return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *port)
-{
-    const kvf_serve_options *o = &server->options;
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-                                   .ai_socktype = SOCK_STREAM};
-    struct addrinfo *where = NULL;
-    union {
-        struct sockaddr any;
-        struct sockaddr_in four;
-        struct sockaddr_in6 six;
-    } bound;
-    socklen_t n = sizeof bound;
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)o->port);
-    if (getaddrinfo(strcmp(o->host, "localhost") ? o->host : "127.0.0.1", number, &hints, &where))
-        return kvf__fail(ctx, KVF_EUSAGE, "host \"%s\": want an address in numbers", o->host);
-    const bool open = !is_loopback(where->ai_addr);
-    server->http->checks_host = !open || o->n_allow_hosts;
-    if (open && !server->token)
-        kvf__log(ctx, KVF_LOG_WARN, "%s can be reached from elsewhere, and no token is asked for",
-                 o->host);
-    const int fd = server->http->socket = bound_socket(where);
-    freeaddrinfo(where);
-    if (fd < 0 || getsockname(fd, &bound.any, &n)) return fail_listen(ctx, o, strerror(errno));
-    *port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
-    return KVF_OK;
-}
 
 static unsigned connection_limit(void)
 {
@@ -472,6 +402,20 @@ static unsigned connection_limit(void)
     if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur > MOST_CONNECTIONS + SPARE_FILES)
         return MOST_CONNECTIONS;
     return files.rlim_cur > 2 * SPARE_FILES ? (unsigned)files.rlim_cur - SPARE_FILES : SPARE_FILES;
+}
+
+static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *port)
+{
+    const kvf_serve_options *o = &server->options;
+    kvf__listener listener = {.fd = -1, .loopback = true};
+    const kvf_status st = kvf__listen(ctx, o, &listener);
+    server->http->socket = listener.fd;
+    server->http->checks_host = listener.loopback || o->n_allow_hosts;
+    *port = listener.port;
+    if (!listener.loopback && !server->token)
+        kvf__log(ctx, KVF_LOG_WARN, "%s can be reached from elsewhere, and no token is asked for",
+                 o->host);
+    return st;
 }
 
 static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
@@ -489,7 +433,7 @@ static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
         MHD_OPTION_NOTIFY_COMPLETED, end_call, server, MHD_OPTION_NOTIFY_CONNECTION,
         note_connection, server, MHD_OPTION_END);
     if (http->daemon) return KVF_OK;
-    return fail_listen(ctx, &server->options, "libmicrohttpd does not start");
+    return kvf__listen_fail(ctx, &server->options, "libmicrohttpd does not start");
 }
 
 kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port)

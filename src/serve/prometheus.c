@@ -1,5 +1,5 @@
 /* What the server counts, and its text for Prometheus (exposition format 0.0.4). */
-#include "serve_int.h"
+#include "prometheus.h"
 
 static const double SECONDS[KVF__BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                              0.5,   1,    2.5,   5,    10,  30};
@@ -46,15 +46,15 @@ static kvf_status histogram(kvf__buf *out, const char *name, const char *help,
                            name, (long long)sum, name, h->sum, name, (long long)sum);
 }
 
-static kvf_status requests(const kvf__figures *f, kvf__buf *out)
+static kvf_status requests(const kvf__server_metrics *m, kvf__buf *out)
 {
     const struct {
         const char *result;
         int64_t n;
-    } rows[] = {{"answered", f->answered},
-                {"refused", f->refused},
-                {"failed", f->failed},
-                {"gone", f->gone}};
+    } rows[] = {{"answered", m->answered},
+                {"refused", m->refused},
+                {"failed", m->failed},
+                {"gone", m->gone}};
     KVF_TRY(head(out, "requests_total", "counter", "Requests by what became of them."));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_requests_total{result=\"%s\"} %lld\n",
@@ -62,35 +62,35 @@ static kvf_status requests(const kvf__figures *f, kvf__buf *out)
     return KVF_OK;
 }
 
-kvf_status kvf__figures_print(const kvf__figures *f, kvf__buf *out)
+kvf_status kvf__server_metrics_print(const kvf__server_metrics *m, kvf__buf *out)
 {
-    const kvf__engine_stats *e = &f->engine;
+    const kvf__engine_stats *e = &m->engine;
     const struct {
         const char *name, *type, *help;
         double value;
     } rows[] = {
-        {"connections", "gauge", "Open connections.", (double)f->connections},
+        {"connections", "gauge", "Open connections.", (double)m->connections},
         {"late_connections_total", "counter", "Connections closed because no whole request came.",
-         (double)f->evicted},
-        {"queue_length", "gauge", "Requests that wait for a row.", (double)f->queued},
-        {"queue_bytes", "gauge", "Memory that those take.", (double)f->queued_bytes},
+         (double)m->evicted},
+        {"queue_length", "gauge", "Requests that wait for a row.", (double)m->queued},
+        {"queue_bytes", "gauge", "Memory that those take.", (double)m->queued_bytes},
         {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting)},
-        {"rows_limit", "gauge", "Most requests computed together.", (double)f->max_rows},
+        {"rows_limit", "gauge", "Most requests computed together.", (double)m->max_rows},
         {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens},
         {"generated_tokens_total", "counter", "Tokens generated.", (double)e->new_tokens},
         {"steps_total", "counter", "Steps of one token for every row.", (double)e->steps},
         {"prefill_seconds_total", "counter", "Time in reading prompts.", e->prefill_seconds},
         {"decode_seconds_total", "counter", "Time in steps.", e->decode_seconds},
-        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)f->reloads},
+        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)m->reloads},
         {"prefix_reload_failures_total", "counter", "Replaced prefix files that were refused.",
-         (double)f->failed_reloads},
+         (double)m->failed_reloads},
     };
-    KVF_TRY(requests(f, out));
+    KVF_TRY(requests(m, out));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         KVF_TRY(number(out, rows[i].name, rows[i].type, rows[i].help, rows[i].value));
-    KVF_TRY(histogram(out, "queue_seconds", "From arrival to a row.", &f->waited, true));
+    KVF_TRY(histogram(out, "queue_seconds", "From arrival to a row.", &m->waited, true));
     KVF_TRY(histogram(out, "first_token_seconds", "From arrival to the first token.",
-                      &f->first_token, true));
-    KVF_TRY(histogram(out, "request_seconds", "From arrival to the last token.", &f->whole, true));
-    return histogram(out, "batch_rows", "Rows of a step.", &f->batch, false);
+                      &m->first_token, true));
+    KVF_TRY(histogram(out, "request_seconds", "From arrival to the last token.", &m->whole, true));
+    return histogram(out, "batch_rows", "Rows of a step.", &m->batch, false);
 }

@@ -1,94 +1,66 @@
-/* Answers as OpenAI's API words them: whole objects, events of a stream (server-sent events), error
- * objects, lists of models. */
-#include "serve_int.h"
+/* Replies in the form of OpenAI's API: whole objects, events of a stream (server-sent events),
+ * error objects, lists of models. */
+#include "reply.h"
+#include "json_pack.h"
 
-#include <string.h>
-
-/* Appends the text of an object and frees it; before and behind it what is given. */
-static kvf_status put(kvf_json *object, const char *before, const char *behind, kvf__buf *out)
+/* Appends the text of an object, which it frees, as a whole body or as an event. */
+static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
 {
     char *text = kvf_json_text(object, KVF_JSON_COMPACT);
     kvf_json_free(object);
     if (!text) return KVF_ENOMEM;
-    kvf_status st = kvf__buf_printf(NULL, out, "%s%s%s", before, text, behind);
+    kvf_status st = kvf__buf_printf(NULL, out, event ? "data: %s\n\n" : "%s\n", text);
     kvf_json_text_free(text);
     return st;
 }
 
-static kvf_status put_event(kvf_json *object, kvf__buf *out)
+/* An object with the members that all begin with, and its choices. */
+static kvf_json *object_of(const kvf__reply *reply, bool chunk, kvf_json *choices)
 {
-    return put(object, "data: ", "\n\n", out);
-}
-
-static const char *finish_word(kvf__finish finish)
-{
-    return finish == KVF__FINISH_LENGTH ? "length" : "stop";
-}
-
-static kvf_json *finish_value(kvf__finish finish)
-{
-    return finish ? kvf_json_new_str(finish_word(finish)) : kvf_json_new_null();
-}
-
-/* The members that every object of an answer begins with. */
-static kvf_json *object_of(const kvf__reply *reply, const char *kind)
-{
-    kvf_json *object = kvf_json_object();
+    const char *kind = !reply->chat ? "text_completion"
+                       : chunk      ? "chat.completion.chunk"
+                                    : "chat.completion";
     char id[48];
     snprintf(id, sizeof id, "%s-%llx-%llu", reply->chat ? "chatcmpl" : "cmpl",
              (unsigned long long)reply->created, (unsigned long long)reply->id);
-    kvf_json_set(object, "id", kvf_json_new_str(id));
-    kvf_json_set(object, "object", kvf_json_new_str(kind));
-    kvf_json_set(object, "created", kvf_json_new_int(reply->created));
-    kvf_json_set(object, "model", kvf_json_new_str(reply->model));
-    return object;
+    return kvf__json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", id, "object", kind, "created",
+                          reply->created, "model", kvf_json_new_str(reply->model), "choices",
+                          choices);
 }
 
-static kvf_json *usage_of(const kvf__reply *reply)
+static void set_usage(kvf_json *object, const kvf__reply *reply)
 {
-    kvf_json *usage = kvf_json_object();
-    kvf_json_set(usage, "prompt_tokens", kvf_json_new_int(reply->prompt_tokens));
-    kvf_json_set(usage, "completion_tokens", kvf_json_new_int(reply->new_tokens));
-    kvf_json_set(usage, "total_tokens", kvf_json_new_int(reply->prompt_tokens + reply->new_tokens));
-    return usage;
+    kvf_json_set(object, "usage",
+                 kvf__json_pack("{s:I, s:I, s:I}", "prompt_tokens", reply->prompt_tokens,
+                                "completion_tokens", reply->new_tokens, "total_tokens",
+                                reply->prompt_tokens + reply->new_tokens));
 }
 
-/* {"role": "assistant", "content": text [n]}; either may be NULL. */
-static kvf_json *message_of(const char *role, const char *text, size_t n)
+/* Text [n] of a choice; in a chat {"role": role, "content": text} under the given name, where
+ * either may be NULL. */
+static kvf_json *choice_of(const kvf__reply *reply, int64_t index, const char *name,
+                           const char *role, const char *text, size_t n, kvf__finish finish)
 {
-    kvf_json *message = kvf_json_object();
-    if (role) kvf_json_set(message, "role", kvf_json_new_str(role));
-    if (text) kvf_json_set(message, "content", kvf_json_new_strn(text, n));
-    return message;
-}
-
-/* Adds a choice with a member of the given name. */
-static void add_choice(kvf_json *choices, int64_t index, const char *name, kvf_json *value,
-                       kvf__finish finish)
-{
-    kvf_json *choice = kvf_json_object();
-    kvf_json_set(choice, "index", kvf_json_new_int(index));
-    kvf_json_set(choice, name, value);
-    kvf_json_set(choice, "logprobs", kvf_json_new_null());
-    kvf_json_set(choice, "finish_reason", finish_value(finish));
-    kvf_json_add(choices, choice);
+    const char *reason = finish == KVF__FINISH_LENGTH ? "length" : finish ? "stop" : NULL;
+    kvf_json *value = reply->chat ? kvf_json_object() : kvf_json_new_strn(text ? text : "", n);
+    if (reply->chat && role) kvf_json_set(value, "role", kvf_json_new_str(role));
+    if (reply->chat && text) kvf_json_set(value, "content", kvf_json_new_strn(text, n));
+    return kvf__json_pack("{s:I, s:o, s:n, s:s?}", "index", index, reply->chat ? name : "text",
+                          value, "logprobs", "finish_reason", reason);
 }
 
 kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
                             kvf__buf *out)
 {
-    kvf_json *object = object_of(reply, reply->chat ? "chat.completion" : "text_completion");
     kvf_json *list = kvf_json_array();
     for (int64_t i = 0; i < n; i++) {
-        const size_t bytes = choices[i].text.n;
-        const char *said = bytes ? choices[i].text.data : "";
-        kvf_json *value = reply->chat ? message_of("assistant", said, bytes)
-                                      : kvf_json_new_strn(said, bytes);
-        add_choice(list, i, reply->chat ? "message" : "text", value, choices[i].finish);
+        const kvf__buf *text = &choices[i].text;
+        kvf_json_add(list, choice_of(reply, i, "message", "assistant", text->n ? text->data : "",
+                                     text->n, choices[i].finish));
     }
-    kvf_json_set(object, "choices", list);
-    kvf_json_set(object, "usage", usage_of(reply));
-    return put(object, "", "\n", out);
+    kvf_json *object = object_of(reply, false, list);
+    set_usage(object, reply);
+    return put(object, false, out);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -96,13 +68,8 @@ kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices,
 static kvf_status put_chunk(const kvf__reply *reply, int64_t index, const char *role,
                             const char *text, size_t n, kvf__finish finish, kvf__buf *out)
 {
-    kvf_json *object = object_of(reply, reply->chat ? "chat.completion.chunk" : "text_completion");
-    kvf_json *value = reply->chat ? message_of(role, text, n)
-                                  : kvf_json_new_strn(text ? text : "", n);
-    kvf_json *choices = kvf_json_array();
-    add_choice(choices, index, reply->chat ? "delta" : "text", value, finish);
-    kvf_json_set(object, "choices", choices);
-    return put_event(object, out);
+    kvf_json *choice = choice_of(reply, index, "delta", role, text, n, finish);
+    return put(object_of(reply, true, kvf__json_pack("[o]", choice)), true, out);
 }
 
 kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out)
@@ -123,64 +90,40 @@ kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish fi
 
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)
 {
-    static const char done[] = "data: [DONE]\n\n";
     if (usage) {
-        kvf_json *object = object_of(reply,
-                                     reply->chat ? "chat.completion.chunk" : "text_completion");
-        kvf_json_set(object, "choices", kvf_json_array());
-        kvf_json_set(object, "usage", usage_of(reply));
-        KVF_TRY(put_event(object, out));
+        kvf_json *object = object_of(reply, true, kvf_json_array());
+        set_usage(object, reply);
+        KVF_TRY(put(object, true, out));
     }
-    return kvf__buf_add(NULL, out, done, strlen(done));
+    return kvf__buf_printf(NULL, out, "data: [DONE]\n\n");
 }
 
 /* ---- errors, models -------------------------------------------------------------------------- */
 
-static const char *problem_type(unsigned status)
+kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out)
 {
-    if (status == 401) return "authentication_error";
-    return status >= 500 ? "server_error" : "invalid_request_error";
-}
-
-static kvf_json *problem_object(const kvf__problem *p)
-{
-    kvf_json *object = kvf_json_object(), *error = kvf_json_object();
-    kvf_json_set(error, "message", kvf_json_new_str(p->message));
-    kvf_json_set(error, "type", kvf_json_new_str(problem_type(p->status)));
-    kvf_json_set(error, "param", *p->param ? kvf_json_new_str(p->param) : kvf_json_new_null());
-    kvf_json_set(error, "code", p->code ? kvf_json_new_str(p->code) : kvf_json_new_null());
-    kvf_json_set(object, "error", error);
-    return object;
-}
-
-kvf_status kvf__reply_problem(const kvf__problem *problem, kvf__buf *out)
-{
-    return put(problem_object(problem), "", "\n", out);
-}
-
-kvf_status kvf__reply_broken(const kvf__problem *problem, kvf__buf *out)
-{
-    return put_event(problem_object(problem), out);
+    const char *type = problem->status == 401   ? "authentication_error"
+                       : problem->status >= 500 ? "server_error"
+                                                : "invalid_request_error";
+    kvf_json *param = *problem->param ? kvf_json_new_str(problem->param) : kvf_json_new_null();
+    return put(kvf__json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message",
+                              kvf_json_new_str(problem->message), "type", type, "param", param,
+                              "code", problem->code),
+               event, out);
 }
 
 static kvf_json *model_object(const char *name, int64_t created)
 {
-    kvf_json *model = kvf_json_object();
-    kvf_json_set(model, "id", kvf_json_new_str(name));
-    kvf_json_set(model, "object", kvf_json_new_str("model"));
-    kvf_json_set(model, "created", kvf_json_new_int(created));
-    kvf_json_set(model, "owned_by", kvf_json_new_str("kvfold"));
-    return model;
+    return kvf__json_pack("{s:o, s:s, s:I, s:s}", "id", kvf_json_new_str(name), "object", "model",
+                          "created", created, "owned_by", "kvfold");
 }
 
 kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
                              kvf__buf *out)
 {
-    if (!as_list) return put(model_object(names[0], created), "", "\n", out);
-    kvf_json *object = kvf_json_object(), *data = kvf_json_array();
+    if (!as_list) return put(model_object(names[0], created), false, out);
+    kvf_json *list = kvf_json_array();
     for (size_t i = 0; i < n; i++)
-        kvf_json_add(data, model_object(names[i], created));
-    kvf_json_set(object, "object", kvf_json_new_str("list"));
-    kvf_json_set(object, "data", data);
-    return put(object, "", "\n", out);
+        kvf_json_add(list, model_object(names[i], created));
+    return put(kvf__json_pack("{s:s, s:o}", "object", "list", "data", list), false, out);
 }

@@ -1,13 +1,15 @@
 /* The body of a request: bytes -> what is asked for, checked. No HTTP in here, so that anything can
  * be thrown at it.
  *
- * Fields are rows of a table. One that is not there is refused by name, and so is one that asks for
- * what the server does not do (log-probabilities, penalties, tools): a client must not think that
- * it was heard. Form: OpenAI's API reference, completions and chat completions. */
-#include "serve_int.h"
+ * Fields are rows of a table. A field that is not in it is refused by name, and so is one that asks
+ * for what the server does not do (log-probabilities, penalties, tools): a client must not think
+ * that it was obeyed. Form: OpenAI's API reference, completions and chat completions. */
+#include "request.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
 enum {
@@ -29,28 +31,37 @@ bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, con
     return false;
 }
 
+bool kvf__problem_no_model(kvf__problem *out, const char *name)
+{
+    kvf__problem_set(out, 404, "model", "the model \"%.80s\" does not exist", name);
+    out->code = "model_not_found";
+    return false;
+}
+
 /* What the fields of one body are read into. */
-typedef struct reading {
-    kvf_ctx *ctx;
+typedef struct body_reader {
     kvf__request *to;
     kvf__problem *problem;
     int64_t max_tokens;
-} reading;
+} body_reader;
 
-typedef struct field {
+enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
+typedef struct request_field {
     const char *name;
     int kinds; /* of requests that have it */
-    bool (*read)(const reading *r, const struct field *field, const kvf_json *value);
-    const char *neutral; /* read_neutral: the values that change nothing, as JSON, by '|' */
-} field;
-enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
+    /* NULL: accepted, without effect */
+    bool (*read)(const body_reader *r, const struct request_field *field, const kvf_json *value);
+    const char *want; /* in the error; read_neutral: values that change nothing, as JSON, by '|' */
+    double least, most; /* of numbers; most 0: max_tokens */
+    size_t at;          /* of numbers and truth values in kvf__request */
+} request_field;
 
-static bool refuse(const reading *r, const field *f, const char *want)
+static bool refuse(const body_reader *r, const request_field *f, const char *want)
 {
     return kvf__problem_set(r->problem, 400, f->name, "%s: want %s", f->name, want);
 }
 
-static bool no_memory(const reading *r)
+static bool no_memory(const body_reader *r)
 {
     return kvf__problem_set(r->problem, 500, NULL, "out of memory");
 }
@@ -63,40 +74,79 @@ static const char *text_of(const kvf_json *value)
     return text && strlen(text) == bytes ? text : NULL;
 }
 
-/* ---- fields ---------------------------------------------------------------------------------- */
+/* ---- numbers and truth values ---------------------------------------------------------------- */
 
-static bool read_model(const reading *r, const field *f, const kvf_json *value)
+static void *place_of(const body_reader *r, const request_field *f)
+{
+    return (char *)r->to + f->at;
+}
+
+static bool read_int(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const int64_t n = kvf_json_int(value, 0), most = f->most > 0 ? (int64_t)f->most : r->max_tokens;
+    if (kvf_json_typeof(value) == KVF_JSON_INT && n >= (int64_t)f->least && n <= most) {
+        memcpy(place_of(r, f), &n, sizeof n);
+        return true;
+    }
+    if (f->want) return refuse(r, f, f->want);
+    return kvf__problem_set(r->problem, 400, f->name, "%s: want a whole number from %lld to %lld",
+                            f->name, (long long)f->least, (long long)most);
+}
+
+static bool read_real(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const double x = kvf_json_real(value, NAN); /* not a number is in no range */
+    if (!(x >= f->least && x <= f->most)) return refuse(r, f, f->want);
+    memcpy(place_of(r, f), &x, sizeof x);
+    return true;
+}
+
+static bool read_bool(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const bool yes = kvf_json_bool(value, false);
+    if (kvf_json_typeof(value) != KVF_JSON_BOOL) return refuse(r, f, f->want);
+    memcpy(place_of(r, f), &yes, sizeof yes);
+    return true;
+}
+
+static bool read_seed(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) != KVF_JSON_INT) return refuse(r, f, f->want);
+    r->to->seed = (uint64_t)kvf_json_int(value, 0);
+    r->to->seeded = true;
+    return true;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static bool read_model(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     r->to->model = text_of(value);
-    return r->to->model ? true : refuse(r, f, "the name of a model");
+    return r->to->model ? true : refuse(r, f, f->want);
 }
 
-static bool refuse_prompt(const reading *r, const field *f)
+static bool read_ids(const body_reader *r, const request_field *f, const kvf_json *list,
+                     kvf__ids *ids)
 {
-    return refuse(r, f, "a text, an array of token ids, or an array of such prompts");
-}
-
-static bool read_ids(const reading *r, const field *f, const kvf_json *list, kvf__ids *ids)
-{
-    if (!kvf_json_size(list)) return refuse_prompt(r, f);
+    if (!kvf_json_size(list)) return refuse(r, f, f->want);
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         int64_t id = kvf_json_int(kvf_json_at(list, i), -1);
-        if (id < 0 || id > INT32_MAX) return refuse_prompt(r, f);
+        if (id < 0 || id > INT32_MAX) return refuse(r, f, f->want);
         if (kvf__ids_add(NULL, ids, (int32_t)id)) return no_memory(r);
     }
     return true;
 }
 
-static bool read_one_prompt(const reading *r, const field *f, const kvf_json *value)
+static bool read_one_prompt(const body_reader *r, const request_field *f, const kvf_json *value)
 {
-    kvf__asked *to = &r->to->prompts[r->to->n_prompts++];
+    kvf__text_prompt *to = &r->to->prompts[r->to->n_prompts++];
     if (kvf_json_typeof(value) == KVF_JSON_ARRAY) return read_ids(r, f, value, &to->ids);
     to->text = kvf_json_str(value, &to->bytes);
-    return to->text ? true : refuse_prompt(r, f);
+    return to->text ? true : refuse(r, f, f->want);
 }
 
 /* "a", [1, 2], ["a", "b"], [[1, 2], [3]] */
-static bool read_prompt(const reading *r, const field *f, const kvf_json *value)
+static bool read_prompt(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     bool several = kvf_json_typeof(value) == KVF_JSON_ARRAY && kvf_json_size(value) > 0 &&
                    kvf_json_typeof(kvf_json_at(value, 0)) != KVF_JSON_INT;
@@ -108,64 +158,7 @@ static bool read_prompt(const reading *r, const field *f, const kvf_json *value)
     return true;
 }
 
-static bool read_max_tokens(const reading *r, const field *f, const kvf_json *value)
-{
-    int64_t n = kvf_json_int(value, -1);
-    if (n < 1 || n > r->max_tokens)
-        return kvf__problem_set(r->problem, 400, f->name, "%s: want a whole number from 1 to %lld",
-                                f->name, (long long)r->max_tokens);
-    r->to->max_tokens = n;
-    return true;
-}
-
-static bool is_number(const kvf_json *value)
-{
-    kvf_json_type type = kvf_json_typeof(value);
-    return type == KVF_JSON_INT || type == KVF_JSON_REAL;
-}
-
-static bool read_temperature(const reading *r, const field *f, const kvf_json *value)
-{
-    double x = kvf_json_real(value, -1);
-    if (!is_number(value) || !(x >= 0 && x <= 2)) return refuse(r, f, "a number from 0 to 2");
-    r->to->sampling.temperature = x;
-    return true;
-}
-
-static bool read_top_p(const reading *r, const field *f, const kvf_json *value)
-{
-    double x = kvf_json_real(value, -1);
-    if (!is_number(value) || !(x > 0 && x <= 1))
-        return refuse(r, f, "a number above 0 and at most 1");
-    r->to->sampling.top_p = x;
-    return true;
-}
-
-static bool read_top_k(const reading *r, const field *f, const kvf_json *value)
-{
-    int64_t k = kvf_json_int(value, -1);
-    if (k < 0 || k > INT32_MAX) return refuse(r, f, "a whole number from 0 on; 0: all");
-    r->to->sampling.top_k = k;
-    return true;
-}
-
-static bool read_seed(const reading *r, const field *f, const kvf_json *value)
-{
-    if (kvf_json_typeof(value) != KVF_JSON_INT) return refuse(r, f, "a whole number");
-    r->to->seed = (uint64_t)kvf_json_int(value, 0);
-    r->to->seeded = true;
-    return true;
-}
-
-static bool read_n(const reading *r, const field *f, const kvf_json *value)
-{
-    int64_t n = kvf_json_int(value, -1);
-    if (n < 1 || n > MOST_CHOICES) return refuse(r, f, "a whole number from 1 to 128");
-    r->to->n = n;
-    return true;
-}
-
-static bool read_stop(const reading *r, const field *f, const kvf_json *value)
+static bool read_stop(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
     size_t n = list ? kvf_json_size(value) : 1;
@@ -173,38 +166,30 @@ static bool read_stop(const reading *r, const field *f, const kvf_json *value)
     if (kvf__alloc_array(NULL, n, sizeof *r->to->stop, &r->to->stop)) return no_memory(r);
     for (size_t i = 0; i < n; i++) {
         const char *text = text_of(list ? kvf_json_at(value, i) : value);
-        if (!text || !*text || strlen(text) > MOST_STOP_BYTES)
-            return refuse(r, f, "a text of 1 to 256 bytes, or an array of such");
+        if (!text || !*text || strlen(text) > MOST_STOP_BYTES) return refuse(r, f, f->want);
         if (kvf__strdup(NULL, text, &r->to->stop[r->to->n_stop])) return no_memory(r);
         r->to->n_stop++;
     }
     return true;
 }
 
-static bool read_stream(const reading *r, const field *f, const kvf_json *value)
-{
-    if (kvf_json_typeof(value) != KVF_JSON_BOOL) return refuse(r, f, "true or false");
-    r->to->stream = kvf_json_bool(value, false);
-    return true;
-}
-
-static bool read_stream_options(const reading *r, const field *f, const kvf_json *value)
+static bool read_stream_options(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     const kvf_json *usage = kvf_json_get(value, "include_usage");
     size_t known = usage != NULL;
     if (kvf_json_typeof(value) != KVF_JSON_OBJECT || kvf_json_size(value) > known ||
         (usage && kvf_json_typeof(usage) != KVF_JSON_BOOL))
-        return refuse(r, f, "{\"include_usage\": true or false}");
+        return refuse(r, f, f->want);
     r->to->usage = kvf_json_bool(usage, false);
     return true;
 }
 
-/* Fields for what the server does not do. */
-static bool read_neutral(const reading *r, const field *f, const kvf_json *value)
+/* Fields of what the server does not do. */
+static bool read_neutral(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);
     bool neutral = false;
-    for (const char *at = f->neutral; text && at && !neutral; at = strchr(at, '|')) {
+    for (const char *at = f->want; text && at && !neutral; at = strchr(at, '|')) {
         at += *at == '|';
         size_t n = strcspn(at, "|");
         neutral = strlen(text) == n && !memcmp(at, text, n);
@@ -214,24 +199,15 @@ static bool read_neutral(const reading *r, const field *f, const kvf_json *value
     return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, leave it out", f->name);
 }
 
-/* What says nothing about the answer. */
-static bool read_nothing(const reading *r, const field *f, const kvf_json *value)
-{
-    (void)r;
-    (void)f;
-    (void)value;
-    return true;
-}
-
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bool bad_message(const reading *r, size_t i, const char *what)
+static bool bad_message(const body_reader *r, size_t i, const char *what)
 {
     return kvf__problem_set(r->problem, 400, "messages", "messages[%zu]: %s", i, what);
 }
 
 /* [{"type": "text", "text": ...}, ...] */
-static bool read_parts(const reading *r, size_t i, const kvf_json *parts)
+static bool read_parts(const body_reader *r, size_t i, const kvf_json *parts)
 {
     kvf__buf *to = &r->to->contents[i];
     for (size_t k = 0; k < kvf_json_size(parts); k++) {
@@ -249,7 +225,7 @@ static bool read_parts(const reading *r, size_t i, const kvf_json *parts)
     return true;
 }
 
-static bool read_message(const reading *r, size_t i, kvf_json *message)
+static bool read_message(const body_reader *r, size_t i, kvf_json *message)
 {
     kvf__message *to = &r->to->messages[i];
     const kvf_json *content = kvf_json_get(message, "content");
@@ -267,11 +243,11 @@ static bool read_message(const reading *r, size_t i, kvf_json *message)
     return to->content ? true : bad_message(r, i, "content: want a text, or parts of type text");
 }
 
-static bool read_messages(const reading *r, const field *f, const kvf_json *value)
+static bool read_messages(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     size_t n = kvf_json_size(value);
     if (kvf_json_typeof(value) != KVF_JSON_ARRAY || !n || n > MOST_MESSAGES)
-        return refuse(r, f, "an array of 1 to 4096 messages");
+        return refuse(r, f, f->want);
     if (kvf__alloc_array(NULL, n, sizeof *r->to->messages, &r->to->messages)) return no_memory(r);
     if (kvf__alloc_array(NULL, n, sizeof *r->to->contents, &r->to->contents)) return no_memory(r);
     r->to->n_messages = n;
@@ -282,54 +258,59 @@ static bool read_messages(const reading *r, const field *f, const kvf_json *valu
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static const field FIELDS[] = {
-    {"model", BOTH, read_model, NULL},
-    {"prompt", COMPLETIONS, read_prompt, NULL},
-    {"messages", CHAT, read_messages, NULL},
-    {"max_tokens", BOTH, read_max_tokens, NULL},
-    {"max_completion_tokens", CHAT, read_max_tokens, NULL},
-    {"temperature", BOTH, read_temperature, NULL},
-    {"top_p", BOTH, read_top_p, NULL},
-    {"top_k", BOTH, read_top_k, NULL},
-    {"seed", BOTH, read_seed, NULL},
-    {"stop", BOTH, read_stop, NULL},
-    {"stream", BOTH, read_stream, NULL},
-    {"stream_options", BOTH, read_stream_options, NULL},
-    {"n", BOTH, read_n, NULL},
-    {"best_of", COMPLETIONS, read_neutral, "1"},
-    {"echo", COMPLETIONS, read_neutral, "false"},
-    {"suffix", COMPLETIONS, read_neutral, "\"\""},
-    {"logprobs", BOTH, read_neutral, "false|0"},
-    {"top_logprobs", CHAT, read_neutral, "0"},
-    {"logit_bias", BOTH, read_neutral, "{}"},
-    {"presence_penalty", BOTH, read_neutral, "0|0.0"},
-    {"frequency_penalty", BOTH, read_neutral, "0|0.0"},
-    {"tools", CHAT, read_neutral, "[]"},
-    {"tool_choice", CHAT, read_neutral, "\"none\"|\"auto\""},
-    {"parallel_tool_calls", CHAT, read_neutral, "true|false"},
-    {"response_format", CHAT, read_neutral, "{\"type\":\"text\"}"},
-    {"user", BOTH, read_nothing, NULL},
-    {"metadata", CHAT, read_nothing, NULL},
-    {"store", CHAT, read_neutral, "false"},
-    {"modalities", CHAT, read_neutral, "[\"text\"]"},
-    {"service_tier", CHAT, read_neutral, "\"auto\"|\"default\""},
-    {"safety_identifier", CHAT, read_nothing, NULL},
-    {"prompt_cache_key", CHAT, read_nothing, NULL},
+#define AT(member) offsetof(kvf__request, member)
+static const request_field FIELDS[] = {
+    {"model", BOTH, read_model, .want = "the name of a model"},
+    {"prompt", COMPLETIONS, read_prompt,
+     .want = "a text, an array of token ids, or an array of such prompts"},
+    {"messages", CHAT, read_messages, .want = "an array of 1 to 4096 messages"},
+    {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .least = 1},
+    {"max_completion_tokens", CHAT, read_int, .at = AT(max_tokens), .least = 1},
+    {"temperature", BOTH, read_real, .at = AT(sampling.temperature), .most = 2,
+     .want = "a number from 0 to 2"},
+    {"top_p", BOTH, read_real, .at = AT(sampling.top_p), .least = DBL_TRUE_MIN, .most = 1,
+     .want = "a number above 0 and at most 1"},
+    {"top_k", BOTH, read_int, .at = AT(sampling.top_k), .most = INT32_MAX,
+     .want = "a whole number from 0 on; 0: all"},
+    {"seed", BOTH, read_seed, .want = "a whole number"},
+    {"stop", BOTH, read_stop, .want = "a text of 1 to 256 bytes, or an array of such"},
+    {"stream", BOTH, read_bool, .at = AT(stream), .want = "true or false"},
+    {"stream_options", BOTH, read_stream_options, .want = "{\"include_usage\": true or false}"},
+    {"n", BOTH, read_int, .at = AT(n), .least = 1, .most = MOST_CHOICES},
+    {"best_of", COMPLETIONS, read_neutral, .want = "1"},
+    {"echo", COMPLETIONS, read_neutral, .want = "false"},
+    {"suffix", COMPLETIONS, read_neutral, .want = "\"\""},
+    {"logprobs", BOTH, read_neutral, .want = "false|0"},
+    {"top_logprobs", CHAT, read_neutral, .want = "0"},
+    {"logit_bias", BOTH, read_neutral, .want = "{}"},
+    {"presence_penalty", BOTH, read_neutral, .want = "0|0.0"},
+    {"frequency_penalty", BOTH, read_neutral, .want = "0|0.0"},
+    {"tools", CHAT, read_neutral, .want = "[]"},
+    {"tool_choice", CHAT, read_neutral, .want = "\"none\"|\"auto\""},
+    {"parallel_tool_calls", CHAT, read_neutral, .want = "true|false"},
+    {"response_format", CHAT, read_neutral, .want = "{\"type\":\"text\"}"},
+    {"user", BOTH, .read = NULL},
+    {"metadata", CHAT, .read = NULL},
+    {"store", CHAT, read_neutral, .want = "false"},
+    {"modalities", CHAT, read_neutral, .want = "[\"text\"]"},
+    {"service_tier", CHAT, read_neutral, .want = "\"auto\"|\"default\""},
+    {"safety_identifier", CHAT, .read = NULL},
+    {"prompt_cache_key", CHAT, .read = NULL},
 };
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
-static bool read_field(const reading *r, const char *name, const kvf_json *value)
+static bool read_field(const body_reader *r, const char *name, const kvf_json *value)
 {
     const int kind = r->to->chat ? CHAT : COMPLETIONS;
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strcmp(FIELDS[i].name, name) || !(FIELDS[i].kinds & kind)) continue;
         if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* as if it were not there */
-        return FIELDS[i].read(r, &FIELDS[i], value);
+        return !FIELDS[i].read || FIELDS[i].read(r, &FIELDS[i], value);
     }
     return kvf__problem_set(r->problem, 400, name, "\"%.32s\" is no field of such a request", name);
 }
 
-static bool read_fields(const reading *r)
+static bool read_fields(const body_reader *r)
 {
     kvf_json *root = r->to->root;
     if (kvf_json_typeof(root) != KVF_JSON_OBJECT)
@@ -355,7 +336,7 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat,
                         kvf__request *out, kvf__problem *problem)
 {
     kvf__request request = {.chat = chat, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
-    const reading r = {ctx, &request, problem, max_tokens};
+    const body_reader r = {&request, problem, max_tokens};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);
     if (st)

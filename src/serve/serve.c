@@ -1,7 +1,8 @@
 /* The server from options to end: what it holds, in the order in which it comes and goes. */
 #include <time.h>
 
-#include "serve_int.h"
+#include "access.h"
+#include "server.h"
 
 enum { DEFAULT_CONTEXT = 4096 };
 
@@ -54,7 +55,7 @@ static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
     KVF_TRY(check_options(ctx, &server->options));
     if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
     KVF_TRY(open_engine(ctx, server));
-    KVF_TRY(kvf__prefix_cache_init(ctx, server->base, &server->options, &server->prefix_cache));
+    KVF_TRY(kvf__prefix_cache_init(ctx, server->base, &server->options, &server->cache));
     KVF_TRY(kvf__reader_start(ctx, server));
     KVF_TRY(kvf__http_start(ctx, server, &port));
     if (server->options.listening) server->options.listening(server->options.user, port);
@@ -67,24 +68,20 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
 {
     const double begin = kvf__clock();
     kvf__server server = {.ctx = ctx, .base = base, .options = *options, .created = time(NULL)};
-    server.figures.max_rows = options->max_rows;
-    pthread_mutex_init(&server.lock, NULL);
-    pthread_cond_init(&server.arrival, NULL);
-    pthread_cond_init(&server.reader.arrival, NULL);
+    server.metrics.max_rows = options->max_rows;
+    kvf__queue_init(&server.queue, &server.options);
     kvf_status st = serve(ctx, &server);
     kvf__reader_stop(&server);
     kvf__http_stop(&server);
     if (totals)
-        *totals = (kvf_serve_totals){.requests = server.figures.answered,
-                                     .prompt_tokens = server.figures.engine.prompt_tokens,
-                                     .new_tokens = server.figures.engine.new_tokens,
-                                     .reloads = server.prefix_cache.reloads,
+        *totals = (kvf_serve_totals){.requests = server.metrics.answered,
+                                     .prompt_tokens = server.metrics.engine.prompt_tokens,
+                                     .new_tokens = server.metrics.engine.new_tokens,
+                                     .reloads = server.cache.reloads,
                                      .seconds = kvf__clock() - begin};
     kvf__engine_free(server.engine);
-    kvf__prefix_cache_done(&server.prefix_cache);
+    kvf__prefix_cache_done(&server.cache);
     kvf__free(server.token);
-    pthread_cond_destroy(&server.reader.arrival);
-    pthread_cond_destroy(&server.arrival);
-    pthread_mutex_destroy(&server.lock);
+    kvf__queue_done(&server.queue);
     return st;
 }

@@ -1,7 +1,7 @@
 /* Bodies of requests to `kvfold serve`, read as completions and as chats. A refusal has its line.
  */
 #include "fuzz.h"
-#include "serve_int.h"
+#include "request.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,16 @@
+/* Who may ask: names by which requests come, and the token (access.c). */
+#ifndef KVF_ACCESS_H
+#define KVF_ACCESS_H
+
+#include <kvfold/serve.h>
+
+#include "base_int.h"
+
+/* Does a Host header name this machine, the address listened on, or a name that is allowed? */
+bool kvf__host_known(const kvf_serve_options *options, const char *host);
+/* Equal, in a time that depends on the length of `given` alone. */
+bool kvf__token_equal(const char *given, const char *token);
+/* The first line of a file, without white space around it. EFORMAT: it is empty. */
+kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out);
+
+#endif

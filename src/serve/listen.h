@@ -1,0 +1,18 @@
+/* The socket that the server listens on (listen.c). */
+#ifndef KVF_LISTEN_H
+#define KVF_LISTEN_H
+
+#include <kvfold/serve.h>
+
+#include "base_int.h"
+
+typedef struct kvf__listener {
+    int fd;
+    int port;      /* where options->port is 0: the one that was free */
+    bool loopback; /* only this machine reaches it */
+} kvf__listener;
+/* On options->host and port. EUSAGE, EIO. */
+kvf_status kvf__listen(kvf_ctx *ctx, const kvf_serve_options *options, kvf__listener *out);
+kvf_status kvf__listen_fail(kvf_ctx *ctx, const kvf_serve_options *options, const char *why);
+
+#endif

@@ -1,0 +1,43 @@
+/* Prefixes by name, read again when their files are replaced (prefix_cache.c). */
+#ifndef KVF_PREFIX_CACHE_H
+#define KVF_PREFIX_CACHE_H
+
+#include <kvfold/serve.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "load_int.h"
+
+/* A prefix as a file had it, with how its prompts are rendered; freed when nobody uses it. */
+typedef struct kvf__prefix_ref {
+    kvf_prefix *prefix; /* NULL: the bare base */
+    kvf__head *head;    /* that the prefix brings, NULL: none */
+    kvf__renderer renderer;
+    kvf__ends ends;
+    int64_t uses; /* under the cache's lock */
+} kvf__prefix_ref;
+
+typedef struct kvf__prefix_cache {
+    const kvf_serve_options *options;
+    const kvf_base *base;
+    size_t n;
+    const char **names; /* [n]: the prefixes in their order, the base last */
+    pthread_mutex_t lock;
+    kvf__prefix_ref **refs; /* [n], under the lock */
+    struct stat *seen;      /* [n] of files, as last tried */
+    void *memory;           /* of these lists */
+    int64_t reloads, failed_reloads;
+    double looked; /* clock of the last look at the files */
+} kvf__prefix_cache;
+kvf_status kvf__prefix_cache_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                                  kvf__prefix_cache *out);
+void kvf__prefix_cache_done(kvf__prefix_cache *cache);
+/* Reads replaced files again; looks at most every half second. A file that cannot be used is warned
+ * about, and the prefix stays. */
+void kvf__prefix_cache_refresh(kvf_ctx *ctx, kvf__prefix_cache *cache);
+/* Any thread. Index of a name, -1: there is none; its current prefix, to be put back. */
+int64_t kvf__prefix_cache_find(const kvf__prefix_cache *cache, const char *name);
+kvf__prefix_ref *kvf__prefix_cache_get(kvf__prefix_cache *cache, int64_t i);
+void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref); /* NULL is fine */
+
+#endif

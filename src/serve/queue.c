@@ -1,0 +1,93 @@
+/* The queue is bounded in jobs and in bytes: what is too much is refused at once, which a client
+ * can act upon, instead of answered late. */
+#include "queue.h"
+
+#include <time.h>
+
+void kvf__queue_init(kvf__queue *queue, const kvf_serve_options *options)
+{
+    *queue = (kvf__queue){.options = options};
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->unread_came, NULL);
+    pthread_cond_init(&queue->ready_came, NULL);
+}
+
+void kvf__queue_done(kvf__queue *queue)
+{
+    pthread_cond_destroy(&queue->ready_came);
+    pthread_cond_destroy(&queue->unread_came);
+    pthread_mutex_destroy(&queue->lock);
+}
+
+void kvf__queue_add(kvf__queue *queue, kvf__job_list *list, kvf__job *job)
+{
+    kvf__job_list_add(list, job);
+    queue->n++;
+    queue->bytes += (int64_t)job->bytes;
+    pthread_cond_signal(list == &queue->unread ? &queue->unread_came : &queue->ready_came);
+}
+
+void kvf__queue_remove(kvf__queue *queue, kvf__job *job)
+{
+    if (job->in) kvf__job_list_remove(job);
+    queue->n--;
+    queue->bytes -= (int64_t)job->bytes;
+}
+
+static bool overloaded(kvf__problem *problem, int64_t n, const char *what)
+{
+    kvf__problem_set(problem, 503, NULL, "%lld %s wait already: try again later", (long long)n,
+                     what);
+    problem->code = "overloaded";
+    return false;
+}
+
+/* Without others, any size fits. */
+bool kvf__queue_fits(const kvf__queue *queue, size_t bytes, kvf__problem *problem)
+{
+    if (!queue->n || (int64_t)bytes <= queue->options->max_queue_bytes - queue->bytes) return true;
+    return overloaded(problem, queue->bytes, "bytes of requests");
+}
+
+/* Rows that no earlier job wants: as many jobs more do not really wait. */
+static int64_t rows_to_come(const kvf__queue *queue)
+{
+    const int64_t free_rows = queue->options->max_rows - queue->unfinished;
+    return free_rows > 0 ? free_rows : 0;
+}
+
+static bool accept_job(kvf__queue *queue, kvf__job *job, kvf__problem *problem)
+{
+    if (queue->closing) return kvf__problem_set(problem, 503, NULL, "the server is shutting down");
+    if (queue->n >= queue->options->max_queue + rows_to_come(queue))
+        return overloaded(problem, queue->n, "requests");
+    if (!kvf__queue_fits(queue, job->bytes, problem)) return false;
+    job->reply = (kvf__reply){
+        .chat = job->chat, .id = ++queue->next_id, .created = (int64_t)time(NULL)};
+    job->owners = 2;
+    job->ticket = queue->next_ticket++;
+    kvf__queue_add(queue, &queue->unread, job);
+    queue->unanswered++;
+    return true;
+}
+
+bool kvf__queue_submit(kvf__queue *queue, kvf__job *job, kvf__problem *problem)
+{
+    job->arrived = kvf__clock();
+    job->first = true;
+    job->bytes = sizeof *job + job->body.cap;
+    pthread_mutex_lock(&queue->lock);
+    const bool accepted = accept_job(queue, job, problem);
+    pthread_mutex_unlock(&queue->lock);
+    return accepted;
+}
+
+void kvf__wait_ms(pthread_cond_t *signal, pthread_mutex_t *lock, int ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ms * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(signal, lock, &until);
+}

@@ -1,0 +1,183 @@
+/* The thread that reads: a body becomes the ids that its rows begin with. What waits for a row is
+ * these ids, and holds no JSON.
+ *
+ * A request of several prompts has n choices for each, grouped by prompt; choice i of them all
+ * draws as row i of a `generate` over a file with each prompt n times. */
+#include "server.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* capacity: most tokens of a row. */
+static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
+{
+    const kvf__request *request = &job->request;
+    const int64_t n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
+    const int64_t n_choices = n_prompts * request->n;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n_prompts, sizeof *job->prompts, &job->prompts));
+    job->n_prompts = n_prompts;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n_choices, sizeof *job->choices, &job->choices));
+    job->n_choices = n_choices;
+    /* a prompt that is far too long is refused before its last token was looked for */
+    for (int64_t i = 0; i < n_prompts; i++)
+        job->prompts[i].most = (size_t)(capacity + capacity / 4);
+    for (int64_t i = 0; i < n_choices; i++)
+        job->choices[i] = (kvf__choice){.job = job, .index = i};
+    return KVF_OK;
+}
+
+static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const kvf__ids *ids)
+{
+    const int64_t V = kvf__model_desc(base->model)->V;
+    for (size_t i = 0; i < ids->n; i++)
+        if (ids->data[i] >= V)
+            return kvf__fail(ctx, KVF_EDATA, "prompt: id %ld is outside the vocabulary of %lld",
+                             (long)ids->data[i], (long long)V);
+    return KVF_OK;
+}
+
+static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
+{
+    const kvf__request *request = &job->request;
+    const kvf__render *how = &job->ref->renderer.render;
+    if (request->chat)
+        return kvf__render_chat(ctx, how, request->messages, request->n_messages, job->prompts);
+    for (size_t i = 0; i < request->n_prompts; i++) {
+        const kvf__text_prompt *p = &request->prompts[i];
+        if (p->text) {
+            KVF_TRY(kvf__render_prompt(ctx, how, p->text, p->bytes, &job->prompts[i]));
+            continue;
+        }
+        KVF_TRY(check_ids(ctx, base, &p->ids));
+        KVF_TRY(kvf__render_prompt_ids(ctx, how, p->ids.data, p->ids.n, &job->prompts[i]));
+    }
+    return KVF_OK;
+}
+
+static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
+{
+    const kvf_prefix *prefix = job->ref->prefix;
+    KVF_TRY(alloc_choices(ctx, job, kvf__engine_capacity(server->engine, prefix)));
+    KVF_TRY(render(ctx, server->base, job));
+    return kvf__engine_check(ctx, server->engine, prefix, job->prompts, job->n_prompts);
+}
+
+/* For a request without a seed. */
+static uint64_t any_seed(void)
+{
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
+    return seed >> 1;
+}
+
+/* From the body to ids; false with the problem. */
+static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    kvf_ctx *ctx = server->reader.ctx;
+    const char *body = job->body.data ? job->body.data : "";
+    if (!kvf__request_parse(ctx, body, job->body.n, job->chat, server->options.max_tokens,
+                            &job->request, problem))
+        return false;
+    const int64_t model = kvf__prefix_cache_find(&server->cache, job->request.model);
+    if (model < 0) return kvf__problem_no_model(problem, job->request.model);
+    job->ref = kvf__prefix_cache_get(&server->cache, model);
+    job->reply.model = server->cache.names[model];
+    if (!job->request.seeded) job->request.seed = any_seed();
+    kvf_status st = make_ids(ctx, server, job);
+    if (st) *problem = kvf__problem_of(ctx, st);
+    return !st;
+}
+
+/* The same, after which nothing is left of the body: parsed, it is many times as large. */
+static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
+{
+    enum { LARGE = 64 << 10 };
+    const bool large = job->body.n > LARGE;
+    const bool fine = read_request(server, job, problem);
+    kvf__buf_done(&job->body);
+    kvf__request_forget(&job->request);
+    if (large) kvf__free_kept();
+    return fine;
+}
+
+/* What a job takes once it is read. */
+static size_t size_of(const kvf__job *job)
+{
+    size_t bytes = sizeof *job + (size_t)job->n_prompts * sizeof *job->prompts +
+                   (size_t)job->n_choices * sizeof *job->choices;
+    for (int64_t i = 0; i < job->n_prompts; i++)
+        bytes += job->prompts[i].cap * sizeof *job->prompts[i].data;
+    for (size_t i = 0; i < job->request.n_stop; i++)
+        bytes += strlen(job->request.stop[i]) + 1;
+    return bytes;
+}
+
+/* Under the lock: a job that was read waits for a row, or is answered. */
+static void settle(kvf__queue *queue, kvf__job *job, bool fine, kvf__problem *problem)
+{
+    kvf__queue_remove(queue, job);
+    if (fine) job->bytes = size_of(job);
+    if (fine && !job->out.gone && kvf__queue_fits(queue, job->bytes, problem)) {
+        kvf__queue_add(queue, &queue->ready, job);
+        return;
+    }
+    if (!job->out.gone) kvf__job_fail(job, problem);
+    kvf__job_drop(job);
+}
+
+/* Where there are no more cores than threads that compute, a core that this thread shares would
+ * hold up every step: with this it gets a tenth of one. On Linux threads have nice values of their
+ * own; a refusal changes nothing else. */
+static void lower_priority(void)
+{
+    enum { NICE = 10 };
+    const int now = nice(NICE);
+    (void)now;
+}
+
+static void *read_jobs(void *user)
+{
+    kvf__server *server = user;
+    kvf__queue *queue = &server->queue;
+    lower_priority();
+    pthread_mutex_lock(&queue->lock);
+    while (!server->reader.ends) {
+        kvf__job *job = queue->unread.first;
+        if (!job) {
+            pthread_cond_wait(&queue->unread_came, &queue->lock);
+            continue;
+        }
+        kvf__problem problem = {0};
+        kvf__job_list_remove(job); /* it still waits: its bytes count */
+        pthread_mutex_unlock(&queue->lock);
+        const bool fine = read_job(server, job, &problem);
+        pthread_mutex_lock(&queue->lock);
+        settle(queue, job, fine, &problem);
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return NULL;
+}
+
+kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server)
+{
+    const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
+    KVF_TRY(kvf_ctx_create(&quiet, &server->reader.ctx));
+    if (pthread_create(&server->reader.thread, NULL, read_jobs, server))
+        return kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for requests");
+    server->reader.runs = true;
+    return KVF_OK;
+}
+
+void kvf__reader_stop(kvf__server *server)
+{
+    pthread_mutex_lock(&server->queue.lock);
+    server->reader.ends = true;
+    pthread_cond_signal(&server->queue.unread_came);
+    pthread_mutex_unlock(&server->queue.lock);
+    if (server->reader.runs) pthread_join(server->reader.thread, NULL);
+    server->reader.runs = false;
+    kvf_ctx_free(server->reader.ctx);
+    server->reader.ctx = NULL;
+}

@@ -1,0 +1,38 @@
+/* Replies in the form of OpenAI's API (reply.c), appended to a buffer. */
+#ifndef KVF_REPLY_H
+#define KVF_REPLY_H
+
+#include "completion.h"
+#include "request.h"
+
+/* What all objects of a reply have in common. */
+typedef struct kvf__reply {
+    bool chat;
+    int64_t id, created; /* number of the request; seconds since 1970 */
+    const char *model;
+    int64_t prompt_tokens, new_tokens;
+} kvf__reply;
+/* One of the completions that a request asks for. */
+typedef struct kvf__choice {
+    struct kvf__job *job;
+    int64_t index, row, new_tokens;
+    kvf__buf text; /* so far; streams do not keep it */
+    kvf__finish finish;
+} kvf__choice;
+kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
+                            kvf__buf *out);
+/* Events of a stream: a choice's beginning (chats name the role), more of its text, its end; and
+ * the end of the stream, after the counts if `usage`. */
+kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out);
+kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
+                           kvf__buf *out);
+kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish,
+                          kvf__buf *out);
+kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
+/* An error object, as a whole body or as an event. */
+kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out);
+/* Models by name: a list, or (n = 1, not as_list) one. */
+kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
+                             kvf__buf *out);
+
+#endif

@@ -1,0 +1,54 @@
+/* What a client asks for, checked, and why it is refused (request.c). No HTTP in it. */
+#ifndef KVF_REQUEST_H
+#define KVF_REQUEST_H
+
+#include "data_int.h"
+#include "sample.h"
+
+/* A refusal as OpenAI's error objects have it. */
+typedef struct kvf__problem {
+    unsigned status;  /* of HTTP; 0: none */
+    const char *code; /* "model_not_found"; NULL: none */
+    char param[40];   /* field of the request, "": none */
+    char message[256];
+} kvf__problem;
+/* Fills it in; returns false, for `return kvf__problem_set(...)`. */
+bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
+    KVF__PRINTF(4, 5);
+bool kvf__problem_no_model(kvf__problem *out, const char *name);
+
+/* One of the prompts of a completion. */
+typedef struct kvf__text_prompt {
+    const char *text; /* [bytes], may hold U+0000; NULL: ids are given */
+    size_t bytes;
+    kvf__ids ids;
+} kvf__text_prompt;
+
+/* A body, checked. Texts are views into root, except stop. */
+typedef struct kvf__request {
+    bool chat, stream, usage; /* usage: a chunk with the counts ends the stream */
+    kvf_json *root;
+    const char *model;
+    kvf__text_prompt *prompts; /* completions: [n_prompts] */
+    size_t n_prompts;
+    kvf__message *messages; /* chat: [n_messages] */
+    size_t n_messages;
+    kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
+    int64_t max_tokens;
+    kvf__sampling sampling;
+    uint64_t seed;
+    bool seeded;
+    int64_t n;   /* choices for each prompt */
+    char **stop; /* [n_stop] */
+    size_t n_stop;
+} kvf__request;
+
+/* From the bytes of a body; false with the problem. max_tokens: the most that may be asked for, and
+ * the default of chats. The request is empty or whole. */
+bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
+                        kvf__request *out, kvf__problem *problem);
+/* Frees what only its ids are made of: numbers and stop texts stay. */
+void kvf__request_forget(kvf__request *request);
+void kvf__request_done(kvf__request *request);
+
+#endif

@@ -1,0 +1,286 @@
+/* The computing thread: gives jobs rows of the engine as rows become free, and hands the text of
+ * rows to the connections that wait for it. Choices of a job may get their rows at different times.
+ */
+#include "server.h"
+
+#include <time.h>
+
+enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
+static const double FLUSH_SECONDS = 10;
+
+/* ---- ends of a job --------------------------------------------------------------------------- */
+
+/* Under the lock, as what follows. */
+static void fail(kvf__job *job, unsigned status, const char *line)
+{
+    kvf__problem problem;
+    kvf__problem_set(&problem, status, NULL, "%s", line);
+    kvf__job_fail(job, &problem);
+}
+
+static void break_off(kvf__job *job, const char *line)
+{
+    job->broken = true;
+    fail(job, 500, line);
+}
+
+static void release(kvf__job *job)
+{
+    kvf__job_list_remove(job);
+    for (int64_t i = 0; i < job->n_choices; i++)
+        job->server->queue.unfinished -= !job->choices[i].finish;
+    kvf__job_drop(job);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static bool all_ended(const kvf__job *job)
+{
+    for (int64_t i = 0; i < job->n_choices; i++)
+        if (!job->choices[i].finish) return false;
+    return true;
+}
+
+static kvf_status add_stream(kvf__choice *c, const char *text, size_t n)
+{
+    kvf__job *job = c->job;
+    KVF_TRY(kvf__reply_text(&job->reply, c->index, text, n, &job->out.text));
+    if (c->finish) KVF_TRY(kvf__reply_end(&job->reply, c->index, c->finish, &job->out.text));
+    if (!all_ended(job)) return KVF_OK;
+    return kvf__reply_close(&job->reply, job->request.usage, &job->out.text);
+}
+
+static kvf_status add_whole(kvf__choice *c, const char *text, size_t n)
+{
+    kvf__job *job = c->job;
+    KVF_TRY(kvf__buf_add(NULL, &c->text, text, n));
+    if (!all_ended(job)) return KVF_OK;
+    return kvf__reply_whole(&job->reply, job->choices, job->n_choices, &job->out.text);
+}
+
+static void add_text(kvf__choice *c, const char *text, size_t n)
+{
+    kvf__job *job = c->job;
+    const bool stream = job->request.stream;
+    if (c->finish == KVF__FINISH_FAILED)
+        break_off(job, kvf_ctx_error(job->server->ctx));
+    else if (stream ? add_stream(c, text, n) : add_whole(c, text, n))
+        break_off(job, "out of memory");
+    else if (all_ended(job))
+        kvf__job_finish(job, 200);
+    else if (stream && (n || c->finish))
+        kvf__http_wake(job);
+}
+
+/* Called by the engine with new text of a row, which with `end` is gone afterwards. */
+static void take_text(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish end)
+{
+    kvf__choice *c = user;
+    kvf__job *job = c->job;
+    kvf__server *server = job->server;
+    pthread_mutex_lock(&server->queue.lock);
+    if (job->first)
+        kvf__histogram_add(&server->metrics.first_token, kvf__clock() - job->arrived, true);
+    job->first = false;
+    job->reply.new_tokens += new_tokens - c->new_tokens;
+    c->new_tokens = new_tokens;
+    c->finish = end;
+    server->queue.unfinished -= end != KVF__GOES_ON;
+    if (!job->broken) add_text(c, text, n);
+    if (all_ended(job)) release(job);
+    pthread_mutex_unlock(&server->queue.lock);
+}
+
+/* ---- rows for jobs --------------------------------------------------------------------------- */
+
+/* A row for the job's next choice. */
+static kvf_status start_choice(kvf__server *server, kvf__job *job)
+{
+    const kvf__request *request = &job->request;
+    kvf__choice *choice = &job->choices[job->started];
+    const kvf__ids *prompt = &job->prompts[job->started / request->n];
+    const kvf__row_request row = {.prefix = job->ref->prefix,
+                                  .head = job->ref->head,
+                                  .prompt = prompt->data,
+                                  .n = (int64_t)prompt->n,
+                                  .max_tokens = request->max_tokens,
+                                  .sampling = request->sampling,
+                                  .seed = request->seed,
+                                  .stream = (uint64_t)job->started,
+                                  .stop = (const char *const *)request->stop,
+                                  .n_stop = request->n_stop,
+                                  .ends = &job->ref->ends,
+                                  .text = take_text,
+                                  .user = choice};
+    KVF_TRY(kvf__engine_add(server->ctx, server->engine, &row, &choice->row));
+    job->started++;
+    return KVF_OK;
+}
+
+/* Under the lock: its first choice has a row. */
+static void note_start(kvf__server *server, kvf__job *job)
+{
+    kvf__histogram_add(&server->metrics.waited, kvf__clock() - job->arrived, true);
+    for (int64_t i = 0; i < job->n_prompts; i++)
+        job->reply.prompt_tokens += (int64_t)job->prompts[i].n;
+    if (!job->request.stream) return;
+    job->out.state = KVF__JOB_RUNS;
+    job->out.status = 200;
+    for (int64_t i = 0; i < job->n_choices; i++)
+        kvf__reply_begin(&job->reply, i, &job->out.text);
+    kvf__http_wake(job);
+}
+
+/* Under the lock: the job that gets the next free row; NULL: none wants one. Free rows go round by
+ * job: each gets one, and its next after all that came meanwhile. So a job of many choices has all
+ * rows while nobody else wants them, and no more than its share then. */
+static kvf__job *next_job(kvf__server *server)
+{
+    kvf__queue *queue = &server->queue;
+    kvf__job *next = queue->ready.first;
+    for (kvf__job *job = server->running.first; job; job = job->next)
+        if (!job->broken && job->started < job->n_choices && (!next || job->ticket < next->ticket))
+            next = job;
+    if (!next) return NULL;
+    if (next->in == &queue->ready) {
+        kvf__queue_remove(queue, next);
+        kvf__job_list_add(&server->running, next);
+        queue->unfinished += next->n_choices;
+    }
+    next->ticket = queue->next_ticket++;
+    return next;
+}
+
+static void give_rows(kvf__server *server)
+{
+    pthread_mutex_lock(&server->queue.lock);
+    while (!kvf__engine_full(server->engine)) {
+        kvf__job *job = next_job(server);
+        if (!job) break;
+        pthread_mutex_unlock(&server->queue.lock);
+        const bool starts = !job->started;
+        const kvf_status st = start_choice(server, job);
+        pthread_mutex_lock(&server->queue.lock);
+        if (st) {
+            const kvf__problem problem = kvf__problem_of(server->ctx, st);
+            job->broken = true; /* remove_gone releases it */
+            kvf__job_fail(job, &problem);
+        } else if (starts) {
+            note_start(server, job);
+        }
+    }
+    pthread_mutex_unlock(&server->queue.lock);
+}
+
+/* Under the lock: its rows that still run. */
+static void remove_rows(kvf__server *server, kvf__job *job)
+{
+    for (int64_t i = 0; i < job->started; i++)
+        if (!job->choices[i].finish)
+            kvf__engine_remove(server->ctx, server->engine, job->choices[i].row);
+}
+
+/* Jobs whose clients went away, or had an error for a reply. */
+static void remove_gone(kvf__server *server)
+{
+    pthread_mutex_lock(&server->queue.lock);
+    for (kvf__job *job = server->running.first, *next; job; job = next) {
+        next = job->next;
+        if (!job->broken && !job->out.gone) continue;
+        remove_rows(server, job);
+        release(job);
+    }
+    pthread_mutex_unlock(&server->queue.lock);
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static void publish(kvf__server *server)
+{
+    const kvf__engine_stats stats = kvf__engine_stats_of(server->engine);
+    kvf__server_metrics *m = &server->metrics;
+    pthread_mutex_lock(&server->queue.lock);
+    if (stats.steps > m->engine.steps)
+        kvf__histogram_add(&m->batch, (double)(stats.step_rows - m->engine.step_rows), false);
+    m->engine = stats;
+    m->reloads = server->cache.reloads;
+    m->failed_reloads = server->cache.failed_reloads;
+    pthread_mutex_unlock(&server->queue.lock);
+}
+
+static void wait_for_job(kvf__queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    if (!queue->ready.first) kvf__wait_ms(&queue->ready_came, &queue->lock, IDLE_MS);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static void refuse_all(kvf__queue *queue, kvf__job_list *list)
+{
+    for (kvf__job *job; (job = list->first) != NULL;) {
+        kvf__queue_remove(queue, job);
+        fail(job, 503, "the server is shutting down");
+        kvf__job_drop(job);
+    }
+}
+
+/* After a failure that ends the server: jobs that have or had rows, then those that wait. */
+static void refuse_rest(kvf__server *server)
+{
+    kvf__queue *queue = &server->queue;
+    pthread_mutex_lock(&queue->lock);
+    queue->closing = true;
+    for (kvf__job *job = server->running.first; job; job = job->next)
+        if (!job->broken && !job->out.gone) break_off(job, kvf_ctx_error(server->ctx));
+    pthread_mutex_unlock(&queue->lock);
+    remove_gone(server);
+    kvf__reader_stop(server);
+    pthread_mutex_lock(&queue->lock);
+    refuse_all(queue, &queue->unread);
+    refuse_all(queue, &queue->ready);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Everything was computed: the last bytes get some time to leave. */
+static void flush(kvf__queue *queue)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    const double until = kvf__clock() + FLUSH_SECONDS;
+    for (bool left = true; left && kvf__clock() < until;) {
+        pthread_mutex_lock(&queue->lock);
+        left = queue->unanswered > 0;
+        pthread_mutex_unlock(&queue->lock);
+        if (left) nanosleep(&nap, NULL);
+    }
+}
+
+/* True once nothing is left to do after a stop. */
+static bool stops(kvf__server *server)
+{
+    if (!server->options.stop || !*server->options.stop) return false;
+    pthread_mutex_lock(&server->queue.lock);
+    const bool first = !server->queue.closing, idle = !server->queue.n;
+    server->queue.closing = true;
+    pthread_mutex_unlock(&server->queue.lock);
+    if (first) kvf__http_refuse_more(server);
+    return !first && idle && !server->running.first;
+}
+
+kvf_status kvf__work(kvf__server *server)
+{
+    kvf_status st = KVF_OK;
+    while (!st && !stops(server)) {
+        kvf__prefix_cache_refresh(server->ctx, &server->cache);
+        remove_gone(server);
+        give_rows(server);
+        if (server->running.first)
+            st = kvf__engine_step(server->ctx, server->engine);
+        else
+            wait_for_job(&server->queue);
+        if (st == KVF_ENOMEM) st = KVF_OK; /* its rows have ended: others may find memory */
+        publish(server);
+    }
+    if (st) refuse_rest(server);
+    flush(&server->queue);
+    return st;
+}
