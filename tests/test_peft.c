@@ -2,6 +2,7 @@
  * P = 5, element i of its prompt_embeddings is (i % 97) / 32 - 1.5. */
 #include "file_int.h"
 #include "h5_fixture.h"
+#include "peft.h"
 
 #include <sys/stat.h>
 

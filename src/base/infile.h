@@ -48,6 +48,8 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
 bool kvf__is_dir(const char *path);
 bool kvf__exists(const char *path);
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out);
+/* The same where there is such a file; else *out stays as it is. */
+kvf_status kvf__path_find(kvf_ctx *ctx, const char *dir, const char *name, char **out);
 /* The folder a path lies in: the current one without a slash, the root if only a first one. */
 kvf_status kvf__path_folder(kvf_ctx *ctx, const char *path, char **out);
 

@@ -151,8 +151,8 @@ kvf_status kvf__json_load_in(kvf_ctx *ctx, const char *dir, const char *name, kv
 {
     char *path = NULL;
 
-    KVF_TRY(kvf__path_join(ctx, dir, name, &path));
-    kvf_status st = kvf__exists(path) ? kvf_json_load(ctx, path, out) : KVF_OK;
+    KVF_TRY(kvf__path_find(ctx, dir, name, &path));
+    kvf_status st = path ? kvf_json_load(ctx, path, out) : KVF_OK;
     kvf__free(path);
     return st;
 }

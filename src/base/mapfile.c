@@ -214,6 +214,18 @@ kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char 
     return kvf__asprintf(ctx, out, "%s%s%s", dir, slash, name);
 }
 
+kvf_status kvf__path_find(kvf_ctx *ctx, const char *dir, const char *name, char **out)
+{
+    char *path = NULL;
+
+    KVF_TRY(kvf__path_join(ctx, dir, name, &path));
+    if (kvf__exists(path))
+        *out = path;
+    else
+        kvf__free(path);
+    return KVF_OK;
+}
+
 kvf_status kvf__path_folder(kvf_ctx *ctx, const char *path, char **out)
 {
     const char *slash = strrchr(path, '/');

@@ -104,9 +104,8 @@ static const char *set_count(const char *value, bool positive, int64_t *field)
 
 static const char *set_seed(const char *value, uint64_t *field)
 {
-    return parse_whole(value, 0, INT64_MAX, field)
-               ? NULL
-               : "a whole number from 0 to 9223372036854775807";
+    return parse_whole(value, 0, INT64_MAX, field) ? NULL
+                                                   : "a whole number from 0 to 9223372036854775807";
 }
 
 static const char *set_real(const char *value, bool amount, double *field)

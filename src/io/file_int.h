@@ -45,6 +45,11 @@ kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, s
 /* The product of the dimensions that are not 0, so that any part of it may be multiplied later on;
  * false where it overflows. */
 bool kvf__shape_count(const kvf__view *view, size_t *count, bool *empty);
+/* Of types that are not computed with too. */
+const char *kvf__view_type_name(const kvf__view *view);
+/* ENUMERIC "WHERE: "NAME" holds nan, want finite values". */
+kvf_status kvf__check_finite(kvf_ctx *ctx, const char *where, const char *name, const float *values,
+                             int64_t n);
 /* Opens a map and puts it into weights->maps, whose array has room for it. */
 kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights);
 

@@ -59,15 +59,14 @@ static const struct mark {
 
 static kvf_status kind_of_dir(kvf_ctx *ctx, const char *path, kvf__file_kind *out)
 {
-    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    char *mark = NULL;
 
-    for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0] && kind == KVF__FILE_UNKNOWN; i++) {
-        char *mark = NULL;
-        KVF_TRY(kvf__path_join(ctx, path, MARKS[i].name, &mark));
-        if (kvf__exists(mark)) kind = MARKS[i].kind;
-        kvf__free(mark);
+    *out = KVF__FILE_UNKNOWN;
+    for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0] && !mark; i++) {
+        KVF_TRY(kvf__path_find(ctx, path, MARKS[i].name, &mark));
+        if (mark) *out = MARKS[i].kind;
     }
-    *out = kind;
+    kvf__free(mark);
     return KVF_OK;
 }
 

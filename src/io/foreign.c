@@ -19,13 +19,17 @@
 
 static const struct {
     const char *name;
-    bool (*is)(const kvf__table *table);
+    const char *marks[2]; /* a file with one of these tensors is of the format */
+    bool inside;          /* marks may be any part of a name */
     kvf_status (*read)(kvf_ctx *ctx, const char *where, kvf__foreign *f);
 } FORMATS[] = {
-    {"p-tuning-v2", kvf__foreign_is_ptuning_v2, kvf__foreign_ptuning_v2},
-    {"prefixtuning", kvf__foreign_is_prefixtuning, kvf__foreign_prefixtuning},
-    {"adapterhub", kvf__foreign_is_adapterhub, kvf__foreign_adapterhub},
-    {"cartridges", kvf__foreign_is_cartridge, kvf__foreign_cartridge},
+    {"p-tuning-v2",
+     {"prefix_encoder.embedding.weight", "prefix_encoder.weight"},
+     false,
+     kvf__foreign_ptuning_v2},
+    {"prefixtuning", {"control_trans", "control_trans.0.weight"}, false, kvf__foreign_prefixtuning},
+    {"adapterhub", {".prefix_tunings."}, true, kvf__foreign_adapterhub},
+    {"cartridges", {"trainable_keys.0", "trainable_values.0"}, false, kvf__foreign_cartridge},
 };
 enum { N_FORMATS = sizeof FORMATS / sizeof FORMATS[0] };
 
@@ -105,31 +109,15 @@ kvf_status kvf__foreign_check_pickle(kvf_ctx *ctx, const char *path)
 /* *weights: the folder's file, NULL if it has none we know. A pickle alone is refused. */
 static kvf_status find_weights(kvf_ctx *ctx, const char *dir, char **weights)
 {
-    for (int i = 0; i < N_WEIGHTS; i++) {
-        char *path = NULL;
-        KVF_TRY(kvf__path_join(ctx, dir, FILES[i].tensors, &path));
-        if (kvf__exists(path)) {
-            *weights = path;
-            return KVF_OK;
-        }
-        kvf__free(path);
-    }
-    for (int i = 0; i < N_WEIGHTS; i++) {
-        char *path = NULL;
-        KVF_TRY(kvf__path_join(ctx, dir, FILES[i].pickle, &path));
-        kvf_status st = kvf__exists(path) ? refuse_pickle(ctx, path) : KVF_OK;
-        kvf__free(path);
-        if (st) return st;
-    }
-    return KVF_OK;
-}
+    char *pickle = NULL;
 
-static kvf_status load_beside(kvf_ctx *ctx, const char *dir, const char *name, kvf_json **out)
-{
-    char *path = NULL;
-    KVF_TRY(kvf__path_join(ctx, dir, name, &path));
-    kvf_status st = kvf__exists(path) ? kvf_json_load(ctx, path, out) : KVF_OK;
-    kvf__free(path);
+    for (int i = 0; i < N_WEIGHTS && !*weights; i++)
+        KVF_TRY(kvf__path_find(ctx, dir, FILES[i].tensors, weights));
+    if (*weights) return KVF_OK;
+    for (int i = 0; i < N_WEIGHTS && !pickle; i++)
+        KVF_TRY(kvf__path_find(ctx, dir, FILES[i].pickle, &pickle));
+    kvf_status st = pickle ? refuse_pickle(ctx, pickle) : KVF_OK;
+    kvf__free(pickle);
     return st;
 }
 
@@ -137,39 +125,57 @@ static kvf_status load_beside(kvf_ctx *ctx, const char *dir, const char *name, k
 static kvf_status open_head(kvf_ctx *ctx, const char *dir, kvf__foreign *f)
 {
     char *tensors = NULL, *pickle = NULL;
-    kvf_status st;
 
-    st = load_beside(ctx, dir, "head_config.json", &f->head_config);
-    if (st || !f->head_config) return st;
-    st = kvf__path_join(ctx, dir, FILES[N_WEIGHTS].tensors, &tensors);
-    if (st) goto out;
-    st = kvf__path_join(ctx, dir, FILES[N_WEIGHTS].pickle, &pickle);
-    if (st) goto out;
-    if (kvf__exists(tensors))
-        st = kvf__safetensors_open(ctx, tensors, &f->head);
-    else if (kvf__exists(pickle))
-        f->head_pickle = true;
-out:
+    KVF_TRY(kvf__json_load_in(ctx, dir, "head_config.json", &f->head_config));
+    if (!f->head_config) return KVF_OK;
+    kvf_status st = kvf__path_find(ctx, dir, FILES[N_WEIGHTS].tensors, &tensors);
+    if (!st) st = kvf__path_find(ctx, dir, FILES[N_WEIGHTS].pickle, &pickle);
+    if (!st && tensors) st = kvf__safetensors_open(ctx, tensors, &f->head);
+    f->head_pickle = pickle && !tensors;
     kvf__free(tensors);
     kvf__free(pickle);
     return st;
 }
 
-static kvf_status folder_of(kvf_ctx *ctx, const char *path, char **out)
+static bool has_mark(const kvf__table *table, int format)
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return kvf__strdup(ctx, ".", out);
-    return kvf__strndup(ctx, path, (size_t)(slash - path) + (slash == path), out);
+    for (int i = 0; i < 2 && FORMATS[format].marks[i]; i++) {
+        const char *mark = FORMATS[format].marks[i];
+        if (kvf__table_find(table, mark)) return true;
+        for (size_t t = 0; FORMATS[format].inside && t < table->n; t++)
+            if (strstr(table->items[t].name, mark)) return true;
+    }
+    return false;
+}
+
+/* The format of that name; without one, that of the tensors. N_FORMATS: there is none. */
+static int find_format(const char *from, const kvf__table *table)
+{
+    int format = 0;
+    while (format < N_FORMATS &&
+           (from ? strcmp(FORMATS[format].name, from) != 0 : !has_mark(table, format)))
+        format++;
+    return format;
 }
 
 static kvf_status read_as(kvf_ctx *ctx, const char *path, const char *dir, int format,
                           kvf__foreign *f)
 {
     f->format = FORMATS[format].name;
-    KVF_TRY(load_beside(ctx, dir, "adapter_config.json", &f->config));
-    if (!f->config) KVF_TRY(load_beside(ctx, dir, "config.json", &f->config));
+    KVF_TRY(kvf__json_load_in(ctx, dir, "adapter_config.json", &f->config));
+    if (!f->config) KVF_TRY(kvf__json_load_in(ctx, dir, "config.json", &f->config));
     KVF_TRY(open_head(ctx, dir, f));
     return FORMATS[format].read(ctx, path, f);
+}
+
+/* f->format stays NULL where the file is of none. */
+static kvf_status open_file(kvf_ctx *ctx, const char *path, const char *dir, const char *from,
+                            kvf__foreign *f)
+{
+    KVF_TRY(kvf__foreign_check_pickle(ctx, path));
+    KVF_TRY(kvf__safetensors_open(ctx, path, &f->weights));
+    int format = find_format(from, &f->weights.table);
+    return format < N_FORMATS ? read_as(ctx, path, dir, format, f) : KVF_OK;
 }
 
 kvf_status kvf__foreign_open(kvf_ctx *ctx, const char *path, const char *from, kvf__foreign *out,
@@ -177,38 +183,20 @@ kvf_status kvf__foreign_open(kvf_ctx *ctx, const char *path, const char *from, k
 {
     kvf__foreign f = {0};
     char *weights = NULL, *dir = NULL;
-    bool is_dir = kvf__is_dir(path);
-    int format = 0;
-    kvf_status st;
+    const bool is_dir = kvf__is_dir(path);
 
-    *found = false;
-    st = is_dir ? kvf__strdup(ctx, path, &dir) : folder_of(ctx, path, &dir);
-    if (st) goto out;
-    st = is_dir ? find_weights(ctx, path, &weights) : kvf__strdup(ctx, path, &weights);
-    if (st) goto out;
-    if (!weights) {
-        if (from)
-            st = kvf__fail(ctx, KVF_EIO,
-                           "%s: neither adapter.safetensors nor model.safetensors is "
-                           "there",
-                           path);
-        goto out;
-    }
-    st = kvf__foreign_check_pickle(ctx, weights);
-    if (st) goto out;
-    st = kvf__safetensors_open(ctx, weights, &f.weights);
-    if (st) goto out;
-    while (format < N_FORMATS &&
-           (from ? strcmp(FORMATS[format].name, from) != 0 : !FORMATS[format].is(&f.weights.table)))
-        format++;
-    if (format == N_FORMATS) goto out;
-    st = read_as(ctx, weights, dir, format, &f);
-    if (st) goto out;
-    *found = true;
-    *out = f;
-    f = (kvf__foreign){0};
-out:
-    kvf__foreign_close(&f);
+    kvf_status st = is_dir ? kvf__strdup(ctx, path, &dir) : kvf__path_folder(ctx, path, &dir);
+    if (!st) st = is_dir ? find_weights(ctx, path, &weights) : kvf__strdup(ctx, path, &weights);
+    if (!st && weights)
+        st = open_file(ctx, weights, dir, from, &f);
+    else if (!st && from)
+        st = kvf__fail(ctx, KVF_EIO,
+                       "%s: neither adapter.safetensors nor model.safetensors is there", path);
+    *found = !st && f.format;
+    if (*found)
+        *out = f;
+    else
+        kvf__foreign_close(&f);
     kvf__free(weights);
     kvf__free(dir);
     return st;

@@ -51,18 +51,14 @@ kvf_status kvf__foreign_emit(kvf_ctx *ctx, const kvf__foreign *foreign, int64_t 
 
 /* ---- readers of the formats, rows of the table ----------------------------------------------- */
 
-bool kvf__foreign_is_ptuning_v2(const kvf__table *table);
-bool kvf__foreign_is_prefixtuning(const kvf__table *table);
-bool kvf__foreign_is_adapterhub(const kvf__table *table);
-bool kvf__foreign_is_cartridge(const kvf__table *table);
-/* dir: the folder of the file; where: names the file in errors. */
+/* From f->weights and f->config into the fields below them; where: names the file in errors. */
 kvf_status kvf__foreign_ptuning_v2(kvf_ctx *ctx, const char *where, kvf__foreign *f);
 kvf_status kvf__foreign_prefixtuning(kvf_ctx *ctx, const char *where, kvf__foreign *f);
 kvf_status kvf__foreign_adapterhub(kvf_ctx *ctx, const char *where, kvf__foreign *f);
 kvf_status kvf__foreign_cartridge(kvf_ctx *ctx, const char *where, kvf__foreign *f);
 /* A layer by the names stem.weight and stem.bias, checked against each other and the one before. */
-kvf_status kvf__foreign_take_layer(kvf_ctx *ctx, const char *where, const char *stem,
-                                   const kvf__view *weight, const kvf__view *bias, kvf__foreign *f);
+kvf_status kvf__foreign_add_layer(kvf_ctx *ctx, const char *where, const char *stem,
+                                  const kvf__view *weight, const kvf__view *bias, kvf__foreign *f);
 /* A float tensor of that rank. */
 kvf_status kvf__foreign_check_view(kvf_ctx *ctx, const char *where, const char *name,
                                    const kvf__view *view, int rank);

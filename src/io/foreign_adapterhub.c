@@ -16,13 +16,6 @@ static const char *const PARTS[] = {
     "control_trans.0.bias", "control_trans.2.weight", "control_trans.2.bias"};
 enum { WTE, FLAT, W0, B0, W2, B2, N_PARTS };
 
-bool kvf__foreign_is_adapterhub(const kvf__table *table)
-{
-    for (size_t i = 0; i < table->n; i++)
-        if (strstr(table->items[i].name, POOL)) return true;
-    return false;
-}
-
 static bool same_view(const kvf__view *a, const kvf__view *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank &&
@@ -30,8 +23,9 @@ static bool same_view(const kvf__view *a, const kvf__view *b)
            !memcmp(a->data, b->data, kvf__view_bytes(a));
 }
 
-/* Sorts a tensor into its part. *name, *n: of the prefix, which must be one in the whole file. */
-static kvf_status take_part(kvf_ctx *ctx, const char *where, const kvf__tensor *tensor,
+/* Finds the part that a tensor is. *name, *n: of the prefix, which must be one in the whole file.
+ */
+static kvf_status sort_part(kvf_ctx *ctx, const char *where, const kvf__tensor *tensor,
                             const kvf__view **parts, const char **name, size_t *n)
 {
     const char *at = strstr(tensor->name, POOL);
@@ -101,7 +95,7 @@ kvf_status kvf__foreign_adapterhub(kvf_ctx *ctx, const char *where, kvf__foreign
 
     KVF_TRY(read_config(ctx, where, f, &flat));
     for (size_t i = 0; i < f->weights.table.n; i++)
-        KVF_TRY(take_part(ctx, where, &f->weights.table.items[i], parts, &name, &n));
+        KVF_TRY(sort_part(ctx, where, &f->weights.table.items[i], parts, &name, &n));
     int first = flat ? FLAT : WTE;
     KVF_TRY(kvf__foreign_check_view(ctx, where, PARTS[first], parts[first], flat ? 1 : 2));
     f->table = *parts[first];
@@ -110,6 +104,6 @@ kvf_status kvf__foreign_adapterhub(kvf_ctx *ctx, const char *where, kvf__foreign
             return kvf__fail(ctx, KVF_EFORMAT, "%s: %s, but flat is %s in adapter_config.json",
                              where, PARTS[part], flat ? "true" : "false");
     if (flat) return KVF_OK;
-    KVF_TRY(kvf__foreign_take_layer(ctx, where, "control_trans.0", parts[W0], parts[B0], f));
-    return kvf__foreign_take_layer(ctx, where, "control_trans.2", parts[W2], parts[B2], f);
+    KVF_TRY(kvf__foreign_add_layer(ctx, where, "control_trans.0", parts[W0], parts[B0], f));
+    return kvf__foreign_add_layer(ctx, where, "control_trans.2", parts[W2], parts[B2], f);
 }

@@ -9,12 +9,6 @@
 
 static const char *const HALVES[] = {"keys", "values"};
 
-bool kvf__foreign_is_cartridge(const kvf__table *table)
-{
-    return kvf__table_find(table, "trainable_keys.0") ||
-           kvf__table_find(table, "trainable_values.0");
-}
-
 static const kvf__view *find(const kvf__table *table, const char *group, int half, int64_t l)
 {
     char name[64];
@@ -64,7 +58,7 @@ static kvf_status check_group(kvf_ctx *ctx, const char *where, const kvf__table 
 }
 
 /* Tokens of one group into their place of every layer. */
-static void take_group(const kvf__table *table, const char *group, int64_t first, int64_t T,
+static void read_group(const kvf__table *table, const char *group, int64_t first, int64_t T,
                        kvf__prefix *to)
 {
     for (int64_t l = 0; l < to->L; l++)
@@ -83,13 +77,13 @@ kvf_status kvf__foreign_cartridge(kvf_ctx *ctx, const char *where, kvf__foreign 
     const kvf__table *table = &f->weights.table;
     const char *frozen = frozen_group(table);
     const kvf__view *like = find(table, "trainable", 0, 0),
-                    *common = frozen ? find(table, frozen, 0, 0) : NULL;
+                    *first = frozen ? find(table, frozen, 0, 0) : NULL;
     int64_t L = count_layers(table), fixed = 0;
 
     KVF_TRY(kvf__foreign_check_view(ctx, where, "trainable_keys.0", like, 4));
     if (frozen) {
-        KVF_TRY(kvf__foreign_check_view(ctx, where, "fixed_keys.0", common, 4));
-        fixed = common->dim[2];
+        KVF_TRY(kvf__foreign_check_view(ctx, where, "fixed_keys.0", first, 4));
+        fixed = first->dim[2];
     }
     if (table->n != (size_t)(2 * L * (frozen ? 2 : 1)))
         return kvf__fail(ctx, KVF_EFORMAT,
@@ -99,7 +93,7 @@ kvf_status kvf__foreign_cartridge(kvf_ctx *ctx, const char *where, kvf__foreign 
     if (frozen) KVF_TRY(check_group(ctx, where, table, frozen, L, fixed, like));
     KVF_TRY(check_group(ctx, where, table, "trainable", L, like->dim[2], like));
     KVF_TRY(kvf__prefix_init(ctx, &f->prefix, L, like->dim[1], fixed + like->dim[2], like->dim[3]));
-    if (frozen) take_group(table, frozen, 0, fixed, &f->prefix);
-    take_group(table, "trainable", fixed, like->dim[2], &f->prefix);
+    if (frozen) read_group(table, frozen, 0, fixed, &f->prefix);
+    read_group(table, "trainable", fixed, like->dim[2], &f->prefix);
     return KVF_OK;
 }

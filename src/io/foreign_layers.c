@@ -13,16 +13,15 @@ kvf_status kvf__foreign_check_view(kvf_ctx *ctx, const char *where, const char *
     if (!view) return kvf__fail(ctx, KVF_EFORMAT, "%s: tensor \"%s\" is missing", where, name);
     if (!kvf__dtype_is_float(view->dtype))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: \"%s\" is %s, want a float type", where, name,
-                         view->dtype == KVF__OTHER ? view->other_name
-                                                   : kvf__dtype_name(view->dtype));
+                         kvf__view_type_name(view));
     if (view->rank != rank || kvf__view_count(view) < 1)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: \"%s\" is %s, want rank %d and not empty", where,
                          name, kvf__shape_text(text, view->rank, view->dim), rank);
     return KVF_OK;
 }
 
-kvf_status kvf__foreign_take_layer(kvf_ctx *ctx, const char *where, const char *stem,
-                                   const kvf__view *weight, const kvf__view *bias, kvf__foreign *f)
+kvf_status kvf__foreign_add_layer(kvf_ctx *ctx, const char *where, const char *stem,
+                                  const kvf__view *weight, const kvf__view *bias, kvf__foreign *f)
 {
     char name[192];
     int64_t in = f->layers ? f->layer[f->layers - 1].weight.dim[0] : f->table.dim[1];
@@ -41,11 +40,6 @@ kvf_status kvf__foreign_take_layer(kvf_ctx *ctx, const char *where, const char *
     f->layer[f->layers].bias = *bias;
     f->layers++;
     return KVF_OK;
-}
-
-static double act_tanh(double x)
-{
-    return tanh(x);
 }
 
 static double act_relu(double x)
@@ -67,7 +61,7 @@ static double act_silu(double x)
 static const struct {
     const char *name;
     double (*fn)(double);
-} ACTS[] = {{"tanh", act_tanh},
+} ACTS[] = {{"tanh", tanh},
             {"relu", act_relu},
             {"gelu", act_gelu},
             {"silu", act_silu},
@@ -96,7 +90,7 @@ static void run_layer(double *y, const double *x, const float *w, const float *b
         }
 }
 
-/* *x [P, *n] goes through layer i. */
+/* *x [P, in] goes through layer i and becomes [P, out]. */
 static kvf_status step(kvf_ctx *ctx, const kvf__foreign *f, int i, int64_t P, double **x,
                        double (*fn)(double))
 {
@@ -104,31 +98,44 @@ static kvf_status step(kvf_ctx *ctx, const kvf__foreign *f, int i, int64_t P, do
     float *w = NULL, *b = NULL;
     double *y = NULL;
     size_t n = 0;
-    kvf_status st;
 
-    st = to_f32(ctx, &f->layer[i].weight, &w);
-    if (st) goto out;
-    st = to_f32(ctx, &f->layer[i].bias, &b);
-    if (st) goto out;
-    st = kvf__mul((size_t)P, (size_t)out, &n) ? kvf__alloc_array(ctx, n, sizeof *y, &y)
-                                              : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-    if (st) goto out;
-    run_layer(y, *x, w, b, P, in, out, i + 1 < f->layers ? fn : NULL);
-    kvf__free(*x);
-    *x = y;
-out:
+    if (!kvf__mul((size_t)P, (size_t)out, &n)) return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_status st = to_f32(ctx, &f->layer[i].weight, &w);
+    if (!st) st = to_f32(ctx, &f->layer[i].bias, &b);
+    if (!st) st = kvf__alloc_array(ctx, n, sizeof *y, &y);
+    if (!st) {
+        run_layer(y, *x, w, b, P, in, out, i + 1 < f->layers ? fn : NULL);
+        kvf__free(*x);
+        *x = y;
+    }
     kvf__free(w);
     kvf__free(b);
     return st;
 }
 
+/* rows: of the table, the input of the first layer. */
+static kvf_status run_layers(kvf_ctx *ctx, const kvf__foreign *f, const float *rows, int64_t P,
+                             int64_t n, double (*fn)(double), float *flat)
+{
+    const int64_t count = kvf__view_count(&f->table);
+    double *x = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)count, sizeof *x, &x));
+    for (int64_t i = 0; i < count; i++)
+        x[i] = rows[i];
+    kvf_status st = KVF_OK;
+    for (int i = 0; i < f->layers && !st; i++)
+        st = step(ctx, f, i, P, &x, fn);
+    for (int64_t i = 0; !st && i < P * n; i++)
+        flat[i] = (float)x[i];
+    kvf__free(x);
+    return st;
+}
+
 kvf_status kvf__foreign_emit(kvf_ctx *ctx, const kvf__foreign *f, int64_t P, int64_t n, float *flat)
 {
-    int64_t count = kvf__view_count(&f->table);
     double (*fn)(double) = NULL;
     float *rows = NULL;
-    double *x = NULL;
-    kvf_status st;
 
     for (int i = 0; i < N_ACTS && !fn; i++)
         if (f->activation && !strcasecmp(ACTS[i].name, f->activation)) fn = ACTS[i].fn;
@@ -136,22 +143,12 @@ kvf_status kvf__foreign_emit(kvf_ctx *ctx, const kvf__foreign *f, int64_t P, int
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "the non-linearity is \"%.40s\"; known: tanh, relu, gelu, silu",
                          f->activation ? f->activation : "");
-    st = to_f32(ctx, &f->table, &rows);
-    if (st) goto out;
     if (!f->layers) {
-        memcpy(flat, rows, (size_t)(P * n) * sizeof *flat);
-        goto out;
+        kvf__to_f32(f->table.dtype, f->table.data, flat, P * n);
+        return KVF_OK;
     }
-    st = kvf__alloc_array(ctx, (size_t)count, sizeof *x, &x);
-    if (st) goto out;
-    for (int64_t i = 0; i < count; i++)
-        x[i] = rows[i];
-    for (int i = 0; i < f->layers && !st; i++)
-        st = step(ctx, f, i, P, &x, fn);
-    for (int64_t i = 0; !st && i < P * n; i++)
-        flat[i] = (float)x[i];
-out:
+    KVF_TRY(to_f32(ctx, &f->table, &rows));
+    kvf_status st = run_layers(ctx, f, rows, P, n, fn, flat);
     kvf__free(rows);
-    kvf__free(x);
     return st;
 }

@@ -31,7 +31,7 @@ static kvf_status check_names(kvf_ctx *ctx, const char *where, const kvf__table 
 }
 
 /* The layers stem.0, stem.2, ... that are there; the first must be. */
-static kvf_status take_layers(kvf_ctx *ctx, const char *where, const char *stem, kvf__foreign *f)
+static kvf_status read_layers(kvf_ctx *ctx, const char *where, const char *stem, kvf__foreign *f)
 {
     const kvf__table *table = &f->weights.table;
     char name[64], weight[80], bias[80];
@@ -42,7 +42,7 @@ static kvf_status take_layers(kvf_ctx *ctx, const char *where, const char *stem,
         snprintf(bias, sizeof bias, "%s.bias", name);
         const kvf__view *w = kvf__table_find(table, weight), *b = kvf__table_find(table, bias);
         if (i > 1 && !w && !b) break;
-        KVF_TRY(kvf__foreign_take_layer(ctx, where, name, w, b, f));
+        KVF_TRY(kvf__foreign_add_layer(ctx, where, name, w, b, f));
     }
     f->activation = "tanh";
     return KVF_OK;
@@ -52,11 +52,6 @@ static kvf_status take_layers(kvf_ctx *ctx, const char *where, const char *stem,
 
 static const char PT2_TABLE[] = "prefix_encoder.embedding.weight";
 static const char PT2_PROMPT[] = "prefix_encoder.weight";
-
-bool kvf__foreign_is_ptuning_v2(const kvf__table *table)
-{
-    return kvf__table_find(table, PT2_TABLE) || kvf__table_find(table, PT2_PROMPT);
-}
 
 kvf_status kvf__foreign_ptuning_v2(kvf_ctx *ctx, const char *where, kvf__foreign *f)
 {
@@ -77,20 +72,15 @@ kvf_status kvf__foreign_ptuning_v2(kvf_ctx *ctx, const char *where, kvf__foreign
     if (!kvf__table_find(table, "prefix_encoder.trans.0.weight") &&
         !kvf__table_find(table, "prefix_encoder.trans.2.weight"))
         return KVF_OK;
-    return take_layers(ctx, where, "prefix_encoder.trans", f);
+    return read_layers(ctx, where, "prefix_encoder.trans", f);
 }
 
 /* ---- Li & Liang ------------------------------------------------------------------------------ */
 
 static const char LL_TABLE[] = "wte.weight", LL_FLAT[] = "control_trans";
 
-bool kvf__foreign_is_prefixtuning(const kvf__table *table)
-{
-    return kvf__table_find(table, LL_FLAT) || kvf__table_find(table, "control_trans.0.weight");
-}
-
 /* The shallow form from words is a cache already: [2L, 1, G, P, D], which is our order. */
-static kvf_status take_cache(kvf_ctx *ctx, const char *where, const kvf__view *view,
+static kvf_status read_cache(kvf_ctx *ctx, const char *where, const kvf__view *view,
                              kvf__foreign *f)
 {
     char text[128];
@@ -126,7 +116,7 @@ kvf_status kvf__foreign_prefixtuning(kvf_ctx *ctx, const char *where, kvf__forei
                          where);
     if (flat) {
         KVF_TRY(check_names(ctx, where, table, FLAT, table->n > 1 ? 0 : 1));
-        if (flat->rank == 5) return take_cache(ctx, where, flat, f);
+        if (flat->rank == 5) return read_cache(ctx, where, flat, f);
         KVF_TRY(kvf__foreign_check_view(ctx, where, LL_FLAT, flat, 1));
         f->table = *flat;
         return KVF_OK;
@@ -134,5 +124,5 @@ kvf_status kvf__foreign_prefixtuning(kvf_ctx *ctx, const char *where, kvf__forei
     KVF_TRY(check_names(ctx, where, table, KNOWN, sizeof KNOWN / sizeof KNOWN[0]));
     KVF_TRY(kvf__foreign_check_view(ctx, where, LL_TABLE, rows, 2));
     f->table = *rows;
-    return take_layers(ctx, where, LL_FLAT, f);
+    return read_layers(ctx, where, LL_FLAT, f);
 }

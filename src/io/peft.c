@@ -5,8 +5,8 @@
  * prefix_projection changes nothing here. A trained head stands beside it under the names of the
  * whole model, "base_model." in front. Strict: what would be lost on import (a second submodule) is
  * refused. */
+#include "peft.h"
 #include "file_int.h"
-#include "h5_int.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,36 +95,33 @@ static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *con
     return KVF_OK;
 }
 
+static kvf_status read_fields(kvf_ctx *ctx, const char *path, const kvf_json *config,
+                              kvf__peft *peft)
+{
+    KVF_TRY(check_type(ctx, path, config, &peft->at_input));
+    KVF_TRY(get_count(ctx, path, config, "num_virtual_tokens", &peft->P));
+    KVF_TRY(get_count(ctx, path, config, "num_layers", &peft->L));
+    KVF_TRY(get_count(ctx, path, config, "token_dim", &peft->token_dim));
+    KVF_TRY(get_count(ctx, path, config, "num_attention_heads", &peft->heads));
+    KVF_TRY(get_text(ctx, path, config, "base_model_name_or_path", &peft->base_name));
+    KVF_TRY(get_text(ctx, path, config, "task_type", &peft->task_type));
+    if (!kvf__peft_task(peft->task_type))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: task_type is %.60s, which kvfold has no base for", path,
+                         peft->task_type);
+    if (!peft->at_input && peft->heads && peft->token_dim % peft->heads != 0)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
+                         (long long)peft->token_dim, (long long)peft->heads);
+    return KVF_OK;
+}
+
 static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 {
     kvf_json *config = NULL;
-    kvf_status st;
 
-    st = kvf_json_load(ctx, path, &config);
-    if (st) goto out;
-    st = check_type(ctx, path, config, &peft->at_input);
-    if (st) goto out;
-    st = get_count(ctx, path, config, "num_virtual_tokens", &peft->P);
-    if (st) goto out;
-    st = get_count(ctx, path, config, "num_layers", &peft->L);
-    if (st) goto out;
-    st = get_count(ctx, path, config, "token_dim", &peft->token_dim);
-    if (st) goto out;
-    st = get_count(ctx, path, config, "num_attention_heads", &peft->heads);
-    if (st) goto out;
-    st = get_text(ctx, path, config, "base_model_name_or_path", &peft->base_name);
-    if (st) goto out;
-    st = get_text(ctx, path, config, "task_type", &peft->task_type);
-    if (st) goto out;
-    if (!kvf__peft_task(peft->task_type))
-        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
-                       "%s: task_type is %.60s, which kvfold has no base for", path,
-                       peft->task_type);
-    else if (!peft->at_input && peft->heads && peft->token_dim % peft->heads != 0)
-        st = kvf__fail(ctx, KVF_ESHAPE,
-                       "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
-                       (long long)peft->token_dim, (long long)peft->heads);
-out:
+    KVF_TRY(kvf_json_load(ctx, path, &config));
+    kvf_status st = read_fields(ctx, path, config, peft);
     kvf_json_free(config);
     return st;
 }
@@ -156,52 +153,28 @@ static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *
     return KVF_OK;
 }
 
-/* One parameter of the head; views what it names and owns its values. */
-static kvf_status take_param(kvf_ctx *ctx, const char *path, const kvf__tensor *tensor,
-                             kvf__params *params)
+static bool is_plain_float(kvf__dtype dtype)
+{
+    return dtype == KVF__F32 || dtype == KVF__F16 || dtype == KVF__BF16;
+}
+
+/* One parameter of the head, by its name in the model. */
+static kvf_status read_param(kvf_ctx *ctx, const char *path, const kvf__tensor *tensor,
+                             kvf__params_owned *params)
 {
     const kvf__view *view = &tensor->view;
-    kvf__param own = {0}, *param = &own;
-    char text[128];
-    bool plain = view->dtype == KVF__F32 || view->dtype == KVF__F16 || view->dtype == KVF__BF16;
+    kvf__param *param = NULL;
+    char text[128], *name = NULL;
 
-    if (!plain || view->rank < 1 || view->rank > 4 || kvf__view_count(view) < 1)
+    if (!is_plain_float(view->dtype) || view->rank < 1 || view->rank > 4 ||
+        kvf__view_count(view) < 1)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: \"%s\" is %s, want f32, f16 or bf16 of rank 1 to 4", path,
                          tensor->name, kvf__shape_text(text, view->rank, view->dim));
-    *param = (kvf__param){.name = tensor->name + sizeof HEAD - 1,
-                          .rank = view->rank,
-                          .n = kvf__view_count(view),
-                          .lr_scale = 1};
-    memcpy(param->dim, view->dim, (size_t)view->rank * sizeof *param->dim);
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)param->n, sizeof(float), &param->value));
-    kvf_status st = kvf__params_add(ctx, params, param);
-    if (st) {
-        kvf__free(param->value);
-        return st;
-    }
+    KVF_TRY(kvf__strdup(ctx, tensor->name + sizeof HEAD - 1, &name));
+    KVF_TRY(kvf__params_owned_add(ctx, params, name, view->rank, view->dim, &param));
     kvf__to_f32(view->dtype, view->data, param->value, param->n);
-    for (int64_t i = 0; i < param->n; i++)
-        if (!isfinite(param->value[i]))
-            return kvf__fail(ctx, KVF_ENUMERIC, "%s: \"%s\" holds %g, want finite values", path,
-                             tensor->name, (double)param->value[i]);
-    return KVF_OK;
-}
-
-static kvf_status read_head(kvf_ctx *ctx, const char *path, const kvf__table *table,
-                            kvf__peft *peft)
-{
-    kvf__params params = {0};
-    kvf_status st = KVF_OK;
-
-    for (size_t i = 0; !st && i < table->n; i++)
-        if (strcmp(table->items[i].name, TENSOR) != 0)
-            st = take_param(ctx, path, &table->items[i], &params);
-    if (!st && params.n) st = kvf__head_values_copy(ctx, &params, NULL, 0, false, &peft->head);
-    for (size_t i = 0; i < params.n; i++)
-        kvf__free(params.item[i].value);
-    kvf__params_done(&params);
-    return st;
+    return kvf__check_finite(ctx, path, tensor->name, param->value, param->n);
 }
 
 static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *view,
@@ -211,10 +184,9 @@ static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *v
     size_t per_layer = 0, width = 0;
     bool known = !peft->at_input && peft->L && peft->token_dim;
 
-    if (view->dtype != KVF__F32 && view->dtype != KVF__F16 && view->dtype != KVF__BF16)
+    if (!is_plain_float(view->dtype))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s is %s, want f32, f16 or bf16", path, TENSOR,
-                         view->dtype == KVF__OTHER ? view->other_name
-                                                   : kvf__dtype_name(view->dtype));
+                         kvf__view_type_name(view));
     if (peft->at_input && view->rank == 2 && peft->token_dim && view->dim[1] != peft->token_dim)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: %s has rows of %lld, but token_dim is %lld", path,
                          TENSOR, (long long)view->dim[1], (long long)peft->token_dim);
@@ -234,33 +206,41 @@ static kvf_status check_shape(kvf_ctx *ctx, const char *path, const kvf__view *v
     return KVF_OK;
 }
 
-static kvf_status read_tensor(kvf_ctx *ctx, const char *path, kvf__peft *peft)
+static kvf_status read_table(kvf_ctx *ctx, const char *path, const kvf__view *view, kvf__peft *peft)
+{
+    const int64_t n = kvf__view_count(view), width = view->dim[1];
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof(float), &peft->flat));
+    peft->P = view->dim[0];
+    peft->width = width;
+    kvf__to_f32(view->dtype, view->data, peft->flat, n);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(peft->flat[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC, "%s: %s[%lld, %lld] is %g, want finite values",
+                             path, TENSOR, (long long)(i / width), (long long)(i % width),
+                             (double)peft->flat[i]);
+    return KVF_OK;
+}
+
+static kvf_status read_tensors(kvf_ctx *ctx, const char *path, const kvf__table *table,
+                               kvf__peft *peft)
+{
+    KVF_TRY(check_names(ctx, path, table, peft));
+    const kvf__view *view = kvf__table_find(table, TENSOR);
+    KVF_TRY(check_shape(ctx, path, view, peft));
+    KVF_TRY(read_table(ctx, path, view, peft));
+    for (size_t i = 0; i < table->n; i++)
+        if (strcmp(table->items[i].name, TENSOR) != 0)
+            KVF_TRY(read_param(ctx, path, &table->items[i], &peft->head.params));
+    return KVF_OK;
+}
+
+static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 {
     kvf__weights weights = {0};
-    const kvf__view *view;
-    int64_t n;
-    kvf_status st;
 
-    st = kvf__safetensors_open(ctx, path, &weights);
-    if (st) goto out;
-    st = check_names(ctx, path, &weights.table, peft);
-    if (st) goto out;
-    view = kvf__table_find(&weights.table, TENSOR);
-    st = check_shape(ctx, path, view, peft);
-    if (st) goto out;
-    n = kvf__view_count(view);
-    st = kvf__alloc_array(ctx, (size_t)n, sizeof(float), &peft->flat);
-    if (st) goto out;
-    kvf__to_f32(view->dtype, view->data, peft->flat, n);
-    for (int64_t i = 0; i < n && !st; i++)
-        if (!isfinite(peft->flat[i]))
-            st = kvf__fail(ctx, KVF_ENUMERIC, "%s: %s[%lld, %lld] is %g, want finite values", path,
-                           TENSOR, (long long)(i / view->dim[1]), (long long)(i % view->dim[1]),
-                           (double)peft->flat[i]);
-    peft->P = view->dim[0];
-    peft->width = view->dim[1];
-    if (!st) st = read_head(ctx, path, &weights.table, peft);
-out:
+    KVF_TRY(kvf__safetensors_open(ctx, path, &weights));
+    kvf_status st = read_tensors(ctx, path, &weights.table, peft);
     kvf__weights_close(&weights);
     return st;
 }
@@ -269,13 +249,12 @@ out:
 static kvf_status read_labels(kvf_ctx *ctx, const char *path, kvf__head_values *head)
 {
     kvf_json *root = NULL;
-    kvf_status st;
 
     if (!head->params.params.n || !kvf__exists(path)) return KVF_OK;
     KVF_TRY(kvf_json_load(ctx, path, &root));
     const kvf_json *names = kvf_json_get(root, "id2label");
     const size_t n = kvf_json_size(names);
-    st = kvf__alloc_array(ctx, n, sizeof *head->labels, &head->labels);
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *head->labels, &head->labels);
     for (size_t i = 0; i < n && !st; i++) {
         char id[24];
         snprintf(id, sizeof id, "%zu", i);
@@ -313,26 +292,18 @@ kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
 {
     kvf__peft peft = {0};
     char *config = NULL, *model = NULL, *labels = NULL;
-    kvf_status st;
 
-    st = kvf__path_join(ctx, dir, CONFIG, &config);
-    if (st) goto out;
-    st = kvf__path_join(ctx, dir, "labels.json", &labels);
-    if (st) goto out;
-    st = kvf__path_join(ctx, dir, MODEL, &model);
-    if (st) goto out;
-    st = check_files(ctx, dir, config, model);
-    if (st) goto out;
-    st = read_config(ctx, config, &peft);
-    if (st) goto out;
-    st = read_tensor(ctx, model, &peft);
-    if (st) goto out;
-    st = read_labels(ctx, labels, &peft.head);
-    if (st) goto out;
-    *out = peft;
-    peft = (kvf__peft){0};
-out:
-    kvf__peft_done(&peft);
+    kvf_status st = kvf__path_join(ctx, dir, CONFIG, &config);
+    if (!st) st = kvf__path_join(ctx, dir, MODEL, &model);
+    if (!st) st = kvf__path_join(ctx, dir, "labels.json", &labels);
+    if (!st) st = check_files(ctx, dir, config, model);
+    if (!st) st = read_config(ctx, config, &peft);
+    if (!st) st = read_model(ctx, model, &peft);
+    if (!st) st = read_labels(ctx, labels, &peft.head);
+    if (st)
+        kvf__peft_done(&peft);
+    else
+        *out = peft;
     kvf__free(labels);
     kvf__free(model);
     kvf__free(config);

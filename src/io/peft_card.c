@@ -5,7 +5,7 @@
  * What the file says of itself is quoted as JSON, which is YAML too and needs no escapes in
  * Markdown: a line of it cannot end the block it stands in. */
 #include "file_int.h"
-#include "h5_int.h"
+#include "peft.h"
 
 #include <string.h>
 
@@ -98,7 +98,7 @@ static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *
         class, more);
 }
 
-static kvf_json *text_or_null(const char *text)
+kvf_json *kvf__peft_text_or_null(const char *text)
 {
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
@@ -108,12 +108,12 @@ static kvf_json *facts_of(const kvf__identity *id)
 {
     kvf_json *facts = kvf_json_object();
 
-    kvf_json_set(facts, "base_name", text_or_null(id->base_name));
-    kvf_json_set(facts, "base_architecture", text_or_null(id->base_architecture));
-    kvf_json_set(facts, "base_hash", text_or_null(id->base_hash));
-    kvf_json_set(facts, "method", text_or_null(id->method));
-    kvf_json_set(facts, "task", text_or_null(id->task));
-    kvf_json_set(facts, "chat_template", text_or_null(id->chat_template));
+    kvf_json_set(facts, "base_name", kvf__peft_text_or_null(id->base_name));
+    kvf_json_set(facts, "base_architecture", kvf__peft_text_or_null(id->base_architecture));
+    kvf_json_set(facts, "base_hash", kvf__peft_text_or_null(id->base_hash));
+    kvf_json_set(facts, "method", kvf__peft_text_or_null(id->method));
+    kvf_json_set(facts, "task", kvf__peft_text_or_null(id->task));
+    kvf_json_set(facts, "chat_template", kvf__peft_text_or_null(id->chat_template));
     kvf_json_set(facts, "virtual_tokens", kvf_json_new_int(id->P));
     kvf_json_set(facts, "kvfold_version", kvf_json_new_str(KVF_VERSION));
     return facts;
@@ -137,39 +137,33 @@ static kvf_status put_label_block(kvf_ctx *ctx, kvf__buf *out, const kvf__head_v
     return st;
 }
 
-static kvf_status put_card(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+static kvf_status put_card(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what,
+                           const kvf_json *facts)
+{
+    KVF_TRY(put_head(ctx, out, what));
+    KVF_TRY(kvf__buf_printf(ctx, out,
+                            "# %s\n\n%lld virtual tokens for a frozen base, trained with kvfold "
+                            "and exported for PEFT.\n\n",
+                            what->prefix ? "Prefix tuning" : "Prompt tuning",
+                            (long long)what->id->P));
+    KVF_TRY(put_use(ctx, out, what));
+    KVF_TRY(put_label_block(ctx, out, what->head));
+    KVF_TRY(put_block(ctx, out, "What it is", facts));
+    KVF_TRY(put_block(ctx, out, "Lineage", what->lineage));
+    KVF_TRY(put_block(ctx, out, "Options of the run", what->options));
+    return kvf__buf_printf(ctx, out, "%s\n", KVF__PEFT_CARD_MARK);
+}
+
+kvf_status kvf__peft_card(kvf_ctx *ctx, const kvf__peft_content *what, kvf__buf *card)
 {
     kvf_json *facts = facts_of(what->id);
-    kvf_status st;
+    kvf_status st = put_card(ctx, card, what, facts);
 
-    st = put_head(ctx, out, what);
-    if (!st)
-        st = kvf__buf_printf(ctx, out,
-                             "# %s\n\n%lld virtual tokens for a frozen base, trained with kvfold "
-                             "and exported for PEFT.\n\n",
-                             what->prefix ? "Prefix tuning" : "Prompt tuning",
-                             (long long)what->id->P);
-    if (!st) st = put_use(ctx, out, what);
-    if (!st) st = put_label_block(ctx, out, what->head);
-    if (!st) st = put_block(ctx, out, "What it is", facts);
-    if (!st) st = put_block(ctx, out, "Lineage", what->lineage);
-    if (!st) st = put_block(ctx, out, "Options of the run", what->options);
-    if (!st) st = kvf__buf_printf(ctx, out, "%s\n", KVF__PEFT_CARD_MARK);
     kvf_json_free(facts);
     return st;
 }
 
-kvf_status kvf__peft_card(kvf_ctx *ctx, const kvf__peft_content *what, char **card)
-{
-    kvf__buf out = {0};
-    kvf_status st = put_card(ctx, &out, what);
-
-    if (!st) st = kvf__strdup(ctx, out.data, card);
-    kvf__buf_done(&out);
-    return st;
-}
-
-kvf_status kvf__peft_labels(kvf_ctx *ctx, const kvf__head_values *head, char **labels)
+kvf_status kvf__peft_labels(kvf_ctx *ctx, const kvf__head_values *head, kvf__buf *labels)
 {
     kvf_json *root = kvf_json_object(), *names = kvf_json_object(), *ids = kvf_json_object();
     char id[24];
@@ -181,10 +175,7 @@ kvf_status kvf__peft_labels(kvf_ctx *ctx, const kvf__head_values *head, char **l
         kvf_json_set(names, id, kvf_json_new_str(head->labels[i]));
         kvf_json_set(ids, head->labels[i], kvf_json_new_int((int64_t)i));
     }
-    kvf__buf out = {0};
-    kvf_status st = head->n_labels ? put_json(ctx, &out, "", root, "") : KVF_OK;
-    if (!st && head->n_labels) st = kvf__strdup(ctx, out.data, labels);
-    kvf__buf_done(&out);
+    kvf_status st = head->n_labels ? put_json(ctx, labels, "", root, "") : KVF_OK;
     kvf_json_free(root);
     return st;
 }

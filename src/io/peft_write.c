@@ -6,8 +6,9 @@
  * keys that older releases of PEFT do not know are left out. A new folder appears whole by renaming
  * it; in an existing one only our files are replaced. */
 #include "file_int.h"
-#include "h5_int.h"
+#include "json_pack.h"
 #include "outfile.h"
+#include "peft.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,12 +53,6 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
     return KVF_OK;
 }
 
-/* NULL or "" is null. */
-static kvf_json *text_or_null(const char *text)
-{
-    return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
-}
-
 /* What PEFT itself adds for a task type, the pooler where the head trained one, and a
  * language model's own head: PEFT then loads the matrix beside a tied embedding, which stays. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
@@ -80,42 +75,32 @@ static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values
     return list;
 }
 
-/* Under PREFIX_TUNING the shape is that of keys and values. */
-static void set_prefix(kvf_json *config, const kvf__prefix *prefix)
+/* Under PREFIX_TUNING the shape is that of keys and values. Under PROMPT_TUNING PEFT has no use for
+ * heads, and asks the model for their number. */
+static kvf_json *make_shape(const content *what)
 {
-    kvf_json_set(config, "peft_type", kvf_json_new_str("PREFIX_TUNING"));
-    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(prefix->P));
-    kvf_json_set(config, "num_attention_heads", kvf_json_new_int(prefix->G));
-    kvf_json_set(config, "token_dim", kvf_json_new_int(prefix->G * prefix->D));
-    kvf_json_set(config, "encoder_hidden_size", kvf_json_new_int(prefix->G * prefix->D));
-    kvf_json_set(config, "prefix_projection", kvf_json_new_bool(false));
-}
+    const kvf__prefix *prefix = what->prefix;
+    const int64_t width = prefix ? prefix->G * prefix->D : what->vectors->C;
 
-/* Under PROMPT_TUNING PEFT has no use for heads, and asks the model for their number. */
-static void set_prompt(kvf_json *config, const kvf__vectors *vectors)
-{
-    kvf_json_set(config, "peft_type", kvf_json_new_str("PROMPT_TUNING"));
-    kvf_json_set(config, "num_virtual_tokens", kvf_json_new_int(vectors->P));
-    kvf_json_set(config, "num_attention_heads", kvf_json_new_null());
-    kvf_json_set(config, "token_dim", kvf_json_new_int(vectors->C));
-    kvf_json_set(config, "prompt_tuning_init", kvf_json_new_str("RANDOM"));
-    kvf_json_set(config, "prompt_tuning_init_text", kvf_json_new_null());
-    kvf_json_set(config, "tokenizer_name_or_path", kvf_json_new_null());
-    kvf_json_set(config, "tokenizer_kwargs", kvf_json_new_null());
+    if (prefix)
+        return kvf__json_pack("{s:s, s:I, s:I, s:I, s:I, s:b}", "peft_type", "PREFIX_TUNING",
+                              "num_virtual_tokens", prefix->P, "num_attention_heads", prefix->G,
+                              "token_dim", width, "encoder_hidden_size", width, "prefix_projection",
+                              false);
+    return kvf__json_pack("{s:s, s:I, s:n, s:I, s:s, s:n, s:n, s:n}", "peft_type", "PROMPT_TUNING",
+                          "num_virtual_tokens", what->vectors->P, "num_attention_heads",
+                          "token_dim", width, "prompt_tuning_init", "RANDOM",
+                          "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs");
 }
 
 static kvf_json *make_config(const content *what)
 {
     const kvf__identity *id = what->id;
-    kvf_json *config = kvf_json_object();
+    kvf_json *config = make_shape(what);
 
-    if (what->prefix)
-        set_prefix(config, what->prefix);
-    else
-        set_prompt(config, what->vectors);
     kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_task_type(id->task)));
     kvf_json_set(config, "base_model_name_or_path",
-                 text_or_null(what->base_id ? what->base_id : id->base_name));
+                 kvf__peft_text_or_null(what->base_id ? what->base_id : id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());
     kvf_json_set(config, "inference_mode", kvf_json_new_bool(true));
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
@@ -154,26 +139,28 @@ static kvf_status is_own_card(kvf_ctx *ctx, const char *path, bool *out)
 
 static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const content *what)
 {
-    char *text = NULL;
+    kvf__buf text = {0};
     bool own = true;
+
     KVF_TRY(is_own_card(ctx, path, &own));
     if (!own) return KVF_OK;
-    KVF_TRY(kvf__peft_card(ctx, what, &text));
-    kvf_status st = kvf__write_file(ctx, path, force, text, strlen(text));
-    kvf__free(text);
+    kvf_status st = kvf__peft_card(ctx, what, &text);
+    if (!st) st = kvf__write_file(ctx, path, force, text.data, text.n);
+    kvf__buf_done(&text);
     return st;
 }
 
-/* Those of another head are not left beside this one. */
+/* Those of another head are not left in the folder. */
 static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const content *what)
 {
-    char *text = NULL;
-    KVF_TRY(kvf__peft_labels(ctx, what->head, &text));
-    if (!text && unlink(path) < 0 && errno != ENOENT)
-        return kvf__fail(ctx, KVF_EIO, "%s: cannot remove it: %s", path, strerror(errno));
-    if (!text) return KVF_OK;
-    kvf_status st = kvf__write_file(ctx, path, force, text, strlen(text));
-    kvf__free(text);
+    kvf__buf text = {0};
+
+    kvf_status st = kvf__peft_labels(ctx, what->head, &text);
+    if (!st && text.n)
+        st = kvf__write_file(ctx, path, force, text.data, text.n);
+    else if (!st && unlink(path) < 0 && errno != ENOENT)
+        st = kvf__fail(ctx, KVF_EIO, "%s: cannot remove it: %s", path, strerror(errno));
+    kvf__buf_done(&text);
     return st;
 }
 
@@ -193,7 +180,7 @@ static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tens
 }
 
 /* PEFT's one table: rows by virtual token. */
-static kvf_status take_flat(kvf_ctx *ctx, const content *what, float **out, kvf__view *view)
+static kvf_status make_flat(kvf_ctx *ctx, const content *what, float **out, kvf__view *view)
 {
     const kvf__prefix *prefix = what->prefix;
     const int64_t P = prefix ? prefix->P : what->vectors->P;
@@ -208,23 +195,24 @@ static kvf_status take_flat(kvf_ctx *ctx, const content *what, float **out, kvf_
     return KVF_OK;
 }
 
+static kvf_status make_tensors(kvf_ctx *ctx, const content *what, kvf__tensor *tensors,
+                               float **flat)
+{
+    tensors[0].name = (char *)"prompt_embeddings";
+    KVF_TRY(make_flat(ctx, what, flat, &tensors[0].view));
+    return add_head(ctx, what->head, tensors);
+}
+
 static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const content *what)
 {
-    size_t n = 1 + what->head->params.params.n;
+    const size_t n = 1 + what->head->params.params.n;
     float *flat = NULL;
     kvf__tensor *tensors = NULL;
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, n, sizeof *tensors, &tensors);
-    if (st) goto out;
-    tensors[0].name = (char *)"prompt_embeddings";
-    st = take_flat(ctx, what, &flat, &tensors[0].view);
-    if (st) goto out;
-    st = add_head(ctx, what->head, tensors);
-    if (st) goto out;
-    st = kvf__safetensors_write(ctx, path, force, tensors, n);
-out:
-    for (size_t i = 1; tensors && i < n; i++)
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *tensors, &tensors));
+    kvf_status st = make_tensors(ctx, what, tensors, &flat);
+    if (!st) st = kvf__safetensors_write(ctx, path, force, tensors, n);
+    for (size_t i = 1; i < n; i++)
         kvf__free(tensors[i].name);
     kvf__free(tensors);
     kvf__free(flat);
@@ -267,29 +255,31 @@ static void remove_folder(const char *dir)
     rmdir(dir);
 }
 
-static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content *what)
+/* dir by renaming temp, which is made and filled. */
+static kvf_status fill_and_rename(kvf_ctx *ctx, const char *dir, const char *bare, const char *temp,
+                                  const content *what)
 {
-    char *bare = NULL, *temp = NULL;
-    size_t n = strlen(dir);
-    kvf_status st;
-
-    while (n > 1 && dir[n - 1] == '/')
-        n--;
-    st = kvf__strndup(ctx, dir, n, &bare);
-    if (st) goto out;
-    st = kvf__asprintf(ctx, &temp, "%s.tmp.%ld", bare, (long)getpid());
-    if (st) goto out;
     remove_folder(temp); /* our own leftover: the name carries our process id */
-    if (mkdir(temp, 0777) < 0) {
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
-        goto out;
-    }
-    st = write_files(ctx, temp, false, what);
+    if (mkdir(temp, 0777) < 0)
+        return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
+    kvf_status st = write_files(ctx, temp, false, what);
     if (!st && rename(temp, bare) < 0)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
                        strerror(errno));
     if (st) remove_folder(temp);
-out:
+    return st;
+}
+
+static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content *what)
+{
+    char *bare = NULL, *temp = NULL;
+    size_t n = strlen(dir);
+
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    kvf_status st = kvf__strndup(ctx, dir, n, &bare);
+    if (!st) st = kvf__asprintf(ctx, &temp, "%s.tmp.%ld", bare, (long)getpid());
+    if (!st) st = fill_and_rename(ctx, dir, bare, temp, what);
     kvf__free(temp);
     kvf__free(bare);
     return st;

@@ -84,16 +84,13 @@ static kvf_status open_shard(const shards *s, size_t at, kvf__weights *weights)
 {
     size_t before = weights->table.n;
     char *path = NULL;
-    kvf_status st;
 
-    st = kvf__path_join(s->ctx, s->dir, s->names[at], &path);
-    if (st) goto out;
-    st = kvf__weights_map(s->ctx, path, weights);
-    if (st) goto out;
-    st = kvf__safetensors_parse(s->ctx, path, weights->maps[at].data, weights->maps[at].n, weights);
-    if (st) goto out;
-    st = check_shard(s, &weights->table, before, at);
-out:
+    KVF_TRY(kvf__path_join(s->ctx, s->dir, s->names[at], &path));
+    kvf_status st = kvf__weights_map(s->ctx, path, weights);
+    if (!st)
+        st = kvf__safetensors_parse(s->ctx, path, weights->maps[at].data, weights->maps[at].n,
+                                    weights);
+    if (!st) st = check_shard(s, &weights->table, before, at);
     kvf__free(path);
     return st;
 }
@@ -112,28 +109,26 @@ static kvf_status check_all_found(const shards *s, const kvf__table *table)
     return KVF_OK;
 }
 
+static kvf_status open_shards(shards *s, kvf__weights *weights)
+{
+    KVF_TRY(read_index(s));
+    KVF_TRY(kvf__alloc_array(s->ctx, s->n, sizeof *weights->maps, &weights->maps));
+    for (size_t at = 0; at < s->n; at++)
+        KVF_TRY(open_shard(s, at, weights));
+    return check_all_found(s, &weights->table);
+}
+
 static kvf_status open_sharded(kvf_ctx *ctx, const char *dir, const char *index_path,
                                kvf__weights *out)
 {
     shards s = {.ctx = ctx, .dir = dir, .index_path = index_path};
     kvf__weights weights = {0};
-    kvf_status st;
 
-    st = read_index(&s);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, s.n, sizeof *weights.maps, &weights.maps);
-    if (st) goto out;
-    for (size_t at = 0; at < s.n; at++) {
-        st = open_shard(&s, at, &weights);
-        if (st) goto out;
-    }
-    st = check_all_found(&s, &weights.table);
-    if (st) goto out;
-
-    *out = weights;
-    weights = (kvf__weights){0};
-out:
-    kvf__weights_close(&weights);
+    kvf_status st = open_shards(&s, &weights);
+    if (st)
+        kvf__weights_close(&weights);
+    else
+        *out = weights;
     kvf__map_done(&s.by_tensor);
     kvf__map_done(&s.by_name);
     kvf__free(s.names);
@@ -144,37 +139,27 @@ out:
 static kvf_status nothing_there(kvf_ctx *ctx, const char *dir)
 {
     char *pickle = NULL;
-    kvf_status st;
 
-    st = kvf__path_join(ctx, dir, "pytorch_model.bin", &pickle);
-    if (st) return st;
-    if (kvf__exists(pickle))
-        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
-                       "%s: only pytorch_model.bin here, which is not read: save it as safetensors",
-                       dir);
-    else
-        st = kvf__fail(ctx, KVF_EIO, "%s: no model.safetensors and no model.safetensors.index.json",
-                       dir);
+    KVF_TRY(kvf__path_find(ctx, dir, "pytorch_model.bin", &pickle));
+    if (!pickle)
+        return kvf__fail(ctx, KVF_EIO,
+                         "%s: no model.safetensors and no model.safetensors.index.json", dir);
     kvf__free(pickle);
-    return st;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: only pytorch_model.bin here, which is not read: save it as safetensors",
+                     dir);
 }
 
 kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out)
 {
     char *single = NULL, *index = NULL;
-    kvf_status st;
 
-    st = kvf__path_join(ctx, dir, "model.safetensors", &single);
-    if (st) goto out;
-    st = kvf__path_join(ctx, dir, "model.safetensors.index.json", &index);
-    if (st) goto out;
-    if (kvf__exists(single))
-        st = kvf__safetensors_open(ctx, single, out);
-    else if (kvf__exists(index))
-        st = open_sharded(ctx, dir, index, out);
-    else
-        st = nothing_there(ctx, dir);
-out:
+    kvf_status st = kvf__path_find(ctx, dir, "model.safetensors", &single);
+    if (!st) st = kvf__path_find(ctx, dir, "model.safetensors.index.json", &index);
+    if (!st)
+        st = single  ? kvf__safetensors_open(ctx, single, out)
+             : index ? open_sharded(ctx, dir, index, out)
+                     : nothing_there(ctx, dir);
     kvf__free(single);
     kvf__free(index);
     return st;

@@ -3,6 +3,8 @@
  * The table views the maps, so they go last. */
 #include "file_int.h"
 
+#include <math.h>
+
 kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights)
 {
     kvf__mapfile map = {0};
@@ -51,6 +53,21 @@ bool kvf__shape_count(const kvf__view *view, size_t *count, bool *empty)
         if (*count > INT64_MAX) return false;
     }
     return true;
+}
+
+const char *kvf__view_type_name(const kvf__view *view)
+{
+    return view->dtype == KVF__OTHER ? view->other_name : kvf__dtype_name(view->dtype);
+}
+
+kvf_status kvf__check_finite(kvf_ctx *ctx, const char *where, const char *name, const float *values,
+                             int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC, "%s: \"%s\" holds %g, want finite values", where,
+                             name, (double)values[i]);
+    return KVF_OK;
 }
 
 void kvf__weights_close(kvf__weights *weights)

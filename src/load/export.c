@@ -2,6 +2,7 @@
  * values. */
 #include "arch.h"
 #include "load_int.h"
+#include "peft.h"
 #include "row_template.h"
 
 #include <string.h>

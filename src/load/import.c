@@ -5,6 +5,7 @@
 #include "encoder_int.h"
 #include "foreign.h"
 #include "load_int.h"
+#include "peft.h"
 
 #include <string.h>
 

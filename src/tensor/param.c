@@ -53,3 +53,10 @@ void kvf__params_done(kvf__params *params)
     kvf__free(params->item);
     *params = (kvf__params){0};
 }
+
+const kvf__param *kvf__params_find(const kvf__params *params, const char *name)
+{
+    for (size_t i = 0; i < params->n; i++)
+        if (!strcmp(params->item[i].name, name)) return &params->item[i];
+    return NULL;
+}
