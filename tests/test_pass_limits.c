@@ -288,7 +288,7 @@ START_TEST(create_survives_each_failed_allocation)
     for (int64_t n = 0; !cache; n++) {
         kvf_ctx_fail_allocation(t.ctx, n);
         ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, 2, 8, &cache),
-                         n < 6 ? KVF_ENOMEM : KVF_OK);
+                         n < 3 ? KVF_ENOMEM : KVF_OK);
     }
     kvf_ctx_fail_allocation(t.ctx, -1);
     kvf__cache_free(cache);

@@ -4,6 +4,7 @@
  * after RoPE; every slot has memory of its own, for as many tokens as its row may need. The prefix
  * is not in here: it stays segment 0 of every pass, so one cache layout serves any prefix length. A
  * pass appends layer by layer and counts the tokens in only when all layers are done. */
+#include "arena.h"
 #include "pass_priv.h"
 
 #include <assert.h>
@@ -19,33 +20,27 @@ static bool slot_bytes(const kvf__cache *cache, int64_t reserved, size_t *out)
     return true;
 }
 
+static void lay_out(void *object, kvf__carver *carve)
+{
+    kvf__cache *cache = object;
+
+    cache->data = kvf__carve(carve, cache->slots, 1, sizeof *cache->data);
+    cache->reserved = kvf__carve(carve, cache->slots, 1, sizeof *cache->reserved);
+    cache->length = kvf__carve(carve, cache->slots, 1, sizeof *cache->length);
+}
+
 kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
                                    int64_t capacity, kvf__cache **out)
 {
     const kvf__desc *d = &model->desc;
-    kvf__cache *cache = NULL;
-    kvf_status st;
+    kvf__cache made = {
+        .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
 
     if (slots < 1 || capacity < 1)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "cache: %lld slots of %lld tokens, expected at least 1 of 1",
                          (long long)slots, (long long)capacity);
-    st = kvf__alloc(ctx, sizeof *cache, &cache);
-    if (st) goto out;
-    *cache = (kvf__cache){
-        .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
-    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->data, &cache->data);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->reserved, &cache->reserved);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)slots, sizeof *cache->length, &cache->length);
-    if (st) goto out;
-
-    *out = cache;
-    cache = NULL;
-out:
-    kvf__cache_free(cache);
-    return st;
+    return kvf__carve_object(ctx, lay_out, &made, sizeof made, out);
 }
 
 kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
@@ -84,11 +79,8 @@ kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int
 void kvf__cache_free(kvf__cache *cache)
 {
     if (!cache) return;
-    for (int64_t slot = 0; cache->data && slot < cache->slots; slot++)
+    for (int64_t slot = 0; slot < cache->slots; slot++)
         kvf__free(cache->data[slot]);
-    kvf__free(cache->data);
-    kvf__free(cache->reserved);
-    kvf__free(cache->length);
     kvf__free(cache);
 }
 

@@ -38,6 +38,7 @@ typedef struct kvf__decoder_own {
 
 struct kvf__decoder {
     kvf__model *model;
+    const kvf__slots *slots; /* what weights are read from */
     kvf__cache *cache;
     const kvf__matvec *matvec;
     int64_t rows, P; /* limits */
@@ -45,7 +46,6 @@ struct kvf__decoder {
     kvf__raw_layer *layers; /* [L] */
     kvf__raw head;
     kvf__raw_norm final;
-    kvf__arena arena;
     kvf__decoder_own *own; /* [threads] */
 
     float *x;             /* [rows, C] residual stream */
@@ -54,7 +54,7 @@ struct kvf__decoder {
     float *h1, *h2, *g;   /* [rows, F] gate or up; up where gated; output of the activation */
     float *lse;           /* [H, rows] */
     float *position_rows; /* [rows, C] of learned positions */
-    int64_t *position;    /* [rows] */
+    int32_t *position;    /* [rows] */
 };
 
 #endif

@@ -177,20 +177,6 @@ static kvf__step_row before_row(const kvf__step *step, int64_t m)
                : (kvf__step_row){.prefix = step->prefix, .position_start = step->position_start};
 }
 
-static kvf__kvseg prefix_segment(const kvf__prefix *p, int64_t l)
-{
-    if (!p || p->P == 0 || (p->layer_mask && !p->layer_mask[l])) return (kvf__kvseg){.len = 0};
-    const int64_t half = p->G * p->P * p->D;
-    const float *kv = p->kv + l * 2 * half;
-
-    return (kvf__kvseg){.k = kv,
-                        .v = kv + half,
-                        .dtype = KVF__F32,
-                        .len = p->P,
-                        .token_stride = p->D,
-                        .head_stride = p->P * p->D};
-}
-
 /* What stands before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
@@ -199,13 +185,8 @@ static void lay_segments(const worker *w, int64_t l)
 
     for (int64_t m = 0; m < w->step->n; m++) {
         const int64_t slot = kvf__row_slot(w->step->slot, m);
-        segs[2 * m] = prefix_segment(before_row(w->step, m).prefix, l);
-        segs[2 * m + 1] = (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
-                                       .v = kvf__cache_at(cache, l, slot, 1),
-                                       .dtype = cache->act,
-                                       .len = cache->length[slot],
-                                       .token_stride = cache->D,
-                                       .head_stride = cache->reserved[slot] * cache->D};
+        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).prefix, l, NULL);
+        segs[2 * m + 1] = kvf__cache_segment(cache, l, slot);
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
@@ -215,21 +196,15 @@ static void lay_segments(const worker *w, int64_t l)
 static void attend(const worker *w, int64_t l)
 {
     const kvf__desc *d = &w->decoder->model->desc;
-    const kvf__attn attn = {.segs = w->own->segs,
-                            .H = d->H,
-                            .G = d->G,
-                            .D = d->D,
-                            .N = w->step->n,
-                            .act = KVF__F32,
-                            .causal = true,
-                            .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
-                                                       : d->score_scale,
-                            .qkv = w->decoder->qkv,
-                            .ld = (d->H + 2 * d->G) * d->D,
-                            .out = w->decoder->att,
-                            .lse = w->decoder->lse};
+    kvf__attn attn = kvf__model_attn(w->decoder->model, l);
     int64_t from, to;
 
+    attn.segs = w->own->segs;
+    attn.N = w->step->n;
+    attn.act = KVF__F32;
+    attn.qkv = w->decoder->qkv;
+    attn.out = w->decoder->att;
+    attn.lse = w->decoder->lse;
     lay_segments(w, l);
     share(w, w->step->n * d->H, 1, &from, &to);
     for (int64_t i = from; i < to; i++)
@@ -356,7 +331,7 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
             "%lld positions and a window of %lld",
             (long long)r, (long long)position, (long long)P, (long long)d->max_positions,
             (long long)d->sliding_window);
-    decoder->position[r] = position;
+    decoder->position[r] = (int32_t)position;
     return KVF_OK;
 }
 
@@ -393,27 +368,13 @@ static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kv
     return KVF_OK;
 }
 
-/* Extends the rope tables to the last position, by doubling: generation goes one step at a time. */
-static kvf_status rope_reach(kvf_ctx *ctx, const kvf__decoder *decoder, int64_t n)
-{
-    kvf__model *m = decoder->model;
-    int64_t rows = 0, twice = 2 * m->rope.rows;
-
-    if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
-    for (int64_t r = 0; r < n; r++)
-        if (decoder->position[r] >= rows) rows = decoder->position[r] + 1;
-    if (rows <= m->rope.rows) return KVF_OK;
-    if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
-    return kvf__rope_tables(ctx, m, rows);
-}
-
 kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decoder, const kvf__step *step,
                              float *logits)
 {
     kvf__team team;
 
     KVF_TRY(check_step(ctx, decoder, step));
-    KVF_TRY(rope_reach(ctx, decoder, step->n));
+    KVF_TRY(kvf__rope_extend(ctx, decoder->model, decoder->position, step->n));
     kvf__team_init(&team);
 #pragma omp parallel num_threads(decoder->threads)
     {

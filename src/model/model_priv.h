@@ -134,6 +134,8 @@ const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* 
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
  * transformers. */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
+/* The same to the last of n positions, and some more. */
+kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n);
 
 /* Before a pass uses packed weights of a unit (products.h: a layer, or a plane of the head): packs
  * them, if the model does so just before use (pack_on_demand.c). */

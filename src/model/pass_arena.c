@@ -1,4 +1,5 @@
-/* The memory of a pass: one arena, laid out twice by one function, first to count, then to carve.
+/* The memory of a pass: one block, laid out twice by one function, first to count, then to carve
+ * (arena.h).
  *
  * What is kept per token and layer is what the backward pass needs and no more; a pass without
  * backward keeps one layer's worth and needs one plane of the feed-forward part at a time. A pass
@@ -92,7 +93,7 @@ static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
             int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
             one = lay_kept(carve, pass, s, M2);
         }
-        if (carve->arena) pass->kept[l] = one;
+        if (pass->kept) pass->kept[l] = one;
     }
 }
 

@@ -288,21 +288,6 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Extends the rope tables to the batch's last position, by doubling: generation goes one step at a
- * time. */
-static kvf_status rope_reach(kvf_ctx *ctx, kvf__pass *pass)
-{
-    const kvf__model *m = pass->model;
-    int64_t rows = 0, twice = 2 * m->rope.rows;
-
-    if (m->desc.positions != KVF__POS_ROPE) return KVF_OK;
-    for (int64_t i = 0; i < pass->batch->n_tokens; i++)
-        if (pass->fwd.position[i] >= rows) rows = pass->fwd.position[i] + 1;
-    if (rows <= m->rope.rows) return KVF_OK;
-    if (rows < twice) rows = twice < m->desc.max_positions ? twice : m->desc.max_positions;
-    return kvf__rope_tables(ctx, pass->model, rows);
-}
-
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     int64_t stream = input->batch->n_tokens * pass->model->desc.C;
@@ -311,7 +296,7 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     KVF_TRY(take_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
     kvf__embed_fwd(pass);
-    KVF_TRY(rope_reach(ctx, pass));
+    KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 
     for (int64_t l = 0; l < pass->model->desc.L; l++) {

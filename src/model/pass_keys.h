@@ -26,6 +26,12 @@ typedef struct kvf__pass_keys {
 /* Fills rows and segs for layer l and deals the attention's work. gradient: those of prefixes are
  * wanted, where the sections say; dlead: those of common prefixes too (dlead is zeroed). */
 void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dcommon);
+/* Keys and values of a prefix in layer l, with where their gradients go (NULL: none are wanted), of
+ * length 0 where it has none there; those that a cache has of a slot. */
+struct kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix);
+struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
+/* The attention of layer l: sizes, scale and mask. */
+struct kvf__attn kvf__model_attn(const kvf__model *model, int64_t l);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const struct kvf__pass *pass, int64_t l);
 /* Adds what the rows behind leads left in dlead to the common prefixes' own rows of dqkv. */

@@ -61,8 +61,10 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
                      (long long)common_tokens, (long long)pass->limits.common_tokens);
 }
 
-static kvf__kvseg prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
+kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix)
 {
+    if (!prefix || !prefix->P || (prefix->layer_mask && !prefix->layer_mask[l]))
+        return (kvf__kvseg){.len = 0};
     int64_t half = prefix->G * prefix->P * prefix->D;
     const float *kv = prefix->kv + l * 2 * half;
     float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
@@ -87,15 +89,16 @@ static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
         s->seg = -1;
         if (!kvf__section_has_prefix(s, l)) continue;
         s->seg = (int32_t)keys->n_segs;
-        keys->segs[keys->n_segs++] = prefix_segment(s->prefix, l, gradient ? s->dprefix : NULL);
+        keys->segs[keys->n_segs++] = kvf__prefix_segment(s->prefix, l,
+                                                         gradient ? s->dprefix : NULL);
     }
 }
 
 /* A masked or turned copy of the one prefix for each row that sees it. */
 static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
-    const kvf__kvseg all = prefix_segment(pass->prefix, l,
-                                          gradient ? pass->sections.at[0].dprefix : NULL);
+    const kvf__kvseg all = kvf__prefix_segment(pass->prefix, l,
+                                               gradient ? pass->sections.at[0].dprefix : NULL);
 
     if (pass->own.drops) kvf__pass_mask_rows(pass, l, gradient);
     if (pass->own.rotates) kvf__pass_rotate_rows(pass, l, gradient);
@@ -117,7 +120,7 @@ static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
     if (pass->sections.at[0].seg == 0) row_segments(pass, l, gradient);
 }
 
-static kvf__kvseg cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
+kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
 {
     return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
                         .v = kvf__cache_at(cache, l, slot, 1),
@@ -211,7 +214,7 @@ static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
     add_common_rows(pass, r, row);
     if (!pass->cache || !pass->cache->length[slot]) return;
     row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
-    pass->keys.segs[pass->keys.n_segs++] = cache_segment(pass->cache, l, slot);
+    pass->keys.segs[pass->keys.n_segs++] = kvf__cache_segment(pass->cache, l, slot);
 }
 
 void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
@@ -233,25 +236,32 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
     deal(pass, last);
 }
 
-kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
+kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
 {
-    const kvf__desc *d = &pass->model->desc;
-    const kvf__kept *keep = &pass->kept[l];
+    const kvf__desc *d = &model->desc;
 
-    return (kvf__attn){.plan = pass->keys.plan,
-                       .segs = pass->keys.segs,
-                       .H = d->H,
+    return (kvf__attn){.H = d->H,
                        .G = d->G,
                        .D = d->D,
-                       .N = pass->batch->n_tokens,
-                       .act = pass->model->act,
                        .causal = d->causal,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
-                       .qkv = keep->qkv,
-                       .ld = row_width(d),
-                       .out = keep->att,
-                       .lse = keep->lse};
+                       .ld = row_width(d)};
+}
+
+kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
+{
+    const kvf__kept *keep = &pass->kept[l];
+    kvf__attn attn = kvf__model_attn(pass->model, l);
+
+    attn.plan = pass->keys.plan;
+    attn.segs = pass->keys.segs;
+    attn.N = pass->batch->n_tokens;
+    attn.act = pass->model->act;
+    attn.qkv = keep->qkv;
+    attn.out = keep->att;
+    attn.lse = keep->lse;
+    return attn;
 }
 
 /* One row of dqkv += the keys' and values' part of a row of dlead. */

@@ -142,7 +142,20 @@ out:
     return st;
 }
 
-/* (a, b) turned by the angle between two positions. */
+/* By doubling: generation goes one step at a time. */
+kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n)
+{
+    int64_t rows = 0, twice = 2 * model->rope.rows, most = model->desc.max_positions;
+
+    if (model->desc.positions != KVF__POS_ROPE) return KVF_OK;
+    for (int64_t i = 0; i < n; i++)
+        if (position[i] >= rows) rows = position[i] + 1;
+    if (rows <= model->rope.rows) return KVF_OK;
+    if (rows < twice) rows = twice < most ? twice : most;
+    return kvf__rope_tables(ctx, model, rows);
+}
+
+/* (a, b) rotated by the angle between two positions. */
 static void rotate_pair(float *a, float *b, double cosine, double sine)
 {
     double x = *a, y = *b;
