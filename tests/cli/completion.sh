@@ -32,9 +32,16 @@ if command -v bash >/dev/null; then
     offers 'run.h5' kvfold eval --prefix run
     offers '' kvfold train --prefix-length ''
     offers 'bash' kvfold completion ba
+else
+    skip 'completion.bash: no bash'
 fi
-if command -v zsh >/dev/null; then zsh -n completion.zsh || fail 'zsh does not read it'; fi
-if command -v fish >/dev/null; then fish -n completion.fish || fail 'fish does not read it'; fi
+for shell in zsh fish; do
+    if command -v $shell >/dev/null; then
+        $shell -n completion.$shell || fail "$shell does not read it"
+    else
+        skip "completion.$shell: no $shell"
+    fi
+done
 
 run 2 completion tcsh
 out_is

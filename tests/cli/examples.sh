@@ -67,7 +67,7 @@ if command -v curl >/dev/null && ! "$KVFOLD" serve --base none 2>&1 | grep -q 'b
     has out '"id": *"mine"'
     has out '"choices"'
 else
-    echo 'no curl or no server: serve_and_curl.sh is not tried'
+    skip 'serve_and_curl.sh: no curl or no server'
 fi
 
 # from Python: needs h5py, torch, transformers
@@ -78,5 +78,5 @@ if "$python" -c 'import h5py, torch, transformers' 2>/dev/null; then
     run 0 generate --base model --prefix prefix.h5 --prompt 'after 3:' --max-tokens 20 --precision f32
     cmp -s said out || fail "transformers says \"$(cat said)\", kvfold \"$(cat out)\""
 else
-    echo 'no h5py, torch and transformers (KVF_PYTHON): prefix_in_transformers.py is not tried'
+    skip 'prefix_in_transformers.py: no h5py, torch and transformers (KVF_PYTHON)'
 fi

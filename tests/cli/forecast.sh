@@ -49,5 +49,5 @@ if command -v script >/dev/null; then
     grep -E 'step 6/6|forecast' typed && fail 'progress with --quiet'
     same plain.h5 quiet.h5
 else
-    echo 'no script(1): the line on a terminal is not tried'
+    skip 'the line on a terminal: no script(1)'
 fi

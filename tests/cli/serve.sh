@@ -59,7 +59,7 @@ serve_on --prefix mine=prefix.h5 --max-tokens 20
 if [ "$port" = 0 ]; then
     wait "$pid"
     grep -q 'built without libmicrohttpd' err || fail "no server: $(cat err)"
-    echo 'skipped: built without libmicrohttpd'
+    skip 'the server: built without libmicrohttpd'
 else
     if post /v1/completions '{"model": "mine", "prompt": "after 5:", "max_tokens": 8, "temperature": 0}'; then
         head -1 answer | grep -q '^HTTP/1\.1 200 ' || fail "$(cat answer)"
@@ -74,7 +74,7 @@ else
         want=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' out)
         [ -n "$want" ] && [ "$said" = "$want" ] || fail "the server says $said, generate $want"
     else
-        echo 'skipped: neither curl nor bash to ask with'
+        skip 'requests: neither curl nor bash to ask with'
         end TERM 143
     fi
 

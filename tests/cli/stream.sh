@@ -52,7 +52,7 @@ set -- train --base large.h5 --data train.jsonl --threads 2 --prefix-length 4 --
 run 0 "$@" --out unlimited.h5
 loss=$(value train_loss)
 if ! (ulimit -d $limit && "$KVFOLD" --version >out 2>err); then
-    echo 'skipped: this build does not start in so little memory'
+    skip 'a memory limit: this build does not start in so little memory'
 else
     (ulimit -d $limit && "$KVFOLD" "$@" --out packed2.h5 >out 2>err)
     code=$?
