@@ -1,6 +1,6 @@
-/* Tests of the importers of other programs' prefixes. tests/golden/origins holds checkpoints in
+/* Tests of the importers of other programs' prefixes. tests/golden/foreign_prefixes holds checkpoints in
  * their layouts, with the keys and values that torch emits of them and what a tiny model computes
- * under these (make_origins_golden.py, make_adapterhub_golden.py). */
+ * under these (make_foreign_golden.py, make_adapterhub_golden.py). */
 #include "golden_base.h"
 #include "golden_model.h"
 #include "h5_int.h"
@@ -29,7 +29,7 @@ static void teardown(void)
     kvf_ctx_free(own);
 }
 
-/* What is imported: path below tests/golden/origins, its model, the kind of file it becomes. */
+/* What is imported: path below tests/golden/foreign_prefixes, its model, the kind of file it becomes. */
 static const struct {
     const char *path, *model, *format, *kind, *task;
     int64_t position_start;
@@ -53,7 +53,7 @@ enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 static const char *source(const char *path)
 {
     char name[256];
-    snprintf(name, sizeof name, "tests/golden/origins/%s", path);
+    snprintf(name, sizeof name, "tests/golden/foreign_prefixes/%s", path);
     return ck_source(name);
 }
 

@@ -5,7 +5,7 @@
 /* ---- golden ---------------------------------------------------------------------------------- */
 
 static const char *const FILES[] = {"tests/golden/tokenizer_bert.json",
-                                    "tests/golden/tokenizer_origins.json"};
+                                    "tests/golden/tokenizer_offsets.json"};
 
 /* "1 2 | 3 4" against two lists. */
 static void check_both(const char *what, const kvf__ids *first, const kvf__ids *second,

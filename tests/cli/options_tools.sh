@@ -26,7 +26,7 @@ run 0 merge tasks.h5 --out tasks_p.h5 --base bert
 run 0 export run_p.h5 --format peft --out peft
 run 0 train --base bert --data mood.tsv --task seq-cls $direct --steps 1 --out cls.h5
 run 0 export cls.h5 --format peft --out peft_cls
-origins=$SOURCE/tests/golden/origins
+foreign=$SOURCE/tests/golden/foreign_prefixes
 eval='--base model --data valid.jsonl'
 to='--out o/x.h5'
 one='--threads 1'
@@ -56,7 +56,7 @@ import|base|peft $to|model|change
 import|base|model $to|model|refuse
 import|from|peft $to|cartridges|refuse
 import|from|peft $to|peft|same
-import|from|$origins/cartridge.safetensors $to|peft|refuse
+import|from|$foreign/cartridge.safetensors $to|peft|refuse
 import|task|peft $to|lm|refuse
 import|task|model $to|lm|refuse
 import|task|||test_import_foreign.c

@@ -1,7 +1,7 @@
-"""Prefixes saved by AdapterHub's own library, as make_origins_golden.py has them of other programs.
+"""Prefixes saved by AdapterHub's own library, as make_foreign_golden.py has them of other programs.
 
-Writes origins/ah_<case>: what save_adapter() writes, with its two pickles converted to adapter.safetensors and
-model_head.safetensors; and origins/want_ah.safetensors: <case>.prefix and <case>.out under it, run by that library, whose rows
+Writes foreign_prefixes/ah_<case>: what save_adapter() writes, with its two pickles converted to adapter.safetensors and
+model_head.safetensors; and foreign_prefixes/want_ah.safetensors: <case>.prefix and <case>.out under it, run by that library, whose rows
 start at position 0. ah_gpt2: tanh, which is kvfold's mlp; ah_bert: flat, a layer left out, a head; ah_llama: relu and
 grouped-query attention, on the weights of model_qwen2 (a Llama with biases). Attention is eager: with sdpa this release leaves
 causal models without a mask, and torch then aligns the triangle with the first keys, which are the prefix's.
@@ -21,7 +21,7 @@ from transformers import (AutoConfig, BertForSequenceClassification, GPT2LMHeadM
 
 P = 5
 HERE = os.path.dirname(os.path.abspath(__file__))
-OUT = os.path.join(HERE, "origins")
+OUT = os.path.join(HERE, "foreign_prefixes")
 want = {}
 
 

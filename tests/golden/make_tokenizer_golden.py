@@ -3,7 +3,7 @@
 
     tokenizer_pipelines.json  made-up tokenizers (../tokenizer_pipelines.py), texts, ids by `tokenizers`
     tokenizer_bert.json       made-up WordPiece and RoBERTa tokenizers, texts: ids, origins in bytes, words, pairs
-    tokenizer_origins.json    the same of BPE pipelines that rewrite their text
+    tokenizer_offsets.json    the same of BPE pipelines that rewrite their text
     tokenizer_decoding.json   decoders, lists of ids drawn from a small vocabulary, their texts
     tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
     tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
@@ -213,7 +213,7 @@ if __name__ == "__main__":
     data = os.path.join(sys.argv[1], "data", "tokenizers")
     pipelines()
     details("tokenizer_bert.json", BERT)
-    details("tokenizer_origins.json", ORIGINS)
+    details("tokenizer_offsets.json", ORIGINS)
     decoding("tokenizer_decoding.json")
     spm()
     shared(data)

@@ -1,12 +1,12 @@
 """Prefixes as other programs save them: what tests/test_import_foreign.c imports and compares with.
 
-Writes origins/<case>: checkpoints of P-tuning v2, PrefixTuning (Li & Liang) and cartridges made of modules with the names and
-the arithmetic of those programs, and an adapter of PEFT's kind CARTRIDGE saved by PEFT itself; and origins/want.safetensors:
+Writes foreign_prefixes/<case>: checkpoints of P-tuning v2, PrefixTuning (Li & Liang) and cartridges made of modules with the names and
+the arithmetic of those programs, and an adapter of PEFT's kind CARTRIDGE saved by PEFT itself; and foreign_prefixes/want.safetensors:
 <case>.prefix [L, 2, G, P, D], what torch emits, and <case>.out, logits (causal) or final hidden states (encoders) under it at
 the labelled positions of the model of make_model_golden.py or make_encoder_golden.py that it is for.
 make_adapterhub_golden.py adds its own: it needs another release of transformers.
 
-Run: python make_origins_golden.py   (torch 2.13, transformers 5.23, PEFT 0.21.2; stored in the file)
+Run: python make_foreign_golden.py   (torch 2.13, transformers 5.23, PEFT 0.21.2; stored in the file)
 """
 import json
 import os
@@ -22,7 +22,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 P = 5
-OUT = os.path.join(HERE, "origins")
+OUT = os.path.join(HERE, "foreign_prefixes")
 want = {}
 
 
