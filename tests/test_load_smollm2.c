@@ -228,7 +228,7 @@ START_TEST(f32_matches_transformers)
 END_TEST
 
 /* One case only, so held loosely: single figures scatter around autocast's by a quarter and more.
- */
+ * The loss is 0.0004 away, the norm of the gradient 0.003. */
 START_TEST(bf16_is_about_as_good_as_autocast)
 {
     char model[1024];
@@ -238,8 +238,8 @@ START_TEST(bf16_is_about_as_good_as_autocast)
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     open_all(&f, model, KVF_PRECISION_BF16);
     ck_assert_double_eq_tol(mean_loss(&f, &f.prefix), number(&f, "losses", 1),
-                            0.02 * number(&f, "losses", 1));
-    double error = gradient_error(&f, 0.2);
+                            0.002 * number(&f, "losses", 1));
+    double error = gradient_error(&f, 0.01);
     ck_assert_msg(error <= 1.5 * number(&f, "errors", 1),
                   "gradient error %.3g, torch autocast %.3g", error, number(&f, "errors", 1));
     ck_assert_double_gt(error, 1e-3); /* it was bf16 */

@@ -303,11 +303,11 @@ static void generate(const toy *t, const kvf__slots *slots, float *logits)
     kvf__pass_free(pass);
 }
 
-/* Matrices are multiplied with as they are stored: a sum of f32 products in another order. */
+/* Matrices are multiplied with as they are stored. Here that gives equal bits; sums of f32 products
+ * in another order would be allowed. */
 START_TEST(steps_of_generation_agree)
 {
     pair p;
-    const bool bf16 = CASES[_i].act == KVF__BF16;
     if (CASES[_i].config == &toy_gpt2) return; /* stored by inputs: steps do not read it as it is */
     ck_need(make_pair(&p, _i, NULL, false), "this CPU has no bf16 products");
     const size_t n = (size_t)(STEPS * ROWS * kvf__model_desc(p.packed.model)->V);
@@ -315,7 +315,7 @@ START_TEST(steps_of_generation_agree)
     if (p.same_head) {
         generate(&p.packed, &p.packed.slots, want);
         generate(&p.reached, &p.reached.slots, got);
-        ck_assert_double_le(ck_rel_l2(got, want, n), bf16 ? 2e-2 : 2e-6);
+        ck_assert_double_le(ck_rel_l2(got, want, n), 2e-6);
     }
     free(want);
     free(got);
@@ -427,7 +427,8 @@ START_TEST(the_footprint_is_foretold)
     const kvf__desc *d = kvf__model_desc(t.model);
     const kvf__footprint f = kvf__model_footprint(d, &o, KVF__BF16);
     const double layer = (double)(d->C * (d->D * 2 * (d->H + d->G) + 3 * d->F));
-    ck_assert_double_eq_tol(f.packed, (double)kvf__model_packed_bytes(t.model), 0.05 * f.packed);
+    /* elements of matrices alone: oneDNN pads, which is 1.6 % of so small a model */
+    ck_assert_double_eq_tol(f.packed, (double)kvf__model_packed_bytes(t.model), 0.03 * f.packed);
     ck_assert_double_eq(f.mapped, o.keep == KVF__KEEP_MAPPED ? 2 * layer : 0);
     if (o.keep == KVF__KEEP_STORED)
         ck_assert_double_eq(f.stored, (double)t.model->store.from->bytes);
