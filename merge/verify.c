@@ -71,7 +71,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
     kvf__dataset_options load = {
         .render = renderer->render,
         .max_length = kvf__text_capacity(p->base, live),
-        .overlong = KVF__OVERLONG_TRUNCATE_END,
+        .overlong = KVF_OVERLONG_TRUNCATE_END,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,
         .causal = kvf__model_desc(p->base->model)->causal,

@@ -324,14 +324,19 @@ static bool parse(int argc, char **argv, arguments *a)
     return a->base && a->data && a->out && !(a->prefix && a->run);
 }
 
+static int choose(const char *alternatives, const char *value, int otherwise)
+{
+    const int index = value ? kvf_choice_index(alternatives, value) : -1;
+    return index < 0 ? otherwise : index;
+}
+
 static kvf_status dump(program *p, const arguments *a)
 {
     kvf_base_options options = {.backward = true};
     kvf_ctx_options ctx_options = {.threads = a->threads ? atoi(a->threads) : 0};
     KVF_TRY(kvf_ctx_create(&ctx_options, &p->ctx));
-    KVF_TRY(kvf__precision_parse(p->ctx, a->precision ? a->precision : "f32", &options.precision));
-    KVF_TRY(kvf__weight_dtype_parse(p->ctx, a->weight_dtype ? a->weight_dtype : "auto",
-                                    &options.weight_dtype));
+    options.precision = (kvf_precision)choose("auto|f32|bf16", a->precision, KVF_PRECISION_F32);
+    options.weight_dtype = (kvf_weight_dtype)choose("auto|f32|bf16|int8", a->weight_dtype, 0);
     options.stream_layers = a->stream_layers && !strcmp(a->stream_layers, "on");
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));
     KVF_TRY(load_prefix(p, a));

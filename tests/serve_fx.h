@@ -241,7 +241,7 @@ static inline kvf_train_options short_run(const char *method, const char *path)
     o.steps = 8;
     o.batch_size = 2;
     o.lr = 0.5;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     o.chat_template = "none";
     o.force = true;
     return o;

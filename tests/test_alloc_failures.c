@@ -36,7 +36,7 @@ static void setup(void)
     o.prefix_length = 2;
     o.encoder_hidden = 8;
     o.steps = 1;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     ck_assert_int_eq(kvf_train(ctx, &o, &trained), KVF_OK);
     const kvf_merge_options merge = {.run = run, .out = prefix};
     ck_assert_int_eq(kvf_merge(ctx, &merge, &merged), KVF_OK);
@@ -73,7 +73,7 @@ static kvf_status path_train(void)
     o.prefix_length = 2;
     o.encoder_hidden = 8;
     o.steps = 2;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     return kvf_train(ctx, &o, &result);
 }
 

@@ -168,7 +168,7 @@ static const struct {
      "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
 };
 
-static kvf_status load(const char *content, kvf__overlong overlong, kvf__dataset *out)
+static kvf_status load(const char *content, kvf_overlong overlong, kvf__dataset *out)
 {
     const char *dir = ck_tmpdir();
     char path[512], plain[512];
@@ -197,7 +197,7 @@ START_TEST(bad_rows_get_one_line)
     char content[512];
     kvf__dataset set = {0};
     snprintf(content, sizeof content, "{\"text\": \"ab\"}\n%s\n", BAD[_i].json);
-    ck_assert_int_eq(load(content, KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_int_eq(load(content, KVF_OVERLONG_STOP, &set), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), BAD[_i].line);
 }
 END_TEST
@@ -205,16 +205,16 @@ END_TEST
 START_TEST(bad_files_get_one_line)
 {
     kvf__dataset set = {0};
-    ck_assert_int_eq(load("", KVF__OVERLONG_STOP, &set), KVF_EDATA);
+    ck_assert_int_eq(load("", KVF_OVERLONG_STOP, &set), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no rows");
-    ck_assert_int_eq(load("{\"text\": \"abcdeabcde\"}\n", KVF__OVERLONG_SKIP, &set), KVF_EDATA);
+    ck_assert_int_eq(load("{\"text\": \"abcdeabcde\"}\n", KVF_OVERLONG_SKIP, &set), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "x.jsonl: no rows fit (all were longer than --max-length)");
     ck_assert_int_eq(
-        load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF__OVERLONG_STOP, &set),
+        load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF_OVERLONG_STOP, &set),
         KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no token of any row carries loss");
-    ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF__OVERLONG_STOP, &set),
+    ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF_OVERLONG_STOP, &set),
                      KVF_EFORMAT);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "x.jsonl:2"));
     kvf__dataset_options options = {.render = render_with(NULL), .max_length = 8, .vocab = 8};
@@ -229,11 +229,11 @@ static const char FOUR[] = "{\"text\": \"ab\"}\n\n{\"prompt\": \"abc\", \"comple
 START_TEST(overlong_rows_are_cut_or_left_out)
 {
     kvf__dataset cut = {0}, left = {0};
-    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_TRUNCATE, &cut), KVF_OK);
+    ck_assert_int_eq(load(FOUR, KVF_OVERLONG_TRUNCATE, &cut), KVF_OK);
     ck_assert_int_eq(cut.n, 4);
     ck_assert_int_eq(cut.truncated, 1);
     ck_assert_int_eq(kvf__example_length(&cut, 2), 8);
-    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_SKIP, &left), KVF_OK);
+    ck_assert_int_eq(load(FOUR, KVF_OVERLONG_SKIP, &left), KVF_OK);
     ck_assert_int_eq(left.n, 3);
     ck_assert_int_eq(left.skipped, 1);
     ck_assert_int_eq(left.n_labels, 2 + 2 + 1);
@@ -272,7 +272,7 @@ static const char *first_row(const kvf__dataset *set)
     return text;
 }
 
-static void check_cut(const char *json, kvf__overlong overlong, const char *want)
+static void check_cut(const char *json, kvf_overlong overlong, const char *want)
 {
     char content[256];
     kvf__dataset set = {0};
@@ -287,29 +287,26 @@ static void check_cut(const char *json, kvf__overlong overlong, const char *want
 
 START_TEST(prompts_are_cut_at_their_left)
 {
-    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE, CUTS[_i].plain);
-    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE_END, CUTS[_i].end);
+    check_cut(CUTS[_i].json, KVF_OVERLONG_TRUNCATE, CUTS[_i].plain);
+    check_cut(CUTS[_i].json, KVF_OVERLONG_TRUNCATE_END, CUTS[_i].end);
 }
 END_TEST
 
 START_TEST(bos_is_not_cut)
 {
-    check_cut(CUTS[_i].json, KVF__OVERLONG_TRUNCATE, CUTS[_i].bos);
+    check_cut(CUTS[_i].json, KVF_OVERLONG_TRUNCATE, CUTS[_i].bos);
 }
 END_TEST
 
 /* What files hold for it: runs of the first versions cut the end. */
 START_TEST(overlong_in_files)
 {
-    static const char *const NAMES[] = {"stop", "truncate", "truncate-end", "skip"};
-    kvf__overlong overlong;
-    for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(kvf__overlong_parse(ctx, NAMES[i], &overlong), KVF_OK);
-        ck_assert_str_eq(kvf__overlong_from_file(kvf__overlong_to_file(NAMES[i])), NAMES[i]);
-    }
-    ck_assert_str_eq(kvf__overlong_from_file("truncate"), "truncate-end");
-    ck_assert_ptr_null(kvf__overlong_from_file(NULL));
-    ck_assert_int_eq(kvf__overlong_parse(ctx, "truncate-prompt", &overlong), KVF_EUSAGE);
+    for (kvf_overlong o = KVF_OVERLONG_STOP; o <= KVF_OVERLONG_SKIP; o++)
+        ck_assert_int_eq(kvf__overlong_from_file(kvf__overlong_to_file(o)), o);
+    ck_assert_int_eq(kvf__overlong_from_file("truncate"), KVF_OVERLONG_TRUNCATE_END);
+    ck_assert_int_eq(kvf__overlong_from_file("truncate-prompt"), KVF_OVERLONG_TRUNCATE);
+    ck_assert_int_eq(kvf__overlong_from_file(NULL), KVF_OVERLONG_UNSET);
+    ck_assert_int_eq(kvf__overlong_from_file("cut"), KVF_OVERLONG_UNSET);
 }
 END_TEST
 
@@ -321,7 +318,7 @@ START_TEST(batches_are_packed_and_labels_shifted)
     kvf__dataset set = {0};
     kvf__batcher batcher = {0};
     const kvf__batch_rules rules = {.causal = false};
-    ck_assert_int_eq(load(FOUR, KVF__OVERLONG_SKIP, &set), KVF_OK);
+    ck_assert_int_eq(load(FOUR, KVF_OVERLONG_SKIP, &set), KVF_OK);
     ck_assert_int_eq(kvf__batcher_init(ctx, &batcher, rules, 2, 8, 4), KVF_OK);
     kvf__batcher_fill(&batcher, &set, EXAMPLES, 2);
     const kvf__batch *b = &batcher.batch;
@@ -414,7 +411,7 @@ START_TEST(every_allocation_may_fail)
     int64_t n = 0;
     do {
         kvf_ctx_fail_allocation(ctx, n++);
-        st = load(FOUR, KVF__OVERLONG_SKIP, &set);
+        st = load(FOUR, KVF_OVERLONG_SKIP, &set);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
     } while (st);
     kvf_ctx_fail_allocation(ctx, -1);

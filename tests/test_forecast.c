@@ -19,7 +19,7 @@ static kvf_train_options options_for(const char *path)
 static void with_forecast(kvf_train_options *o, const char *path)
 {
     o->out = path;
-    o->forecast = "on";
+    o->forecast = KVF_FORECAST_ON;
 }
 
 /* ---- the same bits --------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ START_TEST(core_same_bits_resumed)
     ck_assert_int_eq(with.forecast.steps, 3);
     ck_assert_int_eq(with.forecast.validations, 1);
     o.out = other;
-    o.forecast = "off";
+    o.forecast = KVF_FORECAST_OFF;
     train(&o);
     ck_assert(equal_files(out, other));
 }
@@ -155,13 +155,13 @@ START_TEST(core_asked_for)
     o.dry_run = true;
     ck_assert_int_eq(train(&o).forecast.steps, 6); /* auto */
     ck_assert(!kvf__exists(out));
-    o.forecast = "off";
+    o.forecast = KVF_FORECAST_OFF;
     ck_assert_int_eq(train(&o).forecast.steps, 0);
     o.dry_run = false;
-    o.forecast = "auto";
+    o.forecast = KVF_FORECAST_AUTO;
     ck_assert_int_eq(train(&o).forecast.steps, 0); /* a script pays nothing */
     o.resume = true;
-    o.forecast = "on";
+    o.forecast = KVF_FORECAST_ON;
     ck_assert_int_eq(train(&o).forecast.steps, 0); /* finished before */
     ck_assert_int_eq(kvf_train_set(ctx, &o, "forecast", "maybe"), KVF_EUSAGE);
 }

@@ -133,7 +133,7 @@ START_TEST(full_folds_on_a_gguf)
     o.steps = o.eval_every = 6;
     o.batch_size = 4;
     o.lr = 1e-3;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     kvf_train_result trained = {0};
     ck_assert_msg(!kvf_train(ctx, &o, &trained), "%s", kvf_ctx_error(ctx));
 

@@ -83,7 +83,7 @@ static kvf_train_options start_from(const char *method, const char *text)
     o.prefix_length = *text ? (int64_t)strlen(text) : P;
     o.steps = 1;
     o.batch_size = 2;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     o.lr = o.head_lr = 1e-30;
     o.force = true;
     return o;

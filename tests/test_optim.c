@@ -147,23 +147,27 @@ START_TEST(clipping_is_torchs)
 }
 END_TEST
 
-/* name, warmup, length, step -> factor */
+/* kind, warmup, length, step -> factor */
 static const struct {
-    const char *name, *warmup;
+    kvf_schedule kind;
+    const char *warmup;
     int64_t length, step;
     double want;
 } FACTORS[] = {
-    {"linear", "0", 10, 1, 1},      {"linear", "0", 10, 10, 0.1}, {"linear", "0", 10, 11, 0},
-    {"linear", "2", 10, 1, 0.5},    {"linear", "2", 10, 2, 1},    {"linear", "2", 10, 3, 1},
-    {"linear", "20%", 10, 1, 0.5},  {"linear", "5%", 10, 1, 1},   {"linear", "2", 10, 7, 0.5},
-    {"cosine", "0", 10, 6, 0.5},    {"cosine", "0", 10, 1, 1},    {"constant", "2", 10, 500, 1},
-    {"constant", "4", 10, 1, 0.25}, {"linear", "10", 10, 10, 1},  {"linear", "100%", 10, 11, 0},
+    {KVF_SCHEDULE_LINEAR, "0", 10, 1, 1},      {KVF_SCHEDULE_LINEAR, "0", 10, 10, 0.1},
+    {KVF_SCHEDULE_LINEAR, "0", 10, 11, 0},     {KVF_SCHEDULE_LINEAR, "2", 10, 1, 0.5},
+    {KVF_SCHEDULE_LINEAR, "2", 10, 2, 1},      {KVF_SCHEDULE_LINEAR, "2", 10, 3, 1},
+    {KVF_SCHEDULE_LINEAR, "20%", 10, 1, 0.5},  {KVF_SCHEDULE_LINEAR, "5%", 10, 1, 1},
+    {KVF_SCHEDULE_LINEAR, "2", 10, 7, 0.5},    {KVF_SCHEDULE_COSINE, "0", 10, 6, 0.5},
+    {KVF_SCHEDULE_COSINE, "0", 10, 1, 1},      {KVF_SCHEDULE_CONSTANT, "2", 10, 500, 1},
+    {KVF_SCHEDULE_CONSTANT, "4", 10, 1, 0.25}, {KVF_SCHEDULE_LINEAR, "10", 10, 10, 1},
+    {KVF_SCHEDULE_LINEAR, "100%", 10, 11, 0},
 };
 
 START_TEST(schedule_factors)
 {
     kvf__schedule schedule;
-    ck_assert_int_eq(kvf__schedule_init(ctx, FACTORS[_i].name, FACTORS[_i].warmup,
+    ck_assert_int_eq(kvf__schedule_init(ctx, FACTORS[_i].kind, FACTORS[_i].warmup,
                                         FACTORS[_i].length, &schedule),
                      KVF_OK);
     ck_assert_double_eq_tol(kvf__schedule_factor(&schedule, FACTORS[_i].step), FACTORS[_i].want,
@@ -176,9 +180,9 @@ START_TEST(bad_schedules_are_refused)
     static const char *const WARMUPS[] = {"",    "-1",  "x",   "5%%",  "101%",
                                           "1.5", "5 %", "nan", "1e300"};
     kvf__schedule schedule;
-    ck_assert_int_eq(kvf__schedule_init(ctx, "step", "0", 10, &schedule), KVF_EUSAGE);
     for (size_t i = 0; i < sizeof WARMUPS / sizeof WARMUPS[0]; i++)
-        ck_assert_msg(kvf__schedule_init(ctx, "linear", WARMUPS[i], 10, &schedule) == KVF_EUSAGE,
+        ck_assert_msg(kvf__schedule_init(ctx, KVF_SCHEDULE_LINEAR, WARMUPS[i], 10, &schedule) ==
+                          KVF_EUSAGE,
                       "\"%s\" passed", WARMUPS[i]);
 }
 END_TEST

@@ -165,8 +165,8 @@ static kvf_train_options plain(const char *method, const char *task)
     o.encoder_hidden = 4;
     o.steps = 3;
     o.batch_size = 4;
-    o.precision = "f32";
-    o.schedule = "constant";
+    o.precision = KVF_PRECISION_F32;
+    o.schedule = KVF_SCHEDULE_CONSTANT;
     o.eval_every = 2;
     return o;
 }

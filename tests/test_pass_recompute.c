@@ -259,8 +259,8 @@ static void train(const char *path, bool recompute, int64_t steps, bool resume)
     o.prefix_length = 4;
     o.encoder_hidden = 16;
     o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
+    o.precision = KVF_PRECISION_F32;
+    o.schedule = KVF_SCHEDULE_CONSTANT;
     o.eval_every = o.save_every = 3;
     o.steps = steps;
     o.schedule_steps = 6;

@@ -195,19 +195,19 @@ START_TEST(long_texts_are_cut)
     static const int32_t labels[] = {NO, 0, NO, NO, NO, NO, NO, NO, NO, NO, NO};
     kvf__dataset set = rows_of(
         PAIR, "{p}{text}{p:2}{text_pair}h", 0,
-        (kvf__dataset_options){SEQ, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE});
+        (kvf__dataset_options){SEQ, .max_length = 8, .overlong = KVF_OVERLONG_TRUNCATE});
     ck_assert_int_eq(set.truncated, 1);
     EXPECT(set, want, labels);
 
     static const int32_t lm[] = {-1, -2, 0, 1, 2}, lm_labels[] = {NO, NO, NO, NO, 2};
     set = rows_of(
         PROMPT, NULL, 2,
-        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF__OVERLONG_TRUNCATE_END});
+        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF_OVERLONG_TRUNCATE_END});
     EXPECT(set, lm, lm_labels);
     static const int32_t tail[] = {-1, -2, 2, 3, 12}, tail_labels[] = {NO, NO, 2, 3, 12};
     set = rows_of(
         PROMPT, NULL, 2,
-        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF__OVERLONG_TRUNCATE});
+        (kvf__dataset_options){CAUSE, .max_length = 3, .overlong = KVF_OVERLONG_TRUNCATE});
     EXPECT(set, tail, tail_labels);
 }
 END_TEST

@@ -47,22 +47,22 @@ static const struct {
      "{\"text\": \"abcdef\", \"label\": 1}",
      "10:0 0 1 2 11",
      "1",
-     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}},
+     {SEQ, .max_length = 5, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"a.jsonl",
      "{\"text\": \"abcdef\", \"text_pair\": \"gh\", \"label\": 1}",
      "10:0 0 1 2 11 6' 7' 11'",
      "1",
-     {SEQ, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE}},
+     {SEQ, .max_length = 8, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"a.jsonl",
      "{\"text\": \"abcdef\", \"text_pair\": \"ghgh\", \"label\": 1}",
      "10:0 0 1 2 11 6' 7' 11'",
      "1",
-     {SEQ, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE}},
+     {SEQ, .max_length = 8, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"a.jsonl",
      "{\"text\": \"abcdef\", \"label\": 1}\n{\"text\": \"a\", \"label\": 2}",
      "10:1 0 11",
      "1 2",
-     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_SKIP}},
+     {SEQ, .max_length = 5, .overlong = KVF_OVERLONG_SKIP}},
 
     {"a.conll", "ab\tO\nc\tB-x\n\nd\tO\n", "10 0:1 1 2:0 11 | 10 3:1 11", "B-x O", {TOK}},
     {"a.jsonl",
@@ -76,12 +76,12 @@ static const struct {
      "ab O\ncd O\nef O\n",
      "10 0:0 1 2:0 3 11",
      "O",
-     {TOK, .max_length = 7, .overlong = KVF__OVERLONG_TRUNCATE}}, /* not within "ef" */
+     {TOK, .max_length = 7, .overlong = KVF_OVERLONG_TRUNCATE}}, /* not within "ef" */
     {"a.conll",
      "abcd O\ne O\n",
      "10 0:0 1 2 11",
      "O",
-     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE}}, /* a web address */
+     {TOK, .max_length = 5, .overlong = KVF_OVERLONG_TRUNCATE}}, /* a web address */
     {"a.conll",
      "ab O\ncd O\nef O\ngh O\n",
      "10 0:0 1 2 3 11 | 10 2:0 3 4 5 11 | 10 4:0 5 6:0 7 11",
@@ -96,7 +96,7 @@ static const struct {
      "a O\nz O\nbcde O\nf O\nz O\n",
      "10 0:0 11 | 10 1:0 2 3 11 | 10 5:0 11",
      "O",
-     {TOK, .max_length = 5, .overlong = KVF__OVERLONG_TRUNCATE, .windows = true}},
+     {TOK, .max_length = 5, .overlong = KVF_OVERLONG_TRUNCATE, .windows = true}},
     {"a.conll", "ab O\nc O\n", "10 0:0 1 2:0 11", "O", {TOK, .max_length = 5, .windows = true}},
 
     {"a.jsonl",
@@ -240,7 +240,7 @@ static const struct {
     {"a.tsv",
      "text\tlabel\nabcd\t1\n",
      "a.tsv: no rows fit (all were longer than --max-length)",
-     {SEQ, .max_length = 5, .overlong = KVF__OVERLONG_SKIP}},
+     {SEQ, .max_length = 5, .overlong = KVF_OVERLONG_SKIP}},
 
     {"a.conll",
      "a pos\n\nb neg\nc so\n",
@@ -268,7 +268,7 @@ static const struct {
     {"a.conll",
      "abcd O\n",
      "a.conll:1: no word fits into 2 tokens",
-     {TOK, .max_length = 2, .overlong = KVF__OVERLONG_TRUNCATE}},
+     {TOK, .max_length = 2, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"a.conll",
      "abcd O\n",
      "a.conll:1: the row has 6 tokens, at most 5 fit (see --overlong)",
@@ -373,7 +373,7 @@ START_TEST(every_allocation_may_fail)
         {"a.conll",
          "ab O\nc B-x\n\nd O\ne O\n\nabcdef O\n",
          {TOK, .max_length = 4, .windows = true, .unlabeled = true,
-          .overlong = KVF__OVERLONG_SKIP}},
+          .overlong = KVF_OVERLONG_SKIP}},
     };
     kvf__dataset set = {0};
     kvf_status st;

@@ -6,7 +6,7 @@ START_TEST(sources_of_sentences)
 {
     kvf__dataset set = loaded(
         "a.conll", "ab O\ncd B-x\nef O\n",
-        (kvf__dataset_options){TOK, .max_length = 7, .overlong = KVF__OVERLONG_TRUNCATE});
+        (kvf__dataset_options){TOK, .max_length = 7, .overlong = KVF_OVERLONG_TRUNCATE});
     const kvf__source *s = &set.sources->group[0];
     ck_assert_int_eq(set.n_groups, 1);
     ck_assert_int_eq(set.truncated, 1);
@@ -62,7 +62,7 @@ START_TEST(left_out_rows_are_listed)
         "{\"id\": 7, \"text\": \"a\", \"choices\": [\"b\", \"bcdefgh\"], \"label\": 1}\n"
         "{\"text\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n"
         "{\"text\": \"abcdefgh\", \"choices\": [\"b\", \"c\"]}\n",
-        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF__OVERLONG_SKIP,
+        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF_OVERLONG_SKIP,
                                .unlabeled = true});
     const kvf__left_out *left = set.sources->left;
     ck_assert(set.n_groups == 1 && set.skipped == 2 && set.sources->n_left == 2);
@@ -80,7 +80,7 @@ START_TEST(cut_groups_are_counted)
 {
     kvf__dataset set = loaded(
         "a.jsonl", "{\"text\": \"a\", \"choices\": [\"bcdefgh\", \"bcdefgh\"], \"label\": 1}\n",
-        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF__OVERLONG_TRUNCATE});
+        (kvf__dataset_options){CHOICE, .max_length = 8, .overlong = KVF_OVERLONG_TRUNCATE});
     ck_assert(set.n == 2 && set.truncated == 1 && !set.sources->n_left);
     kvf__dataset_done(&set);
 }
@@ -132,7 +132,7 @@ START_TEST(sources_of_choices)
                               "[\"b\", \"c\"], \"label\": 0}\n{\"idx\": 7, \"text\": \"d\", "
                               "\"choices\": [\"e\", \"f\", \"g\"]}\n",
                               (kvf__dataset_options){CHOICE, .unlabeled = true, .max_length = 8,
-                                                     .overlong = KVF__OVERLONG_SKIP});
+                                                     .overlong = KVF_OVERLONG_SKIP});
     ck_assert_int_eq(set.n_groups, 2);
     ck_assert_int_eq(set.n, 5);
     ck_assert_int_eq(set.skipped, 1);

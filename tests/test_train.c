@@ -58,12 +58,14 @@ END_TEST
 /* steps of the first call, options: resumed and unbroken must be equal bytes */
 static const struct {
     int64_t first;
-    const char *method, *schedule, *shuffle;
+    const char *method;
+    kvf_schedule schedule;
+    const char *shuffle;
     int64_t batch_tokens;
 } RESUMES[] = {
-    {3, "mlp", "constant", "on", 0},       {3, "direct", "constant", "on", 0},
-    {3, "projected", "constant", "on", 0}, {3, "mlp", "linear", "off", 0},
-    {3, "mlp", "cosine", "on", 40},
+    {3, "mlp", KVF_SCHEDULE_CONSTANT, "on", 0},       {3, "direct", KVF_SCHEDULE_CONSTANT, "on", 0},
+    {3, "projected", KVF_SCHEDULE_CONSTANT, "on", 0}, {3, "mlp", KVF_SCHEDULE_LINEAR, "off", 0},
+    {3, "mlp", KVF_SCHEDULE_COSINE, "on", 40},
 };
 
 START_TEST(resume_equals_no_stop)
@@ -404,7 +406,7 @@ END_TEST
 START_TEST(resume_refuses_what_changed)
 {
     kvf_train_options o = options_for(out);
-    o.schedule = "linear";
+    o.schedule = KVF_SCHEDULE_LINEAR;
     train(&o);
     o.resume = true;
     o.steps = 9;
@@ -499,7 +501,7 @@ START_TEST(senseless_runs_are_refused)
     expect_failure(&o, KVF_EUSAGE, "--init-kv");
     o.init = "vocab";
     o.schedule_steps = 3;
-    o.schedule = "linear";
+    o.schedule = KVF_SCHEDULE_LINEAR;
     expect_failure(&o, KVF_EUSAGE, "past the linear schedule's length of 3 steps");
     o.data = "/nonexistent.jsonl";
     expect_failure(&o, KVF_EIO, "/nonexistent.jsonl");

@@ -92,8 +92,8 @@ static kvf_train_options options_for(const char *path)
     o.prefix_length = 4;
     o.steps = 6;
     o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
+    o.precision = KVF_PRECISION_F32;
+    o.schedule = KVF_SCHEDULE_CONSTANT;
     o.eval_every = o.save_every = 1000;
     return o;
 }

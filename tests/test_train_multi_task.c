@@ -56,8 +56,8 @@ static kvf_train_options options_for(const char *path)
     o.encoder_hidden = 16;
     o.steps = 8;
     o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
+    o.precision = KVF_PRECISION_F32;
+    o.schedule = KVF_SCHEDULE_CONSTANT;
     o.eval_every = 4;
     o.save_every = 4;
     o.lr = 0.05;

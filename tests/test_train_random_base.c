@@ -136,7 +136,7 @@ static void pretrain(void)
     o.batch_size = 32;
     o.lr = 3e-3;
     o.base_dropout = 0.1;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     train(&o);
     const kvf_merge_options merge = {.run = pretraining, .out = base, .base = fresh};
     kvf_merge_result folded;
@@ -154,7 +154,7 @@ static void train_prefix(const char *on, double lr)
     o.steps = 300;
     o.batch_size = 16;
     o.lr = lr;
-    o.precision = "f32";
+    o.precision = KVF_PRECISION_F32;
     train(&o);
 }
 

@@ -50,7 +50,7 @@ START_TEST(runs_are_equal)
     train(&o);
     equal_runs(out, other);
     o.stream_layers = false;
-    o.weight_dtype = "f32";
+    o.weight_dtype = KVF_WEIGHTS_F32;
     o.force = true;
     train(&o);
     equal_runs(out, other);
@@ -63,7 +63,7 @@ START_TEST(rounded_weights_are_another_base)
     kvf_train_options o = options_for(out, "mlp");
     kvf_train_result exact = train(&o);
     o.out = other;
-    o.weight_dtype = "bf16";
+    o.weight_dtype = KVF_WEIGHTS_BF16;
     kvf_train_result rounded = train(&o);
     ck_assert(rounded.train_loss != exact.train_loss);
     ck_assert_double_eq_tol(rounded.train_loss, exact.train_loss, 0.012);
@@ -92,11 +92,11 @@ START_TEST(the_type_of_weights_may_not)
     kvf_train_options o = options_for(out, "mlp");
     o.steps = 3;
     o.schedule_steps = 6;
-    o.weight_dtype = "bf16";
+    o.weight_dtype = KVF_WEIGHTS_BF16;
     train(&o);
     o.steps = 6;
     o.resume = true;
-    o.weight_dtype = "int8";
+    o.weight_dtype = KVF_WEIGHTS_INT8;
     expect_failure(&o, KVF_EUSAGE, "--weight-dtype was another");
 }
 END_TEST

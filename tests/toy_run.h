@@ -43,8 +43,8 @@ static inline kvf_train_options toy_run_options(const char *path)
     o.out = path;
     o.steps = 6;
     o.batch_size = 5;
-    o.precision = "f32";
-    o.schedule = "constant";
+    o.precision = KVF_PRECISION_F32;
+    o.schedule = KVF_SCHEDULE_CONSTANT;
     o.eval_every = 3;
     o.save_every = 3;
     return o;

@@ -56,6 +56,8 @@ typedef struct kvf_option_row {
 const char *kvf_option_set(const kvf_option_row *row, const char *value, void *options);
 /* Index of `value` among alternatives "a|b|c"; -1: it is none of them. */
 int kvf_choice_index(const char *alternatives, const char *value);
+/* The alternative with this index, n bytes of the text; NULL past the last. */
+const char *kvf_choice_at(const char *alternatives, int index, size_t *n);
 
 /* An earlier name of an option, or of a value of it. Both are accepted wherever the present ones
  * are, and both are the ones that files store. */

@@ -45,8 +45,9 @@ typedef struct kvf_report_options {
     bool allow_other_base;
     int64_t words; /* vocabulary items named for each virtual token; 0: none */
 
-    const char *data;                              /* needs base; NULL: no shares, no samples */
-    const char *format, *columns, *map, *overlong; /* of data, as in kvf_eval_options */
+    const char *data;                   /* needs base; NULL: no shares, no samples */
+    const char *format, *columns, *map; /* of data, as in kvf_eval_options */
+    kvf_overlong overlong;
     bool no_header;
     int64_t max_length;
     int64_t rows;       /* first rows over which shares of attention are means; 0: none */

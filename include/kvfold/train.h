@@ -64,6 +64,27 @@ typedef struct kvf_event {
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
+typedef enum kvf_schedule {
+    KVF_SCHEDULE_LINEAR,
+    KVF_SCHEDULE_COSINE,
+    KVF_SCHEDULE_CONSTANT
+} kvf_schedule;
+
+/* What happens to rows that are longer than allowed. */
+typedef enum kvf_overlong {
+    KVF_OVERLONG_UNSET,        /* where a prefix is used: as in its training; else STOP */
+    KVF_OVERLONG_STOP,         /* they are an error */
+    KVF_OVERLONG_TRUNCATE,     /* the prompt is cut at its left, then the end */
+    KVF_OVERLONG_TRUNCATE_END, /* the end is cut */
+    KVF_OVERLONG_SKIP          /* they are left out */
+} kvf_overlong;
+
+typedef enum kvf_forecast_mode {
+    KVF_FORECAST_AUTO, /* for a dry run */
+    KVF_FORECAST_ON,
+    KVF_FORECAST_OFF
+} kvf_forecast_mode;
+
 #define KVF_MAX_TRAIN_OPTIONS 128 /* most rows that kvf_train_option_row() has */
 
 /* "NAME=VALUE" each, of options that name a task of several. */
@@ -101,9 +122,9 @@ typedef struct kvf_train_options {
     const char *lr_units;         /* prefix, parameter */
     int64_t steps, epochs;        /* steps 0: epochs decide, unless kvf_train_set gave it */
     int64_t batch_size, batch_tokens, grad_accum;
-    int64_t max_length;   /* 0: the model's positions less the prefix */
-    const char *overlong; /* stop, truncate, truncate-end, skip */
-    const char *format;   /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
+    int64_t max_length; /* 0: the model's positions less the prefix */
+    kvf_overlong overlong;
+    const char *format; /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
     bool no_header;
     const char *columns; /* NULL or "": the header's */
     int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
@@ -114,14 +135,14 @@ typedef struct kvf_train_options {
                            ids; NULL: those of the training data, sorted */
     int64_t doc_stride; /* qa */
     bool shuffle;
-    const char *share_prefixes; /* auto, off */
-    const char *group_by;       /* off, prefix */
-    bool recompute;             /* the same bits with less memory, in more time */
-    const char *weight_dtype;   /* of frozen weights, as kvf_base_options has it */
-    bool stream_layers;         /* the same; sets recompute unless that was given */
-    const char *schedule;       /* linear, cosine, constant */
-    int64_t schedule_steps;     /* 0: steps */
-    const char *warmup;         /* "5%" or a number of steps */
+    const char *share_prefixes;    /* auto, off */
+    const char *group_by;          /* off, prefix */
+    bool recompute;                /* the same bits with less memory, in more time */
+    kvf_weight_dtype weight_dtype; /* of frozen weights, as kvf_base_options has it */
+    bool stream_layers;            /* the same; sets recompute unless that was given */
+    kvf_schedule schedule;
+    int64_t schedule_steps; /* 0: steps */
+    const char *warmup;     /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip;
     int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
@@ -141,12 +162,12 @@ typedef struct kvf_train_options {
     const char *position_start; /* "P", or the number that a row's first token stands at */
     bool infix;                 /* lm: the prefix stands inside rows */
     const char *chat_template;
-    const char *map;       /* "prompt=question,completion=answer" */
-    const char *precision; /* auto, f32, bf16 */
+    const char *map; /* "prompt=question,completion=answer" */
+    kvf_precision precision;
     uint64_t seed;
     const char *log;         /* JSONL, a line an event; NULL or "": none */
     const char *tensorboard; /* folder for an event file; the same */
-    const char *forecast;    /* on, off, auto: for a dry run */
+    kvf_forecast_mode forecast;
     /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
 
@@ -210,7 +231,7 @@ typedef struct kvf_eval_options {
                            less   the prefix */
     int64_t split_text; /* lm: the data file is plain text, rows of so many tokens; 0: it is not */
     int64_t limit;      /* rows that are read; 0: all */
-    const char *overlong;      /* NULL: that of training, else stop */
+    kvf_overlong overlong;
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
     int64_t batch_tokens;       /* rows are packed up to so many tokens; 0: 2048 */

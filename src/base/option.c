@@ -53,14 +53,21 @@ const char *kvf_option_stored_value(const char *name, const char *value)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+const char *kvf_choice_at(const char *alternatives, int index, size_t *n)
+{
+    for (const char *at = alternatives; at; at = at[*n] ? at + *n + 1 : NULL) {
+        *n = strcspn(at, "|");
+        if (!index--) return at;
+    }
+    return NULL;
+}
+
 int kvf_choice_index(const char *alternatives, const char *value)
 {
-    const size_t n = strlen(value);
-    for (int i = 0; alternatives; i++) {
-        const size_t length = strcspn(alternatives, "|");
-        if (n && n == length && !memcmp(alternatives, value, n)) return i;
-        alternatives = alternatives[length] ? alternatives + length + 1 : NULL;
-    }
+    const char *at;
+    size_t n = 0;
+    for (int i = 0; *value && (at = kvf_choice_at(alternatives, i, &n)) != NULL; i++)
+        if (n == strlen(value) && !memcmp(at, value, n)) return i;
     return -1;
 }
 

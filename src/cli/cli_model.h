@@ -102,7 +102,7 @@ void cli_model_close(cli_model *model);
     }
 #define CLI_OVERLONG(at)                                                                           \
     {                                                                                              \
-        "overlong", "stop|truncate|truncate-end|skip", "that of training, or stop", KVF_WORD, at,  \
+        "overlong", "stop|truncate|truncate-end|skip", "that of training, or stop", KVF_CHOICE_1, at,  \
             "what to do with longer rows"                                                          \
     }
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \

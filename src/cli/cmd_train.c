@@ -165,8 +165,8 @@ static int run(cli_call *call)
     w.to = !options.log || strcmp(options.log, CLI_STDOUT) ? stdout
            : call->common.quiet                            ? NULL
                                                            : stderr;
-    if (w.progress.on && w.progress.terminal && !strcmp(options.forecast, "auto"))
-        options.forecast = "on";
+    if (w.progress.on && w.progress.terminal && options.forecast == KVF_FORECAST_AUTO)
+        options.forecast = KVF_FORECAST_ON;
     if (call->common.json) w.notes = kvf_json_array();
     if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
     code = train(call, &options, &w);

@@ -7,6 +7,8 @@
 #ifndef KVF_DATA_INT_H
 #define KVF_DATA_INT_H
 
+#include <kvfold/train.h>
+
 #include "batch.h"
 #include "row_template.h"
 #include "task.h"
@@ -129,17 +131,10 @@ typedef struct kvf__sources {
 
 /* ---- data set -------------------------------------------------------------------------------- */
 
-typedef enum kvf__overlong {
-    KVF__OVERLONG_STOP,
-    KVF__OVERLONG_TRUNCATE,
-    KVF__OVERLONG_SKIP,
-    KVF__OVERLONG_TRUNCATE_END
-} kvf__overlong;
-kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out);
 /* The option as files hold it, and back: the first versions wrote "truncate" where they cut the end
- * of every row, so "truncate" of today is "truncate-prompt" there. */
-const char *kvf__overlong_to_file(const char *name);
-const char *kvf__overlong_from_file(const char *stored); /* NULL gives NULL */
+ * of every row, so "truncate" of today is "truncate-prompt" there. UNSET: NULL, or no such word. */
+const char *kvf__overlong_to_file(kvf_overlong overlong);
+kvf_overlong kvf__overlong_from_file(const char *stored);
 /* "lm", "seq-cls", ...; EUSAGE lists the known ones. */
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out);
 
@@ -195,7 +190,7 @@ typedef struct kvf__dataset {
 typedef struct kvf__dataset_options {
     kvf__render render; /* tokenizer and field map for every task, chat templates for lm only */
     int64_t max_length; /* tokens of a row, virtual ones not counted */
-    kvf__overlong overlong;
+    kvf_overlong overlong; /* UNSET: STOP */
     bool prompt_only; /* lm, for generation */
     int32_t vocab;    /* ids must lie below (rows that give ids themselves) */
 

@@ -7,28 +7,18 @@
 
 #include <string.h>
 
-kvf_status kvf__overlong_parse(kvf_ctx *ctx, const char *name, kvf__overlong *out)
+const char *kvf__overlong_to_file(kvf_overlong overlong)
 {
-    static const char *const NAMES[] = {"stop", "truncate", "skip", "truncate-end"};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(name, NAMES[i])) {
-            *out = (kvf__overlong)i;
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "overlong \"%s\" is not known; known: stop, truncate, truncate-end, skip",
-                     name);
+    static const char *const WORDS[] = {"", "stop", "truncate-prompt", "truncate-end", "skip"};
+    return WORDS[overlong];
 }
 
-const char *kvf__overlong_to_file(const char *name)
+kvf_overlong kvf__overlong_from_file(const char *stored)
 {
-    return strcmp(name, "truncate") ? name : "truncate-prompt";
-}
-
-const char *kvf__overlong_from_file(const char *stored)
-{
-    if (stored && !strcmp(stored, "truncate")) return "truncate-end";
-    return stored && !strcmp(stored, "truncate-prompt") ? "truncate" : stored;
+    if (stored && !strcmp(stored, "truncate")) return KVF_OVERLONG_TRUNCATE_END;
+    for (kvf_overlong o = KVF_OVERLONG_STOP; stored && o <= KVF_OVERLONG_SKIP; o++)
+        if (!strcmp(stored, kvf__overlong_to_file(o))) return o;
+    return KVF_OVERLONG_UNSET;
 }
 
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out)

@@ -97,11 +97,11 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
                                 int64_t capacity, bool *cut)
 {
-    if (load->options->overlong == KVF__OVERLONG_STOP)
+    if (load->options->overlong <= KVF_OVERLONG_STOP)
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
                          (long long)tokens, (long long)capacity);
-    *cut = load->options->overlong != KVF__OVERLONG_SKIP;
+    *cut = load->options->overlong != KVF_OVERLONG_SKIP;
     return KVF_OK;
 }
 

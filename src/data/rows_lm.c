@@ -121,7 +121,7 @@ static void cut_prompt(kvf__loader *load, size_t from, size_t most)
 static void cut_row(kvf__loader *load, size_t from, size_t most)
 {
     bool taught = has_labels(load, from);
-    if (load->options->overlong == KVF__OVERLONG_TRUNCATE) cut_prompt(load, from, most);
+    if (load->options->overlong == KVF_OVERLONG_TRUNCATE) cut_prompt(load, from, most);
     if (load->ids.n > from + most) load->ids.n = load->labels.n = from + most;
     load->without_label += taught && !has_labels(load, from);
     load->cut = true;

@@ -112,7 +112,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     kvf__dataset_options load = {
         .render = renderer.render,
         .max_length = kvf__text_capacity(base, prefix),
-        .overlong = KVF__OVERLONG_STOP,
+        .overlong = KVF_OVERLONG_STOP,
         .prompt_only = true,
         .vocab = (int32_t)kvf__model_desc(base->model)->V,
     };

@@ -44,11 +44,9 @@ struct kvf_prefix {
     int64_t step; /* of the state that was used; -1 for prefix files */
 };
 
-/* "auto", "f32", "bf16". EUSAGE. */
-kvf_status kvf__precision_parse(kvf_ctx *ctx, const char *name, kvf_precision *out);
+/* "auto", "f32", "bf16", "int8". */
 const char *kvf__precision_name(kvf_precision precision);
-/* "auto", "f32", "bf16", "int8". EUSAGE. */
-kvf_status kvf__weight_dtype_parse(kvf_ctx *ctx, const char *name, kvf_weight_dtype *out);
+const char *kvf__weight_dtype_name(kvf_weight_dtype dtype);
 /* AUTO becomes BF16 where a rule on CPU and base says that it is faster, else F32; BF16 on a CPU
  * without it is EUNSUPPORTED. */
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf__desc *desc,

@@ -16,18 +16,6 @@
 
 #define BF16_WIDTH 64 /* least C */
 
-kvf_status kvf__precision_parse(kvf_ctx *ctx, const char *name, kvf_precision *out)
-{
-    static const char *const NAMES[] = {"auto", "f32", "bf16"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, NAMES[i])) {
-            *out = (kvf_precision)i;
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE, "precision \"%s\" is not known; known: auto, f32, bf16",
-                     name);
-}
-
 const char *kvf__precision_name(kvf_precision precision)
 {
     return precision == KVF_PRECISION_F32    ? "f32"
@@ -35,16 +23,10 @@ const char *kvf__precision_name(kvf_precision precision)
                                              : "auto";
 }
 
-kvf_status kvf__weight_dtype_parse(kvf_ctx *ctx, const char *name, kvf_weight_dtype *out)
+const char *kvf__weight_dtype_name(kvf_weight_dtype dtype)
 {
     static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(name, NAMES[i])) {
-            *out = (kvf_weight_dtype)i;
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "weight-dtype \"%s\" is not known; known: auto, f32, bf16, int8", name);
+    return NAMES[dtype];
 }
 
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf__desc *desc,

@@ -2,6 +2,8 @@
 #ifndef KVF_OPTIM_INT_H
 #define KVF_OPTIM_INT_H
 
+#include <kvfold/train.h>
+
 #include "prefix.h"
 
 /* Loshchilov & Hutter 2019, as torch.optim.AdamW computes it:
@@ -27,18 +29,13 @@ double kvf__grad_norm(const kvf__params *params);
  * (norm + 1e-6), at most 1. */
 double kvf__clip_factor(double norm, double clip);
 
-typedef enum kvf__schedule_kind {
-    KVF__SCHEDULE_LINEAR,
-    KVF__SCHEDULE_COSINE,
-    KVF__SCHEDULE_CONSTANT
-} kvf__schedule_kind;
 typedef struct kvf__schedule {
-    kvf__schedule_kind kind;
+    kvf_schedule kind;
     int64_t warmup, length; /* steps */
 } kvf__schedule;
-/* name: linear, cosine, constant; warmup: "5%" of the length (rounded up) or a number of steps.
+/* warmup: "5%" of the length (rounded up) or a number of steps.
  * EUSAGE. */
-kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length,
+kvf_status kvf__schedule_init(kvf_ctx *ctx, kvf_schedule kind, const char *warmup, int64_t length,
                               kvf__schedule *out);
 /* Factor on lr for step 1, 2, ...: step/warmup while warming up; then, with p = (step - 1 - warmup)
  * / (length - warmup) in [0, 1): 1 - p, (1 + cos(pi p)) / 2, or 1. Never below 0. */

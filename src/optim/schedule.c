@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static kvf_status parse_kind(kvf_ctx *ctx, const char *name, kvf__schedule_kind *out)
-{
-    static const char *const NAMES[] = {"linear", "cosine", "constant"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(name, NAMES[i])) {
-            *out = (kvf__schedule_kind)i;
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "schedule \"%s\" is not known; known: linear, cosine, constant", name);
-}
-
 static kvf_status parse_warmup(kvf_ctx *ctx, const char *text, int64_t length, int64_t *out)
 {
     char *end = NULL;
@@ -34,11 +22,10 @@ static kvf_status parse_warmup(kvf_ctx *ctx, const char *text, int64_t length, i
     return KVF_OK;
 }
 
-kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup, int64_t length,
+kvf_status kvf__schedule_init(kvf_ctx *ctx, kvf_schedule kind, const char *warmup, int64_t length,
                               kvf__schedule *out)
 {
-    kvf__schedule schedule = {.length = length};
-    KVF_TRY(parse_kind(ctx, name, &schedule.kind));
+    kvf__schedule schedule = {.kind = kind, .length = length};
     KVF_TRY(parse_warmup(ctx, warmup, length, &schedule.warmup));
     *out = schedule;
     return KVF_OK;
@@ -47,9 +34,9 @@ kvf_status kvf__schedule_init(kvf_ctx *ctx, const char *name, const char *warmup
 double kvf__schedule_factor(const kvf__schedule *schedule, int64_t step)
 {
     if (step <= schedule->warmup) return (double)step / (double)schedule->warmup;
-    if (schedule->kind == KVF__SCHEDULE_CONSTANT) return 1;
+    if (schedule->kind == KVF_SCHEDULE_CONSTANT) return 1;
     double rest = (double)(schedule->length - schedule->warmup);
     double p = rest > 0 ? (double)(step - 1 - schedule->warmup) / rest : 1;
     if (p > 1) p = 1;
-    return schedule->kind == KVF__SCHEDULE_LINEAR ? 1 - p : (1 + cos(acos(-1.0) * p)) / 2;
+    return schedule->kind == KVF_SCHEDULE_LINEAR ? 1 - p : (1 + cos(acos(-1.0) * p)) / 2;
 }

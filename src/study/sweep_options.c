@@ -86,7 +86,7 @@ kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *o)
         const char *name;
     } FIELDS[] = {
         {o->log != NULL, "log"},
-        {!strcmp(o->forecast, "on"), "forecast"},
+        {o->forecast == KVF_FORECAST_ON, "forecast"},
         {!strcmp(o->unfreeze, "base"), "unfreeze"},
         {o->base_dropout > 0, "base-dropout"},
         {o->prefix_dropout_per_row, "prefix-dropout-per-row"},

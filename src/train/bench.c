@@ -87,7 +87,7 @@ static kvf_train_options train_options(const kvf_bench_options *o)
     t.init = "random";
     t.epochs = 1;
     t.shuffle = false;
-    t.schedule = "constant";
+    t.schedule = KVF_SCHEDULE_CONSTANT;
     t.warmup = "0";
     t.seed = o->seed;
     return t;

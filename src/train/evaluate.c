@@ -26,7 +26,6 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
                           const kvf_eval_options *options, kvf__renderer *renderer,
                           kvf__dataset_options *out)
 {
-    const char *overlong = options->overlong;
     kvf__dataset_options load = {
         .max_length = longest_row(base, prefix, options->max_length),
         .vocab = (int32_t)kvf__model_desc(base->model)->V,
@@ -35,11 +34,11 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .columns = options->columns,
         .split_text = options->split_text,
         .limit = options->limit,
+        .overlong = options->overlong,
     };
-    if (!overlong && prefix)
-        overlong = kvf__overlong_from_file(
+    if (!load.overlong && prefix)
+        load.overlong = kvf__overlong_from_file(
             kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL));
-    KVF_TRY(kvf__overlong_parse(ctx, overlong ? overlong : "stop", &load.overlong));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
     *out = load;
@@ -62,7 +61,8 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
         load.windows = unlabeled && trial->task == KVF__TASK_TOKEN_CLS &&
-                       (!options->overlong || !strncmp(options->overlong, "truncate", 8));
+                       options->overlong != KVF_OVERLONG_STOP &&
+                       options->overlong != KVF_OVERLONG_SKIP;
     }
     KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &trial->set));
     bool columns = options->columns && *options->columns;

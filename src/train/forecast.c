@@ -169,7 +169,10 @@ static void emit(kvf__trainer *t)
 static kvf_status refuse(kvf__trainer *t)
 {
     if (!kvf__train_option_given(&t->options, "forecast")) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s", t->options.forecast,
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s",
+                     t->options.forecast == KVF_FORECAST_OFF ? "off"
+                     : t->options.forecast                   ? "on"
+                                                             : "auto",
                      t->retention ? "with --retain" : "for several processes");
 }
 

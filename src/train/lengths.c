@@ -47,11 +47,13 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
     if (!o->schedule_steps) o->schedule_steps = t->progress.steps; /* no steps: --resume decides */
     KVF_TRY(kvf__schedule_init(t->ctx, o->schedule, o->warmup, o->schedule_steps,
                                &t->stepper.schedule));
-    if (t->progress.steps > o->schedule_steps && t->stepper.schedule.kind != KVF__SCHEDULE_CONSTANT)
+    if (t->progress.steps > o->schedule_steps && t->stepper.schedule.kind != KVF_SCHEDULE_CONSTANT)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--steps %lld is past the %s schedule's length of %lld steps, fixed when "
                          "the run was created",
-                         (long long)t->progress.steps, o->schedule, (long long)o->schedule_steps);
+                         (long long)t->progress.steps,
+                         o->schedule == KVF_SCHEDULE_COSINE ? "cosine" : "linear",
+                         (long long)o->schedule_steps);
     return KVF_OK;
 }
 

@@ -84,15 +84,19 @@ kvf_status kvf__train_options_require(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* Values of KVF_WORD rows, for callers that fill the struct themselves. */
+/* Values of closed choices, for callers that fill the struct themselves. */
 static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__option *r;
+    size_t n = 0;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
-        if (r->row.kind != KVF_WORD) continue;
-        const char *value = *(const char **)kvf__option_field(o, r);
-        if (!value || kvf_choice_index(r->row.argument, value) < 0)
-            return bad_value(ctx, r, value, r->row.argument);
+        const void *at = kvf__option_field(o, r);
+        const char *word = r->row.kind == KVF_WORD ? *(const char *const *)at : NULL;
+        if (r->row.kind == KVF_WORD && (!word || kvf_choice_index(r->row.argument, word) < 0))
+            return bad_value(ctx, r, word, r->row.argument);
+        if (r->row.kind == KVF_CHOICE && !kvf_choice_at(r->row.argument, *(const int *)at, &n))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: no such value: want %s", r->row.name,
+                             r->row.argument);
     }
     return KVF_OK;
 }

@@ -8,9 +8,9 @@
 /* Weights that are trained are f32 in memory. */
 static kvf_status check_trained_base(kvf_ctx *ctx, const kvf_train_options *o)
 {
-    const char *option = o->stream_layers                  ? "stream-layers"
-                         : strcmp(o->weight_dtype, "auto") ? "weight-dtype"
-                                                           : NULL;
+    const char *option = o->stream_layers  ? "stream-layers"
+                         : o->weight_dtype ? "weight-dtype"
+                                           : NULL;
     if (!option) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE, "--%s is for frozen weights; %s trains them", option,
                      strcmp(o->method, "full") ? "--unfreeze base" : "method full");
@@ -42,7 +42,7 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     if (!(o->base_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--base-lr must be above 0");
     if (!strcmp(o->unfreeze, "base") && o->train_head)
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: --unfreeze base trains it anyway");
-    if (o->stream_layers && strcmp(o->weight_dtype, "auto"))
+    if (o->stream_layers && o->weight_dtype)
         return kvf__fail(ctx, KVF_EUSAGE, "--stream-layers: not with --weight-dtype");
     if (!strcmp(o->method, "full") || !strcmp(o->unfreeze, "base"))
         KVF_TRY(check_trained_base(ctx, o));

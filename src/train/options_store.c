@@ -11,21 +11,18 @@ static bool is_overlong(const kvf__option *r)
     return r->row.offset == offsetof(kvf_train_options, overlong);
 }
 
-static const char *stored_text(const kvf__option *r, const char *text)
+static kvf_json *choice_json(const kvf__option *r, int value)
 {
-    if (!text) return "";
-    return is_overlong(r) ? kvf__overlong_to_file(text)
-                          : kvf_option_stored_value(r->row.name, text);
-}
-
-static const char *read_text(const kvf__option *r, const char *stored)
-{
-    return is_overlong(r) ? kvf__overlong_from_file(stored) : kvf_option_value(r->row.name, stored);
+    size_t n = 0;
+    const char *word = kvf_choice_at(r->row.argument, value - (r->row.kind == KVF_CHOICE_1), &n);
+    return kvf_json_new_strn(word ? word : "", n);
 }
 
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
 {
     const void *at = kvf__option_field(o, r);
+    const char *text;
+    if (is_overlong(r)) return kvf_json_new_str(kvf__overlong_to_file(o->overlong));
     switch (r->row.kind) {
     case KVF_COUNT:
         return kvf_json_new_int(*(const int64_t *)at);
@@ -37,8 +34,11 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
         return kvf_json_new_bool(*(const bool *)at);
     case KVF_ON_OFF:
         return kvf_json_new_str(*(const bool *)at ? "on" : "off");
+    case KVF_CHOICE:
+        return choice_json(r, *(const int *)at);
     default:
-        return kvf_json_new_str(stored_text(r, *(const char *const *)at));
+        text = kvf_option_stored_value(r->row.name, *(const char *const *)at);
+        return kvf_json_new_str(text ? text : "");
     }
 }
 
@@ -71,6 +71,9 @@ static bool same_value(const kvf_train_options *a, const kvf_train_options *b, c
     case KVF_FLAG:
     case KVF_ON_OFF:
         return *(const bool *)x == *(const bool *)y;
+    case KVF_CHOICE:
+    case KVF_CHOICE_1:
+        return *(const int *)x == *(const int *)y;
     default:
         break;
     }
@@ -83,6 +86,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
 {
     void *at = kvf__option_field(o, r);
     const char *text = kvf_json_str(value, NULL);
+    if (is_overlong(r)) return (o->overlong = kvf__overlong_from_file(text)) != KVF_OVERLONG_UNSET;
     switch (r->row.kind) {
     case KVF_COUNT:
         *(int64_t *)at = kvf_json_int(value, -1);
@@ -96,12 +100,11 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     case KVF_FLAG:
         *(bool *)at = kvf_json_bool(value, false);
         return kvf_json_typeof(value) == KVF_JSON_BOOL;
-    case KVF_ON_OFF:
-        *(bool *)at = text && !strcmp(text, "on");
+    case KVF_TEXT:
+        *(const char **)at = text;
         return text != NULL;
     default:
-        *(const char **)at = read_text(r, text);
-        return text != NULL;
+        return text && !kvf_option_set(&r->row, text, o);
     }
 }
 
@@ -132,7 +135,7 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
         else if (!read_value(&was, r, value))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
         bool automatic = r->row.offset == offsetof(kvf_train_options, precision) &&
-                         !strcmp(options->precision, "auto");
+                         options->precision == KVF_PRECISION_AUTO;
         if (given && !automatic && !same_value(options, &was, r))
             return kvf__fail(
                 ctx, KVF_EUSAGE,

@@ -16,8 +16,8 @@
 
 typedef struct decision {
     int32_t status, resumed;
-    char precision[8];
-    int64_t bytes; /* of the options that follow as JSON */
+    int32_t precision; /* a kvf_precision */
+    int64_t bytes;     /* of the options that follow as JSON */
 } decision;
 
 typedef struct note {
@@ -86,8 +86,9 @@ static kvf_status send_decision(kvf__trainer *t, kvf_status st)
 {
     kvf__dist *dist = t->ranks->dist;
     char *text = NULL;
-    decision w = {.status = (int32_t)st, .resumed = t->output.is_resumed};
-    snprintf(w.precision, sizeof w.precision, "%s", t->options.precision);
+    decision w = {.status = (int32_t)st,
+                  .precision = (int32_t)t->options.precision,
+                  .resumed = t->output.is_resumed};
     if (!st && t->output.is_resumed) {
         text = kvf_json_text(t->output.resumed.options, KVF_JSON_COMPACT);
         w.bytes = text ? (int64_t)strlen(text) : 0;
@@ -115,13 +116,11 @@ static kvf_status receive_options(kvf__trainer *t, int64_t bytes)
 
 static kvf_status receive_decision(kvf__trainer *t)
 {
-    static const char *const PRECISIONS[] = {"auto", "f32", "bf16"};
     decision w;
     KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &w, sizeof w));
     if (w.status) return kvf__fail(t->ctx, (kvf_status)w.status, RETURNED);
     if (w.resumed) KVF_TRY(receive_options(t, w.bytes));
-    for (size_t i = 0; i < 3; i++)
-        if (!strcmp(w.precision, PRECISIONS[i])) t->options.precision = PRECISIONS[i];
+    t->options.precision = (kvf_precision)w.precision;
     return KVF_OK;
 }
 
@@ -136,7 +135,7 @@ kvf_status kvf__ranks_begin(kvf__trainer *t)
 kvf_status kvf__ranks_decided(kvf__trainer *t)
 {
     bool first = t->ranks && !t->ranks->rank && !t->ranks->decided;
-    return first && strcmp(t->options.precision, "auto") ? send_decision(t, KVF_OK) : KVF_OK;
+    return first && t->options.precision != KVF_PRECISION_AUTO ? send_decision(t, KVF_OK) : KVF_OK;
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ static kvf_status load(kvf__trainer *t, kvf__dataset *out)
         .render = t->rows.renderer.render,
         .max_length = o->max_length && o->max_length < longest ? o->max_length : longest,
         .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
-        .overlong = KVF__OVERLONG_TRUNCATE_END,
+        .overlong = KVF_OVERLONG_TRUNCATE_END,
         .causal = true,
     };
     how.render.map = NULL;

@@ -29,22 +29,22 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 
 static kvf_status open_base(kvf__trainer *t)
 {
-    kvf_base_options options = {.backward = true};
+    const kvf_base_options options = {.precision = t->options.precision,
+                                      .backward = true,
+                                      .weight_dtype = t->options.weight_dtype,
+                                      .stream_layers = t->options.stream_layers};
     kvf__train form;
     KVF_TRY(kvf__trainer_form(t, &form));
-    KVF_TRY(kvf__precision_parse(t->ctx, t->options.precision, &options.precision));
     KVF_TRY(kvf__ranks_decided(t));
-    KVF_TRY(kvf__weight_dtype_parse(t->ctx, t->options.weight_dtype, &options.weight_dtype));
-    options.stream_layers = t->options.stream_layers;
     if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--precision %s: the base is open in %s, which its runs share",
-                         t->options.precision, kvf__precision_name(t->base->precision));
+        return kvf__fail(
+            t->ctx, KVF_EUSAGE, "--precision %s: the base is open in %s, which its runs share",
+            kvf__precision_name(options.precision), kvf__precision_name(t->base->precision));
     if (options.weight_dtype != t->base->weight_dtype)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--weight-dtype %s: the base is open as another",
-                         t->options.weight_dtype);
-    t->options.precision = kvf__precision_name(t->base->precision);
+                         kvf__weight_dtype_name(options.weight_dtype));
+    t->options.precision = t->base->precision;
     return kvf__ranks_decided(t);
 }
 
@@ -247,7 +247,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options,
 
 static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
 {
-    t->options.precision = kvf__precision_name(t->base->precision);
+    t->options.precision = t->base->precision;
     KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
     KVF_TRY(decide(t));
@@ -346,7 +346,7 @@ static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
     if (!st && t->progress.steps) st = kvf__trainer_prepare(t);
-    if (!st && !strcmp(t->options.forecast, "on")) st = kvf__trainer_forecast(t);
+    if (!st && t->options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(t);
     st = kvf__ranks_agree(t, st, &t->output.finished_before);
     if (!st && kvf__ranks_follows(t))
@@ -360,7 +360,7 @@ static kvf_status run_steps(kvf__trainer *t)
 static kvf_status run_dry(kvf__trainer *t)
 {
     kvf_status st = t->progress.steps ? kvf__trainer_prepare(t) : KVF_OK;
-    if (!st && strcmp(t->options.forecast, "off")) st = kvf__trainer_forecast(t);
+    if (!st && t->options.forecast != KVF_FORECAST_OFF) st = kvf__trainer_forecast(t);
     KVF_TRY(kvf__ranks_agree(t, st, &t->output.finished_before));
     kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
                       (long long)t->rows.total.rows, (long long)t->rows.total.labels,

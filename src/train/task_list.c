@@ -246,10 +246,10 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
         .regression = o->regression,
         .doc_stride = o->doc_stride,
         .split_text = o->split_text,
+        .overlong = o->overlong,
         .limit = out == &task->data ? o->limit : 0,
     };
     KVF_TRY(longest_row(t, &load.max_length));
-    KVF_TRY(kvf__overlong_parse(t->ctx, o->overlong, &load.overlong));
     kvf_status st = known_labels(t, task, out, &given, &load);
     if (!st)
         st = t->rows.reads ? kvf__reads_load(t, path, &load, out)

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const kvf__dataset_options options = {
         .render = {.tokenizer = tokenizer(), .chat = &chat},
         .max_length = 24,
-        .overlong = (kvf__overlong)(choice / 8 % 4),
+        .overlong = (kvf_overlong)(1 + choice / 8 % 4),
         .vocab = 16,
         .format = FUZZ_FORMAT,
         .no_header = choice & 32,
