@@ -315,7 +315,7 @@ START_TEST(out_of_memory)
         packed = NULL;
         made = NULL;
     } while (st);
-    ck_assert_int_ge(n, 6);
+    ck_assert_int_ge(n, 5); /* engine, weight, its values, its bias */
     ck_assert_float_eq(y[0], 5);
     ck_assert_float_eq(y[1], 8);
     kvf_ctx_fail_allocation(ctx, -1);

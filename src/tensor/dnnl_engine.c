@@ -40,3 +40,35 @@ kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *st
         return kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");
     return KVF_OK;
 }
+
+kvf_status kvf__dnnl_failed(dnnl_status_t status, const char **why)
+{
+    switch (status) {
+    case dnnl_out_of_memory:
+        *why = "out of memory";
+        return KVF_ENOMEM;
+    case dnnl_unimplemented:
+        *why = "not implemented for this CPU";
+        return KVF_EUNSUPPORTED;
+    default:
+        *why = "failed";
+        return KVF_EINTERNAL;
+    }
+}
+
+dnnl_status_t kvf__reorder_create(dnnl_engine_t engine, kvf__md_arg from, kvf__md_arg to,
+                                  dnnl_primitive_t *out)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL);
+    if (!st) st = dnnl_primitive_create(out, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return st;
+}
+
+dnnl_status_t kvf__reorder_run(dnnl_stream_t stream, dnnl_primitive_t reorder, dnnl_memory_t from,
+                               dnnl_memory_t to)
+{
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    return dnnl_primitive_execute(reorder, stream, 2, args);
+}

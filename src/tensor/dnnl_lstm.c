@@ -5,20 +5,32 @@
  * reordered before each run, gradients back after it. That is a small part of a step: the sequence
  * is short, the weights are read once. oneDNN adds to the gradients of weights, so they are zeroed
  * first. */
+#include "arena.h"
 #include "dnnl_engine.h"
 #include "lstm.h"
 
 #include <string.h>
 
-/* One array: as torch has it, and as a primitive wants it. */
+/* A layout that a primitive wants, its memory, and the reorder into it or (gradients) out of it. */
+typedef struct layout {
+    dnnl_memory_t memory;
+    dnnl_primitive_t reorder;
+} layout;
+
+/* One array of weights; its gradient uses the plain memory after the weights were read. */
 typedef struct weights {
-    float *plain;          /* [2, 4 H, width], owned */
+    float *plain;          /* [2, 4 H, width], as torch has it */
     dnnl_memory_desc_t md; /* of plain: dims [1, 2, width, 4, H] as ldgoi */
-    dnnl_memory_t plain_memory;
-    dnnl_memory_t fwd, bwd, grad;               /* in the primitives' layouts, memory theirs */
-    dnnl_primitive_t to_fwd, to_bwd, from_grad; /* reorders */
-    int64_t width;
+    dnnl_memory_t memory;
+    layout fwd, bwd, grad;
 } weights;
+
+typedef struct direction {
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t primitive;
+} direction;
+
+enum { SRC, DST, BIAS, DSRC, DDST, DBIAS, WORKSPACE, MEMORIES };
 
 struct kvf__lstm {
     kvf__lstm_sizes s;
@@ -26,11 +38,11 @@ struct kvf__lstm {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     kvf__lstm_mds mds; /* weights in any layout */
-    dnnl_primitive_desc_t fwd_pd, bwd_pd;
-    dnnl_primitive_t fwd, bwd;
+    direction fwd, bwd;
     weights wx, wh;
-    dnnl_memory_t src, dst, bias, workspace, dsrc, ddst, dbias;
+    dnnl_memory_t memory[MEMORIES];
 
+    void *block;            /* of all that follows and the plain weights */
     float *x, *y;           /* [T, I], [T, 2 H]: copies for the backward pass */
     float *dx, *dy;         /* the same of the gradients */
     float *b, *db;          /* [2, 4, H] the two biases added */
@@ -41,10 +53,10 @@ struct kvf__lstm {
 
 static kvf_status fail_dnnl(kvf_ctx *ctx, const kvf__lstm *l, dnnl_status_t status)
 {
-    return kvf__fail(ctx, status == dnnl_out_of_memory ? KVF_ENOMEM : KVF_EINTERNAL,
-                     "oneDNN: an LSTM of %lld steps, %lld to 2 * %lld: %s", (long long)l->s.T,
-                     (long long)l->s.I, (long long)l->s.H,
-                     status == dnnl_out_of_memory ? "out of memory" : "failed");
+    const char *why;
+    kvf_status st = kvf__dnnl_failed(status, &why);
+    return kvf__fail(ctx, st, "oneDNN: an LSTM of %lld steps, %lld to 2 * %lld: %s",
+                     (long long)l->s.T, (long long)l->s.I, (long long)l->s.H, why);
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -54,109 +66,70 @@ static dnnl_status_t describe(kvf__lstm *l)
     const int64_t T = l->s.T, I = l->s.I, H = l->s.H;
     const dnnl_dims_t src = {T, 1, I}, dst = {T, 1, 2 * H}, bias = {1, 2, 4, H};
     const dnnl_dims_t wx = {1, 2, I, 4, H}, wh = {1, 2, H, 4, H};
-    dnnl_status_t st;
 
-    st = kvf__md_create(&l->mds.src, 3, src, dnnl_f32, dnnl_tnc);
-    if (st) return st;
-    st = kvf__md_create(&l->mds.dst, 3, dst, dnnl_f32, dnnl_tnc);
-    if (st) return st;
-    st = kvf__md_create(&l->mds.bias, 4, bias, dnnl_f32, dnnl_ldgo);
-    if (st) return st;
-    st = kvf__md_create(&l->mds.wx, 5, wx, dnnl_f32, dnnl_format_tag_any);
-    if (st) return st;
-    st = kvf__md_create(&l->mds.wh, 5, wh, dnnl_f32, dnnl_format_tag_any);
-    if (st) return st;
-    st = kvf__md_create(&l->wx.md, 5, wx, dnnl_f32, dnnl_ldgoi);
-    if (st) return st;
+    KVF__DNNL_TRY(kvf__md_create(&l->mds.src, 3, src, dnnl_f32, dnnl_tnc));
+    KVF__DNNL_TRY(kvf__md_create(&l->mds.dst, 3, dst, dnnl_f32, dnnl_tnc));
+    KVF__DNNL_TRY(kvf__md_create(&l->mds.bias, 4, bias, dnnl_f32, dnnl_ldgo));
+    KVF__DNNL_TRY(kvf__md_create(&l->mds.wx, 5, wx, dnnl_f32, dnnl_format_tag_any));
+    KVF__DNNL_TRY(kvf__md_create(&l->mds.wh, 5, wh, dnnl_f32, dnnl_format_tag_any));
+    KVF__DNNL_TRY(kvf__md_create(&l->wx.md, 5, wx, dnnl_f32, dnnl_ldgoi));
     return kvf__md_create(&l->wh.md, 5, wh, dnnl_f32, dnnl_ldgoi);
 }
 
 static dnnl_status_t make_primitives(kvf__lstm *l)
 {
-    dnnl_status_t st;
-
-    st = kvf__lstm_fwd_pd_create(&l->fwd_pd, l->engine, &l->mds);
-    if (st) return st;
-    st = kvf__lstm_bwd_pd_create(&l->bwd_pd, l->engine, &l->mds, l->fwd_pd);
-    if (st) return st;
-    st = dnnl_primitive_create(&l->fwd, l->fwd_pd);
-    if (st) return st;
-    return dnnl_primitive_create(&l->bwd, l->bwd_pd);
+    KVF__DNNL_TRY(kvf__lstm_fwd_pd_create(&l->fwd.pd, l->engine, &l->mds));
+    KVF__DNNL_TRY(kvf__lstm_bwd_pd_create(&l->bwd.pd, l->engine, &l->mds, l->fwd.pd));
+    KVF__DNNL_TRY(dnnl_primitive_create(&l->fwd.primitive, l->fwd.pd));
+    return dnnl_primitive_create(&l->bwd.primitive, l->bwd.pd);
 }
 
-static dnnl_status_t make_reorder(const kvf__lstm *l, kvf__md_arg from, kvf__md_arg to,
-                                  dnnl_primitive_t *out)
-{
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, l->engine, to, l->engine,
-                                                          NULL);
-    if (!st) st = dnnl_primitive_create(out, pd);
-    dnnl_primitive_desc_destroy(pd);
-    return st;
-}
-
-/* Memory of the primitives for an array of weights, and the ways there and back. what, dwhat: how
- * oneDNN numbers it among the weights. */
+/* Memory of the primitives for an array of weights, and the ways there and back. which: how oneDNN
+ * numbers it among the weights. */
 static dnnl_status_t make_weights(kvf__lstm *l, weights *w, int which)
 {
-    kvf__md_arg fwd = dnnl_primitive_desc_query_md(l->fwd_pd, dnnl_query_weights_md, which);
-    kvf__md_arg bwd = dnnl_primitive_desc_query_md(l->bwd_pd, dnnl_query_weights_md, which);
-    kvf__md_arg grad = dnnl_primitive_desc_query_md(l->bwd_pd, dnnl_query_diff_weights_md, which);
-    dnnl_status_t st;
+    kvf__md_arg plain = KVF__MD(&w->md);
+    kvf__md_arg fwd = dnnl_primitive_desc_query_md(l->fwd.pd, dnnl_query_weights_md, which);
+    kvf__md_arg bwd = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_weights_md, which);
+    kvf__md_arg grad = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_diff_weights_md, which);
 
-    st = dnnl_memory_create(&w->plain_memory, KVF__MD(&w->md), l->engine, w->plain);
-    if (st) return st;
-    st = dnnl_memory_create(&w->fwd, fwd, l->engine, DNNL_MEMORY_ALLOCATE);
-    if (st) return st;
-    st = dnnl_memory_create(&w->bwd, bwd, l->engine, DNNL_MEMORY_ALLOCATE);
-    if (st) return st;
-    st = dnnl_memory_create(&w->grad, grad, l->engine, DNNL_MEMORY_ALLOCATE);
-    if (st) return st;
-    st = make_reorder(l, KVF__MD(&w->md), fwd, &w->to_fwd);
-    if (st) return st;
-    st = make_reorder(l, KVF__MD(&w->md), bwd, &w->to_bwd);
-    if (st) return st;
-    return make_reorder(l, grad, KVF__MD(&w->md), &w->from_grad);
+    KVF__DNNL_TRY(dnnl_memory_create(&w->memory, plain, l->engine, w->plain));
+    KVF__DNNL_TRY(dnnl_memory_create(&w->fwd.memory, fwd, l->engine, DNNL_MEMORY_ALLOCATE));
+    KVF__DNNL_TRY(dnnl_memory_create(&w->bwd.memory, bwd, l->engine, DNNL_MEMORY_ALLOCATE));
+    KVF__DNNL_TRY(dnnl_memory_create(&w->grad.memory, grad, l->engine, DNNL_MEMORY_ALLOCATE));
+    KVF__DNNL_TRY(kvf__reorder_create(l->engine, plain, fwd, &w->fwd.reorder));
+    KVF__DNNL_TRY(kvf__reorder_create(l->engine, plain, bwd, &w->bwd.reorder));
+    return kvf__reorder_create(l->engine, grad, plain, &w->grad.reorder);
 }
 
 static dnnl_status_t make_memories(kvf__lstm *l)
 {
-    const struct {
-        dnnl_memory_t *memory;
-        dnnl_memory_desc_t *md;
-        float *data;
-    } all[] = {{&l->src, &l->mds.src, l->x},   {&l->dst, &l->mds.dst, l->y},
-               {&l->bias, &l->mds.bias, l->b}, {&l->dsrc, &l->mds.src, l->dx},
-               {&l->ddst, &l->mds.dst, l->dy}, {&l->dbias, &l->mds.bias, l->db}};
+    const dnnl_memory_desc_t *const mds[] = {&l->mds.src, &l->mds.dst, &l->mds.bias};
+    float *const data[] = {l->x, l->y, l->b, l->dx, l->dy, l->db};
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        dnnl_status_t st = dnnl_memory_create(all[i].memory, KVF__MD(all[i].md), l->engine,
-                                              all[i].data);
-        if (st) return st;
-    }
-    return dnnl_memory_create(&l->workspace,
-                              dnnl_primitive_desc_query_md(l->fwd_pd, dnnl_query_workspace_md, 0),
+    for (int i = 0; i < WORKSPACE; i++)
+        KVF__DNNL_TRY(dnnl_memory_create(&l->memory[i], KVF__MD(mds[i % 3]), l->engine, data[i]));
+    return dnnl_memory_create(&l->memory[WORKSPACE],
+                              dnnl_primitive_desc_query_md(l->fwd.pd, dnnl_query_workspace_md, 0),
                               l->engine, DNNL_MEMORY_ALLOCATE);
 }
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__lstm *l)
+static void lay(void *object, kvf__carver *carver)
 {
+    kvf__lstm *l = object;
     const int64_t T = l->s.T, I = l->s.I, H = l->s.H;
-    const struct {
-        float **at;
-        int64_t n;
-    } all[] = {
-        {&l->x, T * I}, {&l->y, T * 2 * H}, {&l->dx, T * I},           {&l->dy, T * 2 * H},
-        {&l->b, 8 * H}, {&l->db, 8 * H},    {&l->wx.plain, 8 * H * I}, {&l->wh.plain, 8 * H * H}};
 
-    l->wx.width = I;
-    l->wh.width = H;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        KVF_TRY(kvf__alloc_array(ctx, (size_t)all[i].n, sizeof(float), all[i].at));
-    return KVF_OK;
+    l->x = kvf__carve(carver, T, I, sizeof *l->x);
+    l->y = kvf__carve(carver, T, 2 * H, sizeof *l->y);
+    l->dx = kvf__carve(carver, T, I, sizeof *l->dx);
+    l->dy = kvf__carve(carver, T, 2 * H, sizeof *l->dy);
+    l->b = kvf__carve(carver, 8, H, sizeof *l->b);
+    l->db = kvf__carve(carver, 8, H, sizeof *l->db);
+    l->wx.plain = kvf__carve(carver, 8 * H, I, sizeof *l->wx.plain);
+    l->wh.plain = kvf__carve(carver, 8 * H, H, sizeof *l->wh.plain);
 }
 
-static kvf_status take_reference(kvf_ctx *ctx, kvf__lstm *l)
+static kvf_status alloc_reference(kvf_ctx *ctx, kvf__lstm *l)
 {
     const int64_t H = l->s.H;
     l->reference = true;
@@ -168,11 +141,11 @@ static kvf_status build(kvf_ctx *ctx, kvf__lstm *l)
 {
     dnnl_status_t st;
 
-    KVF_TRY(alloc_memory(ctx, l));
+    KVF_TRY(kvf__carve_block(ctx, lay, l, &l->block));
     KVF_TRY(kvf__dnnl_open(ctx, &l->engine, &l->stream));
     st = describe(l);
     if (!st) st = make_primitives(l);
-    if (st == dnnl_unimplemented) return take_reference(ctx, l);
+    if (st == dnnl_unimplemented) return alloc_reference(ctx, l);
     if (!st) st = make_weights(l, &l->wx, 0);
     if (!st) st = make_weights(l, &l->wh, 1);
     if (!st) st = make_memories(l);
@@ -200,17 +173,25 @@ kvf_status kvf__lstm_create(kvf_ctx *ctx, const kvf__lstm_sizes *sizes, kvf__lst
     return st;
 }
 
+static void layout_done(layout *l)
+{
+    dnnl_primitive_destroy(l->reorder);
+    dnnl_memory_destroy(l->memory);
+}
+
 static void weights_done(weights *w)
 {
-    dnnl_primitive_destroy(w->to_fwd);
-    dnnl_primitive_destroy(w->to_bwd);
-    dnnl_primitive_destroy(w->from_grad);
-    dnnl_memory_destroy(w->plain_memory);
-    dnnl_memory_destroy(w->fwd);
-    dnnl_memory_destroy(w->bwd);
-    dnnl_memory_destroy(w->grad);
+    layout_done(&w->fwd);
+    layout_done(&w->bwd);
+    layout_done(&w->grad);
+    dnnl_memory_destroy(w->memory);
     kvf__md_destroy(&w->md);
-    kvf__free(w->plain);
+}
+
+static void direction_done(direction *d)
+{
+    dnnl_primitive_destroy(d->primitive);
+    dnnl_primitive_desc_destroy(d->pd);
 }
 
 void kvf__lstm_free(kvf__lstm *l)
@@ -218,32 +199,26 @@ void kvf__lstm_free(kvf__lstm *l)
     if (!l) return;
     weights_done(&l->wx);
     weights_done(&l->wh);
-    dnnl_memory_t memories[] = {l->src, l->dst, l->bias, l->workspace, l->dsrc, l->ddst, l->dbias};
-    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++)
-        dnnl_memory_destroy(memories[i]);
-    dnnl_primitive_destroy(l->fwd);
-    dnnl_primitive_destroy(l->bwd);
-    dnnl_primitive_desc_destroy(l->fwd_pd);
-    dnnl_primitive_desc_destroy(l->bwd_pd);
+    for (int i = 0; i < MEMORIES; i++)
+        dnnl_memory_destroy(l->memory[i]);
+    direction_done(&l->fwd);
+    direction_done(&l->bwd);
     dnnl_memory_desc_t *mds[] = {&l->mds.src, &l->mds.dst, &l->mds.wx, &l->mds.wh, &l->mds.bias};
     for (size_t i = 0; i < sizeof mds / sizeof mds[0]; i++)
         kvf__md_destroy(mds[i]);
     dnnl_stream_destroy(l->stream);
     dnnl_engine_destroy(l->engine);
-    float *blocks[] = {l->x, l->y, l->dx, l->dy, l->b, l->db, l->keep};
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
-        kvf__free(blocks[i]);
+    kvf__free(l->block);
+    kvf__free(l->keep);
     kvf__free(l->scratch);
     kvf__free(l);
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-static dnnl_status_t reorder(const kvf__lstm *l, dnnl_primitive_t how, dnnl_memory_t from,
-                             dnnl_memory_t to)
+static dnnl_status_t to_layout(const kvf__lstm *l, const weights *w, const layout *to)
 {
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    return dnnl_primitive_execute(how, l->stream, 2, args);
+    return kvf__reorder_run(l->stream, to->reorder, w->memory, to->memory);
 }
 
 /* Both directions of torch's arrays behind each other. */
@@ -260,18 +235,15 @@ static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 
 static dnnl_status_t run_fwd(kvf__lstm *l)
 {
-    dnnl_status_t st;
     const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC_LAYER, l->src},       {DNNL_ARG_WEIGHTS_LAYER, l->wx.fwd},
-        {DNNL_ARG_WEIGHTS_ITER, l->wh.fwd}, {DNNL_ARG_BIAS, l->bias},
-        {DNNL_ARG_DST_LAYER, l->dst},       {DNNL_ARG_WORKSPACE, l->workspace}};
+        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},      {DNNL_ARG_WEIGHTS_LAYER, l->wx.fwd.memory},
+        {DNNL_ARG_WEIGHTS_ITER, l->wh.fwd.memory}, {DNNL_ARG_BIAS, l->memory[BIAS]},
+        {DNNL_ARG_DST_LAYER, l->memory[DST]},      {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]}};
 
-    st = reorder(l, l->wx.to_fwd, l->wx.plain_memory, l->wx.fwd);
-    if (st) return st;
-    st = reorder(l, l->wh.to_fwd, l->wh.plain_memory, l->wh.fwd);
-    if (st) return st;
-    st = dnnl_primitive_execute(l->fwd, l->stream, 6, args);
-    return st ? st : dnnl_stream_wait(l->stream);
+    KVF__DNNL_TRY(to_layout(l, &l->wx, &l->wx.fwd));
+    KVF__DNNL_TRY(to_layout(l, &l->wh, &l->wh.fwd));
+    KVF__DNNL_TRY(dnnl_primitive_execute(l->fwd.primitive, l->stream, 6, args));
+    return dnnl_stream_wait(l->stream);
 }
 
 kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *l, float *y, const float *x,
@@ -290,48 +262,47 @@ kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *l, float *y, const float *x,
     return KVF_OK;
 }
 
-static dnnl_status_t zero(dnnl_memory_t memory, kvf__md_arg md)
+/* The gradient of weights number `which` to zeros. */
+static dnnl_status_t zero_grad(const kvf__lstm *l, const weights *w, int which)
 {
+    kvf__md_arg md = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_diff_weights_md, which);
     void *data = NULL;
-    dnnl_status_t st = dnnl_memory_get_data_handle(memory, &data);
-    if (!st) memset(data, 0, dnnl_memory_desc_get_size(md));
-    return st;
+    KVF__DNNL_TRY(dnnl_memory_get_data_handle(w->grad.memory, &data));
+    memset(data, 0, dnnl_memory_desc_get_size(md));
+    return dnnl_success;
+}
+
+static dnnl_status_t from_grad(const kvf__lstm *l, const weights *w)
+{
+    return kvf__reorder_run(l->stream, w->grad.reorder, w->grad.memory, w->memory);
 }
 
 static dnnl_status_t run_bwd(kvf__lstm *l)
 {
-    dnnl_status_t st;
     const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC_LAYER, l->src},
-        {DNNL_ARG_WEIGHTS_LAYER, l->wx.bwd},
-        {DNNL_ARG_WEIGHTS_ITER, l->wh.bwd},
-        {DNNL_ARG_BIAS, l->bias},
-        {DNNL_ARG_DST_LAYER, l->dst},
-        {DNNL_ARG_WORKSPACE, l->workspace},
-        {DNNL_ARG_DIFF_SRC_LAYER, l->dsrc},
-        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->wx.grad},
-        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->wh.grad},
-        {DNNL_ARG_DIFF_BIAS, l->dbias},
-        {DNNL_ARG_DIFF_DST_LAYER, l->ddst},
+        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
+        {DNNL_ARG_WEIGHTS_LAYER, l->wx.bwd.memory},
+        {DNNL_ARG_WEIGHTS_ITER, l->wh.bwd.memory},
+        {DNNL_ARG_BIAS, l->memory[BIAS]},
+        {DNNL_ARG_DST_LAYER, l->memory[DST]},
+        {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]},
+        {DNNL_ARG_DIFF_SRC_LAYER, l->memory[DSRC]},
+        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->wx.grad.memory},
+        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->wh.grad.memory},
+        {DNNL_ARG_DIFF_BIAS, l->memory[DBIAS]},
+        {DNNL_ARG_DIFF_DST_LAYER, l->memory[DDST]},
     };
-    kvf__md_arg dwx = dnnl_primitive_desc_query_md(l->bwd_pd, dnnl_query_diff_weights_md, 0);
-    kvf__md_arg dwh = dnnl_primitive_desc_query_md(l->bwd_pd, dnnl_query_diff_weights_md, 1);
 
-    st = reorder(l, l->wx.to_bwd, l->wx.plain_memory, l->wx.bwd);
-    if (st) return st;
-    st = reorder(l, l->wh.to_bwd, l->wh.plain_memory, l->wh.bwd);
-    if (st) return st;
-    st = zero(l->wx.grad, dwx);
-    if (st) return st;
-    st = zero(l->wh.grad, dwh);
-    if (st) return st;
+    KVF__DNNL_TRY(to_layout(l, &l->wx, &l->wx.bwd));
+    KVF__DNNL_TRY(to_layout(l, &l->wh, &l->wh.bwd));
+    KVF__DNNL_TRY(zero_grad(l, &l->wx, 0));
+    KVF__DNNL_TRY(zero_grad(l, &l->wh, 1));
     memset(l->db, 0, (size_t)(8 * l->s.H) * sizeof *l->db);
-    st = dnnl_primitive_execute(l->bwd, l->stream, sizeof args / sizeof args[0], args);
-    if (st) return st;
-    st = reorder(l, l->wx.from_grad, l->wx.grad, l->wx.plain_memory); /* the weights are read */
-    if (st) return st;
-    st = reorder(l, l->wh.from_grad, l->wh.grad, l->wh.plain_memory);
-    return st ? st : dnnl_stream_wait(l->stream);
+    KVF__DNNL_TRY(
+        dnnl_primitive_execute(l->bwd.primitive, l->stream, sizeof args / sizeof args[0], args));
+    KVF__DNNL_TRY(from_grad(l, &l->wx));
+    KVF__DNNL_TRY(from_grad(l, &l->wh));
+    return dnnl_stream_wait(l->stream);
 }
 
 static void scatter(const kvf__lstm *l, const kvf__lstm_grads g[2])

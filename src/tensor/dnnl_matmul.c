@@ -1,11 +1,11 @@
-/* Matrix products by oneDNN; see matmul.h. With dnnl_lstm.c and what both
- * include the only file that knows it.
+/* Matrix products by oneDNN; see matmul.h.
  *
  * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then
  * prescribed for every M: it was found to depend on neither M nor the thread count.
- * A product with a given M is a primitive, kept in a table of fixed size; run only swaps the data
- * pointers of the primitive's memory objects. The scratchpad is ours and shared, because oneDNN's
- * own may not be used by two primitives at once. */
+ * A product with a given M is a primitive, kept in a table of fixed size: to find one in oneDNN's
+ * own cache a descriptor has to be made first, 16 us where a product of 4 rows takes 10. run only
+ * swaps the data pointers of the primitive's memory objects. The scratchpad is ours and shared,
+ * because oneDNN's own may not be used by two primitives at once. */
 #include "dnnl_engine.h"
 #include "kernels_int.h"
 #include "matmul.h"
@@ -17,9 +17,8 @@ enum {
     NOMINAL_M = 1024,
     MAX_SHAPES = 256, /* different [K, N] and types of a model's weights */
     MAX_PRIMS = 512,  /* each holds generated code; the least recently used gives way */
-    BUCKETS = 256,
     NONE = -1,
-    WITH_BIAS = 1 << 8 /* beside the KVF__MM_ flags in a key */
+    WITH_BIAS = 1 << 8 /* among the KVF__MM_ flags in a key */
 };
 
 /* One layout of packed weights. */
@@ -28,6 +27,7 @@ typedef struct shape {
     int64_t K, N;
     dnnl_memory_desc_t weights, bias;
     bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
+    int32_t prims;     /* first of its primitives, NONE: there is none */
 } shape;
 
 typedef struct prim_key {
@@ -38,7 +38,7 @@ typedef struct prim_key {
 
 typedef struct prim {
     prim_key key;
-    int32_t next;  /* in its bucket */
+    int32_t next;  /* of the same shape */
     uint64_t used; /* tick of the last run */
     dnnl_primitive_t primitive;
     dnnl_memory_t src, dst, scratch; /* scratch: NULL if it needs none */
@@ -47,11 +47,10 @@ typedef struct prim {
 struct kvf__mm {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    shape *shapes; /* [MAX_SHAPES] */
+    shape shapes[MAX_SHAPES];
     int n_shapes;
-    prim *prims; /* [MAX_PRIMS] */
+    prim prims[MAX_PRIMS];
     int n_prims;
-    int32_t bucket[BUCKETS];
     uint64_t tick;
     void *scratch;
     size_t scratch_bytes;
@@ -70,14 +69,10 @@ struct kvf__packed {
 static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M,
                             int64_t K, int64_t N)
 {
-    kvf_status st = status == dnnl_out_of_memory   ? KVF_ENOMEM
-                    : status == dnnl_unimplemented ? KVF_EUNSUPPORTED
-                                                   : KVF_EINTERNAL;
+    const char *why;
+    kvf_status st = kvf__dnnl_failed(status, &why);
     return kvf__fail(ctx, st, "oneDNN: %s [%lld, %lld] x [%lld, %lld]: %s", what, (long long)M,
-                     (long long)K, (long long)K, (long long)N,
-                     status == dnnl_out_of_memory   ? "out of memory"
-                     : status == dnnl_unimplemented ? "not implemented for this CPU"
-                                                    : "failed");
+                     (long long)K, (long long)K, (long long)N, why);
 }
 
 /* ---- engine ---------------------------------------------------------------------------------- */
@@ -85,20 +80,13 @@ static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what
 kvf_status kvf__mm_create(kvf_ctx *ctx, kvf__mm **out)
 {
     kvf__mm *mm = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *mm, &mm));
-    memset(mm->bucket, 0xff, sizeof mm->bucket); /* NONE */
-    st = kvf__alloc_array(ctx, MAX_SHAPES, sizeof *mm->shapes, &mm->shapes);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, MAX_PRIMS, sizeof *mm->prims, &mm->prims);
-    if (st) goto out;
-    st = kvf__dnnl_open(ctx, &mm->engine, &mm->stream);
-    if (st) goto out;
-    *out = mm;
-    mm = NULL;
-out:
-    kvf__mm_free(mm);
+    kvf_status st = kvf__dnnl_open(ctx, &mm->engine, &mm->stream);
+    if (st)
+        kvf__mm_free(mm);
+    else
+        *out = mm;
     return st;
 }
 
@@ -123,8 +111,6 @@ void kvf__mm_free(kvf__mm *mm)
     dnnl_stream_destroy(mm->stream);
     dnnl_engine_destroy(mm->engine);
     kvf__free(mm->scratch);
-    kvf__free(mm->prims);
-    kvf__free(mm->shapes);
     kvf__free(mm);
 }
 
@@ -154,24 +140,15 @@ static dnnl_status_t product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, co
     dnnl_status_t st;
 
     st = matrix_md(&src, M, s->K, dnnl_type(s->act), dnnl_ab);
-    if (st) goto out;
-    st = matrix_md(&dst, M, s->N, dnnl_type(dst_type), dnnl_ab);
-    if (st) goto out;
-    st = dnnl_primitive_attr_create(&attr);
-    if (st) goto out;
-    st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (st) goto out;
-    st = dnnl_post_ops_create(&ops);
-    if (st) goto out;
-    if (flags & KVF__MM_ADD) {
-        st = kvf__append_sum(ops);
-        if (st) goto out;
-        st = dnnl_primitive_attr_set_post_ops(attr, ops);
-        if (st) goto out;
-    }
-    st = kvf__matmul_pd_create(pd, mm->engine, &src, weights, flags & WITH_BIAS ? &s->bias : NULL,
-                               &dst, attr);
-out:
+    if (!st) st = matrix_md(&dst, M, s->N, dnnl_type(dst_type), dnnl_ab);
+    if (!st) st = dnnl_primitive_attr_create(&attr);
+    if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (!st) st = dnnl_post_ops_create(&ops);
+    if (!st && flags & KVF__MM_ADD) st = kvf__append_sum(ops);
+    if (!st && flags & KVF__MM_ADD) st = dnnl_primitive_attr_set_post_ops(attr, ops);
+    if (!st)
+        st = kvf__matmul_pd_create(pd, mm->engine, &src, weights,
+                                   flags & WITH_BIAS ? &s->bias : NULL, &dst, attr);
     dnnl_post_ops_destroy(ops);
     dnnl_primitive_attr_destroy(attr);
     kvf__md_destroy(&src);
@@ -187,13 +164,10 @@ static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
     dnnl_status_t st;
 
     st = matrix_md(&any, s->K, s->N, dnnl_type(s->act), dnnl_format_tag_any);
-    if (st) goto out;
-    st = matrix_md(&s->bias, 1, s->N, dnnl_f32, dnnl_ab);
-    if (st) goto out;
-    st = product_pd(mm, &pd, s, &any, NOMINAL_M, s->act, 0);
-    if (st) goto out;
-    st = kvf__md_clone(&s->weights, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
-out:
+    if (!st) st = matrix_md(&s->bias, 1, s->N, dnnl_f32, dnnl_ab);
+    if (!st) st = product_pd(mm, &pd, s, &any, NOMINAL_M, s->act, 0);
+    if (!st)
+        st = kvf__md_clone(&s->weights, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
     dnnl_primitive_desc_destroy(pd);
     kvf__md_destroy(&any);
     return st;
@@ -212,7 +186,7 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
                          (int)MAX_SHAPES);
 
     shape *s = &mm->shapes[mm->n_shapes];
-    *s = (shape){.act = act, .K = K, .N = N};
+    *s = (shape){.act = act, .K = K, .N = N, .prims = NONE};
     dnnl_status_t failed = choose_layout(mm, s);
     if (failed) {
         kvf__md_destroy(&s->weights);
@@ -226,89 +200,77 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static kvf_status reorder_scratch(kvf_ctx *ctx, shape *s, bool transposed)
-{
-    if (!s->reordered[transposed]) KVF_TRY(kvf__dnnl_memory_allows(ctx));
-    s->reordered[transposed] = true;
-    return KVF_OK;
-}
-
 /* Also rounds to the act type, and fills the padding of blocked layouts with zeros. */
 static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed, const shape *s,
                              dnnl_memory_t to)
 {
     dnnl_memory_desc_t plain = {0};
     dnnl_memory_t from = NULL;
-    dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t primitive = NULL;
     dnnl_status_t st;
 
     st = matrix_md(&plain, s->K, s->N, dnnl_f32, transposed ? dnnl_ba : dnnl_ab);
-    if (st) goto out;
-    st = dnnl_memory_create(&from, KVF__MD(&plain), mm->engine, (void *)w);
-    if (st) goto out;
-    st = dnnl_reorder_primitive_desc_create(&pd, KVF__MD(&plain), mm->engine, KVF__MD(&s->weights),
-                                            mm->engine, NULL);
-    if (st) goto out;
-    st = dnnl_primitive_create(&primitive, pd);
-    if (st) goto out;
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    st = dnnl_primitive_execute(primitive, mm->stream, 2, args);
-    if (st) goto out;
-    st = dnnl_stream_wait(mm->stream);
-out:
+    if (!st) st = dnnl_memory_create(&from, KVF__MD(&plain), mm->engine, (void *)w);
+    if (!st)
+        st = kvf__reorder_create(mm->engine, KVF__MD(&plain), KVF__MD(&s->weights), &primitive);
+    if (!st) st = kvf__reorder_run(mm->stream, primitive, from, to);
+    if (!st) st = dnnl_stream_wait(mm->stream);
     dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(pd);
     dnnl_memory_destroy(from);
     kvf__md_destroy(&plain);
     return st;
+}
+
+static kvf_status fail_packing(kvf_ctx *ctx, dnnl_status_t failed, const kvf__packed *packed)
+{
+    return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
+                  : KVF_OK;
+}
+
+kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
+                       const float *bias, kvf__packed *packed)
+{
+    shape *s = &mm->shapes[packed->shape];
+    assert(!bias == !packed->bias_data);
+    if (!s->reordered[transposed]) KVF_TRY(kvf__dnnl_memory_allows(ctx));
+    s->reordered[transposed] = true;
+    if (bias) memcpy(packed->bias_data, bias, (size_t)packed->N * sizeof *bias);
+    return fail_packing(ctx, reorder(mm, w, transposed, s, packed->weights), packed);
+}
+
+/* Memory of a packed weight. */
+static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, bool bias,
+                              kvf__packed *packed)
+{
+    dnnl_status_t failed;
+
+    packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
+    KVF_TRY(kvf__alloc(ctx, packed->bytes, &packed->data));
+    failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine, packed->data);
+    if (!failed && bias) {
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->bias_data, &packed->bias_data));
+        failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine,
+                                    packed->bias_data);
+    }
+    return fail_packing(ctx, failed, packed);
 }
 
 kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, bool transposed,
                      int64_t K, int64_t N, const float *bias, kvf__packed **out)
 {
     kvf__packed *packed = NULL;
-    dnnl_status_t failed = dnnl_success;
-    const shape *s;
     int index = 0;
-    kvf_status st;
 
     KVF_TRY(find_shape(ctx, mm, act, K, N, &index));
-    s = &mm->shapes[index];
-    KVF_TRY(reorder_scratch(ctx, &mm->shapes[index], transposed));
     KVF_TRY(kvf__alloc(ctx, sizeof *packed, &packed));
     *packed = (kvf__packed){.shape = index, .K = K, .N = N, .act = act};
-    packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
-    st = kvf__alloc(ctx, packed->bytes, &packed->data);
-    if (st) goto out;
-    failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine, packed->data);
-    if (failed) goto out;
-    failed = reorder(mm, w, transposed, s, packed->weights);
-    if (failed) goto out;
-    if (bias) {
-        st = kvf__alloc_array(ctx, (size_t)N, sizeof *bias, &packed->bias_data);
-        if (st) goto out;
-        memcpy(packed->bias_data, bias, (size_t)N * sizeof *bias);
-        failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine,
-                                    packed->bias_data);
-        if (failed) goto out;
-    }
-    *out = packed;
-    packed = NULL;
-out:
-    kvf__packed_free(packed);
-    return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, K, N) : st;
-}
-
-kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
-                       const float *bias, kvf__packed *packed)
-{
-    assert(!bias == !packed->bias_data);
-    KVF_TRY(reorder_scratch(ctx, &mm->shapes[packed->shape], transposed));
-    if (bias) memcpy(packed->bias_data, bias, (size_t)packed->N * sizeof *bias);
-    dnnl_status_t failed = reorder(mm, w, transposed, &mm->shapes[packed->shape], packed->weights);
-    return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
-                  : KVF_OK;
+    kvf_status st = packed_init(ctx, mm, &mm->shapes[index], bias, packed);
+    if (!st) st = kvf__repack(ctx, mm, w, transposed, bias, packed);
+    if (st)
+        kvf__packed_free(packed);
+    else
+        *out = packed;
+    return st;
 }
 
 void kvf__packed_free(kvf__packed *packed)
@@ -328,34 +290,25 @@ size_t kvf__packed_bytes(const kvf__packed *packed)
 
 /* ---- primitives ------------------------------------------------------------------------------ */
 
-static int32_t *bucket_of(kvf__mm *mm, const prim_key *key)
-{
-    uint64_t h = (uint64_t)key->M * 0x9e3779b97f4a7c15u ^ (uint64_t)key->shape << 20 ^
-                 (uint64_t)key->dst_type << 12 ^ key->flags;
-    h *= 0xff51afd7ed558ccdu;
-    return &mm->bucket[(h >> 32) % BUCKETS];
-}
-
 static prim *find_prim(kvf__mm *mm, const prim_key *key)
 {
-    for (int32_t i = *bucket_of(mm, key); i != NONE; i = mm->prims[i].next) {
+    for (int32_t i = mm->shapes[key->shape].prims; i != NONE; i = mm->prims[i].next) {
         const prim_key *k = &mm->prims[i].key;
-        if (k->M == key->M && k->shape == key->shape && k->dst_type == key->dst_type &&
-            k->flags == key->flags)
+        if (k->M == key->M && k->dst_type == key->dst_type && k->flags == key->flags)
             return &mm->prims[i];
     }
     return NULL;
 }
 
 /* An empty slot, that of the least recently used primitive if need be. */
-static int32_t take_slot(kvf__mm *mm)
+static int32_t free_slot(kvf__mm *mm)
 {
     int32_t oldest = 0;
     if (mm->n_prims < MAX_PRIMS) return mm->n_prims++;
     for (int32_t i = 1; i < MAX_PRIMS; i++)
         if (mm->prims[i].used < mm->prims[oldest].used) oldest = i;
 
-    int32_t *link = bucket_of(mm, &mm->prims[oldest].key);
+    int32_t *link = &mm->shapes[mm->prims[oldest].key.shape].prims;
     while (*link != oldest)
         link = &mm->prims[*link].next;
     *link = mm->prims[oldest].next;
@@ -399,17 +352,14 @@ static kvf_status reserve_scratch(kvf_ctx *ctx, kvf__mm *mm, size_t bytes)
 /* The primitive of pd with its memory objects, all without data yet. */
 static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_desc_t pd)
 {
-    kvf__md_arg scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    dnnl_status_t st = dnnl_primitive_create(&p->primitive, pd);
-    if (!st)
-        st = dnnl_memory_create(&p->src, dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0),
-                                mm->engine, DNNL_MEMORY_NONE);
-    if (!st)
-        st = dnnl_memory_create(&p->dst, dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0),
-                                mm->engine, DNNL_MEMORY_NONE);
-    if (!st && dnnl_memory_desc_get_size(scratch) > 0)
-        st = dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
-    return st;
+    kvf__md_arg scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0),
+                src = dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0),
+                dst = dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    KVF__DNNL_TRY(dnnl_primitive_create(&p->primitive, pd));
+    KVF__DNNL_TRY(dnnl_memory_create(&p->src, src, mm->engine, DNNL_MEMORY_NONE));
+    KVF__DNNL_TRY(dnnl_memory_create(&p->dst, dst, mm->engine, DNNL_MEMORY_NONE));
+    if (dnnl_memory_desc_get_size(scratch) == 0) return dnnl_success;
+    return dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
 }
 
 static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim **out)
@@ -432,9 +382,9 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     failed = prim_init(mm, &made, pd);
     if (failed) goto out;
 
-    int32_t slot = take_slot(mm), *bucket = bucket_of(mm, key);
-    made.next = *bucket;
-    *bucket = slot;
+    int32_t slot = free_slot(mm), *first = &mm->shapes[key->shape].prims;
+    made.next = *first;
+    *first = slot;
     mm->prims[slot] = made;
     *out = &mm->prims[slot];
     made = (prim){0};

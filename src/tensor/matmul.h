@@ -1,4 +1,4 @@
-/* Dense matrix products on oneDNN: the only place, with lstm to come, where oneDNN computes.
+/* Dense matrix products on oneDNN, which computes nothing else but the LSTM of lstm.h.
  *
  * Frozen weights are packed once into the layout oneDNN likes; a product is then a cached primitive
  * keyed by (weights' shape, M, flags, destination type). The rules: docs/architecture.md,
