@@ -1,10 +1,9 @@
 /* Bound weights -> the packed model that a pass runs.
  *
- * Every dense layer is packed piece by piece (pack.c), in pre-norm blocks with the norm in front
- * folded in; other norms are copied as they are;
- * feed-forward and vocabulary are cut into planes of at most 1536 columns, where oneDNN is fastest
- * (docs/architecture.md, Computing). Only the embedding (and learned positions) stay in the file,
- * read row by row. */
+ * Every dense layer is packed product by product (pack_units.c), in pre-norm blocks with the norm
+ * in front folded in; other norms are copied as they are. Only the embedding (and learned
+ * positions) stay in the file, read row by row. */
+#include "arena.h"
 #include "creation.h"
 
 #include <string.h>
@@ -18,76 +17,96 @@ static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer
     return kvf__creation_slot(c, role, layer);
 }
 
-/* A weight that is not packed, as f32; NULL if the file has none of this role. */
-static kvf_status read_plain(creation *c, kvf__role role, int64_t layer, float **out)
+/* ---- arrays and vectors ---------------------------------------------------------------------- */
+
+/* What is read as f32: into pieces of the model's memory, or where it was read to before. */
+typedef struct reading {
+    const creation *c;
+    kvf__carver *carve; /* NULL: read again */
+} reading;
+
+/* *at stays NULL while memory is counted, and where the file has no such weight. */
+static void read_plain(const reading *r, kvf__role role, int64_t layer, float **at)
 {
-    const kvf__slot *slot = slot_of(c, role, layer);
-    if (!slot) return KVF_OK;
-    if (!*out) return kvf__slot_f32(c->ctx, slot, out);
-    kvf__slot_read(slot, *out);
-    return KVF_OK;
+    const kvf__slot *slot = slot_of(r->c, role, layer);
+
+    if (slot && r->carve)
+        *at = kvf__carve(r->carve, kvf__slot_rows(slot), kvf__slot_columns(slot), sizeof(float));
+    if (slot && *at) kvf__slot_read(slot, *at);
 }
 
 /* One row per head: H times that of queries, G times that of keys. */
-static kvf_status read_head_norms(creation *c, int64_t layer, float **out)
+static void read_head_norms(const reading *r, int64_t layer, float **at)
 {
-    const kvf__desc *d = c->desc;
-    const kvf__slot *q = slot_of(c, KVF__W_Q_NORM, layer), *k = slot_of(c, KVF__W_K_NORM, layer);
+    const kvf__desc *d = r->c->desc;
+    const kvf__slot *q = slot_of(r->c, KVF__W_Q_NORM, layer),
+                    *k = slot_of(r->c, KVF__W_K_NORM, layer);
 
-    if (!*out)
-        KVF_TRY(kvf__alloc_array(c->ctx, (size_t)((d->H + d->G) * d->D), sizeof(float), out));
-    for (int64_t h = 0; h < d->H + d->G; h++)
-        kvf__slot_row(h < d->H ? q : k, 0, *out + h * d->D);
-    return KVF_OK;
+    if (!d->qk_norm) return;
+    if (r->carve) *at = kvf__carve(r->carve, d->H + d->G, d->D, sizeof(float));
+    for (int64_t h = 0; *at && h < d->H + d->G; h++)
+        kvf__slot_row(h < d->H ? q : k, 0, *at + h * d->D);
 }
 
-/* The norms of a layer that are not folded. */
-static kvf_status read_norms(creation *c, int64_t layer)
+/* All norms that are not folded. */
+static void read_norms(const reading *r)
 {
-    kvf__layer *to = &c->model->layers[layer];
+    kvf__model *model = r->c->model;
+    const bool folded = !r->c->desc->post_norm && !model->unfolded;
 
-    if (c->desc->qk_norm) KVF_TRY(read_head_norms(c, layer, &to->head_gamma));
-    if (!c->desc->post_norm && !c->model->unfolded) return KVF_OK;
-    KVF_TRY(read_plain(c, KVF__W_NORM1, layer, &to->gamma1));
-    KVF_TRY(read_plain(c, KVF__W_NORM1_BETA, layer, &to->beta1));
-    KVF_TRY(read_plain(c, KVF__W_NORM2, layer, &to->gamma2));
-    return read_plain(c, KVF__W_NORM2_BETA, layer, &to->beta2);
-}
-
-/* The vectors outside the layers. */
-static kvf_status read_outer(creation *c)
-{
-    kvf__model *model = c->model;
-
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM, 0, &model->embed.gamma));
-    KVF_TRY(read_plain(c, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta));
-    KVF_TRY(read_plain(c, KVF__W_FINAL, 0, &model->lm.gamma));
-    return read_plain(c, KVF__W_FINAL_BETA, 0, &model->lm.beta);
+    for (int64_t l = 0; l < r->c->desc->L; l++) {
+        kvf__layer none = {0}, *to = model->layers ? &model->layers[l] : &none;
+        read_head_norms(r, l, &to->head_gamma);
+        if (folded) continue;
+        read_plain(r, KVF__W_NORM1, l, &to->gamma1);
+        read_plain(r, KVF__W_NORM1_BETA, l, &to->beta1);
+        read_plain(r, KVF__W_NORM2, l, &to->gamma2);
+        read_plain(r, KVF__W_NORM2_BETA, l, &to->beta2);
+    }
+    read_plain(r, KVF__W_EMBED_NORM, 0, &model->embed.gamma);
+    read_plain(r, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta);
+    read_plain(r, KVF__W_FINAL, 0, &model->lm.gamma);
+    read_plain(r, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
 
 /* Whole or not at all; a decoder of its own is not read. */
-static kvf_status read_masked_lm(creation *c)
+static void read_masked_lm(const reading *r)
 {
-    kvf__masked_lm *to = &c->model->masked_lm;
-    const struct {
-        kvf__role role;
-        float **to;
-    } parts[] = {{KVF__W_MLM_DENSE, &to->dense},
-                 {KVF__W_MLM_DENSE_BIAS, &to->dense_bias},
-                 {KVF__W_MLM_NORM, &to->gamma},
-                 {KVF__W_MLM_NORM_BETA, &to->beta},
-                 {KVF__W_MLM_BIAS, &to->bias}};
-    enum { PARTS = sizeof parts / sizeof parts[0] };
+    static const kvf__role ROLES[] = {KVF__W_MLM_DENSE, KVF__W_MLM_DENSE_BIAS, KVF__W_MLM_NORM,
+                                      KVF__W_MLM_NORM_BETA, KVF__W_MLM_BIAS};
+    kvf__masked_lm *to = &r->c->model->masked_lm;
+    float **const at[] = {&to->dense, &to->dense_bias, &to->gamma, &to->beta, &to->bias};
 
-    to->act = c->desc->arch->mlm_gelu ? KVF__GELU_ERF : c->desc->act;
-    for (int i = 0; i < PARTS; i++)
-        if (!c->desc->tied || !slot_of(c, parts[i].role, 0)) return KVF_OK;
-    for (int i = 0; i < PARTS; i++)
-        KVF_TRY(read_plain(c, parts[i].role, 0, parts[i].to));
-    return KVF_OK;
+    to->act = r->c->desc->arch->mlm_gelu ? KVF__GELU_ERF : r->c->desc->act;
+    for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
+        if (!r->c->desc->tied || !slot_of(r->c, ROLES[i], 0)) return;
+    for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
+        read_plain(r, ROLES[i], 0, at[i]);
 }
 
-/* What stays in the file, what heads read, and the tables. */
+/* Layers that are packed just before use share the memory of one, planes of the head too. */
+static void lay_memory(void *object, kvf__carver *carve)
+{
+    const reading r = {.c = object, .carve = carve};
+    kvf__model *model = r.c->model;
+    const int64_t L = r.c->desc->L;
+    const bool late = model->store.late;
+
+    model->layers = kvf__carve(carve, L, 1, sizeof *model->layers);
+    model->weights = kvf__carve(carve, late ? 1 : L, 1, sizeof *model->weights);
+    for (int64_t l = 0; model->layers && l < L; l++)
+        model->layers[l].w = &model->weights[late ? 0 : l];
+    if (model->lm.n)
+        model->lm.planes = kvf__carve(carve, late ? 1 : model->lm.n, 1, sizeof *model->lm.planes);
+    read_norms(&r);
+    read_plain(&r, KVF__W_POOLER, 0, &model->pooler);
+    read_plain(&r, KVF__W_POOLER_BIAS, 0, &model->pooler_bias);
+    read_masked_lm(&r);
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+/* What stays in the file, the head's planes, and the tables. */
 static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
@@ -102,19 +121,11 @@ static kvf_status put_embedding(creation *c)
                          : model->lm.file;
     if (positions) model->embed.positions = *positions;
     if (types) model->embed.types = *types;
-    KVF_TRY(read_plain(c, KVF__W_POOLER, 0, &model->pooler));
-    KVF_TRY(read_plain(c, KVF__W_POOLER_BIAS, 0, &model->pooler_bias));
-    KVF_TRY(read_masked_lm(c));
+    if (kvf__weight_by_role(c->desc, KVF__W_HEAD))
+        model->lm.n = (c->desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
     int64_t rows = model->desc.max_positions;
     return kvf__rope_tables(c->ctx, model,
                             rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
-}
-
-static kvf_status read_all_norms(creation *c)
-{
-    for (int64_t layer = 0; layer < c->desc->L; layer++)
-        KVF_TRY(read_norms(c, layer));
-    return read_outer(c);
 }
 
 static kvf_status pack_all(creation *c)
@@ -130,24 +141,6 @@ static kvf_status pack_all(creation *c)
     return KVF_OK;
 }
 
-/* Where packed weights go: to memory of their own, or (late) of one layer and one plane. */
-static kvf_status alloc_weights(creation *c)
-{
-    kvf__model *model = c->model;
-    const int64_t L = c->desc->L, V = c->desc->V;
-    const bool late = model->store.late;
-
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)L, sizeof *model->layers, &model->layers));
-    KVF_TRY(
-        kvf__alloc_array(c->ctx, late ? 1 : (size_t)L, sizeof *model->weights, &model->weights));
-    for (int64_t l = 0; l < L; l++)
-        model->layers[l].w = &model->weights[late ? 0 : l];
-    if (!kvf__weight_by_role(c->desc, KVF__W_HEAD)) return KVF_OK;
-    model->lm.n = (V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
-    return kvf__alloc_array(c->ctx, late ? 1 : (size_t)model->lm.n, sizeof *model->lm.planes,
-                            &model->lm.planes);
-}
-
 static kvf_status build(creation *c)
 {
     kvf__model *model = c->model;
@@ -156,10 +149,9 @@ static kvf_status build(creation *c)
     model->kernels = kvf__kernels_get();
     /* AMX has cliffs at other counts; elsewhere padding costs more than new shapes do */
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
-    KVF_TRY(alloc_weights(c));
     KVF_TRY(put_embedding(c));
+    KVF_TRY(kvf__carve_block(c->ctx, lay_memory, c, &model->memory));
     KVF_TRY(kvf__creation_prepare(c));
-    KVF_TRY(read_all_norms(c));
     KVF_TRY(pack_all(c));
     model->packed_bytes = c->packer.packed_bytes;
     return KVF_OK;
@@ -272,7 +264,7 @@ kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
     if (!c || c->options.train.what == KVF__TRAIN_NOTHING) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
     c->options.packed = NULL;
-    KVF_TRY(read_all_norms(c));
+    read_norms(&(reading){.c = c});
     return c->options.train.what == KVF__TRAIN_EVERYTHING ? pack_all(c) : KVF_OK;
 }
 
@@ -297,36 +289,13 @@ static void free_weights(kvf__model *model)
         free_unit(model, l);
     for (int64_t p = 0; model->lm.planes && p < (late ? 1 : model->lm.n); p++)
         free_unit(model, L + p);
-    kvf__free(model->weights);
-    kvf__free(model->lm.planes);
-}
-
-static void free_norms(kvf__layer *layer)
-{
-    float *const vectors[] = {layer->gamma1, layer->beta1, layer->gamma2, layer->beta2,
-                              layer->head_gamma};
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        kvf__free(vectors[i]);
 }
 
 void kvf__model_free(kvf__model *model)
 {
     if (!model) return;
     free_weights(model);
-    for (int64_t l = 0; model->layers && l < model->desc.L; l++)
-        free_norms(&model->layers[l]);
-    kvf__free(model->layers);
-    kvf__free(model->lm.gamma);
-    kvf__free(model->lm.beta);
-    kvf__free(model->embed.gamma);
-    kvf__free(model->embed.beta);
-    kvf__free(model->pooler);
-    kvf__free(model->pooler_bias);
-    kvf__free(model->masked_lm.dense);
-    kvf__free(model->masked_lm.dense_bias);
-    kvf__free(model->masked_lm.gamma);
-    kvf__free(model->masked_lm.beta);
-    kvf__free(model->masked_lm.bias);
+    kvf__free(model->memory);
     kvf__free(model->rope.cos);
     kvf__free(model->rope.sin);
     kvf__adapters_free(model->train.adapters);

@@ -109,9 +109,13 @@ void kvf__embed_bwd(kvf__pass *pass, bool block)
                        kvf__masters_grad(m->train.masters, KVF__W_TYPES, 0)};
     bool rows = block && to.tokens;
 
-    if (block && m->embed.gamma)
-        kvf__norm_grad(pass, KVF__W_EMBED_NORM, KVF__W_EMBED_NORM_BETA, 0, pass->bwd.dx,
-                       m->desc.post_norm ? pass->bwd.dxhat : NULL, pass->weights.embed_xhat, N);
+    if (block && m->embed.gamma) {
+        const kvf__norm_at norm = {.role = KVF__W_EMBED_NORM,
+                                   .role_beta = KVF__W_EMBED_NORM_BETA,
+                                   .xhat = pass->weights.embed_xhat,
+                                   .real = N};
+        kvf__norm_grad(pass, &norm, pass->bwd.dx, m->desc.post_norm ? pass->bwd.dxhat : NULL);
+    }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
         if (rows || pass->batch->ids[i] < 0)

@@ -176,13 +176,7 @@ static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, f
 void kvf__head_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    const kvf__ahead norm = {.gamma = m->unfolded ? m->lm.gamma : NULL,
-                             .role = KVF__W_FINAL,
-                             .role_beta = KVF__W_FINAL_BETA,
-                             .xhat = pass->head.xhat,
-                             .rstd = pass->head.rstd,
-                             .real = pass->batch->n_labels,
-                             .M = pass->ML};
+    const kvf__norm_at norm = kvf__pass_final_norm(pass);
 
     if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
     memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));

@@ -5,8 +5,6 @@
  * own head, which has them folded in; from the f32 stream, so that a head sees f32 whatever the act
  * type. In post-norm models the stream of the labelled rows is the hidden state already. */
 #include "loss.h"
-#include "arch.h"
-#include "pass_grads.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
 
@@ -22,31 +20,17 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
         *hidden = pass->fwd.x_lab;
         return KVF_OK;
     }
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->lm.gamma, m->lm.beta,
-                                                pass->batch->n_labels);
+    const kvf__norm_at final = kvf__pass_final_norm(pass);
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, &final);
+    norm.M = final.real;
     pass->times.mark = kvf__clock();
     norm.x = pass->fwd.x_lab;
     norm.y = pass->fwd.hidden;
-    norm.rstd = pass->head.rstd; /* the same figures again */
+    norm.xhat = NULL; /* it is there; rstd gets the same figures again */
     m->kernels->whole_norm_fwd(m->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
     *hidden = pass->fwd.hidden;
     return KVF_OK;
-}
-
-static void final_norm_bwd(kvf__pass *pass)
-{
-    const kvf__model *m = pass->model;
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, m->lm.gamma, NULL, pass->ML);
-
-    kvf__norm_grad(pass, KVF__W_FINAL, KVF__W_FINAL_BETA, 0, pass->bwd.dx_lab, NULL,
-                   pass->head.xhat, pass->batch->n_labels);
-    norm.xhat = pass->head.xhat;
-    norm.rstd = pass->head.rstd;
-    norm.dx = pass->bwd.dx_lab;
-    norm.dx_act = pass->bwd.dx_lab_act == (void *)pass->bwd.dx_lab ? NULL : pass->bwd.dx_lab_act;
-    m->kernels->whole_norm_bwd(m->act, &norm);
-    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
 float *kvf__pass_dhidden(kvf__pass *pass)
@@ -71,7 +55,9 @@ kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhi
     pass->times.mark = kvf__clock();
     if (n && dhidden != pass->bwd.dx_lab) memcpy(pass->bwd.dx_lab, dhidden, n * sizeof *dhidden);
     memset(pass->bwd.dx_lab + n, 0, (all - n) * sizeof *dhidden);
-    if (!m->desc.post_norm) final_norm_bwd(pass);
+    const kvf__norm_at final = kvf__pass_final_norm(pass);
+    if (!m->desc.post_norm)
+        kvf__pass_stream_bwd(pass, &final, NULL, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
     pass->state = KVF__PASS_LOSS;
     return KVF_OK;
 }

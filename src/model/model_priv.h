@@ -95,6 +95,7 @@ struct kvf__model {
     kvf__mm *mm;   /* owned */
     const kvf__kernels *kernels;
     int64_t row_step;            /* batches of many rows are padded to a multiple of it */
+    void *memory;                /* of layers, weights, planes and every vector */
     kvf__layer *layers;          /* [L] */
     kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
     kvf__model_embed embed;

@@ -196,12 +196,12 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     kvf__pass_lap(pass, KVF__PART_OUT);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
-    const void *src = kvf__pass_before_ffn(pass, l, x, M);
+    const void *src = kvf__pass_before_ffn(pass, l, x);
     for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
-    kvf__pass_behind_ffn(pass, l, x, M);
+    kvf__pass_behind_ffn(pass, l, x);
     return KVF_OK;
 }
 
@@ -252,12 +252,14 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 static void final_norm_fwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
-    const kvf__desc *d = &m->desc;
+    const kvf__norm_at final = kvf__pass_final_norm(pass);
 
     if (!pass->batch->n_labels) return;
-    if (d->post_norm && m->lm.n)
-        memcpy(pass->head.in, pass->fwd.x_act, (size_t)(pass->ML * d->C) * kvf__act_size(m->act));
-    if (!d->post_norm) kvf__pass_final_norm(pass);
+    if (!m->desc.post_norm)
+        kvf__pass_ahead_fwd(pass, &final, pass->fwd.x_lab);
+    else if (m->lm.n)
+        memcpy(pass->head.in, pass->fwd.x_act,
+               (size_t)(pass->ML * m->desc.C) * kvf__act_size(m->act));
 }
 
 /* ---- recomputation --------------------------------------------------------------------------- */

@@ -48,11 +48,11 @@ static void norm_row(const kvf__pass *pass, norm_sums *sums, const float *dx, co
     }
 }
 
-void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const float *dx,
-                    const void *plus, const void *xhat, int64_t M)
+void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *dx,
+                    const void *plus)
 {
-    float *dgamma = kvf__masters_grad(pass->model->train.masters, gamma, l);
-    float *dbeta = kvf__masters_grad(pass->model->train.masters, beta, l);
+    float *dgamma = kvf__masters_grad(pass->model->train.masters, at->role, at->layer);
+    float *dbeta = kvf__masters_grad(pass->model->train.masters, at->role_beta, at->layer);
     int64_t C = pass->model->desc.C;
 
     if (!dgamma) return;
@@ -60,8 +60,8 @@ void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const
     for (int64_t from = 0; from < C; from += STRIP) {
         int64_t n = strip_width(from, C);
         norm_sums sums = {0};
-        for (int64_t i = 0; i < M; i++)
-            norm_row(pass, &sums, dx, plus, xhat, i * C + from, n);
+        for (int64_t i = 0; i < at->real; i++)
+            norm_row(pass, &sums, dx, plus, at->xhat, i * C + from, n);
         for (int64_t c = 0; c < n; c++)
             dgamma[from + c] += (float)sums.gamma[c];
         for (int64_t c = 0; dbeta && c < n; c++)

@@ -3,13 +3,13 @@
 #ifndef KVF_PASS_GRADS_H
 #define KVF_PASS_GRADS_H
 
-#include "pass_priv.h"
+#include "pass_norms.h"
 #include "products.h"
 
 /* Gradients of trained weights (pass_grads.c); each does nothing where its weight is not trained.
- * M: rows that count. Norms: dy is the sum of dx and plus, of which one may be NULL. */
-void kvf__norm_grad(const kvf__pass *pass, int gamma, int beta, int64_t l, const float *dx,
-                    const void *plus, const void *xhat, int64_t M);
+ * Norms: dy is the sum of dx and plus, of which one may be NULL. */
+void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *dx,
+                    const void *plus);
 void kvf__head_norm_grad(const kvf__pass *pass, int64_t l);
 /* Weights (pass_weights.c): of a product of layer l, where the backward pass has what it needs at
  * hand. dx, of products that add to the stream: the gradient of what their half added. */

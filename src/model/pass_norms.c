@@ -16,133 +16,127 @@
 #include <omp.h>
 #include <string.h>
 
-/* ---- forward --------------------------------------------------------------------------------- */
+/* ---- which norm ------------------------------------------------------------------------------ */
 
-static void folded_fwd(kvf__pass *pass, void *xhat, float *rstd, const float *x, int64_t M)
+/* In the last layer a norm behind attention has the labelled rows alone. */
+static kvf__norm_at norm_at(const kvf__pass *pass, int64_t l, bool first)
 {
-    const kvf__desc *d = &pass->model->desc;
+    const kvf__layer *w = &pass->model->layers[l];
+    const kvf__kept *keep = &pass->kept[l];
+    const bool behind = !first || pass->model->desc.post_norm;
+    const bool labelled = behind && l == pass->model->desc.L - 1;
+    kvf__norm_at at = {.role = first ? KVF__W_NORM1 : KVF__W_NORM2,
+                       .role_beta = first ? KVF__W_NORM1_BETA : KVF__W_NORM2_BETA,
+                       .layer = l,
+                       .gamma = first ? w->gamma1 : w->gamma2,
+                       .beta = first ? w->beta1 : w->beta2,
+                       .xhat = first ? keep->xhat1 : keep->xhat2,
+                       .rstd = first ? keep->rstd1 : keep->rstd2,
+                       .out = first ? keep->in1 : keep->in2};
 
-    pass->model->kernels->norm_fwd(pass->model->act, xhat, rstd, x, M, d->C,
-                                   d->norm == KVF__RMSNORM, d->norm_eps);
-    kvf__pass_lap(pass, KVF__PART_NORM);
+    at.real = labelled ? pass->batch->n_labels : pass->batch->n_tokens;
+    at.M = labelled ? pass->ML : pass->M;
+    return at;
 }
 
-kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
-                                     int64_t M)
+kvf__norm_at kvf__pass_final_norm(const kvf__pass *pass)
+{
+    return (kvf__norm_at){.role = KVF__W_FINAL,
+                          .role_beta = KVF__W_FINAL_BETA,
+                          .gamma = pass->model->lm.gamma,
+                          .beta = pass->model->lm.beta,
+                          .xhat = pass->head.xhat,
+                          .rstd = pass->head.rstd,
+                          .out = pass->head.in,
+                          .real = pass->batch->n_labels,
+                          .M = pass->ML};
+}
+
+kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *at)
 {
     const kvf__desc *d = &pass->model->desc;
 
-    return (kvf__whole_norm){.M = M,
+    return (kvf__whole_norm){.M = at->M,
                              .C = d->C,
                              .rms = d->norm == KVF__RMSNORM,
                              .eps = d->norm_eps,
-                             .gamma = gamma,
-                             .beta = beta};
+                             .gamma = at->gamma,
+                             .beta = at->beta,
+                             .xhat = at->xhat,
+                             .rstd = at->rstd};
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* A norm in front of what reads its output, which is returned: the stream x stays. */
+const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x)
+{
+    const kvf__model *m = pass->model;
+    const bool f32 = m->act == KVF__F32;
+
+    if (!m->unfolded) {
+        m->kernels->norm_fwd(m->act, at->xhat, at->rstd, x, at->M, m->desc.C,
+                             m->desc.norm == KVF__RMSNORM, m->desc.norm_eps);
+        kvf__pass_lap(pass, KVF__PART_NORM);
+        return at->xhat;
+    }
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
+    norm.x = x;
+    norm.y = f32 ? at->out : pass->fwd.normed_f;
+    norm.y_act = f32 ? NULL : at->out;
+    m->kernels->whole_norm_fwd(m->act, &norm);
+    kvf__pass_lap(pass, KVF__PART_NORM);
+    return at->out;
 }
 
 /* Norms the stream x [M, C] in place. */
-static void whole_fwd(kvf__pass *pass, kvf__whole_norm norm, float *x, void *xhat, float *rstd)
+static void stream_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
 {
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
+
     norm.x = norm.y = x;
     norm.y_act = pass->fwd.x_act;
-    norm.xhat = xhat;
-    norm.rstd = rstd;
     pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
 }
 
-/* The stream stays; its norm goes to `to`, act [M, C]. */
-static void ahead_fwd(kvf__pass *pass, kvf__whole_norm norm, const float *x, void *to, void *xhat,
-                      float *rstd)
+/* Post-norm: what a half's products read is the stream, of which the gradient of trained weights
+ * wants a copy. */
+static const void *keep_stream(const kvf__pass *pass, const kvf__norm_at *at, void *in)
 {
-    bool f32 = pass->model->act == KVF__F32;
+    size_t row = (size_t)pass->model->desc.C * kvf__act_size(pass->model->act);
 
-    norm.x = x;
-    norm.y = f32 ? to : pass->fwd.normed_f;
-    norm.y_act = f32 ? NULL : to;
-    norm.xhat = xhat;
-    norm.rstd = rstd;
-    pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
-    kvf__pass_lap(pass, KVF__PART_NORM);
+    if (in) memcpy(in, pass->fwd.x_act, (size_t)at->M * row);
+    return pass->fwd.x_act;
 }
 
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
-    const kvf__model *m = pass->model;
-    const kvf__layer *w = &m->layers[l];
-    const kvf__kept *keep = &pass->kept[l];
+    kvf__norm_at at = norm_at(pass, l, true);
 
-    if (m->desc.post_norm) {
-        if (keep->in1)
-            memcpy(keep->in1, pass->fwd.x_act,
-                   (size_t)(pass->M * m->desc.C) * kvf__act_size(m->act));
-        return pass->fwd.x_act;
-    }
-    if (m->unfolded) {
-        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, pass->M), pass->fwd.x,
-                  keep->in1, keep->xhat1, keep->rstd1);
-        return keep->in1;
-    }
-    folded_fwd(pass, keep->xhat1, keep->rstd1, pass->fwd.x, pass->M);
-    return keep->xhat1;
+    if (!pass->model->desc.post_norm) return kvf__pass_ahead_fwd(pass, &at, pass->fwd.x);
+    at.M = pass->M; /* the norm itself comes later */
+    return keep_stream(pass, &at, pass->kept[l].in1);
 }
 
-const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
+const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
 {
-    const kvf__layer *w = &pass->model->layers[l];
-    const kvf__kept *keep = &pass->kept[l];
+    const bool post_norm = pass->model->desc.post_norm;
+    const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (!pass->model->desc.post_norm && pass->model->unfolded) {
-        ahead_fwd(pass, kvf__pass_whole_norm(pass, w->gamma2, w->beta2, M), x, keep->in2,
-                  keep->xhat2, keep->rstd2);
-        return keep->in2;
-    }
-    if (!pass->model->desc.post_norm) {
-        folded_fwd(pass, keep->xhat2, keep->rstd2, x, M);
-        return keep->xhat2;
-    }
-    whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma1, w->beta1, M), x, keep->xhat1,
-              keep->rstd1);
-    if (keep->in2)
-        memcpy(keep->in2, pass->fwd.x_act,
-               (size_t)(M * pass->model->desc.C) * kvf__act_size(pass->model->act));
-    return pass->fwd.x_act;
+    if (!post_norm) return kvf__pass_ahead_fwd(pass, &at, x);
+    stream_fwd(pass, &at, x);
+    return keep_stream(pass, &at, pass->kept[l].in2);
 }
 
-void kvf__pass_final_norm(kvf__pass *pass)
+void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x)
 {
-    const kvf__model *m = pass->model;
+    const kvf__norm_at at = norm_at(pass, l, false);
 
-    if (m->unfolded)
-        ahead_fwd(pass, kvf__pass_whole_norm(pass, m->lm.gamma, m->lm.beta, pass->ML),
-                  pass->fwd.x_lab, pass->head.in, pass->head.xhat, pass->head.rstd);
-    else
-        folded_fwd(pass, pass->head.xhat, pass->head.rstd, pass->fwd.x_lab, pass->ML);
-}
-
-void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M)
-{
-    const kvf__layer *w = &pass->model->layers[l];
-    const kvf__kept *keep = &pass->kept[l];
-
-    if (!pass->model->desc.post_norm) return;
-    whole_fwd(pass, kvf__pass_whole_norm(pass, w->gamma2, w->beta2, M), x, keep->xhat2,
-              keep->rstd2);
+    if (pass->model->desc.post_norm) stream_fwd(pass, &at, x);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
-
-/* dx += what dxhat says of the norm's input, and its copy in the act type, if that is another
- * array. */
-static void folded_bwd(kvf__pass *pass, float *dx, void *dx_act, const void *xhat,
-                       const float *rstd, int64_t M)
-{
-    const kvf__model *m = pass->model;
-
-    m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->bwd.dxhat, xhat,
-                         rstd, M, m->desc.C, m->desc.norm == KVF__RMSNORM);
-    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
-}
 
 /* d act [M, C] *= gamma, columns. */
 static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, int64_t M)
@@ -161,69 +155,64 @@ static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, in
     }
 }
 
-void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__ahead *norm, float *dx, void *dx_act)
+/* A copy in the act type where that is another array. */
+static void *other(void *copy, const float *dx)
 {
-    if (norm->gamma) {
-        kvf__norm_grad(pass, norm->role, norm->role_beta, norm->layer, NULL, pass->bwd.dxhat,
-                       norm->xhat, norm->real);
-        scale_columns(pass, pass->bwd.dxhat, norm->gamma, norm->M);
-    }
-    folded_bwd(pass, dx, dx_act, norm->xhat, norm->rstd, norm->M);
+    return copy == (const void *)dx ? NULL : copy;
 }
 
-/* norm: with gamma, xhat, rstd and plus. */
-static void whole_bwd(kvf__pass *pass, kvf__whole_norm norm, float *dx, void *dx_act)
+void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act)
 {
+    const kvf__model *m = pass->model;
+
+    if (m->unfolded) {
+        kvf__norm_grad(pass, at, NULL, pass->bwd.dxhat);
+        scale_columns(pass, pass->bwd.dxhat, at->gamma, at->M);
+    }
+    m->kernels->norm_bwd(m->act, dx, other(dx_act, dx), pass->bwd.dxhat, at->xhat, at->rstd, at->M,
+                         m->desc.C, m->desc.norm == KVF__RMSNORM);
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
+void kvf__pass_stream_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
+                          void *dx_act)
+{
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
+
+    kvf__norm_grad(pass, at, dx, plus);
+    norm.plus = plus;
     norm.dx = dx;
-    norm.dx_act = dx_act == (void *)dx ? NULL : dx_act;
+    norm.dx_act = other(dx_act, dx);
     pass->model->kernels->whole_norm_bwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
-void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M)
+void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
-    const kvf__kept *keep = &pass->kept[l];
-    bool last = l == pass->model->desc.L - 1;
+    const kvf__norm_at at = norm_at(pass, l, false);
+    const bool last = l == pass->model->desc.L - 1;
 
-    if (!pass->model->desc.post_norm) return;
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma2, NULL, M);
-    norm.xhat = keep->xhat2;
-    norm.rstd = keep->rstd2;
-    norm.plus = last ? NULL : pass->bwd.dxhat;
-    kvf__norm_grad(pass, KVF__W_NORM2, KVF__W_NORM2_BETA, l, dx, norm.plus, keep->xhat2,
-                   kvf__pass_real(pass, l));
-    whole_bwd(pass, norm, dx, dx_act);
+    if (pass->model->desc.post_norm)
+        kvf__pass_stream_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
 }
 
-void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M)
+void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
-    const kvf__layer *w = &pass->model->layers[l];
-    const kvf__kept *keep = &pass->kept[l];
+    const bool post_norm = pass->model->desc.post_norm;
+    const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (!pass->model->desc.post_norm) {
-        const kvf__ahead ahead = {w->gamma2,   KVF__W_NORM2, KVF__W_NORM2_BETA,       l,
-                                  keep->xhat2, keep->rstd2,  kvf__pass_real(pass, l), M};
-        kvf__pass_ahead_bwd(pass, &ahead, dx, dx_act);
-        return;
-    }
-    kvf__whole_norm norm = kvf__pass_whole_norm(pass, pass->model->layers[l].gamma1, NULL, M);
-    norm.xhat = keep->xhat1;
-    norm.rstd = keep->rstd1;
-    norm.plus = pass->bwd.dxhat;
-    kvf__norm_grad(pass, KVF__W_NORM1, KVF__W_NORM1_BETA, l, dx, pass->bwd.dxhat, keep->xhat1,
-                   kvf__pass_real(pass, l));
-    whole_bwd(pass, norm, dx, dx_act);
+    if (post_norm)
+        kvf__pass_stream_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
+    else
+        kvf__pass_ahead_bwd(pass, &at, dx, dx_act);
 }
 
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 {
-    const kvf__kept *keep = &pass->kept[l];
+    const kvf__norm_at at = norm_at(pass, l, true);
 
-    if (pass->model->desc.post_norm) return;
-    const kvf__ahead ahead = {
-        pass->model->layers[l].gamma1, KVF__W_NORM1, KVF__W_NORM1_BETA, l, keep->xhat1, keep->rstd1,
-        pass->batch->n_tokens,         pass->M};
-    kvf__pass_ahead_bwd(pass, &ahead, pass->bwd.dx, pass->bwd.dx_act);
+    if (!pass->model->desc.post_norm)
+        kvf__pass_ahead_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */

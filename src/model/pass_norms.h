@@ -4,33 +4,40 @@
 
 #include "pass_priv.h"
 
-/* The norms around a block's halves (pass_norms.c); each does what its place has, if anything.
- * before_*: returns what the half's products read. */
+/* A norm with its weights, its place and what it keeps. */
+typedef struct kvf__norm_at {
+    int role, role_beta;
+    int64_t layer;
+    const float *gamma, *beta; /* gamma NULL: folded */
+    void *xhat;                /* act [M, C] */
+    float *rstd;               /* [M] */
+    void *out;                 /* act [M, C] of a norm in front of products that is not folded */
+    int64_t real, M;           /* rows that count, rows with padding */
+} kvf__norm_at;
+kvf__norm_at kvf__pass_final_norm(const kvf__pass *pass);
+/* For the kernels; the arrays of a call are for the caller to fill in. */
+kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *at);
+/* A norm in front of something, which reads what is returned; x [M, C] stays. Back: dx [M, C] and
+ * its copy += what is in dxhat, through the norm. */
+const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x);
+void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act);
+/* Back through a norm of the stream itself: dx + plus (NULL: nothing) to dx. */
+void kvf__pass_stream_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
+                          void *dx_act);
+
+/* The norms around a block's halves; each does what its place has, if anything. before_*: returns
+ * what the half's products read. */
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
-const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
-void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x, int64_t M);
-void kvf__pass_final_norm(kvf__pass *pass); /* x_lab to in_f */
+const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x);
+void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x);
 /* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
  * behind_ffn_bwd of the layer below, where it meets dx, if post-norm. */
-typedef struct kvf__ahead {
-    const float *gamma; /* NULL: folded */
-    int role, role_beta;
-    int64_t layer;
-    const void *xhat;
-    const float *rstd;
-    int64_t real, M; /* rows that count, rows with padding */
-} kvf__ahead;
-/* A norm in front of what left its gradient in dxhat: dx [M, C] += that through the norm. */
-void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__ahead *norm, float *dx, void *dx_act);
-void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
-void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act, int64_t M);
+void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
+void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
 /* Norms of queries and keys, on kept qkv and on dqkv. */
 void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l);
 void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l);
-/* A norm with weights over M rows; the arrays are for the caller to fill in. */
-kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const float *gamma, const float *beta,
-                                     int64_t M);
 
 #endif
