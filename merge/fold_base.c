@@ -117,8 +117,6 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
 static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
                                const kvf_prefix *live)
 {
-    kvf__outfile probe = {0};
-
     if (!options->out_base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: trained the base beside its virtual tokens (--unfreeze base) and "
@@ -131,9 +129,7 @@ static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
     /* before the base is written, which takes longest */
-    KVF_TRY(kvf__outfile_begin(ctx, options->out, options->force, &probe));
-    kvf__outfile_abort(&probe);
-    return KVF_OK;
+    return kvf__outfile_check(ctx, options->out, options->force);
 }
 
 kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)

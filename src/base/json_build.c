@@ -99,3 +99,21 @@ kvf_json *kvf__json_pack(const char *format, ...)
     va_end(args);
     return (kvf_json *)value;
 }
+
+kvf_json *kvf__json_ints(const int64_t *values, int64_t n)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        kvf_json_add(list, kvf_json_new_int(values[i]));
+    return list;
+}
+
+kvf_json *kvf__json_reals(const double *values, int64_t n)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        kvf_json_add(list, kvf_json_new_real(values[i]));
+    return list;
+}

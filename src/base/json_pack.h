@@ -1,4 +1,4 @@
-/* A JSON value by a format. */
+/* JSON values by a format, and of many numbers. */
 #ifndef KVF_JSON_PACK_H
 #define KVF_JSON_PACK_H
 
@@ -9,5 +9,9 @@
  * and o? make null of NULL. NULL where anything fails, so that the check may wait as in
  * <kvfold/json.h>. */
 kvf_json *kvf__json_pack(const char *format, ...);
+
+/* Arrays of numbers [n]. */
+kvf_json *kvf__json_ints(const int64_t *values, int64_t n);
+kvf_json *kvf__json_reals(const double *values, int64_t n);
 
 #endif

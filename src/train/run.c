@@ -140,7 +140,6 @@ static kvf_status check_not_input(kvf__trainer *t, const char *input)
 static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    kvf__outfile probe = {0};
     const char *const inputs[] = {o->base,         o->data,      o->valid,    o->init_kv,
                                   o->init_encoder, o->init_from, o->retention};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
@@ -157,9 +156,7 @@ static kvf_status open_output(kvf__trainer *t)
     if (!o->resume || !there) {
         KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
-        KVF_TRY(kvf__outfile_begin(t->ctx, o->out, o->force, &probe));
-        kvf__outfile_abort(&probe);
-        return KVF_OK;
+        return kvf__outfile_check(t->ctx, o->out, o->force);
     }
     KVF_TRY(kvf__run_file_read(t->ctx, o->out, true, &t->output.resumed));
     t->output.is_resumed = true;
