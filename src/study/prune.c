@@ -8,9 +8,11 @@
  *
  * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
  * gradient (prune_score.c) takes one pass there and back, then one evaluation for each drop. */
-#include "outfile.h"
 #include "prune.h"
+#include "arena.h"
+#include "json_pack.h"
 #include "merge_int.h"
+#include "outfile.h"
 
 #include <kvfold/study.h>
 #include <math.h>
@@ -34,6 +36,7 @@ typedef struct pruning {
     double *score;    /* [P] of each at first */
     point *curve;     /* [n_points] */
     size_t n_points;
+    void *memory; /* of these lists */
     int64_t losses, most_losses;
     point next; /* the drop that was not made; P = 0: none */
 } pruning;
@@ -153,16 +156,22 @@ static kvf_status check_prefix(pruning *p)
     return KVF_OK;
 }
 
+static void lay_out(void *object, kvf__carver *carve)
+{
+    pruning *p = object;
+    const int64_t P = p->prefix->prefix.P;
+    p->kept = kvf__carve(carve, P, 1, sizeof *p->kept);
+    p->score = kvf__carve(carve, P, 1, sizeof *p->score);
+    p->curve = kvf__carve(carve, P, 1, sizeof *p->curve);
+}
+
 static kvf_status alloc_memory(pruning *p)
 {
     const kvf__prefix *kv = &p->prefix->prefix;
-    const size_t P = (size_t)kv->P;
 
     KVF_TRY(kvf__prefix_init(p->ctx, &p->cut, kv->L, kv->G, kv->P, kv->D));
     memcpy(p->cut.layer_mask, kv->layer_mask, (size_t)kv->L);
-    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->kept, &p->kept));
-    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->score, &p->score));
-    KVF_TRY(kvf__alloc_array(p->ctx, P, sizeof *p->curve, &p->curve));
+    KVF_TRY(kvf__carve_block(p->ctx, lay_out, p, &p->memory));
     for (p->n = 0; p->n < kv->P; p->n++)
         p->kept[p->n] = p->n;
     return KVF_OK;
@@ -241,35 +250,25 @@ out:
 
 static kvf_json *point_json(const point *at)
 {
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "length", kvf_json_new_int(at->P));
-    kvf_json_set(object, "dropped",
-                 at->dropped < 0 ? kvf_json_new_null() : kvf_json_new_int(at->dropped));
-    kvf_json_set(object, "loss", kvf_json_new_real(at->loss));
-    return object;
+    kvf_json *dropped = at->dropped < 0 ? kvf_json_new_null() : kvf_json_new_int(at->dropped);
+    return kvf__json_pack("{s:I, s:o, s:o}", "length", at->P, "dropped", dropped, "loss",
+                          kvf_json_new_real(at->loss));
 }
 
 static kvf_json *describe(const pruning *p, const int64_t shape[6], int64_t bytes)
 {
-    kvf_json *root = kvf_json_object(), *scores = kvf_json_array(), *kept = kvf_json_array();
-    kvf_json *curve = kvf_json_array(), *dims = kvf_json_array();
+    kvf_json *root = kvf_json_object(), *curve = kvf_json_array();
 
-    for (int64_t i = 0; i < p->prefix->id.P; i++)
-        kvf_json_add(scores, kvf_json_new_real(p->score[i]));
-    for (int64_t i = 0; i < p->n; i++)
-        kvf_json_add(kept, kvf_json_new_int(p->kept[i]));
     for (size_t i = 0; i < p->n_points; i++)
         kvf_json_add(curve, point_json(&p->curve[i]));
-    for (int i = 0; i < 6; i++)
-        kvf_json_add(dims, kvf_json_new_int(shape[i]));
     kvf_json_set(root, "score", kvf_json_new_str(p->by_gradient ? "gradient" : "leave-one-out"));
     kvf_json_set(root, "loss_before", kvf_json_new_real(p->curve[0].loss));
     kvf_json_set(root, "loss_after", kvf_json_new_real(p->curve[p->n_points - 1].loss));
-    kvf_json_set(root, "scores", scores);
-    kvf_json_set(root, "kept", kept);
+    kvf_json_set(root, "scores", kvf__json_reals(p->score, p->prefix->id.P));
+    kvf_json_set(root, "kept", kvf__json_ints(p->kept, p->n));
     kvf_json_set(root, "curve", curve);
     kvf_json_set(root, "next", p->next.P ? point_json(&p->next) : kvf_json_new_null());
-    kvf_json_set(root, "shape", dims);
+    kvf_json_set(root, "shape", kvf__json_ints(shape, 6));
     kvf_json_set(root, "position_start", kvf_json_new_int(p->prefix->id.position_start));
     kvf_json_set(root, "bytes", kvf_json_new_int(bytes));
     return root;
@@ -282,17 +281,16 @@ static kvf_status write_curve(const pruning *p)
     kvf_status st = kvf__buf_printf(p->ctx, &text, "length,dropped,loss\n");
     for (size_t i = 0; i < p->n_points && !st; i++) {
         const point *at = &p->curve[i];
-        st = kvf__buf_printf(p->ctx, &text, "%lld,", (long long)at->P);
-        if (!st && at->dropped >= 0)
-            st = kvf__buf_printf(p->ctx, &text, "%lld", (long long)at->dropped);
-        if (!st) st = kvf__buf_printf(p->ctx, &text, ",%.17g\n", at->loss);
+        char dropped[24] = "";
+        if (at->dropped >= 0) snprintf(dropped, sizeof dropped, "%lld", (long long)at->dropped);
+        st = kvf__buf_printf(p->ctx, &text, "%lld,%s,%.17g\n", (long long)at->P, dropped, at->loss);
     }
     if (!st) st = kvf__write_file(p->ctx, p->o->curve, p->o->force, text.data, text.n);
     kvf__buf_done(&text);
     return st;
 }
 
-/* Before the work, that it is not lost for a name. */
+/* Before the work, so that it is not lost for a file name. */
 static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
 {
     const char *const outputs[] = {o->out, o->curve}, *const inputs[] = {o->prefix, o->base,
@@ -302,9 +300,7 @@ static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
         if (!outputs[i]) continue;
         for (int k = 0; k < 3; k++)
             KVF_TRY(kvf_check_not_input(ctx, outputs[i], inputs[k]));
-        kvf__outfile probe = {0};
-        KVF_TRY(kvf__outfile_begin(ctx, outputs[i], o->force, &probe));
-        kvf__outfile_abort(&probe);
+        KVF_TRY(kvf__outfile_check(ctx, outputs[i], o->force));
     }
     return KVF_OK;
 }
@@ -358,9 +354,7 @@ kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **
     kvf__evaluation_done(&p.trial);
     kvf__head_free(p.subject.head);
     kvf__prefix_done(&p.cut);
-    kvf__free(p.kept);
-    kvf__free(p.score);
-    kvf__free(p.curve);
+    kvf__free(p.memory);
     kvf_prefix_free(p.prefix);
     kvf_base_free(p.base);
     return st;

@@ -7,6 +7,7 @@
 
 #include "evaluation.h"
 #include "generate.h"
+#include "json_pack.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,16 +57,15 @@ static kvf_status look_words(kvf__look *look)
 
 /* ---- shares of attention --------------------------------------------------------------------- */
 
-static kvf_json *share_json(const double *share, int64_t L, int64_t H, double labels)
+/* share [L, H] becomes an array of rows, in shares of a label. */
+static kvf_json *share_json(double *share, int64_t L, int64_t H, double labels)
 {
     kvf_json *rows = kvf_json_array();
 
-    for (int64_t l = 0; l < L; l++) {
-        kvf_json *row = kvf_json_array();
-        for (int64_t h = 0; h < H; h++)
-            kvf_json_add(row, kvf_json_new_real(share[l * H + h] / labels));
-        kvf_json_add(rows, row);
-    }
+    for (int64_t i = 0; i < L * H; i++)
+        share[i] /= labels;
+    for (int64_t l = 0; l < L; l++)
+        kvf_json_add(rows, kvf__json_reals(share + l * H, H));
     return rows;
 }
 
@@ -202,20 +202,17 @@ static kvf_json *new_text(const char *text)
 static void put_samples(kvf__look *look, char *const *prompts, char *const *before,
                         char *const *after, size_t n)
 {
-    kvf_json *samples = kvf_json_object(), *rows = kvf_json_array();
+    kvf_json *rows = kvf_json_array();
     int64_t most = look->options->max_tokens;
 
-    for (size_t i = 0; i < n; i++) {
-        kvf_json *row = kvf_json_object();
-        kvf_json_set(row, "prompt", new_text(prompts[i]));
-        kvf_json_set(row, "before", new_text(before[i]));
-        kvf_json_set(row, "after", new_text(after[i]));
-        kvf_json_add(rows, row);
-    }
-    kvf_json_set(samples, "data", kvf_json_new_str(kvf__look_name(look->options->data)));
-    kvf_json_set(samples, "max_tokens", kvf_json_new_int(most ? most : MOST_TOKENS));
-    kvf_json_set(samples, "rows", rows);
-    kvf_json_set(look->facts, "samples", samples);
+    for (size_t i = 0; i < n; i++)
+        kvf_json_add(rows,
+                     kvf__json_pack("{s:o, s:o, s:o}", "prompt", new_text(prompts[i]), "before",
+                                    new_text(before[i]), "after", new_text(after[i])));
+    kvf_json_set(look->facts, "samples",
+                 kvf__json_pack("{s:o, s:I, s:o}", "data",
+                                kvf_json_new_str(kvf__look_name(look->options->data)), "max_tokens",
+                                most ? most : (int64_t)MOST_TOKENS, "rows", rows));
 }
 
 static kvf_status look_samples(kvf__look *look)

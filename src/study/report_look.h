@@ -19,8 +19,6 @@ typedef struct kvf__look {
 /* The last part of a path. */
 const char *kvf__look_name(const char *path);
 void kvf__look_note(kvf__look *look, const char *fmt, ...) KVF__PRINTF(2, 3);
-/* Norms of what the file itself holds. */
-void kvf__look_norms(kvf__look *look);
 /* Words, shares and samples, as far as the options and the method go. May end with another base
  * open, or none. */
 kvf_status kvf__look_on_base(kvf__look *look);

@@ -2,6 +2,7 @@
  *
  * What a method or a base cannot show is left out with a note on the page. The file's own story
  * needs no base, except norms of methods that read it to emit their prefix. */
+#include "json_pack.h"
 #include "outfile.h"
 #include "report_look.h"
 
@@ -36,67 +37,64 @@ kvf_report_options kvf_report_defaults(void)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* L2 norm of virtual token p over the G heads of half [G, P, D]. */
-static double token_norm(const float *half, const kvf__prefix *prefix, int64_t p)
-{
-    double sum = 0;
-    for (int64_t g = 0; g < prefix->G; g++)
-        for (int64_t d = 0; d < prefix->D; d++) {
-            double x = (double)half[(g * prefix->P + p) * prefix->D + d];
-            sum += x * x;
-        }
-    return sqrt(sum);
-}
-
-/* [L][P] of keys (kv 0) or values (1); null where a layer has none. */
-static kvf_json *norms_of(const kvf__prefix *prefix, int64_t kv)
-{
-    kvf_json *rows = kvf_json_array();
-
-    for (int64_t l = 0; l < prefix->L; l++) {
-        const float *half = prefix->kv + (l * 2 + kv) * prefix->G * prefix->P * prefix->D;
-        kvf_json *row = prefix->layer_mask[l] ? kvf_json_array() : kvf_json_new_null();
-        for (int64_t p = 0; prefix->layer_mask[l] && p < prefix->P; p++)
-            kvf_json_add(row, kvf_json_new_real(token_norm(half, prefix, p)));
-        kvf_json_add(rows, row);
-    }
-    return rows;
-}
-
-static kvf_json *vector_norms(const kvf__vectors *vectors)
+/* L2 norms of n vectors x [width] that are `stride` apart. */
+static kvf_json *norms_of(const float *x, int64_t n, int64_t stride, int64_t width)
 {
     kvf_json *norms = kvf_json_array();
-
-    for (int64_t p = 0; p < vectors->P; p++) {
+    for (int64_t i = 0; i < n; i++) {
         double sum = 0;
-        for (int64_t c = p * vectors->C; c < (p + 1) * vectors->C; c++)
-            sum += (double)vectors->x[c] * (double)vectors->x[c];
+        for (int64_t c = i * stride; c < i * stride + width; c++)
+            sum += (double)x[c] * (double)x[c];
         kvf_json_add(norms, kvf_json_new_real(sqrt(sum)));
     }
     return norms;
 }
 
-void kvf__look_norms(kvf__look *look)
+/* [L][P] of the prefix as flat [P, L, 2, width]: of keys (kv 0) or values (1); null where a layer
+ * has none. */
+static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64_t kv)
+{
+    const int64_t width = prefix->G * prefix->D;
+    kvf_json *rows = kvf_json_array();
+    for (int64_t l = 0; l < prefix->L; l++)
+        kvf_json_add(rows, prefix->layer_mask[l] ? norms_of(flat + (l * 2 + kv) * width, prefix->P,
+                                                            prefix->L * 2 * width, width)
+                                                 : kvf_json_new_null());
+    return rows;
+}
+
+static kvf_status prefix_norms(kvf__look *look, const kvf__prefix *prefix)
+{
+    float *flat = NULL;
+    KVF_TRY(kvf__alloc_array(look->ctx, kvf__prefix_count(prefix), sizeof *flat, &flat));
+    kvf__prefix_to_flat(prefix, flat);
+    kvf_json_set(look->facts, "prefix",
+                 kvf__json_pack("{s:o, s:o}", "keys", layer_norms(prefix, flat, 0), "values",
+                                layer_norms(prefix, flat, 1)));
+    kvf__free(flat);
+    return KVF_OK;
+}
+
+/* Norms of what the file itself holds. */
+static kvf_status look_norms(kvf__look *look)
 {
     const kvf_prefix *prefix = look->prefix;
 
     if (!prefix) {
         kvf__look_note(look, "Its method reads the base to emit its virtual tokens: name the base "
                              "with --base to see their norms.");
-        return;
+        return KVF_OK;
     }
-    if (prefix->prefix.P) {
-        kvf_json *object = kvf_json_object();
-        kvf_json_set(object, "keys", norms_of(&prefix->prefix, 0));
-        kvf_json_set(object, "values", norms_of(&prefix->prefix, 1));
-        kvf_json_set(look->facts, "prefix", object);
-    }
-    if (prefix->vectors.P) kvf_json_set(look->facts, "virtual", vector_norms(&prefix->vectors));
     if (!prefix->prefix.P && !prefix->vectors.P)
         kvf__look_note(look,
                        "Method %s trains parameters of the base and has no virtual tokens: "
                        "the norms of what it trained stand with the tensors.",
                        prefix->id.method);
+    if (prefix->vectors.P)
+        kvf_json_set(
+            look->facts, "virtual",
+            norms_of(prefix->vectors.x, prefix->vectors.P, prefix->vectors.C, prefix->vectors.C));
+    return prefix->prefix.P ? prefix_norms(look, &prefix->prefix) : KVF_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -111,16 +109,6 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         KVF_TRY(kvf_check_not_input(ctx, o->out, inputs[i]));
-    return KVF_OK;
-}
-
-/* Before anything is computed: can the page be written at all? */
-static kvf_status check_out(kvf_ctx *ctx, const kvf_report_options *o)
-{
-    kvf__outfile file = {0};
-
-    KVF_TRY(kvf__outfile_begin(ctx, o->out, o->force, &file));
-    kvf__outfile_abort(&file);
     return KVF_OK;
 }
 
@@ -206,10 +194,10 @@ kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *
     kvf_status st;
 
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(check_out(ctx, options));
+    KVF_TRY(kvf__outfile_check(ctx, options->out, options->force));
     st = read_file(&look);
     if (!st) st = open_both(&look);
-    if (!st) kvf__look_norms(&look);
+    if (!st) st = look_norms(&look);
     if (!st && look.base) st = kvf__look_on_base(&look);
     if (!st) st = write_page(&look, bytes);
     look_done(&look);

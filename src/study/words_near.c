@@ -7,6 +7,8 @@
  * Learned positions stay in: those of the first word. Cosines are matrix products of a chunk and
  * the places of a layer, after which the pass over the vocabulary is nearly all there is to wait
  * for. */
+#include "arena.h"
+#include "json_pack.h"
 #include "load_int.h"
 #include "matmul.h"
 
@@ -14,23 +16,24 @@
 #include <math.h>
 #include <string.h>
 
-/* The best few of one place, best first. */
-typedef struct found {
-    int32_t id;
+/* One of the best few of a place. */
+typedef struct nearest {
+    int32_t id; /* -1: none yet */
     float cosine;
-} found;
+} nearest;
 
-typedef struct reading {
+typedef struct word_search {
     kvf_ctx *ctx;
     kvf_base *base;
     const kvf_words_options *options;
     int64_t top, chunk, V;
     int64_t blocks, P, width; /* kinds of vectors, each of P places, and their length */
-    float *want;              /* [blocks, P, width] of length 1 */
+    float *want;              /* [P, blocks, width] of length 1 */
     float *items;             /* [chunk, blocks, width] the same of vocabulary items */
     float *cosines;           /* [P, chunk] */
-    found *best;              /* [blocks, P, top]; id -1: none yet */
-} reading;
+    nearest *best;            /* [P, blocks, top], the best first */
+    void *memory;             /* of these lists */
+} word_search;
 
 static void normalise(float *x, int64_t n)
 {
@@ -43,15 +46,15 @@ static void normalise(float *x, int64_t n)
 }
 
 /* Ties go to the smaller id, which came first. */
-static void offer(const reading *r, int64_t place, int32_t id, float cosine)
+static void offer(const word_search *r, int64_t place, int32_t id, float cosine)
 {
-    found *best = r->best + place * r->top;
+    nearest *best = r->best + place * r->top;
     int64_t at = r->top;
     while (at > 0 && (best[at - 1].id < 0 || cosine > best[at - 1].cosine))
         at--;
     if (at == r->top) return;
     memmove(best + at + 1, best + at, (size_t)(r->top - at - 1) * sizeof *best);
-    best[at] = (found){id, cosine};
+    best[at] = (nearest){id, cosine};
 }
 
 /* One order of sums for all machines and chunks: near ties are many among keys. */
@@ -71,25 +74,22 @@ static float dot(const float *a, const float *b, int64_t n)
     return (float)sum;
 }
 
-static kvf_status take_reading(reading *r)
+static void lay_out(void *object, kvf__carver *carve)
 {
-    int64_t places = r->blocks * r->P, n = r->chunk;
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(places * r->width), sizeof(float), &r->want));
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(n * r->blocks * r->width), sizeof(float), &r->items));
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(r->P * n), sizeof(float), &r->cosines));
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)(places * r->top), sizeof(found), &r->best));
-    for (int64_t i = 0; i < places * r->top; i++)
-        r->best[i].id = -1;
-    return KVF_OK;
+    word_search *r = object;
+    r->want = kvf__carve(carve, r->P * r->blocks, r->width, sizeof *r->want);
+    r->items = kvf__carve(carve, r->chunk * r->blocks, r->width, sizeof *r->items);
+    r->cosines = kvf__carve(carve, r->P, r->chunk, sizeof *r->cosines);
+    r->best = kvf__carve(carve, r->P * r->blocks, r->top, sizeof *r->best);
 }
 
 /* Of the items at hand, what comes near the best few of place p: the product's cosine is as good as
  * its rounding, so what it lets pass is summed again. */
-static void pick(const reading *r, int64_t b, int64_t p, int32_t first, int64_t n)
+static void pick(const word_search *r, int64_t b, int64_t p, int32_t first, int64_t n)
 {
     static const float ROUNDING = 1e-5F; /* 6e-7 was seen, for sums of 192 */
-    const int64_t place = b * r->P + p;
-    const found *last = r->best + (place + 1) * r->top - 1;
+    const int64_t place = p * r->blocks + b;
+    const nearest *last = r->best + (place + 1) * r->top - 1;
 
     for (int64_t i = 0; i < n; i++) {
         if (last->id >= 0 && r->cosines[p * n + i] <= last->cosine - ROUNDING) continue;
@@ -99,7 +99,7 @@ static void pick(const reading *r, int64_t b, int64_t p, int32_t first, int64_t 
 }
 
 /* r->items of n items from `first` on against all places. */
-static kvf_status compare_chunk(const reading *r, int32_t first, int64_t n)
+static kvf_status compare_chunk(const word_search *r, int32_t first, int64_t n)
 {
     int64_t P = r->P, stride = r->blocks * r->width;
 
@@ -107,8 +107,8 @@ static kvf_status compare_chunk(const reading *r, int32_t first, int64_t n)
     for (int64_t i = 0; i < n * r->blocks; i++)
         normalise(r->items + i * r->width, r->width);
     for (int64_t b = 0; b < r->blocks; b++) {
-        KVF_TRY(kvf__sgemm(r->ctx, false, true, P, n, r->width, r->want + b * P * r->width,
-                           r->width, r->items + b * r->width, stride, 0, r->cosines, n));
+        KVF_TRY(kvf__sgemm(r->ctx, false, true, P, n, r->width, r->want + b * r->width, stride,
+                           r->items + b * r->width, stride, 0, r->cosines, n));
 #pragma omp parallel for schedule(static)
         for (int64_t p = 0; p < P; p++)
             pick(r, b, p, first, n);
@@ -119,31 +119,22 @@ static kvf_status compare_chunk(const reading *r, int32_t first, int64_t n)
 
 /* ---- keys and values ------------------------------------------------------------------------- */
 
-/* Place (l, kv, p): its G heads of size D side by side. */
-static kvf_status take_prefix(reading *r, const kvf_prefix *prefix)
+/* Keys without rope and values; a block is (l, kv), whose G heads are side by side. */
+static kvf_status flatten_prefix(word_search *r, const kvf_prefix *prefix)
 {
     const kvf__prefix *from = &prefix->prefix;
     kvf__prefix raw = {0};
-    KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
     kvf_status st = KVF_OK;
-    if (prefix->id.raw_keys)
-        memcpy(raw.kv, from->kv, kvf__prefix_count(from) * sizeof(float));
-    else
+    KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
+    if (!prefix->id.raw_keys)
         st = kvf__model_rotate_prefix(r->ctx, r->base->model, &raw, from, 0, true);
-    for (int64_t b = 0; !st && b < from->L * 2; b++)
-        for (int64_t p = 0; p < from->P; p++) {
-            float *to = r->want + (b * from->P + p) * r->width;
-            for (int64_t g = 0; g < from->G; g++)
-                memcpy(to + g * from->D, raw.kv + ((b * from->G + g) * from->P + p) * from->D,
-                       (size_t)from->D * sizeof(float));
-            normalise(to, r->width);
-        }
+    kvf__prefix_to_flat(prefix->id.raw_keys ? from : &raw, r->want);
     kvf__prefix_done(&raw);
     return st;
 }
 
 /* Items first .. first + n - 1, each the word of one of the rows. */
-static kvf_status run_chunk(reading *r, kvf__pass *pass, kvf__cache *cache, int32_t *ids,
+static kvf_status run_chunk(word_search *r, kvf__pass *pass, kvf__cache *cache, int32_t *ids,
                             int64_t at, kvf__batch *batch, int32_t first, int64_t n)
 {
     const int64_t row = batch->start[1];
@@ -163,7 +154,7 @@ static kvf_status run_chunk(reading *r, kvf__pass *pass, kvf__cache *cache, int3
 }
 
 /* n rows of one word each, which is still to come: ids [n, row], start [n + 1], example [n]. */
-static kvf_status make_rows(const reading *r, kvf__ids *ids, int64_t **start, int64_t **example,
+static kvf_status make_rows(const word_search *r, kvf__ids *ids, int64_t **start, int64_t **example,
                             int64_t *at)
 {
     const int32_t word = 0;
@@ -181,7 +172,7 @@ static kvf_status make_rows(const reading *r, kvf__ids *ids, int64_t **start, in
     return KVF_OK;
 }
 
-static kvf_status read_layers(reading *r)
+static kvf_status read_layers(word_search *r)
 {
     int64_t n = r->chunk, at = 0;
     kvf__cache *cache = NULL;
@@ -216,11 +207,8 @@ out:
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-static kvf_status read_embeddings(reading *r, const kvf__vectors *vectors)
+static kvf_status read_embeddings(word_search *r)
 {
-    memcpy(r->want, vectors->x, (size_t)(r->P * r->width) * sizeof(float));
-    for (int64_t p = 0; p < r->P; p++)
-        normalise(r->want + p * r->width, r->width);
     for (int64_t first = 0; first < r->V; first += r->chunk) {
         int64_t n = r->V - first < r->chunk ? r->V - first : r->chunk;
         for (int32_t i = 0; i < n; i++) {
@@ -234,63 +222,47 @@ static kvf_status read_embeddings(reading *r, const kvf__vectors *vectors)
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
-static kvf_json *list_of(const reading *r, int64_t place)
+static kvf_json *list_of(const word_search *r, int64_t place)
 {
     kvf_json *list = kvf_json_array();
-    const found *best = r->best + place * r->top;
+    const nearest *best = r->best + place * r->top;
     for (int64_t i = 0; i < r->top && best[i].id >= 0; i++) {
         kvf__buf text = {0};
-        kvf_json *item = kvf_json_object();
         if (r->base->tokenizer)
             kvf__decode(r->ctx, r->base->tokenizer, &best[i].id, 1, false, &text);
-        kvf_json_set(item, "text", kvf_json_new_str(text.data ? text.data : ""));
-        kvf_json_set(item, "id", kvf_json_new_int(best[i].id));
-        kvf_json_set(item, "cosine", kvf_json_new_real((double)best[i].cosine));
-        kvf_json_add(list, item);
+        kvf_json_add(list,
+                     kvf__json_pack("{s:o, s:i, s:o}", "text",
+                                    kvf_json_new_str(text.data ? text.data : ""), "id", best[i].id,
+                                    "cosine", kvf_json_new_real((double)best[i].cosine)));
         kvf__buf_done(&text);
     }
     return list;
 }
 
-static kvf_json *tokens_of(const reading *r, int64_t l, int64_t P, bool layers)
+/* Of every virtual token the items nearest to its key and value in layer l, or to its embedding. */
+static kvf_json *tokens_of(const word_search *r, int64_t l, bool layers)
 {
     kvf_json *tokens = kvf_json_array();
-    for (int64_t p = 0; p < P; p++) {
-        kvf_json *token = kvf_json_object();
-        if (layers) {
-            kvf_json_set(token, "key", list_of(r, 2 * l * P + p));
-            kvf_json_set(token, "value", list_of(r, (2 * l + 1) * P + p));
-        } else {
-            kvf_json_set(token, "nearest", list_of(r, p));
-        }
-        kvf_json_add(tokens, token);
+    for (int64_t p = 0; p < r->P; p++) {
+        const int64_t place = p * r->blocks + 2 * l;
+        kvf_json_add(tokens, layers ? kvf__json_pack("{s:o, s:o}", "key", list_of(r, place),
+                                                     "value", list_of(r, place + 1))
+                                    : kvf__json_pack("{s:o}", "nearest", list_of(r, place)));
     }
     return tokens;
 }
 
-static kvf_json *report(const reading *r, const kvf_prefix *prefix)
+static kvf_json *report(const word_search *r, const kvf_prefix *prefix)
 {
-    kvf_json *root = kvf_json_object();
-    bool layers = prefix->prefix.P > 0;
-    kvf_json_set(root, "kind", kvf_json_new_str(layers ? "prefix" : "embeddings"));
-    kvf_json_set(root, "top", kvf_json_new_int(r->top));
-    if (!layers) {
-        kvf_json_set(root, "tokens", tokens_of(r, 0, prefix->vectors.P, false));
-        return root;
-    }
-    kvf_json *list = kvf_json_array();
-    for (int64_t l = 0; l < prefix->prefix.L; l++) {
-        kvf_json *layer = kvf_json_object();
-        if (!prefix->prefix.layer_mask[l]) {
-            kvf_json_free(layer);
-            continue;
-        }
-        kvf_json_set(layer, "layer", kvf_json_new_int(l));
-        kvf_json_set(layer, "tokens", tokens_of(r, l, prefix->prefix.P, true));
-        kvf_json_add(list, layer);
-    }
-    kvf_json_set(root, "layers", list);
-    return root;
+    if (!prefix->prefix.P)
+        return kvf__json_pack("{s:s, s:I, s:o}", "kind", "embeddings", "top", r->top, "tokens",
+                              tokens_of(r, 0, false));
+    kvf_json *layers = kvf_json_array();
+    for (int64_t l = 0; l < prefix->prefix.L; l++)
+        if (prefix->prefix.layer_mask[l])
+            kvf_json_add(layers,
+                         kvf__json_pack("{s:I, s:o}", "layer", l, "tokens", tokens_of(r, l, true)));
+    return kvf__json_pack("{s:s, s:I, s:o}", "kind", "prefix", "top", r->top, "layers", layers);
 }
 
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
@@ -298,26 +270,31 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     bool layers = prefix->prefix.P > 0;
-    reading r = {.ctx = ctx,
-                 .base = base,
-                 .options = options,
-                 .top = options->top ? options->top : 5,
-                 .chunk = options->chunk ? options->chunk : 512,
-                 .V = d->V,
-                 .blocks = layers ? d->L * 2 : 1,
-                 .P = layers ? prefix->prefix.P : prefix->vectors.P,
-                 .width = layers ? d->G * d->D : d->C};
+    word_search r = {.ctx = ctx,
+                     .base = base,
+                     .options = options,
+                     .top = options->top ? options->top : 5,
+                     .chunk = options->chunk ? options->chunk : 512,
+                     .V = d->V,
+                     .blocks = layers ? d->L * 2 : 1,
+                     .P = layers ? prefix->prefix.P : prefix->vectors.P,
+                     .width = layers ? d->G * d->D : d->C};
     if (!r.P)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
                          prefix->id.method);
     if (r.chunk > r.V) r.chunk = r.V;
-    kvf_status st = take_reading(&r);
-    if (!st && layers) st = take_prefix(&r, prefix);
-    if (!st) st = layers ? read_layers(&r) : read_embeddings(&r, &prefix->vectors);
-    if (!st) *out = report(&r, prefix);
-    kvf__free(r.want);
-    kvf__free(r.items);
-    kvf__free(r.cosines);
-    kvf__free(r.best);
+    KVF_TRY(kvf__carve_block(ctx, lay_out, &r, &r.memory));
+    for (int64_t i = 0; i < r.P * r.blocks * r.top; i++)
+        r.best[i].id = -1;
+    kvf_status st = KVF_OK;
+    if (layers)
+        st = flatten_prefix(&r, prefix);
+    else
+        memcpy(r.want, prefix->vectors.x, (size_t)(r.P * r.width) * sizeof *r.want);
+    for (int64_t i = 0; i < r.P * r.blocks; i++)
+        normalise(r.want + i * r.width, r.width);
+    if (!st) st = layers ? read_layers(&r) : read_embeddings(&r);
+    if (!st && !(*out = report(&r, prefix))) st = kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf__free(r.memory);
     return st;
 }
