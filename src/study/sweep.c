@@ -54,7 +54,7 @@ static kvf_status check_output(const kvf__sweep *s, const char *path)
                      path);
 }
 
-static kvf_status take_run(kvf__sweep *s, kvf__sweep_run *run)
+static kvf_status set_up_run(kvf__sweep *s, kvf__sweep_run *run)
 {
     const kvf_sweep_options *o = s->options;
     run->sweep = s;
@@ -272,7 +272,7 @@ static kvf_status prepare(kvf__sweep *s)
     KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));
     for (size_t i = 0; i < s->grid.n; i++) {
         s->runs[i].row = &s->grid.runs[i];
-        KVF_TRY(take_run(s, &s->runs[i]));
+        KVF_TRY(set_up_run(s, &s->runs[i]));
     }
     char *table = NULL;
     bool made;

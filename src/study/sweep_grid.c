@@ -8,8 +8,8 @@
  *     steps = 400
  *
  * Lines are those of a recipe. In a section a value runs to the end of its line; above, values are
- * separated by commas, and one with commas in it stands in double quotes. Runs of the product are
- * named after what differs: lr-0.01_prefix-length-10. */
+ * separated by commas, and one with commas in it is written in double quotes. Runs of the product
+ * are named after what differs: lr-0.01_prefix-length-10. */
 #include "sweep_int.h"
 
 #include <ctype.h>

@@ -3,7 +3,7 @@
  * batches, joined, are its batch, a section each.
  *
  * Each run's loss is divided by its own terms, so its gradient is that of the run alone; what
- * differs is the order in which f32 products are summed beside other rows. */
+ * differs is the order in which f32 products are summed among more rows. */
 #include "sweep_int.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What came of a sweep: its runs, best first, as one JSON object and as DIR/sweep.csv.
  *
  * Runs are ranked by their metric where all have the same one, else by their best validation loss,
- * else by the mean training loss of their last steps: one loss of a few rows says little. */
+ * else by the mean training loss of their last steps: the loss of one small batch is too noisy. */
 #include "sweep_int.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static bool is_better(double a, double b, bool larger)
     return larger ? a > b : a < b;
 }
 
-/* Is a better than b? Equal scores are told by the loss of the state that is kept. */
+/* Is a better than b? Ties go to the lower loss of the state that is kept. */
 static bool ranks_before(const ranking *r, const kvf__sweep_run *a, const kvf__sweep_run *b)
 {
     double x = value_of(r, a), y = value_of(r, b);
@@ -76,7 +76,7 @@ static void sort_runs(const kvf__sweep *s, const ranking *r, size_t *order)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* As it stands in the grid, else as a run file has it. Owned. */
+/* As written in the grid, else as a run file stores it. Owned. */
 static kvf_json *option_of(const kvf__sweep_run *run, const char *name)
 {
     for (size_t i = 0; i < run->row->n; i++)
@@ -209,7 +209,7 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* What has a comma, a quote or a line's end in it stands in quotes. */
+/* Fields with a comma, a quote or a line end are quoted (RFC 4180). */
 static kvf_status add_text(kvf_ctx *ctx, kvf__buf *buf, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) return kvf__buf_add(ctx, buf, text, strlen(text));

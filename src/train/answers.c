@@ -15,7 +15,7 @@ static int32_t likeliest(const double *p, int64_t n)
     return best;
 }
 
-static kvf_status take_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
+static kvf_status alloc_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
 {
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *a->gold, &a->gold));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *a->best, &a->best));
@@ -24,7 +24,7 @@ static kvf_status take_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
 
 static kvf_status decide_classes(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
 {
-    KVF_TRY(take_decisions(ctx, a, a->n));
+    KVF_TRY(alloc_decisions(ctx, a, a->n));
     for (int64_t i = 0; i < a->n; i++) {
         const double *p = s->p + s->first[i] * s->width;
         a->gold[i] = a->set->sources->group[i].gold;
@@ -36,7 +36,7 @@ static kvf_status decide_classes(kvf_ctx *ctx, kvf__answers *a, const kvf__score
 
 static kvf_status decide_choices(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
 {
-    KVF_TRY(take_decisions(ctx, a, a->n));
+    KVF_TRY(alloc_decisions(ctx, a, a->n));
     for (int64_t i = 0; i < a->n; i++) {
         int64_t from = a->set->group ? a->set->group[i] : i;
         int64_t to = a->set->group ? a->set->group[i + 1] : i + 1;
@@ -99,7 +99,7 @@ static kvf_status decide_tags(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *
     for (int64_t i = 0; i < a->n; i++)
         a->start[i + 1] = a->start[i] + sources[i].n;
     int64_t words = a->start[a->n];
-    KVF_TRY(take_decisions(ctx, a, words));
+    KVF_TRY(alloc_decisions(ctx, a, words));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)words, sizeof *a->gold_tags, &a->gold_tags));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)words, sizeof *a->tags, &a->tags));
     for (int64_t i = 0; i < a->n; i++)

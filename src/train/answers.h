@@ -19,7 +19,7 @@ typedef struct kvf__scores {
 kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *scores, const kvf__dataset *set,
                             int64_t width);
 void kvf__scores_done(kvf__scores *scores);
-/* Adds share times what the logits [n_labels, width] say. */
+/* Adds share times the probabilities of the logits [n_labels, width]. */
 void kvf__scores_add(kvf__scores *scores, const float *logits, double share);
 /* The task's loss of the probabilities. */
 double kvf__scores_loss(const kvf__scores *scores);

@@ -101,7 +101,7 @@ static double probability(const found *f, bool none, double score)
     return sum > 0 ? exp(score - most) / sum : NAN;
 }
 
-static kvf_status take_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const found *f,
+static kvf_status copy_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const found *f,
                             kvf__buf *texts)
 {
     int64_t *span = a->spans + 2 * group;
@@ -126,7 +126,7 @@ static kvf_status search_group(kvf_ctx *ctx, kvf__answers *a, const kvf__scores 
     if (none) f.row = -1;
     a->p[group] = probability(&f, rules->no_answer, f.row < 0 ? f.none : f.score);
     a->p_none[group] = rules->no_answer ? probability(&f, true, f.none) : NAN;
-    return take_text(ctx, a, group, &f, texts);
+    return copy_text(ctx, a, group, &f, texts);
 }
 
 static kvf_status alloc_memory(kvf_ctx *ctx, kvf__answers *a)

@@ -93,7 +93,7 @@ static kvf_train_options train_options(const kvf_bench_options *o)
     return t;
 }
 
-static kvf_status take_trainer(kvf_bench *b, const kvf_bench_options *o)
+static kvf_status make_trainer(kvf_bench *b, const kvf_bench_options *o)
 {
     const kvf_train_options options = train_options(o);
     kvf__dataset rows = {0};
@@ -111,7 +111,7 @@ static kvf_status take_trainer(kvf_bench *b, const kvf_bench_options *o)
 }
 
 /* The rate is that of a step of the middle size. */
-static kvf_status take_probe(kvf_bench *b, const kvf_bench_options *o)
+static kvf_status make_probe(kvf_bench *b, const kvf_bench_options *o)
 {
     const kvf__dataset *rows = &b->trainer.rows.task->data;
     int64_t n = o->batch < rows->n ? o->batch : rows->n;
@@ -126,8 +126,8 @@ kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_be
     KVF_TRY(check(ctx, options));
     KVF_TRY(kvf__alloc(ctx, sizeof *b, &b));
     b->ctx = ctx;
-    kvf_status st = take_trainer(b, options);
-    if (!st) st = take_probe(b, options);
+    kvf_status st = make_trainer(b, options);
+    if (!st) st = make_probe(b, options);
     if (st)
         kvf_bench_close(b);
     else

@@ -1,6 +1,7 @@
-/* Trials: a data file under one prefix or several, from paths to answers; kvf_eval reports their
- * metrics, kvf_predict (predict.c) their answers. The task, its labels and how rows are cut come
- * from the prefix, so that a run, its folded prefix and validation in training agree bit for bit.
+/* Evaluations: a data file under one prefix or several, from paths to answers; kvf_eval reports
+ * their metrics, kvf_predict (predict.c) their answers. The task, its labels and how rows are cut
+ * come from the prefix, so that a run, its folded prefix and validation in training agree bit for
+ * bit.
  */
 #include "evaluation.h"
 
@@ -46,13 +47,12 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
 }
 
 kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                                const kvf_eval_options *options, bool unlabeled,
-                                kvf__evaluation *trial)
+                                const kvf_eval_options *options, bool unlabeled, kvf__evaluation *e)
 {
     kvf__label_set labels = {0};
     kvf__dataset_options load;
-    KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &trial->renderer, &load));
-    load.task = trial->task;
+    KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &e->renderer, &load));
+    load.task = e->task;
     load.causal = kvf__model_desc(base->model)->causal;
     load.unlabeled = unlabeled;
     if (prefix) {
@@ -60,17 +60,16 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
         load.regression = prefix->head.regression;
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
-        load.windows = unlabeled && trial->task == KVF__TASK_TOKEN_CLS &&
+        load.windows = unlabeled && e->task == KVF__TASK_TOKEN_CLS &&
                        options->overlong != KVF_OVERLONG_STOP &&
                        options->overlong != KVF_OVERLONG_SKIP;
     }
-    KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &trial->set));
+    KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &e->set));
     bool columns = options->columns && *options->columns;
-    if ((columns || options->no_header) && !trial->set.delimited)
+    if ((columns || options->no_header) && !e->set.delimited)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
                          columns ? "columns" : "no-header", options->data);
-    return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &trial->set)
-                                      : KVF_OK;
+    return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set) : KVF_OK;
 }
 
 /* ---- prefixes -------------------------------------------------------------------------------- */
@@ -85,7 +84,7 @@ static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
 
 /* Only what answers the same question can be averaged. */
 static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
-                                 size_t n, kvf__evaluation *trial)
+                                 size_t n, kvf__evaluation *e)
 {
     for (size_t i = 1; i < n; i++)
         if (prefixes[i]->task != prefixes[0]->task ||
@@ -104,8 +103,8 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              "prefix %zu has its virtual tokens elsewhere in the rows than the "
                              "first: fold both to prefixes",
                              i + 1);
-    trial->task = n ? prefixes[0]->task : KVF__TASK_LM;
-    if (trial->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
+    e->task = n ? prefixes[0]->task : KVF__TASK_LM;
+    if (e->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: a %s predicts no next token: name a prefix of another task than lm",
                          base->path, kvf_base_architecture(base));
@@ -140,51 +139,51 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 /* ---- losses and scores ----------------------------------------------------------------------- */
 
 /* The loss of one prefix as a language model, by its own head if it has one. */
-static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
+static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
                              const kvf_prefix *prefix, double *loss, float *token_loss)
 {
     kvf__subject subject = kvf__subject_of(prefix, NULL);
     KVF_TRY(kvf__prefix_head(ctx, base, prefix, &subject.head));
-    kvf_status st = kvf__evaluator_run(ctx, trial->evaluator, &subject, loss, token_loss);
+    kvf_status st = kvf__evaluator_run(ctx, e->evaluator, &subject, loss, token_loss);
     kvf__head_free(subject.head);
     return st;
 }
 
 /* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
  */
-static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
+static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
                                kvf_prefix *const *prefixes, size_t n)
 {
-    size_t labels = (size_t)trial->set.n_labels;
+    size_t labels = (size_t)e->set.n_labels;
     float *token_loss = NULL;
     double *probability = NULL, each = 0;
     kvf_status st = kvf__alloc_array(ctx, labels, sizeof *token_loss, &token_loss);
     if (!st) st = kvf__alloc_array(ctx, labels, sizeof *probability, &probability);
     for (size_t i = 0; !st && i < n; i++) {
-        st = run_one_lm(ctx, base, trial, prefixes[i], &each, token_loss);
+        st = run_one_lm(ctx, base, e, prefixes[i], &each, token_loss);
         for (size_t t = 0; !st && t < labels; t++)
             probability[t] += exp(-(double)token_loss[t]) / (double)n;
     }
     double sum = 0;
     for (size_t t = 0; !st && t < labels; t++)
         sum -= log(probability[t]);
-    if (!st) trial->loss = sum / (double)labels;
+    if (!st) e->loss = sum / (double)labels;
     kvf__free(token_loss);
     kvf__free(probability);
     return st;
 }
 
-static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *trial,
+static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
                          kvf_prefix *const *prefixes, size_t n)
 {
     const kvf__subject subject = {0};
-    if (n > 1) return run_ensemble(ctx, base, trial, prefixes, n);
-    if (n) return run_one_lm(ctx, base, trial, prefixes[0], &trial->loss, NULL);
-    return kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, NULL);
+    if (n > 1) return run_ensemble(ctx, base, e, prefixes, n);
+    if (n) return run_one_lm(ctx, base, e, prefixes[0], &e->loss, NULL);
+    return kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, NULL);
 }
 
 static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, double share,
-                             kvf__evaluation *trial)
+                             kvf__evaluation *e)
 {
     kvf__head *head = NULL;
     float *logits = NULL;
@@ -192,16 +191,15 @@ static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
 
     st = kvf__prefix_head(ctx, base, prefix, &head);
     if (st) goto out;
-    if (!trial->scores.set)
-        st = kvf__scores_init(ctx, &trial->scores, &trial->set, kvf__head_width(head));
+    if (!e->scores.set) st = kvf__scores_init(ctx, &e->scores, &e->set, kvf__head_width(head));
     if (st) goto out;
-    size_t count = (size_t)(trial->scores.first[trial->set.n] * trial->scores.width);
+    size_t count = (size_t)(e->scores.first[e->set.n] * e->scores.width);
     st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
     if (st) goto out;
     const kvf__subject subject = kvf__subject_of(prefix, head);
-    st = kvf__evaluator_run(ctx, trial->evaluator, &subject, &trial->loss, logits);
+    st = kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, logits);
     if (st) goto out;
-    kvf__scores_add(&trial->scores, logits, share);
+    kvf__scores_add(&e->scores, logits, share);
 out:
     kvf__free(logits);
     kvf__head_free(head);
@@ -209,53 +207,52 @@ out:
 }
 
 static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                            const kvf_eval_options *options, kvf__evaluation *trial)
+                            const kvf_eval_options *options, kvf__evaluation *e)
 {
     const kvf_json *trained_without = kvf_json_get(
         prefixes[0]->lineage, "data_no_answers"); /* qa: in the training data */
     const kvf__answer_rules rules = {
-        .no_answer = kvf__has_impossible(&trial->set) || kvf_json_bool(trained_without, false),
+        .no_answer = kvf__has_impossible(&e->set) || kvf_json_bool(trained_without, false),
         .no_answer_above = options->no_answer_above,
         .n_best = options->n_best,
         .max_tokens = options->max_answer,
     };
     for (size_t i = 0; i < n; i++)
-        KVF_TRY(add_prefix(ctx, base, prefixes[i], 1 / (double)n, trial));
-    if (n > 1 && trial->set.sources->labelled) trial->loss = kvf__scores_loss(&trial->scores);
-    return kvf__answers_init(ctx, &trial->answers, &trial->scores, &rules);
+        KVF_TRY(add_prefix(ctx, base, prefixes[i], 1 / (double)n, e));
+    if (n > 1 && e->set.sources->labelled) e->loss = kvf__scores_loss(&e->scores);
+    return kvf__answers_init(ctx, &e->answers, &e->scores, &rules);
 }
 
 kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                const kvf_eval_options *options, bool unlabeled,
                                kvf__evaluation *out)
 {
-    kvf__evaluation *trial = out;
-    *trial = (kvf__evaluation){.loss = NAN};
+    kvf__evaluation *e = out;
+    *e = (kvf__evaluation){.loss = NAN};
     const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
                                         .batch_tokens = options->batch_tokens,
                                         .share_prefixes = !options->share_prefixes ||
                                                           strcmp(options->share_prefixes, "off"),
                                         .infix = n && prefixes[0]->id.infix};
-    kvf_status st = check_prefixes(ctx, base, prefixes, n, trial);
-    if (!st) st = check_rules(ctx, options, trial->task);
+    kvf_status st = check_prefixes(ctx, base, prefixes, n, e);
+    if (!st) st = check_rules(ctx, options, e->task);
+    if (!st) st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, e);
+    if (!st) st = kvf__evaluator_create(ctx, base, &e->set, &how, &e->evaluator);
     if (!st)
-        st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, trial);
-    if (!st) st = kvf__evaluator_create(ctx, base, &trial->set, &how, &trial->evaluator);
-    if (!st)
-        st = trial->task == KVF__TASK_LM ? run_lm(ctx, base, trial, prefixes, n)
-                                         : run_heads(ctx, base, prefixes, n, options, trial);
-    if (st) kvf__evaluation_done(trial);
+        st = e->task == KVF__TASK_LM ? run_lm(ctx, base, e, prefixes, n)
+                                     : run_heads(ctx, base, prefixes, n, options, e);
+    if (st) kvf__evaluation_done(e);
     return st;
 }
 
-void kvf__evaluation_done(kvf__evaluation *trial)
+void kvf__evaluation_done(kvf__evaluation *e)
 {
-    kvf__answers_done(&trial->answers);
-    kvf__scores_done(&trial->scores);
-    kvf__evaluator_free(trial->evaluator);
-    kvf__dataset_done(&trial->set);
-    kvf__renderer_done(&trial->renderer);
-    *trial = (kvf__evaluation){0};
+    kvf__answers_done(&e->answers);
+    kvf__scores_done(&e->scores);
+    kvf__evaluator_free(e->evaluator);
+    kvf__dataset_done(&e->set);
+    kvf__renderer_done(&e->renderer);
+    *e = (kvf__evaluation){0};
 }
 
 static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, size_t n,
@@ -274,26 +271,25 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result)
 {
-    kvf__evaluation trial;
+    kvf__evaluation e;
     double begin = kvf__clock();
     kvf_eval_result r = {0};
     if (options->generate && n && prefixes[0]->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "--generate wants prefixes of task lm");
     KVF_TRY(check_per_class(ctx, prefixes, n, options));
-    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, options, false, &trial));
+    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, options, false, &e));
     kvf_status st = KVF_OK;
-    r.task = kvf__task_name(trial.task);
-    r.loss = trial.loss;
-    r.perplexity = trial.task == KVF__TASK_LM ? exp(trial.loss) : NAN;
-    r.label_tokens = trial.set.n_labels;
-    r.examples = kvf__group_count(&trial.set);
-    r.skipped = trial.set.skipped;
-    r.truncated = trial.set.truncated;
-    r.without_label = trial.set.without_label;
-    if (trial.task != KVF__TASK_LM)
-        st = kvf__measure(ctx, &trial.answers, trial.loss, r.scores, &r.n_scores);
-    if (!st && options->per_class) st = kvf__measure_each(ctx, &trial.answers, &r);
-    kvf__evaluation_done(&trial);
+    r.task = kvf__task_name(e.task);
+    r.loss = e.loss;
+    r.perplexity = e.task == KVF__TASK_LM ? exp(e.loss) : NAN;
+    r.label_tokens = e.set.n_labels;
+    r.examples = kvf__group_count(&e.set);
+    r.skipped = e.set.skipped;
+    r.truncated = e.set.truncated;
+    r.without_label = e.set.without_label;
+    if (e.task != KVF__TASK_LM) st = kvf__measure(ctx, &e.answers, e.loss, r.scores, &r.n_scores);
+    if (!st && options->per_class) st = kvf__measure_each(ctx, &e.answers, &r);
+    kvf__evaluation_done(&e);
     if (!st && options->generate) st = kvf__evaluate_texts(ctx, base, prefixes, n, options, &r);
     r.seconds = kvf__clock() - begin;
     if (st)

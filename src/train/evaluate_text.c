@@ -43,7 +43,7 @@ static kvf_status compare(kvf_ctx *ctx, const kvf__dataset *set, char *const *te
 {
     int64_t *start = NULL, total = 0;
     const char **references = NULL;
-    size_t *bytes = NULL, *said = NULL;
+    size_t *bytes = NULL, *found = NULL;
     kvf_status st;
 
     st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *start, &start);
@@ -51,10 +51,10 @@ static kvf_status compare(kvf_ctx *ctx, const kvf__dataset *set, char *const *te
         start[i + 1] = total += set->sources->group[i].n;
     if (!st) st = kvf__alloc_array(ctx, (size_t)total, sizeof *references, &references);
     if (!st) st = kvf__alloc_array(ctx, (size_t)total, sizeof *bytes, &bytes);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)set->n, sizeof *said, &said);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)set->n, sizeof *found, &found);
     if (st) goto out;
     for (int64_t i = 0; i < set->n; i++) {
-        said[i] = kvf_text_bytes(texts[i]);
+        found[i] = kvf_text_bytes(texts[i]);
         for (int64_t r = start[i]; r < start[i + 1]; r++) {
             references[r] = set->sources->group[i].items[r - start[i]];
             bytes[r] = kvf__source_item_bytes(&set->sources->group[i], r - start[i]);
@@ -64,14 +64,14 @@ static kvf_status compare(kvf_ctx *ctx, const kvf__dataset *set, char *const *te
                                  .predicted = (const char *const *)texts,
                                  .start = start,
                                  .references = references,
-                                 .predicted_bytes = said,
+                                 .predicted_bytes = found,
                                  .reference_bytes = bytes};
     st = score_texts(ctx, &rows, result);
 out:
     kvf__free(start);
     kvf__free((void *)references);
     kvf__free(bytes);
-    kvf__free(said);
+    kvf__free(found);
     return st;
 }
 

@@ -19,14 +19,14 @@ typedef struct kvf__evaluation {
 kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                const kvf_eval_options *options, bool unlabeled,
                                kvf__evaluation *out);
-void kvf__evaluation_done(kvf__evaluation *trial);
-/* Its first part alone: rows of options->data for the trial's task, which is set. */
+void kvf__evaluation_done(kvf__evaluation *evaluation);
+/* Its first part alone: rows of options->data for the evaluation's task, which is set. */
 kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                 const kvf_eval_options *options, bool unlabeled,
-                                kvf__evaluation *trial);
+                                kvf__evaluation *evaluation);
 
-/* How rows are rendered and cut: as the options say, where they are silent as in training. Renders
- * through *renderer ({0} or what init left, freed by the caller), which must not move. */
+/* How rows are rendered and cut: by the options, else as in training. Renders through *renderer
+ * ({0} or what init left, freed by the caller), which must not move. */
 kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                           const kvf_eval_options *options, kvf__renderer *renderer,
                           kvf__dataset_options *out);

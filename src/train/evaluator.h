@@ -24,7 +24,7 @@ typedef struct kvf__evaluator_options {
     int64_t P;            /* of the longest prefix */
     int64_t batch_tokens; /* most in a batch; 0: 2048 */
     bool share_prefixes;
-    bool infix;    /* prefixes stand inside rows */
+    bool infix;    /* prefixes are inside rows */
     int64_t soft;  /* most items of a teacher, for who visits its batches; 0: none */
     bool backward; /* who visits its batches goes back through them; the base was opened for it */
 } kvf__evaluator_options;
@@ -62,9 +62,9 @@ kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *evaluator,
 /* Limits of a pass for batches of at most these sizes. */
 kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward);
 
-/* --infix (infix.c): each row must have a prompt for the prefix to stand behind. EDATA. */
+/* --infix (infix.c): every row needs a prompt, after which the prefix is placed. EDATA. */
 kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set);
-/* Which runs may have it, and what their files say then. EUSAGE. */
+/* Which runs may have it; sets the fields of *id that it decides. EUSAGE. */
 kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, const kvf_base *base,
                                kvf__identity *id);
 

@@ -2,9 +2,9 @@
  *
  * Time: one step warms up (pages of the weights, code that oneDNN writes at first use), then the
  * next steps' rows go forward and backward, three of them, or for up to a second where steps are
- * short. What counts is the median of their seconds a token, for something else may run beside one
- * of them; scaled by the tokens of the mean step, and an update is timed on scratch memory. Some
- * rows of the held-out data stand for all. Cost: about four steps.
+ * short. The median of their seconds per token counts, since another process may slow one
+ * of them down; scaled by the tokens of the mean step, and an update is timed on scratch memory.
+ * Some held-out rows are timed and scaled to all. Cost: about four steps.
  *
  * Memory: what a run needs is taken and zeroed before its first step, so that after the probe this
  * process is as large as it will be, but for what a save takes.
@@ -51,7 +51,7 @@ static kvf__param cut_param(const kvf__param *from, int64_t n, float *scratch)
     return p;
 }
 
-/* Seconds of an update of all parameters: memory bounds it, so a part of the largest one tells.
+/* Seconds of an update of all parameters: memory bounds it, so part of the largest is enough.
  * Where the base is trained, its weights are laid out anew each time too. */
 static kvf_status probe_update(kvf__trainer *t, double *out)
 {
@@ -138,7 +138,7 @@ static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double 
     *out = mean > 0 ? FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
     if (!t->rows.total.valid_rows || kvf__tasks_are_named(t)) return KVF_OK;
     const kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
-    bool brief = step_seconds < SHORT_STEP; /* then the first time would say too much */
+    bool brief = step_seconds < SHORT_STEP; /* then a first, cold run would be too slow a sample */
     return kvf__evaluator_probe(t->ctx, t->rows.task->evaluator, &subject,
                                 brief ? LONGEST_PROBE : (int64_t)mean, brief ? 2 : 1, out);
 }

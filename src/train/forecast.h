@@ -1,4 +1,4 @@
-/* What a run will take, said before its first step: private to src/train. */
+/* Time and memory of a run, estimated before its first step: private to src/train. */
 #ifndef KVF_FORECAST_H
 #define KVF_FORECAST_H
 
@@ -14,7 +14,7 @@ typedef struct kvf__survey {
 kvf_status kvf__trainer_survey(struct kvf__trainer *trainer, kvf__survey *out);
 
 /* A few steps of the run's own batches, after kvf__trainer_prepare(). The run goes on as if nothing
- * had been. Sets trainer->progress.forecast, and says it to the caller. */
+ * had been. Sets trainer->progress.forecast and reports it to the caller. */
 kvf_status kvf__trainer_forecast(struct kvf__trainer *trainer);
 
 #endif

@@ -1,7 +1,7 @@
 /* --infix: rows are [x][prefix][y], the ablation of Li & Liang 2021, section 7.4.
  *
- * x is what stands before the first position that predicts a label: the prompt but for its last
- * token. That one stands behind the prefix, as the separator does in their code, because the first
+ * x is everything before the first position that predicts a label: the prompt but for its last
+ * token. That one follows the prefix, as the separator does in their code, because the first
  * token of the completion is predicted from it and a prefix of keys and values has no output of its
  * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
 #include "method.h"

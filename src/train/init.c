@@ -82,7 +82,7 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
 }
 
 /* A method whose parameters are inputs: of every layer what it reads of the words, where nothing
- * stands between that and its projections; else their embeddings. */
+ * lies between that and its projections; else their embeddings. */
 static kvf_status start_from_words(kvf__trainer *t)
 {
     int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C, n = P * C;
@@ -112,7 +112,7 @@ out:
     return st;
 }
 
-/* Keys that stand before rows are rotated, those inside are not. */
+/* Keys of a prefix before rows are stored rotated, those of one inside rows are not. */
 static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
 {
     if (from->position_start != t->id.position_start)
@@ -182,8 +182,8 @@ static const char *other_question(const kvf__train_task *task, const kvf__head_t
     return why;
 }
 
-/* Task lm has the base's head, or one of its own: a prefix that was trained with that says little
- * without it. */
+/* Task lm has the base's head, or one of its own: a prefix that was trained with its own
+ * head is of little use without it. */
 static kvf_status lm_head_from(kvf__trainer *t, const char *path, const char *what,
                                const char *kind, const kvf__params *stored)
 {
@@ -257,7 +257,7 @@ static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what
 
 /* ---- --init-from ----------------------------------------------------------------------------- */
 
-/* The weights of the base that a run trained beside its encoder. */
+/* The weights of the base that a run trained along with its encoder. */
 static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run,
                                 kvf__encoder *source, const char **what)
 {
@@ -308,7 +308,7 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
     return st;
 }
 
-/* file NULL: what the base says of words. */
+/* file NULL: what the base computes for words. */
 static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residual)
 {
     kvf__prefix prefix = {0};

@@ -2,7 +2,7 @@
  *
  * Both files belong to the process, not to the run: a run that is continued appends to the one and
  * begins another of the other. They open when everything else has been, so that a run that cannot
- * start leaves none; what was said until then is kept and comes first. */
+ * start leaves none; notes from before are kept and come first. */
 #include "trainer.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ kvf_status kvf__journal_check(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* What can no longer be written to is left alone: a run is worth more than what is said of it. */
+/* A log that can no longer be written is given up: the run is worth more than its log. */
 static void give_up(kvf__trainer *t, size_t i)
 {
     char line[512];

@@ -27,7 +27,7 @@ void kvf__journal_close(kvf__journal *journal);
 /* Every event passes here on its way to the caller. */
 void kvf__trainer_emit(struct kvf__trainer *trainer, const kvf_event *event);
 
-/* Does the event say this column of the history, and what? */
+/* Does the event carry this column of the history? *value: what it is. */
 bool kvf__journal_column(const struct kvf__trainer *trainer, int column, const kvf_event *event,
                          double *value);
 

@@ -3,7 +3,7 @@
  * items (head_soft.c), so that the prefix is paid to leave that text alone.
  *
  * The rows are drawn as those of a data file, by an order of their own from the seed; which they
- * are depends on seed and step alone. Their pass runs beside the task's, on the prefix as the step
+ * are depends on seed and step alone. They have a pass of their own, on the prefix as the step
  * shows it (--prefix-dropout included), and adds to the same gradient. */
 #include "trainer.h"
 
@@ -52,7 +52,7 @@ static kvf_status prepare_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
 }
 
 /* Room for the longest rows that could meet. */
-static kvf_status take_batcher(kvf__trainer *t, int64_t rows)
+static kvf_status make_batcher(kvf__trainer *t, int64_t rows)
 {
     kvf__retention *m = t->retention;
     int64_t longest = 0;
@@ -63,7 +63,7 @@ static kvf_status take_batcher(kvf__trainer *t, int64_t rows)
     return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
 }
 
-static kvf_status take_pass(kvf__trainer *t)
+static kvf_status make_pass(kvf__trainer *t)
 {
     kvf__retention *m = t->retention;
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
@@ -85,9 +85,9 @@ kvf_status kvf__base_kl_prepare(kvf__trainer *t)
     int64_t V = kvf__model_desc(t->base->model)->V, k = V > ITEMS ? ITEMS : V - 1;
     if (rows > m->set.n) rows = m->set.n;
     KVF_TRY(kvf__sampler_init(t->ctx, &m->sampler, &m->set, true, o->seed ^ ORDER_SEED, rows, 0));
-    KVF_TRY(take_batcher(t, rows));
+    KVF_TRY(make_batcher(t, rows));
     KVF_TRY(kvf__teacher_make(t->ctx, t->base, &m->set, &bare, k, &m->base));
-    return take_pass(t);
+    return make_pass(t);
 }
 
 void kvf__base_kl_done(kvf__retention *m)

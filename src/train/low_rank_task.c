@@ -1,5 +1,5 @@
 /* --task-prefix low-rank: each of several tasks has the shared prefix times a matrix of rank 1 per
- * layer (low_rank.h). u and v join the list of parameters beside the task's head, so files and
+ * layer (low_rank.h). u and v follow the task's head in the list of parameters, so files and
  * moments hold them as they hold heads. */
 #include "low_rank.h"
 #include "trainer.h"

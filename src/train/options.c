@@ -47,7 +47,8 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* --init of a run that begins: what is to be started from says it, where --init is silent. */
+/* --init of a run that begins: where --init is not given, the file or text to start from implies
+ * it. */
 kvf_status kvf__train_options_imply(kvf_ctx *ctx, kvf_train_options *o)
 {
     const struct {

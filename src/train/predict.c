@@ -1,4 +1,4 @@
-/* Predictions on paper: one JSON object per example with what the file said, what was decided and
+/* Predictions as a file: one JSON object per example with its input fields, what was decided and
  * how probable that is; or CoNLL columns, word, gold tag where there is one, predicted tag. The
  * order is that of the data, and nothing of it is missing: an example that --overlong skip left
  * out, and a word that no row has a token of, have null for an answer, in CoNLL "_". */
@@ -10,7 +10,7 @@
 
 typedef struct writer {
     kvf_ctx *ctx;
-    const kvf__evaluation *trial;
+    const kvf__evaluation *e;
     kvf__buf *out;
 } writer;
 
@@ -34,22 +34,22 @@ static kvf_json *item_list(const kvf__source *source)
 
 /* ---- the tasks ------------------------------------------------------------------------------- */
 
-/* Each writes what the file said, and the answer: a group's index, or -1 for one left out. */
+/* Each writes the input fields and the answer: a group's index, or -1 for one left out. */
 typedef void write_fn(const writer *w, const kvf__source *source, int64_t i, kvf_json *row);
 
 static void write_number(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
-    kvf_json_set(row, "prediction", kvf_json_new_real(i < 0 ? NAN : w->trial->answers.numbers[i]));
+    kvf_json_set(row, "prediction", kvf_json_new_real(i < 0 ? NAN : w->e->answers.numbers[i]));
 }
 
 static void write_classes(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
-    const kvf__scores *scores = &w->trial->scores;
-    const kvf__label_set *names = &w->trial->set.names;
+    const kvf__scores *scores = &w->e->scores;
+    const kvf__label_set *names = &w->e->set.names;
     set_text(row, "text", source->text, source->text_bytes);
     set_text(row, "text_pair", source->pair, source->pair_bytes);
-    if (w->trial->set.regression) {
+    if (w->e->set.regression) {
         write_number(w, source, i, row);
         return;
     }
@@ -60,7 +60,7 @@ static void write_classes(const writer *w, const kvf__source *source, int64_t i,
     }
     const double *p = scores->p + scores->first[i] * scores->width;
     kvf_json *all = kvf_json_object();
-    set_name(row, "prediction", names->names[w->trial->answers.best[i]]);
+    set_name(row, "prediction", names->names[w->e->answers.best[i]]);
     for (size_t c = 0; c < names->n; c++)
         kvf_json_set(all, names->names[c], kvf_json_new_real(p[c]));
     kvf_json_set(row, "probabilities", all);
@@ -70,14 +70,14 @@ static void write_classes(const writer *w, const kvf__source *source, int64_t i,
 static const char *gold_tag(const writer *w, const kvf__source *source, int64_t word)
 {
     int32_t tag = source->tags[word];
-    return tag < 0 ? NULL : w->trial->set.names.names[tag];
+    return tag < 0 ? NULL : w->e->set.names.names[tag];
 }
 
 /* What was decided of it, and how probable that is; NULL: no row has it. */
 static const char *decided_tag(const writer *w, const kvf__source *source, int64_t i, int64_t word,
                                double *p)
 {
-    const kvf__answers *a = &w->trial->answers;
+    const kvf__answers *a = &w->e->answers;
     *p = NAN;
     if (i < 0 || source->label_of[word] < 0) return NULL;
     *p = a->p[a->start[i] + word];
@@ -106,7 +106,7 @@ static void write_tags(const writer *w, const kvf__source *source, int64_t i, kv
 
 static void write_span(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
-    const kvf__answers *a = &w->trial->answers;
+    const kvf__answers *a = &w->e->answers;
     set_text(row, "question", source->pair, source->pair_bytes);
     if (source->answered) kvf_json_set(row, "answers", item_list(source));
     if (i < 0) {
@@ -124,8 +124,8 @@ static void write_span(const writer *w, const kvf__source *source, int64_t i, kv
 
 static void write_choice(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
-    const kvf__scores *s = &w->trial->scores;
-    const int64_t *group = w->trial->set.group;
+    const kvf__scores *s = &w->e->scores;
+    const int64_t *group = w->e->set.group;
     set_text(row, "text", source->text, source->text_bytes);
     kvf_json_set(row, "choices", item_list(source));
     if (source->gold >= 0) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
@@ -135,7 +135,7 @@ static void write_choice(const writer *w, const kvf__source *source, int64_t i, 
     }
     kvf_json *p = kvf_json_array();
     int64_t first = s->first[group ? group[i] : i];
-    kvf_json_set(row, "prediction", kvf_json_new_int(w->trial->answers.best[i]));
+    kvf_json_set(row, "prediction", kvf_json_new_int(w->e->answers.best[i]));
     for (int64_t c = 0; c < source->n; c++)
         kvf_json_add(p, kvf_json_new_real(s->p[first + c]));
     kvf_json_set(row, "probabilities", p);
@@ -153,7 +153,7 @@ static kvf_status put_jsonl(writer *w, const kvf__source *source, int64_t i)
     };
     kvf_json *row = kvf_json_object();
     set_name(row, "id", source->id);
-    ROW[w->trial->task](w, source, i, row);
+    ROW[w->e->task](w, source, i, row);
     char *text = kvf_json_text(row, KVF_JSON_COMPACT);
     kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
                          : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
@@ -177,9 +177,9 @@ static kvf_status put_conll(writer *w, const kvf__source *source, int64_t i)
 /* Every group, and in its place what was left out. */
 static kvf_status write_all(writer *w, bool conll)
 {
-    const kvf__sources *sources = w->trial->set.sources;
+    const kvf__sources *sources = w->e->set.sources;
     kvf_status (*put)(writer *, const kvf__source *, int64_t) = conll ? put_conll : put_jsonl;
-    int64_t n = w->trial->answers.n, left = 0;
+    int64_t n = w->e->answers.n, left = 0;
     for (int64_t i = 0; i <= n; i++) {
         for (; left < sources->n_left && sources->left[left].before == i; left++)
             KVF_TRY(put(w, &sources->left[left].source, -1));
@@ -223,7 +223,7 @@ static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *c
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result)
 {
-    kvf__evaluation trial;
+    kvf__evaluation e;
     kvf__buf out = {0};
     bool conll = false;
     double begin = kvf__clock();
@@ -233,8 +233,8 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
                          "of another task");
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
-    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &trial));
-    writer w = {ctx, &trial, &out};
+    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &e));
+    writer w = {ctx, &e, &out};
     kvf_status st = write_all(&w, conll);
     if (!st && options->write)
         options->write(options->user, out.data, out.n);
@@ -242,13 +242,13 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
         st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
     if (!st)
         *result = (kvf_predict_result){
-            .task = kvf__task_name(trial.task),
-            .examples = trial.answers.n,
-            .skipped = trial.set.skipped,
-            .truncated = trial.set.truncated,
+            .task = kvf__task_name(e.task),
+            .examples = e.answers.n,
+            .skipped = e.set.skipped,
+            .truncated = e.set.truncated,
             .seconds = kvf__clock() - begin,
         };
     kvf__buf_done(&out);
-    kvf__evaluation_done(&trial);
+    kvf__evaluation_done(&e);
     return st;
 }

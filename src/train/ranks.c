@@ -1,8 +1,8 @@
 /* A run over several processes (mpirun -n N kvfold train ...), before and after its steps.
  *
- * Every rank opens base and data and computes rows; rank 0 leads: it alone has encoder, optimizer
- * and output, decides what to do next, and says how the run ended. What it read from a run file
- * (--resume) and found by measuring (--precision auto) it tells the others before they open the
+ * Every rank opens base and data and computes rows; rank 0 alone has encoder, optimizer and
+ * output; it decides what to do next and how the run ends. What it read from a run file
+ * (--resume) and found by measuring (--precision auto) it sends to the others before they open the
  * base, so that they need no file but base and data. Then all must agree: a rank that failed, or
  * that has another base, other data or other options, ends the run on all, with one line, which
  * rank 0 has. */
@@ -59,7 +59,7 @@ kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out)
     if (!dist) return KVF_OK;
     kvf_status st = kvf__alloc(ctx, sizeof *ranks, &ranks);
     if (st) {
-        kvf__dist_give_up(dist); /* the others would wait for what this rank has to say */
+        kvf__dist_give_up(dist); /* the others would wait for this rank */
         return st;
     }
     ranks->dist = dist;

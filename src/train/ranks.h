@@ -14,8 +14,8 @@ void kvf__ranks_free(kvf__ranks *ranks);
 /* Is this a rank that computes for another one, without encoder, optimizer and output of its own?
  */
 bool kvf__ranks_follows(const struct kvf__trainer *trainer);
-/* Those that follow hear what rank 0 decided: its run file's options, its precision. Rank 0 tells
- * them as soon as that is known. */
+/* The others receive what rank 0 decided: its run file's options, its precision. Rank 0 sends it
+ * as soon as it is known. */
 kvf_status kvf__ranks_begin(struct kvf__trainer *trainer);
 kvf_status kvf__ranks_decided(struct kvf__trainer *trainer);
 /* All go on, or none does; *finished as rank 0 has it. */
@@ -36,7 +36,7 @@ kvf_status kvf__ranks_retention(struct kvf__trainer *trainer);
 void kvf__ranks_watch(struct kvf__trainer *trainer, bool last, kvf__grads *grads);
 /* Gradients and loss become those of all ranks, on rank 0; returns the first failure of any. */
 kvf_status kvf__ranks_sum(struct kvf__trainer *trainer, kvf__step_rows *rows, kvf_status status);
-/* Steps as rank 0 says, until it ends the run (which it does with the status it ends with). */
+/* Steps as rank 0 orders, until it ends the run (which it does with the status it ends with). */
 kvf_status kvf__ranks_follow(struct kvf__trainer *trainer);
 kvf_status kvf__ranks_end(struct kvf__trainer *trainer, kvf_status status);
 int kvf__ranks_signal(

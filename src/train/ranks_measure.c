@@ -117,8 +117,8 @@ kvf_status kvf__ranks_divide(kvf__trainer *t)
 
 static kvf_status order(kvf__trainer *t, kvf__order_kind kind)
 {
-    bool leads = t->ranks && t->ranks->divided && !t->ranks->rank;
-    return leads ? kvf__ranks_order(t, kind) : KVF_OK;
+    bool orders = t->ranks && t->ranks->divided && !t->ranks->rank;
+    return orders ? kvf__ranks_order(t, kind) : KVF_OK;
 }
 
 kvf_status kvf__ranks_validate(kvf__trainer *t)

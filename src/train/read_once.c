@@ -36,7 +36,7 @@ static void add_text(kvf__hash *hash, const char *text)
     kvf__hash_add(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* All that decides the rows beside the base and --max-length. */
+/* All that decides the rows, except the base and --max-length. */
 static kvf_status make_key(const kvf__trainer *t, const char *path, const kvf__dataset_options *how,
                            char key[33])
 {

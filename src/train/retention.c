@@ -51,7 +51,7 @@ static kvf_status load(kvf__trainer *t, kvf__dataset *out)
     return kvf__fail(t->ctx, KVF_EDATA, "%s: no row has a token to predict", o->retention);
 }
 
-/* What the run's file says of the measurements before. */
+/* Restores earlier measurements from the run file. */
 static void restore(const kvf__trainer *t, kvf__retention *m)
 {
     const kvf_json *lineage = t->output.resumed.lineage;

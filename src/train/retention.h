@@ -14,14 +14,14 @@ typedef struct kvf__retention {
     double base_loss, start_loss, loss; /* of the bare base; at step 0; measured last */
 
     /* --kl-to-base */
-    kvf__teacher base; /* what the base says of every row; k = 0: nothing is held */
+    kvf__teacher base; /* targets of every row, by the bare base; k = 0: no KL term */
     kvf__sampler sampler;
     kvf__batcher batcher;
     kvf__pass *pass;
     double kl; /* of the last step's rows, mean over their labels */
 } kvf__retention;
 
-/* Which runs may have them; the set's rows; what the base says of them, once steps are known. */
+/* Which runs may have them; the set's rows; the base's losses and targets, once steps are known. */
 kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *options);
 kvf_status kvf__retention_open(struct kvf__trainer *trainer);
 kvf_status kvf__retention_prepare(struct kvf__trainer *trainer);
@@ -34,7 +34,7 @@ void kvf__retention_lineage(const struct kvf__trainer *trainer, kvf_json *lineag
 void kvf__retention_result(const struct kvf__trainer *trainer, kvf_train_result *result);
 const char *kvf__retention_hash(const struct kvf__trainer *trainer); /* "": none */
 
-/* Memory, primitives, and what the base says. */
+/* Memory, primitives and the targets. */
 kvf_status kvf__base_kl_prepare(struct kvf__trainer *trainer);
 void kvf__base_kl_done(kvf__retention *retention);
 /* What --kl-to-base adds to a step's gradient; a step that failed (st, which is returned) takes its

@@ -53,7 +53,7 @@ static bool at_input(const kvf__trainer *t)
     return t->tuned.method->port == KVF__PORT_EMBED;
 }
 
-/* A template says how many virtual tokens there are. */
+/* A template decides how many virtual tokens there are. */
 static kvf_status decide_template(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;

@@ -1,6 +1,7 @@
-/* What heads say, as probabilities: softmax over what competes (the classes of a label, the choices
- * of a question, the starts and the ends in all windows of a context), so that several heads can be
- * averaged whatever the scale of their logits. One head alone decides as its logits do. */
+/* Outputs of heads as probabilities: softmax over what competes (the classes of a label, the
+ * choices of a question, the starts and the ends in all windows of a context), so that several
+ * heads can be averaged whatever the scale of their logits. One head alone decides as its logits
+ * do. */
 #include "answers.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ void kvf__scores_done(kvf__scores *scores)
     *scores = (kvf__scores){0};
 }
 
-/* p[i] += share * softmax over the n logits that stand `stride` apart. */
+/* p[i] += share * softmax over the n logits that are `stride` apart. */
 static void add_softmax(double *p, const float *logits, int64_t n, int64_t stride, double share)
 {
     double most = -INFINITY, sum = 0;

@@ -1,6 +1,6 @@
 /* Heads of the tasks: of classes, tags, choices and spans, or words of a masked model
  * (--verbalizer); and --train-head, a trained copy of the language model's (head.h). All
- * stand behind the encoder's parameters in the list that AdamW steps, so run files, the best
+ * follow the encoder's parameters in the list that AdamW steps, so run files, the best
  * checkpoint and --resume treat them alike. */
 #include "trainer.h"
 

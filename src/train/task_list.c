@@ -1,5 +1,5 @@
 /* The list of tasks of a run: from the options, their files, their validations, and what the run
- * file says of them. One unnamed task is the rule; --data NAME=FILE makes several. */
+ * file stores of them. One unnamed task is the rule; --data NAME=FILE makes several. */
 #include "answers.h"
 #include "hash.h"
 #include "trainer.h"
@@ -194,8 +194,8 @@ static kvf_status known_labels(kvf__trainer *t, const kvf__train_task *task,
     return KVF_OK;
 }
 
-/* Tokens of the longest row that has positions with the prefix. *inside: virtual tokens that stand
- * in the row, not before it. */
+/* Tokens of the longest row for which the base has positions; virtual tokens of port embed count as
+ * part of the row. */
 static kvf_status longest_row(kvf__trainer *t, int64_t *out)
 {
     const kvf_train_options *o = &t->options;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Where label j of a batch stands in the set; *row: its row in the batch, that of label j - 1
+/* The place of label j of a batch in the set; *row: its row in the batch, that of label j - 1
  * before, 0 for the first. */
 static int64_t place(const kvf__teacher *set, const kvf__batch *batch, int64_t j, int64_t *row,
                      int64_t *row_first)

@@ -1,12 +1,13 @@
-/* What a teacher says at the labels of a data set (teacher.c): the targets of distillation and of
+/* A teacher's likeliest items at the labels of a data set (teacher.c): the targets of distillation
+ * and of
  * --kl-to-base. */
 #ifndef KVF_TEACHER_H
 #define KVF_TEACHER_H
 
 #include "evaluator.h"
 
-/* What a teacher says at every label of a data set of task lm (teacher.c), and a batch's part of
- * it: a view for kvf__pass_lm_soft, valid until the next one is taken. */
+/* The likeliest items at every label of a data set of task lm, and those of one batch: a view for
+ * kvf__pass_lm_soft, valid until the next one is taken. */
 typedef struct kvf__teacher {
     int64_t k;
     int64_t *first;   /* [rows + 1] first label of each row */

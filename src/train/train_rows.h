@@ -27,7 +27,7 @@ typedef struct kvf__train_task {
 } kvf__train_task;
 
 /* Rows that no file holds: fills data and valid of the only task of a trainer whose base and
- * renderer are open, and loss.teacher where a teacher says what is to be learnt. `user` outlives
+ * renderer are open, and its teacher where there is one. `user` outlives
  * the trainer. */
 typedef struct kvf__feed {
     kvf_status (*open)(void *user, struct kvf__trainer *trainer);

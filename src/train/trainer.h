@@ -51,7 +51,7 @@ typedef struct kvf__trainer {
     kvf__train_rows rows;      /* what it is trained on */
     kvf__tuned tuned;          /* what is trained */
     kvf__pass *pass;           /* through the base */
-    kvf__teacher teacher;      /* says what is learnt; k = 0: labels do */
+    kvf__teacher teacher;      /* targets in place of labels; k = 0: none */
     kvf__stepper stepper;      /* how parameters are stepped */
     kvf__retention *retention; /* --retain; NULL: none; owned */
     kvf__ranks *ranks;         /* NULL: alone; owned */

@@ -35,10 +35,10 @@ kvf_status kvf__trainer_parameters(struct kvf__trainer *trainer);
 /* Lists all parameters anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
 kvf_status kvf__trainer_list_params(struct kvf__trainer *trainer);
-/* How many of the list stand before the heads'. */
+/* How many of the list come before the heads'. */
 size_t kvf__trainer_own_params(const struct kvf__trainer *trainer);
 /* task_heads.c: makes the heads of all tasks, with their low-rank vectors; lists their parameters
- * behind those of *out; those of one, NULL where it has no head. */
+ * after those of *out; those of one, NULL where it has no head. */
 kvf_status kvf__tasks_make_heads(struct kvf__trainer *trainer);
 kvf_status kvf__tasks_list_params(struct kvf__trainer *trainer, kvf__params *out);
 kvf__params *kvf__task_head_params(const kvf__train_task *task);
