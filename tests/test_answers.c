@@ -181,7 +181,7 @@ enum { WINDOWS = 3, LENGTH = 12, CONTEXT = 16, FIRST = 3 }; /* tokens 3 .. of a 
  * [CLS], two of the question, 8 of the context, [SEP]. */
 typedef struct question {
     int64_t start[WINDOWS + 1], group[2];
-    int32_t labels[WINDOWS * LENGTH], spans[2 * WINDOWS], origins[2 * CONTEXT];
+    int32_t labels[WINDOWS * LENGTH], spans[2 * WINDOWS], offsets[2 * CONTEXT];
     kvf__window windows[WINDOWS];
     kvf__source source;
     kvf__sources sources;
@@ -203,13 +203,13 @@ static void make_question(question *q, uint64_t seed)
         q->windows[row] = (kvf__window){.at = FIRST, .first = 4 * row, .n = 8};
     }
     for (int i = 0; i < CONTEXT; i++) {
-        q->origins[2 * i] = i;
-        q->origins[2 * i + 1] = i + 1;
+        q->offsets[2 * i] = i;
+        q->offsets[2 * i + 1] = i + 1;
     }
     for (size_t i = 0; i < sizeof q->logits / sizeof *q->logits; i++)
         q->logits[i] = (float)(2 * kvf__rng_normal(&rng));
     q->source = (kvf__source){
-        .text = TEXT, .pair = "?", .answered = true, .n_context = CONTEXT, .origins = q->origins};
+        .text = TEXT, .pair = "?", .answered = true, .n_context = CONTEXT, .offsets = q->offsets};
     q->sources = (kvf__sources){.group = &q->source, .windows = q->windows, .labelled = true};
     q->set = (kvf__dataset){.n = WINDOWS,
                             .n_groups = 1,

@@ -1,7 +1,7 @@
 /* Files of every format as rows of fields: what is read, how a file is told to be what it is, and
  * the one line that a bad file gets. Needs no tokenizer. */
 #include "ck.h"
-#include "data_priv.h"
+#include "loader.h"
 
 #include <string.h>
 

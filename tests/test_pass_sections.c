@@ -122,13 +122,13 @@ static void run_alone(kvf__pass *pass, one *r, int i)
 /* All runs in one pass; token_loss [labels]. */
 static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
 {
-    kvf__joined joined = {0};
+    kvf__stacked_batch stacked = {0};
     kvf__section sections[N_RUNS];
     kvf__grads grads[N_RUNS];
     double sum = 0;
-    ck_assert(!kvf__joined_init(t.ctx, &joined, 20, 200, 150));
+    ck_assert(!kvf__stacked_init(t.ctx, &stacked, 20, 200, 150));
     for (int i = 0; i < n; i++) {
-        kvf__joined_add(&joined, &runs[i].batch.b);
+        kvf__stacked_add(&stacked, &runs[i].batch.b);
         sections[i] = (kvf__section){.rows = runs[i].batch.b.n_rows,
                                      .prefix = &runs[i].prefix,
                                      .vectors = RUNS[i].vectors ? &runs[i].vectors : NULL,
@@ -138,12 +138,12 @@ static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
         grads[i] = (kvf__grads){.prefix = &runs[i].joined,
                                 .vectors = RUNS[i].vectors ? &runs[i].vjoined : NULL};
     }
-    const kvf__input input = {.batch = &joined.batch, .sections = sections, .n_sections = n};
+    const kvf__input input = {.batch = &stacked.batch, .sections = sections, .n_sections = n};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
     ck_assert(!kvf__pass_lm_loss(t.ctx, pass, true, 1, &sum, token_loss));
     ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.sections = grads}), "%s",
                   kvf_ctx_error(t.ctx));
-    kvf__joined_done(&joined);
+    kvf__stacked_done(&stacked);
 }
 
 static double relative(const float *got, const float *want, size_t n)

@@ -17,9 +17,9 @@ static kvf__row_template pattern_of(const char *text, int64_t P)
 START_TEST(pieces_are_read)
 {
     kvf__row_template p = pattern_of("{p:3} {text} It was {p:2} [MASK] .", 0);
-    const kvf__piece *piece = p.pieces;
+    const kvf__template_piece *piece = p.pieces;
     ck_assert_int_eq(p.P, 5);
-    ck_assert_int_eq(p.common, 3);
+    ck_assert_int_eq(p.front, 3);
     ck_assert_uint_eq(p.n, 5);
     ck_assert_int_eq(p.mask, 3);
     ck_assert(piece[0].kind == KVF__PIECE_FIELD && !strcmp(piece[0].text, "text"));
@@ -33,7 +33,7 @@ START_TEST(pieces_are_read)
 
     p = pattern_of("a [b] {text}{p} {text_pair}", 0); /* brackets are text, nothing leads */
     ck_assert_str_eq(p.pieces[0].text, "a [b]");
-    ck_assert(p.common == 0 && p.P == 1 && p.pieces[1].blank && !p.pieces[3].blank);
+    ck_assert(p.front == 0 && p.P == 1 && p.pieces[1].blank && !p.pieces[3].blank);
     kvf__row_template_done(&p);
 }
 END_TEST

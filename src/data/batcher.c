@@ -1,31 +1,53 @@
 /* Examples to one packed batch: rows back to back, labels shifted to the position that predicts
  * them. On causal bases what cannot matter is left out: tokens behind a row's last label, and
  * repetitions of a beginning that several rows have in common (common_prefix.c). */
+#include "arena.h"
 #include "batcher_int.h"
 
 #include <assert.h>
 #include <string.h>
 
+static void lay_lists(void *object, kvf__carver *c)
+{
+    kvf__batch_lists *l = object;
+    l->start = kvf__carve(c, l->most.rows + 1, 1, sizeof *l->start);
+    l->example = kvf__carve(c, l->most.rows, 1, sizeof *l->example);
+    l->parent = kvf__carve(c, l->most.rows, 1, sizeof *l->parent);
+    l->infix_at = kvf__carve(c, l->most.rows, 1, sizeof *l->infix_at);
+    l->values = kvf__carve(c, l->most.rows, 1, sizeof *l->values);
+    l->spans = kvf__carve(c, l->most.rows, 2, sizeof *l->spans);
+    l->ids = kvf__carve(c, l->most.tokens, 1, sizeof *l->ids);
+    l->types = kvf__carve(c, l->most.tokens, 1, sizeof *l->types);
+    l->label_at = kvf__carve(c, l->most.labels, 1, sizeof *l->label_at);
+    l->label_id = kvf__carve(c, l->most.labels, 1, sizeof *l->label_id);
+}
+
+kvf_status kvf__batch_lists_init(kvf_ctx *ctx, kvf__batch_lists *lists, int64_t rows,
+                                 int64_t tokens, int64_t labels)
+{
+    *lists = (kvf__batch_lists){.most = {.rows = rows, .tokens = tokens, .labels = labels}};
+    return kvf__carve_block(ctx, lay_lists, lists, &lists->memory);
+}
+
+kvf__batch kvf__batch_begin(kvf__batch_lists *lists)
+{
+    lists->start[0] = 0;
+    return (kvf__batch){.start = lists->start,
+                        .ids = lists->ids,
+                        .label_at = lists->label_at,
+                        .label_id = lists->label_id,
+                        .example = lists->example};
+}
+
+/* Every common prefix has at least two rows below it: there are never more of them than examples;
+ * and with infix each example has one of its own. */
 kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules,
                              int64_t examples, int64_t tokens, int64_t labels)
 {
-    kvf__batcher b = {
-        .rules = rules,
-        .most = {.rows = (rules.infix ? 3 : 2) * examples, .tokens = tokens, .labels = labels}};
-    size_t rows =
-        (size_t)b.most.rows; /* every lead has at least two rows below it: never more leads than
-                                examples; and with infix each example one of its own */
-    kvf_status st = kvf__alloc_array(ctx, rows + 1, sizeof *b.start, &b.start);
-    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.example, &b.example);
-    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.parent, &b.parent);
-    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.infix_at, &b.infix_at);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.ids, &b.ids);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *b.types, &b.types);
-    if (!st) st = kvf__alloc_array(ctx, rows, sizeof *b.values, &b.values);
-    if (!st) st = kvf__alloc_array(ctx, 2 * rows, sizeof *b.spans, &b.spans);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_at, &b.label_at);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)labels, sizeof *b.label_id, &b.label_id);
+    kvf__batcher b = {.rules = rules};
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows));
+    kvf_status st = kvf__batch_lists_init(ctx, &b.lists, (rules.infix ? 3 : 2) * examples, tokens,
+                                          labels);
     if (st)
         kvf__batcher_done(&b);
     else
@@ -35,17 +57,8 @@ kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rul
 
 void kvf__batcher_done(kvf__batcher *batcher)
 {
-    kvf__free(batcher->start);
-    kvf__free(batcher->example);
-    kvf__free(batcher->parent);
-    kvf__free(batcher->infix_at);
     kvf__free(batcher->rows);
-    kvf__free(batcher->ids);
-    kvf__free(batcher->types);
-    kvf__free(batcher->values);
-    kvf__free(batcher->spans);
-    kvf__free(batcher->label_at);
-    kvf__free(batcher->label_id);
+    kvf__free(batcher->lists.memory);
     *batcher = (kvf__batcher){0};
 }
 
@@ -59,20 +72,15 @@ void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by)
 
 void kvf__batcher_clear(kvf__batcher *batcher)
 {
-    batcher->batch = (kvf__batch){
-        .start = batcher->start,
-        .ids = batcher->ids,
-        .label_at = batcher->label_at,
-        .label_id = batcher->label_id,
-        .example = batcher->example,
-        .types = batcher->batch.types,
-        .values = batcher->batch.values,
-        .spans = batcher->batch.spans,
-        .parent = batcher->rules.infix ? batcher->parent : NULL,
-        .infix_at = batcher->rules.infix ? batcher->infix_at : NULL,
-    };
+    kvf__batch_lists *l = &batcher->lists;
+    const kvf__batch was = batcher->batch;
+    batcher->batch = kvf__batch_begin(l);
+    batcher->batch.types = was.types;
+    batcher->batch.values = was.values;
+    batcher->batch.spans = was.spans;
+    batcher->batch.parent = batcher->rules.infix ? l->parent : NULL;
+    batcher->batch.infix_at = batcher->rules.infix ? l->infix_at : NULL;
     batcher->sizes = (kvf__batch_sizes){0};
-    batcher->start[0] = 0;
 }
 
 /* Appends tokens [from, to) of a row as a row of the batch; returns its index. */
@@ -80,26 +88,27 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
                          int32_t parent)
 {
     kvf__batch *b = &batcher->batch;
-    int64_t n = to - from;
-    assert(b->n_rows < batcher->most.rows && b->n_tokens + n <= batcher->most.tokens);
-    memcpy(batcher->ids + b->n_tokens, row->ids + from, (size_t)n * sizeof *batcher->ids);
-    batcher->parent[b->n_rows] = parent;
-    batcher->infix_at[b->n_rows] = -1;
-    batcher->example[b->n_rows] = -1;
-    batcher->values[b->n_rows] = 0;
-    batcher->spans[2 * b->n_rows] = batcher->spans[2 * b->n_rows + 1] = -1;
-    if (row->types)
-        memcpy(batcher->types + b->n_tokens, row->types + from, (size_t)n * sizeof *batcher->types);
+    kvf__batch_lists *l = &batcher->lists;
+    int64_t n = to - from, r = b->n_rows++;
+    assert(r < l->most.rows && b->n_tokens + n <= l->most.tokens);
+    memcpy(l->ids + b->n_tokens, row->ids + from, (size_t)n * sizeof *l->ids);
+    if (row->types) memcpy(l->types + b->n_tokens, row->types + from, (size_t)n * sizeof *l->types);
+    l->parent[r] = parent;
+    l->infix_at[r] = -1;
+    l->example[r] = -1;
+    l->values[r] = 0;
+    l->spans[2 * r] = l->spans[2 * r + 1] = -1;
     b->n_tokens += n;
-    batcher->start[++b->n_rows] = b->n_tokens;
+    l->start[r + 1] = b->n_tokens;
     if (n > batcher->sizes.row_len) batcher->sizes.row_len = n;
-    return (int32_t)(b->n_rows - 1);
+    return (int32_t)r;
 }
 
 void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from,
                            int32_t parent)
 {
     kvf__batch *b = &batcher->batch;
+    kvf__batch_lists *l = &batcher->lists;
     if (batcher->rules.infix && from < row->shareable) {
         parent = kvf__batcher_add(batcher, row, from, row->shareable, parent);
         batcher->sizes.common_tokens += row->shareable - from;
@@ -107,17 +116,17 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
     }
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
     int32_t index = kvf__batcher_add(batcher, row, from, row->n, parent);
-    batcher->example[index] = row->example;
-    batcher->infix_at[index] = (int32_t)from;
-    batcher->values[index] = row->value;
+    l->example[index] = row->example;
+    l->infix_at[index] = (int32_t)from;
+    l->values[index] = row->value;
     for (int side = 0; side < 2 && row->span[side] >= 0;
          side++) /* never in a common prefix: it is labelled */
-        batcher->spans[2 * index + side] = row->span[side] - (int32_t)from;
+        l->spans[2 * index + side] = row->span[side] - (int32_t)from;
     for (int64_t i = row->shift; i < row->n_labels; i++) {
         if (row->labels[i] == KVF__NO_LABEL) continue;
-        assert(b->n_labels < batcher->most.labels);
-        batcher->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
-        batcher->label_id[b->n_labels++] = row->labels[i];
+        assert(b->n_labels < l->most.labels);
+        l->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
+        l->label_id[b->n_labels++] = row->labels[i];
     }
     if (from > batcher->sizes.common_len) batcher->sizes.common_len = from;
 }
@@ -171,9 +180,9 @@ void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const
         if (!view_row(batcher, dataset, examples[i], &batcher->rows[rows])) continue;
         list_row(batcher, rows++);
     }
-    batcher->batch.types = dataset->types ? batcher->types : NULL;
-    batcher->batch.values = dataset->values ? batcher->values : NULL;
-    batcher->batch.spans = dataset->spans ? batcher->spans : NULL;
+    batcher->batch.types = dataset->types ? batcher->lists.types : NULL;
+    batcher->batch.values = dataset->values ? batcher->lists.values : NULL;
+    batcher->batch.spans = dataset->spans ? batcher->lists.spans : NULL;
     kvf__batcher_clear(batcher);
     bool may_share = batcher->rules.causal && batcher->rules.share && !dataset->types;
     if (!may_share || !kvf__batcher_share(batcher, rows, dataset->group != NULL))

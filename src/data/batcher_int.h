@@ -2,7 +2,7 @@
 #ifndef KVF_BATCHER_INT_H
 #define KVF_BATCHER_INT_H
 
-#include "data_int.h"
+#include "batcher.h"
 
 typedef struct kvf__batch_row {
     const int32_t *ids, *labels;
@@ -17,11 +17,11 @@ typedef struct kvf__batch_row {
     float value;
     int32_t span[2];
 
-    /* The first row of its group stands for the group when rows are sorted. */
+    /* Rows are sorted by the first row of their group. */
     const int32_t *key_ids;
     int64_t key_shareable, key_index;
 
-    int64_t from; /* while the tree is made: tokens that stand in common prefixes, and the last of
+    int64_t from; /* while the tree is made: tokens in common prefixes, and the last of
                      these */
     int32_t parent;
 } kvf__batch_row;

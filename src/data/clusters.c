@@ -3,6 +3,7 @@
  * beginning in common: questions over one document are, rows under one system turn are only if it
  * is most of them, and otherwise any step shares it anyway. */
 #include "clusters.h"
+#include "arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,42 +89,37 @@ static void place_clusters(kvf__clusters *c, const beginning *list, int64_t n, p
     c->start[c->n] = at;
 }
 
-kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__clusters **out)
+/* n: groups, before there are clusters. */
+static void lay_clusters(void *object, kvf__carver *carver)
 {
-    kvf__clusters *c = NULL;
-    beginning *list = NULL;
-    placed *places = NULL;
-    int64_t n = kvf__group_count(dataset);
-    kvf_status st = kvf__alloc(ctx, sizeof *c, &c);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *list, &list);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *places, &places);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n + 1, sizeof *c->start, &c->start);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->member, &c->member);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->order, &c->order);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->taken, &c->taken);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *c->mixed, &c->mixed);
-    for (int64_t i = 0; !st && i < n; i++)
-        list[i] = beginning_of(dataset, i);
-    if (!st) qsort(list, (size_t)n, sizeof *list, by_ids);
-    if (!st) place_clusters(c, list, n, places);
-    kvf__free(list);
-    kvf__free(places);
-    if (st)
-        kvf__clusters_free(c);
-    else
-        *out = c;
-    return st;
+    kvf__clusters *c = object;
+    c->start = kvf__carve(carver, c->n + 1, 1, sizeof *c->start);
+    c->member = kvf__carve(carver, c->n, 1, sizeof *c->member);
+    c->order = kvf__carve(carver, c->n, 1, sizeof *c->order);
+    c->taken = kvf__carve(carver, c->n, 1, sizeof *c->taken);
+    c->mixed = kvf__carve(carver, c->n, 1, sizeof *c->mixed);
 }
 
-void kvf__clusters_free(kvf__clusters *clusters)
+kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__clusters **out)
 {
-    if (!clusters) return;
-    kvf__free(clusters->start);
-    kvf__free(clusters->member);
-    kvf__free(clusters->order);
-    kvf__free(clusters->taken);
-    kvf__free(clusters->mixed);
-    kvf__free(clusters);
+    int64_t n = kvf__group_count(dataset);
+    kvf__clusters made = {.n = n}, *c = NULL;
+    beginning *list = NULL;
+    placed *places = NULL;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *list, &list);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *places, &places);
+    if (!st) st = kvf__carve_object(ctx, lay_clusters, &made, sizeof made, &c);
+    if (!st) {
+        c->n = 0;
+        for (int64_t i = 0; i < n; i++)
+            list[i] = beginning_of(dataset, i);
+        qsort(list, (size_t)n, sizeof *list, by_ids);
+        place_clusters(c, list, n, places);
+        *out = c;
+    }
+    kvf__free(list);
+    kvf__free(places);
+    return st;
 }
 
 /* What of a cluster is in no step yet. */

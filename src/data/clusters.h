@@ -2,7 +2,7 @@
 #ifndef KVF_CLUSTERS_H
 #define KVF_CLUSTERS_H
 
-#include "data_int.h"
+#include "dataset.h"
 #include "rng.h"
 
 typedef struct kvf__clusters {
@@ -14,8 +14,8 @@ typedef struct kvf__clusters {
     int64_t *mixed;  /* [groups] scratch: members in an epoch's order */
 } kvf__clusters;
 
+/* One block: kvf__free() frees it. */
 kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__clusters **out);
-void kvf__clusters_free(kvf__clusters *clusters);
 /* An epoch's order [groups]: steps of batch_size groups, filled with whole clusters as far as these
  * fit, first come first served; a cluster is divided only where none of the next ones fits.
  * batch_size 0: clusters one after the other. rng NULL: in the order of the file. */

@@ -40,13 +40,13 @@ static int by_place(const void *x, const void *y)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* Where the rows of a subtree stand. */
-typedef struct place {
+/* A node of the tree, while the rows below it are added. */
+typedef struct tree_node {
     int64_t from;  /* tokens before this one are in the parents */
     int64_t probe; /* the rows agree at least so far */
     int32_t parent;
     int level;
-} place;
+} tree_node;
 
 /* Past the rows from `first` on that go on alike beyond `probe`; *agree: how far all of them do. */
 static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end, int64_t probe,
@@ -65,7 +65,7 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
 
 /* Leads of the rows first .. end - 1, and the rows themselves unless they are to come behind all
  * leads. */
-static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, place at)
+static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, tree_node at)
 {
     kvf__batch_row *rows = batcher->rows;
     while (first < end) {
@@ -75,7 +75,7 @@ static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool gro
             rows[first].parent = at.parent;
             if (!grouped) kvf__batcher_add_leaf(batcher, &rows[first], at.from, at.parent);
         } else {
-            place below = at;
+            tree_node below = at;
             below.probe = agree;
             int levels = MAX_LEVELS - batcher->rules.infix;
             if (at.level < levels && (agree - at.from) * (next - first - 1) >= MIN_SAVED) {
@@ -93,12 +93,12 @@ static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool gro
 bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped)
 {
     qsort(batcher->rows, (size_t)n, sizeof *batcher->rows, by_beginning);
-    add_rows(batcher, 0, n, grouped, (place){.parent = -1});
+    add_rows(batcher, 0, n, grouped, (tree_node){.parent = -1});
     for (int64_t r = 0; grouped && r < n; r++)
         kvf__batcher_add_leaf(batcher, &batcher->rows[r], batcher->rows[r].from,
                               batcher->rows[r].parent);
     if (batcher->sizes.common_tokens) {
-        batcher->batch.parent = batcher->parent;
+        batcher->batch.parent = batcher->lists.parent;
         return true;
     }
     qsort(batcher->rows, (size_t)n, sizeof *batcher->rows, by_place);

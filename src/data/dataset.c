@@ -1,9 +1,9 @@
 /* A file as packed lists of ids, labels and what else its task's head reads. Everything is rendered
  * once, before training: a bad row is found with its line number before the first step, and steps
  * touch integers only. */
-#include "data_priv.h"
 #include "hash.h"
 #include "infile.h"
+#include "loader.h"
 
 #include <string.h>
 
@@ -60,9 +60,9 @@ static kvf_status hash_text(kvf_ctx *ctx, const void *text, size_t n, char hex[3
 static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                               kvf__loader *load)
 {
-    *load = (kvf__loader){.ctx = ctx, .path = path, .options = &load->own, .tail = -1};
-    load->own = *options;
-    if (options->render.pattern) load->own.max_length += options->render.pattern->P;
+    *load = (kvf__loader){.ctx = ctx, .path = path, .glue.tail = -1};
+    load->options = *options;
+    if (options->render.pattern) load->options.max_length += options->render.pattern->P;
     load->keeps = options->task != KVF__TASK_LM || options->references;
     if (options->task == KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__loader_plan_joins(load));
@@ -72,18 +72,18 @@ static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset
 
 static void loader_done(kvf__loader *load)
 {
-    kvf__ids_done(&load->ids);
-    kvf__ids_done(&load->labels);
-    kvf__ids_done(&load->types);
-    kvf__ids_done(&load->separator);
+    kvf__ids_done(&load->rows.ids);
+    kvf__ids_done(&load->rows.labels);
+    kvf__ids_done(&load->rows.types);
+    kvf__ids_done(&load->glue.separator);
     kvf__buf_done(&load->word);
     kvf__ids_done(&load->a);
     kvf__ids_done(&load->b);
-    kvf__ids_done(&load->context_ids);
-    kvf__free(load->rows);
-    kvf__free(load->groups);
-    kvf__free(load->first_row);
-    kvf__free(load->left);
+    kvf__ids_done(&load->context.ids);
+    kvf__free(load->rows.v);
+    kvf__free(load->groups.v);
+    kvf__free(load->groups.end);
+    kvf__free(load->groups.left);
     kvf__labels_done(&load->names);
     kvf__pool_done(&load->pool);
 }
@@ -91,9 +91,9 @@ static void loader_done(kvf__loader *load)
 static kvf_status add_row(void *user, const kvf__file_row *row)
 {
     kvf__loader *load = user;
-    if (load->options->limit && load->n_read == load->options->limit) return KVF_ESTOPPED;
-    load->n_read++;
-    return TASKS[load->options->task].add(load, row);
+    if (load->options.limit && load->counts.read == load->options.limit) return KVF_ESTOPPED;
+    load->counts.read++;
+    return TASKS[load->options.task].add(load, row);
 }
 
 static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
@@ -115,7 +115,7 @@ static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
                       .path = load->path,
                       .text = text.n ? text.data : "",
                       .bytes = text.n,
-                      .options = load->options,
+                      .options = &load->options,
                       .row = add_row,
                       .user = load};
     if (!st) st = kvf__read_rows(&file);
@@ -126,9 +126,9 @@ static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
 
 static kvf_status check_rows(const kvf__loader *load)
 {
-    if (!load->n_rows)
+    if (!load->rows.n)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no rows%s", load->path,
-                         load->skipped ? " fit (all were longer than --max-length)" : "");
+                         load->counts.skipped ? " fit (all were longer than --max-length)" : "");
     return KVF_OK;
 }
 
@@ -144,18 +144,19 @@ static void renumber_source(kvf__source *source, const int32_t *order)
 /* Ids in the order met become places in the sorted list, wherever they were written. */
 static void renumber(kvf__loader *load, const int32_t *order)
 {
-    for (size_t i = 0; i < load->labels.n; i++)
-        if (load->labels.data[i] >= 0) load->labels.data[i] = order[load->labels.data[i]];
-    for (int64_t g = 0; g < load->n_groups; g++)
-        renumber_source(&load->groups[g], order);
-    for (size_t i = 0; i < load->n_left; i++)
-        renumber_source(&load->left[i].source, order);
+    for (size_t i = 0; i < load->rows.labels.n; i++)
+        if (load->rows.labels.data[i] >= 0)
+            load->rows.labels.data[i] = order[load->rows.labels.data[i]];
+    for (int64_t g = 0; g < load->groups.n; g++)
+        renumber_source(&load->groups.v[g], order);
+    for (size_t i = 0; i < load->groups.n_left; i++)
+        renumber_source(&load->groups.left[i].source, order);
 }
 
 static kvf_status settle_names(kvf__loader *load, kvf__dataset *set)
 {
     int32_t *order = NULL;
-    if (!TASKS[load->options->task].names || load->options->regression) return KVF_OK;
+    if (!TASKS[load->options.task].names || load->options.regression) return KVF_OK;
     if (load->names.given) return kvf__label_set_copy(load->ctx, load->names.given, &set->names);
     if (!load->names.learnt.n) return KVF_OK; /* no row has gold: there is nothing to learn */
     kvf_status st = kvf__labels_sort(load->ctx, &load->names, &order);
@@ -173,17 +174,18 @@ static kvf_status settle_names(kvf__loader *load, kvf__dataset *set)
 static kvf_status take_rows(kvf__loader *load, kvf__dataset *set)
 {
     kvf_ctx *ctx = load->ctx;
-    size_t n = (size_t)load->n_rows;
-    set->n = load->n_rows;
+    size_t n = (size_t)load->rows.n;
+    set->n = load->rows.n;
     KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *set->start, &set->start));
-    if (load->options->regression)
+    if (load->options.regression)
         KVF_TRY(kvf__alloc_array(ctx, n, sizeof *set->values, &set->values));
     if (TASKS[set->task].spans)
         KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *set->spans, &set->spans));
     for (size_t i = 0; i < n; i++) {
-        set->start[i + 1] = load->rows[i].start;
-        if (set->values) set->values[i] = load->rows[i].value;
-        if (set->spans) memcpy(set->spans + 2 * i, load->rows[i].span, sizeof load->rows[i].span);
+        set->start[i + 1] = load->rows.v[i].start;
+        if (set->values) set->values[i] = load->rows.v[i].value;
+        if (set->spans)
+            memcpy(set->spans + 2 * i, load->rows.v[i].span, sizeof load->rows.v[i].span);
     }
     return KVF_OK;
 }
@@ -191,14 +193,14 @@ static kvf_status take_rows(kvf__loader *load, kvf__dataset *set)
 /* First rows of the groups, [n_groups + 1]. */
 static kvf_status list_groups(kvf__loader *load, int64_t **out)
 {
-    KVF_TRY(kvf__alloc_array(load->ctx, (size_t)load->n_groups + 1, sizeof **out, out));
-    memcpy(*out + 1, load->first_row, (size_t)load->n_groups * sizeof **out);
+    KVF_TRY(kvf__alloc_array(load->ctx, (size_t)load->groups.n + 1, sizeof **out, out));
+    memcpy(*out + 1, load->groups.end, (size_t)load->groups.n * sizeof **out);
     return KVF_OK;
 }
 
 static kvf_status take_groups(kvf__loader *load, kvf__dataset *set)
 {
-    set->n_groups = load->n_groups;
+    set->n_groups = load->groups.n;
     return TASKS[set->task].groups ? list_groups(load, &set->group) : KVF_OK;
 }
 
@@ -211,16 +213,16 @@ static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
     if (TASKS[set->task].spans) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)set->n, sizeof *s->windows, &s->windows));
         for (int64_t i = 0; i < set->n; i++)
-            s->windows[i] = load->rows[i].window;
+            s->windows[i] = load->rows.v[i].window;
     }
-    if (load->options->windows) KVF_TRY(list_groups(load, &s->first_row));
-    s->labelled = !load->bare;
-    s->group = load->groups;
-    s->left = load->left;
-    s->n_left = (int64_t)load->n_left;
+    if (load->options.windows) KVF_TRY(list_groups(load, &s->first_row));
+    s->labelled = !load->counts.no_gold;
+    s->group = load->groups.v;
+    s->left = load->groups.left;
+    s->n_left = (int64_t)load->groups.n_left;
     s->pool = load->pool;
-    load->groups = NULL;
-    load->left = NULL;
+    load->groups.v = NULL;
+    load->groups.left = NULL;
     load->pool = (kvf__pool){0};
     return KVF_OK;
 }
@@ -229,11 +231,11 @@ static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
 static void take_types(kvf__loader *load, kvf__dataset *set)
 {
     bool any = false;
-    for (size_t i = 0; i < load->types.n && !any; i++)
-        any = load->types.data[i] != 0;
-    if (!any || load->options->causal) return;
-    set->types = load->types.data;
-    load->types = (kvf__ids){0};
+    for (size_t i = 0; i < load->rows.types.n && !any; i++)
+        any = load->rows.types.data[i] != 0;
+    if (!any || load->options.causal) return;
+    set->types = load->rows.types.data;
+    load->rows.types = (kvf__ids){0};
 }
 
 static kvf_status take_lists(kvf__loader *load, kvf__dataset *set)
@@ -243,12 +245,12 @@ static kvf_status take_lists(kvf__loader *load, kvf__dataset *set)
     KVF_TRY(take_groups(load, set));
     KVF_TRY(take_sources(load, set));
     take_types(load, set);
-    set->ids = load->ids.data;
-    set->labels = load->labels.data;
-    load->ids = load->labels = (kvf__ids){0};
+    set->ids = load->rows.ids.data;
+    set->labels = load->rows.labels.data;
+    load->rows.ids = load->rows.labels = (kvf__ids){0};
     for (int64_t i = 0; i < set->n; i++)
         set->n_labels += kvf__example_labels(set, i);
-    if (set->n_labels || load->options->prompt_only) return KVF_OK;
+    if (set->n_labels || load->options.prompt_only) return KVF_OK;
     return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
 }
 
@@ -265,9 +267,9 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     if (st) goto out;
     st = check_rows(&load);
     if (st) goto out;
-    set.skipped = load.skipped;
-    set.truncated = load.truncated;
-    set.without_label = load.without_label;
+    set.skipped = load.counts.skipped;
+    set.truncated = load.counts.truncated;
+    set.without_label = load.counts.without_label;
     st = take_lists(&load, &set);
     if (st) goto out;
     *out = set;

@@ -3,7 +3,7 @@
  * fields it has (SuperGLUE and GLUE are told by their fields, not by a name).
  *
  * Texts of SuperGLUE tasks as in P-tuning v2: WiC "word: sentence", COPA "premise because|so". */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The table of file formats, and how a file is told to be one of them: by content where that is
  * unmistakable (a tag behind every word, an object on every line), else by name, else by content
  * that others could have too (a tab, a comma). */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <string.h>
 #include <strings.h>
@@ -13,22 +13,34 @@ void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line)
     snprintf(where, KVF__WHERE_MAX, "%.980s:%lld", path, (long long)line);
 }
 
+kvf_status kvf__give_row(const kvf__file *file, int64_t line, kvf_json *fields, bool made)
+{
+    char where[KVF__WHERE_MAX];
+    const kvf__file_row row = {.fields = fields,
+                               .path = file->path,
+                               .where = where,
+                               .line = line,
+                               .word_lines = file->word_lines};
+    kvf__where(where, file->path, line);
+    kvf_status st = made ? file->row(file->user, &row)
+                         : kvf__fail(file->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_free(fields);
+    return st;
+}
+
 kvf_status kvf__read_jsonl(const kvf__file *file)
 {
     char where[KVF__WHERE_MAX];
     const char *line = NULL;
     size_t at = 0, n = 0;
-    kvf_status st = KVF_OK;
-    for (int64_t i = 1; !st && kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
+    for (int64_t i = 1; kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
         kvf_json *fields = NULL;
         if (kvf__is_blank_line(line, n)) continue;
         kvf__where(where, file->path, i);
         KVF_TRY(kvf_json_parse(file->ctx, where, line, n, &fields));
-        const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = i};
-        st = file->row(file->user, &row);
-        kvf_json_free(fields);
+        KVF_TRY(kvf__give_row(file, i, fields, true));
     }
-    return st;
+    return KVF_OK;
 }
 
 /* ---- what content looks like ----------------------------------------------------------------- */
@@ -50,11 +62,6 @@ static bool opens_object(const char *text, size_t bytes)
     return n < bytes && text[n] == '{';
 }
 
-static bool contains(const char *text, size_t bytes, const char *word)
-{
-    return text && memmem(text, bytes, word, strlen(word));
-}
-
 /* "data": [] */
 static bool has_empty_data(const char *text, size_t bytes)
 {
@@ -72,7 +79,7 @@ static bool has_empty_data(const char *text, size_t bytes)
 static bool looks_squad(const char *text, size_t bytes)
 {
     return opens_object(text, bytes) &&
-           (contains(text, bytes, "\"paragraphs\"") || has_empty_data(text, bytes));
+           (memmem(text, bytes, "\"paragraphs\"", 12) || has_empty_data(text, bytes));
 }
 
 /* "O" or a letter of a tagging scheme and a type: B-PER. */
@@ -88,7 +95,8 @@ static bool looks_conll(const char *text, size_t bytes)
     size_t at = 0, n = 0;
     int words = 0;
     for (int i = 0; i < LINES_LOOKED_AT && kvf__next_line(text, bytes, &at, &line, &n); i++) {
-        if (kvf__is_blank_line(line, n) || *line == '#' || (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
+        if (kvf__is_blank_line(line, n) || *line == '#' ||
+            (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
             continue;
         size_t end = n;
         while (end && (line[end - 1] == ' ' || line[end - 1] == '\t'))
@@ -119,34 +127,36 @@ static bool looks_csv(const char *text, size_t bytes)
     return first_line_has(text, bytes, ',');
 }
 
-static bool looks_none(const char *text, size_t bytes)
-{
-    (void)text;
-    (void)bytes;
-    return false;
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct format {
     const char *name;
-    const char *endings[8]; /* of file names */
-    bool (*looks)(const char *text, size_t bytes);
-    bool sure; /* content like this is nothing else */
+    const char *endings[8];                        /* of file names */
+    bool (*looks)(const char *text, size_t bytes); /* NULL: content does not tell */
+    bool sure;                                     /* content like this is nothing else */
+    bool delimited, word_lines;                    /* of kvf__file */
     kvf__reader_fn *read;
 } FORMATS[] = {
-    {"squad", {".json"}, looks_squad, true, kvf__read_squad},
-    {"jsonl", {".jsonl", ".ndjson", ".jsonlines"}, opens_object, true, kvf__read_jsonl},
-    {"json", {0}, opens_array, true, kvf__read_array},
-    {"superglue", {0}, opens_object, true, kvf__read_jsonl}, /* told by its fields: fields.c */
+    {"squad", {".json"}, looks_squad, true, false, false, kvf__read_squad},
+    {"jsonl",
+     {".jsonl", ".ndjson", ".jsonlines"},
+     opens_object,
+     true,
+     false,
+     false,
+     kvf__read_jsonl},
+    {"json", {0}, opens_array, true, false, false, kvf__read_array},
+    {"superglue", {0}, opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
     {"conll",
      {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated"},
      looks_conll,
      true,
+     false,
+     true,
      kvf__read_conll},
-    {"tsv", {".tsv", ".tab"}, looks_tsv, false, kvf__read_tsv},
-    {"csv", {".csv"}, looks_csv, false, kvf__read_csv},
-    {"text", {0}, looks_none, false, kvf__read_text}, /* with --split-text */
+    {"tsv", {".tsv", ".tab"}, looks_tsv, false, true, false, kvf__read_tsv},
+    {"csv", {".csv"}, looks_csv, false, true, false, kvf__read_csv},
+    {"text", {0}, NULL, false, false, false, kvf__read_text}, /* with --split-text */
 };
 #define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
 
@@ -161,29 +171,30 @@ static bool named_so(const struct format *f, const char *path)
     return false;
 }
 
+/* The first format that content is like; sure: and no other is. */
+static const struct format *by_content(const kvf__file *file, bool sure)
+{
+    for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++)
+        if (f->looks && (f->sure || !sure) && f->looks(file->text, file->bytes)) return f;
+    return NULL;
+}
+
 static const struct format *guess(const kvf__file *file)
 {
-    const struct format *end = FORMATS + N_FORMATS;
-    for (const struct format *f = FORMATS; f < end; f++)
-        if (f->sure && f->looks(file->text, file->bytes)) return f;
-    for (const struct format *f = FORMATS; f < end; f++)
-        if (named_so(f, file->path)) return f;
-    for (const struct format *f = FORMATS; f < end; f++)
-        if (f->looks(file->text, file->bytes)) return f;
-    return NULL;
+    const struct format *found = by_content(file, true);
+    for (const struct format *f = FORMATS; !found && f < FORMATS + N_FORMATS; f++)
+        if (named_so(f, file->path)) found = f;
+    return found ? found : by_content(file, false);
 }
 
 /* Plain text, unless the file is unmistakably something else. */
 static kvf_status check_text(const kvf__file *file)
 {
-    for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++)
-        if (f->sure && f->looks(file->text, file->bytes))
-            return kvf__fail(
-                file->ctx, KVF_EUSAGE,
-                "%s:1: looks like %s; --split-text is for plain text (--format text if "
-                "it is)",
-                file->path, f->name);
-    return KVF_OK;
+    const struct format *f = by_content(file, true);
+    if (!f) return KVF_OK;
+    return kvf__fail(file->ctx, KVF_EUSAGE,
+                     "%s:1: looks like %s; --split-text is for plain text (--format text if it is)",
+                     file->path, f->name);
 }
 
 static kvf_status find_format(const kvf__file *file, const struct format **out)
@@ -244,6 +255,7 @@ kvf_status kvf__read_rows(kvf__file *file)
         return KVF_OK; /* no rows: the caller says so */
     KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));
     KVF_TRY(find_format(file, &format));
-    file->delimited = format->read == kvf__read_tsv || format->read == kvf__read_csv;
+    file->delimited = format->delimited;
+    file->word_lines = format->word_lines;
     return format->read(file);
 }

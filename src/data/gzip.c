@@ -1,7 +1,7 @@
 /* Data files that gzip packed (RFC 1952), told by their first bytes: unpacked in memory, one member
  * behind the other, as gzip does. What is packed may be a thousand times as long unpacked, so there
  * is a limit beside that of memory. */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <zlib.h>
 

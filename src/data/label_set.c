@@ -1,8 +1,8 @@
 /* Names of classes and tags: learnt from the training file, or given by --labels or the run file.
  * Ids of what is learnt are the places in the sorted list, so that they do not depend on the order
  * of rows. */
-#include "data_priv.h"
 #include "infile.h"
+#include "loader.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,46 +1,35 @@
 /* What all tasks do with the rows they make: end them, group them, cut or leave out what is too
  * long, and put the special tokens around one text or two. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <string.h>
 
-static kvf_status reserve_one(kvf_ctx *ctx, void *list, size_t n, size_t *cap, size_t size)
-{
-    if (n < *cap) return KVF_OK;
-    size_t more = *cap ? 2 * *cap : 256;
-    KVF_TRY(kvf__grow(ctx, list, *cap * size, more * size));
-    *cap = more;
-    return KVF_OK;
-}
+/* Memory for one more item of a list of n. */
+#define RESERVE_ONE(load, v, cap, n)                                                               \
+    KVF_TRY(kvf__reserve((load)->ctx, &(v), &(cap), (size_t)(n) + 1, sizeof *(v)))
 
 int64_t kvf__loader_row_start(const kvf__loader *load)
 {
-    return load->n_rows ? load->rows[load->n_rows - 1].start : 0;
+    return load->rows.n ? load->rows.v[load->rows.n - 1].start : 0;
 }
 
 kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
 {
-    KVF_TRY(reserve_one(load->ctx, &load->rows, (size_t)load->n_rows, &load->rows_cap,
-                        sizeof *load->rows));
-    kvf__row_info *row = &load->rows[load->n_rows++];
-    *row = *info;
-    row->start = (int64_t)load->ids.n; /* of the next row */
+    kvf__made_rows *rows = &load->rows;
+    RESERVE_ONE(load, rows->v, rows->cap, rows->n);
+    rows->v[rows->n] = *info;
+    rows->v[rows->n++].start = (int64_t)rows->ids.n; /* of the next row */
     return KVF_OK;
-}
-
-/* Rows before the group in work. */
-static int64_t rows_before(const kvf__loader *load)
-{
-    return load->n_groups ? load->first_row[load->n_groups - 1] : 0;
 }
 
 void kvf__loader_drop_group(kvf__loader *load)
 {
-    load->n_rows = rows_before(load);
-    load->ids.n = load->labels.n = (size_t)kvf__loader_row_start(load);
-    if (load->types.n > load->ids.n) load->types.n = load->ids.n;
+    kvf__made_rows *rows = &load->rows;
+    rows->n = load->groups.n ? load->groups.end[load->groups.n - 1] : 0;
+    rows->ids.n = rows->labels.n = (size_t)kvf__loader_row_start(load);
+    if (rows->types.n > rows->ids.n) rows->types.n = rows->ids.n;
     load->cut = false;
-    load->skipped++;
+    load->counts.skipped++;
 }
 
 /* *out: the row's id as text; untouched where it has none. */
@@ -49,7 +38,7 @@ static kvf_status keep_id(kvf__loader *load, const kvf__file_row *row, const cha
 {
     char id[256];
     size_t n = 0;
-    const kvf_json *value = kvf__field(load->options->render.map, row->fields, name);
+    const kvf_json *value = kvf__field(load->options.render.map, row->fields, name);
     const char *text = kvf_json_str(value, &n);
     if (text && memchr(text, 0, n))
         return kvf__fail(load->ctx, KVF_EDATA, "%s: the row's \"%s\" holds U+0000", row->where,
@@ -71,25 +60,25 @@ static kvf_status keep_source(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
                                  const kvf__source *source)
 {
+    kvf__made_groups *groups = &load->groups;
     kvf__loader_drop_group(load);
-    if (!load->options->unlabeled) return KVF_OK;
-    KVF_TRY(reserve_one(load->ctx, &load->left, load->n_left, &load->left_cap, sizeof *load->left));
-    load->left[load->n_left].before = load->n_groups;
-    return keep_source(load, row, source, &load->left[load->n_left++].source);
+    if (!load->options.unlabeled) return KVF_OK;
+    RESERVE_ONE(load, groups->left, groups->left_cap, groups->n_left);
+    groups->left[groups->n_left].before = groups->n;
+    return keep_source(load, row, source, &groups->left[groups->n_left++].source);
 }
 
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
                                  const kvf__source *source)
 {
-    KVF_TRY(reserve_one(load->ctx, &load->first_row, (size_t)load->n_groups, &load->first_cap,
-                        sizeof *load->first_row));
+    kvf__made_groups *groups = &load->groups;
+    RESERVE_ONE(load, groups->end, groups->end_cap, groups->n);
     if (load->keeps) {
-        KVF_TRY(reserve_one(load->ctx, &load->groups, (size_t)load->n_groups, &load->groups_cap,
-                            sizeof *load->groups));
-        KVF_TRY(keep_source(load, row, source, &load->groups[load->n_groups]));
+        RESERVE_ONE(load, groups->v, groups->cap, groups->n);
+        KVF_TRY(keep_source(load, row, source, &groups->v[groups->n]));
     }
-    load->first_row[load->n_groups++] = load->n_rows; /* of the next group */
-    load->truncated += load->cut;
+    groups->end[groups->n++] = load->rows.n;
+    load->counts.truncated += load->cut;
     load->cut = false;
     return KVF_OK;
 }
@@ -97,45 +86,47 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
                                 int64_t capacity, bool *cut)
 {
-    if (load->options->overlong <= KVF_OVERLONG_STOP)
+    if (load->options.overlong <= KVF_OVERLONG_STOP)
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
                          (long long)tokens, (long long)capacity);
-    *cut = load->options->overlong != KVF_OVERLONG_SKIP;
+    *cut = load->options.overlong != KVF_OVERLONG_SKIP;
     return KVF_OK;
 }
 
 int64_t kvf__loader_stride(const kvf__loader *load, int64_t capacity)
 {
     enum { DOC_STRIDE = 128 };
-    int64_t stride = load->options->doc_stride > 0 ? load->options->doc_stride : DOC_STRIDE;
+    int64_t stride = load->options.doc_stride > 0 ? load->options.doc_stride : DOC_STRIDE;
     return stride < capacity / 2 ? stride : capacity / 2;
 }
 
-int64_t kvf__loader_common(const kvf__loader *load)
+int64_t kvf__loader_front(const kvf__loader *load)
 {
-    return load->options->render.pattern ? load->options->render.pattern->common : 0;
+    return load->options.render.pattern ? load->options.render.pattern->front : 0;
 }
 
 int64_t kvf__loader_cost(const kvf__loader *load, bool pair)
 {
-    return (int64_t)kvf__specials_cost(load->options->render.tokenizer, pair) +
-           kvf__loader_common(load) + (pair ? (int64_t)load->separator.n : 0);
+    return (int64_t)kvf__specials_cost(load->options.render.tokenizer, pair) +
+           kvf__loader_front(load) + (pair ? (int64_t)load->glue.separator.n : 0);
 }
 
 kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t *b_at)
 {
     kvf_ctx *ctx = load->ctx;
-    size_t from = load->ids.n, a = 0, b = 0, own = load->a.n;
-    KVF_TRY(kvf__add_virtual(ctx, 0, kvf__loader_common(load), &load->ids));
-    while (load->types.n < load->ids.n)
-        KVF_TRY(kvf__ids_add(ctx, &load->types, 0));
-    if (pair) KVF_TRY(kvf__ids_append(ctx, &load->a, load->separator.data, load->separator.n));
-    kvf_status st = kvf__add_specials(ctx, load->options->render.tokenizer, &load->a,
-                              pair ? &load->b : NULL, &load->ids, &load->types, &a, &b);
+    size_t from = load->rows.ids.n, a = 0, b = 0, own = load->a.n;
+    KVF_TRY(kvf__add_virtual(ctx, 0, kvf__loader_front(load), &load->rows.ids));
+    while (load->rows.types.n < load->rows.ids.n)
+        KVF_TRY(kvf__ids_add(ctx, &load->rows.types, 0));
+    if (pair)
+        KVF_TRY(kvf__ids_append(ctx, &load->a, load->glue.separator.data, load->glue.separator.n));
+    kvf_status st = kvf__add_specials(ctx, load->options.render.tokenizer, &load->a,
+                                      pair ? &load->b : NULL, &load->rows.ids, &load->rows.types,
+                                      &a, &b);
     load->a.n = own;
-    while (!st && load->labels.n < load->ids.n)
-        st = kvf__ids_add(ctx, &load->labels, KVF__NO_LABEL);
+    while (!st && load->rows.labels.n < load->rows.ids.n)
+        st = kvf__ids_add(ctx, &load->rows.labels, KVF__NO_LABEL);
     *a_at = (int64_t)(a - from);
     *b_at = pair ? (int64_t)(b - from) : *a_at;
     return st;
@@ -143,20 +134,20 @@ kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t
 
 kvf_status kvf__loader_add_tail(kvf__loader *load)
 {
-    if (load->tail < 0) return KVF_OK;
-    KVF_TRY(kvf__ids_add(load->ctx, &load->ids, load->tail));
-    KVF_TRY(kvf__ids_add(load->ctx, &load->types, 0));
-    return kvf__ids_add(load->ctx, &load->labels, KVF__NO_LABEL);
+    if (load->glue.tail < 0) return KVF_OK;
+    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.ids, load->glue.tail));
+    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.types, 0));
+    return kvf__ids_add(load->ctx, &load->rows.labels, KVF__NO_LABEL);
 }
 
 /* Is a blank before a letter part of its token, and not put there by the tokenizer itself? */
 static kvf_status plan_blanks(kvf__loader *load)
 {
-    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
+    const kvf__tokenizer *tokenizer = load->options.render.tokenizer;
     kvf__ids plain = {0}, behind = {0};
     kvf_status st = kvf__encode(load->ctx, tokenizer, "a", 1, false, &plain);
     if (!st) st = kvf__encode(load->ctx, tokenizer, " a", 2, false, &behind);
-    load->spaced = !st && plain.n == 1 && behind.n == 1 && plain.data[0] != behind.data[0];
+    load->glue.spaced = !st && plain.n == 1 && behind.n == 1 && plain.data[0] != behind.data[0];
     kvf__ids_done(&plain);
     kvf__ids_done(&behind);
     return st;
@@ -165,17 +156,18 @@ static kvf_status plan_blanks(kvf__loader *load)
 /* Joins two texts of one token each to see what the post-processor puts between and behind them. */
 kvf_status kvf__loader_plan_joins(kvf__loader *load)
 {
-    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
+    const kvf__tokenizer *tokenizer = load->options.render.tokenizer;
     kvf__ids one = {0}, ids = {0}, types = {0};
     size_t a = 0, b = 0;
     kvf_status st = kvf__ids_add(load->ctx, &one, 0);
     if (!st) st = kvf__add_specials(load->ctx, tokenizer, &one, &one, &ids, &types, &a, &b);
-    load->tail = -1;
-    if (!st && b == a + 1) st = kvf__encode(load->ctx, tokenizer, "\n", 1, false, &load->separator);
-    if (!st && load->options->task == KVF__TASK_QA && load->options->causal && ids.n == b + 1) {
-        load->tail = kvf__token_eos(tokenizer);
-        if (load->tail < 0) load->tail = kvf__token_bos(tokenizer);
-        if (load->tail < 0)
+    load->glue.tail = -1;
+    if (!st && b == a + 1)
+        st = kvf__encode(load->ctx, tokenizer, "\n", 1, false, &load->glue.separator);
+    if (!st && load->options.task == KVF__TASK_QA && load->options.causal && ids.n == b + 1) {
+        load->glue.tail = kvf__token_eos(tokenizer);
+        if (load->glue.tail < 0) load->glue.tail = kvf__token_bos(tokenizer);
+        if (load->glue.tail < 0)
             st = kvf__fail(load->ctx, KVF_EUNSUPPORTED,
                            "%s: the tokenizer has no token for the end of a text, which task qa "
                            "needs for \"no answer\"",
@@ -190,6 +182,6 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load)
 
 int64_t kvf__loader_read_at(const kvf__loader *load)
 {
-    return load->options->causal ? (int64_t)load->ids.n - 1
-                                 : kvf__loader_row_start(load) + kvf__loader_common(load);
+    return load->options.causal ? (int64_t)load->rows.ids.n - 1
+                                : kvf__loader_row_start(load) + kvf__loader_front(load);
 }

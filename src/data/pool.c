@@ -1,6 +1,6 @@
 /* Texts and small lists that live as long as their data set: blocks that are filled front to back
  * and never move, so that views of them stay valid. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* A JSON array of rows, read one element at a time: only the array's own brackets and commas are
  * looked at here, what is between them is parsed as a line of JSONL is. Where that fails the whole
  * file is parsed once more, for the line of what is wrong. */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <string.h>
 
@@ -46,41 +46,35 @@ static kvf_status read_element(array *a, size_t end)
     kvf_json *fields = NULL;
     kvf__where(where, a->file->path, a->line);
     KVF_TRY(kvf_json_parse(a->file->ctx, where, a->file->text + a->at, end - a->at, &fields));
-    const kvf__file_row row = {
-        .fields = fields, .path = a->file->path, .where = where, .line = a->line};
-    kvf_status st = a->file->row(a->file->user, &row);
-    kvf_json_free(fields);
-    return st;
+    return kvf__give_row(a->file, a->line, fields, true);
 }
 
-/* What jansson says of the whole. */
+/* jansson's message about the whole file. */
 static kvf_status refuse(const array *a)
 {
     const kvf__file *file = a->file;
     kvf_json *root = NULL;
-    kvf_status st = kvf_json_parse(file->ctx, file->path, file->text, file->bytes, &root);
+    KVF_TRY(kvf_json_parse(file->ctx, file->path, file->text, file->bytes, &root));
     kvf_json_free(root);
-    return st ? st
-              : kvf__fail(file->ctx, KVF_EFORMAT, "%s:%lld: not an array of objects", file->path,
-                          (long long)a->line);
+    return kvf__fail(file->ctx, KVF_EFORMAT, "%s:%lld: not an array of objects", file->path,
+                     (long long)a->line);
 }
 
-/* a->at is behind the opening bracket. */
+/* The elements after the opening bracket, up to the closing one. */
 static kvf_status read_elements(array *a)
 {
     const kvf__file *file = a->file;
-    for (;;) {
-        size_t end = element_end(a);
+    for (char last = ','; last != ']'; last = file->text[a->at++]) {
+        size_t end;
+        skip_blanks(a);
+        end = element_end(a);
         kvf_status st = read_element(a, end);
         if (st) return st == KVF_EFORMAT ? refuse(a) : st;
         for (; a->at < end; a->at++)
             a->line += file->text[a->at] == '\n';
         if (a->at == file->bytes) return refuse(a);
-        if (file->text[a->at++] == ']') break;
-        skip_blanks(a);
     }
-    skip_blanks(a);
-    return a->at == file->bytes ? KVF_OK : refuse(a);
+    return KVF_OK;
 }
 
 kvf_status kvf__read_array(const kvf__file *file)
@@ -92,10 +86,10 @@ kvf_status kvf__read_array(const kvf__file *file)
                          (long long)a.line);
     a.at++;
     skip_blanks(&a);
-    if (a.at < file->bytes && file->text[a.at] == ']') {
+    if (a.at < file->bytes && file->text[a.at] == ']')
         a.at++;
-        skip_blanks(&a);
-        return a.at == file->bytes ? KVF_OK : refuse(&a);
-    }
-    return read_elements(&a);
+    else
+        KVF_TRY(read_elements(&a));
+    skip_blanks(&a);
+    return a.at == file->bytes ? KVF_OK : refuse(&a);
 }

@@ -2,7 +2,7 @@
  * by tabs where the first line has one, else by spaces. -DOCSTART- lines are left out, and so are
  * comments: a line before a sentence's first word that begins with # and has not the columns of the
  * others, or is "# ..." among more than two columns. Hash tags are words. */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <string.h>
 
@@ -49,19 +49,10 @@ static bool is_comment(const sentence *s, const char *line, size_t n, size_t col
 
 static kvf_status end_sentence(sentence *s)
 {
-    char where[KVF__WHERE_MAX];
+    kvf_json *fields = s->fields;
     if (!s->tokens) return KVF_OK;
-    kvf__where(where, s->file->path, s->line);
-    const kvf__file_row row = {.fields = s->fields,
-                               .path = s->file->path,
-                               .where = where,
-                               .line = s->line,
-                               .word_lines = true};
-    s->tokens = s->tags = NULL;
-    kvf_status st = s->file->row(s->file->user, &row);
-    kvf_json_free(s->fields);
-    s->fields = NULL;
-    return st;
+    s->fields = s->tokens = s->tags = NULL;
+    return kvf__give_row(s->file, s->line, fields, true);
 }
 
 static kvf_status begin_sentence(sentence *s, int64_t line)

@@ -1,7 +1,7 @@
 /* TSV and CSV. TSV has no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it.
  * CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a quote inside a
  * bare field stands for itself. A row is an object of strings under the names of the columns. */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -225,20 +225,13 @@ static kvf_status check_record(const table *t)
 
 static kvf_status hand_over(const table *t)
 {
-    char where[KVF__WHERE_MAX];
     kvf_json *fields = kvf_json_object();
-    bool good = fields != NULL;
-    for (size_t i = 0; good && i < t->n; i++)
+    bool made = fields != NULL;
+    for (size_t i = 0; made && i < t->n; i++)
         if (is_read(column_name(t, i)))
-            good = kvf_json_set(fields, column_name(t, i),
+            made = kvf_json_set(fields, column_name(t, i),
                                 kvf_json_new_strn(record_field(t, i), field_bytes(t, i)));
-    kvf__where(where, t->file->path, t->line);
-    const kvf__file_row row = {
-        .fields = fields, .path = t->file->path, .where = where, .line = t->line};
-    kvf_status st = good ? t->file->row(t->file->user, &row)
-                         : kvf__fail(t->file->ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_free(fields);
-    return st;
+    return kvf__give_row(t->file, t->line, fields, made);
 }
 
 static kvf_status read_table(const kvf__file *file, char delimiter, bool quotes)

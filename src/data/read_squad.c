@@ -1,18 +1,18 @@
 /* SQuAD 1.1 and 2.0: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers":
  * [{"text", "answer_start"}], "is_impossible"}]}]}]}. A question is a row, its paragraph the outer
  * object. JSON has no lines; for errors a question's line is where its id is written. */
-#include "data_priv.h"
+#include "file_rows.h"
 
 #include <string.h>
 
-typedef struct place {
+typedef struct squad {
     const kvf__file *file;
     size_t at; /* ids further up were met already */
     int64_t line;
-} place;
+} squad;
 
 /* Moves to the line of "id", if it is written plainly somewhere below. */
-static void find_line(place *p, const char *id)
+static void find_line(squad *p, const char *id)
 {
     char quoted[256];
     int n = snprintf(quoted, sizeof quoted, "\"%s\"", id ? id : "");
@@ -25,7 +25,7 @@ static void find_line(place *p, const char *id)
     p->at = (size_t)(found - p->file->text);
 }
 
-static kvf_status read_question(place *p, const kvf_json *paragraph, const kvf_json *question)
+static kvf_status read_question(squad *p, const kvf_json *paragraph, const kvf_json *question)
 {
     char where[KVF__WHERE_MAX];
     const char *id = kvf_json_str(kvf_json_get(question, "id"), NULL);
@@ -43,13 +43,13 @@ static kvf_status read_question(place *p, const kvf_json *paragraph, const kvf_j
     return p->file->row(p->file->user, &row);
 }
 
-static kvf_status want(const place *p, const char *what)
+static kvf_status want(const squad *p, const char *what)
 {
     return kvf__fail(p->file->ctx, KVF_EDATA, "%s:%lld: %s", p->file->path, (long long)p->line,
                      what);
 }
 
-static kvf_status read_paragraph(place *p, const kvf_json *paragraph)
+static kvf_status read_paragraph(squad *p, const kvf_json *paragraph)
 {
     const kvf_json *questions = kvf_json_get(paragraph, "qas");
     if (!kvf_json_str(kvf_json_get(paragraph, "context"), NULL))
@@ -61,7 +61,7 @@ static kvf_status read_paragraph(place *p, const kvf_json *paragraph)
     return KVF_OK;
 }
 
-static kvf_status read_document(place *p, const kvf_json *document)
+static kvf_status read_document(squad *p, const kvf_json *document)
 {
     const kvf_json *paragraphs = kvf_json_get(document, "paragraphs");
     if (kvf_json_typeof(paragraphs) != KVF_JSON_ARRAY)
@@ -73,7 +73,7 @@ static kvf_status read_document(place *p, const kvf_json *document)
 
 kvf_status kvf__read_squad(const kvf__file *file)
 {
-    place p = {.file = file, .line = 1};
+    squad p = {.file = file, .line = 1};
     kvf_json *root = NULL;
     KVF_TRY(kvf_json_parse(file->ctx, file->path, file->text, file->bytes, &root));
     const kvf_json *data = kvf_json_get(root, "data");

@@ -1,14 +1,16 @@
-/* Plain text for language models (--split-text N): tokenised as one, EOS behind it, and cut into
+/* Plain text for language models (--split-text N): tokenised as one, EOS after it, and cut into
  * rows of N tokens, the last one shorter. Each row is as one of JSONL with input_ids and labels:
  * BOS first where the tokenizer adds one, every other token with loss. */
-#include "data_priv.h"
+#include "file_rows.h"
+#include "json_pack.h"
 
 #include <string.h>
 
-static kvf_json *id_list(int32_t first, bool common, const int32_t *ids, size_t n)
+/* n ids as a list, with `first` before them if that is wanted. */
+static kvf_json *id_list(int32_t first, bool wanted, const int32_t *ids, size_t n)
 {
     kvf_json *list = kvf_json_array();
-    if (common) kvf_json_add(list, kvf_json_new_int(first));
+    if (wanted) kvf_json_add(list, kvf_json_new_int(first));
     for (size_t i = 0; i < n; i++)
         kvf_json_add(list, kvf_json_new_int(ids[i]));
     return list;
@@ -17,29 +19,22 @@ static kvf_json *id_list(int32_t first, bool common, const int32_t *ids, size_t 
 static kvf_status put_row(const kvf__file *file, const int32_t *ids, size_t n, int64_t line)
 {
     const kvf__tokenizer *tokenizer = file->options->render.tokenizer;
-    bool common = kvf__adds_bos(tokenizer);
-    char where[KVF__WHERE_MAX];
-    kvf_json *fields = kvf_json_object();
-    kvf__where(where, file->path, line);
-    bool good = kvf_json_set(fields, "input_ids",
-                             id_list(kvf__token_bos(tokenizer), common, ids, n));
-    good = kvf_json_set(fields, "labels", id_list(KVF__NO_LABEL, common, ids, n)) && good;
-    const kvf__file_row row = {.fields = fields, .path = file->path, .where = where, .line = line};
-    kvf_status st = good ? file->row(file->user, &row)
-                         : kvf__fail(file->ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_free(fields);
-    return st;
+    bool bos = kvf__adds_bos(tokenizer);
+    kvf_json *fields = kvf__json_pack("{s:o, s:o}", "input_ids",
+                                      id_list(kvf__token_bos(tokenizer), bos, ids, n), "labels",
+                                      id_list(KVF__NO_LABEL, bos, ids, n));
+    return kvf__give_row(file, line, fields, fields != NULL);
 }
 
-/* origins: of each token the bytes of the text, for the lines of rows. */
-static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf__ids *origins)
+/* offsets: of each token the bytes of the text, for the lines of rows. */
+static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf__ids *offsets)
 {
     size_t each = (size_t)file->options->split_text -
                   kvf__adds_bos(file->options->render.tokenizer);
     int64_t line = 1;
     size_t at = 0;
     for (size_t i = 0; i < ids->n; i += each) {
-        for (; 2 * i < origins->n && at < (size_t)origins->data[2 * i]; at++)
+        for (; 2 * i < offsets->n && at < (size_t)offsets->data[2 * i]; at++)
             line += file->text[at] == '\n';
         KVF_TRY(put_row(file, ids->data + i, ids->n - i < each ? ids->n - i : each, line));
     }
@@ -49,7 +44,7 @@ static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf
 kvf_status kvf__read_text(const kvf__file *file)
 {
     const kvf__dataset_options *o = file->options;
-    kvf__ids ids = {0}, origins = {0};
+    kvf__ids ids = {0}, offsets = {0};
     if (o->task != KVF__TASK_LM)
         return kvf__fail(file->ctx, KVF_EUSAGE, "--split-text is for task lm, not %s",
                          kvf__task_name(o->task));
@@ -58,11 +53,11 @@ kvf_status kvf__read_text(const kvf__file *file)
                          "%s: plain text needs --split-text N, the tokens of a row, 2 or more",
                          file->path);
     kvf_status st = kvf__encode_offsets(file->ctx, o->render.tokenizer, file->text, file->bytes,
-                                        &ids, &origins);
+                                        &ids, &offsets);
     int32_t eos = kvf__token_eos(o->render.tokenizer);
     if (!st && eos >= 0 && ids.n) st = kvf__ids_add(file->ctx, &ids, eos);
-    if (!st) st = put_rows(file, &ids, &origins);
+    if (!st) st = put_rows(file, &ids, &offsets);
     kvf__ids_done(&ids);
-    kvf__ids_done(&origins);
+    kvf__ids_done(&offsets);
     return st;
 }

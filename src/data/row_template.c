@@ -1,4 +1,4 @@
-/* Reading --p-template into pieces, see row_template.h. What the pieces become is in rows.c and
+/* Reading --p-template into pieces, see row_template.h. What the pieces become is in render.c and
  * rows_text.c. */
 #include "row_template.h"
 #include "text_int.h"
@@ -33,13 +33,13 @@ static const char *keep(parser *p, const char *from, size_t n)
 }
 
 /* Only between texts is a blank one: not beside what is no text, not at the beginning. */
-static bool is_text(const kvf__piece *piece)
+static bool is_text(const kvf__template_piece *piece)
 {
     bool field = piece->kind == KVF__PIECE_FIELD && strcmp(piece->text, "completion");
     return field || piece->kind == KVF__PIECE_LITERAL;
 }
 
-static void add(parser *p, kvf__piece piece)
+static void add(parser *p, kvf__template_piece piece)
 {
     kvf__row_template *t = p->out;
     piece.blank = p->blank && t->n && is_text(&t->pieces[t->n - 1]) && is_text(&piece);
@@ -53,7 +53,7 @@ static kvf_status add_virtual(parser *p, const char *number, const char *end)
     long n = *number == ':' ? strtol(number + 1, &stop, 10) : 1;
     if (*number == ':' && (stop != end || stop == number + 1 || n < 1 || n > MOST_VIRTUAL))
         return bad(p, "{p:N} wants a number of virtual tokens from 1 on");
-    kvf__piece piece = {.kind = KVF__PIECE_VIRTUAL, .first = p->out->P, .n = n};
+    kvf__template_piece piece = {.kind = KVF__PIECE_VIRTUAL, .first = p->out->P, .n = n};
     p->out->P += n;
     add(p, piece);
     return KVF_OK;
@@ -64,7 +64,7 @@ static kvf_status add_field(parser *p, const char *name, size_t n)
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strlen(FIELDS[i]) != n || memcmp(FIELDS[i], name, n)) continue;
         if (kvf__row_template_field(p->out, FIELDS[i])) return bad(p, "a field comes twice");
-        add(p, (kvf__piece){.kind = KVF__PIECE_FIELD, .text = FIELDS[i]});
+        add(p, (kvf__template_piece){.kind = KVF__PIECE_FIELD, .text = FIELDS[i]});
         return KVF_OK;
     }
     return bad(p, "in braces want p, p:N, text, text_pair, prompt or completion");
@@ -74,7 +74,7 @@ static kvf_status add_mask(parser *p)
 {
     if (p->out->mask >= 0) return bad(p, "[MASK] comes twice");
     p->out->mask = (int)p->out->n;
-    add(p, (kvf__piece){.kind = KVF__PIECE_MASK});
+    add(p, (kvf__template_piece){.kind = KVF__PIECE_MASK});
     return KVF_OK;
 }
 
@@ -99,17 +99,17 @@ static kvf_status read_piece(parser *p, const char *at, const char **next)
     size_t all = n;
     while (n && at[n - 1] == ' ')
         n--;
-    add(p, (kvf__piece){.kind = KVF__PIECE_LITERAL, .text = keep(p, at, n)});
+    add(p, (kvf__template_piece){.kind = KVF__PIECE_LITERAL, .text = keep(p, at, n)});
     p->blank = n < all;
     return KVF_OK;
 }
 
 /* Takes the virtual tokens at the beginning out of the list. */
-static void settle_common(kvf__row_template *t)
+static void settle_front(kvf__row_template *t)
 {
     size_t first = 0;
     while (first < t->n && t->pieces[first].kind == KVF__PIECE_VIRTUAL)
-        t->common += t->pieces[first++].n;
+        t->front += t->pieces[first++].n;
     t->n -= first;
     memmove(t->pieces, t->pieces + first, t->n * sizeof *t->pieces);
     if (t->mask >= 0) t->mask -= (int)first;
@@ -121,7 +121,7 @@ static kvf_status check(const parser *p)
     bool prompt = kvf__row_template_field(t, "prompt"), text = kvf__row_template_field(t, "text");
     if (!prompt && !text) return bad(p, "want {text}, or {prompt} and {completion}, in it");
     if (prompt && text) return bad(p, "{text} and {prompt} exclude each other");
-    const kvf__piece *completion = kvf__row_template_field(t, "completion");
+    const kvf__template_piece *completion = kvf__row_template_field(t, "completion");
     if (prompt != (completion != NULL)) return bad(p, "{prompt} and {completion} come together");
     if (completion && completion != &t->pieces[t->n - 1])
         return bad(p, "{completion} must come last");
@@ -132,7 +132,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
 {
     kvf__row_template t = {.mask = -1};
     if (!text || !*text) {
-        *out = (kvf__row_template){.P = P, .common = P, .mask = -1};
+        *out = (kvf__row_template){.P = P, .front = P, .mask = -1};
         return KVF_OK;
     }
     size_t n = strlen(text);
@@ -153,7 +153,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
         kvf__row_template_done(&t);
         return st;
     }
-    settle_common(&t);
+    settle_front(&t);
     *out = t;
     return KVF_OK;
 }
@@ -165,7 +165,8 @@ void kvf__row_template_done(kvf__row_template *pattern)
     *pattern = (kvf__row_template){.mask = -1};
 }
 
-const kvf__piece *kvf__row_template_field(const kvf__row_template *pattern, const char *name)
+const kvf__template_piece *kvf__row_template_field(const kvf__row_template *pattern,
+                                                   const char *name)
 {
     for (size_t i = 0; i < pattern->n; i++)
         if (pattern->pieces[i].kind == KVF__PIECE_FIELD && !strcmp(pattern->pieces[i].text, name))
@@ -175,7 +176,7 @@ const kvf__piece *kvf__row_template_field(const kvf__row_template *pattern, cons
 
 bool kvf__row_template_plain(const kvf__row_template *pattern)
 {
-    if (pattern->common != pattern->P) return false;
+    if (pattern->front != pattern->P) return false;
     for (size_t i = 0; i < pattern->n; i++)
         if (pattern->pieces[i].kind != KVF__PIECE_FIELD) return false;
     return !kvf__row_template_field(pattern, "text_pair");

@@ -14,27 +14,27 @@
 
 #include "base_int.h"
 
-typedef enum kvf__piece_kind {
+typedef enum kvf__template_piece_kind {
     KVF__PIECE_VIRTUAL,
     KVF__PIECE_FIELD,
     KVF__PIECE_LITERAL,
     KVF__PIECE_MASK
-} kvf__piece_kind;
+} kvf__template_piece_kind;
 
-typedef struct kvf__piece {
-    kvf__piece_kind kind;
+typedef struct kvf__template_piece {
+    kvf__template_piece_kind kind;
     int64_t first, n; /* virtual tokens */
     const char *text; /* name of the field, or the literal; NUL-terminated */
     bool blank;       /* a blank comes before it */
-} kvf__piece;
+} kvf__template_piece;
 
 typedef struct kvf__row_template {
-    int64_t P;          /* virtual tokens in all */
-    int64_t common;     /* of them before the row */
-    size_t n;           /* pieces behind the common prefix; 0: rows go on as without a template */
-    kvf__piece *pieces; /* owned */
-    char *texts;        /* their memory */
-    int mask;           /* index of the piece [MASK], -1: there is none */
+    int64_t P;     /* virtual tokens in all */
+    int64_t front; /* of them in front of the row */
+    size_t n;      /* pieces behind the common prefix; 0: rows go on as without a template */
+    kvf__template_piece *pieces; /* owned */
+    char *texts;                 /* their memory */
+    int mask;                    /* index of the piece [MASK], -1: there is none */
 } kvf__row_template;
 
 /* NULL or "": P virtual tokens lead the row. Otherwise P is what the template has. EUSAGE names
@@ -43,7 +43,8 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P,
                                   kvf__row_template *out);
 void kvf__row_template_done(kvf__row_template *pattern);
 /* NULL: not in it. */
-const kvf__piece *kvf__row_template_field(const kvf__row_template *pattern, const char *name);
+const kvf__template_piece *kvf__row_template_field(const kvf__row_template *pattern,
+                                                   const char *name);
 /* Do the virtual tokens all lead, and is the rest what rows are without a template? Then a prefix
  * can take their place. */
 bool kvf__row_template_plain(const kvf__row_template *pattern);

@@ -1,17 +1,17 @@
-/* Rows of language models: rows.c makes them; here they are checked, cut, and what they should have
- * produced is kept for text metrics. */
-#include "data_priv.h"
+/* Rows of language models: render.c makes them; here they are checked, cut, and what they should
+ * have produced is kept for text metrics. */
+#include "loader.h"
 
 #include <math.h>
 #include <string.h>
 
 static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
 {
-    int32_t vocab = load->options->vocab;
-    const kvf__row_template *pattern = load->options->render.pattern;
+    int32_t vocab = load->options.vocab;
+    const kvf__row_template *pattern = load->options.render.pattern;
     bool placed = pattern && pattern->n; /* no row brings ids of its own then */
-    for (size_t i = from + (size_t)kvf__loader_common(load); i < load->ids.n; i++) {
-        int32_t id = load->ids.data[i], label = load->labels.data[i];
+    for (size_t i = from + (size_t)kvf__loader_front(load); i < load->rows.ids.n; i++) {
+        int32_t id = load->rows.ids.data[i], label = load->rows.labels.data[i];
         if (id < 0 && placed) continue;
         if (id < 0 || id >= vocab)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
@@ -26,7 +26,7 @@ static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
 /* "references": a list of texts or one; else the completion. */
 static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
 {
-    const kvf__field_map *map = load->options->render.map;
+    const kvf__field_map *map = load->options.render.map;
     const kvf_json *value = kvf__field(map, row->fields, "references");
     if (!value) value = kvf__field(map, row->fields, "completion");
     if (!value && kvf__field(map, row->fields, "instruction"))
@@ -54,15 +54,16 @@ static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, k
 /* Are the ids since `from` those of the row before? */
 static bool repeats_last(const kvf__loader *load, size_t from)
 {
-    if (!load->options->prompt_only || !load->n_groups) return false;
-    size_t before = load->n_rows > 1 ? (size_t)load->rows[load->n_rows - 2].start : 0;
-    size_t n = load->ids.n - from;
-    return n == from - before && !memcmp(load->ids.data + before, load->ids.data + from, n * 4);
+    if (!load->options.prompt_only || !load->groups.n) return false;
+    size_t before = load->rows.n > 1 ? (size_t)load->rows.v[load->rows.n - 2].start : 0;
+    size_t n = load->rows.ids.n - from;
+    return n == from - before &&
+           !memcmp(load->rows.ids.data + before, load->rows.ids.data + from, n * 4);
 }
 
 static kvf_status add_references(kvf__loader *load, const kvf__source *more)
 {
-    kvf__source *last = &load->groups[load->n_groups - 1];
+    kvf__source *last = &load->groups.v[load->groups.n - 1];
     kvf__items all;
     size_t had = (size_t)last->n, n = had + (size_t)more->n;
     KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &all));
@@ -80,8 +81,8 @@ static kvf_status add_references(kvf__loader *load, const kvf__source *more)
 /* Labels of the row since `from` that are predicted. */
 static bool has_labels(const kvf__loader *load, size_t from)
 {
-    for (size_t i = from + 1; i < load->labels.n; i++)
-        if (load->labels.data[i] != KVF__NO_LABEL) return true;
+    for (size_t i = from + 1; i < load->rows.labels.n; i++)
+        if (load->rows.labels.data[i] != KVF__NO_LABEL) return true;
     return false;
 }
 
@@ -90,53 +91,53 @@ static bool has_labels(const kvf__loader *load, size_t from)
  * label. */
 static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t *end)
 {
-    const size_t common = (size_t)kvf__loader_common(load);
-    const int32_t bos = kvf__token_bos(load->options->render.tokenizer);
+    const size_t common = (size_t)kvf__loader_front(load);
+    const int32_t bos = kvf__token_bos(load->options.render.tokenizer);
     *at = *end = from + common;
-    while (*end < load->ids.n && load->labels.data[*end] == KVF__NO_LABEL)
+    while (*end < load->rows.ids.n && load->rows.labels.data[*end] == KVF__NO_LABEL)
         ++*end;
-    if (*end == load->ids.n && !load->options->prompt_only) *end = *at;
-    if (*at < *end && bos >= 0 && load->ids.data[*at] == bos) ++*at;
+    if (*end == load->rows.ids.n && !load->options.prompt_only) *end = *at;
+    if (*at < *end && bos >= 0 && load->rows.ids.data[*at] == bos) ++*at;
     if (common && *end - *at == 1) *end = *at;
 }
 
 /* Leaves out tokens of the prompt from its left until the row has `most`; virtual ones stay. */
 static void cut_prompt(kvf__loader *load, size_t from, size_t most)
 {
-    size_t at, end, to, excess = load->ids.n - from - most;
+    size_t at, end, to, excess = load->rows.ids.n - from - most;
     find_prompt(load, from, &at, &end);
     to = at;
-    for (size_t i = at; i < load->ids.n; i++) {
-        if (i < end && excess && load->ids.data[i] >= 0) {
+    for (size_t i = at; i < load->rows.ids.n; i++) {
+        if (i < end && excess && load->rows.ids.data[i] >= 0) {
             excess--;
             continue;
         }
-        load->ids.data[to] = load->ids.data[i];
-        load->labels.data[to++] = load->labels.data[i];
+        load->rows.ids.data[to] = load->rows.ids.data[i];
+        load->rows.labels.data[to++] = load->rows.labels.data[i];
     }
-    load->ids.n = load->labels.n = to;
+    load->rows.ids.n = load->rows.labels.n = to;
 }
 
 /* To `most` tokens; what is too long without its prompt loses its end. */
 static void cut_row(kvf__loader *load, size_t from, size_t most)
 {
     bool taught = has_labels(load, from);
-    if (load->options->overlong == KVF_OVERLONG_TRUNCATE) cut_prompt(load, from, most);
-    if (load->ids.n > from + most) load->ids.n = load->labels.n = from + most;
-    load->without_label += taught && !has_labels(load, from);
+    if (load->options.overlong == KVF_OVERLONG_TRUNCATE) cut_prompt(load, from, most);
+    if (load->rows.ids.n > from + most) load->rows.ids.n = load->rows.labels.n = from + most;
+    load->counts.without_label += taught && !has_labels(load, from);
     load->cut = true;
 }
 
 kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
 {
-    const kvf__dataset_options *o = load->options;
+    const kvf__dataset_options *o = &load->options;
     kvf__source source = {.gold = -1, .value = NAN};
-    size_t from = load->ids.n;
+    size_t from = load->rows.ids.n;
     bool cut = false;
     KVF_TRY(kvf__render_row(load->ctx, &o->render, row->where, row->fields, o->prompt_only,
-                            &load->ids, &load->labels));
+                            &load->rows.ids, &load->rows.labels));
     KVF_TRY(check_ids(load, row->where, from));
-    int64_t length = (int64_t)(load->ids.n - from);
+    int64_t length = (int64_t)(load->rows.ids.n - from);
     if (!length) return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
     if (length > o->max_length) {
         KVF_TRY(kvf__loader_overlong(load, row->where, length, o->max_length, &cut));
@@ -148,8 +149,8 @@ kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
     }
     if (load->keeps) KVF_TRY(read_references(load, row, &source));
     if (load->keeps && repeats_last(load, from)) {
-        load->ids.n = load->labels.n = from;
-        load->truncated += load->cut;
+        load->rows.ids.n = load->rows.labels.n = from;
+        load->counts.truncated += load->cut;
         load->cut = false;
         return add_references(load, &source);
     }

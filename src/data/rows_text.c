@@ -1,7 +1,7 @@
 /* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, one
  * label at the token that the head reads. The choices of a question are the rows of its group, each
  * behind the same first text: on causal bases that becomes a common prefix. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
 /* Cuts load->a and load->b to what fits; *fits false: the group is to be left out. */
 static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fits)
 {
-    int64_t cost = kvf__loader_cost(load, pair), most = load->options->max_length;
+    int64_t cost = kvf__loader_cost(load, pair), most = load->options.max_length;
     int64_t a = (int64_t)load->a.n, b = pair ? (int64_t)load->b.n : 0;
     *fits = true;
     if (a + b + cost <= most) return KVF_OK;
@@ -42,7 +42,7 @@ static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fit
 static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf__ids *out)
 {
     out->n = 0;
-    return kvf__encode(load->ctx, load->options->render.tokenizer, text, bytes, false, out);
+    return kvf__encode(load->ctx, load->options.render.tokenizer, text, bytes, false, out);
 }
 
 /* One row of load->a and load->b with one label, where the head reads or, if not below 0, at token
@@ -52,10 +52,10 @@ static kvf_status put_row(kvf__loader *load, const char *where, bool pair, int64
 {
     int64_t a_at = 0, b_at = 0;
     KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
-    if ((int64_t)load->ids.n == kvf__loader_row_start(load) + kvf__loader_common(load))
+    if ((int64_t)load->rows.ids.n == kvf__loader_row_start(load) + kvf__loader_front(load))
         return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
     int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
-    load->labels.data[at] = label;
+    load->rows.labels.data[at] = label;
     return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
 }
 
@@ -68,28 +68,19 @@ static kvf_status add_row(kvf__loader *load, const char *where, bool pair, int32
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-/* The tokens of a piece behind load->b; of fields those that room[field] leaves. */
-static kvf_status add_piece(kvf__loader *load, const kvf__piece *piece, const kvf__row_texts *texts,
-                            const int64_t capacity[2])
+/* The tokens of a piece after those of load->b; of fields those that capacity[field] leaves. */
+static kvf_status add_piece(kvf__loader *load, const kvf__template_piece *piece,
+                            const kvf__row_texts *texts, const int64_t capacity[2])
 {
-    const kvf__tokenizer *tokenizer = load->options->render.tokenizer;
-    const bool second = piece->kind == KVF__PIECE_FIELD && !strcmp(piece->text, "text_pair");
-    const kvf__buf *field = second ? &texts->b : &texts->a;
+    const bool field = piece->kind == KVF__PIECE_FIELD;
+    const bool second = field && !strcmp(piece->text, "text_pair");
+    const kvf__buf *text = second ? &texts->b : &texts->a;
     size_t from = load->b.n;
-    switch (piece->kind) {
-    case KVF__PIECE_VIRTUAL:
-        return kvf__add_virtual(load->ctx, piece->first, piece->n, &load->b);
-    case KVF__PIECE_MASK:
-        return kvf__ids_add(load->ctx, &load->b, kvf__token_mask(tokenizer));
-    case KVF__PIECE_LITERAL:
-        return kvf__encode_piece(load->ctx, tokenizer, piece->blank, piece->text,
-                                 strlen(piece->text), &load->b);
-    case KVF__PIECE_FIELD:
-        break;
-    }
-    if (!field->data) return KVF_OK; /* a row without a second text */
-    KVF_TRY(kvf__encode_piece(load->ctx, tokenizer, piece->blank, field->data, field->n, &load->b));
-    if ((int64_t)(load->b.n - from) > capacity[second]) load->b.n = from + (size_t)capacity[second];
+    if (field && !text->data) return KVF_OK; /* a row without a second text */
+    KVF_TRY(kvf__add_piece(load->ctx, load->options.render.tokenizer, piece, text->data, text->n,
+                           &load->b));
+    if (field && (int64_t)(load->b.n - from) > capacity[second])
+        load->b.n = from + (size_t)capacity[second];
     return KVF_OK;
 }
 
@@ -97,12 +88,12 @@ static kvf_status add_piece(kvf__loader *load, const kvf__piece *piece, const kv
 static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
                              const int64_t capacity[2], int64_t length[2], int64_t *read)
 {
-    const kvf__row_template *pattern = load->options->render.pattern;
+    const kvf__row_template *pattern = load->options.render.pattern;
     load->b.n = 0;
     length[0] = length[1] = 0;
     *read = -1;
     for (size_t i = 0; i < pattern->n; i++) {
-        const kvf__piece *piece = &pattern->pieces[i];
+        const kvf__template_piece *piece = &pattern->pieces[i];
         size_t from = load->b.n;
         if ((int)i == pattern->mask) *read = (int64_t)from;
         KVF_TRY(add_piece(load, piece, texts, capacity));
@@ -116,18 +107,18 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
 static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__row_texts *texts,
                               int32_t label, float value, bool *fits)
 {
-    int64_t most = load->options->max_length - kvf__loader_cost(load, false), read = -1;
+    int64_t most = load->options.max_length - kvf__loader_cost(load, false), read = -1;
     int64_t capacity[2] = {INT64_MAX, INT64_MAX}, length[2];
     kvf_status st = lay_pieces(load, texts, capacity, length, &read);
     int64_t all = (int64_t)load->b.n, rest = all - length[0] - length[1];
     *fits = true;
     if (!st && all > most) {
-        KVF_TRY(kvf__loader_overlong(load, where, all + load->options->max_length - most,
-                                     load->options->max_length, fits));
+        KVF_TRY(kvf__loader_overlong(load, where, all + load->options.max_length - most,
+                                     load->options.max_length, fits));
         if (!*fits) return KVF_OK;
         if (rest >= most)
             return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
-                             (long long)load->options->max_length);
+                             (long long)load->options.max_length);
         memcpy(capacity, length, sizeof capacity);
         share_capacity(most - rest, &capacity[0], &capacity[1]);
         load->cut = true;
@@ -152,10 +143,10 @@ static kvf_status missing_label(kvf__loader *load, const kvf__file_row *row)
 
 static const kvf_json *label_field(kvf__loader *load, const kvf__file_row *row)
 {
-    const kvf__field_map *map = load->options->render.map;
+    const kvf__field_map *map = load->options.render.map;
     const kvf_json *value = kvf__field(map, row->fields, "label");
     if (!value) value = kvf__field(map, row->fields, "gold_label");
-    if (!value && load->options->regression) value = kvf__field(map, row->fields, "score");
+    if (!value && load->options.regression) value = kvf__field(map, row->fields, "score");
     return value;
 }
 
@@ -191,14 +182,14 @@ static kvf_status read_label(kvf__loader *load, const kvf__file_row *row, kvf__s
     const kvf__label_set *given = load->names.given;
     bool there = false;
     KVF_TRY(label_text(load, row, text, sizeof text, &there));
-    if (there && load->options->unlabeled && !load->options->regression && given &&
+    if (there && load->options.unlabeled && !load->options.regression && given &&
         !strcmp(text, "-1") && kvf__label_set_find(given, text) < 0)
         there = false;
     if (!there) {
-        load->bare++;
-        return load->options->unlabeled ? KVF_OK : missing_label(load, row);
+        load->counts.no_gold++;
+        return load->options.unlabeled ? KVF_OK : missing_label(load, row);
     }
-    if (load->options->regression) return read_target(load, row, text, source);
+    if (load->options.regression) return read_target(load, row, text, source);
     return kvf__labels_id(load->ctx, &load->names, row->where, text, &source->gold);
 }
 
@@ -222,11 +213,11 @@ static kvf_status add_plain(kvf__loader *load, const char *where, const kvf__row
 static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
                             const kvf__row_texts *texts)
 {
-    const kvf__row_template *pattern = load->options->render.pattern;
+    const kvf__row_template *pattern = load->options.render.pattern;
     kvf__source source = {.gold = -1, .value = NAN};
     bool fits = true;
     KVF_TRY(read_label(load, row, &source));
-    int32_t label = load->options->regression ? 0 : source.gold;
+    int32_t label = load->options.regression ? 0 : source.gold;
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_text(load, &texts->b, &source.pair, &source.pair_bytes));
     KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
@@ -237,7 +228,7 @@ static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__add_text(kvf__loader *load, const kvf__file_row *row)
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options->render.map, KVF__TASK_SEQ_CLS, row,
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_SEQ_CLS, row,
                                        &texts);
     if (!st) st = add_texts(load, row, &texts);
     kvf__row_texts_done(&texts);
@@ -252,9 +243,9 @@ static kvf_status read_answer(kvf__loader *load, const kvf__file_row *row, size_
     char text[64], *end = NULL;
     bool there = false;
     KVF_TRY(label_text(load, row, text, sizeof text, &there));
-    if (!there || (load->options->unlabeled && !strcmp(text, "-1"))) {
-        load->bare++;
-        return load->options->unlabeled ? KVF_OK : missing_label(load, row);
+    if (!there || (load->options.unlabeled && !strcmp(text, "-1"))) {
+        load->counts.no_gold++;
+        return load->options.unlabeled ? KVF_OK : missing_label(load, row);
     }
     long label = strtol(text, &end, 10);
     if (end == text || *end || label < 0 || (size_t)label >= choices)
@@ -313,7 +304,7 @@ static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
 kvf_status kvf__add_choices(kvf__loader *load, const kvf__file_row *row)
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options->render.map, KVF__TASK_CHOICE, row,
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_CHOICE, row,
                                        &texts);
     if (!st) st = add_choices(load, row, &texts);
     kvf__row_texts_done(&texts);

@@ -1,6 +1,7 @@
 /* The order of steps. An epoch's order depends on (seed, epoch) alone, so any step can be found
  * again by walking from the start without touching data: that is all that resume needs. What is
  * ordered are groups; a step lists their rows. */
+#include "sampler.h"
 #include "clusters.h"
 
 #define SHUFFLE_STREAM                                                                             \
@@ -54,7 +55,7 @@ void kvf__sampler_done(kvf__sampler *sampler)
 {
     kvf__free(sampler->order);
     kvf__free(sampler->rows);
-    kvf__clusters_free(sampler->clusters);
+    kvf__free(sampler->clusters);
     *sampler = (kvf__sampler){0};
 }
 

@@ -1,6 +1,6 @@
 /* What prediction and metrics ask of a data set: which rows are one example, and which bytes of a
  * context stand under tokens of a row. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <assert.h>
 #include <string.h>
@@ -55,8 +55,8 @@ bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first,
     const kvf__window *window = &dataset->sources->windows[row];
     const kvf__source *source = &dataset->sources->group[kvf__group_of(dataset, row)];
     if (first < window->at || last < first || last >= window->at + window->n) return false;
-    *from = source->origins[2 * (window->first + first - window->at)];
-    *to = source->origins[2 * (window->first + last - window->at) + 1];
+    *from = source->offsets[2 * (window->first + first - window->at)];
+    *to = source->offsets[2 * (window->first + last - window->at) + 1];
     while (*from < *to &&
            is_blank(source->text[*from])) /* byte-level tokens hold the blank before */
         ++*from;

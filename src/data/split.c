@@ -1,7 +1,7 @@
 /* One data set as two (--valid-split): a share of its groups, drawn by the seed, becomes the
  * second. Both keep the order of the file, its labels and its hash. Texts of sources stay in the
  * first one's pool, so the second may not outlive it. */
-#include "data_priv.h"
+#include "loader.h"
 #include "rng.h"
 
 #include <math.h>

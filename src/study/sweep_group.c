@@ -99,7 +99,7 @@ static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *tr
 static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *most)
 {
     size_t n = group->n;
-    KVF_TRY(kvf__joined_init(group->ctx, &group->joined, most->rows, most->tokens, most->labels));
+    KVF_TRY(kvf__stacked_init(group->ctx, &group->stacked, most->rows, most->tokens, most->labels));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->section, &group->section));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->grads, &group->grads));
     return kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose);
@@ -137,7 +137,7 @@ kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size
 void kvf__run_group_done(kvf__run_group *group)
 {
     kvf__pass_free(group->pass);
-    kvf__joined_done(&group->joined);
+    kvf__stacked_done(&group->stacked);
     kvf__free(group->member);
     kvf__free(group->section);
     kvf__free(group->grads);
@@ -163,14 +163,14 @@ static void join_pass(kvf__run_group *group, size_t index)
     m->loss_sum = 0;
     group->grads[s] = (kvf__grads){.prefix = t->tuned.gradient.prefix,
                                    .vectors = t->tuned.gradient.vectors};
-    kvf__joined_add(&group->joined, &t->rows.batcher.batch);
+    kvf__stacked_add(&group->stacked, &t->rows.batcher.batch);
 }
 
 /* The next part of every step; false if there is none. */
 static bool next_part(kvf__run_group *group)
 {
     bool any = false;
-    kvf__joined_clear(&group->joined);
+    kvf__stacked_clear(&group->stacked);
     group->n_sections = 0;
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
@@ -232,8 +232,9 @@ static kvf_status head_losses(kvf__run_group *group)
 
 static kvf_status run_part(kvf__run_group *group)
 {
-    const kvf__input input = {
-        .batch = &group->joined.batch, .sections = group->section, .n_sections = group->n_sections};
+    const kvf__input input = {.batch = &group->stacked.batch,
+                              .sections = group->section,
+                              .n_sections = group->n_sections};
     if (!group->n_sections) return KVF_OK;
     KVF_TRY(kvf__pass_fwd(group->ctx, group->pass, &input));
     KVF_TRY(group->own_heads ? head_losses(group) : base_losses(group));

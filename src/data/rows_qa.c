@@ -2,7 +2,7 @@
  * overlap by --doc-stride tokens, one row each (Devlin et al. 2019; transformers' run_qa). A window
  * that does not hold the whole answer has none. The answer's tokens are those whose bytes meet the
  * answer's; training takes the first gold answer. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <math.h>
 #include <string.h>
@@ -50,21 +50,21 @@ static int shown(const char *text, size_t bytes, size_t most)
 static kvf_status find_answer(kvf__loader *load, const char *where, const char *answer, size_t n,
                               int64_t start, int64_t *from)
 {
-    const char *context = load->context;
+    const char *context = load->context.text;
     if (start == NO_START) {
-        const char *found = memmem(context, load->context_bytes, answer, n);
+        const char *found = memmem(context, load->context.bytes, answer, n);
         *from = found ? found - context : -1;
     } else {
-        *from = byte_of_point(context, load->context_bytes, start);
+        *from = byte_of_point(context, load->context.bytes, start);
     }
-    if (*from >= 0 && (size_t)*from + n <= load->context_bytes &&
+    if (*from >= 0 && (size_t)*from + n <= load->context.bytes &&
         !memcmp(context + *from, answer, n))
         return KVF_OK;
     if (start == NO_START)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.*s\" is not in its context", where,
                          shown(answer, n, n), answer);
     const char *stands = *from < 0 ? "" : context + *from;
-    size_t left = *from < 0 ? 0 : load->context_bytes - (size_t)*from;
+    size_t left = *from < 0 ? 0 : load->context.bytes - (size_t)*from;
     return kvf__fail(load->ctx, KVF_EDATA,
                      "%s: answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
                      where, shown(answer, n, n), answer, (long long)start, shown(stands, left, n),
@@ -73,7 +73,7 @@ static kvf_status find_answer(kvf__loader *load, const char *where, const char *
 
 static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
 {
-    const kvf__field_map *map = load->options->render.map;
+    const kvf__field_map *map = load->options.render.map;
     const kvf_json *list = kvf__row_field(map, row, "answers");
     bool object = kvf_json_typeof(list) == KVF_JSON_OBJECT;
     const kvf_json *texts = object ? kvf_json_get(list, "text") : list;
@@ -84,8 +84,8 @@ static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf_
     int64_t *spans = NULL;
     source->answered = given || impossible;
     if (!source->answered) {
-        load->bare++;
-        if (load->options->unlabeled) return KVF_OK;
+        load->counts.no_gold++;
+        if (load->options.unlabeled) return KVF_OK;
         return kvf__fail(load->ctx, KVF_EDATA, "%s: \"answers\" is missing or no list", row->where);
     }
     KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
@@ -113,7 +113,7 @@ static kvf_status text_of(kvf__loader *load, const kvf__file_row *row, const cha
                           const char **out, size_t *bytes)
 {
     char found[512];
-    const kvf_json *value = kvf__row_field(load->options->render.map, row, name);
+    const kvf_json *value = kvf__row_field(load->options.render.map, row, name);
     *out = kvf_json_str(value, bytes);
     if (*out) return KVF_OK;
     kvf__field_names(row, found, sizeof found);
@@ -122,27 +122,28 @@ static kvf_status text_of(kvf__loader *load, const kvf__file_row *row, const cha
                      value ? "not a string" : "missing", found);
 }
 
-/* Tokens and origins of the row's context; questions of one paragraph follow each other. */
+/* Tokens and offsets of the row's context; questions of one paragraph follow each other. */
 static kvf_status take_context(kvf__loader *load, const kvf__file_row *row)
 {
     const char *text = NULL;
     size_t n = 0;
     int32_t *kept = NULL;
-    kvf__ids origins = {0};
+    kvf__ids offsets = {0};
     KVF_TRY(text_of(load, row, "context", &text, &n));
-    if (load->context && n == load->context_bytes && !memcmp(text, load->context, n)) return KVF_OK;
-    load->context = NULL;
-    load->context_ids.n = 0;
+    if (load->context.text && n == load->context.bytes && !memcmp(text, load->context.text, n))
+        return KVF_OK;
+    load->context.text = NULL;
+    load->context.ids.n = 0;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, n, &text));
-    kvf_status st = kvf__encode_offsets(load->ctx, load->options->render.tokenizer, text, n,
-                                        &load->context_ids, &origins);
-    if (!st) st = kvf__pool_alloc(load->ctx, &load->pool, origins.n, sizeof *kept, &kept);
-    if (!st && origins.n) memcpy(kept, origins.data, origins.n * sizeof *kept);
-    kvf__ids_done(&origins);
+    kvf_status st = kvf__encode_offsets(load->ctx, load->options.render.tokenizer, text, n,
+                                        &load->context.ids, &offsets);
+    if (!st) st = kvf__pool_alloc(load->ctx, &load->pool, offsets.n, sizeof *kept, &kept);
+    if (!st && offsets.n) memcpy(kept, offsets.data, offsets.n * sizeof *kept);
+    kvf__ids_done(&offsets);
     if (st) return st;
-    load->context = text;
-    load->context_bytes = n;
-    load->origins = kept;
+    load->context.text = text;
+    load->context.bytes = n;
+    load->context.offsets = kept;
     return KVF_OK;
 }
 
@@ -151,7 +152,7 @@ static bool answer_tokens(const kvf__source *source, int64_t *first, int64_t *la
 {
     *first = *last = -1;
     for (int64_t i = 0; source->n && i < source->n_context; i++) {
-        const int32_t *origin = source->origins + 2 * i;
+        const int32_t *origin = source->offsets + 2 * i;
         if (origin[0] >= origin[1] || origin[1] <= source->spans[0]) continue;
         if (origin[0] >= source->spans[1]) break;
         if (*first < 0) *first = i;
@@ -169,13 +170,13 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
             start = kvf__loader_row_start(load);
     load->b.n = 0;
     if (n) /* a context of spaces has no tokens, and no memory */
-        KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context_ids.data + from, (size_t)n));
+        KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context.ids.data + from, (size_t)n));
     KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
     KVF_TRY(kvf__loader_add_tail(load));
     int64_t none = kvf__loader_read_at(load);
-    load->labels.data[none] = 0;
+    load->rows.labels.data[none] = 0;
     for (int64_t i = 0; i < n; i++)
-        load->labels.data[start + context_at + i] = 0;
+        load->rows.labels.data[start + context_at + i] = 0;
     bool here = answer_tokens(source, &first, &last) && first >= from && last < from + n;
     kvf__row_info info = {.value = NAN, .window = {.at = context_at, .first = from, .n = n}};
     info.span[0] = (int32_t)(here ? context_at + first - from : none - start);
@@ -188,13 +189,13 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
 static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int64_t *capacity,
                                bool *fits)
 {
-    int64_t free = load->options->max_length - kvf__loader_cost(load, true) -
-                   (load->tail >= 0 ? 1 : 0);
+    int64_t free = load->options.max_length - kvf__loader_cost(load, true) -
+                   (load->glue.tail >= 0 ? 1 : 0);
     int64_t question = (int64_t)load->a.n;
     *fits = true;
     if (free < 2)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", row->where,
-                         (long long)load->options->max_length);
+                         (long long)load->options.max_length);
     if (question > free / 2) {
         KVF_TRY(kvf__loader_overlong(load, row->where, question, free / 2, fits));
         load->cut = true;
@@ -226,12 +227,12 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     KVF_TRY(take_context(load, row));
     KVF_TRY(read_answers(load, row, &source));
     load->a.n = 0;
-    KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, question, n, false, &load->a));
-    source.text = load->context;
-    source.text_bytes = load->context_bytes;
+    KVF_TRY(kvf__encode(load->ctx, load->options.render.tokenizer, question, n, false, &load->a));
+    source.text = load->context.text;
+    source.text_bytes = load->context.bytes;
     source.pair_bytes = n;
-    source.n_context = (int64_t)load->context_ids.n;
-    source.origins = load->origins;
+    source.n_context = (int64_t)load->context.ids.n;
+    source.offsets = load->context.offsets;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));
     KVF_TRY(fit_question(load, row, &capacity, &fits));
     if (!fits) return kvf__loader_leave_out(load, row, &source);

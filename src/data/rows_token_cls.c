@@ -3,7 +3,7 @@
  * overlong sentence is cut between two words, or comes in windows that overlap. Byte-level
  * vocabularies tell a word within a text by the blank before it: there every word gets one, as
  * transformers demands with add_prefix_space=True. */
-#include "data_priv.h"
+#include "loader.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static bool find_words(const kvf__loader *load, const kvf__file_row *row,
 {
     const kvf_json *value = NULL;
     for (size_t i = 0; !value && i < 3 && names[i]; i++)
-        value = kvf__row_field(load->options->render.map, row, names[i]);
+        value = kvf__row_field(load->options.render.map, row, names[i]);
     *out = (words){.list = NULL};
     out->text = kvf_json_str(value, &out->left);
     if (kvf_json_typeof(value) == KVF_JSON_ARRAY) {
@@ -106,9 +106,9 @@ static kvf_status encode_words(kvf__loader *load, const kvf__file_row *row, word
         KVF_TRY(kvf__items_put(load->ctx, &load->pool, items, i, word, n));
         at[i] = (int32_t)load->b.n;
         load->word.n = 0;
-        if (load->spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
+        if (load->glue.spaced) KVF_TRY(kvf__buf_addc(load->ctx, &load->word, ' '));
         KVF_TRY(kvf__buf_add(load->ctx, &load->word, word, n));
-        KVF_TRY(kvf__encode(load->ctx, load->options->render.tokenizer, load->word.data,
+        KVF_TRY(kvf__encode(load->ctx, load->options.render.tokenizer, load->word.data,
                             load->word.n, false, &load->b));
     }
     at[tokens->n] = (int32_t)load->b.n;
@@ -127,8 +127,8 @@ typedef struct span {
 static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t *at, size_t n,
                       bool *fits)
 {
-    int64_t most = load->options->max_length, capacity = most - kvf__loader_cost(load, false);
-    int64_t least = load->options->windows ? 0 : at[n];
+    int64_t most = load->options.max_length, capacity = most - kvf__loader_cost(load, false);
+    int64_t least = load->options.windows ? 0 : at[n];
     for (size_t i = 0; i < n; i++)
         if (at[i + 1] - at[i] > least) least = at[i + 1] - at[i];
     *fits = true;
@@ -147,9 +147,9 @@ static kvf_status fit(kvf__loader *load, const kvf__file_row *row, const int32_t
  * sees most, on causal bases what is before it. */
 static span next_span(const kvf__loader *load, const int32_t *at, size_t n, size_t first)
 {
-    int64_t capacity = load->options->max_length - kvf__loader_cost(load, false);
-    int64_t shared = load->options->windows ? kvf__loader_stride(load, capacity) : 0;
-    int64_t before = load->options->causal ? shared : shared / 2, behind = shared - before;
+    int64_t capacity = load->options.max_length - kvf__loader_cost(load, false);
+    int64_t shared = load->options.windows ? kvf__loader_stride(load, capacity) : 0;
+    int64_t before = load->options.causal ? shared : shared / 2, behind = shared - before;
     span s = {.from = first, .first = first, .to = first + 1};
     if (!at[n] || at[n] <= capacity) return (span){.last = n, .to = n};
     while (s.from && at[first] - at[s.from - 1] <= before && at[s.to] - at[s.from - 1] <= capacity)
@@ -168,7 +168,7 @@ static kvf_status put_span(kvf__loader *load, const kvf__file_row *row, const kv
                            const int32_t *at, const span *s, int32_t *label_of, int32_t *labels)
 {
     int64_t a_at = 0, b_at = 0, start = kvf__loader_row_start(load);
-    int64_t capacity = load->options->max_length - kvf__loader_cost(load, false);
+    int64_t capacity = load->options.max_length - kvf__loader_cost(load, false);
     int64_t n = at[s->to] - at[s->from];
     load->a.n = 0;
     if (n)
@@ -177,10 +177,10 @@ static kvf_status put_span(kvf__loader *load, const kvf__file_row *row, const kv
     KVF_TRY(kvf__loader_join(load, false, &a_at, &b_at));
     for (size_t i = s->first; i < s->last; i++) {
         if (at[i] == at[i + 1]) continue;
-        load->labels.data[start + a_at + at[i] - at[s->from]] = source->tags[i];
+        load->rows.labels.data[start + a_at + at[i] - at[s->from]] = source->tags[i];
         label_of[i] = (*labels)++;
     }
-    if ((int64_t)load->ids.n == start)
+    if ((int64_t)load->rows.ids.n == start)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
     return kvf__loader_end_row(load, &(kvf__row_info){.value = NAN});
 }
@@ -196,7 +196,7 @@ static kvf_status put_sentence(kvf__loader *load, const kvf__file_row *row,
         const span s = next_span(load, at, n, first);
         KVF_TRY(put_span(load, row, source, at, &s, label_of, &labels));
         first = s.last;
-    } while (load->options->windows && at[first] < at[n]);
+    } while (load->options.windows && at[first] < at[n]);
     return KVF_OK;
 }
 
@@ -237,13 +237,13 @@ kvf_status kvf__add_words(kvf__loader *load, const kvf__file_row *row)
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: \"tokens\" is missing; the row has %s (name others with --map)",
                          row->where, found);
-    if (!tagged && !load->options->unlabeled)
+    if (!tagged && !load->options.unlabeled)
         return kvf__fail(load->ctx, KVF_EDATA,
                          "%s: \"tags\" is missing; the row has %s (name others with --map)",
                          row->where, found);
     if (tagged && tags.n != tokens.n)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: %zu tags, but %zu tokens", row->where, tags.n,
                          tokens.n);
-    load->bare += !tagged;
+    load->counts.no_gold += !tagged;
     return add_sentence(load, row, &tokens, tagged ? &tags : NULL);
 }

@@ -1,0 +1,134 @@
+/* A data set: the rows of one file, for one task (dataset.c). */
+#ifndef KVF_DATASET_H
+#define KVF_DATASET_H
+
+#include "render.h"
+#include "sources.h"
+#include "task.h"
+
+#include <kvfold/train.h>
+
+/* The option as files hold it, and back: the first versions wrote "truncate" where they cut the end
+ * of every row, so "truncate" of today is "truncate-prompt" there. UNSET: NULL, or no such word. */
+const char *kvf__overlong_to_file(kvf_overlong overlong);
+kvf_overlong kvf__overlong_from_file(const char *stored);
+/* "lm", "seq-cls", ...; EUSAGE lists the known ones. */
+kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out);
+
+/* Classes or tags by id: the training file's names in sorted order, by value where all are numbers,
+ * else by bytes. Given instead of learnt, the order is the caller's. */
+typedef struct kvf__label_set {
+    size_t n;
+    char **names; /* each owned */
+} kvf__label_set;
+kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__label_set *out);
+void kvf__label_set_done(kvf__label_set *set);
+/* "a,b,c", or "@FILE" with one name a line; `option` names the place. EUSAGE, EDATA: an empty name,
+ * one that comes twice, less than two. */
+kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *text,
+                                kvf__label_set *out);
+bool kvf__label_set_same(const kvf__label_set *a, const kvf__label_set *b);
+int32_t kvf__label_set_find(const kvf__label_set *set, const char *name); /* -1: not in it */
+
+/* Rows of one task.
+ *
+ * lm: a row's labels are unshifted ids; its first token's is never predicted.
+ * Other tasks: labels [row] holds, at the positions that the head reads, the batch's label_id of
+ * batch.h, and -100 elsewhere. seq-cls and multiple-choice read the row's first token ([CLS]), on
+ * causal bases its last one; token-cls the first sub-word of each word; qa the tokens of the
+ * context and the position that stands for "no answer": the first token, on causal bases the last
+ * one (the first has seen nothing there). Without gold (options.unlabeled) class, tag and span are
+ * KVF__NO_GOLD, no choice is right, a regression's value is 0; sources->labelled is then false. */
+typedef struct kvf__dataset {
+    int64_t n;      /* rows */
+    int64_t *start; /* [n + 1] into ids, labels, types */
+    int32_t *ids, *labels;
+    int64_t n_labels; /* of all rows */
+    int64_t skipped, truncated;
+    int64_t without_label; /* of the truncated: no label is left */
+    char hash[33];         /* of the file's bytes */
+    bool delimited;        /* the file is TSV or CSV */
+
+    /* tasks other than lm */
+    kvf__task task;
+    kvf__label_set names; /* seq-cls, token-cls; n = 0 for a regression and the other tasks */
+    bool regression;
+    int32_t *types;        /* [start[n]]; NULL: all 0 */
+    float *values;         /* [n] regression targets; NULL: none */
+    int32_t *spans;        /* [n, 2] qa: first and last token of the answer within the row, both the
+                              no-answer position where the window does not hold it; NULL: none */
+    int64_t n_groups;      /* questions; with group NULL every row stands alone and n_groups = n */
+    int64_t *group;        /* [n_groups + 1] rows that belong together */
+    kvf__sources *sources; /* NULL: lm without options.references */
+
+    int64_t *sharers; /* how many data sets have these lists; NULL: this one alone */
+} kvf__dataset;
+
+typedef struct kvf__dataset_options {
+    kvf__render render;    /* tokenizer and field map for every task, chat templates for lm only */
+    int64_t max_length;    /* tokens of a row, virtual ones not counted */
+    kvf_overlong overlong; /* UNSET: STOP */
+    bool prompt_only;      /* lm, for generation */
+    int32_t vocab;         /* ids must lie below (rows that give ids themselves) */
+
+    /* How the file is read; all zero: told by its name and content. */
+    const char *format; /* --format: a name of formats.c; NULL, "" or "auto" */
+    int64_t
+        split_text; /* lm: the file is plain text, cut into rows of so many tokens; 0: it is not */
+    int64_t limit;  /* rows of the file that are read; 0: all */
+    bool no_header; /* --no-header: the first line of TSV or CSV is a row */
+    const char *columns; /* --columns: names of the columns, "-" for one that is not read; with a
+                            header they replace it. NULL or "": the header's; without one
+                            text[,text_pair],label, for lm text or prompt,completion */
+
+    /* tasks other than lm */
+    kvf__task task;
+    bool causal;                     /* of the base: which tokens the head reads */
+    bool regression;                 /* seq-cls: labels are numbers */
+    const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
+    bool learnt;    /* the set is what the training data showed: an error names --labels */
+    bool unlabeled; /* predict: rows may lack label, tags or answers; those left out are listed */
+    bool windows;   /* token-cls: long sentences come in windows, as contexts of qa do */
+    int64_t doc_stride; /* tokens that two windows share, as transformers' stride; 0: 128. At most
+                           half of a window's text */
+
+    /* lm: keep each row's "references" (else its completion) as sources. With prompt_only, rows
+     * that follow each other with equal prompts become one with all their references (E2E's test
+     * set). */
+    bool references;
+} kvf__dataset_options;
+
+/* Any format, any task, packed by gzip or not; hash is of the bytes of the file. EDATA, EFORMAT:
+ * one line "file:line: ...". An empty data set, or one without any label (unless prompt_only), is
+ * EDATA too. Two texts are joined as the tokenizer's post-processor joins a pair; where that puts
+ * nothing between them, with a line feed. Overlong rows, if cut: the longer of two texts first
+ * (seq-cls, multiple-choice), whole words (token-cls); qa rows are never overlong, contexts get
+ * more windows, only a question longer than half a row is. With options.windows a sentence of
+ * token-cls is not either, only a word longer than a row: each of its words has its label in one
+ * window, where it sees most. Skipping leaves out whole groups; truncated counts groups. */
+kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
+                             kvf__dataset *out);
+void kvf__dataset_done(kvf__dataset *dataset);
+/* A share of the groups, drawn by the seed, becomes *out; *set keeps the others. *out may not
+ * outlive *set. EDATA where a part would be empty. */
+kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set, double share,
+                              uint64_t seed, kvf__dataset *out);
+/* *out: the same lists, which last until both are done. Nobody may write to them. */
+kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out);
+int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);
+/* Labels that a head reads or predicts: of lm rows those past the first token. */
+int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
+
+/* Groups, and the one a row is in (the row itself where every row stands alone). */
+int64_t kvf__group_count(const kvf__dataset *dataset);
+int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row);
+/* How many of the first of n rows (a view of the sampler, or rows in file order) to compute
+ * together: whole groups of at most `most` rows, but at least one group. */
+int64_t kvf__whole_groups(const kvf__dataset *dataset, const int64_t *rows, int64_t n,
+                          int64_t most);
+/* qa: bytes [from, to) of the context under tokens first..last of a row, without blanks at the
+ * ends; false if one of them is not of the context (the no-answer position). */
+bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first, int64_t last,
+                        int64_t *from, int64_t *to);
+
+#endif

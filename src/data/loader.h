@@ -1,0 +1,142 @@
+/* Inside src/data: rows of fields become rows of ids, each task in its own way (rows_*.c); what all
+ * share is here (loader.c, label_set.c, pool.c). */
+#ifndef KVF_LOADER_H
+#define KVF_LOADER_H
+
+#include "file_rows.h"
+#include "map.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Zeroed, aligned for anything. */
+kvf_status kvf__pool_alloc(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size,
+                           void *out /* T ** */);
+kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_t bytes,
+                          const char **out);
+void kvf__pool_done(kvf__pool *pool);
+/* Room for n items of a source, to be put in with kvf__items_put. */
+typedef struct kvf__items {
+    const char **text;
+    size_t *bytes;
+} kvf__items;
+kvf_status kvf__items_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, kvf__items *out);
+kvf_status kvf__items_put(kvf_ctx *ctx, kvf__pool *pool, kvf__items *items, size_t i,
+                          const char *text, size_t bytes);
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/* Names met so far, in the order met; learning sorts them when the file is read. */
+typedef struct kvf__labels {
+    const kvf__label_set *given; /* NULL: learn */
+    bool elsewhere;              /* given is what another file showed */
+    kvf__label_set learnt;
+    kvf__map index;
+    size_t cap;
+} kvf__labels;
+kvf_status kvf__labels_init(kvf_ctx *ctx, kvf__labels *labels, const kvf__label_set *given);
+void kvf__labels_done(kvf__labels *labels);
+/* Id of a name; EDATA names `where` if it is outside the given set. */
+kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, const char *name,
+                          int32_t *id);
+/* Sorts what was learnt; order [n] gives the final id of each id handed out. */
+kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order);
+
+/* What a row has besides its tokens. */
+typedef struct kvf__row_info {
+    int64_t start; /* into ids */
+    float value;
+    int32_t span[2];
+    kvf__window window;
+} kvf__row_info;
+
+/* The rows so far. */
+typedef struct kvf__made_rows {
+    kvf__ids ids, labels, types; /* types stays empty for lm */
+    kvf__row_info *v;
+    int64_t n;
+    size_t cap;
+} kvf__made_rows;
+
+/* The groups so far, and those left out. */
+typedef struct kvf__made_groups {
+    kvf__source *v; /* [n] where sources are wanted */
+    int64_t *end;   /* [n] its last row + 1 */
+    int64_t n;
+    kvf__left_out *left;
+    size_t n_left, cap, end_cap, left_cap;
+} kvf__made_groups;
+
+typedef struct kvf__load_counts {
+    int64_t read; /* rows of the file */
+    int64_t skipped, truncated, without_label;
+    int64_t no_gold; /* groups without gold */
+} kvf__load_counts;
+
+/* What stands between and after texts, by the tokenizer and the task. */
+typedef struct kvf__row_glue {
+    kvf__ids separator; /* between two texts where the post-processor has nothing */
+    int32_t tail;       /* qa on causal bases: after the context, for "no answer", where the
+                           post-processor       ends the row with the context; -1: not needed */
+    bool spaced;        /* token-cls: words get a blank in front */
+} kvf__row_glue;
+
+/* The last context, which questions that follow each other share. */
+typedef struct kvf__context {
+    const char *text; /* in the pool */
+    size_t bytes;
+    kvf__ids ids;
+    const int32_t *offsets;
+} kvf__context;
+
+typedef struct kvf__loader {
+    kvf_ctx *ctx;
+    const char *path;
+    kvf__dataset_options options; /* max_length: virtual tokens counted */
+    kvf__made_rows rows;
+    kvf__made_groups groups;
+    kvf__load_counts counts;
+    bool cut;   /* the group in work is not whole */
+    bool keeps; /* sources are wanted */
+    kvf__labels names;
+    kvf__pool pool;
+    kvf__row_glue glue;
+    kvf__context context;
+    kvf__ids a, b; /* scratch: tokens of the two texts */
+    kvf__buf word; /* scratch */
+} kvf__loader;
+
+/* Ends the row whose ids and labels were appended since the last one. */
+kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info);
+/* Ends the group of the rows since the last one; source is copied. */
+kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
+                                 const kvf__source *source);
+/* Forgets what was appended since the last group. */
+void kvf__loader_drop_group(kvf__loader *load);
+/* The same for one that is too long; its source keeps its place where that is wanted. */
+kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
+                                 const kvf__source *source);
+int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
+/* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut says whether to cut
+ * (truncate) or, if not, to leave the group out (skip). */
+kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
+                                int64_t capacity, bool *cut);
+/* Tokens that windows with room for so many share. */
+int64_t kvf__loader_stride(const kvf__loader *load, int64_t capacity);
+/* Virtual tokens before every row. */
+int64_t kvf__loader_front(const kvf__loader *load);
+/* These, special tokens and separator around one text or two. */
+int64_t kvf__loader_cost(const kvf__loader *load, bool pair);
+/* Appends load->a and, if pair, load->b as one row's ids and types, with labels -100; *a_at, *b_at:
+ * where the texts begin within the row. */
+kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t *b_at);
+kvf_status kvf__loader_add_tail(kvf__loader *load); /* load->tail, if there is one */
+/* What separator, tail and blanks have to be for this tokenizer and task. */
+kvf_status kvf__loader_plan_joins(kvf__loader *load);
+/* The position that seq-cls and multiple-choice read, and qa takes for "no answer". */
+int64_t kvf__loader_read_at(const kvf__loader *load);
+
+/* One per task: appends the rows of one row of the file, and ends their group. */
+typedef kvf_status kvf__task_fn(kvf__loader *load, const kvf__file_row *row);
+kvf__task_fn kvf__add_lm, kvf__add_text, kvf__add_choices, kvf__add_words, kvf__add_question;
+
+#endif

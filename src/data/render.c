@@ -1,0 +1,416 @@
+/* One JSON row to ids and labels: the single function that train, eval, generate and serve use, so
+ * that what is measured is what was trained. Prompt and completion are tokenised separately, as at
+ * inference, where the completion does not exist yet. */
+#include "file_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A row on its way into ids and, unless NULL, labels. */
+typedef struct row_writer {
+    kvf_ctx *ctx;
+    const kvf__render *render;
+    const char *where;
+    const kvf_json *row;
+    bool prompt_only;
+    kvf__ids *ids, *labels;
+} row_writer;
+
+/* A text of the row, which may hold U+0000. */
+typedef struct row_text {
+    const char *text;
+    size_t n;
+} row_text;
+
+static const kvf_json *field(const row_writer *w, const char *name)
+{
+    return kvf__field(w->render->map, w->row, name);
+}
+
+static kvf_status text_field(const row_writer *w, const char *name, row_text *out)
+{
+    const kvf_json *value = field(w, name);
+    out->text = kvf_json_str(value, &out->n);
+    if (out->text) return KVF_OK;
+    return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is %s, want a string", w->where, name,
+                     value ? "not a string" : "missing");
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* Labels for the ids since `from`: the ids themselves, or none. */
+static kvf_status label_new(const row_writer *w, size_t from, bool loss)
+{
+    for (size_t i = from; w->labels && i < w->ids->n; i++)
+        KVF_TRY(kvf__ids_add(w->ctx, w->labels, loss ? w->ids->data[i] : KVF__NO_LABEL));
+    return KVF_OK;
+}
+
+static kvf_status add_text(const row_writer *w, row_text text, bool loss)
+{
+    size_t from = w->ids->n;
+    KVF_TRY(kvf__encode(w->ctx, w->render->tokenizer, text.text, text.n, false, w->ids));
+    return label_new(w, from, loss);
+}
+
+static kvf_status add_bos(const row_writer *w)
+{
+    size_t from = w->ids->n;
+    if (!kvf__adds_bos(w->render->tokenizer)) return KVF_OK;
+    KVF_TRY(kvf__ids_add(w->ctx, w->ids, kvf__token_bos(w->render->tokenizer)));
+    return label_new(w, from, false);
+}
+
+static kvf_status add_eos(const row_writer *w)
+{
+    size_t from = w->ids->n;
+    int32_t eos = kvf__token_eos(w->render->tokenizer);
+    if (eos < 0) return KVF_OK;
+    KVF_TRY(kvf__ids_add(w->ctx, w->ids, eos));
+    return label_new(w, from, true);
+}
+
+/* Virtual tokens in front of the row; they carry no loss. */
+static kvf_status add_front(const row_writer *w)
+{
+    size_t from = w->ids->n;
+    if (!w->render->pattern) return KVF_OK;
+    KVF_TRY(kvf__add_virtual(w->ctx, 0, w->render->pattern->front, w->ids));
+    return label_new(w, from, false);
+}
+
+/* kvf__chat_encode says per id whether it carries loss; labels want the id or -100. */
+static kvf_status add_messages(const row_writer *w, const kvf__message *messages, size_t n,
+                               bool open)
+{
+    size_t from = w->ids->n;
+    kvf__ids loss = {0};
+    kvf_status st = kvf__chat_encode(w->ctx, w->render->tokenizer, w->render->chat, messages, n,
+                                     open, w->ids, &loss);
+    for (size_t i = from; !st && w->labels && i < w->ids->n; i++)
+        st = kvf__ids_add(w->ctx, w->labels, loss.data[i - from] ? w->ids->data[i] : KVF__NO_LABEL);
+    kvf__ids_done(&loss);
+    return st;
+}
+
+/* A user turn and the answer to it; of a prompt the first. */
+static kvf_status add_turns(const row_writer *w, row_text prompt, row_text completion)
+{
+    const kvf__message turns[2] = {{"user", prompt.text, prompt.n},
+                                   {"assistant", completion.text, completion.n}};
+    return add_messages(w, turns, w->prompt_only ? 1 : 2, w->prompt_only);
+}
+
+static kvf_status add_prompt(const row_writer *w, row_text prompt)
+{
+    KVF_TRY(add_bos(w));
+    return add_text(w, prompt, false);
+}
+
+static kvf_status add_pair(const row_writer *w, row_text prompt, row_text completion)
+{
+    KVF_TRY(add_prompt(w, prompt));
+    if (w->prompt_only) return KVF_OK;
+    KVF_TRY(add_text(w, completion, true));
+    return add_eos(w);
+}
+
+/* ---- templates ------------------------------------------------------------------------------- */
+
+kvf_status kvf__add_virtual(kvf_ctx *ctx, int64_t first, int64_t n, kvf__ids *ids)
+{
+    for (int64_t p = first; p < first + n; p++)
+        KVF_TRY(kvf__ids_add(ctx, ids, (int32_t)(-1 - p)));
+    return KVF_OK;
+}
+
+/* A text, with a blank before it or without. */
+static kvf_status encode_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool blank,
+                               const char *text, size_t bytes, kvf__ids *ids)
+{
+    kvf__buf spaced = {0};
+    if (!blank) return kvf__encode(ctx, tokenizer, text, bytes, false, ids);
+    kvf_status st = kvf__buf_addc(ctx, &spaced, ' ');
+    if (!st) st = kvf__buf_add(ctx, &spaced, text, bytes);
+    if (!st) st = kvf__encode(ctx, tokenizer, spaced.data, spaced.n, false, ids);
+    kvf__buf_done(&spaced);
+    return st;
+}
+
+kvf_status kvf__add_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer,
+                          const kvf__template_piece *piece, const char *field, size_t bytes,
+                          kvf__ids *ids)
+{
+    switch (piece->kind) {
+    case KVF__PIECE_VIRTUAL:
+        return kvf__add_virtual(ctx, piece->first, piece->n, ids);
+    case KVF__PIECE_MASK:
+        return kvf__ids_add(ctx, ids, kvf__token_mask(tokenizer));
+    case KVF__PIECE_LITERAL:
+        return encode_piece(ctx, tokenizer, piece->blank, piece->text, strlen(piece->text), ids);
+    case KVF__PIECE_FIELD:
+        break;
+    }
+    return encode_piece(ctx, tokenizer, piece->blank, field, bytes, ids);
+}
+
+/* A prompt that no row gives: a text, or ids. */
+typedef struct bare_prompt {
+    row_text text;      /* NULL: it is given as ids */
+    const int32_t *ids; /* [n] */
+    size_t n;
+} bare_prompt;
+
+/* A piece that is a field of the row, or the prompt; the last of a prompt is that before
+ * {completion}. */
+static kvf_status add_field(const row_writer *w, const kvf__template_piece *piece,
+                            const bare_prompt *prompt)
+{
+    bool loss = strcmp(piece->text, "prompt") && !w->prompt_only;
+    row_text text;
+    size_t from = w->ids->n;
+    if (prompt && !prompt->text.text)
+        return kvf__ids_append(w->ctx, w->ids, prompt->ids, prompt->n);
+    if (prompt)
+        text = prompt->text;
+    else
+        KVF_TRY(text_field(w, piece->text, &text));
+    KVF_TRY(kvf__add_piece(w->ctx, w->render->tokenizer, piece, text.text, text.n, w->ids));
+    return label_new(w, from, loss);
+}
+
+/* prompt: what takes the place of {prompt} or {text}; NULL: the row's fields do. */
+static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
+{
+    const kvf__row_template *pattern = w->render->pattern;
+    KVF_TRY(add_bos(w));
+    for (size_t i = 0; i < pattern->n; i++) {
+        const kvf__template_piece *piece = &pattern->pieces[i];
+        size_t from = w->ids->n;
+        if (piece->kind == KVF__PIECE_FIELD) {
+            if (w->prompt_only && !strcmp(piece->text, "completion")) return KVF_OK;
+            KVF_TRY(add_field(w, piece, prompt));
+            continue;
+        }
+        KVF_TRY(kvf__add_piece(w->ctx, w->render->tokenizer, piece, NULL, 0, w->ids));
+        KVF_TRY(label_new(w, from, false));
+    }
+    return w->prompt_only ? KVF_OK : add_eos(w);
+}
+
+/* ---- kinds of rows --------------------------------------------------------------------------- */
+
+static kvf_status write_pair(const row_writer *w)
+{
+    row_text prompt, completion = {0};
+    KVF_TRY(text_field(w, "prompt", &prompt));
+    if (!w->prompt_only) KVF_TRY(text_field(w, "completion", &completion));
+    return (w->render->wrap_prompts ? add_turns : add_pair)(w, prompt, completion);
+}
+
+/* Alpaca's two prompts (Taori et al. 2023, train.py). */
+#define ALPACA "Below is an instruction that describes a task"
+#define ALPACA_ASKS                                                                                \
+    "Write a response that appropriately completes the request.\n\n### Instruction:\n"
+static kvf_status alpaca_prompt(kvf_ctx *ctx, bool chat, row_text instruction, row_text input,
+                                kvf__buf *out)
+{
+    if (!chat)
+        KVF_TRY(
+            kvf__buf_printf(ctx, out, "%s%s. " ALPACA_ASKS, ALPACA,
+                            input.n ? ", paired with an input that provides further context" : ""));
+    KVF_TRY(kvf__buf_add(ctx, out, instruction.text, instruction.n));
+    if (input.n) KVF_TRY(kvf__buf_printf(ctx, out, "%s", chat ? "\n\n" : "\n\n### Input:\n"));
+    if (input.n) KVF_TRY(kvf__buf_add(ctx, out, input.text, input.n));
+    return chat ? KVF_OK : kvf__buf_printf(ctx, out, "\n\n### Response:");
+}
+
+/* {"instruction"[, "input"], "output"}: a chat of two turns where the base has a template for it,
+ * else Alpaca's own prompt and the output. */
+static kvf_status write_alpaca(const row_writer *w)
+{
+    row_text instruction, input = {0}, output = {0};
+    kvf__buf prompt = {0};
+    bool chat = w->render->chat->kind != KVF__CHAT_NONE;
+    KVF_TRY(text_field(w, "instruction", &instruction));
+    if (kvf_json_typeof(field(w, "input")) > KVF_JSON_NULL) KVF_TRY(text_field(w, "input", &input));
+    if (!w->prompt_only) KVF_TRY(text_field(w, "output", &output));
+    kvf_status st = alpaca_prompt(w->ctx, chat, instruction, input, &prompt);
+    if (!st) st = (chat ? add_turns : add_pair)(w, (row_text){prompt.data, prompt.n}, output);
+    kvf__buf_done(&prompt);
+    return st;
+}
+
+static kvf_status write_text(const row_writer *w)
+{
+    row_text text;
+    KVF_TRY(text_field(w, "text", &text));
+    KVF_TRY(add_bos(w));
+    KVF_TRY(add_text(w, text, !w->prompt_only));
+    return w->prompt_only ? KVF_OK : add_eos(w);
+}
+
+static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
+                               kvf__message *out)
+{
+    size_t role_bytes = 0;
+    out->role = kvf_json_str(kvf_json_get(value, "role"), &role_bytes);
+    out->content = kvf_json_str(kvf_json_get(value, "content"), &out->bytes);
+    if (out->role && strlen(out->role) == role_bytes && out->content) return KVF_OK;
+    return kvf__fail(ctx, KVF_EDATA, "%s: messages[%zu]: want {\"role\": text, \"content\": text}",
+                     where, i);
+}
+
+/* ShareGPT's {"from", "value"}, with its names of the two sides. */
+static kvf_status read_turn(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
+                            kvf__message *out)
+{
+    static const char *const ROLES[][2] = {{"human", "user"},        {"user", "user"},
+                                           {"gpt", "assistant"},     {"assistant", "assistant"},
+                                           {"chatgpt", "assistant"}, {"system", "system"}};
+    const char *from = kvf_json_str(kvf_json_get(value, "from"), NULL);
+    out->content = kvf_json_str(kvf_json_get(value, "value"), &out->bytes);
+    if (!from || !out->content)
+        return kvf__fail(ctx, KVF_EDATA,
+                         "%s: conversations[%zu]: want {\"from\": text, \"value\": text}", where,
+                         i);
+    for (size_t k = 0; k < sizeof ROLES / sizeof *ROLES; k++)
+        if (!strcmp(from, ROLES[k][0])) {
+            out->role = ROLES[k][1];
+            return KVF_OK;
+        }
+    return kvf__fail(ctx, KVF_EDATA,
+                     "%s: conversations[%zu]: from \"%.40s\", want human, gpt or system", where, i,
+                     from);
+}
+
+static kvf_status write_messages(const row_writer *w)
+{
+    const bool shared = !field(w, "messages");
+    const char *name = shared ? "conversations" : "messages";
+    const kvf_json *list = field(w, name);
+    size_t n = kvf_json_size(list);
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !n)
+        return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is not a list of messages", w->where, name);
+    if (w->render->chat->kind == KVF__CHAT_NONE)
+        return kvf__fail(w->ctx, KVF_EDATA,
+                         "%s: \"%s\" needs a chat template, and the base has none: name one with "
+                         "--chat-template",
+                         w->where, name);
+    kvf__message *messages = NULL;
+    KVF_TRY(kvf__alloc_array(w->ctx, n, sizeof *messages, &messages));
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; !st && i < n; i++)
+        st = (shared ? read_turn : read_message)(w->ctx, w->where, kvf_json_at(list, i), i,
+                                                 &messages[i]);
+    if (!st && w->prompt_only)
+        while (n && !strcmp(messages[n - 1].role, "assistant"))
+            n--;
+    if (!st) st = add_messages(w, messages, n, w->prompt_only);
+    kvf__free(messages);
+    return st;
+}
+
+static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list, const char *name,
+                           size_t want)
+{
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY)
+        return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" is not a list of integers", where, name);
+    if (kvf_json_size(list) != want)
+        return kvf__fail(ctx, KVF_EDATA, "%s: \"%s\" has %zu entries, \"input_ids\" has %zu", where,
+                         name, kvf_json_size(list), want);
+    for (size_t i = 0; i < want; i++) {
+        int64_t value = kvf_json_int(kvf_json_at(list, i), INT64_MIN);
+        if (value < INT32_MIN || value > INT32_MAX)
+            return kvf__fail(ctx, KVF_EDATA, "%s: %s[%zu] is not a 32-bit integer", where, name, i);
+    }
+    return KVF_OK;
+}
+
+static kvf_status write_ids(const row_writer *w)
+{
+    const kvf_json *input = field(w, "input_ids"), *label = field(w, "labels");
+    const kvf_json *mask = field(w, "attention_mask");
+    size_t n = kvf_json_size(input);
+    KVF_TRY(int_list(w->ctx, w->where, input, "input_ids", n));
+    if (!w->prompt_only) KVF_TRY(int_list(w->ctx, w->where, label, "labels", n));
+    if (mask) KVF_TRY(int_list(w->ctx, w->where, mask, "attention_mask", n));
+    for (size_t i = 0; i < n; i++) {
+        if (mask && kvf_json_int(kvf_json_at(mask, i), 0) == 0) continue;
+        int64_t wanted = w->prompt_only ? KVF__NO_LABEL : kvf_json_int(kvf_json_at(label, i), 0);
+        KVF_TRY(kvf__ids_add(w->ctx, w->ids, (int32_t)kvf_json_int(kvf_json_at(input, i), 0)));
+        KVF_TRY(kvf__ids_add(w->ctx, w->labels, (int32_t)wanted));
+    }
+    return KVF_OK;
+}
+
+/* Rows are told by their fields; the first kind that fits counts. Alpaca's come with a "text" too.
+ */
+static const struct {
+    const char *field, *and;
+    kvf_status (*write)(const row_writer *w);
+} KINDS[] = {
+    {"input_ids", NULL, write_ids},          {"messages", NULL, write_messages},
+    {"conversations", NULL, write_messages}, {"prompt", NULL, write_pair},
+    {"instruction", "output", write_alpaca}, {"text", NULL, write_text},
+};
+
+static kvf_status write_row(const row_writer *w)
+{
+    if (w->render->pattern && w->render->pattern->n) return add_pieces(w, NULL);
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (field(w, KINDS[i].field) && (!KINDS[i].and || field(w, KINDS[i].and)))
+            return KINDS[i].write(w);
+    return kvf__fail(
+        w->ctx, KVF_EDATA,
+        "%s: none of the fields prompt, text, messages, input_ids (name others with --map)",
+        w->where);
+}
+
+kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
+                           const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels)
+{
+    const row_writer w = {ctx, render, where, row, prompt_only, ids, labels};
+    if (kvf_json_typeof(row) != KVF_JSON_OBJECT)
+        return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", where);
+    KVF_TRY(add_front(&w));
+    size_t from = labels->n;
+    KVF_TRY(write_row(&w));
+    if (render->pattern && render->pattern->front && labels->n > from)
+        labels->data[from] = KVF__NO_LABEL;
+    return KVF_OK;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
+                              size_t bytes, kvf__ids *ids)
+{
+    const row_writer w = {.ctx = ctx, .render = render, .prompt_only = true, .ids = ids};
+    const bare_prompt bare = {.text = {prompt, bytes}};
+    KVF_TRY(add_front(&w));
+    if (render->pattern && render->pattern->n) return add_pieces(&w, &bare);
+    return render->wrap_prompts ? add_turns(&w, bare.text, (row_text){0})
+                                : add_prompt(&w, bare.text);
+}
+
+kvf_status kvf__render_prompt_ids(kvf_ctx *ctx, const kvf__render *render, const int32_t *prompt,
+                                  size_t n, kvf__ids *ids)
+{
+    const row_writer w = {.ctx = ctx, .render = render, .prompt_only = true, .ids = ids};
+    KVF_TRY(add_front(&w));
+    if (!render->pattern || !render->pattern->n) return kvf__ids_append(ctx, ids, prompt, n);
+    return add_pieces(&w, &(bare_prompt){.ids = prompt, .n = n});
+}
+
+kvf_status kvf__render_chat(kvf_ctx *ctx, const kvf__render *render, const kvf__message *messages,
+                            size_t n, kvf__ids *ids)
+{
+    const row_writer w = {.ctx = ctx, .render = render, .ids = ids};
+    if (render->pattern && render->pattern->n)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "rows of this prefix follow a template that has no place for a chat: send "
+                         "a completion's prompt");
+    KVF_TRY(add_front(&w));
+    return add_messages(&w, messages, n, true);
+}
