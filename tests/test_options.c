@@ -311,6 +311,24 @@ START_TEST(aliases_are_accepted_and_stored)
 }
 END_TEST
 
+/* An option that the run's version did not know gets its default, and no other field does. */
+START_TEST(older_runs_lack_options)
+{
+    kvf_train_options o = kvf_train_defaults();
+    kvf_json *stored = NULL, *older = NULL;
+    ck_assert_int_eq(kvf__train_options_store(ctx, &o, &stored), KVF_OK);
+    char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
+    memcpy(strstr(text, "weight-dtype"), "unknown-name", 12);
+    ck_assert_int_eq(kvf_json_parse(ctx, "run", text, strlen(text), &older), KVF_OK);
+    o.stream_layers = true;
+    ck_assert_int_eq(kvf__train_options_resume(ctx, "run", &o, older), KVF_OK);
+    ck_assert(o.stream_layers && o.weight_dtype == KVF_WEIGHTS_AUTO);
+    kvf_json_text_free(text);
+    kvf_json_free(older);
+    kvf_json_free(stored);
+}
+END_TEST
+
 /* A default that help shows as a value is the field's. */
 START_TEST(defaults_are_those_of_the_rows)
 {
@@ -415,6 +433,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, every_option_has_a_row);
     tcase_add_test(core, aliases_are_accepted_and_stored);
+    tcase_add_test(core, older_runs_lack_options);
     tcase_add_test(core, defaults_are_those_of_the_rows);
     tcase_add_checked_fixture(each, setup, teardown);
     tcase_add_loop_test(each, options_act_or_are_refused, 0, N_METHODS);

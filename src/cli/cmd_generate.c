@@ -64,69 +64,58 @@ static kvf_json *new_text(const char *text)
     return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
-static int print_json(const cli_call *call, bool is_list, char **texts, size_t n,
-                      const kvf_generate_stats *stats)
+/* Completions as they are owned: one of a prompt, or a list of those of a file. */
+typedef struct completions {
+    char *one, **list;
+    size_t n; /* of the list */
+    kvf_generate_stats stats;
+} completions;
+
+static int print_json(const cli_call *call, const completions *c)
 {
-    kvf_json *object = kvf_json_object(), *list = is_list ? kvf_json_array() : NULL;
-    for (size_t i = 0; list && i < n; i++)
-        kvf_json_add(list, new_text(texts[i]));
-    if (is_list)
-        kvf_json_set(object, "texts", list);
-    else
-        kvf_json_set(object, "text", new_text(texts[0]));
+    kvf_json *object = kvf_json_object(), *list = c->one ? NULL : kvf_json_array();
+    for (size_t i = 0; i < c->n; i++)
+        kvf_json_add(list, new_text(c->list[i]));
+    kvf_json_set(object, c->one ? "text" : "texts", c->one ? new_text(c->one) : list);
     cli_json_add(object, "prompt_tokens:I new_tokens:I prefill_seconds:f decode_seconds:f",
-                 stats->prompt_tokens, stats->new_tokens, stats->prefill_seconds,
-                 stats->decode_seconds);
+                 c->stats.prompt_tokens, c->stats.new_tokens, c->stats.prefill_seconds,
+                 c->stats.decode_seconds);
     return cli_print_json(call, object);
 }
 
-/* Several completions stand under lines that number them: a completion may itself be many lines. */
-static void print_texts(char **texts, size_t n)
+/* Several completions come under lines that number them: one may itself be many lines. */
+static void print_text(const completions *c, bool streamed)
 {
-    for (size_t i = 0; i < n; i++) {
+    if (streamed) putchar('\n');
+    if (c->one && !streamed) print_line(c->one);
+    for (size_t i = 0; i < c->n; i++) {
         printf("==> %zu <==\n", i + 1);
-        print_line(texts[i]);
+        print_line(c->list[i]);
     }
 }
 
-static int complete_prompt(cli_call *call, const cli_model *model, values *v)
+static int complete(cli_call *call, const cli_model *model, values *v)
 {
-    char *text = NULL;
-    kvf_generate_stats stats;
-    bool streams = !call->common.json && isatty(STDOUT_FILENO);
+    completions c = {.one = NULL};
+    const kvf_prefix *prefix = model->n ? model->prefixes[0] : NULL;
+    const bool streams = v->prompt && !call->common.json && isatty(STDOUT_FILENO);
     if (streams) v->generate.token = print_piece;
-    kvf_status st = kvf_generate(call->ctx, model->base, model->n ? model->prefixes[0] : NULL,
-                                 &v->prompt, 1, &v->generate, &text, &stats);
+    kvf_status st = v->prompt ? kvf_generate(call->ctx, model->base, prefix, &v->prompt, 1,
+                                             &v->generate, &c.one, &c.stats)
+                              : kvf_generate_file(call->ctx, model->base, prefix, v->data, v->map,
+                                                  &v->generate, &c.list, &c.n, &c.stats);
     if (st) return cli_fail_status(call, st);
     int code = CLI_OK;
     if (call->common.json)
-        code = print_json(call, false, &text, 1, &stats);
-    else if (streams)
-        putchar('\n');
+        code = print_json(call, &c);
     else
-        print_line(text);
-    kvf_texts_free(&text, 1);
+        print_text(&c, streams);
+    if (c.one) kvf_texts_free(&c.one, 1);
+    kvf_text_list_free(c.list, c.n);
     return code;
 }
 
-static int complete_file(cli_call *call, const cli_model *model, const values *v)
-{
-    char **texts = NULL;
-    size_t n = 0;
-    kvf_generate_stats stats;
-    kvf_status st = kvf_generate_file(call->ctx, model->base, model->n ? model->prefixes[0] : NULL,
-                                      v->data, v->map, &v->generate, &texts, &n, &stats);
-    if (st) return cli_fail_status(call, st);
-    int code = CLI_OK;
-    if (call->common.json)
-        code = print_json(call, true, texts, n, &stats);
-    else
-        print_texts(texts, n);
-    kvf_text_list_free(texts, n);
-    return code;
-}
-
-/* What two options say together. */
+/* Options that depend on each other, and ranges. */
 static int check_values(const cli_call *call, const values *v)
 {
     if (!v->prompt && !v->data)
@@ -144,7 +133,7 @@ static int check_values(const cli_call *call, const values *v)
     return CLI_OK;
 }
 
-static int complete(cli_call *call, values *v)
+static int open_and_complete(cli_call *call, values *v)
 {
     cli_model model;
     int code = cli_model_open(call, &v->model, &model);
@@ -155,7 +144,7 @@ static int complete(cli_call *call, values *v)
         v->generate.more = (const kvf_prefix *const *)model.prefixes + 1;
         v->generate.n_more = model.n - 1;
     }
-    code = v->prompt ? complete_prompt(call, &model, v) : complete_file(call, &model, v);
+    code = complete(call, &model, v);
     cli_model_close(&model);
     return code;
 }
@@ -181,7 +170,7 @@ static int run(cli_call *call)
     if (!code) code = check_values(call, &v);
     if (!code) code = cli_check_paths(call);
     if (!code) code = read_prompt(call, &v, &text);
-    if (!code) code = complete(call, &v);
+    if (!code) code = open_and_complete(call, &v);
     free(text);
     return code;
 }

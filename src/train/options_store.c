@@ -58,25 +58,24 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
     return KVF_OK;
 }
 
+static size_t field_size(const kvf__option *r)
+{
+    switch (r->row.kind) {
+    case KVF_FLAG:
+    case KVF_ON_OFF:
+        return sizeof(bool);
+    case KVF_CHOICE:
+    case KVF_CHOICE_1:
+        return sizeof(int);
+    default:
+        return sizeof(int64_t);
+    }
+}
+
 static bool same_value(const kvf_train_options *a, const kvf_train_options *b, const kvf__option *r)
 {
     const void *x = kvf__option_field(a, r), *y = kvf__option_field(b, r);
-    switch (r->row.kind) {
-    case KVF_COUNT:
-        return *(const int64_t *)x == *(const int64_t *)y;
-    case KVF_SEED:
-        return *(const uint64_t *)x == *(const uint64_t *)y;
-    case KVF_AMOUNT:
-        return *(const double *)x == *(const double *)y;
-    case KVF_FLAG:
-    case KVF_ON_OFF:
-        return *(const bool *)x == *(const bool *)y;
-    case KVF_CHOICE:
-    case KVF_CHOICE_1:
-        return *(const int *)x == *(const int *)y;
-    default:
-        break;
-    }
+    if (r->row.kind != KVF_TEXT && r->row.kind != KVF_WORD) return !memcmp(x, y, field_size(r));
     const char *s = *(const char *const *)x, *t = *(const char *const *)y;
     return !strcmp(s ? s : "", t ? t : "");
 }
@@ -108,15 +107,6 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     }
 }
 
-/* For what the version that made the run did not know. */
-static void use_default(kvf_train_options *o, const kvf_train_options *defaults,
-                        const kvf__option *r)
-{
-    size_t size = r->row.kind == KVF_FLAG || r->row.kind == KVF_ON_OFF ? sizeof(bool)
-                                                                       : sizeof(int64_t);
-    memcpy(kvf__option_field(o, r), kvf__option_field(defaults, r), size);
-}
-
 kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
                                      const kvf_json *stored)
 {
@@ -130,8 +120,8 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
         kvf_train_options was = *options;
         const char *name = kvf_option_stored_name(r->row.name);
         const kvf_json *value = kvf_json_get(stored, name);
-        if (!value && r->rules & KVF__LATER)
-            use_default(&was, &defaults, r);
+        if (!value && r->rules & KVF__LATER) /* what the version that made the run did not know */
+            memcpy(kvf__option_field(&was, r), kvf__option_field(&defaults, r), field_size(r));
         else if (!read_value(&was, r, value))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
         bool automatic = r->row.offset == offsetof(kvf_train_options, precision) &&
