@@ -168,14 +168,14 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options)
 
 static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 {
-    kvf__embeddings_file back = {0};
+    kvf__artifact back = {0};
     size_t bytes = (size_t)(live->vectors.P * live->vectors.C) * sizeof(float);
 
-    KVF_TRY(kvf__embeddings_file_read(ctx, path, &back));
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_EMBEDDINGS, &back));
     bool same = back.vectors.P == live->vectors.P && back.vectors.C == live->vectors.C &&
                 !memcmp(back.vectors.x, live->vectors.x, bytes) &&
                 kvf__same_head(&live->head, &back.head);
-    kvf__embeddings_file_done(&back);
+    kvf__artifact_done(&back);
     return same ? KVF_OK
                 : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
 }
@@ -183,18 +183,11 @@ static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
                                 const kvf_prefix *live, kvf_merge_result *result)
 {
-    const kvf__embeddings_file file = {
-        .id = live->id,
-        .vectors = live->vectors,
-        .pattern = live->pattern,
-        .head = live->head,
-        .options = live->options,
-        .lineage = live->lineage,
-    };
+    const kvf__artifact file = kvf__prefix_view(live, KVF__KIND_EMBEDDINGS);
     struct stat info;
 
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf__embeddings_file_write(ctx, options->out, options->force, &file));
+    KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
     KVF_TRY(verify(ctx, options->out, live));
     result->shape[0] = live->vectors.P;
     result->shape[1] = live->vectors.C;

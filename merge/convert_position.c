@@ -26,7 +26,7 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_convert_position_options *o
 }
 
 static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *options,
-                          const kvf_base *base, kvf__prefix_file *file, int64_t *from, int64_t *to)
+                          const kvf_base *base, kvf__artifact *file, int64_t *from, int64_t *to)
 {
     int64_t P = file->id.P, before = file->id.position_start, after = 0;
 
@@ -41,7 +41,7 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
     if (!file->lineage) file->lineage = kvf_json_object();
     if (!kvf_json_set(file->lineage, "converted_from_position_start", kvf_json_new_int(before)))
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-    KVF_TRY(kvf__prefix_file_write(ctx, options->out, options->force, file));
+    KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, file));
     *from = before;
     *to = after;
     return KVF_OK;
@@ -51,19 +51,19 @@ kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options
                                 int64_t *from, int64_t *to)
 {
     static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
-    kvf__prefix_file file = {0};
+    kvf__artifact file = {0};
     kvf_base *base = NULL;
     kvf_status st;
 
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
-    st = kvf__prefix_file_read(ctx, options->prefix, &file);
+    st = kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file);
     if (st) goto out;
     st = kvf_base_open(ctx, options->base, &LIGHT, &base);
     if (st) goto out;
     st = convert(ctx, options, base, &file, from, to);
 out:
     kvf_base_free(base);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
     return st;
 }

@@ -7,17 +7,13 @@
 
 /* {0} is none. Tensors are views of what the members hold. */
 typedef struct kvf__side {
-    const char *path; /* viewed */
-    char kind[16];    /* as inspect says; a Hugging Face folder is a "base" */
-    kvf_json *tree;   /* what inspect says */
-    kvf__table table; /* tensors by name; of prefixes by layer, "prefix/3/key" [G, P, D] */
-    kvf__prefix_file prefix;
-    kvf__run_file run;
-    kvf__embeddings_file embeddings;
-    kvf__adapter_file adapter;
+    const char *path;     /* viewed */
+    char kind[16];        /* as inspect says; a Hugging Face folder is a "base" */
+    kvf_json *tree;       /* what inspect says */
+    kvf__table table;     /* tensors by name; of prefixes by layer, "prefix/3/key" [G, P, D] */
+    kvf__artifact own;    /* of a base: what it says of its head */
     kvf__weights weights; /* its table is `table`, on loan */
-    kvf__base_file texts; /* of a base: its tokenizer's files, */
-    kvf__base_task task;  /* and its head, if any */
+    kvf__base_file texts; /* of a base: its tokenizer's files */
 } kvf__side;
 
 /* What is read is to be closed on failure too. */

@@ -25,15 +25,11 @@ static kvf_status add_params(kvf_ctx *ctx, kvf__side *side, const char *group,
     return KVF_OK;
 }
 
-/* ---- kinds ----------------------------------------------------------------------------------- */
-
-static kvf_status open_prefix(kvf_ctx *ctx, kvf__side *side)
+static kvf_status add_layers(kvf_ctx *ctx, kvf__side *side, const kvf__prefix *p)
 {
     static const char *const HALVES[] = {"key", "value"};
     char name[64];
 
-    KVF_TRY(kvf__prefix_file_read(ctx, side->path, &side->prefix));
-    const kvf__prefix *p = &side->prefix.prefix;
     for (int64_t half = 0; half < 2 * p->L; half++) {
         const kvf__view view = {.data = p->kv + half * p->G * p->P * p->D,
                                 .dtype = KVF__F32,
@@ -42,23 +38,13 @@ static kvf_status open_prefix(kvf_ctx *ctx, kvf__side *side)
         snprintf(name, sizeof name, "prefix/%lld/%s", (long long)(half / 2), HALVES[half % 2]);
         KVF_TRY(add(ctx, side, name, view));
     }
-    return add_params(ctx, side, "head", &side->prefix.head.params.params);
+    return KVF_OK;
 }
 
-static kvf_status open_embeddings(kvf_ctx *ctx, kvf__side *side)
+static kvf_status add_vectors(kvf_ctx *ctx, kvf__side *side, const kvf__vectors *v)
 {
-    KVF_TRY(kvf__embeddings_file_read(ctx, side->path, &side->embeddings));
-    const kvf__vectors *v = &side->embeddings.vectors;
     const kvf__view view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}};
-    KVF_TRY(add(ctx, side, "embeddings/virtual", view));
-    return add_params(ctx, side, "head", &side->embeddings.head.params.params);
-}
-
-static kvf_status open_adapter(kvf_ctx *ctx, kvf__side *side)
-{
-    KVF_TRY(kvf__adapter_file_read(ctx, side->path, &side->adapter));
-    KVF_TRY(add_params(ctx, side, "adapter", &side->adapter.params.params));
-    return add_params(ctx, side, "head", &side->adapter.head.params.params);
+    return v->x ? add(ctx, side, "embeddings/virtual", view) : KVF_OK;
 }
 
 static kvf_status add_history(kvf_ctx *ctx, kvf__side *side, const kvf__history *h)
@@ -74,21 +60,35 @@ static kvf_status add_history(kvf_ctx *ctx, kvf__side *side, const kvf__history 
     return KVF_OK;
 }
 
-static kvf_status open_run(kvf_ctx *ctx, kvf__side *side)
+/* All tensors of the record, whatever kind it is of. */
+static kvf_status add_artifact(kvf_ctx *ctx, kvf__side *side)
 {
-    KVF_TRY(kvf__run_file_read(ctx, side->path, true, &side->run));
-    const kvf__run_file *run = &side->run;
+    const kvf__artifact *own = &side->own;
     const struct {
         const char *group;
         const kvf__params *params;
     } groups[] = {
-        {"encoder", &run->encoder.params},   {"head", &run->head.params.params},
-        {"best/encoder", &run->best.params}, {"best/head", &run->best_head.params},
-        {"optimizer/m", &run->m.params},     {"optimizer/v", &run->v.params},
+        {own->kind == KVF__KIND_ADAPTER ? "adapter" : "encoder", &own->values.params},
+        {"head", &own->head.params.params},
+        {"best/encoder", &own->best.params},
+        {"best/head", &own->best_head.params},
+        {"optimizer/m", &own->m.params},
+        {"optimizer/v", &own->v.params},
     };
+
+    KVF_TRY(add_layers(ctx, side, &own->prefix));
+    KVF_TRY(add_vectors(ctx, side, &own->vectors));
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         KVF_TRY(add_params(ctx, side, groups[i].group, groups[i].params));
-    return add_history(ctx, side, &run->history);
+    return add_history(ctx, side, &own->history);
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+static kvf_status open_own(kvf_ctx *ctx, kvf__side *side)
+{
+    KVF_TRY(kvf__artifact_read_all(ctx, side->path, KVF__KIND_ANY, &side->own));
+    return add_artifact(ctx, side);
 }
 
 /* Its table moves to the side; its maps stay. */
@@ -101,10 +101,9 @@ static kvf_status take_weights(kvf__side *side, kvf_status st)
 
 static kvf_status open_base(kvf_ctx *ctx, kvf__side *side)
 {
-    bool found = false;
     KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
-    KVF_TRY(take_weights(side, kvf__base_task_read(ctx, side->path, &found, &side->task)));
-    return add_params(ctx, side, "head", &side->task.head.params.params);
+    KVF_TRY(take_weights(side, KVF_OK));
+    return open_own(ctx, side);
 }
 
 static kvf_status open_folder(kvf_ctx *ctx, kvf__side *side)
@@ -138,9 +137,9 @@ static const struct {
     const char *kind;
     kvf_status (*open)(kvf_ctx *ctx, kvf__side *side);
 } KINDS[] = {
-    {"prefix", open_prefix},   {"run", open_run},   {"embeddings", open_embeddings},
-    {"adapter", open_adapter}, {"base", open_base}, {"hf", open_folder},
-    {"gguf", open_gguf},       {"peft", open_peft}, {"safetensors", open_safetensors},
+    {"prefix", open_own},  {"run", open_own},   {"embeddings", open_own},
+    {"adapter", open_own}, {"base", open_base}, {"hf", open_folder},
+    {"gguf", open_gguf},   {"peft", open_peft}, {"safetensors", open_safetensors},
 };
 
 kvf_status kvf__side_open(kvf_ctx *ctx, const char *path, kvf__side *out)
@@ -159,12 +158,8 @@ void kvf__side_close(kvf__side *side)
 {
     kvf_json_free(side->tree);
     kvf__table_done(&side->table);
-    kvf__prefix_file_done(&side->prefix);
-    kvf__run_file_done(&side->run);
-    kvf__embeddings_file_done(&side->embeddings);
-    kvf__adapter_file_done(&side->adapter);
+    kvf__artifact_done(&side->own);
     kvf__weights_close(&side->weights);
     kvf__base_file_done(&side->texts);
-    kvf__base_task_done(&side->task);
     *side = (kvf__side){0};
 }

@@ -17,18 +17,6 @@ double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
     return worst;
 }
 
-/* What rounding to the file's type will change: the fold check, known before the file is written so
- * that it can say so itself. */
-static kvf_status rounding_diff(kvf_ctx *ctx, const kvf_merge_options *options,
-                                const kvf__prefix *prefix, kvf__dtype dtype, double *out)
-{
-    kvf__prefix stored = {0};
-    KVF_TRY(kvf__prefix_rounded(ctx, options->out, dtype, prefix, &stored));
-    *out = kvf__prefix_max_diff(&stored, prefix);
-    kvf__prefix_done(&stored);
-    return KVF_OK;
-}
-
 static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
 {
     char hex[33];
@@ -38,20 +26,6 @@ static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run
                 kvf_json_set(live->lineage, "run_step", kvf_json_new_int(live->step)) &&
                 kvf_json_set(live->lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
     return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-}
-
-static kvf_status write_prefix(kvf_ctx *ctx, const kvf_merge_options *options,
-                               const kvf_prefix *live, kvf__dtype dtype)
-{
-    kvf__prefix_file file = {
-        .id = live->id,
-        .prefix = live->prefix,
-        .dtype = dtype,
-        .head = live->head,
-        .options = live->options,
-        .lineage = live->lineage,
-    };
-    return kvf__prefix_file_write(ctx, options->out, options->force, &file);
 }
 
 /* The head is stored in f32 and must come back bit for bit. */
@@ -75,9 +49,9 @@ bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
 static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                          double expected, kvf__fold_probe *probe, kvf_merge_result *result)
 {
-    kvf__prefix_file back = {0};
+    kvf__artifact back = {0};
     struct stat info;
-    KVF_TRY(kvf__prefix_file_read(ctx, options->out, &back));
+    KVF_TRY(kvf__artifact_read(ctx, options->out, KVF__KIND_PREFIX, &back));
     result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
     kvf_status st = KVF_OK;
     if (result->max_abs_diff != expected)
@@ -91,7 +65,7 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
         st = kvf__fold_probe_compare(probe, &live->prefix, &back.prefix,
                                      &result->probe_max_abs_diff);
     if (!st && !stat(options->out, &info)) result->bytes = info.st_size;
-    kvf__prefix_file_done(&back);
+    kvf__artifact_done(&back);
     return st;
 }
 
@@ -144,13 +118,13 @@ static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kv
     double expected = 0;
     kvf_status st;
 
-    st = rounding_diff(ctx, options, &live->prefix, dtype, &expected);
+    st = kvf__rounding_diff(ctx, options->out, dtype, &live->prefix, &expected);
     if (st) goto out;
     st = extend_lineage(ctx, live, options->run, expected);
     if (st) goto out;
     if (options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
     if (st) goto out;
-    st = write_prefix(ctx, options, live, dtype);
+    st = kvf__kv_prefix_store(ctx, live, options->out, options->force, dtype);
     if (st) goto out;
     st = verify(ctx, options, live, expected, probe, &r);
     if (!st) *result = r;

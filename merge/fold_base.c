@@ -52,14 +52,13 @@ static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
     return st;
 }
 
-static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__base_task *task)
+static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__artifact *task)
 {
-    kvf__base_task back = {0};
-    bool found = false;
+    kvf__artifact back = {0};
 
-    KVF_TRY(kvf__base_task_read(ctx, path, &found, &back));
-    bool same = found && kvf__same_head(&task->head, &back.head);
-    kvf__base_task_done(&back);
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_BASE, &back));
+    bool same = back.id.task && kvf__same_head(&task->head, &back.head);
+    kvf__artifact_done(&back);
     return same ? KVF_OK
                 : kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
                             path);
@@ -67,7 +66,7 @@ static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__base_ta
 
 /* The base file at `out`; task NULL: the head goes elsewhere. */
 static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                             kvf__base_task *task, const char *out)
+                             kvf__artifact *task, const char *out)
 {
     const kvf_base_options light = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
@@ -90,7 +89,7 @@ out:
 static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live)
 {
-    kvf__base_task task = {.head = live->head, .options = live->options, .lineage = live->lineage};
+    kvf__artifact task = kvf__prefix_view(live, KVF__KIND_BASE);
 
     if (live->task == KVF__TASK_LM) return write_base(ctx, options, live, NULL, options->out);
     KVF_TRY(kvf__identity_copy(ctx, &live->id, &task.id));

@@ -40,18 +40,18 @@ static double list_max_diff(const kvf__params *a, const kvf__params *b)
 static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                          kvf_merge_result *result)
 {
-    kvf__adapter_file back = {0};
+    kvf__artifact back = {0};
     kvf_status st = KVF_OK;
 
-    KVF_TRY(kvf__adapter_file_read(ctx, options->out, &back));
-    result->max_abs_diff = list_max_diff(&live->block.params, &back.params.params);
+    KVF_TRY(kvf__artifact_read(ctx, options->out, KVF__KIND_ADAPTER, &back));
+    result->max_abs_diff = list_max_diff(&live->block.params, &back.values.params);
     if (result->max_abs_diff != 0)
         st = kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from the run, expected 0",
                        options->out, result->max_abs_diff);
     else if (!kvf__same_head(&live->head, &back.head))
         st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
                        options->out);
-    kvf__adapter_file_done(&back);
+    kvf__artifact_done(&back);
     return st;
 }
 
@@ -59,19 +59,13 @@ kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const
                            kvf_merge_result *result)
 {
     const kvf__adapter_shape *shape = &live->form.adapters;
-    const kvf__adapter_file file = {
-        .id = live->id,
-        .size = shape->size,
-        .activation = (char *)kvf__adapter_act_name(shape->act),
-        .placement = (char *)kvf__adapter_place_name(shape->place),
-        .params = live->block,
-        .head = live->head,
-        .options = live->options,
-        .lineage = live->lineage,
-    };
+    kvf__artifact file = kvf__prefix_view(live, KVF__KIND_ADAPTER);
 
+    file.size = shape->size;
+    file.activation = (char *)kvf__adapter_act_name(shape->act);
+    file.placement = (char *)kvf__adapter_place_name(shape->place);
     KVF_TRY(check_options(ctx, options, live));
-    KVF_TRY(kvf__adapter_file_write(ctx, options->out, options->force, &file));
+    KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
     KVF_TRY(verify(ctx, options, live, result));
     const int64_t dims[] = {live->id.L, kvf__adapter_halves(shape), shape->size,
                             live->block.params.item[0].dim[1]};

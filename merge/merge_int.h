@@ -34,8 +34,13 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *sourc
 kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source,
                                    kvf_prefix **out);
 void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
-/* Writes it as a prefix file of a type; *bytes, *diff: its size, and the largest difference of a
- * value that is read back. */
+/* The largest difference of a value that is read back from a prefix file of a type. ENUMERIC: it
+ * cannot hold one; path names the file. */
+kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *path, kvf__dtype dtype,
+                              const kvf__prefix *prefix, double *diff);
+kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                                bool force, kvf__dtype dtype);
+/* Both; *bytes: of the file. */
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff);
 

@@ -88,32 +88,34 @@ void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6])
     memcpy(shape, dims, sizeof dims);
 }
 
-static kvf_status rounded_by(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
-                             kvf__dtype dtype, double *diff)
+/* What rounding to the file's type will change. */
+kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *path, kvf__dtype dtype,
+                              const kvf__prefix *prefix, double *diff)
 {
     kvf__prefix stored = {0};
 
-    KVF_TRY(kvf__prefix_rounded(ctx, path, dtype, &prefix->prefix, &stored));
-    *diff = kvf__prefix_max_diff(&stored, &prefix->prefix);
+    KVF_TRY(kvf__prefix_rounded(ctx, path, dtype, prefix, &stored));
+    *diff = kvf__prefix_max_diff(&stored, prefix);
     kvf__prefix_done(&stored);
     return KVF_OK;
+}
+
+kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                                bool force, kvf__dtype dtype)
+{
+    kvf__artifact file = kvf__prefix_view(prefix, KVF__KIND_PREFIX);
+
+    file.dtype = dtype;
+    return kvf__artifact_write(ctx, path, force, &file);
 }
 
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff)
 {
-    const kvf__prefix_file file = {
-        .id = prefix->id,
-        .prefix = prefix->prefix,
-        .dtype = dtype,
-        .head = prefix->head,
-        .options = prefix->options,
-        .lineage = prefix->lineage,
-    };
     struct stat info;
 
-    KVF_TRY(rounded_by(ctx, prefix, path, dtype, diff));
-    KVF_TRY(kvf__prefix_file_write(ctx, path, force, &file));
+    KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->prefix, diff));
+    KVF_TRY(kvf__kv_prefix_store(ctx, prefix, path, force, dtype));
     *bytes = stat(path, &info) ? 0 : info.st_size;
     return KVF_OK;
 }

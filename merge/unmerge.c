@@ -17,13 +17,13 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
     static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
-    char kind[16];
+    kvf__kind kind = KVF__KIND_ANY;
     kvf_status st;
 
-    KVF_TRY(kvf__h5_kind(ctx, options->prefix, kind));
-    if (strcmp(kind, "prefix"))
+    KVF_TRY(kvf__kind_of(ctx, options->prefix, &kind));
+    if (kind != KVF__KIND_PREFIX)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: is a file of kind %s, want a prefix file",
-                         options->prefix, kind);
+                         options->prefix, kvf__kind_name(kind));
     st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
     if (!st && !prefix->id.P)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
@@ -87,13 +87,8 @@ static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, 
 static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
                             const kvf_prefix *prefix, kvf__encoder *encoder)
 {
-    kvf__run_file run = {
-        .id = prefix->id,
-        .layer_mask = prefix->prefix.layer_mask,
-        .head = prefix->head,
-        .options = prefix->options,
-        .lineage = prefix->lineage,
-    };
+    kvf__artifact run = kvf__prefix_view(prefix, KVF__KIND_RUN);
+    run.layer_mask = prefix->prefix.layer_mask;
     run.id.method = "mlp";
     kvf_status st = kvf__first_run_write(ctx, options->out, options->force, encoder, &run);
     kvf_json_free(run.state);

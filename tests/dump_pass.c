@@ -127,13 +127,13 @@ static kvf_status encoder_from_safetensors(program *p, const char *path)
 
 static kvf_status encoder_from_kvfold(program *p, const char *path)
 {
-    kvf__run_file run = {0};
+    kvf__artifact run = {0};
     int64_t step = 0;
-    KVF_TRY(kvf__run_file_read(p->ctx, path, false, &run));
+    KVF_TRY(kvf__artifact_read(p->ctx, path, KVF__KIND_RUN, &run));
     kvf_status st = kvf__encoder_from_run(p->ctx, path, &run, p->base, KVF_CHECKPOINT_LAST,
                                           &p->encoder, &step);
     p->position_start = run.id.position_start;
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
     return st;
 }
 

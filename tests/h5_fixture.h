@@ -2,8 +2,8 @@
 #ifndef H5_FIXTURE_H
 #define H5_FIXTURE_H
 
+#include "artifact.h"
 #include "ck.h"
-#include "h5_int.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -158,9 +158,9 @@ static const kvf__identity IDENTITY = {.base_name = (char *)"Sm\xc3\xb6lLM2",
     "\"clip\":null,\"empty\":\"\",\"big\":9007199254740993,\"text\":\"a \\u00e9 b\"}"
 
 /* Layer 1 is masked. Values are exact in f32, f16 and bf16. */
-static inline void make_prefix_file(kvf__prefix_file *file, kvf__dtype dtype)
+static inline void make_prefix_file(kvf__artifact *file, kvf__dtype dtype)
 {
-    *file = (kvf__prefix_file){.dtype = dtype};
+    *file = (kvf__artifact){.kind = KVF__KIND_PREFIX, .dtype = dtype};
     ck_ok(kvf__identity_copy(ctx, &IDENTITY, &file->id));
     ck_ok(kvf__prefix_init(ctx, &file->prefix, 3, 2, 5, 4));
     size_t per_layer = kvf__prefix_count(&file->prefix) / 3;
@@ -214,13 +214,13 @@ static inline void make_history(kvf__history *history, int64_t n)
 }
 
 /* trained: with best, moments and history; else as an import makes it. */
-static inline void make_run_file(kvf__run_file *file, bool trained)
+static inline void make_run_file(kvf__artifact *file, bool trained)
 {
-    *file = (kvf__run_file){0};
+    *file = (kvf__artifact){.kind = KVF__KIND_RUN};
     ck_ok(kvf__identity_copy(ctx, &IDENTITY, &file->id));
     ck_ok(kvf__alloc(ctx, 3, &file->layer_mask));
     memset(file->layer_mask, 1, 3);
-    make_params(&file->encoder, 0.5f);
+    make_params(&file->values, 0.5f);
     make_history(&file->history, trained ? 4 : 0);
     file->state = json("{\"step\":4,\"rng_counter\":-1,\"loss_sum\":0.1}");
     file->options = json(OPTIONS);

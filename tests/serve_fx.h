@@ -54,12 +54,12 @@ static inline void put_prefix(const served *s, const char *path, int64_t P, uint
                               .G = d->G,
                               .P = P,
                               .D = d->D};
-    kvf__prefix_file file = {.dtype = KVF__F32, .id = id};
+    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = KVF__F32, .id = id};
     kvf__rng rng = kvf__rng_make(seed, 7);
     ck_assert_int_eq(kvf__prefix_init(ctx, &file.prefix, d->L, d->G, P, d->D), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
         file.prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
-    ck_assert_msg(!kvf__prefix_file_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__artifact_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
     kvf__prefix_done(&file.prefix);
 }
 
@@ -163,8 +163,8 @@ static inline void ask(int fd, const char *method, const char *url, const char *
                        const char *body)
 {
     char head[512];
-    snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, url,
-             extra ? extra : "");
+    snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s",
+             method, url, extra ? extra : "");
     say(fd, head);
     if (body) {
         snprintf(head, sizeof head, "Content-Type: application/json\r\nContent-Length: %zu\r\n",

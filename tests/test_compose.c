@@ -3,7 +3,7 @@
  * and what does not go together is refused with both names. */
 #include "toy_run.h"
 
-#include "h5_int.h"
+#include "artifact.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,10 +37,11 @@ static void text_prefix(const char *path, const char *text, const char *position
     ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
 }
 
-static kvf__prefix_file read_file(const char *path)
+static kvf__artifact read_file(const char *path)
 {
-    kvf__prefix_file file = {0};
-    ck_assert_msg(!kvf__prefix_file_read(ctx, path, &file), "%s", kvf_ctx_error(ctx));
+    kvf__artifact file = {0};
+    ck_assert_msg(!kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), "%s",
+                  kvf_ctx_error(ctx));
     return file;
 }
 
@@ -76,7 +77,7 @@ START_TEST(keys_stand_behind_the_part_before)
                   kvf_ctx_error(ctx));
     ck_assert(r.shape[4] == 9 && r.position_start == 9 && r.max_abs_diff == 0);
     text_prefix(other, "abcdefghi", "P");
-    kvf__prefix_file got = read_file(made), want = read_file(other);
+    kvf__artifact got = read_file(made), want = read_file(other);
     ck_close(got.prefix.kv, want.prefix.kv, (size_t)(2 * want.id.G * 9 * want.id.D),
              /* two turns, of f32 tables */ 1e-5, 1e-5);
     ck_assert_int_eq(got.id.position_start, 9);
@@ -87,8 +88,8 @@ START_TEST(keys_stand_behind_the_part_before)
     ck_assert_uint_eq(strlen(kvf_json_str(kvf_json_get(got.lineage, "part_1_hash"), NULL)), 32);
     ck_assert_ptr_null(kvf_json_get(got.options, "prefix-length"));
     ck_assert_ptr_nonnull(kvf_json_get(got.options, "batch-size"));
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&want);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&want);
 }
 END_TEST
 
@@ -102,7 +103,7 @@ START_TEST(starts_of_0_rotate_nothing)
     text_prefix(second, "de", "0");
     ck_assert_msg(!compose(parts, 2, (kvf_compose_options){0}, &r), "%s", kvf_ctx_error(ctx));
     ck_assert_int_eq(r.position_start, 0);
-    kvf__prefix_file got = read_file(made), a = read_file(first), b = read_file(second);
+    kvf__artifact got = read_file(made), a = read_file(first), b = read_file(second);
     for (int64_t h = 0; h < got.id.L * 2 * got.id.G; h++) {
         size_t D = (size_t)got.id.D;
         ck_assert(!memcmp(got.prefix.kv + (size_t)h * 5 * D, a.prefix.kv + (size_t)h * 3 * D,
@@ -110,9 +111,9 @@ START_TEST(starts_of_0_rotate_nothing)
         ck_assert(!memcmp(got.prefix.kv + ((size_t)h * 5 + 3) * D, b.prefix.kv + (size_t)h * 2 * D,
                           2 * D * sizeof(float)));
     }
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&a);
-    kvf__prefix_file_done(&b);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
 }
 END_TEST
 
@@ -122,11 +123,11 @@ START_TEST(mean_by_weights)
     const double weights[] = {1, 3};
     text_prefix(first, "abc", "P");
     text_prefix(second, "def", "P");
-    kvf__prefix_file a = read_file(first), b = read_file(second);
+    kvf__artifact a = read_file(first), b = read_file(second);
     for (int i = 0; i < 2; i++) {
         const kvf_compose_options o = {.mode = "average", .weights = i ? weights : NULL};
         ck_assert_msg(!compose(parts, 2, o, NULL), "%s", kvf_ctx_error(ctx));
-        kvf__prefix_file got = read_file(made);
+        kvf__artifact got = read_file(made);
         double w = i ? 0.25 : 0.5;
         for (size_t k = 0; k < kvf__prefix_count(&got.prefix); k++)
             ck_assert(got.prefix.kv[k] ==
@@ -134,10 +135,10 @@ START_TEST(mean_by_weights)
         ck_assert_int_eq(got.id.position_start, 3);
         ck_assert_double_eq(kvf_json_real(kvf_json_get(got.lineage, "part_0_weight"), 0), w);
         ck_assert_int_eq(kvf_json_int(kvf_json_get(got.options, "prefix-length"), 0), 3);
-        kvf__prefix_file_done(&got);
+        kvf__artifact_done(&got);
     }
-    kvf__prefix_file_done(&a);
-    kvf__prefix_file_done(&b);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
 }
 END_TEST
 
@@ -154,50 +155,50 @@ START_TEST(runs_are_folded_on_the_fly)
     ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
     const kvf_compose_options with_base = {.base = base};
     ck_assert_msg(!compose(runs, 2, with_base, NULL), "%s", kvf_ctx_error(ctx));
-    kvf__prefix_file a = read_file(made);
+    kvf__artifact a = read_file(made);
     ck_assert_msg(!compose(files, 2, with_base, NULL), "%s", kvf_ctx_error(ctx));
-    kvf__prefix_file b = read_file(made);
+    kvf__artifact b = read_file(made);
     ck_assert_int_eq(a.id.P, 8);
     ck_assert(!memcmp(a.prefix.kv, b.prefix.kv, kvf__prefix_count(&a.prefix) * sizeof(float)));
-    kvf__prefix_file_done(&a);
-    kvf__prefix_file_done(&b);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
 }
 END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Changes one thing of a file. */
-static void rewrite(const char *path, void (*change)(kvf__prefix_file *file))
+static void rewrite(const char *path, void (*change)(kvf__artifact *file))
 {
-    kvf__prefix_file file = read_file(path);
+    kvf__artifact file = read_file(path);
     change(&file);
-    ck_assert_msg(!kvf__prefix_file_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
-    kvf__prefix_file_done(&file);
+    ck_assert_msg(!kvf__artifact_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
+    kvf__artifact_done(&file);
 }
 
-static void other_hash(kvf__prefix_file *file)
+static void other_hash(kvf__artifact *file)
 {
     memset(file->id.base_hash, '7', 32);
 }
 
-static void other_template(kvf__prefix_file *file)
+static void other_template(kvf__artifact *file)
 {
     kvf__free(file->id.chat_template);
     ck_assert(!kvf__strdup(ctx, "chatml", &file->id.chat_template));
 }
 
-static void other_layers(kvf__prefix_file *file)
+static void other_layers(kvf__artifact *file)
 {
     file->prefix.layer_mask[0] = 0;
     kvf__prefix_clear_masked(&file->prefix);
 }
 
-static void other_start(kvf__prefix_file *file)
+static void other_start(kvf__artifact *file)
 {
     file->id.position_start = 1;
 }
 
-static void learned_positions(kvf__prefix_file *file)
+static void learned_positions(kvf__artifact *file)
 {
     kvf__free(file->id.base_architecture);
     ck_assert(!kvf__strdup(ctx, "gpt2", &file->id.base_architecture));
@@ -234,9 +235,9 @@ START_TEST(what_does_not_go_together)
     text_prefix(second, "def", "P");
     rewrite(second, other_hash);
     expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "77777777777777777777777777777777");
-    kvf__prefix_file a = read_file(first);
+    kvf__artifact a = read_file(first);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), a.id.base_hash));
-    kvf__prefix_file_done(&a);
+    kvf__artifact_done(&a);
     expect(compose(parts, 2, behind, NULL), KVF_EMISMATCH, "--allow-other-base overrides");
     ck_assert_ptr_null(strstr(kvf_ctx_error(ctx), "must be turned"));
     ck_assert_int_eq(

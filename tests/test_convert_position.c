@@ -4,7 +4,7 @@
 
 #include "toy_run.h"
 
-#include "h5_int.h"
+#include "artifact.h"
 #include "load_int.h"
 
 static char prefix[512], moved[512], back[512];
@@ -63,7 +63,7 @@ static void capture(const kvf_base *model, int64_t first, kvf__prefix *to)
 static void make_prefix(const kvf_base *model, int64_t start, kvf__dtype dtype)
 {
     const kvf__desc *d = kvf__model_desc(model->model);
-    kvf__prefix_file file = {.dtype = dtype};
+    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = dtype};
     file.id = (kvf__identity){.position_start = start, .L = d->L, .G = d->G, .P = P, .D = d->D};
     ck_assert_int_eq(kvf__identity_stamp(ctx, &file.id, model), KVF_OK);
     ck_assert_int_eq(kvf__strdup(ctx, "direct", &file.id.method), KVF_OK);
@@ -71,8 +71,8 @@ static void make_prefix(const kvf_base *model, int64_t start, kvf__dtype dtype)
     ck_assert_int_eq(kvf__strdup(ctx, "none", &file.id.chat_template), KVF_OK);
     ck_assert_int_eq(kvf__prefix_init(ctx, &file.prefix, d->L, d->G, P, d->D), KVF_OK);
     capture(model, 0, &file.prefix);
-    ck_assert_msg(!kvf__prefix_file_write(ctx, prefix, true, &file), "%s", kvf_ctx_error(ctx));
-    kvf__prefix_file_done(&file);
+    ck_assert_msg(!kvf__artifact_write(ctx, prefix, true, &file), "%s", kvf_ctx_error(ctx));
+    kvf__artifact_done(&file);
 }
 
 static void convert(const char *from, const char *to, const char *start)
@@ -83,10 +83,11 @@ static void convert(const char *from, const char *to, const char *start)
     ck_assert_msg(!kvf_convert_position(ctx, &options, &before, &after), "%s", kvf_ctx_error(ctx));
 }
 
-static kvf__prefix_file read_back(const char *path)
+static kvf__artifact read_back(const char *path)
 {
-    kvf__prefix_file file = {0};
-    ck_assert_msg(!kvf__prefix_file_read(ctx, path, &file), "%s", kvf_ctx_error(ctx));
+    kvf__artifact file = {0};
+    ck_assert_msg(!kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), "%s",
+                  kvf_ctx_error(ctx));
     return file;
 }
 
@@ -111,7 +112,7 @@ START_TEST(equals_what_the_base_computes_there)
     kvf__prefix want = {0};
     make_prefix(model, P, KVF__F32);
     convert(prefix, moved, "16");
-    kvf__prefix_file got = read_back(moved), was = read_back(prefix);
+    kvf__artifact got = read_back(moved), was = read_back(prefix);
     size_t n = kvf__prefix_count(&got.prefix);
     ck_assert_int_eq(kvf__prefix_init(ctx, &want, got.id.L, got.id.G, P, got.id.D), KVF_OK);
     capture(model, 16 - P, &want); /* 7 and on */
@@ -120,8 +121,8 @@ START_TEST(equals_what_the_base_computes_there)
     ck_close(got.prefix.kv, want.kv, n, 1e-5, 2e-6); /* the base's own f32 sums differ */
     ck_assert_double_gt(ck_rel_l2(got.prefix.kv, was.prefix.kv, n), 0.1);
     kvf__prefix_done(&want);
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&was);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&was);
     kvf_base_free(model);
 }
 END_TEST
@@ -148,11 +149,11 @@ START_TEST(the_way_back_undoes_it)
     make_prefix(model, P, KVF__F32);
     convert(prefix, moved, "200");
     convert(moved, back, "P");
-    kvf__prefix_file got = read_back(back), want = read_back(prefix);
+    kvf__artifact got = read_back(back), want = read_back(prefix);
     ck_assert_int_eq(got.id.position_start, P);
     ck_close(got.prefix.kv, want.prefix.kv, kvf__prefix_count(&got.prefix), 0, 1e-6);
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&want);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&want);
     kvf_base_free(model);
 }
 END_TEST
@@ -165,11 +166,11 @@ START_TEST(nothing_to_do)
     kvf_base *model = open_base();
     make_prefix(model, P, KVF__F16);
     convert(prefix, moved, "P");
-    kvf__prefix_file got = read_back(moved), want = read_back(prefix);
+    kvf__artifact got = read_back(moved), want = read_back(prefix);
     ck_assert_int_eq(got.dtype, KVF__F16);
     ck_assert_mem_eq(got.prefix.kv, want.prefix.kv, kvf__prefix_count(&got.prefix) * sizeof(float));
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&want);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&want);
     kvf_base_free(model);
 }
 END_TEST
@@ -205,12 +206,12 @@ START_TEST(refuses_what_it_cannot_move)
     options.base = base;
     options.prefix = base;
     refused(&options, KVF_EIO, base);
-    kvf__prefix_file file = read_back(prefix);
+    kvf__artifact file = read_back(prefix);
     file.id.infix = file.id.raw_keys = true;
-    ck_assert_int_eq(kvf__prefix_file_write(ctx, prefix, true, &file), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_write(ctx, prefix, true, &file), KVF_OK);
     options.prefix = prefix;
     refused(&options, KVF_EUNSUPPORTED, "stands inside rows");
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
     kvf_base_free(model);
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* The numbers of diff, on tensors written by hand: f64 sums, NaN that are equal, types that differ
  * while values do not, and what is no number. And that nothing of a file is left out. */
+#include "file_int.h"
 #include "h5_fixture.h"
 
 #include <kvfold/merge.h>
@@ -118,15 +119,15 @@ static kvf_json *compare_files(bool same)
 START_TEST(every_column)
 {
     char name[64];
-    kvf__run_file file;
+    kvf__artifact file;
     make_run_file(&file, true);
     for (int i = 0; i < KVF__COLUMNS; i++)
         if (!file.history.column[i])
             ck_ok(kvf__alloc_array(ctx, (size_t)file.history.n, 8, &file.history.column[i]));
-    ck_ok(kvf__run_file_write(ctx, in_dir("a.h5"), true, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("a.h5"), true, &file));
     memset((char *)file.history.column[_i] + 8, 1, 8);
-    ck_ok(kvf__run_file_write(ctx, in_dir("b.h5"), true, &file));
-    kvf__run_file_done(&file);
+    ck_ok(kvf__artifact_write(ctx, in_dir("b.h5"), true, &file));
+    kvf__artifact_done(&file);
     compare_files(true);
     const kvf_json *changed = kvf_json_get(kvf_json_get(compare_files(false), "tensors"),
                                            "changed");
@@ -143,7 +144,7 @@ static void write_tasks(const char *path, const char *label, const char *task, b
     kvf__head_task tasks[] = {
         {.name = (char *)"one", .task = (char *)"seq-cls", .n_labels = 2, .labels = labels},
         {.name = (char *)"two", .task = (char *)task, .regression = regression}};
-    kvf__run_file file;
+    kvf__artifact file;
     make_run_file(&file, false);
     kvf__free(file.id.task);
     ck_ok(kvf__strdup(ctx, KVF__MULTI_TASK, &file.id.task));
@@ -151,10 +152,10 @@ static void write_tasks(const char *path, const char *label, const char *task, b
     file.head.n_tasks = 2;
     add_param(&file.head.params, "one/classifier.weight", 2, 4, 1);
     add_param(&file.head.params, "two/classifier.weight", 2, 4, 1);
-    ck_ok(kvf__run_file_write(ctx, path, true, &file));
+    ck_ok(kvf__artifact_write(ctx, path, true, &file));
     file.head.tasks = NULL;
     file.head.n_tasks = 0;
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 
 START_TEST(heads_of_several_tasks)

@@ -1,11 +1,11 @@
 /* Tests of heads in prefix and run files: round trips, what must be there, and names of labels from
  * files that were damaged. */
+#include "artifact_priv.h"
 #include "h5_fixture.h"
-#include "h5_priv.h"
 
 #include <kvfold/io.h>
 
-static kvf__run_file file, back; /* large: not for the stack */
+static kvf__artifact file, back; /* large: not for the stack */
 
 static char *const NAMES[] = {(char *)"B-p\xc3\xa9rson", (char *)"I-p\xc3\xa9rson", (char *)"O"};
 
@@ -41,26 +41,26 @@ static void make_run(bool trained)
 
 static void write_prefix(const char *path, size_t labels)
 {
-    kvf__prefix_file prefix;
+    kvf__artifact prefix;
 
     make_prefix_file(&prefix, KVF__BF16);
     set_task(&prefix.id, "token-cls");
     add_head(&prefix.head, labels);
-    ck_ok(kvf__prefix_file_write(ctx, path, false, &prefix));
-    kvf__prefix_file_done(&prefix);
+    ck_ok(kvf__artifact_write(ctx, path, false, &prefix));
+    kvf__artifact_done(&prefix);
 }
 
 static void done(void)
 {
-    kvf__run_file_done(&back);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 
 static kvf_status read_prefix_status(const char *path)
 {
-    kvf__prefix_file prefix = {0};
-    kvf_status st = kvf__prefix_file_read(ctx, path, &prefix);
-    kvf__prefix_file_done(&prefix);
+    kvf__artifact prefix = {0};
+    kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &prefix);
+    kvf__artifact_done(&prefix);
     return st;
 }
 
@@ -78,14 +78,14 @@ static void ck_same_head(const kvf__head_values *got, const kvf__head_values *wa
 START_TEST(run_round_trip)
 {
     make_run(_i == 1);
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), false, &file));
-    ck_ok(kvf__run_file_read(ctx, in_dir("r.h5"), true, &back));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), false, &file));
+    ck_ok(kvf__artifact_read_all(ctx, in_dir("r.h5"), KVF__KIND_RUN, &back));
     ck_assert_str_eq(back.id.task, "token-cls");
     ck_same_head(&back.head, &file.head);
     ck_same_params(&back.best_head.params, &file.best_head.params);
     ck_same_params(&back.m.params, &file.m.params);
     ck_same_params(&back.v.params, &file.v.params);
-    ck_ok(kvf__run_file_write(ctx, in_dir("again.h5"), false, &back));
+    ck_ok(kvf__artifact_write(ctx, in_dir("again.h5"), false, &back));
     ck_same_bytes(in_dir("r.h5"), in_dir("again.h5"));
     done();
 }
@@ -93,15 +93,15 @@ END_TEST
 
 START_TEST(prefix_round_trip)
 {
-    kvf__prefix_file prefix = {0};
+    kvf__artifact prefix = {0};
     kvf__head_values want;
     size_t labels = _i ? 3 : 0;
 
     write_prefix(in_dir("p.h5"), labels);
     add_head(&want, labels);
-    ck_ok(kvf__prefix_file_read(ctx, in_dir("p.h5"), &prefix));
+    ck_ok(kvf__artifact_read(ctx, in_dir("p.h5"), KVF__KIND_PREFIX, &prefix));
     ck_same_head(&prefix.head, &want);
-    kvf__prefix_file_done(&prefix);
+    kvf__artifact_done(&prefix);
     kvf__head_values_done(&want);
 }
 END_TEST
@@ -109,22 +109,22 @@ END_TEST
 /* A language model's own head, and nothing else, may stand in a file of task lm. */
 START_TEST(head_of_a_language_model)
 {
-    kvf__prefix_file prefix = {0}, got = {0};
+    kvf__artifact prefix = {0}, got = {0};
     kvf__params_owned params = {0};
 
     make_prefix_file(&prefix, KVF__F32);
     set_task(&prefix.id, "lm");
     add_param(&params, _i ? "score.weight" : "lm_head.weight", 61, 8, 0.25f);
     ck_ok(kvf__head_values_copy(ctx, &params.params, NULL, 0, false, &prefix.head));
-    kvf_status st = kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &prefix);
+    kvf_status st = kvf__artifact_write(ctx, in_dir("p.h5"), false, &prefix);
     ck_assert_int_eq(st, _i ? KVF_EUSAGE : KVF_OK);
     if (!_i) {
-        ck_ok(kvf__prefix_file_read(ctx, in_dir("p.h5"), &got));
+        ck_ok(kvf__artifact_read(ctx, in_dir("p.h5"), KVF__KIND_PREFIX, &got));
         ck_same_head(&got.head, &prefix.head);
     }
     kvf__params_owned_done(&params);
-    kvf__prefix_file_done(&prefix);
-    kvf__prefix_file_done(&got);
+    kvf__artifact_done(&prefix);
+    kvf__artifact_done(&got);
 }
 END_TEST
 
@@ -133,7 +133,7 @@ START_TEST(inspect_shows_it)
     kvf_json *tree = NULL;
 
     make_run(true);
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), false, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), false, &file));
     ck_ok(kvf_inspect(ctx, in_dir("r.h5"), &tree));
     const kvf_json *attributes = kvf_json_get(tree, "attributes");
     const kvf_json *tensors = kvf_json_get(tree, "tensors");
@@ -161,21 +161,21 @@ START_TEST(refuses_to_write)
 
     make_run(true);
     set_task(&file.id, "lm");
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EUSAGE, "task \"lm\" with 2");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "task \"lm\" with 2");
     set_task(&file.id, "token-cls");
     file.m.params.n = file.v.params.n = 3;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE, "moments of 3 parameters");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "moments of 3 parameters");
     file.m.params.n = file.v.params.n = 5;
     file.best_head.params.n = 1;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE, "the best head has 1");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "the best head has 1");
     file.best_head.params.n = 2;
     label = file.head.labels[0];
     file.head.labels[0] = file.head.labels[2];
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EUSAGE, "are both \"O\"");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "are both \"O\"");
     file.head.labels[0] = (char *)"\xff";
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EUSAGE, "not UTF-8");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "not UTF-8");
     file.head.labels[0] = (char *)"";
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EUSAGE, "label 0 has no name");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "label 0 has no name");
     file.head.labels[0] = label;
     ck_assert_int_eq(files_in_dir(), 0);
     done();
@@ -191,7 +191,7 @@ static void write_forged(const char *path, const char *task, bool head, bool bad
     make_run(true);
     set_task(&file.id, task);
     h5 = kvf__h5_create(ctx, path, false, "run");
-    at = kvf__param_group_write(&h5, h5.file, "encoder", &file.encoder.params);
+    at = kvf__param_group_write(&h5, h5.file, "encoder", &file.values.params);
     kvf__identity_write(&h5, at, true, &file.id);
     kvf__h5_put_u8s(&h5, at, "layer_mask", file.layer_mask, 3);
     kvf__h5_release(&at);
@@ -208,19 +208,19 @@ static void write_forged(const char *path, const char *task, bool head, bool bad
         kvf__h5_release(&at);
     }
     ck_ok(kvf__h5_close(&h5));
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 
 START_TEST(heads_that_do_not_fit)
 {
     write_forged(in_dir("a.h5"), "token-cls", false, false);
-    ck_fails(kvf__run_file_read(ctx, in_dir("a.h5"), false, &back), KVF_EFORMAT,
+    ck_fails(kvf__artifact_read(ctx, in_dir("a.h5"), KVF__KIND_RUN, &back), KVF_EFORMAT,
              "task is \"token-cls\", but there is no /head");
     write_forged(in_dir("b.h5"), "lm", true, false);
-    ck_fails(kvf__run_file_read(ctx, in_dir("b.h5"), false, &back), KVF_EFORMAT,
+    ck_fails(kvf__artifact_read(ctx, in_dir("b.h5"), KVF__KIND_RUN, &back), KVF_EFORMAT,
              "task is \"lm\", which has a head of lm_head.weight alone");
     write_forged(in_dir("c.h5"), "token-cls", true, true);
-    ck_fails(kvf__run_file_read(ctx, in_dir("c.h5"), false, &back), KVF_ESHAPE,
+    ck_fails(kvf__artifact_read(ctx, in_dir("c.h5"), KVF__KIND_RUN, &back), KVF_ESHAPE,
              "is [8, 3], but the head's is [3, 8]");
 }
 END_TEST

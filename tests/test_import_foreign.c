@@ -1,9 +1,9 @@
 /* Tests of the importers of other programs' prefixes. tests/golden/foreign_prefixes holds checkpoints in
  * their layouts, with the keys and values that torch emits of them and what a tiny model computes
  * under these (make_foreign_golden.py, make_adapterhub_golden.py). */
+#include "artifact.h"
 #include "golden_base.h"
 #include "golden_model.h"
-#include "h5_int.h"
 #include "load_int.h"
 
 #include <kvfold/io.h>

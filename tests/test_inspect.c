@@ -1,6 +1,6 @@
 /* Tests of kvf_inspect(): every kind of file it describes, and what it says of files it cannot. */
+#include "artifact_priv.h"
 #include "h5_fixture.h"
-#include "h5_priv.h"
 
 #include <kvfold/io.h>
 #include <math.h>
@@ -46,12 +46,12 @@ static void moments(const kvf__prefix *prefix, int64_t layer, int kv, double *me
 
 START_TEST(prefix_file)
 {
-    kvf__prefix_file file;
+    kvf__artifact file;
     kvf_json *tree = NULL;
     double mean, std, norm;
 
     make_prefix_file(&file, KVF__BF16);
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
     ck_ok(kvf_inspect(ctx, in_dir("p.h5"), &tree));
     ck_text(tree, "kind", "prefix");
     ck_int(tree, "format_version", 1);
@@ -83,11 +83,11 @@ START_TEST(prefix_file)
     ck_real(tree, "options/lr", 0.01);
     ck_text(tree, "lineage/data_hash", "00ff");
     kvf_json_free(tree);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
-static kvf__run_file run; /* large: not for the stack */
+static kvf__artifact run; /* large: not for the stack */
 
 START_TEST(run_file)
 {
@@ -95,7 +95,7 @@ START_TEST(run_file)
     double squares = 0;
 
     make_run_file(&run, true);
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), false, &run));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), false, &run));
     ck_ok(kvf_inspect(ctx, in_dir("r.h5"), &tree));
     ck_text(tree, "kind", "run");
     ck_int(tree, "attributes/L", 3);
@@ -108,8 +108,8 @@ START_TEST(run_file)
     ck_text(tree, "tensors/11/name", "optimizer/v/embedding.weight");
     ck_text(tree, "tensors/1/storage/layout", "contiguous");
     for (int i = 0; i < 90; i++)
-        squares += (double)run.encoder.params.item[1].value[i] *
-                   (double)run.encoder.params.item[1].value[i];
+        squares += (double)run.values.params.item[1].value[i] *
+                   (double)run.values.params.item[1].value[i];
     ck_real(tree, "tensors/1/norm", sqrt(squares));
     ck_assert_ptr_null(at(tree, "tensors/8/norm"));
     ck_int(tree, "history/steps", 4);
@@ -123,7 +123,7 @@ START_TEST(run_file)
     ck_int(tree, "state/step", 4);
     ck_text(tree, "options/method", "mlp");
     kvf_json_free(tree);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
 }
 END_TEST
 
@@ -132,12 +132,12 @@ START_TEST(imported_run)
     kvf_json *tree = NULL;
 
     make_run_file(&run, false);
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), false, &run));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), false, &run));
     ck_ok(kvf_inspect(ctx, in_dir("r.h5"), &tree));
     ck_assert_uint_eq(kvf_json_size(at(tree, "tensors")), 3);
     ck_list(tree, "history", "{\"steps\":0}");
     kvf_json_free(tree);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
 }
 END_TEST
 
@@ -206,24 +206,25 @@ END_TEST
 START_TEST(embeddings)
 {
     static float x[] = {3, 4, 0, 0, 5, 12};
-    kvf__embeddings_file file = {.id = {.base_architecture = (char *)"bert",
-                                        .method = (char *)"prompt",
-                                        .task = (char *)"lm",
-                                        .L = 2,
-                                        .G = 1,
-                                        .P = 3,
-                                        .D = 2},
-                                 .vectors = {.P = 3, .C = 2, .x = x},
-                                 .pattern = (char *)"{p} {text} {p:2}"},
-                         back = {0};
+    kvf__artifact file = {.kind = KVF__KIND_EMBEDDINGS,
+                          .id = {.base_architecture = (char *)"bert",
+                                 .method = (char *)"prompt",
+                                 .task = (char *)"lm",
+                                 .L = 2,
+                                 .G = 1,
+                                 .P = 3,
+                                 .D = 2},
+                          .vectors = {.P = 3, .C = 2, .x = x},
+                          .pattern = (char *)"{p} {text} {p:2}"},
+                  back = {0};
     kvf_json *tree = NULL;
 
-    ck_ok(kvf__embeddings_file_write(ctx, in_dir("e.h5"), false, &file));
-    ck_ok(kvf__embeddings_file_read(ctx, in_dir("e.h5"), &back));
+    ck_ok(kvf__artifact_write(ctx, in_dir("e.h5"), false, &file));
+    ck_ok(kvf__artifact_read(ctx, in_dir("e.h5"), KVF__KIND_EMBEDDINGS, &back));
     ck_assert_mem_eq(back.vectors.x, x, sizeof x);
     ck_assert_str_eq(back.pattern, file.pattern);
     ck_assert(back.id.P == 3 && back.vectors.C == 2);
-    kvf__embeddings_file_done(&back);
+    kvf__artifact_done(&back);
     ck_ok(kvf_inspect(ctx, in_dir("e.h5"), &tree));
     ck_assert_str_eq(kvf_json_str(kvf_json_get(tree, "kind"), NULL), "embeddings");
     const kvf_json *attributes = kvf_json_get(tree, "attributes");
@@ -231,7 +232,7 @@ START_TEST(embeddings)
     ck_assert_double_eq(kvf_json_real(kvf_json_at(kvf_json_get(attributes, "norms"), 2), 0), 13);
     kvf_json_free(tree);
     x[3] = NAN;
-    ck_fails(kvf__embeddings_file_write(ctx, in_dir("bad.h5"), false, &file), KVF_ENUMERIC,
+    ck_fails(kvf__artifact_write(ctx, in_dir("bad.h5"), false, &file), KVF_ENUMERIC,
              "/embeddings/virtual: [1, 1] is nan");
 }
 END_TEST
@@ -279,17 +280,17 @@ static void fail_every_allocation(const char *path)
 
 START_TEST(allocation_failures)
 {
-    kvf__prefix_file file;
+    kvf__artifact file;
 
     make_prefix_file(&file, KVF__F16);
     make_run_file(&run, true);
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), false, &run));
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), false, &run));
     fail_every_allocation(in_dir("p.h5"));
     fail_every_allocation(in_dir("r.h5"));
     fail_every_allocation(ck_source("tests/golden/peft_tiny"));
-    kvf__prefix_file_done(&file);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&file);
+    kvf__artifact_done(&run);
 }
 END_TEST
 

@@ -2,7 +2,7 @@
  * refused. The rows below are held against the table of options, so that a new one needs a row. */
 #include <kvfold/kvfold.h>
 
-#include "h5_int.h"
+#include "artifact.h"
 #include "hash.h"
 #include "toy_base.h"
 #include "trainer.h"
@@ -205,10 +205,10 @@ static void add_params(kvf__hash *hash, const kvf__params *params)
         kvf__hash_add(hash, params->item[i].value, (size_t)params->item[i].n * sizeof(float));
 }
 
-static void add_run(kvf__hash *hash, const kvf__run_file *run)
+static void add_run(kvf__hash *hash, const kvf__artifact *run)
 {
     char *state = kvf_json_text(run->state, KVF_JSON_COMPACT);
-    add_params(hash, &run->encoder.params);
+    add_params(hash, &run->values.params);
     add_params(hash, &run->head.params.params);
     add_params(hash, &run->best.params);
     add_params(hash, &run->best_head.params);
@@ -229,12 +229,13 @@ static void add_run(kvf__hash *hash, const kvf__run_file *run)
 static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
 {
     kvf_train_result r;
-    kvf__run_file file;
+    kvf__artifact file;
     kvf__hash *hash = NULL;
     kvf_status st = kvf_train(ctx, o, &r);
     if (st) return st;
     ck_assert_int_eq(kvf__hash_create(ctx, &hash), KVF_OK);
-    ck_assert_msg(!kvf__run_file_read(ctx, out, true, &file), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &file), "%s",
+                  kvf_ctx_error(ctx));
     add_run(hash, &file);
     kvf__hash_add(hash, &r.steps, sizeof r.steps);
     kvf__hash_add(hash, &r.valid_loss, sizeof r.valid_loss);
@@ -243,7 +244,7 @@ static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
     kvf__hash_add(hash, r.precision, strlen(r.precision));
     kvf__hash_hex(hash, hex);
     kvf__hash_free(hash);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
     *loss = r.train_loss;
     return KVF_OK;
 }

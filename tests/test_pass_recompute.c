@@ -2,7 +2,7 @@
  * loss, gradient and run file, and holds less memory. */
 #include <kvfold/kvfold.h>
 
-#include "h5_int.h"
+#include "artifact.h"
 #include "pass_priv.h"
 #include "toy_base.h"
 
@@ -285,10 +285,10 @@ static void equal_params(const char *what, const kvf__params *a, const kvf__para
 /* Everything but /options/recompute, which says what was asked for. */
 static void equal_runs(const char *a, const char *b, const char *recompute)
 {
-    kvf__run_file x = {0}, y = {0};
-    ck_assert_msg(!kvf__run_file_read(r.ctx, a, true, &x), "%s", kvf_ctx_error(r.ctx));
-    ck_assert_msg(!kvf__run_file_read(r.ctx, b, true, &y), "%s", kvf_ctx_error(r.ctx));
-    equal_params("encoder", &x.encoder.params, &y.encoder.params);
+    kvf__artifact x = {0}, y = {0};
+    ck_assert_msg(!kvf__artifact_read_all(r.ctx, a, KVF__KIND_RUN, &x), "%s", kvf_ctx_error(r.ctx));
+    ck_assert_msg(!kvf__artifact_read_all(r.ctx, b, KVF__KIND_RUN, &y), "%s", kvf_ctx_error(r.ctx));
+    equal_params("encoder", &x.values.params, &y.values.params);
     equal_params("best", &x.best.params, &y.best.params);
     equal_params("m", &x.m.params, &y.m.params);
     equal_params("v", &x.v.params, &y.v.params);
@@ -301,8 +301,8 @@ static void equal_runs(const char *a, const char *b, const char *recompute)
     ck_assert_mem_eq(x.history.prefix_norm, y.history.prefix_norm, n);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(x.options, "recompute"), NULL), "off");
     ck_assert_str_eq(kvf_json_str(kvf_json_get(y.options, "recompute"), NULL), recompute);
-    kvf__run_file_done(&x);
-    kvf__run_file_done(&y);
+    kvf__artifact_done(&x);
+    kvf__artifact_done(&y);
 }
 
 START_TEST(runs_are_equal)

@@ -1,24 +1,24 @@
 /* Tests of the prefix file: round trips, equal bytes, and every kind of file that must be refused.
  * The golden files were made by h5py (golden/make_h5_golden.py); their values are i / 64 - 2. */
+#include "artifact_priv.h"
 #include "h5_fixture.h"
-#include "h5_priv.h"
 
 #include <sys/stat.h>
 
 static kvf_status read_status(const char *path)
 {
-    kvf__prefix_file file = {0};
-    kvf_status st = kvf__prefix_file_read(ctx, path, &file);
-    kvf__prefix_file_done(&file);
+    kvf__artifact file = {0};
+    kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file);
+    kvf__artifact_done(&file);
     return st;
 }
 
 static void write_sample(const char *path, kvf__dtype dtype)
 {
-    kvf__prefix_file file;
+    kvf__artifact file;
     make_prefix_file(&file, dtype);
-    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
-    kvf__prefix_file_done(&file);
+    ck_ok(kvf__artifact_write(ctx, path, false, &file));
+    kvf__artifact_done(&file);
 }
 
 /* ---- core ------------------------------------------------------------------------------------ */
@@ -27,12 +27,12 @@ static const kvf__dtype DTYPES[] = {KVF__F32, KVF__F16, KVF__BF16, KVF__I8};
 
 START_TEST(round_trip)
 {
-    kvf__prefix_file file, back = {0};
+    kvf__artifact file, back = {0};
     const char *path = in_dir("p.h5");
 
     make_prefix_file(&file, DTYPES[_i]);
-    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
-    ck_ok(kvf__prefix_file_read(ctx, path, &back));
+    ck_ok(kvf__artifact_write(ctx, path, false, &file));
+    ck_ok(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back));
     ck_assert_int_eq(back.dtype, DTYPES[_i]);
     ck_assert_str_eq(back.id.base_name, IDENTITY.base_name);
     ck_assert_str_eq(back.id.base_architecture, "llama");
@@ -56,14 +56,14 @@ START_TEST(round_trip)
                "\"clip\":null,\"empty\":\"\",\"big\":9007199254740993,"
                "\"text\":\"a \xc3\xa9 b\"}");
     ck_json_eq(back.lineage, "{\"data_hash\":\"00ff\",\"fold_max_abs_diff\":0.0}");
-    kvf__prefix_file_done(&back);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
 START_TEST(equal_content_equal_bytes)
 {
-    kvf__prefix_file back = {0};
+    kvf__artifact back = {0};
     const char *first = in_dir("first.h5"), *second = in_dir("second.h5"),
                *third = in_dir("third.h5");
 
@@ -71,38 +71,39 @@ START_TEST(equal_content_equal_bytes)
     usleep(20000);
     write_sample(second, DTYPES[_i]);
     ck_same_bytes(first, second);
-    ck_ok(kvf__prefix_file_read(ctx, first, &back));
-    ck_ok(kvf__prefix_file_write(ctx, third, false, &back));
+    ck_ok(kvf__artifact_read(ctx, first, KVF__KIND_PREFIX, &back));
+    ck_ok(kvf__artifact_write(ctx, third, false, &back));
     ck_same_bytes(first, third);
-    kvf__prefix_file_done(&back);
+    kvf__artifact_done(&back);
 }
 END_TEST
 
 START_TEST(no_items_is_not_empty_items)
 {
-    kvf__prefix_file file, back = {0};
+    kvf__artifact file, back = {0};
 
     make_prefix_file(&file, KVF__F32);
     kvf_json_free(file.options);
     kvf_json_free(file.lineage);
     file.options = NULL;
     file.lineage = json("{}");
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
-    ck_ok(kvf__prefix_file_read(ctx, in_dir("p.h5"), &back));
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__artifact_read(ctx, in_dir("p.h5"), KVF__KIND_PREFIX, &back));
     ck_assert_ptr_null(back.options);
     ck_json_eq(back.lineage, "{}");
-    kvf__prefix_file_done(&back);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
 START_TEST(tells_its_kind)
 {
-    char kind[16], version[32];
+    kvf__kind kind = KVF__KIND_ANY;
+    char version[32];
 
     write_sample(in_dir("p.h5"), KVF__F32);
-    ck_ok(kvf__h5_kind(ctx, in_dir("p.h5"), kind));
-    ck_assert_str_eq(kind, "prefix");
+    ck_ok(kvf__kind_of(ctx, in_dir("p.h5"), &kind));
+    ck_assert_str_eq(kvf__kind_name(kind), "prefix");
     ck_assert_uint_eq(strspn(kvf__h5_version(version), "0123456789."), strlen(version));
     ck_assert_ptr_nonnull(strchr(version, '.'));
 }
@@ -142,81 +143,80 @@ END_TEST
 START_TEST(refuses_to_write)
 {
     static const float huge[] = {65519.0f, 65520.0f};
-    kvf__prefix_file file;
+    kvf__artifact file;
     const char *path = in_dir("p.h5");
 
     make_prefix_file(&file, KVF__F32);
     file.prefix.P = 0;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ESHAPE, "length 0");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "length 0");
     file.prefix.P = 5;
     file.id.G = 7;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ESHAPE,
-             "its identity 3, 7, 5, 4");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "its identity 3, 7, 5, 4");
     file.id.G = 2;
     file.dtype = KVF__U8;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "not as u8");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "not as u8");
     file.dtype = KVF__F16;
     file.prefix.kv[3] = huge[1];
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds 65520");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds 65520");
     file.dtype = KVF__F32;
     file.prefix.kv[3] = NAN;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds nan");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ENUMERIC, "layer 0 holds nan");
     file.prefix.kv[3] = 0;
     file.prefix.kv[100] = 1;
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EFORMAT, "layer 1 is masked");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EFORMAT, "layer 1 is masked");
     file.prefix.kv[100] = 0;
     file.id.base_hash[0] = 'X';
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "32 hex digits");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "32 hex digits");
     file.id.base_hash[0] = '0';
     kvf_json_set(file.options, "list", kvf_json_array());
-    ck_fails(kvf__prefix_file_write(ctx, path, false, &file), KVF_EUSAGE, "\"list\" is a list");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "\"list\" is a list");
     ck_assert_int_eq(files_in_dir(), 0);
     kvf_json_free(file.options);
     file.options = NULL;
     file.dtype = KVF__F16;
     file.prefix.kv[3] = huge[0];
-    ck_ok(kvf__prefix_file_write(ctx, path, false, &file));
-    kvf__prefix_file_done(&file);
+    ck_ok(kvf__artifact_write(ctx, path, false, &file));
+    kvf__artifact_done(&file);
 }
 END_TEST
 
 START_TEST(keeps_an_existing_file)
 {
-    kvf__prefix_file file;
+    kvf__artifact file;
 
     make_prefix_file(&file, KVF__F32);
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file));
-    ck_fails(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &file), KVF_EEXIST, "p.h5: exists");
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), true, &file));
-    ck_fails(kvf__prefix_file_write(ctx, in_dir("no/p.h5"), false, &file), KVF_EIO, "no/p.h5");
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
+    ck_fails(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file), KVF_EEXIST, "p.h5: exists");
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), true, &file));
+    ck_fails(kvf__artifact_write(ctx, in_dir("no/p.h5"), false, &file), KVF_EIO, "no/p.h5");
     ck_assert_int_eq(files_in_dir(), 1);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
 START_TEST(allocation_failures)
 {
-    kvf__prefix_file file, back = {0};
+    kvf__artifact file, back = {0};
     const char *path = in_dir("p.h5");
     kvf_status st = KVF_ENOMEM;
 
     make_prefix_file(&file, KVF__BF16);
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__prefix_file_write(ctx, path, false, &file);
+        st = kvf__artifact_write(ctx, path, false, &file);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
     st = KVF_ENOMEM;
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__prefix_file_read(ctx, path, &back);
+        st = kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(st == KVF_OK || !back.prefix.kv);
     }
     kvf_ctx_fail_allocation(ctx, -1);
-    kvf__prefix_file_done(&back);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -241,7 +241,7 @@ START_TEST(another_at_the_path)
     char text[1024], program[512];
     kvf_ctx_options options = {.threads = 1, .check_program = program};
     kvf_ctx *own = NULL;
-    kvf__prefix_file back = {0};
+    kvf__artifact back = {0};
 
     snprintf(program, sizeof program, "%s", in_dir("program"));
     int n = snprintf(text, sizeof text, "#!/bin/sh\ncd '%s' || exit 1\n%s\n", dir, SWAPS[_i].does);
@@ -251,11 +251,11 @@ START_TEST(another_at_the_path)
     write_sample(in_dir("other.h5"), KVF__BF16);
     write_sample(in_dir("want.h5"), KVF__BF16);
     ck_ok(kvf_ctx_create(&options, &own));
-    kvf_status st = kvf__prefix_file_read(own, in_dir("p.h5"), &back);
+    kvf_status st = kvf__artifact_read(own, in_dir("p.h5"), KVF__KIND_PREFIX, &back);
     ck_assert_msg(st == SWAPS[_i].status, "%s", kvf_ctx_error(own));
     if (!st) ck_assert_int_eq(back.dtype, KVF__F32);
     if (SWAPS[_i].says) ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), SWAPS[_i].says));
-    kvf__prefix_file_done(&back);
+    kvf__artifact_done(&back);
     kvf_ctx_free(own);
 }
 END_TEST
@@ -305,7 +305,7 @@ END_TEST
 static void flip_unsealed(size_t from, size_t to, size_t step)
 {
     const char *path = in_dir("p.h5"), *flipped = in_dir("flipped.h5");
-    kvf__prefix_file want;
+    kvf__artifact want;
     size_t n;
 
     write_sample(path, KVF__F32);
@@ -313,18 +313,18 @@ static void flip_unsealed(size_t from, size_t to, size_t step)
     uint8_t *bytes = read_bytes(path, &n);
     n -= SEAL_BYTES;
     for (size_t k = from; k < n && k < to; k += step) {
-        kvf__prefix_file got = {0};
+        kvf__artifact got = {0};
         bytes[k] ^= (uint8_t)(1u << (k % 8));
         write_bytes(flipped, bytes, n);
-        if (kvf__prefix_file_read(ctx, flipped, &got) == KVF_OK)
+        if (kvf__artifact_read(ctx, flipped, KVF__KIND_PREFIX, &got) == KVF_OK)
             ck_assert_msg(memcmp(got.prefix.kv, want.prefix.kv,
                                  kvf__prefix_count(&want.prefix) * sizeof(float)) == 0,
                           "byte %zu changes the values", k);
-        kvf__prefix_file_done(&got);
+        kvf__artifact_done(&got);
         bytes[k] ^= (uint8_t)(1u << (k % 8));
     }
     free(bytes);
-    kvf__prefix_file_done(&want);
+    kvf__artifact_done(&want);
 }
 
 START_TEST(flipped_without_a_seal)
@@ -511,15 +511,16 @@ static const golden GOLDEN[] = {
 START_TEST(made_by_h5py)
 {
     const golden *g = &GOLDEN[_i];
-    kvf__prefix_file file = {0};
+    kvf__artifact file = {0};
     char name[128];
 
     snprintf(name, sizeof name, "tests/golden/%s", g->name);
     if (g->status) {
-        ck_fails(kvf__prefix_file_read(ctx, ck_source(name), &file), g->status, g->line);
+        ck_fails(kvf__artifact_read(ctx, ck_source(name), KVF__KIND_PREFIX, &file), g->status,
+                 g->line);
         return;
     }
-    ck_ok(kvf__prefix_file_read(ctx, ck_source(name), &file));
+    ck_ok(kvf__artifact_read(ctx, ck_source(name), KVF__KIND_PREFIX, &file));
     ck_assert_int_eq(file.dtype, g->dtype);
     ck_assert(file.id.L == 2 && file.id.G == 2 && file.id.P == 4 && file.id.D == 8);
     ck_assert_int_eq(file.id.position_start, 4);
@@ -530,7 +531,7 @@ START_TEST(made_by_h5py)
     bool edited = strcmp(g->name, "h5_edited.h5") == 0;
     ck_assert_str_eq(file.id.base_name, edited ? "renamed base" : "tiny");
     ck_assert_str_eq(file.id.method, edited ? "mlp" : "direct");
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 

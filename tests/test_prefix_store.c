@@ -1,7 +1,7 @@
 /* Tests of int8 prefix files: how values are rounded, and what is refused of their scales. Round
  * trips and equal bytes are in test_prefix_file.c, beside those of the other types. */
+#include "artifact_priv.h"
 #include "h5_fixture.h"
-#include "h5_priv.h"
 
 /* int8: by head of a layer's keys or values, largest value at 127, ties to even. */
 START_TEST(int8_rounds_by_head)
@@ -53,24 +53,27 @@ static void write_scales(const char *path, int rank, const int64_t *dim, kvf__dt
 START_TEST(int8_scales_are_checked)
 {
     const int64_t dim[4] = {1, 2, 1, 1}, flat[1] = {2};
-    kvf__prefix_file file = {0};
+    kvf__artifact file = {0};
     const char *path = in_dir("p.h5");
 
     write_scales(path, 4, dim, KVF__F32, 0.5f);
-    ck_ok(kvf__prefix_file_read(ctx, path, &file));
+    ck_ok(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file));
     ck_assert(file.dtype == KVF__I8 && file.prefix.kv[0] == 63.5f && file.prefix.kv[1] == -1.5f);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
     write_scales(path, 0, NULL, KVF__F32, 1);
-    ck_fails(kvf__prefix_file_read(ctx, path, &file), KVF_EFORMAT, "\"scale\" is missing");
+    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), KVF_EFORMAT,
+             "\"scale\" is missing");
     write_scales(path, 1, flat, KVF__F32, 1);
-    ck_fails(kvf__prefix_file_read(ctx, path, &file), KVF_ESHAPE,
+    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), KVF_ESHAPE,
              "/prefix/scale: [2] of f32, want [1, 2, 1, 1] of f32");
     write_scales(path, 4, dim, KVF__F64, 1);
-    ck_fails(kvf__prefix_file_read(ctx, path, &file), KVF_ESHAPE, "[1, 2, 1, 1] of f64");
+    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), KVF_ESHAPE,
+             "[1, 2, 1, 1] of f64");
     write_scales(path, 4, dim, KVF__F32, -1);
-    ck_fails(kvf__prefix_file_read(ctx, path, &file), KVF_ENUMERIC, "scale 0 is -1");
+    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), KVF_ENUMERIC, "scale 0 is -1");
     write_scales(path, 4, dim, KVF__F32, NAN);
-    ck_fails(kvf__prefix_file_read(ctx, path, &file), KVF_ENUMERIC, "scale 0 is nan");
+    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), KVF_ENUMERIC,
+             "scale 0 is nan");
 }
 END_TEST
 

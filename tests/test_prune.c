@@ -3,7 +3,7 @@
  * first, by either score, at no cost. Every loss of a curve is that of the file of that length. */
 #include "toy_run.h"
 
-#include "h5_int.h"
+#include "artifact.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,10 +53,11 @@ static void bias_queries(void)
     toy_write(base, "config.json", config);
 }
 
-static kvf__prefix_file read_file(const char *path)
+static kvf__artifact read_file(const char *path)
 {
-    kvf__prefix_file file = {0};
-    ck_assert_msg(!kvf__prefix_file_read(ctx, path, &file), "%s", kvf_ctx_error(ctx));
+    kvf__artifact file = {0};
+    ck_assert_msg(!kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &file), "%s",
+                  kvf_ctx_error(ctx));
     return file;
 }
 
@@ -68,7 +69,7 @@ static bool is_useless(int64_t i)
 /* The trained prefix in `other`, with useless tokens among its own, to `whole`. */
 static void add_useless(void)
 {
-    kvf__prefix_file file = read_file(other);
+    kvf__artifact file = read_file(other);
     kvf__prefix wide = {0}, real = file.prefix;
     ck_assert(!kvf__prefix_init(ctx, &wide, L, G, ALL, D));
     for (int64_t head = 0; head < L * 2 * G; head++)
@@ -84,10 +85,10 @@ static void add_useless(void)
         }
     file.prefix = wide;
     file.id.P = ALL;
-    ck_assert_msg(!kvf__prefix_file_write(ctx, whole, true, &file), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__artifact_write(ctx, whole, true, &file), "%s", kvf_ctx_error(ctx));
     file.prefix = real;
     kvf__prefix_done(&wide);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
 }
 
 static void setup(void)
@@ -184,14 +185,14 @@ START_TEST(useless_tokens_go_first)
                       (long long)int_at(found, "curve", i, "dropped"));
         ck_assert_double_eq_tol(real_at(found, "curve", i, "loss"), before, 1e-6);
     }
-    kvf__prefix_file got = read_file(pruned), want = read_file(other);
+    kvf__artifact got = read_file(pruned), want = read_file(other);
     ck_assert(got.id.P == REAL && got.id.position_start == REAL);
     ck_assert(
         !memcmp(got.prefix.kv, want.prefix.kv, kvf__prefix_count(&want.prefix) * sizeof(float)));
     ck_assert_str_eq(kvf_json_str(kvf_json_get(got.lineage, "pruned_kept"), NULL), "0,2,3,5");
     ck_assert_ptr_null(kvf_json_get(got.options, "prefix-length"));
-    kvf__prefix_file_done(&got);
-    kvf__prefix_file_done(&want);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&want);
     kvf_json_free(found);
 }
 END_TEST
@@ -221,7 +222,7 @@ START_TEST(leave_one_out_is_exact)
     const double before = real_at(found, "curve", 0, "loss");
     double least = INFINITY;
     for (int64_t i = 0; i < ALL; i++) {
-        kvf__prefix_file file = read_file(whole);
+        kvf__artifact file = read_file(whole);
         kvf__prefix less = {0}, all = file.prefix;
         ck_assert(!kvf__prefix_init(ctx, &less, L, G, ALL - 1, D));
         for (int64_t head = 0; head < L * 2 * G; head++)
@@ -231,13 +232,13 @@ START_TEST(leave_one_out_is_exact)
                            D * sizeof(float));
         file.prefix = less;
         file.id.P = ALL - 1;
-        ck_assert(!kvf__prefix_file_write(ctx, pruned, true, &file));
+        ck_assert(!kvf__artifact_write(ctx, pruned, true, &file));
         file.prefix = all;
         const double change = loss_of(pruned) - before;
         ck_assert_double_eq_tol(real_at(found, "scores", (size_t)i, NULL), change, 1e-12);
         if (change < least) least = change;
         kvf__prefix_done(&less);
-        kvf__prefix_file_done(&file);
+        kvf__artifact_done(&file);
     }
     ck_assert_double_eq_tol(real_at(found, "curve", 1, "loss") - before, least, 1e-12);
     kvf_json_free(found);
@@ -258,9 +259,9 @@ START_TEST(stops_at_a_rise)
     ck_assert_double_gt(kvf_json_real(kvf_json_get(next, "loss"), NAN),
                         real_at(found, "curve", 0, "loss") + 1e-5);
     kvf_json_free(found);
-    kvf__prefix_file got = read_file(pruned);
+    kvf__artifact got = read_file(pruned);
     ck_assert(got.dtype == KVF__I8 && got.id.P == REAL);
-    kvf__prefix_file_done(&got);
+    kvf__artifact_done(&got);
     kvf__buf text = {0};
     ck_assert(!kvf__read_file(ctx, curve, 4096, &text));
     ck_assert(!strncmp(text.data, "length,dropped,loss\n7,,", 23));
@@ -274,12 +275,12 @@ END_TEST
 /* The loss with all of token i's keys and values scaled. */
 static double loss_scaled(int64_t i, float scale)
 {
-    kvf__prefix_file file = read_file(whole);
+    kvf__artifact file = read_file(whole);
     for (int64_t head = 0; head < L * 2 * G; head++)
         for (int64_t k = 0; k < D; k++)
             file.prefix.kv[(head * ALL + i) * D + k] *= scale;
-    ck_assert(!kvf__prefix_file_write(ctx, pruned, true, &file));
-    kvf__prefix_file_done(&file);
+    ck_assert(!kvf__artifact_write(ctx, pruned, true, &file));
+    kvf__artifact_done(&file);
     return loss_of(pruned);
 }
 

@@ -71,17 +71,17 @@ END_TEST
 START_TEST(history_has_it)
 {
     kvf_train_options o = options(out, 1);
-    kvf__run_file run = {0};
+    kvf__artifact run = {0};
     o.valid = NULL;
     kvf_train_result r = train(&o);
-    ck_assert(!kvf__run_file_read(ctx, out, true, &run));
+    ck_assert(!kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &run));
     ck_assert_ptr_nonnull(run.history.meter_loss);
     for (int i = 0; i < 6; i++) {
         ck_assert_int_eq(isnan(run.history.meter_loss[i]) != 0, i % 3 != 2);
         ck_assert_double_gt(run.history.kl_to_base[i], 0);
     }
     ck_assert_double_eq(run.history.meter_loss[5], r.meter_loss);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
 }
 END_TEST
 
@@ -153,7 +153,7 @@ static void break_percent(void)
 START_TEST(resume_equals_no_stop_around_a_skipped_step)
 {
     char rows[2048] = "";
-    kvf__run_file run = {0};
+    kvf__artifact run = {0};
     size_t at = 0;
     break_percent();
     for (int i = 0; i < 12; i++)
@@ -168,7 +168,7 @@ START_TEST(resume_equals_no_stop_around_a_skipped_step)
     whole.init = part.init = "random"; /* not from words */
     whole.skip_nonfinite = part.skip_nonfinite = 4;
     train(&whole);
-    ck_assert(!kvf__run_file_read(ctx, out, true, &run));
+    ck_assert(!kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &run));
     ck_assert_int_eq(kvf_json_int(kvf_json_get(run.state, "skipped_steps"), 0), 1);
     for (int64_t i = 0; i < 12; i++) {
         bool skipped = isnan(run.history.train_loss[i]);
@@ -186,7 +186,7 @@ START_TEST(resume_equals_no_stop_around_a_skipped_step)
                           (int)i + 1, (int)stop);
         }
     }
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
 }
 END_TEST
 

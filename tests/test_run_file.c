@@ -1,22 +1,22 @@
 /* Tests of the run file: round trips, equal bytes, damage, missing parts, a full disk. */
+#include "artifact_priv.h"
 #include "h5_fixture.h"
-#include "h5_priv.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
-static kvf__run_file file, back; /* large: not for the stack */
+static kvf__artifact file, back; /* large: not for the stack */
 
 static void write_sample(const char *path, bool trained)
 {
     make_run_file(&file, trained);
-    ck_ok(kvf__run_file_write(ctx, path, false, &file));
+    ck_ok(kvf__artifact_write(ctx, path, false, &file));
 }
 
 static kvf_status read_status(const char *path)
 {
-    kvf_status st = kvf__run_file_read(ctx, path, true, &back);
-    kvf__run_file_done(&back);
+    kvf_status st = kvf__artifact_read_all(ctx, path, KVF__KIND_RUN, &back);
+    kvf__artifact_done(&back);
     return st;
 }
 
@@ -42,12 +42,12 @@ START_TEST(round_trip)
     bool trained = _i == 1;
 
     write_sample(in_dir("r.h5"), trained);
-    ck_ok(kvf__run_file_read(ctx, in_dir("r.h5"), true, &back));
+    ck_ok(kvf__artifact_read_all(ctx, in_dir("r.h5"), KVF__KIND_RUN, &back));
     ck_assert_str_eq(back.id.base_name, IDENTITY.base_name);
     ck_assert_str_eq(back.id.method, "mlp");
     ck_assert(back.id.L == 3 && back.id.G == 2 && back.id.P == 5 && back.id.D == 4);
     ck_assert_int_eq(memcmp(back.layer_mask, "\1\1\1", 3), 0);
-    ck_same_params(&back.encoder.params, &file.encoder.params);
+    ck_same_params(&back.values.params, &file.values.params);
     ck_same_params(&back.best.params, &file.best.params);
     ck_same_params(&back.m.params, &file.m.params);
     ck_same_params(&back.v.params, &file.v.params);
@@ -58,23 +58,23 @@ START_TEST(round_trip)
     ck_json_eq(back.state, "{\"step\":4,\"rng_counter\":-1,\"loss_sum\":0.1}");
     ck_assert_uint_eq(kvf_json_size(back.options), 9);
     ck_json_eq(back.lineage, "{}");
-    kvf__run_file_done(&back);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
 START_TEST(without_optimizer)
 {
     write_sample(in_dir("r.h5"), true);
-    ck_ok(kvf__run_file_read(ctx, in_dir("r.h5"), false, &back));
-    ck_same_params(&back.encoder.params, &file.encoder.params);
+    ck_ok(kvf__artifact_read(ctx, in_dir("r.h5"), KVF__KIND_RUN, &back));
+    ck_same_params(&back.values.params, &file.values.params);
     ck_same_params(&back.best.params, &file.best.params);
     ck_assert_uint_eq(back.m.params.n + back.v.params.n, 0);
     ck_assert_int_eq(back.history.n, 0);
     ck_assert_ptr_null(back.history.step);
     ck_assert_int_eq(kvf_json_int(kvf_json_get(back.state, "step"), 0), 4);
-    kvf__run_file_done(&back);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -82,13 +82,13 @@ START_TEST(equal_content_equal_bytes)
 {
     write_sample(in_dir("first.h5"), _i == 1);
     usleep(20000);
-    ck_ok(kvf__run_file_write(ctx, in_dir("second.h5"), false, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("second.h5"), false, &file));
     ck_same_bytes(in_dir("first.h5"), in_dir("second.h5"));
-    ck_ok(kvf__run_file_read(ctx, in_dir("first.h5"), true, &back));
-    ck_ok(kvf__run_file_write(ctx, in_dir("third.h5"), false, &back));
+    ck_ok(kvf__artifact_read_all(ctx, in_dir("first.h5"), KVF__KIND_RUN, &back));
+    ck_ok(kvf__artifact_write(ctx, in_dir("third.h5"), false, &back));
     ck_same_bytes(in_dir("first.h5"), in_dir("third.h5"));
-    kvf__run_file_done(&back);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -113,7 +113,7 @@ START_TEST(layout_is_as_documented)
     ck_assert_str_eq(units, "tokens");
     kvf__free(units);
     ck_ok(kvf__h5_close(&h5)); /* ids that are still open go with it */
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -124,27 +124,27 @@ START_TEST(refuses_to_write)
     const char *path = in_dir("r.h5");
 
     make_run_file(&file, true);
-    const char *own = file.encoder.params.item[1].name;
+    const char *own = file.values.params.item[1].name;
     file.id.P = 0;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE, "P 0");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "P 0");
     file.id.P = 5;
     file.v.params.n = 2;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE,
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE,
              "3 first and 2 second moments");
     file.v.params.n = 3;
-    file.encoder.params.item[1].n = 1;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE, "\"transform.0.bias\"");
-    file.encoder.params.item[1].n = 90;
-    file.encoder.params.item[1].name = "a/b";
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EUSAGE, "cannot name a dataset");
-    file.encoder.params.item[1].name = file.encoder.params.item[0].name;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_EIO, "transform.0.weight");
-    file.encoder.params.n = 0;
-    ck_fails(kvf__run_file_write(ctx, path, false, &file), KVF_ESHAPE, "without encoder");
-    file.encoder.params.n = 3;
-    file.encoder.params.item[1].name = own;
+    file.values.params.item[1].n = 1;
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "\"transform.0.bias\"");
+    file.values.params.item[1].n = 90;
+    file.values.params.item[1].name = "a/b";
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "cannot name a dataset");
+    file.values.params.item[1].name = file.values.params.item[0].name;
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EIO, "transform.0.weight");
+    file.values.params.n = 0;
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "without encoder");
+    file.values.params.n = 3;
+    file.values.params.item[1].name = own;
     ck_assert_int_eq(files_in_dir(), 0);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -156,21 +156,21 @@ START_TEST(allocation_failures)
     make_run_file(&file, true);
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__run_file_write(ctx, path, false, &file);
+        st = kvf__artifact_write(ctx, path, false, &file);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
     st = KVF_ENOMEM;
     for (int n = 0; st; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        st = kvf__run_file_read(ctx, path, true, &back);
+        st = kvf__artifact_read_all(ctx, path, KVF__KIND_RUN, &back);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
-        ck_assert(st == KVF_OK || back.encoder.params.n == 0);
+        ck_assert(st == KVF_OK || back.values.params.n == 0);
     }
     kvf_ctx_fail_allocation(ctx, -1);
     ck_same_params(&back.v.params, &file.v.params);
-    kvf__run_file_done(&back);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -189,7 +189,7 @@ START_TEST(full_disk)
         limit.rlim_cur = room;
         setrlimit(RLIMIT_FSIZE, &limit);
         file.best_value = 1.0;
-        kvf_status st = kvf__run_file_write(ctx, in_dir("r.h5"), true, &file);
+        kvf_status st = kvf__artifact_write(ctx, in_dir("r.h5"), true, &file);
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_FSIZE, &limit);
         ck_fails(st, KVF_EIO, "r.h5: ");
@@ -200,11 +200,11 @@ START_TEST(full_disk)
     uint8_t *after = read_bytes(in_dir("r.h5"), &m);
     ck_assert_uint_eq(m, n);
     ck_assert_int_eq(memcmp(before, after, n), 0);
-    ck_ok(kvf__run_file_write(ctx, in_dir("r.h5"), true, &file));
+    ck_ok(kvf__artifact_write(ctx, in_dir("r.h5"), true, &file));
     ck_ok(read_status(in_dir("r.h5")));
     free(before);
     free(after);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -225,7 +225,7 @@ START_TEST(truncated_anywhere)
             ck_fails(st, KVF_EFORMAT, "cut.h5");
     }
     free(bytes);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -246,7 +246,7 @@ START_TEST(flipped_anywhere)
         bytes[k] ^= (uint8_t)(1u << (k % 8));
     }
     free(bytes);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
 }
 END_TEST
 
@@ -345,25 +345,25 @@ END_TEST
 START_TEST(older_history_has_no_metric)
 {
     write_crafted(in_dir("r.h5"), &(craft){.dtype = KVF__F32});
-    ck_ok(kvf__run_file_read(ctx, in_dir("r.h5"), true, &back));
+    ck_ok(kvf__artifact_read_all(ctx, in_dir("r.h5"), KVF__KIND_RUN, &back));
     ck_assert_int_eq(back.history.n, 3);
     for (int i = 0; i < 3; i++) {
         ck_assert(back.history.valid_loss[i] == 0);
         ck_assert(isnan(back.history.valid_metric[i]));
     }
-    kvf__run_file_done(&back);
+    kvf__artifact_done(&back);
 }
 END_TEST
 
 START_TEST(another_kind)
 {
-    kvf__prefix_file prefix;
+    kvf__artifact prefix;
 
     make_prefix_file(&prefix, KVF__F32);
-    ck_ok(kvf__prefix_file_write(ctx, in_dir("p.h5"), false, &prefix));
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &prefix));
     ck_fails(read_status(in_dir("p.h5")), KVF_EFORMAT,
              "is a prefix file (kvfold_kind), want a run");
-    kvf__prefix_file_done(&prefix);
+    kvf__artifact_done(&prefix);
 }
 END_TEST
 

@@ -3,7 +3,7 @@
  */
 #include <kvfold/kvfold.h>
 
-#include "h5_int.h"
+#include "artifact.h"
 #include "toy_base.h"
 
 #include <signal.h>
@@ -199,18 +199,18 @@ START_TEST(history_keeps_the_metric)
 {
     setup(_i);
     kvf_train_options o = options_for(out);
-    kvf__run_file file;
+    kvf__artifact file;
     o.metric = row->metric;
     o.eval_every = 2;
     train(&o);
-    ck_assert_int_eq(kvf__run_file_read(ctx, out, true, &file), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &file), KVF_OK);
     const kvf__history *h = &file.history;
     ck_assert_int_gt(h->n, 2);
     for (int64_t i = 0; i < h->n; i++)
         ck_assert(isnan(h->valid_metric[i]) == isnan(h->valid_loss[i]));
     ck_assert_int_eq(h->step[file.best_step - 1], file.best_step);
     ck_assert_double_eq(h->valid_metric[file.best_step - 1], file.best_value);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
     teardown();
 }
 END_TEST
@@ -221,14 +221,14 @@ START_TEST(equal_scores_are_told_by_loss)
 {
     setup(_i);
     kvf_train_options o = options_for(out);
-    kvf__run_file file;
+    kvf__artifact file;
     o.steps = 20;
     o.eval_every = 1;
     train(&o);
     o.steps = 40;
     o.resume = true;
     kvf_train_result result = train(&o), again = train(&o);
-    ck_assert_int_eq(kvf__run_file_read(ctx, out, true, &file), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &file), KVF_OK);
     const double *score = file.history.valid_metric, *loss = file.history.valid_loss;
     int64_t best = 0, ties = 0;
     for (int64_t i = 1; i < file.history.n; i++) {
@@ -240,7 +240,7 @@ START_TEST(equal_scores_are_told_by_loss)
     ck_assert_int_eq(result.best_step, best + 1);
     ck_assert_double_eq(result.best_valid_loss, loss[best]);
     ck_assert_double_eq(again.best_valid_loss, loss[best]);
-    kvf__run_file_done(&file);
+    kvf__artifact_done(&file);
     teardown();
 }
 END_TEST

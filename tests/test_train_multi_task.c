@@ -1,6 +1,6 @@
 /* Runs on several tasks: a prefix in common and a head each. They learn, resume as if they never
  * stopped, are measured and folded head by head, and go on as runs of one task. */
-#include "h5_int.h"
+#include "artifact.h"
 #include "low_rank.h"
 #include "toy_run.h"
 

@@ -1,6 +1,6 @@
 /* Runs on a base that is streamed or kept in another type: the bits of a run on the packed base
  * where the values are the same, whatever file the base is; and what such a run may be told. */
-#include "h5_int.h"
+#include "artifact.h"
 #include "toy_run.h"
 
 static void equal_params(const char *what, const kvf__params *a, const kvf__params *b)
@@ -16,18 +16,18 @@ static void equal_params(const char *what, const kvf__params *a, const kvf__para
 /* All but the options. */
 static void equal_runs(const char *a, const char *b)
 {
-    kvf__run_file x = {0}, y = {0};
-    ck_assert_msg(!kvf__run_file_read(ctx, a, true, &x), "%s", kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf__run_file_read(ctx, b, true, &y), "%s", kvf_ctx_error(ctx));
-    equal_params("encoder", &x.encoder.params, &y.encoder.params);
+    kvf__artifact x = {0}, y = {0};
+    ck_assert_msg(!kvf__artifact_read_all(ctx, a, KVF__KIND_RUN, &x), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__artifact_read_all(ctx, b, KVF__KIND_RUN, &y), "%s", kvf_ctx_error(ctx));
+    equal_params("encoder", &x.values.params, &y.values.params);
     equal_params("m", &x.m.params, &y.m.params);
     equal_params("v", &x.v.params, &y.v.params);
     ck_assert_int_eq(x.history.n, y.history.n);
     const size_t n = (size_t)x.history.n * sizeof(double);
     ck_assert_mem_eq(x.history.train_loss, y.history.train_loss, n);
     ck_assert_mem_eq(x.history.valid_loss, y.history.valid_loss, n);
-    kvf__run_file_done(&x);
-    kvf__run_file_done(&y);
+    kvf__artifact_done(&x);
+    kvf__artifact_done(&y);
 }
 
 static const char *const METHODS[] = {"mlp", "direct", "prompt", "projected"};

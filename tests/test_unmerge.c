@@ -3,7 +3,7 @@
 #include "outfile.h"
 #include "toy_run.h"
 
-#include "h5_int.h"
+#include "artifact.h"
 
 #include <math.h>
 
@@ -61,13 +61,13 @@ static double loss_of(const char *path)
 /* Of the values of two prefix files, relative to the second. */
 static double distance(const char *a, const char *b)
 {
-    kvf__prefix_file x = {0}, y = {0};
-    ck_assert_int_eq(kvf__prefix_file_read(ctx, a, &x), KVF_OK);
-    ck_assert_int_eq(kvf__prefix_file_read(ctx, b, &y), KVF_OK);
+    kvf__artifact x = {0}, y = {0};
+    ck_assert_int_eq(kvf__artifact_read(ctx, a, KVF__KIND_PREFIX, &x), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_read(ctx, b, KVF__KIND_PREFIX, &y), KVF_OK);
     ck_assert_uint_eq(kvf__prefix_count(&x.prefix), kvf__prefix_count(&y.prefix));
     double d = ck_rel_l2(x.prefix.kv, y.prefix.kv, kvf__prefix_count(&x.prefix));
-    kvf__prefix_file_done(&x);
-    kvf__prefix_file_done(&y);
+    kvf__artifact_done(&x);
+    kvf__artifact_done(&y);
     return d;
 }
 
@@ -129,16 +129,17 @@ END_TEST
 /* A layer that has no prefix has none in the run either, and the stamp stays. */
 START_TEST(keeps_what_the_file_says)
 {
-    kvf__prefix_file file = {0};
-    kvf__run_file run = {0};
+    kvf__artifact file = {0};
+    kvf__artifact run = {0};
     make_prefix(4);
-    ck_assert_int_eq(kvf__prefix_file_read(ctx, prefix, &file), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_read(ctx, prefix, KVF__KIND_PREFIX, &file), KVF_OK);
     file.prefix.layer_mask[0] = 0;
     kvf__prefix_clear_masked(&file.prefix);
     file.id.position_start = 0;
-    ck_assert_int_eq(kvf__prefix_file_write(ctx, prefix, true, &file), KVF_OK);
+    ck_assert_int_eq(kvf__artifact_write(ctx, prefix, true, &file), KVF_OK);
     ck_assert_double_lt(unmerge(16, 0, other).residual, 1e-4);
-    ck_assert_msg(!kvf__run_file_read(ctx, other, true, &run), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__artifact_read_all(ctx, other, KVF__KIND_RUN, &run), "%s",
+                  kvf_ctx_error(ctx));
 
     ck_assert_int_eq(run.layer_mask[0], 0);
     ck_assert_int_eq(run.layer_mask[1], 1);
@@ -148,8 +149,8 @@ START_TEST(keeps_what_the_file_says)
     ck_assert_uint_eq(run.m.params.n, 0);
     ck_assert_int_eq(kvf_json_int(kvf_json_get(run.state, "step"), -1), 0);
     ck_assert_ptr_nonnull(kvf_json_get(run.lineage, "unmerged_from"));
-    kvf__run_file_done(&run);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&run);
+    kvf__artifact_done(&file);
 }
 END_TEST
 

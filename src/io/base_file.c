@@ -5,7 +5,8 @@
  * them where they lie; HDF5 only says where that is. Everything it says is checked against the
  * bytes of the file before a view is made. The seal covers the weights, which have no
  * checksums of their own. */
-#include "h5_priv.h"
+#include "base_file.h"
+#include "artifact_priv.h"
 
 #include <string.h>
 
@@ -55,7 +56,7 @@ kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
     group = kvf__h5_group_create(&h5, h5.file, "weights");
     for (size_t i = 0; i < file->n && !h5.status; i++)
         write_weight(&h5, group, file, i);
-    if (file->task) kvf__base_task_write(&h5, group, file->task);
+    if (file->task) kvf__artifact_write_facts(&h5, group, file->task);
     kvf__h5_release(&group);
     return kvf__h5_close(&h5);
 }

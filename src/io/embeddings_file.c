@@ -2,19 +2,18 @@
  * place (docs/format.md).
  *
  *   /embeddings/virtual    [P, C] f32, rows by virtual token
- *   attribute template     of /embeddings: where they stand in a row, "" if they lead it
- *
- * and on /embeddings what every file says of its training; /head, /options and /lineage as in a
- * prefix file. */
-#include "h5_priv.h"
+ *   attribute template     of /embeddings: where they stand in a row, "" if they lead it */
+#include "artifact_priv.h"
 
 #include <math.h>
 
 static const char GROUP[] = "embeddings", DATASET[] = "virtual";
 static const char *const LABELS[] = {"position", "channel"};
 
-static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__vectors *vectors)
+static kvf_status check(kvf_ctx *ctx, const char *path, const kvf__artifact *a)
 {
+    const kvf__vectors *vectors = &a->vectors;
+
     for (int64_t i = 0; i < vectors->P * vectors->C; i++)
         if (!isfinite(vectors->x[i]))
             return kvf__fail(ctx, KVF_ENUMERIC,
@@ -24,80 +23,43 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__vector
     return KVF_OK;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-kvf_status kvf__embeddings_file_write(kvf_ctx *ctx, const char *path, bool force,
-                                      const kvf__embeddings_file *file)
+static kvf__h5_id write_vectors(kvf__h5 *h5, const kvf__artifact *a)
 {
-    const int64_t dim[] = {file->vectors.P, file->vectors.C};
+    const int64_t dim[] = {a->vectors.P, a->vectors.C};
     const kvf__h5_spec spec = {
         .name = DATASET, .dtype = KVF__F32, .rank = 2, .dim = dim, .labels = LABELS};
-    kvf__h5 h5;
-    kvf__h5_id group;
+    kvf__h5_id group = kvf__h5_group_create(h5, h5->file, GROUP);
 
-    KVF_TRY(check_values(ctx, path, &file->vectors));
-    h5 = kvf__h5_create(ctx, path, force, GROUP);
-    group = kvf__h5_group_create(&h5, h5.file, GROUP);
-    kvf__h5_data_write(&h5, group, &spec, file->vectors.x, NULL);
-    kvf__identity_write(&h5, group, true, &file->id);
-    kvf__h5_put_text(&h5, group, "template", file->pattern ? file->pattern : "");
-    kvf__file_end_write(&h5, file->id.task, &file->head, file->options, file->lineage);
-    kvf__h5_release(&group); /* not before: the order decides where HDF5 puts what */
-    return kvf__h5_close(&h5);
+    kvf__h5_data_write(h5, group, &spec, a->vectors.x, NULL);
+    return group;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-static void read_vectors(kvf__h5 *h5, const kvf__h5_data *data, kvf__embeddings_file *file)
+static void write_template(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *a)
 {
+    kvf__h5_put_text(h5, group, "template", a->pattern ? a->pattern : "");
+}
+
+static void read_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *a)
+{
+    kvf__h5_data data = kvf__h5_data_open(h5, group->id, DATASET);
     char text[128];
 
-    if (data->dtype != KVF__F32 || data->rank != 2 || data->dim[0] != file->id.P ||
-        data->dim[1] < 1)
-        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%s %s, want f32 [%lld, C]",
-                     kvf__dtype_name(data->dtype), kvf__shape_text(text, data->rank, data->dim),
-                     (long long)file->id.P);
-    KVF__H5_TRY(h5, kvf__vectors_init(h5->ctx, &file->vectors, data->dim[0], data->dim[1]));
-    kvf__h5_data_read(h5, data, file->vectors.x);
-    KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, &file->vectors));
-}
-
-void kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *file)
-{
-    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
-
-    kvf__identity_read(h5, group, true, &file->id);
-    *data = kvf__h5_data_open(h5, group, DATASET);
-    read_vectors(h5, data, file);
-    file->pattern = kvf__h5_get_text(h5, group, "template");
-    kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
-    kvf__h5_release(&group);
-}
-
-kvf_status kvf__embeddings_file_read(kvf_ctx *ctx, const char *path, kvf__embeddings_file *out)
-{
-    kvf__h5 h5 = kvf__h5_open(ctx, path, GROUP);
-    kvf__h5_data data;
-    kvf__embeddings_file file = {0};
-    kvf_status st;
-
-    kvf__embeddings_read_from(&h5, &data, &file);
+    if (data.dtype != KVF__F32 || data.rank != 2 || data.dim[0] != a->id.P || data.dim[1] < 1)
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s %s, want f32 [%lld, C]",
+                     kvf__dtype_name(data.dtype), kvf__shape_text(text, data.rank, data.dim),
+                     (long long)a->id.P);
+    KVF__H5_TRY(h5, kvf__vectors_init(h5->ctx, &a->vectors, data.dim[0], data.dim[1]));
+    kvf__h5_data_read(h5, &data, a->vectors.x);
+    KVF__H5_TRY(h5, check(h5->ctx, h5->path, a));
+    a->pattern = kvf__h5_get_text(h5, group->id, "template");
     kvf__h5_release(&data.id);
-    st = kvf__h5_close(&h5);
-    if (st)
-        kvf__embeddings_file_done(&file);
-    else
-        *out = file;
-    return st;
 }
 
-void kvf__embeddings_file_done(kvf__embeddings_file *file)
-{
-    kvf__identity_done(&file->id);
-    kvf__vectors_done(&file->vectors);
-    kvf__free(file->pattern);
-    kvf__head_values_done(&file->head);
-    kvf_json_free(file->options);
-    kvf_json_free(file->lineage);
-    *file = (kvf__embeddings_file){0};
-}
+const kvf__row kvf__embeddings_row = {
+    .name = "embeddings",
+    .object = GROUP,
+    .check = check,
+    .write = write_vectors,
+    .write_attrs = write_template,
+    .read = read_vectors,
+};

@@ -255,24 +255,6 @@ kvf_status kvf__h5_close(kvf__h5 *h5)
     return st;
 }
 
-kvf_status kvf__h5_kind(kvf_ctx *ctx, const char *path, char out[16])
-{
-    static const char *const KINDS[] = {"run", "prefix", "embeddings", "adapter", "base"};
-    kvf__h5 h5 = kvf__h5_open(ctx, path, NULL);
-    char *kind = kvf__h5_get_text(&h5, h5.file, "kvfold_kind");
-    bool known = false;
-
-    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0] && kind; i++)
-        known = known || strcmp(kind, KINDS[i]) == 0;
-    if (known)
-        strcpy(out, kind);
-    else
-        kvf__h5_fail(&h5, h5.file, KVF_EUNSUPPORTED,
-                     "kvfold_kind is \"%s\", want run, prefix, embeddings, adapter or base", kind);
-    kvf__free(kind);
-    return kvf__h5_close(&h5);
-}
-
 const char *kvf__h5_version(char buf[32])
 {
     unsigned major = 0, minor = 0, release = 0;

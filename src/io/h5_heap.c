@@ -11,7 +11,7 @@
  *   reference: length u32, address of the heap u64, number u32 (under the attribute's checksum)
  *
  * HDF5 File Format Specification 3.0, III.E. */
-#include "h5_priv.h"
+#include "h5.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef KVF_H5_RAW_H
 #define KVF_H5_RAW_H
 
-#include "h5_priv.h"
+#include "h5.h"
 
 #include <hdf5.h>
 

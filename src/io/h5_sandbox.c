@@ -1,7 +1,7 @@
 /* A kvfold file read whole and forgotten: everything that any command will ask HDF5 for, asked once
  * where a crash of HDF5 harms nothing. */
-#include "file_int.h"
-#include "h5_priv.h"
+#include "base_file.h"
+#include "h5.h"
 #include "sandbox.h"
 
 #include <kvfold/io.h>
@@ -31,73 +31,29 @@ kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map)
     return st;
 }
 
-/* Moments are described below, like all others, and only the trainer reads their values. */
-static kvf_status try_run(kvf_ctx *ctx, const char *path)
-{
-    kvf__run_file *file = NULL; /* too big for the stack */
-    KVF_TRY(kvf__alloc(ctx, sizeof *file, &file));
-    kvf_status st = kvf__run_file_read(ctx, path, false, file);
-    if (!st) kvf__run_file_done(file);
-    kvf__free(file);
-    return st;
-}
-
-static kvf_status try_prefix(kvf_ctx *ctx, const char *path)
-{
-    kvf__prefix_file file = {0};
-    KVF_TRY(kvf__prefix_file_read(ctx, path, &file));
-    kvf__prefix_file_done(&file);
-    return KVF_OK;
-}
-
-static kvf_status try_embeddings(kvf_ctx *ctx, const char *path)
-{
-    kvf__embeddings_file file = {0};
-    KVF_TRY(kvf__embeddings_file_read(ctx, path, &file));
-    kvf__embeddings_file_done(&file);
-    return KVF_OK;
-}
-
-static kvf_status try_adapter(kvf_ctx *ctx, const char *path)
-{
-    kvf__adapter_file *file = NULL; /* a list of parameters with their names */
-    KVF_TRY(kvf__alloc(ctx, sizeof *file, &file));
-    kvf_status st = kvf__adapter_file_read(ctx, path, file);
-    if (!st) kvf__adapter_file_done(file);
-    kvf__free(file);
-    return st;
-}
-
 static kvf_status try_base(kvf_ctx *ctx, const char *path)
 {
     kvf__weights weights = {0};
     kvf__base_file file = {0};
-    kvf__base_task task = {0};
-    bool found = false;
     kvf_status st = kvf__base_file_open(ctx, path, &weights, &file);
-    if (!st) st = kvf__base_task_read(ctx, path, &found, &task);
-    kvf__base_task_done(&task);
+
     kvf__base_file_done(&file);
     kvf__weights_close(&weights);
     return st;
 }
 
-static const struct reader {
-    const char *kind;
-    kvf_status (*read)(kvf_ctx *ctx, const char *path);
-} READERS[] = {
-    {"run", try_run},         {"prefix", try_prefix}, {"embeddings", try_embeddings},
-    {"adapter", try_adapter}, {"base", try_base},
-};
-
+/* Moments of a run are described, like all tensors, and only the trainer reads their values. */
 kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)
 {
-    char kind[16];
+    kvf__kind kind = KVF__KIND_ANY;
+    kvf__artifact artifact = {0};
     kvf_json *description = NULL;
+
     kvf__sandbox_begin(ctx);
-    KVF_TRY(kvf__h5_kind(ctx, path, kind));
-    for (size_t i = 0; i < sizeof READERS / sizeof READERS[0]; i++)
-        if (!strcmp(kind, READERS[i].kind)) KVF_TRY(READERS[i].read(ctx, path));
+    KVF_TRY(kvf__kind_of(ctx, path, &kind));
+    if (kind == KVF__KIND_BASE) KVF_TRY(try_base(ctx, path));
+    KVF_TRY(kvf__artifact_read(ctx, path, kind, &artifact));
+    kvf__artifact_done(&artifact);
     kvf_status st = kvf_inspect(ctx, path, &description);
     if (!st) kvf_json_free(description);
     return st == KVF_EUNSUPPORTED ? KVF_OK : st; /* a kind that is read, but not described */

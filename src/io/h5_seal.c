@@ -5,7 +5,7 @@
  * version 2 leaves open (text, the index of chunks) the seal covers:
  * "\nkvfold xxh3-128 HEX\n" behind the last byte of HDF5, over all bytes before it. Layout of the
  * superblock: HDF5 File Format Specification 3.0, II.A. */
-#include "h5_priv.h"
+#include "h5.h"
 #include "hash.h"
 
 #include <errno.h>

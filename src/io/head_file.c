@@ -11,7 +11,7 @@
  * A file of another task than lm must have a head: without it, it would be of no use. One of task
  * lm has the base's, or its own where that was trained (--train-head): the matrix lm_head.weight
  * and nothing else. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 #include "utf8.h"
 
 #include <string.h>

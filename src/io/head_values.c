@@ -1,7 +1,7 @@
 /* The head of a task in memory: parameters, and what its outputs mean. Heads of several tasks that
  * share a prefix (multi-task P-tuning v2) are one list of parameters named "TASK/parameter", so
  * that best checkpoints and moments need nothing of their own. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <string.h>
 

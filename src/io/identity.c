@@ -3,7 +3,7 @@
  * The base is named on the root, as in every kvfold file; how rows were made for training and where
  * tokens start stand on the object they belong to: the dataset of a prefix, the group of an
  * encoder. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 #include "method.h"
 
 #include <stddef.h>
@@ -166,7 +166,7 @@ static void read_dims(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
     }
 }
 
-void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, bool with_shape, kvf__identity *id)
+void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id)
 {
     read_texts(h5, at, id);
     id->position_start = kvf__h5_get_i64(h5, at, "position_start");
@@ -175,7 +175,14 @@ void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, bool with_shape, kvf__identi
                      (long long)id->position_start);
     if (h5->status) return;
     if (kvf__method_has_length(id->method)) read_words(h5, at, id);
-    if (with_shape) read_dims(h5, at, id);
+    if (!shape) {
+        read_dims(h5, at, id);
+        return;
+    }
+    id->L = shape->dim[0];
+    id->G = shape->dim[3];
+    id->P = shape->dim[4];
+    id->D = shape->dim[5];
 }
 
 uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L)

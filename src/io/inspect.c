@@ -64,39 +64,6 @@ kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *
     return entry;
 }
 
-void kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
-                           kvf_json *root)
-{
-    kvf_json *attributes = kvf_json_object(), *layers = kvf_json_array();
-    char *version = kvf__h5_get_text(h5, h5->file, "kvfold_version");
-
-    kvf_json_set(root, "attributes", attributes);
-    kvf__identity_describe(id, attributes);
-    for (int64_t l = 0; mask && l < id->L; l++)
-        kvf_json_add(layers, kvf_json_new_int(mask[l]));
-    if (mask) kvf__set_taken(attributes, "layer_mask", &layers);
-    kvf_json_free(layers);
-    if (version) kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
-    kvf__free(version);
-}
-
-/* One of kvfold's own files. */
-static kvf_status inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    char kind[16];
-
-    KVF_TRY(kvf__h5_kind(ctx, path, kind));
-    kvf_json_set(root, "kind", kvf_json_new_str(kind));
-    kvf_json_set(root, "format_version", kvf_json_new_int(1)); /* kvf__h5_kind took no other */
-    if (strcmp(kind, "prefix") == 0) return kvf__inspect_prefix(ctx, path, root);
-    if (strcmp(kind, "run") == 0) return kvf__inspect_run(ctx, path, root);
-    if (strcmp(kind, "base") == 0) return kvf__inspect_base(ctx, path, root);
-    if (strcmp(kind, "adapter") == 0) return kvf__inspect_adapter(ctx, path, root);
-    if (strcmp(kind, "embeddings") == 0) return kvf__inspect_embeddings(ctx, path, root);
-    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: a file of kind %s, which is not described", path,
-                     kind);
-}
-
 static kvf_status inspect_foreign(kvf_ctx *ctx, const char *path, const char *kind,
                                   kvf_status (*describe)(kvf_ctx *, const char *, kvf_json *),
                                   kvf_json *root)
@@ -110,7 +77,7 @@ static kvf_status inspect_by_kind(kvf_ctx *ctx, const char *path, kvf__file_kind
 {
     switch (kind) {
     case KVF__FILE_HDF5:
-        return inspect_own(ctx, path, root);
+        return kvf__inspect_own(ctx, path, root);
     case KVF__FILE_SAFETENSORS:
         return inspect_foreign(ctx, path, "safetensors", kvf__inspect_safetensors, root);
     case KVF__FILE_GGUF:

@@ -1,4 +1,4 @@
-/* Files of other ecosystems, and bases of ours, described: their tensors, and what they say about
+/* Files of other ecosystems described: their tensors, and what they say about
  * themselves as metadata. Tensors are listed, not read: a base of gigabytes is described as fast as
  * a small one.
  */
@@ -12,7 +12,7 @@ static const char *dtype_text(const kvf__view *view)
 }
 
 /* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
-static void describe_weights(kvf__weights *weights, kvf_json *root)
+void kvf__inspect_weights(kvf__weights *weights, kvf_json *root)
 {
     kvf_json *tensors = kvf_json_array();
 
@@ -34,7 +34,7 @@ static kvf_status inspect_with(kvf_ctx *ctx, const char *path, kvf_json *root,
 
     st = open(ctx, path, &weights);
     if (st) goto out;
-    describe_weights(&weights, root);
+    kvf__inspect_weights(&weights, root);
 out:
     kvf__weights_close(&weights);
     return st;
@@ -73,50 +73,6 @@ kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root)
 {
     KVF_TRY(add_config(ctx, dir, "config.json", "attributes", root));
     return inspect_with(ctx, dir, root, kvf__safetensors_open_dir);
-}
-
-/* The head of a base file that has one, its task among the attributes. */
-static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    kvf__h5 h5;
-    kvf__base_task task = {0};
-    bool found = false;
-
-    KVF_TRY(kvf__base_task_read(ctx, path, &found, &task));
-    if (!found) return KVF_OK;
-    kvf_json_set(kvf_json_get(root, "attributes"), "task", kvf_json_new_str(task.id.task));
-    h5 = kvf__h5_open(ctx, path, "base");
-    kvf__inspect_head(&h5, root, kvf_json_get(root, "tensors"));
-    kvf__set_taken(root, "options", &task.options);
-    kvf__set_taken(root, "lineage", &task.lineage);
-    kvf__base_task_done(&task);
-    return kvf__h5_close(&h5);
-}
-
-/* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
-kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    kvf__weights weights = {0};
-    kvf__base_file file = {0};
-    kvf_json *config = NULL, *texts = kvf_json_array();
-    kvf_status st;
-
-    st = kvf__base_file_open(ctx, path, &weights, &file);
-    if (st) goto out;
-    st = kvf_json_parse(ctx, path, file.config, strlen(file.config), &config);
-    if (st) goto out;
-    kvf__set_taken(root, "attributes", &config);
-    for (size_t i = 0; i < file.n_texts; i++)
-        kvf_json_add(texts, kvf_json_new_str(file.texts[i].name));
-    kvf__set_taken(root, "tokenizer", &texts);
-    describe_weights(&weights, root);
-    st = add_task(ctx, path, root);
-out:
-    kvf_json_free(config);
-    kvf_json_free(texts);
-    kvf__base_file_done(&file);
-    kvf__weights_close(&weights);
-    return st;
 }
 
 static kvf_status open_adapter(kvf_ctx *ctx, const char *dir, kvf__weights *out)

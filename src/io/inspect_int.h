@@ -5,13 +5,9 @@
 #define KVF_INSPECT_INT_H
 
 #include "file_int.h"
-#include "h5_priv.h"
+#include "h5.h"
 
-kvf_status kvf__inspect_prefix(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_embeddings(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_adapter(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_run(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root);
+kvf_status kvf__inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root);
 kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);
@@ -28,9 +24,8 @@ kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, cons
 /* The same for a dataset, with labels, where it has some, and storage {layout, bytes, chunk,
  * filters}. */
 kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data);
-/* attributes {}: what the file says of itself and its base. mask NULL: it has none. */
-void kvf__inspect_identity(kvf__h5 *h5, const kvf__identity *id, const uint8_t *mask,
-                           kvf_json *root);
+/* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
+void kvf__inspect_weights(kvf__weights *weights, kvf_json *root);
 kvf_json *kvf__int_array(const int64_t *values, int n);
 /* Sets key unless value is NULL; the object is owned by the parent then, *value is NULL. */
 void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value);

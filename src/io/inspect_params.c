@@ -1,5 +1,6 @@
 /* Groups of parameters described: encoder, head, moments. Values are read only where their norm is
  * wanted: moments are a multiple of the encoder's size. */
+#include "artifact_priv.h"
 #include "inspect_int.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * Integers are i64, reals f64, text variable-length UTF-8, booleans h5py's enum. A real that is no
  * number is null in JSON, so null is stored as NaN. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The parameters of one group of a file, one dataset each, named as PEFT names them
  * ("transform.0.weight"). Those of several tasks, "TASK/name" in memory, lie in a group for each.
  */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef KVF_PEFT_H
 #define KVF_PEFT_H
 
-#include "h5_int.h"
+#include "artifact.h"
 
 /* A PREFIX_TUNING (or CARTRIDGE) adapter folder; at_input: a PROMPT_TUNING or
  * P_TUNING one, whose table is [P, C] and whose token_dim is C. */

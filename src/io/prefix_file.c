@@ -4,14 +4,14 @@
  *
  * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
  * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { RANK = 6, SCALE_RANK = 4 };
 
-static const char DATASET[] = "past_key_values", SCALE[] = "scale";
+static const char GROUP[] = "prefix", DATASET[] = "past_key_values", SCALE[] = "scale";
 static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
 
@@ -50,7 +50,7 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__prefix_file *file)
+static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact *file)
 {
     const kvf__prefix *prefix = &file->prefix;
     const kvf__identity *id = &file->id;
@@ -83,7 +83,7 @@ static void write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix
 }
 
 /* Values in the file's type; returns the dataset, to be released. */
-static kvf__h5_id write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_file *file)
+static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
 {
     const kvf__prefix *prefix = &file->prefix;
     const bool narrow = file->dtype != KVF__F32;
@@ -96,7 +96,7 @@ static kvf__h5_id write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_
                                .dim = dim,
                                .chunk = chunk,
                                .labels = LABELS};
-    kvf__h5_id data = KVF__H5_NONE;
+    kvf__h5_id group = kvf__h5_group_create(h5, h5->file, GROUP), data = KVF__H5_NONE;
 
     dims_of(prefix, dim);
     dims_of(prefix, chunk);
@@ -112,26 +112,13 @@ static kvf__h5_id write_values(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix_
     if (file->dtype == KVF__I8) write_scale(h5, group, prefix, scale);
     kvf__free(values);
     kvf__free(scale);
+    kvf__h5_release(&group);
     return data;
 }
 
-kvf_status kvf__prefix_file_write(kvf_ctx *ctx, const char *path, bool force,
-                                  const kvf__prefix_file *file)
+static void write_dtype(kvf__h5 *h5, kvf__h5_id data, const kvf__artifact *a)
 {
-    kvf__h5 h5;
-    kvf__h5_id group, data;
-
-    KVF_TRY(check_file(ctx, path, file));
-    h5 = kvf__h5_create(ctx, path, force, "prefix");
-    group = kvf__h5_group_create(&h5, h5.file, "prefix");
-    data = write_values(&h5, group, file);
-    kvf__identity_write(&h5, data, false, &file->id);
-    kvf__h5_put_u8s(&h5, data, "layer_mask", file->prefix.layer_mask, file->prefix.L);
-    kvf__h5_put_text(&h5, data, "dtype", kvf__prefix_dtype_name(file->dtype));
-    kvf__file_end_write(&h5, file->id.task, &file->head, file->options, file->lineage);
-    kvf__h5_release(&data); /* not before: the order decides where HDF5 puts what */
-    kvf__h5_release(&group);
-    return kvf__h5_close(&h5);
+    kvf__h5_put_text(h5, data, "dtype", kvf__prefix_dtype_name(a->dtype));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -156,9 +143,10 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
 }
 
 /* Scales of int8 values, [L, 2, 1, G]. */
-static void read_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix, float *scale)
+static void read_scale(kvf__h5 *h5, const kvf__prefix *prefix, float *scale)
 {
     const int64_t want[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
     kvf__h5_data data = kvf__h5_data_open(h5, group, SCALE);
     char got[128], wanted[128];
 
@@ -172,10 +160,10 @@ static void read_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
             kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
                          "scale %zu is %g, want a finite number from 0 on", h, (double)scale[h]);
     kvf__h5_release(&data.id);
+    kvf__h5_release(&group);
 }
 
-static void read_narrow(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
-                        kvf__prefix *prefix)
+static void read_narrow(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *prefix)
 {
     void *narrow = NULL;
     float *scale = NULL;
@@ -183,71 +171,47 @@ static void read_narrow(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data->bytes, &narrow));
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale));
     kvf__h5_data_read(h5, data, narrow);
-    if (data->dtype == KVF__I8) read_scale(h5, group, prefix, scale);
+    if (data->dtype == KVF__I8) read_scale(h5, prefix, scale);
     if (!h5->status) kvf__prefix_decode(data->dtype, narrow, scale, prefix);
     kvf__free(narrow);
     kvf__free(scale);
 }
 
-static void read_values(kvf__h5 *h5, kvf__h5_id group, const kvf__h5_data *data,
-                        kvf__prefix_file *file)
+static kvf__h5_data open_values(kvf__h5 *h5)
 {
-    const int64_t *dim = data->dim;
-    kvf__prefix *prefix = &file->prefix;
-    uint8_t *mask = kvf__mask_read(h5, data->id, dim[0]);
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
+    kvf__h5_data data = kvf__h5_data_open(h5, group, DATASET);
 
-    file->id.L = dim[0];
-    file->id.G = dim[3];
-    file->id.P = dim[4];
-    file->id.D = dim[5];
-    file->dtype = data->dtype;
-    KVF__H5_TRY(h5, kvf__prefix_init(h5->ctx, prefix, dim[0], dim[3], dim[4], dim[5]));
-    if (!h5->status) {
-        memcpy(prefix->layer_mask, mask, (size_t)dim[0]);
-        if (data->dtype == KVF__F32)
-            kvf__h5_data_read(h5, data, prefix->kv);
-        else
-            read_narrow(h5, group, data, prefix);
-    }
-    kvf__free(mask);
+    if (!h5->status) check_data(h5, &data);
+    kvf__h5_release(&group);
+    return data;
+}
+
+static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
+{
+    const kvf__identity *id = &a->id;
+    kvf__prefix *prefix = &a->prefix;
+
+    a->dtype = data->dtype;
+    KVF__H5_TRY(h5, kvf__prefix_init(h5->ctx, prefix, id->L, id->G, id->P, id->D));
+    if (h5->status) return;
+    memcpy(prefix->layer_mask, a->layer_mask, (size_t)id->L);
+    kvf__free(a->layer_mask); /* the prefix has its own */
+    a->layer_mask = NULL;
+    if (data->dtype == KVF__F32)
+        kvf__h5_data_read(h5, data, prefix->kv);
+    else
+        read_narrow(h5, data, prefix);
     KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, prefix));
 }
 
-void kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *file)
-{
-    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
-
-    *data = kvf__h5_data_open(h5, group, DATASET);
-    if (!h5->status) check_data(h5, data);
-    kvf__identity_read(h5, data->id, false, &file->id);
-    if (!h5->status) read_values(h5, group, data, file);
-    kvf__file_end_read(h5, file->id.task, &file->head, &file->options, &file->lineage);
-    kvf__h5_release(&group);
-}
-
-kvf_status kvf__prefix_file_read(kvf_ctx *ctx, const char *path, kvf__prefix_file *out)
-{
-    kvf__h5 h5 = kvf__h5_open(ctx, path, "prefix");
-    kvf__h5_data data;
-    kvf__prefix_file file = {0};
-    kvf_status st;
-
-    kvf__prefix_read_from(&h5, &data, &file);
-    kvf__h5_release(&data.id);
-    st = kvf__h5_close(&h5);
-    if (st)
-        kvf__prefix_file_done(&file);
-    else
-        *out = file;
-    return st;
-}
-
-void kvf__prefix_file_done(kvf__prefix_file *file)
-{
-    kvf__identity_done(&file->id);
-    kvf__prefix_done(&file->prefix);
-    kvf__head_values_done(&file->head);
-    kvf_json_free(file->options);
-    kvf_json_free(file->lineage);
-    *file = (kvf__prefix_file){0};
-}
+const kvf__row kvf__prefix_row = {
+    .name = "prefix",
+    .object = GROUP,
+    .masked = true,
+    .check = check_file,
+    .write = write_values,
+    .write_attrs = write_dtype,
+    .open = open_values,
+    .read = read_values,
+};

@@ -5,7 +5,7 @@
  * the head divided by 127, and reads back as q * s. Keys and values of a head share neither scale
  * nor range with other heads, as their sizes differ by orders of magnitude between layers. A head
  * of zeros has scale 0. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* /history of a run file: one dataset per measured number, one value per finished step, NaN where a
  * step had no validation. Only what a step measures is here; whether it is worth a picture is the
  * report's business. */
-#include "h5_priv.h"
+#include "artifact_priv.h"
 
 #include <math.h>
 #include <string.h>

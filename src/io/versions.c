@@ -1,5 +1,5 @@
 /* Versions of the libraries that decide results and files, for --version and bug reports. */
-#include "h5_int.h"
+#include "h5.h"
 #include "matmul.h"
 
 #include <kvfold/io.h>

@@ -23,28 +23,10 @@ static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, con
     return KVF_OK;
 }
 
-kvf_status kvf__block_from_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+kvf_status kvf__block_form(kvf_ctx *ctx, const char *path, const kvf__artifact *adapter,
+                           kvf__train *out)
 {
-    kvf__adapter_file file = {0};
-    kvf_status st;
-
-    st = kvf__adapter_file_read(ctx, path, &file);
-    if (st) goto out;
-    st = adapter_form(ctx, path, file.size, file.activation, file.placement, &prefix->form);
-    if (st) goto out;
-    prefix->id = file.id;
-    prefix->block = file.params;
-    prefix->head = file.head;
-    prefix->options = file.options;
-    prefix->lineage = file.lineage;
-    prefix->step = -1;
-    file.id = (kvf__identity){0};
-    file.params = (kvf__params_owned){0};
-    file.head = (kvf__head_values){0};
-    file.options = file.lineage = NULL;
-out:
-    kvf__adapter_file_done(&file);
-    return st;
+    return adapter_form(ctx, path, adapter->size, adapter->activation, adapter->placement, out);
 }
 
 static const char *text_of(const kvf_json *options, const char *name)
@@ -53,12 +35,12 @@ static const char *text_of(const kvf_json *options, const char *name)
     return text ? text : "";
 }
 
-kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *run, bool best,
+kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, bool best,
                                kvf_prefix *prefix)
 {
     const kvf__method *method = kvf__method_find(run->id.method);
     const kvf_json *options = run->options;
-    kvf__params_owned *from = best ? &run->best : &run->encoder;
+    kvf__params_owned *from = best ? &run->best : &run->values;
 
     if (strcmp(method->folds_to, "adapter"))
         prefix->form = (kvf__train){.what = KVF__TRAIN_EVERYTHING};

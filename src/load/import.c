@@ -53,7 +53,7 @@ static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *pe
 static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options,
                                  const kvf_base *base, kvf__peft *peft)
 {
-    kvf__embeddings_file file = {.id.P = peft->P};
+    kvf__artifact file = {.kind = KVF__KIND_EMBEDDINGS, .id.P = peft->P};
     kvf_status st;
 
     if (!base)
@@ -76,9 +76,9 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
     peft->head = (kvf__head_values){0};
     file.vectors = (kvf__vectors){peft->P, peft->width, peft->flat};
     peft->flat = NULL;
-    st = kvf__embeddings_file_write(ctx, options->out, options->force, &file);
+    st = kvf__artifact_write(ctx, options->out, options->force, &file);
 out:
-    kvf__embeddings_file_done(&file);
+    kvf__artifact_done(&file);
     return st;
 }
 
@@ -86,7 +86,7 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
                               bool *at_input)
 {
     kvf__peft peft = {0};
-    kvf__prefix_file file = {.dtype = KVF__F32};
+    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = KVF__F32};
     kvf_status st;
 
     st = kvf__peft_read(ctx, options->path, &peft);
@@ -115,10 +115,10 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     st = kvf__prefix_init(ctx, &file.prefix, file.id.L, file.id.G, file.id.P, file.id.D);
     if (st) goto out;
     kvf__prefix_from_flat(&file.prefix, peft.flat);
-    st = kvf__prefix_file_write(ctx, options->out, options->force, &file);
+    st = kvf__artifact_write(ctx, options->out, options->force, &file);
 out:
     kvf__peft_done(&peft);
-    kvf__prefix_file_done(&file);
+    kvf__artifact_done(&file);
     return st;
 }
 
@@ -142,7 +142,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
                                  const kvf_base *base)
 {
     kvf__encoder *encoder = NULL;
-    kvf__run_file run = {0};
+    kvf__artifact run = {.kind = KVF__KIND_RUN};
     kvf_status st;
 
     if (!base)
@@ -170,7 +170,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
 out:
     kvf__weights_close(&weights);
     kvf__encoder_free(encoder);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
     return st;
 }
 

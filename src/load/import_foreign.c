@@ -141,7 +141,8 @@ static kvf_status write_run(kvf_ctx *ctx, target *t)
     const kvf__encoder_shape shape = {
         .L = t->id.L, .G = t->id.G, .P = t->id.P, .D = t->id.D, .M = t->f->layer[0].weight.dim[0]};
     kvf__encoder *encoder = NULL;
-    kvf__run_file run = {.id = t->id, .head = t->head, .layer_mask = t->mask};
+    kvf__artifact run = {
+        .kind = KVF__KIND_RUN, .id = t->id, .head = t->head, .layer_mask = t->mask};
     kvf_status st;
 
     t->id = (kvf__identity){0};
@@ -155,7 +156,7 @@ static kvf_status write_run(kvf_ctx *ctx, target *t)
     st = kvf__first_run_write(ctx, t->options->out, t->options->force, encoder, &run);
 out:
     kvf__encoder_free(encoder);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
     return st;
 }
 
@@ -210,12 +211,13 @@ out:
 
 static kvf_status write_prefix(kvf_ctx *ctx, const target *t)
 {
-    kvf__prefix_file file = {.id = t->id, .dtype = KVF__F32, .head = t->head};
+    kvf__artifact file = {
+        .kind = KVF__KIND_PREFIX, .id = t->id, .dtype = KVF__F32, .head = t->head};
     kvf_status st = emit(ctx, t, &file.prefix);
     if (!st)
         st = check_finite(ctx, t->options->path, "its prefix", file.prefix.kv,
                           kvf__prefix_count(&file.prefix));
-    if (!st) st = kvf__prefix_file_write(ctx, t->options->out, t->options->force, &file);
+    if (!st) st = kvf__artifact_write(ctx, t->options->out, t->options->force, &file);
     kvf__prefix_done(&file.prefix);
     return st;
 }

@@ -8,9 +8,8 @@
 #include <kvfold/io.h>
 #include <kvfold/model.h>
 
+#include "base_file.h"
 #include "data_int.h"
-#include "file_int.h"
-#include "h5_int.h"
 #include "model_int.h"
 #include "text_int.h"
 
@@ -44,6 +43,9 @@ struct kvf_prefix {
     int64_t step; /* of the state that was used; -1 for prefix files */
 };
 
+/* What a file of that kind holds of a prefix; all is viewed. */
+kvf__artifact kvf__prefix_view(const kvf_prefix *prefix, kvf__kind kind);
+
 /* "auto", "f32", "bf16", "int8". */
 const char *kvf__precision_name(kvf_precision precision);
 const char *kvf__weight_dtype_name(kvf_weight_dtype dtype);
@@ -74,7 +76,7 @@ kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_
 /* A base file of the base's weights, where `values` has no others for them, by name. task: what it
  * says of a head, the hash of the new weights being filled in; NULL: there is none. */
 kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                                 kvf__base_task *task, const char *out, bool force);
+                                 kvf__artifact *task, const char *out, bool force);
 /* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
  * integers as the f32 that they stand for. */
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
@@ -87,10 +89,11 @@ kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
 /* kvf_base_open in a form to be trained. */
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);
-/* Into a new prefix: the values of an adapter file; of a run of port block, which are taken over.
- */
-kvf_status kvf__block_from_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix);
-kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__run_file *run, bool best,
+/* The form of a model that has the values of an adapter file. */
+kvf_status kvf__block_form(kvf_ctx *ctx, const char *path, const kvf__artifact *adapter,
+                           kvf__train *out);
+/* Into a new prefix: the values of a run of port block, which are taken over. */
+kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, bool best,
                                kvf_prefix *prefix);
 /* The base's part of a run that trained it beside an encoder (--unfreeze base): copies of the
  * values that are not the encoder's; none if the run's options do not say so. */
@@ -127,14 +130,14 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
 
 /* The encoder of a run with the values of a checkpoint; *step: of that state. base may be NULL
  * where the method does not read it (EUSAGE otherwise). */
-kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  struct kvf__encoder **out, int64_t *step);
 
 /* Writes a run at step 0 with zero moments: the encoder's parameters, and what *run has already:
  * identity, head, layer_mask (NULL: every layer), options and lineage. */
 kvf_status kvf__first_run_write(kvf_ctx *ctx, const char *path, bool force,
-                                struct kvf__encoder *encoder, kvf__run_file *run);
+                                struct kvf__encoder *encoder, kvf__artifact *run);
 
 /* Copies values into a head's parameters by name. EFORMAT, ESHAPE: the names or shapes are not the
  * head's; `where` names the source. */

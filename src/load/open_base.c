@@ -119,13 +119,14 @@ out:
 /* Of a file of ours that is no base: what takes it. */
 static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
 {
-    char kind[16], line[512];
+    kvf__kind kind = KVF__KIND_ANY;
+    char line[512];
     snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
-    if (kvf__h5_kind(ctx, path, kind) || !strcmp(kind, "base"))
+    if (kvf__kind_of(ctx, path, &kind) || kind == KVF__KIND_BASE)
         return kvf__fail(ctx, status, "%s", line);
-    const char *an = strchr("ae", kind[0]) ? "an" : "a";
+    const char *name = kvf__kind_name(kind), *an = strchr("ae", name[0]) ? "an" : "a";
     return kvf__fail(ctx, status, "%s: is %s %s file, not a base: --prefix takes it", path, an,
-                     kind);
+                     name);
 }
 
 static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)

@@ -16,50 +16,35 @@ static kvf_status take_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix
     return kvf__strdup(ctx, text, &prefix->pattern);
 }
 
-static kvf_status from_prefix_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
+/* Everything of the file is taken over. Of a base it is the head: weights apart, it says no more
+ * than a prefix of length 0 would. */
+static kvf_status from_file(kvf_ctx *ctx, const char *path, kvf__artifact *file, kvf_prefix *prefix)
 {
-    kvf__prefix_file file = {0};
-    KVF_TRY(kvf__prefix_file_read(ctx, path, &file));
-    prefix->id = file.id;
-    prefix->prefix = file.prefix;
-    prefix->head = file.head;
-    prefix->options = file.options;
-    prefix->lineage = file.lineage;
-    prefix->step = -1; /* everything of the file was taken over */
-    return take_pattern(ctx, prefix->options, prefix);
-}
-
-static kvf_status from_embeddings_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
-{
-    kvf__embeddings_file file = {0};
-    KVF_TRY(kvf__embeddings_file_read(ctx, path, &file));
-    prefix->id = file.id;
-    prefix->vectors = file.vectors;
-    prefix->pattern = file.pattern;
-    prefix->head = file.head;
-    prefix->options = file.options;
-    prefix->lineage = file.lineage;
-    prefix->step = -1;
-    return KVF_OK; /* everything of the file was taken over */
-}
-
-/* The head of a base file: weights apart, it says no more than a prefix of length 0 would. */
-static kvf_status from_base_file(kvf_ctx *ctx, const char *path, kvf_prefix *prefix)
-{
-    kvf__base_task task = {0};
-    bool found = false;
-    KVF_TRY(kvf__base_task_read(ctx, path, &found, &task));
-    if (!found)
+    if (!file->id.task)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: is a base file without a head, want a prefix, embeddings, adapter or "
                          "run file",
                          path);
-    prefix->id = task.id;
-    prefix->head = task.head;
-    prefix->options = task.options;
-    prefix->lineage = task.lineage;
-    prefix->step = -1; /* everything of it was taken over */
-    return take_pattern(ctx, prefix->options, prefix);
+    if (file->kind == KVF__KIND_ADAPTER) KVF_TRY(kvf__block_form(ctx, path, file, &prefix->form));
+    prefix->id = file->id;
+    prefix->prefix = file->prefix;
+    prefix->vectors = file->vectors;
+    prefix->pattern = file->pattern;
+    prefix->block = file->values;
+    prefix->head = file->head;
+    prefix->options = file->options;
+    prefix->lineage = file->lineage;
+    prefix->step = -1;
+    file->id = (kvf__identity){0};
+    file->prefix = (kvf__prefix){0};
+    file->vectors = (kvf__vectors){0};
+    file->pattern = NULL;
+    file->values = (kvf__params_owned){0};
+    file->head = (kvf__head_values){0};
+    file->options = file->lineage = NULL;
+    return file->kind == KVF__KIND_PREFIX || file->kind == KVF__KIND_BASE
+               ? take_pattern(ctx, prefix->options, prefix)
+               : KVF_OK;
 }
 
 static kvf_status kind_of_base(kvf_ctx *ctx, const char *path, kvf__file_kind *out)
@@ -74,16 +59,17 @@ static kvf_status kind_of_base(kvf_ctx *ctx, const char *path, kvf__file_kind *o
 kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
-    kvf__base_task task = {0};
-    char word[16];
+    kvf__kind held = KVF__KIND_ANY;
+    kvf__artifact task = {0};
 
     *out = false;
     KVF_TRY(kind_of_base(ctx, path, &kind));
     if (kind != KVF__FILE_HDF5) return KVF_OK;
-    KVF_TRY(kvf__h5_kind(ctx, path, word));
-    if (strcmp(word, "base")) return KVF_OK;
-    KVF_TRY(kvf__base_task_read(ctx, path, out, &task));
-    kvf__base_task_done(&task);
+    KVF_TRY(kvf__kind_of(ctx, path, &held));
+    if (held != KVF__KIND_BASE) return KVF_OK;
+    KVF_TRY(kvf__artifact_read(ctx, path, held, &task));
+    *out = task.id.task != NULL;
+    kvf__artifact_done(&task);
     return KVF_OK;
 }
 
@@ -116,14 +102,14 @@ static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
     }
 }
 
-static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                              kvf_checkpoint checkpoint, const kvf__params **values, int64_t *step)
 {
     bool has_best = run->best.params.n > 0;
     if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
     bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;
-    *values = best ? &run->best.params : &run->encoder.params;
+    *values = best ? &run->best.params : &run->values.params;
     *step = best ? run->best_step : kvf_json_int(kvf_json_get(run->state, "step"), 0);
     return KVF_OK;
 }
@@ -137,7 +123,7 @@ static const char *base_of(const kvf__identity *id, char buf[256])
 }
 
 /* A method that reads the base cannot emit without it, nor beside one of another shape. */
-static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                              const kvf_base *base)
 {
     const kvf__method *method = kvf__method_find(run->id.method);
@@ -156,7 +142,7 @@ static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__run_file
         (long long)d->L, (long long)d->G, (long long)d->D);
 }
 
-kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  kvf__encoder **out, int64_t *step)
 {
@@ -184,7 +170,7 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__run_
 }
 
 /* The head that belongs to the encoder's state. */
-static kvf_status take_head(kvf_ctx *ctx, kvf__run_file *run, kvf_checkpoint checkpoint,
+static kvf_status take_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint checkpoint,
                             kvf_prefix *prefix)
 {
     kvf__head_values *last = &run->head;
@@ -213,7 +199,7 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix});
 }
 
-static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__run_file *run,
+static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  kvf_prefix *prefix)
 {
@@ -229,13 +215,13 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__run_
     return st;
 }
 
-static bool is_block(const kvf__run_file *run)
+static bool is_block(const kvf__artifact *run)
 {
     const kvf__method *method = kvf__method_find(run->id.method);
     return method && method->port == KVF__PORT_BLOCK;
 }
 
-static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__run_file *run,
+static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__artifact *run,
                                kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
     const kvf__params *values = NULL;
@@ -243,36 +229,25 @@ static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__run_file *ru
     return kvf__block_from_run(ctx, path, run, values == &run->best.params, prefix);
 }
 
-static kvf_status from_run_file(kvf_ctx *ctx, const char *path, const kvf_base *base,
-                                kvf_checkpoint checkpoint, kvf_prefix *prefix)
+static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, const kvf_base *base,
+                           kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
-    kvf__run_file run = {0};
-    kvf_status st;
-
-    st = kvf__run_file_read(ctx, path, false, &run);
-    if (st) goto out;
-    st = is_block(&run) ? block_values(ctx, path, &run, checkpoint, prefix)
-                        : emitted_values(ctx, path, &run, base, checkpoint, prefix);
-    if (st) goto out;
-    st = kvf__identity_copy(ctx, &run.id, &prefix->id);
-    if (st) goto out;
-    st = take_head(ctx, &run, checkpoint, prefix);
-    if (st) goto out;
-    st = take_pattern(ctx, run.options, prefix);
-    if (st) goto out;
+    KVF_TRY(is_block(run) ? block_values(ctx, path, run, checkpoint, prefix)
+                          : emitted_values(ctx, path, run, base, checkpoint, prefix));
+    KVF_TRY(kvf__identity_copy(ctx, &run->id, &prefix->id));
+    KVF_TRY(take_head(ctx, run, checkpoint, prefix));
+    KVF_TRY(take_pattern(ctx, run->options, prefix));
     prefix->from_run = true;
-    prefix->options = run.options;
-    prefix->lineage = run.lineage;
-    run.options = run.lineage = NULL;
-out:
-    kvf__run_file_done(&run);
-    return st;
+    prefix->options = run->options;
+    prefix->lineage = run->lineage;
+    run->options = run->lineage = NULL;
+    return KVF_OK;
 }
 
 /* Of what is no file of ours: what takes it, or what makes one of it. */
 static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
 {
-    char line[512];
+    char line[2048];
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
     (void)kvf__file_kind_of(ctx, path, &kind);
@@ -286,20 +261,15 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     return kvf__fail(ctx, status, "%s", line);
 }
 
-static kvf_status kind_of_prefix(kvf_ctx *ctx, const char *path, char kind[16])
-{
-    kvf_status st = kvf__h5_kind(ctx, path, kind);
-    return st ? point_on(ctx, path, st) : KVF_OK;
-}
-
 kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
 {
-    char kind[16];
+    kvf__kind kind = KVF__KIND_ANY;
     kvf__identity id = {0};
-    KVF_TRY(kind_of_prefix(ctx, path, kind));
+    kvf_status st = kvf__kind_of(ctx, path, &kind);
+    if (st) return point_on(ctx, path, st);
     *out = false;
-    if (strcmp(kind, "run")) return KVF_OK;
-    KVF_TRY(kvf__run_file_identity(ctx, path, &id));
+    if (kind != KVF__KIND_RUN) return KVF_OK;
+    KVF_TRY(kvf__artifact_identity(ctx, path, kind, &id));
     const kvf__method *method = kvf__method_find(id.method);
     *out = method && method->reads_base;
     kvf__identity_done(&id);
@@ -315,25 +285,15 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
 kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
                               kvf_checkpoint checkpoint, kvf_prefix **out)
 {
-    char kind[16];
+    kvf__artifact file = {0};
     kvf_prefix *prefix = NULL;
-    KVF_TRY(kind_of_prefix(ctx, path, kind));
-    KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
-    kvf_status st;
-    if (!strcmp(kind, "prefix"))
-        st = from_prefix_file(ctx, path, prefix);
-    else if (!strcmp(kind, "embeddings"))
-        st = from_embeddings_file(ctx, path, prefix);
-    else if (!strcmp(kind, "adapter"))
-        st = kvf__block_from_file(ctx, path, prefix);
-    else if (!strcmp(kind, "base"))
-        st = from_base_file(ctx, path, prefix);
-    else if (!strcmp(kind, "run"))
-        st = from_run_file(ctx, path, base, checkpoint, prefix);
-    else
-        st = kvf__fail(ctx, KVF_EFORMAT,
-                       "%s: is a %s file, want a prefix, embeddings, adapter or run file", path,
-                       kind);
+    kvf_status st = kvf__artifact_read(ctx, path, KVF__KIND_ANY, &file);
+    if (st) return point_on(ctx, path, st);
+    st = kvf__alloc(ctx, sizeof *prefix, &prefix);
+    if (!st)
+        st = file.kind == KVF__KIND_RUN ? from_run(ctx, path, &file, base, checkpoint, prefix)
+                                        : from_file(ctx, path, &file, prefix);
+    kvf__artifact_done(&file);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->id.task && !prefix->head.n_tasks &&
         kvf__task_parse(ctx, prefix->id.task, &prefix->task))
@@ -366,6 +326,21 @@ kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *nam
     kvf__head_values_done(&prefix->head);
     prefix->head = head;
     return KVF_OK;
+}
+
+kvf__artifact kvf__prefix_view(const kvf_prefix *prefix, kvf__kind kind)
+{
+    return (kvf__artifact){
+        .kind = kind,
+        .id = prefix->id,
+        .prefix = prefix->prefix,
+        .vectors = prefix->vectors,
+        .pattern = prefix->pattern,
+        .values = prefix->block,
+        .head = prefix->head,
+        .options = prefix->options,
+        .lineage = prefix->lineage,
+    };
 }
 
 void kvf_prefix_free(kvf_prefix *prefix)

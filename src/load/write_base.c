@@ -160,7 +160,7 @@ static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params 
 }
 
 static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                        kvf__base_file *file, kvf__base_task *task)
+                        kvf__base_file *file, kvf__artifact *task)
 {
     char hex[33], *copy = NULL;
 
@@ -174,7 +174,7 @@ static kvf_status stamp(kvf_ctx *ctx, const kvf_base *base, const kvf__params *v
 }
 
 kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                                 kvf__base_task *task, const char *out, bool force)
+                                 kvf__artifact *task, const char *out, bool force)
 {
     kvf__base_file file = {0};
     size_t used = 0;

@@ -7,7 +7,7 @@
 #define KVF_REPORT_INT_H
 
 #include "base_int.h"
-#include "h5_int.h"
+#include "history.h"
 
 /* facts, each of which may be missing but title and kind:
  *

@@ -115,15 +115,15 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
 static kvf_status check_kind(kvf_ctx *ctx, const char *path)
 {
     kvf__file_kind format = KVF__FILE_UNKNOWN;
-    char kind[16];
+    kvf__kind kind = KVF__KIND_ANY;
 
     KVF_TRY(kvf__file_kind_of(ctx, path, &format));
     if (format != KVF__FILE_HDF5)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: no file of kvfold, want a run, prefix, embeddings or adapter file",
                          path);
-    KVF_TRY(kvf__h5_kind(ctx, path, kind));
-    if (strcmp(kind, "base")) return KVF_OK;
+    KVF_TRY(kvf__kind_of(ctx, path, &kind));
+    if (kind != KVF__KIND_BASE) return KVF_OK;
     return kvf__fail(ctx, KVF_EFORMAT,
                      "%s: is a base file, want a run, prefix, embeddings or adapter file", path);
 }
@@ -137,7 +137,7 @@ static kvf_status read_file(kvf__look *look)
     kvf_json_set(look->facts, "title", kvf_json_new_str(kvf__look_name(o->path)));
     kvf_json_set(look->facts, "notes", look->notes = kvf_json_array());
     if (strcmp(kvf_json_str(kvf_json_get(look->facts, "kind"), NULL), "run") == 0)
-        return kvf__run_file_history(look->ctx, o->path, &look->history);
+        return kvf__artifact_history(look->ctx, o->path, &look->history);
     return KVF_OK;
 }
 

@@ -258,10 +258,10 @@ static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what
 /* ---- --init-from ----------------------------------------------------------------------------- */
 
 /* The weights of the base that a run trained along with its encoder. */
-static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__run_file *run,
+static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__artifact *run,
                                 kvf__encoder *source, const char **what)
 {
-    const kvf__params *values = run->best.params.n ? &run->best.params : &run->encoder.params;
+    const kvf__params *values = run->best.params.n ? &run->best.params : &run->values.params;
     kvf_prefix beside = {0};
     kvf_status st = kvf__block_beside(t->ctx, run->options, values, kvf__encoder_params(source),
                                       &beside);
@@ -279,7 +279,7 @@ static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__ru
 }
 
 /* Of the same method: parameter by parameter. */
-static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__run_file *run)
+static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__artifact *run)
 {
     kvf__encoder *source = NULL;
     const char *what = "its encoder";
@@ -366,15 +366,15 @@ static kvf_status start_from_prefix(kvf__trainer *t, const char *path, bool with
 
 static kvf_status start_from_file(kvf__trainer *t, const char *path)
 {
-    char kind[16];
-    kvf__run_file run = {0};
-    KVF_TRY(kvf__h5_kind(t->ctx, path, kind));
-    if (strcmp(kind, "run")) return start_from_prefix(t, path, true);
-    kvf_status st = kvf__run_file_read(t->ctx, path, false, &run);
+    kvf__kind kind = KVF__KIND_ANY;
+    kvf__artifact run = {0};
+    KVF_TRY(kvf__kind_of(t->ctx, path, &kind));
+    if (kind != KVF__KIND_RUN) return start_from_prefix(t, path, true);
+    kvf_status st = kvf__artifact_read(t->ctx, path, kind, &run);
     if (!st)
         st = strcmp(run.id.method, t->options.method) ? start_from_prefix(t, path, true)
                                                       : values_from_run(t, path, &run);
-    kvf__run_file_done(&run);
+    kvf__artifact_done(&run);
     return st;
 }
 

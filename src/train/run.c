@@ -158,7 +158,7 @@ static kvf_status open_output(kvf__trainer *t)
         KVF_TRY(kvf__journal_check(t));
         return kvf__outfile_check(t->ctx, o->out, o->force);
     }
-    KVF_TRY(kvf__run_file_read(t->ctx, o->out, true, &t->output.resumed));
+    KVF_TRY(kvf__artifact_read_all(t->ctx, o->out, KVF__KIND_RUN, &t->output.resumed));
     t->output.is_resumed = true;
     KVF_TRY(kvf__journal_check(t));
     return kvf__train_options_resume(t->ctx, o->out, &t->options, t->output.resumed.options);
@@ -298,7 +298,7 @@ void kvf__trainer_done(kvf__trainer *t)
     kvf__renderer_done(&t->rows.renderer);
     kvf__identity_done(&t->id);
     if (!t->borrows_base) kvf_base_free(t->base);
-    kvf__run_file_done(&t->output.resumed);
+    kvf__artifact_done(&t->output.resumed);
     kvf__journal_close(&t->output.journal);
     kvf__outlock_drop(&t->output.lock);
     kvf__ranks_free(t->ranks);

@@ -65,11 +65,11 @@ static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *en
 }
 
 /* The file's view of the trainer; nothing but the three JSON objects is owned by it. */
-static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
+static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
 {
     run->id = t->id;
     run->layer_mask = t->tuned.layer_mask;
-    split(t, &t->tuned.params, &run->encoder.params, &run->head.params.params);
+    split(t, &t->tuned.params, &run->values.params, &run->head.params.params);
     KVF_TRY(kvf__tasks_describe(t, &run->head));
     split(t, &t->progress.best.params, &run->best.params, &run->best_head.params);
     run->best_step = t->progress.best.step;
@@ -86,9 +86,9 @@ static kvf_status view_run(kvf__trainer *t, kvf__run_file *run)
 
 kvf_status kvf__trainer_save(kvf__trainer *t, bool force)
 {
-    kvf__run_file run = {0};
+    kvf__artifact run = {.kind = KVF__KIND_RUN};
     kvf_status st = view_run(t, &run);
-    if (!st) st = kvf__run_file_write(t->ctx, t->options.out, force, &run);
+    if (!st) st = kvf__artifact_write(t->ctx, t->options.out, force, &run);
     kvf__free(run.head.tasks);
     kvf_json_free(run.state);
     kvf_json_free(run.lineage);
@@ -107,7 +107,7 @@ static kvf_status same_text(kvf__trainer *t, const char *what, const char *found
         t->options.out, what, found && *found ? found : "none", *want ? want : "none");
 }
 
-static kvf_status check_same_inputs(kvf__trainer *t, const kvf__run_file *run)
+static kvf_status check_same_inputs(kvf__trainer *t, const kvf__artifact *run)
 {
     const char *data = kvf_json_str(kvf_json_get(run->lineage, "data_hash"), NULL);
     const char *valid = kvf_json_str(kvf_json_get(run->lineage, "valid_hash"), NULL);
@@ -191,7 +191,7 @@ static void drop_last_reading(kvf__trainer *t)
         t->progress.history.meter_loss[t->progress.step - 1] = NAN;
 }
 
-static kvf_status restore_best(kvf__trainer *t, const kvf__run_file *run)
+static kvf_status restore_best(kvf__trainer *t, const kvf__artifact *run)
 {
     if (!run->best.params.n) {
         t->progress.best.params.n = 0;
@@ -206,7 +206,7 @@ static kvf_status restore_best(kvf__trainer *t, const kvf__run_file *run)
 
 kvf_status kvf__trainer_restore(kvf__trainer *t)
 {
-    const kvf__run_file *run = &t->output.resumed;
+    const kvf__artifact *run = &t->output.resumed;
     KVF_TRY(check_same_inputs(t, run));
     t->progress.step = kvf_json_int(kvf_json_get(run->state, "step"), -1);
     t->progress.tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
@@ -217,7 +217,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
                          t->options.out);
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
-    KVF_TRY(copy_both(t, "", &run->encoder.params, &run->head.params.params, &t->tuned.params));
+    KVF_TRY(copy_both(t, "", &run->values.params, &run->head.params.params, &t->tuned.params));
     if (run->m.params.n) {
         KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
         KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));

@@ -37,7 +37,7 @@ typedef struct kvf__progress {
 typedef struct kvf__output {
     kvf__outlock lock; /* on options.out; none for a dry run */
     kvf__journal journal;
-    kvf__run_file resumed; /* what --resume read; owns texts that options borrow */
+    kvf__artifact resumed; /* what --resume read; owns texts that options borrow */
     bool is_resumed;
     bool finished_before; /* --resume has nothing to do */
 } kvf__output;

@@ -2,7 +2,7 @@
  * which after one step are the gradient times 1 - beta1, by the norm of theirs for each parameter.
  *
  * Usage: compare_runs A.h5 B.h5 TOLERANCE [losses|gradients] */
-#include "h5_int.h"
+#include "artifact.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,10 +56,11 @@ static bool close_moments(const kvf__params *a, const kvf__params *b, double tol
 int main(int argc, char **argv)
 {
     kvf_ctx *ctx = NULL;
-    kvf__run_file a = {0}, b = {0};
+    kvf__artifact a = {0}, b = {0};
     if (argc < 4 || kvf_ctx_create(NULL, &ctx)) return 2;
     double tolerance = atof(argv[3]);
-    if (kvf__run_file_read(ctx, argv[1], true, &a) || kvf__run_file_read(ctx, argv[2], true, &b)) {
+    if (kvf__artifact_read_all(ctx, argv[1], KVF__KIND_RUN, &a) ||
+        kvf__artifact_read_all(ctx, argv[2], KVF__KIND_RUN, &b)) {
         printf("%s\n", kvf_ctx_error(ctx));
         return 1;
     }
@@ -68,8 +69,8 @@ int main(int argc, char **argv)
         good = close_losses(&a.history, &b.history, tolerance);
     if (argc < 5 || !strcmp(argv[4], "gradients"))
         good = close_moments(&a.m.params, &b.m.params, tolerance) && good;
-    kvf__run_file_done(&a);
-    kvf__run_file_done(&b);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
     kvf_ctx_free(ctx);
     return good ? 0 : 1;
 }

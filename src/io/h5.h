@@ -1,15 +1,16 @@
-/* HDF5 behind plain types: what prefix_file.c, run_file.c, json_attrs.c and inspect*.c use of it.
- * Only the files h5*.c include hdf5.h. Private to src/io.
+/* HDF5 in plain types, for the readers and writers of our files. Only the files h5*.c include
+ * hdf5.h. Private to src/io.
  *
- * A file that is written ends in a seal, one line behind the bytes of HDF5 with the XXH3-128 of all
+ * A file that is written ends in a seal, one line after the bytes of HDF5 with the XXH3-128 of all
  * of them: HDF5 1.8 to 2.0 ignore it, and drop it when they open the file for writing. It is
  * checked before HDF5 sees a byte, because HDF5 keeps text and the places of chunks without a
  * checksum. A file without a seal (made or edited by h5py) is read too. */
-#ifndef KVF_H5_PRIV_H
-#define KVF_H5_PRIV_H
+#ifndef KVF_H5_H
+#define KVF_H5_H
 
-#include "h5_int.h"
+#include "infile.h"
 #include "outfile.h"
+#include "view.h"
 
 typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which stands for "/" */
 #define KVF__H5_NONE ((kvf__h5_id)-1)
@@ -76,6 +77,9 @@ void kvf__h5_fail(kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt
     KVF__PRINTF(4, 5);
 void kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...) KVF__PRINTF(3, 4);
 
+/* HDF5's version as "1.10.8". */
+const char *kvf__h5_version(char buf[32]);
+
 /* ---- groups (h5_group.c) --------------------------------------------------------------------- */
 
 /* Groups and datasets that are returned are to be released. */
@@ -117,11 +121,6 @@ size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at);
 bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__H5_NAME]);
 /* EFORMAT for anything that is not a scalar of one of the four types. */
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name);
-
-/* A group's attributes as one object of scalars, and back (json_attrs.c). null is stored as NaN.
- * name: the group, made only if value is not NULL; a missing group reads as NULL. */
-void kvf__attrs_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kvf_json *value);
-kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name);
 
 /* ---- datasets (h5_data.c, h5_check.c) -------------------------------------------------------- */
 
@@ -165,71 +164,5 @@ void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char 
                          size_t n);
 char **kvf__h5_texts_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, size_t *n);
 void kvf__texts_free(char **texts, size_t n); /* and the list; NULL is fine */
-
-/* ---- parts of files -------------------------------------------------------------------------- */
-
-/* What is read below belongs to the caller on failure too: it may be half read. */
-
-/* base_* on the root, the rest on `at`; L, G, P, D too where with_shape (identity.c). */
-void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf__identity *id);
-void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, bool with_shape, kvf__identity *id);
-/* Sets what `inspect` shows of it. */
-void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes);
-/* [L] of 0 and 1. */
-uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L);
-
-/* Reads a prefix from an open file; *data, to be released by the caller, tells how it is stored. */
-void kvf__prefix_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__prefix_file *file);
-
-/* Its values as they are stored (prefix_store.c): `values` in the dtype; scale [L, 2, G], of int8
- * only. ENUMERIC: the dtype cannot hold one. */
-size_t kvf__prefix_scales(const kvf__prefix *prefix); /* L * 2 * G */
-kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
-                              const kvf__prefix *prefix, void *values, float *scale);
-void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
-                        kvf__prefix *prefix);
-
-/* The same of virtual tokens. */
-void kvf__embeddings_read_from(kvf__h5 *h5, kvf__h5_data *data, kvf__embeddings_file *file);
-
-/* Into a base file that is written; weights: its group (base_task.c). */
-void kvf__base_task_write(kvf__h5 *h5, kvf__h5_id weights, const kvf__base_task *task);
-
-/* /history (run_history.c). */
-void kvf__history_write(kvf__h5 *h5, const kvf__history *history);
-void kvf__history_read(kvf__h5 *h5, kvf__history *history);
-
-/* Parameters of one task of several as those of a head of its own, views (head_values.c). */
-kvf_status kvf__head_task_params(kvf_ctx *ctx, const kvf__head_values *head, const char *task,
-                                 kvf__params *out);
-/* /head, or /heads where the task is KVF__MULTI_TASK (head_file.c). EFORMAT: a head where `task`
- * has none, or none where it has one. */
-void kvf__head_write(kvf__h5 *h5, const char *task, const kvf__head_values *head);
-void kvf__head_read(kvf__h5 *h5, const char *task, kvf__head_values *out);
-/* /head, /options and /lineage (file_end.c). */
-void kvf__file_end_write(kvf__h5 *h5, const char *task, const kvf__head_values *head,
-                         const kvf_json *options, const kvf_json *lineage);
-void kvf__file_end_read(kvf__h5 *h5, const char *task, kvf__head_values *head, kvf_json **options,
-                        kvf_json **lineage);
-
-/* More than any model has: a hostile file is refused before its names are read. */
-enum { KVF__MOST_PARAMS = 65536 };
-
-/* The parameters of one group, all f32 of rank 1 to 4 (param_group.c). Returns the group, to be
- * released. */
-kvf__h5_id kvf__param_group_write(kvf__h5 *h5, kvf__h5_id parent, const char *name,
-                                  const kvf__params *params);
-/* except: a child that is no parameter, NULL if all are. */
-void kvf__param_group_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
-                           kvf__params_owned *out);
-/* Adds those of one of several tasks, as "TASK/parameter"; it may have none. */
-void kvf__param_group_read_task(kvf__h5 *h5, kvf__h5_id group, const char *task, const char *except,
-                                kvf__params_owned *out);
-/* As kvf__param_group_read, where groups named as the tasks of `heads` hold theirs. */
-void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_values *heads,
-                                 kvf__params_owned *out);
-/* Names, order and shapes of `got`, read from `group`, must be those of `whose` ("encoder"). */
-void kvf__param_group_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got,
-                           const kvf__params *want, const char *whose);
 
 #endif

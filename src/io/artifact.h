@@ -1,0 +1,107 @@
+/* kvfold's own files, format 1, as one record: what training makes and everything else reads.
+ * docs/format.md is the contract; h5*.c are the only files that know HDF5.
+ *
+ * A kind of file is a row (artifact_priv.h) that says which members it has; reading, writing, the
+ * check of files that came from elsewhere, `inspect` and `diff` walk the record. Weights and texts
+ * of a base have calls of their own (base_file.h).
+ *
+ * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers
+ * own what they return until *_done. Readers trust nothing: superblock version 2 or 3, known names
+ * only, hard links only, no external or virtual storage, known filters, ranks, types and sizes as
+ * the schema says, checked before any allocation. Files end in a seal, a hash of all bytes before
+ * it; it is checked where it is there (h5.h). */
+#ifndef KVF_ARTIFACT_H
+#define KVF_ARTIFACT_H
+
+#include "head_values.h"
+#include "history.h"
+#include "prefix.h"
+#include "vectors.h"
+
+/* What every file but a base says about itself: attributes of the root, and of the dataset
+ * /prefix/past_key_values or the group /encoder. */
+typedef struct kvf__identity {
+    char *base_name;         /* "SmolLM2-135M-Instruct"; informative */
+    char *base_architecture; /* "llama" */
+    char *base_hash;         /* 32 hex digits, or "" if not known */
+    char *method;            /* "mlp", "direct" */
+    char *task;              /* "lm" */
+    char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
+    int64_t position_start;
+    bool infix;    /* placement "infix": the prefix stands inside rows, see batch.h */
+    bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
+    int64_t L, G, P, D;
+} kvf__identity;
+kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
+void kvf__identity_done(kvf__identity *id);
+
+typedef enum kvf__kind {
+    KVF__KIND_ANY, /* reading only: whatever the file is */
+    KVF__KIND_RUN,
+    KVF__KIND_PREFIX,
+    KVF__KIND_EMBEDDINGS,
+    KVF__KIND_ADAPTER,
+    KVF__KIND_BASE
+} kvf__kind;
+/* kvfold_kind: "run", "prefix", ... */
+const char *kvf__kind_name(kvf__kind kind);
+/* Of a file, which is checked for format 1. */
+kvf_status kvf__kind_of(kvf_ctx *ctx, const char *path, kvf__kind *out);
+
+/* Parts that a kind does not have are empty. */
+typedef struct kvf__artifact {
+    kvf__kind kind;
+    kvf__identity id;
+    kvf__head_values head;  /* f32 always; of a run the last step's */
+    kvf_json *options;      /* object of scalars, or NULL: the training options */
+    kvf_json *lineage;      /* object of scalars, or NULL: data hashes, run hash, fold check */
+    struct {                /* prefix */
+        kvf__prefix prefix; /* values in f32 whatever the file's dtype; layer_mask inside */
+        kvf__dtype dtype;   /* type of the stored values: F32, F16, BF16 or I8 */
+    };
+    struct {                  /* embeddings */
+        kvf__vectors vectors; /* [P, C] */
+        char *pattern;        /* --p-template; NULL or "": they lead the row */
+    };
+    kvf__params_owned values; /* run: the encoder's, last step; adapter: adapters, then norms */
+    struct {                  /* adapter */
+        int64_t size;         /* of the bottleneck */
+        char *activation, *placement; /* words of --adapter-activation and --adapter-placement */
+    };
+    struct {                    /* run */
+        uint8_t *layer_mask;    /* [L] */
+        kvf__params_owned best; /* the encoder's; n = 0: no validation ran yet */
+        kvf__params_owned best_head;
+        int64_t best_step;
+        double best_value;
+        char *best_metric;      /* "valid_loss", "accuracy", ...; NULL if none */
+        kvf__params_owned m, v; /* AdamW moments of encoder, then head; n = 0: imported, step 0 */
+        kvf_json *state; /* object of integers and reals: step, tokens, rng_*, data position ... */
+        kvf__history history;
+    };
+} kvf__artifact;
+/* Not of a base. */
+kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
+                               const kvf__artifact *artifact);
+/* What inference and tools need: all but moments and history of a run. Of a base: what it says of
+ * the task that its weights were trained for, id.task NULL where that has no head. */
+kvf_status kvf__artifact_read(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf__artifact *out);
+/* All that the file holds. */
+kvf_status kvf__artifact_read_all(kvf_ctx *ctx, const char *path, kvf__kind kind,
+                                  kvf__artifact *out);
+/* What it says about itself, and nothing else of it. */
+kvf_status kvf__artifact_identity(kvf_ctx *ctx, const char *path, kvf__kind kind,
+                                  kvf__identity *out);
+/* The history of a run, and nothing else of it. */
+kvf_status kvf__artifact_history(kvf_ctx *ctx, const char *path, kvf__history *out);
+void kvf__artifact_done(kvf__artifact *artifact);
+
+/* The types by their words, "f32", "f16", "bf16", "int8". EUSAGE; NULL: no type of a prefix. */
+kvf_status kvf__prefix_dtype_parse(kvf_ctx *ctx, const char *name, kvf__dtype *out);
+const char *kvf__prefix_dtype_name(kvf__dtype dtype);
+/* What a file of that type will read back as. ENUMERIC: it cannot hold a value; `where` names the
+ * prefix. */
+kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                               const kvf__prefix *from, kvf__prefix *out);
+
+#endif

@@ -1,0 +1,68 @@
+/* The history of a run: what was measured in each step, as files keep it. */
+#ifndef KVF_HISTORY_H
+#define KVF_HISTORY_H
+
+#include "view.h"
+
+/* The columns of a run's history, in the file's order: the only list of them. Whatever keeps,
+ * stores, reads, resumes, logs, compares or draws columns goes over it.
+ *
+ *   X(name, type, of, units, curve, title, mean)
+ *
+ *   name   of the member, of the dataset in /history and of the key of --log
+ *   of     what measures it; a run without that has no such column (NULL; no dataset)
+ *   units  NULL: a plain number
+ *   curve  its tag in TensorBoard; NULL: none, or one of its own (the metric's)
+ *   title  in the report; NULL: not shown there, or by its own name (the metric's)
+ *   mean   a point that stands for several steps is their mean; else the last of them */
+#define KVF__HISTORY(X)                                                                            \
+    X(step, int64_t, STEP, "steps", NULL, "step", false)                                           \
+    X(train_loss, double, STEP, "nats per token", "train/loss", "train loss", true)                \
+    X(valid_loss, double, EVAL, "nats per token", "valid/loss", "valid loss", false)               \
+    X(valid_metric, double, EVAL, NULL, NULL, NULL, false)                                         \
+    X(lr, double, STEP, NULL, "train/lr", "learning rate", false)                                  \
+    X(grad_norm, double, STEP, "L2 norm", "train/grad_norm", "gradient norm", true)                \
+    X(prefix_norm, double, STEP, "L2 norm", "train/prefix_norm", "prefix norm", false)             \
+    X(tokens, int64_t, STEP, "tokens", NULL, NULL, false)                                          \
+    X(meter_loss, double, RETENTION, "nats per token", "meter/loss", "meter", false)               \
+    X(kl_to_base, double, ANCHOR, "nats per token", "train/kl_to_base", "KL to base", true)
+
+typedef enum kvf__measured {
+    KVF__OF_STEP,
+    KVF__OF_EVAL,      /* NaN where a step had no validation */
+    KVF__OF_RETENTION, /* --retention set */
+    KVF__OF_ANCHOR     /* --kl-to-base */
+} kvf__measured;
+
+enum {
+#define X(name, type, of, units, curve, title, mean) KVF__COLUMN_##name,
+    KVF__HISTORY(X)
+#undef X
+        KVF__COLUMNS
+};
+
+typedef struct kvf__column {
+    const char *name, *units, *curve, *title;
+    kvf__measured of;
+    kvf__dtype dtype; /* I64 or F64 */
+    bool mean;
+} kvf__column;
+extern const kvf__column kvf__columns[KVF__COLUMNS];
+
+/* One row per finished step: arrays of n, by name or in the list's order. valid_metric: of what
+ * /best is best in; files from before it was kept read as NaN. */
+typedef struct kvf__history {
+    int64_t n;
+    union {
+        struct {
+#define X(name, type, of, units, curve, title, mean) type *name;
+            KVF__HISTORY(X)
+#undef X
+        };
+        void *column[KVF__COLUMNS];
+    };
+} kvf__history;
+double kvf__history_at(const kvf__history *history, int column, int64_t row); /* NaN: no column */
+void kvf__history_done(kvf__history *history);
+
+#endif

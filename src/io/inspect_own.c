@@ -1,0 +1,287 @@
+/* Our own files described: what they say of themselves, tensors with shape, storage and norm, how
+ * keys and values of a prefix are distributed by layer, which shows at a glance a layer that was
+ * not trained or one that exploded, and how far a run came.
+ *
+ * Of a run the encoder's values are read, one tensor at a time; of its moments, a multiple of that
+ * size, shapes and storage alone. */
+#include "artifact_priv.h"
+#include "base_file.h"
+#include "inspect_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Mean, deviation (of the population), extremes and L2 norm, summed in f64. */
+static kvf_json *statistics(const float *values, size_t n)
+{
+    kvf_json *object = kvf_json_object();
+    double sum = 0, squares = 0, around = 0, mean;
+    float low = values[0], high = values[0];
+
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)values[i];
+        squares += (double)values[i] * (double)values[i];
+        if (values[i] < low) low = values[i];
+        if (values[i] > high) high = values[i];
+    }
+    mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        around += ((double)values[i] - mean) * ((double)values[i] - mean);
+    kvf_json_set(object, "mean", kvf_json_new_real(mean));
+    kvf_json_set(object, "std", kvf_json_new_real(sqrt(around / (double)n)));
+    kvf_json_set(object, "min", kvf_json_new_real((double)low));
+    kvf_json_set(object, "max", kvf_json_new_real((double)high));
+    kvf_json_set(object, "norm", kvf_json_new_real(sqrt(squares)));
+    return object;
+}
+
+static kvf_json *describe_layers(const kvf__prefix *prefix)
+{
+    kvf_json *layers = kvf_json_array();
+    size_t half = (size_t)prefix->G * (size_t)prefix->P * (size_t)prefix->D;
+
+    for (int64_t l = 0; l < prefix->L; l++) {
+        kvf_json *layer = kvf_json_object();
+        const float *key = prefix->kv + (size_t)l * 2 * half;
+        kvf_json_set(layer, "layer", kvf_json_new_int(l));
+        kvf_json_set(layer, "key", statistics(key, half));
+        kvf_json_set(layer, "value", statistics(key + half, half));
+        kvf_json_add(layers, layer);
+    }
+    return layers;
+}
+
+static kvf_json *norms_of(const kvf__vectors *vectors)
+{
+    kvf_json *norms = kvf_json_array();
+    for (int64_t p = 0; p < vectors->P; p++) {
+        double square = 0;
+        for (int64_t c = p * vectors->C; c < (p + 1) * vectors->C; c++)
+            square += (double)vectors->x[c] * (double)vectors->x[c];
+        kvf_json_add(norms, kvf_json_new_real(sqrt(square)));
+    }
+    return norms;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* The scales of int8 values, and how far they reach. */
+static void describe_scale(kvf__h5 *h5, kvf_json *tensors)
+{
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
+    kvf__h5_data data = kvf__h5_data_open(h5, group, "scale");
+    float *scale = NULL;
+
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &scale));
+    kvf__h5_data_read(h5, &data, scale);
+    if (scale) {
+        kvf_json *entry = kvf__dataset_entry(h5, "prefix/scale", &data);
+        kvf_json_set(entry, "values", statistics(scale, (size_t)data.count));
+        kvf_json_add(tensors, entry);
+    }
+    kvf__free(scale);
+    kvf__h5_release(&data.id);
+    kvf__h5_release(&group);
+}
+
+static void describe_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf_json *tensors)
+{
+    kvf__h5_data data = kvf__h5_data_open(h5, group->id, "virtual");
+
+    kvf_json_add(tensors, kvf__dataset_entry(h5, "embeddings/virtual", &data));
+    kvf__h5_release(&data.id);
+}
+
+static void describe_values(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a,
+                            kvf_json *tensors)
+{
+    switch (a->kind) {
+    case KVF__KIND_PREFIX:
+        kvf_json_add(tensors, kvf__dataset_entry(h5, "prefix/past_key_values", at));
+        if (a->dtype == KVF__I8) describe_scale(h5, tensors);
+        break;
+    case KVF__KIND_EMBEDDINGS:
+        describe_vectors(h5, at, tensors);
+        break;
+    case KVF__KIND_ADAPTER:
+        kvf__inspect_params(h5, NULL, "adapter", true, tensors);
+        break;
+    default:
+        kvf__inspect_params(h5, NULL, "encoder", true, tensors);
+    }
+}
+
+/* What only a run has. */
+static void describe_training(kvf__h5 *h5, kvf_json *tensors)
+{
+    kvf__inspect_params(h5, "best", "encoder", true, tensors);
+    kvf__inspect_params(h5, "best", "head", true, tensors);
+    kvf__inspect_params(h5, "best", "heads", true, tensors);
+    kvf__inspect_params(h5, "optimizer", "m", false, tensors);
+    kvf__inspect_params(h5, "optimizer", "v", false, tensors);
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static kvf_json *mask_array(const uint8_t *mask, int64_t L)
+{
+    kvf_json *layers = kvf_json_array();
+
+    for (int64_t l = 0; l < L; l++)
+        kvf_json_add(layers, kvf_json_new_int(mask[l]));
+    return layers;
+}
+
+static void describe_attributes(kvf__h5 *h5, const kvf__artifact *a, kvf_json *attributes)
+{
+    const uint8_t *mask = kvf__artifact_mask(a);
+    char *version = kvf__h5_get_text(h5, h5->file, "kvfold_version");
+
+    kvf__identity_describe(&a->id, attributes);
+    if (mask) kvf_json_set(attributes, "layer_mask", mask_array(mask, a->id.L));
+    if (version) kvf_json_set(attributes, "kvfold_version", kvf_json_new_str(version));
+    kvf__free(version);
+    if (a->kind == KVF__KIND_PREFIX)
+        kvf_json_set(attributes, "dtype", kvf_json_new_str(kvf__prefix_dtype_name(a->dtype)));
+    if (a->kind == KVF__KIND_EMBEDDINGS) {
+        kvf_json_set(attributes, "template", kvf_json_new_str(a->pattern));
+        kvf_json_set(attributes, "norms", norms_of(&a->vectors));
+    }
+    if (a->kind == KVF__KIND_ADAPTER) {
+        kvf_json_set(attributes, "size", kvf_json_new_int(a->size));
+        kvf_json_set(attributes, "activation", kvf_json_new_str(a->activation));
+        kvf_json_set(attributes, "placement", kvf_json_new_str(a->placement));
+    }
+}
+
+static void describe_best(kvf__h5 *h5, kvf_json *object)
+{
+    kvf__h5_id group;
+    char *metric;
+
+    if (!kvf__h5_has(h5, h5->file, "best")) return;
+    group = kvf__h5_group_open(h5, h5->file, "best");
+    kvf_json_set(object, "best_step", kvf_json_new_int(kvf__h5_get_i64(h5, group, "step")));
+    metric = kvf__h5_get_text(h5, group, "metric");
+    kvf_json_set(object, "best_metric", kvf_json_new_str(metric ? metric : ""));
+    kvf_json_set(object, "best_value", kvf_json_new_real(kvf__h5_get_f64(h5, group, "value")));
+    kvf__free(metric);
+    kvf__h5_release(&group);
+}
+
+static void describe_history(kvf__h5 *h5, kvf_json *root)
+{
+    kvf_json *object = kvf_json_object();
+    kvf__history history = {0};
+    int64_t last;
+
+    kvf_json_set(root, "history", object);
+    kvf__history_read(h5, &history);
+    last = h5->status ? -1 : history.n - 1;
+    kvf_json_set(object, "steps", kvf_json_new_int(last >= 0 ? history.step[last] : 0));
+    if (last >= 0) {
+        kvf_json_set(object, "tokens", kvf_json_new_int(history.tokens[last]));
+        kvf_json_set(object, "first_train_loss", kvf_json_new_real(history.train_loss[0]));
+        kvf_json_set(object, "last_train_loss", kvf_json_new_real(history.train_loss[last]));
+    }
+    while (last >= 0 && isnan(history.valid_loss[last]))
+        last--;
+    if (last >= 0)
+        kvf_json_set(object, "last_valid_loss", kvf_json_new_real(history.valid_loss[last]));
+    kvf__history_done(&history);
+    describe_best(h5, object);
+}
+
+static void describe_items(kvf__h5 *h5, const char *name, kvf_json *root)
+{
+    kvf_json *items = kvf__attrs_read(h5, h5->file, name);
+    kvf__set_taken(root, name, &items);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a, kvf_json *root)
+{
+    kvf_json *tensors = kvf_json_array(), *attributes = kvf_json_object();
+
+    kvf_json_set(root, "tensors", tensors);
+    kvf_json_set(root, "attributes", attributes);
+    describe_attributes(h5, a, attributes);
+    describe_values(h5, at, a, tensors);
+    kvf__inspect_head(h5, root, tensors);
+    if (a->kind == KVF__KIND_RUN) {
+        describe_training(h5, tensors);
+        describe_history(h5, root);
+    }
+    if (a->kind == KVF__KIND_PREFIX) kvf_json_set(root, "layers", describe_layers(&a->prefix));
+    describe_items(h5, "state", root);
+    describe_items(h5, "options", root);
+    describe_items(h5, "lineage", root);
+}
+
+static kvf_status inspect_trained(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf_json *root)
+{
+    kvf__artifact a = {.kind = kind};
+    kvf__h5 h5 = kvf__artifact_open(ctx, path, &a.kind);
+    kvf__h5_data at;
+
+    at = kvf__artifact_read_from(&h5, kind == KVF__KIND_RUN ? KVF__READ_IDENTITY : KVF__READ_VALUES,
+                                 &a);
+    if (kind == KVF__KIND_RUN) a.layer_mask = kvf__mask_read(&h5, at.id, a.id.L);
+    if (!h5.status) describe(&h5, &at, &a, root);
+    kvf__artifact_done(&a);
+    kvf__h5_release(&at.id);
+    return kvf__h5_close(&h5);
+}
+
+/* The head of a base file that has one, its task among the attributes. */
+static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    kvf__artifact a = {.kind = KVF__KIND_BASE};
+    kvf__h5 h5 = kvf__artifact_open(ctx, path, &a.kind);
+    kvf__h5_data at = kvf__artifact_read_from(&h5, KVF__READ_VALUES, &a);
+
+    if (a.id.task && !h5.status) {
+        kvf_json_set(kvf_json_get(root, "attributes"), "task", kvf_json_new_str(a.id.task));
+        kvf__inspect_head(&h5, root, kvf_json_get(root, "tensors"));
+        describe_items(&h5, "options", root);
+        describe_items(&h5, "lineage", root);
+    }
+    kvf__artifact_done(&a);
+    kvf__h5_release(&at.id);
+    return kvf__h5_close(&h5);
+}
+
+/* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
+static kvf_status inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    kvf__weights weights = {0};
+    kvf__base_file file = {0};
+    kvf_json *config = NULL, *texts = kvf_json_array();
+    kvf_status st;
+
+    st = kvf__base_file_open(ctx, path, &weights, &file);
+    if (!st) st = kvf_json_parse(ctx, path, file.config, strlen(file.config), &config);
+    kvf__set_taken(root, "attributes", &config);
+    for (size_t i = 0; i < file.n_texts; i++)
+        kvf_json_add(texts, kvf_json_new_str(file.texts[i].name));
+    kvf__set_taken(root, "tokenizer", &texts);
+    kvf__inspect_weights(&weights, root);
+    if (!st) st = add_task(ctx, path, root);
+    kvf__base_file_done(&file);
+    kvf__weights_close(&weights);
+    return st;
+}
+
+kvf_status kvf__inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
+{
+    kvf__kind kind = KVF__KIND_ANY;
+
+    KVF_TRY(kvf__kind_of(ctx, path, &kind));
+    kvf_json_set(root, "kind", kvf_json_new_str(kvf__kind_name(kind)));
+    kvf_json_set(root, "format_version", kvf_json_new_int(1)); /* kvf__kind_of took no other */
+    return kind == KVF__KIND_BASE ? inspect_base(ctx, path, root)
+                                  : inspect_trained(ctx, path, kind, root);
+}
