@@ -14,44 +14,22 @@ enum { ITEMS = 20, ROWS = 8 }; /* of the base at a label; of a step that is cut 
 
 #define ORDER_SEED 0x6d657465 /* "mete": apart from the task's order */
 
-/* A walk over the rows of all steps to come. */
-typedef kvf_status walk_fn(kvf__trainer *t, kvf__batch_sizes *sizes);
-
 static const int64_t *draw(kvf__retention *m, int64_t *n)
 {
     bool last;
     return kvf__sampler_next(&m->sampler, n, &last);
 }
 
-static kvf_status walk(kvf__trainer *t, walk_fn *visit, kvf__batch_sizes *sizes)
+/* The rows of the next step become the batch. */
+static const kvf__batch_sizes *next_batch(kvf__retention *m)
 {
-    kvf__retention *m = t->retention;
-    kvf__sampler_rewind(&m->sampler);
-    for (int64_t step = 0; step < t->progress.steps; step++) {
-        int64_t n;
-        const int64_t *rows = draw(m, &n);
-        kvf__batcher_fill(&m->batcher, &m->set, rows, n);
-        KVF_TRY(visit(t, sizes));
-    }
-    kvf__sampler_rewind(&m->sampler);
-    return KVF_OK;
+    int64_t n;
+    const int64_t *rows = draw(m, &n);
+    kvf__batcher_fill(&m->batcher, &m->set, rows, n);
+    return &m->batcher.sizes;
 }
 
-static kvf_status measure_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
-{
-    kvf__batch_sizes_raise(sizes, &t->retention->batcher.sizes);
-    return KVF_OK;
-}
-
-static kvf_status prepare_batch(kvf__trainer *t, kvf__batch_sizes *sizes)
-{
-    const kvf__batch_sizes *now = &t->retention->batcher.sizes;
-    (void)sizes;
-    return now->labels ? kvf__pass_prepare(t->ctx, t->retention->pass, now->tokens, now->labels)
-                       : KVF_OK;
-}
-
-/* Room for the longest rows that could meet. */
+/* Memory for the longest rows that could meet. */
 static kvf_status make_batcher(kvf__trainer *t, int64_t rows)
 {
     kvf__retention *m = t->retention;
@@ -63,17 +41,25 @@ static kvf_status make_batcher(kvf__trainer *t, int64_t rows)
     return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
 }
 
+/* For the batches of all steps to come. */
 static kvf_status make_pass(kvf__trainer *t)
 {
     kvf__retention *m = t->retention;
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
-    KVF_TRY(walk(t, measure_batch, &sizes));
+    for (int64_t step = 0; step < t->progress.steps; step++)
+        kvf__batch_sizes_raise(&sizes, next_batch(m));
     kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
     limits.recompute = t->options.recompute;
     limits.soft = m->base.k;
     KVF_TRY(kvf__teacher_reserve(t->ctx, &m->base, sizes.labels));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &m->pass));
-    return walk(t, prepare_batch, &sizes);
+    kvf__sampler_rewind(&m->sampler);
+    for (int64_t step = 0; step < t->progress.steps; step++) {
+        const kvf__batch_sizes *now = next_batch(m);
+        if (now->labels) KVF_TRY(kvf__pass_prepare(t->ctx, m->pass, now->tokens, now->labels));
+    }
+    kvf__sampler_rewind(&m->sampler);
+    return KVF_OK;
 }
 
 kvf_status kvf__base_kl_prepare(kvf__trainer *t)

@@ -57,85 +57,76 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* What a walk over the run's own schedule does with the rows of a part of a step. */
-typedef kvf_status walk_fn(kvf__trainer *t, const int64_t *examples, int64_t n,
-                           kvf__batch_sizes *sizes);
+/* ---- a walk over all steps ------------------------------------------------------------------- */
 
-/* own: of rows that other ranks compute nothing is seen. */
-static kvf_status walk_schedule(kvf__trainer *t, bool own, walk_fn *visit, kvf__batch_sizes *sizes)
+/* The parts of the steps before `end`, from the first on. */
+typedef struct walk {
+    bool own; /* of several processes: only rows that this one computes */
+    int64_t step, end;
+    kvf__step_rows rows;
+} walk;
+
+static walk begin_walk(kvf__trainer *t, bool own, int64_t end)
 {
-    kvf_status st = KVF_OK;
     kvf__rows_rewind(t);
-    for (int64_t step = 0; !st && step < t->progress.steps; step++) {
-        int64_t n;
-        const int64_t *examples = kvf__rows_draw(t, step, &n);
-        if (own) kvf__ranks_rows(t, &examples, &n);
-        int64_t part_rows = (n + t->options.grad_accum - 1) / t->options.grad_accum;
-        for (int64_t first = 0, part; !st && first < n; first += part) {
-            part = kvf__whole_groups(&t->rows.now->data, examples + first, n - first, part_rows);
-            st = visit(t, examples + first, part, sizes);
-        }
+    return (walk){.own = own, .end = end};
+}
+
+static bool next_part(kvf__trainer *t, walk *w)
+{
+    while (!kvf__step_rows_part(t, &w->rows)) {
+        if (w->step >= w->end) return false;
+        w->rows = (kvf__step_rows){0};
+        w->rows.examples = kvf__rows_draw(t, w->step++, &w->rows.n);
+        if (w->own) kvf__ranks_rows(t, &w->rows.examples, &w->rows.n);
     }
-    kvf__rows_rewind(t);
-    return st;
+    return true;
 }
 
-/* Upper bounds, from lengths alone. */
-static kvf_status bound_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                             kvf__batch_sizes *sizes)
+/* The same, with the part in the batcher. */
+static bool next_batch(kvf__trainer *t, walk *w)
 {
-    kvf__batch_sizes part = {.rows = n};
-    for (int64_t i = 0; i < n; i++) {
-        part.tokens += kvf__example_length(&t->rows.now->data, examples[i]);
-        part.labels += kvf__example_labels(&t->rows.now->data, examples[i]);
+    const kvf__step_rows *rows = &w->rows;
+    if (!next_part(t, w)) return false;
+    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data,
+                      rows->examples + rows->done - rows->part, rows->part);
+    return true;
+}
+
+/* Upper bounds of a part's batch, from lengths alone. */
+static kvf__batch_sizes bounds_of(const kvf__trainer *t, const kvf__step_rows *rows)
+{
+    kvf__batch_sizes sizes = {.rows = rows->part};
+    for (int64_t i = rows->done - rows->part; i < rows->done; i++) {
+        sizes.tokens += kvf__example_length(&t->rows.now->data, rows->examples[i]);
+        sizes.labels += kvf__example_labels(&t->rows.now->data, rows->examples[i]);
     }
-    kvf__batch_sizes_raise(sizes, &part);
-    return KVF_OK;
+    return sizes;
 }
 
-static kvf_status measure_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                               kvf__batch_sizes *sizes)
+static void raise_bounds(kvf__trainer *t, bool own, kvf__batch_sizes *bounds)
 {
-    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data, examples, n);
-    kvf__batch_sizes_raise(sizes, &t->rows.batcher.sizes);
-    return KVF_OK;
+    for (walk w = begin_walk(t, own, t->progress.steps); next_part(t, &w);) {
+        const kvf__batch_sizes part = bounds_of(t, &w.rows);
+        kvf__batch_sizes_raise(bounds, &part);
+    }
 }
 
-static kvf_status prepare_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                               kvf__batch_sizes *sizes)
-{
-    (void)sizes;
-    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data, examples, n);
-    if (!t->rows.batcher.sizes.labels) return KVF_OK;
-    return kvf__pass_prepare(t->ctx, t->pass, t->rows.batcher.sizes.tokens,
-                             t->rows.batcher.sizes.labels);
-}
-
-/* Tokens of the steps to come; the walk begins at step 0. */
-static kvf_status survey_part(kvf__trainer *t, const int64_t *examples, int64_t n,
-                              kvf__batch_sizes *sizes)
-{
-    kvf__batch_sizes part = {0};
-    bound_part(t, examples, n, &part);
-    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data, examples, n);
-    sizes->tokens += part.tokens;
-    if (t->rows.batcher.sizes.labels) sizes->common_tokens += t->rows.batcher.sizes.tokens;
-    return KVF_OK;
-}
-
+/* What is left: steps before the one at hand are not counted. */
 kvf_status kvf__trainer_survey(kvf__trainer *t, kvf__survey *out)
 {
-    kvf__batch_sizes before = {0}, all = {0};
-    const int64_t steps = t->progress.steps;
-    t->progress.steps = t->progress.step;
-    kvf_status st = walk_schedule(t, true, survey_part, &before);
-    t->progress.steps = steps;
-    if (!st) st = walk_schedule(t, true, survey_part, &all);
+    const int64_t now = t->progress.step, steps = t->progress.steps;
+    *out = (kvf__survey){.steps = steps - now};
+    for (walk w = begin_walk(t, true, steps); next_batch(t, &w);) {
+        if (w.step <= now) continue;
+        out->tokens += bounds_of(t, &w.rows).tokens;
+        if (t->rows.batcher.sizes.labels) out->computed_tokens += t->rows.batcher.sizes.tokens;
+    }
     kvf__rows_seek(t);
-    *out = (kvf__survey){steps - t->progress.step, all.tokens - before.tokens,
-                         all.common_tokens - before.common_tokens};
-    return st;
+    return KVF_OK;
 }
+
+/* ---- what steps need ------------------------------------------------------------------------- */
 
 static kvf_status prepare_heads(kvf__trainer *t, int64_t labels)
 {
@@ -154,11 +145,12 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
                                              !by_rows && !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
     KVF_TRY(kvf__ranks_prepare(t));
-    KVF_TRY(walk_schedule(t, true, bound_part, &bounds));
-    if (t->ranks) KVF_TRY(walk_schedule(t, false, bound_part, &bounds)); /* terms are of all rows */
+    raise_bounds(t, true, &bounds);
+    if (t->ranks) raise_bounds(t, false, &bounds); /* terms are counted over the rows of all */
     KVF_TRY(kvf__batcher_init(t->ctx, &t->rows.batcher, rules, bounds.rows, bounds.tokens,
                               bounds.labels));
-    KVF_TRY(walk_schedule(t, true, measure_part, &sizes));
+    for (walk w = begin_walk(t, true, t->progress.steps); next_batch(t, &w);)
+        kvf__batch_sizes_raise(&sizes, &t->rows.batcher.sizes);
     if (t->ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
     *limits = kvf__limits_for(&sizes, t->id.P, true);
     limits->recompute = t->options.recompute ||
@@ -173,19 +165,15 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     return kvf__retention_prepare(t);
 }
 
-/* Leaves the sampler at step 0. */
-static kvf_status make_pass(kvf__trainer *t)
-{
-    kvf__batch_sizes sizes = {0};
-    kvf__pass_limits limits;
-    KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
-    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    return walk_schedule(t, true, prepare_part, &sizes);
-}
-
 kvf_status kvf__trainer_prepare(kvf__trainer *t)
 {
-    KVF_TRY(make_pass(t));
+    kvf__pass_limits limits;
+    const kvf__batch_sizes *sizes = &t->rows.batcher.sizes;
+    KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
+    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
+    for (walk w = begin_walk(t, true, t->progress.steps); next_batch(t, &w);)
+        if (sizes->labels)
+            KVF_TRY(kvf__pass_prepare(t->ctx, t->pass, sizes->tokens, sizes->labels));
     kvf__rows_seek(t);
     return KVF_OK;
 }

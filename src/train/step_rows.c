@@ -100,12 +100,18 @@ void kvf__step_rows_begin(kvf__trainer *t, kvf__step_rows *rows)
     t->progress.tokens += kvf__ranks_other_tokens(t);
 }
 
-bool kvf__step_rows_peek(kvf__trainer *t, kvf__step_rows *rows)
+bool kvf__step_rows_part(const kvf__trainer *t, kvf__step_rows *rows)
 {
     if (rows->done >= rows->n) return false;
     rows->part = part_rows(t, rows, rows->done);
-    fill_batcher(t, rows->examples + rows->done, rows->part);
     rows->done += rows->part;
+    return true;
+}
+
+bool kvf__step_rows_peek(kvf__trainer *t, kvf__step_rows *rows)
+{
+    if (!kvf__step_rows_part(t, rows)) return false;
+    fill_batcher(t, rows->examples + rows->done - rows->part, rows->part);
     return true;
 }
 

@@ -111,6 +111,8 @@ void kvf__step_rows_begin(struct kvf__trainer *trainer, kvf__step_rows *rows);
  * counted. */
 bool kvf__step_rows_next(struct kvf__trainer *trainer, kvf__step_rows *rows);
 bool kvf__step_rows_peek(struct kvf__trainer *trainer, kvf__step_rows *rows);
+/* Which rows the next part has, without a batch of them. */
+bool kvf__step_rows_part(const struct kvf__trainer *trainer, kvf__step_rows *rows);
 
 /* ---- rows of a whole run (lengths.c) --------------------------------------------------------- */
 
