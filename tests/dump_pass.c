@@ -236,8 +236,11 @@ static kvf_status run_head(program *p)
         return p->prefix.P ? kvf__pass_hidden_grad(p->ctx, p->pass, p->weights) : KVF_OK;
     }
     KVF_TRY(kvf__pass_lm_logits(p->ctx, p->pass, p->logits));
-    KVF_TRY(kvf__pass_lm_loss(p->ctx, p->pass, p->prefix.P > 0, (float)(1.0 / (double)b->n_labels),
-                              &sum, p->token_loss));
+    KVF_TRY(kvf__pass_loss(p->ctx, p->pass,
+                           &(kvf__loss){.gradient = p->prefix.P > 0,
+                                        .scale = (float)(1.0 / (double)b->n_labels),
+                                        .token_loss = p->token_loss},
+                           &sum));
     p->loss = sum / (double)b->n_labels;
     return KVF_OK;
 }

@@ -61,7 +61,8 @@ static double gradients(kvf__pass *pass, const kvf__batch *batch, float *out)
         memset(p.grad, 0, (size_t)p.n * sizeof(float));
     }
     toy_fwd(&t, pass, batch, NULL);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 0.5f, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 0.5f}, &loss), KVF_OK);
     ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.block = true}), "%s",
                   kvf_ctx_error(t.ctx));
     for (size_t i = 0; i < kvf__adapters_count(adapters); i++) {

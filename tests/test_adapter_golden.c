@@ -72,8 +72,9 @@ static double step(golden *g, bool causal)
 
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
     if (causal) {
-        ck_assert_msg(!kvf__pass_lm_loss(g->ctx, g->pass, true, 1, &loss, NULL), "%s",
-                      kvf_ctx_error(g->ctx));
+        ck_assert_msg(
+            !kvf__pass_loss(g->ctx, g->pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+            "%s", kvf_ctx_error(g->ctx));
     } else {
         float *weights = golden_values(g, "weights", NULL);
         const float *hidden = NULL;

@@ -275,7 +275,8 @@ START_TEST(no_language_model)
     ck_assert_int_eq(kvf__pass_hidden(g.ctx, g.pass, &hidden), KVF_EUSAGE);
     ck_assert_int_eq(kvf__pass_hidden_grad(g.ctx, g.pass, logits), KVF_EUSAGE);
     hidden_of(&g, &g.batch, NULL, 0);
-    ck_assert_int_eq(kvf__pass_lm_loss(g.ctx, g.pass, false, 1, &loss, NULL), KVF_EUNSUPPORTED);
+    ck_assert_int_eq(kvf__pass_loss(g.ctx, g.pass, &(kvf__loss){.scale = 1}, &loss),
+                     KVF_EUNSUPPORTED);
     ck_assert_str_eq(kvf_ctx_error(g.ctx),
                      "architecture bert is an encoder and has no language-model head");
     ck_assert_int_eq(kvf__pass_lm_logits(g.ctx, g.pass, logits), KVF_EUNSUPPORTED);

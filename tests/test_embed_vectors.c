@@ -86,8 +86,9 @@ static double loss_of(const fixture *f, kvf__pass *pass, const kvf__batch *batch
 
     ck_assert_msg(!kvf__pass_fwd(f->g.ctx, pass, &input), "%s", kvf_ctx_error(f->g.ctx));
     if (kvf__model_has_head(f->g.model)) {
-        ck_assert_msg(!kvf__pass_lm_loss(f->g.ctx, pass, gradient, 1, &loss, NULL), "%s",
-                      kvf_ctx_error(f->g.ctx));
+        ck_assert_msg(
+            !kvf__pass_loss(f->g.ctx, pass, &(kvf__loss){.gradient = gradient, .scale = 1}, &loss),
+            "%s", kvf_ctx_error(f->g.ctx));
         return loss;
     }
     weights = stored(f, "weights", &n);

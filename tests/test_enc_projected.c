@@ -86,7 +86,9 @@ static void base_gradient(fixture *f)
         .batch = &f->g.batch, .prefix = &f->prefix, .position_start = f->prefix.P};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(f->g.ctx, f->g.pass, &input), "%s", kvf_ctx_error(f->g.ctx));
-    ck_assert_int_eq(kvf__pass_lm_loss(f->g.ctx, f->g.pass, true, 1, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(f->g.ctx, f->g.pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+        KVF_OK);
     ck_assert_double_eq_tol(loss, (double)stored(f, "loss")[0], 1e-4 * loss);
     ck_assert_int_eq(kvf__pass_bwd(f->g.ctx, f->g.pass, &(kvf__grads){.prefix = &f->gradient}),
                      KVF_OK);
@@ -162,7 +164,9 @@ START_TEST(masked_layers)
         .batch = &f.g.batch, .prefix = &f.prefix, .position_start = f.prefix.P};
     double loss = 0;
     ck_assert_int_eq(kvf__pass_fwd(f.g.ctx, f.g.pass, &input), KVF_OK);
-    ck_assert_int_eq(kvf__pass_lm_loss(f.g.ctx, f.g.pass, true, 1, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(f.g.ctx, f.g.pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+        KVF_OK);
     ck_assert_int_eq(kvf__pass_bwd(f.g.ctx, f.g.pass, &(kvf__grads){.prefix = &f.gradient}),
                      KVF_OK);
     ck_assert_int_eq(kvf__encoder_bwd(f.g.ctx, f.encoder, (kvf__emitted){.prefix = &f.gradient}),

@@ -108,7 +108,7 @@ START_TEST(copy_equals_the_packed_head)
     ck_assert(!kvf__pass_lm_logits(f.t.ctx, f.pass, want));
     ck_assert(!kvf__head_logits(f.t.ctx, f.head, f.hidden, (int64_t)n, got));
     ck_close(got, want, n * V, 1e-5, 1e-5);
-    ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, false, 1, &base, want_loss));
+    ck_assert(!kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.token_loss = want_loss}, &base));
     ck_assert(!kvf__head_loss(f.t.ctx, f.head, &f.batch.b, f.hidden,
                               &(kvf__loss){.scale = 1, .token_loss = got_loss}, &own, NULL));
     ck_close(got_loss, want_loss, n, 1e-5, 1e-5);
@@ -138,7 +138,8 @@ START_TEST(prefix_gradient_is_the_same)
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &own}));
     const kvf__input input = {.batch = &f.batch.b, .prefix = &f.prefix, .position_start = 6};
     ck_assert(!kvf__pass_fwd(f.t.ctx, f.pass, &input));
-    ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, true, 0.25f, &loss, NULL));
+    ck_assert(
+        !kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.gradient = true, .scale = 0.25f}, &loss));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &base}));
     ck_assert_double_le(ck_rel_l2(own.kv, base.kv, kvf__prefix_count(&base)), 1e-5);
     kvf__prefix_done(&base);

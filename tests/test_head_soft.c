@@ -50,8 +50,10 @@ START_TEST(loss_and_gradient_are_those_of_torch)
         .k = K, .ids = ids, .logp = golden_stored(&file, MODELS[_i], "logp")};
     const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = g.prefix.P};
     ck_assert(!kvf__pass_fwd(g.ctx, pass, &input));
-    ck_assert_msg(!kvf__pass_lm_soft(g.ctx, pass, &soft, true, 1, &loss, NULL), "%s",
-                  kvf_ctx_error(g.ctx));
+    ck_assert_msg(!kvf__pass_loss(g.ctx, pass,
+                                  &(kvf__loss){.teacher = &soft, .gradient = true, .scale = 1},
+                                  &loss),
+                  "%s", kvf_ctx_error(g.ctx));
     ck_assert(!kvf__pass_bwd(g.ctx, pass, &(kvf__grads){.prefix = &grad}));
     double want = (double)*(const float *)golden_stored(&file, MODELS[_i], "loss");
     ck_assert_double_eq_tol(loss, want, 1e-5 * want);
@@ -187,7 +189,8 @@ START_TEST(loss_is_the_formula)
     float *logits = calloc((size_t)(n * f.V), sizeof *logits);
     float got[MOST_LABELS], want[MOST_LABELS];
     ck_assert(!kvf__pass_lm_logits(f.t.ctx, f.pass, logits));
-    ck_assert(!kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, false, 1, &loss, got));
+    ck_assert(!kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft, .token_loss = got},
+                              &loss));
     double *exact = wide(logits, n * f.V);
     for (int64_t j = 0; j < n; j++) {
         want[j] = (float)formula(&f, j, exact + j * f.V);
@@ -222,7 +225,8 @@ START_TEST(gradient_matches_differences)
 
     forward(&f, true);
     ck_assert(!kvf__pass_lm_logits(f.t.ctx, f.pass, logits));
-    ck_assert(!kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, true, 1, &loss, NULL));
+    ck_assert(!kvf__pass_loss(
+        f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft, .gradient = true, .scale = 1}, &loss));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &got}));
     double *exact = wide(logits, n * f.V);
     formula_gradient(&f, exact, dhidden);
@@ -254,11 +258,12 @@ START_TEST(teacher_and_student_alike_cost_nothing)
     ck_assert(!kvf__prefix_init(f.t.ctx, &whole, d->L, d->G, 6, d->D));
     forward(&f, true);
     ck_assert(!kvf__pass_lm_top(f.t.ctx, f.pass, K, f.ids, f.logp));
-    ck_assert(!kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, true, 1, &loss, NULL));
+    ck_assert(!kvf__pass_loss(
+        f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft, .gradient = true, .scale = 1}, &loss));
     ck_assert_double_le(fabs(loss), 1e-5 * (double)f.batch.b.n_labels);
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &grad}));
     forward(&f, true);
-    ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, true, 1, &loss, NULL));
+    ck_assert(!kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &whole}));
     double got = 0, all = 0;
     for (size_t i = 0; i < kvf__prefix_count(&grad); i++) {
@@ -307,10 +312,12 @@ START_TEST(certain_teacher_is_a_label)
     }
     f.soft.k = 1;
     forward(&f, true);
-    ck_assert(!kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, true, 0.5f, &soft, NULL));
+    ck_assert(!kvf__pass_loss(
+        f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft, .gradient = true, .scale = 0.5f}, &soft));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &a}));
     forward(&f, true);
-    ck_assert(!kvf__pass_lm_loss(f.t.ctx, f.pass, true, 0.5f, &hard, NULL));
+    ck_assert(
+        !kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.gradient = true, .scale = 0.5f}, &hard));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &b}));
     ck_assert_double_eq_tol(soft, hard, 1e-5 * hard);
     ck_assert_double_le(ck_rel_l2(a.kv, b.kv, kvf__prefix_count(&a)), 1e-5);
@@ -327,15 +334,15 @@ START_TEST(what_it_refuses)
     fixture_init(&f, 0);
     ck_assert_int_eq(kvf__pass_lm_top(f.t.ctx, f.pass, f.V, f.ids, f.logp), KVF_ESHAPE);
     f.soft.k = K + 1;
-    ck_assert_int_eq(kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, false, 1, &loss, NULL),
+    ck_assert_int_eq(kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft}, &loss),
                      KVF_ESHAPE);
     f.soft.k = K;
     f.ids[K + 1] = f.ids[K];
-    ck_assert_int_eq(kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, false, 1, &loss, NULL),
+    ck_assert_int_eq(kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft}, &loss),
                      KVF_ESHAPE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(f.t.ctx), "teacher: label 1 has item"));
     f.ids[K] = -1;
-    ck_assert_int_eq(kvf__pass_lm_soft(f.t.ctx, f.pass, &f.soft, false, 1, &loss, NULL),
+    ck_assert_int_eq(kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.teacher = &f.soft}, &loss),
                      KVF_ESHAPE);
     fixture_done(&f);
 }

@@ -163,8 +163,9 @@ static double mean_loss(fixture *f, const kvf__prefix *prefix)
     double loss = 0;
 
     ck_assert_msg(!kvf__pass_fwd(f->ctx, f->pass, &input), "%s", kvf_ctx_error(f->ctx));
-    ck_assert_msg(!kvf__pass_lm_loss(f->ctx, f->pass, prefix != NULL, scale, &loss, NULL), "%s",
-                  kvf_ctx_error(f->ctx));
+    ck_assert_msg(!kvf__pass_loss(f->ctx, f->pass,
+                                  &(kvf__loss){.gradient = prefix != NULL, .scale = scale}, &loss),
+                  "%s", kvf_ctx_error(f->ctx));
     return loss / (double)f->batch.n_labels;
 }
 

@@ -160,8 +160,12 @@ static void run(const toy *t, kvf__pass *pass, const kvf__batch *batch, bool hea
     out->hidden = malloc((out->n_hidden + 1) * sizeof *out->hidden);
     memcpy(out->hidden, hidden, out->n_hidden * sizeof *hidden);
     if (head)
-        ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, true, 0.25f, &out->loss, out->token_loss),
-                      "%s", kvf_ctx_error(t->ctx));
+        ck_assert_msg(
+            !kvf__pass_loss(
+                t->ctx, pass,
+                &(kvf__loss){.gradient = true, .scale = 0.25f, .token_loss = out->token_loss},
+                &out->loss),
+            "%s", kvf_ctx_error(t->ctx));
     else
         ck_assert_int_eq(kvf__pass_hidden_grad(t->ctx, pass, out->hidden), KVF_OK);
     ck_assert_msg(!kvf__pass_bwd(t->ctx, pass, &(kvf__grads){.prefix = &out->gradient}), "%s",
@@ -236,7 +240,9 @@ START_TEST(passes_take_turns)
     toy_gradient(&p.packed, packed, &batch.b, &prefix, 1, &want);
     toy_fwd(&p.reached, one, &batch.b, &prefix);
     toy_fwd(&p.reached, other, &between.b, &prefix);
-    ck_assert_int_eq(kvf__pass_lm_loss(p.reached.ctx, one, true, 1, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(p.reached.ctx, one, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+        KVF_OK);
     toy_fwd(&p.reached, other, &between.b, NULL);
     ck_assert_int_eq(kvf__pass_bwd(p.reached.ctx, one, &(kvf__grads){.prefix = &got}), KVF_OK);
     ck_assert_mem_eq(want.kv, got.kv, kvf__prefix_count(&want) * sizeof(float));
@@ -343,7 +349,9 @@ START_TEST(adapters_have_the_same_bits)
                 params->item[i].value[j] += 0.01f * (float)((i + (size_t)j) % 7);
         ck_assert_int_eq(kvf__model_refresh(each[k]->ctx, each[k]->model), KVF_OK);
         toy_fwd(each[k], pass, &batch.b, NULL);
-        ck_assert_int_eq(kvf__pass_lm_loss(each[k]->ctx, pass, true, 1, &loss[k], NULL), KVF_OK);
+        ck_assert_int_eq(kvf__pass_loss(each[k]->ctx, pass,
+                                        &(kvf__loss){.gradient = true, .scale = 1}, &loss[k]),
+                         KVF_OK);
         ck_assert_int_eq(kvf__pass_bwd(each[k]->ctx, pass, &(kvf__grads){.block = true}), KVF_OK);
         kvf__pass_free(pass);
     }

@@ -104,7 +104,8 @@ START_TEST(batch_equals_rows)
         double part = 0;
         toy_fwd(&t, pass, &row, &prefix);
         logits_of(pass, single + first * d->V);
-        ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &part, NULL), KVF_OK);
+        ck_assert_int_eq(
+            kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &part), KVF_OK);
         ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &parts}),
                          KVF_OK); /* adds */
         sum += part;
@@ -134,7 +135,7 @@ START_TEST(zero_prefix_is_not_nothing)
     toy_prefix(&t, &zero, 4, 0);
     double with = toy_loss(&t, pass, &batch.b, &zero);
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &bare), KVF_OK);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, false, 1, &without, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &without), KVF_OK);
     ck_assert_double_gt(fabs(with - without), 1e-3);
 
     kvf__prefix_done(&zero);
@@ -160,7 +161,7 @@ START_TEST(masked_layers_see_no_prefix)
     memset(prefix.layer_mask, 0, (size_t)d->L);
     double all_off = toy_loss(&t, pass, &batch.b, &prefix);
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &bare), KVF_OK);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, false, 1, &want, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &want), KVF_OK);
     ck_assert(all_off == want);
     ck_assert_double_gt(fabs(one_off - all_on), 1e-3);
     ck_assert_double_gt(fabs(one_off - all_off), 1e-3);
@@ -193,9 +194,11 @@ START_TEST(labels_stand_anywhere)
     }
     toy_prefix(&t, &prefix, 6, 1);
     toy_fwd(&t, pass, &all.b, &prefix);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, false, 1, &sum, all_loss), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = all_loss}, &sum),
+                     KVF_OK);
     toy_fwd(&t, pass, &few.b, &prefix);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, false, 1, &sum, few_loss), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = few_loss}, &sum),
+                     KVF_OK);
     logits_of(pass, logits);
     for (int64_t j = 0; j < few.b.n_labels; j++) {
         double mass = 0;
@@ -367,7 +370,8 @@ START_TEST(layers_are_called_when_whole)
     double sum = 0;
 
     toy_fwd(&t, pass, &batch.b, &prefix);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &sum, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &sum),
+                     KVF_OK);
     const kvf__grads grads = {.prefix = &into, .layer_done = copy_layer, .user = &w};
     ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &grads), KVF_OK);
     ck_assert_int_eq(w.n, d->L);
@@ -401,7 +405,8 @@ START_TEST(gradient_adds_and_scales)
     for (size_t i = 0; i < n; i++)
         more.kv[i] = 3;
     toy_fwd(&t, pass, &batch.b, &prefix);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 0.5f, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 0.5f}, &loss), KVF_OK);
     ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &more}), KVF_OK);
     for (size_t i = 0; i < n; i++)
         if (i / layer == 1)

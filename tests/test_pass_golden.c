@@ -14,8 +14,9 @@ static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool 
     const kvf__input input = {.batch = &g->batch, .prefix = prefix, .position_start = start};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
-    ck_assert_msg(!kvf__pass_lm_loss(g->ctx, g->pass, gradient, 1, &loss, NULL), "%s",
-                  kvf_ctx_error(g->ctx));
+    ck_assert_msg(
+        !kvf__pass_loss(g->ctx, g->pass, &(kvf__loss){.gradient = gradient, .scale = 1}, &loss),
+        "%s", kvf_ctx_error(g->ctx));
     return loss;
 }
 

@@ -55,7 +55,8 @@ static double run(kvf_ctx *ctx, kvf__pass *pass, const kvf__batch *batch, const 
     const kvf__input input = {.batch = batch, .prefix = prefix, .position_start = position_start};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(ctx, pass, &input), "%s", kvf_ctx_error(ctx));
-    ck_assert(!kvf__pass_lm_loss(ctx, pass, dprefix != NULL, 1, &loss, NULL));
+    ck_assert(
+        !kvf__pass_loss(ctx, pass, &(kvf__loss){.gradient = dprefix != NULL, .scale = 1}, &loss));
     if (dprefix) ck_assert(!kvf__pass_bwd(ctx, pass, &(kvf__grads){.prefix = dprefix}));
     return loss;
 }
@@ -219,10 +220,10 @@ START_TEST(x_does_not_see_it)
     toy_prefix(&t, &infix, P, 1);
     kvf__input input = {.batch = &batch.b};
     ck_assert(!kvf__pass_fwd(t.ctx, pass, &input));
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, false, 1, &loss, bare));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = bare}, &loss));
     input = (kvf__input){.batch = &s.b, .prefix = &infix};
     ck_assert(!kvf__pass_fwd(t.ctx, pass, &input));
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, false, 1, &loss, with));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = with}, &loss));
     for (int64_t r = 0; r < batch.b.n_rows; r++) {
         ck_close(with + batch.start[r], bare + batch.start[r], (size_t)CUTS[r], 1e-5, 1e-6);
         for (int64_t i = batch.start[r] + CUTS[r]; i < batch.start[r + 1]; i++)

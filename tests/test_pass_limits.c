@@ -86,7 +86,7 @@ START_TEST(mistake_gives_its_line)
     const kvf__input input = {
         .batch = &batch.b, .prefix = &prefix, .position_start = m->position_start};
     kvf_status st = kvf__pass_fwd(t.ctx, pass, &input);
-    if (!st) st = kvf__pass_lm_loss(t.ctx, pass, false, 1, &loss, NULL);
+    if (!st) st = kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &loss);
     check_refused(st, KVF_ESHAPE, m->text);
     ck_assert(loss == -1);
 
@@ -130,19 +130,21 @@ START_TEST(order_of_calls_is_checked)
     toy_batch_make(&batch, d, LENGTHS, 0.5, 1);
     toy_prefix(&t, &prefix, 4, 1);
     toy_prefix(&t, &wrong, 3, 1);
-    check_refused(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_EUSAGE,
-                  "without a forward pass");
+    check_refused(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+                  KVF_EUSAGE, "without a forward pass");
     toy_fwd(&t, pass, &batch.b, &prefix);
     check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &prefix}), KVF_EUSAGE,
                   "without a loss gradient");
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+                     KVF_OK);
     check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &wrong}), KVF_ESHAPE,
                   "[3, 2, 2, 3, 8], the prefix is [3, 2, 2, 4, 8]");
 
     ck_assert_int_eq(kvf__pass_create(t.ctx, t.model, &forward, &only_forward), KVF_OK);
     toy_fwd(&t, only_forward, &batch.b, NULL);
-    check_refused(kvf__pass_lm_loss(t.ctx, only_forward, true, 1, &loss, NULL), KVF_EUSAGE,
-                  "made without backward");
+    check_refused(
+        kvf__pass_loss(t.ctx, only_forward, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+        KVF_EUSAGE, "made without backward");
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&wrong);
     kvf__pass_free(only_forward);
@@ -169,8 +171,8 @@ START_TEST(cache_misuse_is_refused)
                   "row 1: cache slot 2, the cache has 2");
     input.slot = NULL;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_OK);
-    check_refused(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_EUSAGE,
-                  "continues a cache");
+    check_refused(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+                  KVF_EUSAGE, "continues a cache");
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_OK);
     check_refused(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE,
                   "10 cached tokens, the pass was made for at most 8");
@@ -218,8 +220,8 @@ START_TEST(loss_must_be_finite)
     toy_prefix(&t, &prefix, 4, 1);
     prefix.kv[0] = NAN;
     toy_fwd(&t, pass, &batch.b, &prefix);
-    check_refused(kvf__pass_lm_loss(t.ctx, pass, true, 1, &loss, NULL), KVF_ENUMERIC,
-                  "expected a finite number");
+    check_refused(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &loss),
+                  KVF_ENUMERIC, "expected a finite number");
     ck_assert(loss == -1);
     check_refused(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &prefix}), KVF_EUSAGE,
                   "without a loss gradient");

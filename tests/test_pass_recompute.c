@@ -103,8 +103,11 @@ static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *p
 {
     double loss = 0;
     toy_fwd(&t, pass, batch, prefix);
-    ck_assert_msg(!kvf__pass_lm_loss(t.ctx, pass, true, 0.25f, &loss, token_loss), "%s",
-                  kvf_ctx_error(t.ctx));
+    ck_assert_msg(
+        !kvf__pass_loss(t.ctx, pass,
+                        &(kvf__loss){.gradient = true, .scale = 0.25f, .token_loss = token_loss},
+                        &loss),
+        "%s", kvf_ctx_error(t.ctx));
     ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = dprefix}), "%s",
                   kvf_ctx_error(t.ctx));
     return loss;
@@ -159,7 +162,8 @@ START_TEST(backward_twice)
     toy_prefix(&t, &second, CASES[0].P, 0);
 
     double before = run(pass, &batch.b, &prefix, NULL, &first);
-    ck_assert_int_eq(kvf__pass_lm_loss(t.ctx, pass, true, 0.25f, &loss, NULL), KVF_OK);
+    ck_assert_int_eq(
+        kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 0.25f}, &loss), KVF_OK);
     ck_assert_int_eq(kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &second}), KVF_OK);
     ck_assert(loss == before);
     ck_assert_mem_eq(first.kv, second.kv, kvf__prefix_count(&first) * sizeof(float));

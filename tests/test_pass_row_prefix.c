@@ -54,7 +54,8 @@ static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *p
         .batch = batch, .prefix = prefix, .position_start = P, .row_dropout = drop};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, dprefix != NULL, 1, &loss, NULL));
+    ck_assert(
+        !kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = dprefix != NULL, .scale = 1}, &loss));
     if (dprefix) ck_assert(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = dprefix}));
     return loss;
 }
@@ -149,7 +150,7 @@ START_TEST(equal_rows_differ)
     batch.label_id[0] = batch.label_id[1] = 3;
     toy_prefix(&t, &prefix, P, 1);
     run(pass, &batch.b, &prefix, &DROP, NULL);
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, false, 1, &(double){0}, loss));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = loss}, &(double){0}));
     ck_assert_float_gt(fabsf(loss[0] - loss[1]), 1e-3f);
     double off = run(pass, &batch.b, &prefix, &none, NULL);
     ck_assert_double_eq(off, run(plain, &batch.b, &prefix, NULL, NULL));

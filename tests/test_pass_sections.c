@@ -115,7 +115,8 @@ static void run_alone(kvf__pass *pass, one *r, int i)
                               .position_start = RUNS[i].position_start};
     const kvf__grads grads = {.prefix = &r->alone, .vectors = vectors ? &r->valone : NULL};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, true, RUNS[i].scale, &r->loss, NULL));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = RUNS[i].scale},
+                              &r->loss));
     ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &grads), "%s", kvf_ctx_error(t.ctx));
 }
 
@@ -140,7 +141,8 @@ static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
     }
     const kvf__input input = {.batch = &stacked.batch, .sections = sections, .n_sections = n};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, true, 1, &sum, token_loss));
+    ck_assert(!kvf__pass_loss(
+        t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1, .token_loss = token_loss}, &sum));
     ck_assert_msg(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.sections = grads}), "%s",
                   kvf_ctx_error(t.ctx));
     kvf__stacked_done(&stacked);

@@ -118,13 +118,14 @@ START_TEST(looking_changes_nothing)
     toy_prefix(&t, &prefix, P, 0.7);
     toy_prefix(&t, &dprefix, P, 0);
     run(pass, &batch.b, &prefix, NULL, NULL);
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, false, 1, &plain, NULL));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &plain));
     run(pass, &batch.b, &prefix, NULL, once);
-    ck_assert(!kvf__pass_lm_loss(t.ctx, pass, true, 1, &looked, NULL));
+    ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &looked));
     ck_assert(plain == looked);
     for (int i = 0; i < 2; i++) {
         run(pass, &batch.b, &prefix, NULL, twice);
-        ck_assert(!kvf__pass_lm_loss(t.ctx, pass, true, 1, &looked, NULL));
+        ck_assert(
+            !kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = 1}, &looked));
         ck_assert(!kvf__pass_bwd(t.ctx, pass, &(kvf__grads){.prefix = &dprefix}));
     }
     for (int i = 0; i < 12; i++)

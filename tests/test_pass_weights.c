@@ -27,8 +27,9 @@ static double loss_under(golden *g, bool gradient, const kvf__row_dropout *dropo
 
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
     if (kvf__model_has_head(g->model)) {
-        ck_assert_msg(!kvf__pass_lm_loss(g->ctx, g->pass, gradient, 1, &loss, NULL), "%s",
-                      kvf_ctx_error(g->ctx));
+        ck_assert_msg(
+            !kvf__pass_loss(g->ctx, g->pass, &(kvf__loss){.gradient = gradient, .scale = 1}, &loss),
+            "%s", kvf_ctx_error(g->ctx));
         return loss;
     }
     const float *hidden = NULL;

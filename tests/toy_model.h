@@ -234,7 +234,7 @@ static inline double toy_loss(const toy *t, kvf__pass *pass, const kvf__batch *b
 {
     double loss = 0;
     toy_fwd(t, pass, batch, prefix);
-    ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, false, 1, &loss, NULL), "%s",
+    ck_assert_msg(!kvf__pass_loss(t->ctx, pass, &(kvf__loss){.scale = 1}, &loss), "%s",
                   kvf_ctx_error(t->ctx));
     return loss;
 }
@@ -246,8 +246,9 @@ static inline double toy_gradient(const toy *t, kvf__pass *pass, const kvf__batc
     double loss = 0;
     toy_fwd(t, pass, batch, prefix);
     memset(dprefix->kv, 0, kvf__prefix_count(dprefix) * sizeof(float));
-    ck_assert_msg(!kvf__pass_lm_loss(t->ctx, pass, true, scale, &loss, NULL), "%s",
-                  kvf_ctx_error(t->ctx));
+    ck_assert_msg(
+        !kvf__pass_loss(t->ctx, pass, &(kvf__loss){.gradient = true, .scale = scale}, &loss), "%s",
+        kvf_ctx_error(t->ctx));
     ck_assert_msg(!kvf__pass_bwd(t->ctx, pass, &(kvf__grads){.prefix = dprefix}), "%s",
                   kvf_ctx_error(t->ctx));
     return loss;

@@ -12,6 +12,8 @@
  * head has that folded in. A head that is trained goes by a second time, once m and s are final,
  * for the gradient of its own weights. */
 #include "head_lm.h"
+#include "arena.h"
+#include "loss.h"
 #include "pass_grads.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -20,181 +22,229 @@
 #include <math.h>
 #include <string.h>
 
-typedef kvf__head_chunk chunk;
+/* ---- sums ------------------------------------------------------------------------------------ */
 
-kvf__head_chunk kvf__head_chunk_at(const kvf__pass *pass, int64_t first)
+kvf__vocab_sums kvf__vocab_sums_lay(kvf__carver *carve, int64_t rows)
 {
-    int64_t rows = pass->ML - first, real = pass->batch->n_labels - first;
-
-    if (rows > KVF__HEAD_ROWS) rows = KVF__HEAD_ROWS;
-    return (chunk){.first = first, .rows = rows, .real = real < rows ? real : rows};
+    return (kvf__vocab_sums){
+        .logits = kvf__carve(carve, rows, KVF__VOCAB_PLANE, sizeof(float)),
+        .max = kvf__carve(carve, rows, 1, sizeof(float)),
+        .sum = kvf__carve(carve, rows, 1, sizeof(float)),
+        .target_logit = kvf__carve(carve, rows, 1, sizeof(float)),
+        .target = kvf__carve(carve, rows, 1, sizeof(int32_t)),
+    };
 }
 
-kvf_status kvf__head_plane_logits(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p)
+void kvf__vocab_sums_begin(const kvf__vocab_sums *sums, int64_t rows)
 {
-    const kvf__model *m = pass->model;
-    const void *x = kvf__act_row(m->act, pass->head.in, c->first, m->desc.C);
+    for (int64_t j = 0; j < rows; j++) {
+        sums->max[j] = -INFINITY;
+        sums->sum[j] = 0;
+        sums->target_logit[j] = 0;
+    }
+}
 
-    KVF_TRY(kvf__model_ensure_packed(ctx, pass->model, m->desc.L + p, pass->head.reach));
+double kvf__vocab_label_loss(const kvf__vocab_sums *sums, int64_t j)
+{
+    return log((double)sums->sum[j]) + (double)sums->max[j] - (double)sums->target_logit[j];
+}
+
+kvf_status kvf__vocab_check_labels(kvf_ctx *ctx, const kvf__batch *batch, int64_t V)
+{
+    for (int64_t j = 0; j < batch->n_labels; j++)
+        if (batch->label_id[j] < 0 || batch->label_id[j] >= V)
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch: label %lld has id %ld, the vocabulary ends at %lld",
+                             (long long)j, (long)batch->label_id[j], (long long)V - 1);
+    return KVF_OK;
+}
+
+kvf_status kvf__vocab_check_sum(kvf_ctx *ctx, double loss_sum)
+{
+    if (isfinite(loss_sum)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
+                     loss_sum);
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static kvf_status plane_logits(const kvf__vocab_walk *w, int64_t p)
+{
+    kvf__pass *pass = w->pass;
+    const kvf__model *m = pass->model;
+    const void *x = kvf__act_row(m->act, pass->head.in, w->first, m->desc.C);
+    const unsigned directions = KVF__PACK_FORWARD | (w->how->gradient ? KVF__PACK_BACKWARD : 0);
+
+    KVF_TRY(kvf__model_ensure_packed(w->ctx, pass->model, m->desc.L + p, directions));
     if (m->store.late) kvf__pass_lap(pass, KVF__PART_PACK);
-    KVF_TRY(kvf__mm_run(ctx, m->mm, kvf__vocab_plane(m, p)->fwd, c->rows, x, pass->head.logits,
-                        KVF__F32, 0));
+    KVF_TRY(kvf__mm_run(w->ctx, m->mm, kvf__vocab_plane(m, p)->fwd, w->rows, x,
+                        pass->head.sums.logits, KVF__F32, 0));
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
 
-void kvf__head_chunk_begin(kvf__pass *pass, const chunk *c, bool gradient)
+/* The plane's logits into the running maxima and sums, and with a gradient acc [rows, C] +=
+ * exp(logit - max) head. */
+static kvf_status plane_sums(const kvf__vocab_walk *w, int64_t p)
 {
-    for (int64_t j = 0; j < c->rows; j++) {
-        pass->head.max[j] = -INFINITY;
-        pass->head.sum[j] = 0;
-        pass->head.target_logit[j] = 0;
-    }
-    pass->head.reach = KVF__PACK_FORWARD | (gradient ? KVF__PACK_BACKWARD : 0);
-    if (gradient)
-        memset(pass->head.acc, 0, (size_t)(c->rows * pass->model->desc.C) * sizeof(float));
-}
-
-kvf_status kvf__head_plane_sum(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
-                               bool gradient)
-{
+    kvf__pass *pass = w->pass;
     const kvf__model *m = pass->model;
+    const kvf__vocab_sums *sums = &pass->head.sums;
+    const bool gradient = w->how->gradient;
 
-    for (int64_t j = 0; j < c->rows; j++)
-        pass->head.target[j] = j < c->real ? (int32_t)(pass->batch->label_id[c->first + j] -
-                                                       p * KVF__VOCAB_PLANE)
-                                           : -1;
-    const kvf__ce_chunk ce = {.rows = c->rows,
+    for (int64_t j = 0; j < w->rows; j++)
+        sums->target[j] = j < w->real ? (int32_t)(pass->batch->label_id[w->first + j] -
+                                                  p * KVF__VOCAB_PLANE)
+                                      : -1;
+    const kvf__ce_chunk ce = {.rows = w->rows,
                               .width = KVF__VOCAB_PLANE,
-                              .logits = pass->head.logits,
+                              .logits = sums->logits,
                               .valid = kvf__vocab_width(m->desc.V, p),
-                              .target = pass->head.target,
-                              .max = pass->head.max,
-                              .sum = pass->head.sum,
-                              .target_logit = pass->head.target_logit,
+                              .target = sums->target,
+                              .max = sums->max,
+                              .sum = sums->sum,
+                              .target_logit = sums->target_logit,
                               .e = gradient ? pass->head.e : NULL,
                               .acc = gradient ? pass->head.acc : NULL,
                               .C = m->desc.C};
     m->kernels->ce(m->act, &ce);
     kvf__pass_lap(pass, KVF__PART_LOSS);
     if (!gradient) return KVF_OK;
-    KVF_TRY(kvf__mm_run(ctx, m->mm, kvf__vocab_plane(m, p)->bwd, c->rows, pass->head.e,
+    KVF_TRY(kvf__mm_run(w->ctx, m->mm, kvf__vocab_plane(m, p)->bwd, w->rows, pass->head.e,
                         pass->head.acc, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
     return KVF_OK;
 }
 
-static kvf_status chunk_plane(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, int64_t p,
-                              bool gradient)
+static kvf_status walk_chunk(kvf__vocab_walk *w)
 {
-    KVF_TRY(kvf__head_plane_logits(ctx, pass, c, p));
-    return kvf__head_plane_sum(ctx, pass, c, p, gradient);
+    kvf__pass *pass = w->pass;
+
+    if (w->sums) kvf__vocab_sums_begin(&pass->head.sums, w->rows);
+    if (w->how->gradient)
+        memset(pass->head.acc, 0, (size_t)(w->rows * pass->model->desc.C) * sizeof(float));
+    for (int64_t p = 0; p < pass->model->lm.n; p++) {
+        KVF_TRY(plane_logits(w, p));
+        if (w->plane) w->plane(w, p);
+        if (w->sums) KVF_TRY(plane_sums(w, p));
+    }
+    return w->chunk ? w->chunk(w) : KVF_OK;
 }
 
-static void chunk_losses(const kvf__pass *pass, const chunk *c, double *loss_sum, float *token_loss)
+kvf_status kvf__vocab_walk_run(kvf__vocab_walk *w, const char *what)
 {
-    for (int64_t j = 0; j < c->real; j++) {
-        double loss = log((double)pass->head.sum[j]) + (double)pass->head.max[j] -
-                      (double)pass->head.target_logit[j];
-        *loss_sum += loss;
-        kvf__pass_add_loss(pass, c->first + j, loss);
-        if (token_loss) token_loss[c->first + j] = (float)loss;
+    kvf__pass *pass = w->pass;
+
+    if (!pass->model->lm.n)
+        return kvf__fail(w->ctx, KVF_EUNSUPPORTED,
+                         "architecture %s is an encoder and has no language-model head",
+                         pass->model->desc.arch_name);
+    if (pass->state == KVF__PASS_EMPTY)
+        return kvf__fail(w->ctx, KVF_EUSAGE, "pass: %s without a forward pass before it", what);
+    pass->times.mark = kvf__clock();
+    for (w->first = 0; w->first < pass->batch->n_labels; w->first += KVF__HEAD_ROWS) {
+        const int64_t left = pass->ML - w->first, real = pass->batch->n_labels - w->first;
+        w->rows = left < KVF__HEAD_ROWS ? left : KVF__HEAD_ROWS;
+        w->real = real < w->rows ? real : w->rows;
+        KVF_TRY(walk_chunk(w));
     }
+    return KVF_OK;
 }
+
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 /* dxhat in the act type, or with post-norm dx_lab, because that is the stream. */
-float *kvf__head_gradient_rows(const kvf__pass *pass, const chunk *c)
+float *kvf__head_gradient_rows(const kvf__vocab_walk *w)
 {
-    const kvf__model *m = pass->model;
-    return m->desc.post_norm ? pass->bwd.dx_lab + c->first * m->desc.C : pass->head.target_row;
+    const kvf__pass *pass = w->pass;
+    const kvf__desc *d = &pass->model->desc;
+    return d->post_norm ? pass->bwd.dx_lab + w->first * d->C : pass->head.target_row;
 }
 
-void kvf__head_gradient_end(kvf__pass *pass, const chunk *c)
+void kvf__head_gradient_end(const kvf__vocab_walk *w)
 {
+    kvf__pass *pass = w->pass;
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
-    float *out = kvf__head_gradient_rows(pass, c);
+    float *out = kvf__head_gradient_rows(w);
 
-    memset(out + c->real * C, 0, (size_t)((c->rows - c->real) * C) * sizeof(float));
+    memset(out + w->real * C, 0, (size_t)((w->rows - w->real) * C) * sizeof(float));
     void *copy = m->desc.post_norm ? pass->bwd.dx_lab_act : pass->bwd.dxhat;
     if (copy != (void *)pass->bwd.dx_lab)
-        m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, c->first, C), out, c->rows * C);
+        m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, w->first, C), out, w->rows * C);
     kvf__pass_lap(pass, KVF__PART_LOSS);
 }
 
 /* Turns acc into the gradient of what the head reads. */
-static void chunk_gradient(kvf__pass *pass, const chunk *c, float scale)
+static void label_gradients(const kvf__vocab_walk *w)
 {
+    const kvf__pass *pass = w->pass;
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
     const float *gamma = m->unfolded ? NULL : m->lm.gamma;
-    float *out = kvf__head_gradient_rows(pass, c);
+    float *out = kvf__head_gradient_rows(w);
 
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < c->real; j++) {
+    for (int64_t j = 0; j < w->real; j++) {
         float *row = out + j * C;
         const float *acc = pass->head.acc + j * C;
-        float part = 1.0f / pass->head.sum[j];
-        float own = kvf__pass_label_scale(pass, scale, c->first + j);
+        float part = 1.0f / pass->head.sums.sum[j];
+        float own = kvf__pass_label_scale(pass, w->how->scale, w->first + j);
 
-        kvf__table_row(m, &m->lm.slot, pass->batch->label_id[c->first + j], row);
+        kvf__table_row(m, &m->lm.slot, pass->batch->label_id[w->first + j], row);
         for (int64_t i = 0; i < C; i++)
             row[i] = own * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
     }
-    kvf__head_gradient_end(pass, c);
+    kvf__head_gradient_end(w);
 }
 
 /* The logits of a plane to scale * (softmax - the label). */
-static void plane_dlogits(kvf__pass *pass, const chunk *c, int64_t p, float scale)
+static void plane_dlogits(const kvf__vocab_walk *w, int64_t p)
 {
+    const kvf__pass *pass = w->pass;
+    const kvf__vocab_sums *sums = &pass->head.sums;
     int64_t valid = kvf__vocab_width(pass->model->desc.V, p);
 
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < c->real; j++) {
-        float *row = pass->head.logits + j * KVF__VOCAB_PLANE;
-        float own = kvf__pass_label_scale(pass, scale, c->first + j),
-              part = own / pass->head.sum[j];
-        int64_t label = pass->batch->label_id[c->first + j] - p * KVF__VOCAB_PLANE;
+    for (int64_t j = 0; j < w->real; j++) {
+        float *row = sums->logits + j * KVF__VOCAB_PLANE;
+        float own = kvf__pass_label_scale(pass, w->how->scale, w->first + j),
+              part = own / sums->sum[j];
+        int64_t label = pass->batch->label_id[w->first + j] - p * KVF__VOCAB_PLANE;
         for (int64_t v = 0; v < valid; v++)
-            row[v] = part * expf(row[v] - pass->head.max[j]);
+            row[v] = part * expf(row[v] - sums->max[j]);
         if (label >= 0 && label < valid) row[label] -= own;
     }
 }
 
-static kvf_status chunk_weights(kvf_ctx *ctx, kvf__pass *pass, const chunk *c, float scale)
+/* A head that is trained: the chunk's part of its own gradient. */
+static kvf_status weight_gradient(const kvf__vocab_walk *w)
 {
-    if (!pass->model->train.weights) return KVF_OK;
-    for (int64_t p = 0; p < pass->model->lm.n; p++) {
-        KVF_TRY(kvf__head_plane_logits(ctx, pass, c, p));
-        plane_dlogits(pass, c, p, scale);
-        KVF_TRY(kvf__head_grad(ctx, pass, p, c->first, c->real));
+    for (int64_t p = 0; p < w->pass->model->lm.n; p++) {
+        KVF_TRY(plane_logits(w, p));
+        plane_dlogits(w, p);
+        KVF_TRY(kvf__head_grad(w->ctx, w->pass, p, w->first, w->real));
     }
-    kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
+    kvf__pass_lap(w->pass, KVF__PART_HEAD_BWD);
     return KVF_OK;
 }
 
-void kvf__head_norm_bwd(kvf__pass *pass)
+static kvf_status label_chunk(kvf__vocab_walk *w)
 {
-    const kvf__model *m = pass->model;
-    const kvf__norm_at norm = kvf__pass_final_norm(pass);
-
-    if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
-    memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
-    kvf__pass_ahead_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
+    for (int64_t j = 0; j < w->real; j++) {
+        double loss = kvf__vocab_label_loss(&w->pass->head.sums, j);
+        w->loss_sum += loss;
+        kvf__pass_add_loss(w->pass, w->first + j, loss);
+        if (w->how->token_loss) w->how->token_loss[w->first + j] = (float)loss;
+    }
+    if (!w->how->gradient) return KVF_OK;
+    label_gradients(w);
+    return w->pass->model->train.weights ? weight_gradient(w) : KVF_OK;
 }
 
-kvf_status kvf__head_check(kvf_ctx *ctx, const kvf__pass *pass, const char *what)
-{
-    if (!pass->model->lm.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "architecture %s is an encoder and has no language-model head",
-                         pass->model->desc.arch_name);
-    if (pass->state == KVF__PASS_EMPTY)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: %s without a forward pass before it", what);
-    return KVF_OK;
-}
+/* ---- the loss -------------------------------------------------------------------------------- */
 
-kvf_status kvf__head_check_gradient(kvf_ctx *ctx, const kvf__pass *pass)
+static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass)
 {
     if (!pass->limits.backward)
         return kvf__fail(ctx, KVF_EUSAGE,
@@ -205,64 +255,57 @@ kvf_status kvf__head_check_gradient(kvf_ctx *ctx, const kvf__pass *pass)
     return KVF_OK;
 }
 
-static kvf_status check_loss(kvf_ctx *ctx, const kvf__pass *pass, bool gradient)
+/* From what the head reads to what the last layer left: dx_lab, and its copy in the act type. */
+static void final_norm_bwd(kvf__pass *pass)
 {
-    const kvf__batch *b = pass->batch;
-    int64_t V = pass->model->desc.V;
+    const kvf__model *m = pass->model;
+    const kvf__norm_at norm = kvf__pass_final_norm(pass);
 
-    KVF_TRY(kvf__head_check(ctx, pass, "loss"));
-    if (gradient) KVF_TRY(kvf__head_check_gradient(ctx, pass));
-    for (int64_t j = 0; j < b->n_labels; j++)
-        if (b->label_id[j] < 0 || b->label_id[j] >= V)
-            return kvf__fail(ctx, KVF_ESHAPE,
-                             "batch: label %lld has id %ld, the vocabulary ends at %lld",
-                             (long long)j, (long)b->label_id[j], (long long)V - 1);
+    if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
+    memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
+    kvf__pass_ahead_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
+}
+
+kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how,
+                                double *loss_sum)
+{
+    const bool ready = pass->model->lm.n && pass->state != KVF__PASS_EMPTY; /* or the walk fails */
+    kvf__vocab_walk walk = {.ctx = ctx,
+                            .pass = pass,
+                            .how = how,
+                            .sums = true,
+                            .plane = how->teacher ? kvf__soft_plane : NULL,
+                            .chunk = how->teacher ? kvf__soft_chunk : label_chunk};
+
+    if (ready && how->gradient) KVF_TRY(check_gradient(ctx, pass));
+    if (ready)
+        KVF_TRY(how->teacher ? kvf__soft_check(ctx, pass, how)
+                             : kvf__vocab_check_labels(ctx, pass->batch, pass->model->desc.V));
+    KVF_TRY(kvf__vocab_walk_run(&walk, "loss"));
+    if (how->teacher || !pass->sections.given) KVF_TRY(kvf__vocab_check_sum(ctx, walk.loss_sum));
+    if (how->gradient && pass->batch->n_labels) final_norm_bwd(pass);
+    if (how->gradient) pass->state = KVF__PASS_LOSS;
+    *loss_sum = walk.loss_sum;
     return KVF_OK;
 }
 
-kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
-                             double *loss_sum, float *token_loss)
-{
-    double sum = 0;
+/* ---- logits ---------------------------------------------------------------------------------- */
 
-    KVF_TRY(check_loss(ctx, pass, gradient));
-    pass->times.mark = kvf__clock();
-    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        chunk c = kvf__head_chunk_at(pass, first);
-        kvf__head_chunk_begin(pass, &c, gradient);
-        for (int64_t p = 0; p < pass->model->lm.n; p++)
-            KVF_TRY(chunk_plane(ctx, pass, &c, p, gradient));
-        chunk_losses(pass, &c, &sum, token_loss);
-        if (!gradient) continue;
-        chunk_gradient(pass, &c, scale);
-        KVF_TRY(chunk_weights(ctx, pass, &c, scale));
-    }
-    if (!isfinite(sum) && !pass->sections.given)
-        return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
-                         sum);
-    if (gradient && pass->batch->n_labels) kvf__head_norm_bwd(pass);
-    if (gradient) pass->state = KVF__PASS_LOSS;
-    *loss_sum = sum;
-    return KVF_OK;
+static void copy_plane(kvf__vocab_walk *w, int64_t p)
+{
+    const int64_t V = w->pass->model->desc.V;
+    const size_t bytes = (size_t)kvf__vocab_width(V, p) * sizeof(float);
+
+    for (int64_t j = 0; j < w->real; j++)
+        memcpy(w->out + (w->first + j) * V + p * KVF__VOCAB_PLANE,
+               w->pass->head.sums.logits + j * KVF__VOCAB_PLANE, bytes);
 }
 
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
 {
-    int64_t V = pass->model->desc.V;
+    const kvf__loss none = {0};
+    kvf__vocab_walk walk = {
+        .ctx = ctx, .pass = pass, .how = &none, .plane = copy_plane, .out = logits};
 
-    KVF_TRY(kvf__head_check(ctx, pass, "logits"));
-    pass->head.reach = KVF__PACK_FORWARD;
-    pass->times.mark = kvf__clock();
-    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        chunk c = kvf__head_chunk_at(pass, first);
-        for (int64_t p = 0; p < pass->model->lm.n; p++) {
-            KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
-            size_t bytes = (size_t)kvf__vocab_width(pass->model->desc.V, p) * sizeof(float);
-            for (int64_t j = 0; j < c.real; j++)
-                memcpy(logits + (first + j) * V + p * KVF__VOCAB_PLANE,
-                       pass->head.logits + j * KVF__VOCAB_PLANE, bytes);
-        }
-    }
-    kvf__pass_lap(pass, KVF__PART_HEAD);
-    return KVF_OK;
+    return kvf__vocab_walk_run(&walk, "logits");
 }

@@ -1,55 +1,76 @@
-/* What the losses of the language-model head share (head_lm.c, head_soft.c): labelled rows in
- * chunks, the vocabulary in planes, the check of a batch and the way back through the final norm.
- */
+/* Inside src/model: one walk over the vocabulary, for every loss of a language model: labelled rows
+ * in chunks, the vocabulary in planes. */
 #ifndef KVF_HEAD_LM_H
 #define KVF_HEAD_LM_H
 
+#include "batch.h"
 #include "model_priv.h"
 
-#define KVF__HEAD_ROWS 256 /* labelled rows per pass over the vocabulary */
+#define KVF__HEAD_ROWS 256 /* labelled rows per walk over the vocabulary */
 
 struct kvf__pass;
+struct kvf__loss;
+struct kvf__carver;
 
-/* Carved from the pass's arena; head rows: at most KVF__HEAD_ROWS labelled rows at a time. */
+/* The running softmax of a chunk's rows, at most KVF__HEAD_ROWS, plane by plane (head_lm.c). */
+typedef struct kvf__vocab_sums {
+    float *logits;                   /* [rows, KVF__VOCAB_PLANE] of the plane at hand */
+    float *max, *sum, *target_logit; /* [rows] */
+    int32_t *target;                 /* [rows] column of the label in the plane at hand */
+} kvf__vocab_sums;
+kvf__vocab_sums kvf__vocab_sums_lay(struct kvf__carver *carve, int64_t rows);
+void kvf__vocab_sums_begin(const kvf__vocab_sums *sums, int64_t rows);
+/* -log p of the label of row j, once all planes are in. */
+double kvf__vocab_label_loss(const kvf__vocab_sums *sums, int64_t j);
+/* ESHAPE for labels outside a vocabulary of V; ENUMERIC for a loss that is not finite. */
+kvf_status kvf__vocab_check_labels(kvf_ctx *ctx, const kvf__batch *batch, int64_t V);
+kvf_status kvf__vocab_check_sum(kvf_ctx *ctx, double loss_sum);
+
+/* Carved from the pass's arena; head rows: at most KVF__HEAD_ROWS. */
 typedef struct kvf__pass_head {
-    void *xhat;    /* [Lx, C] output of the final norm, without its weights */
-    void *in;      /* [Lx, C] what the head reads; xhat where the norm is folded into it */
-    float *rstd;   /* [Lx] of the final norm */
-    float *logits; /* [head rows, KVF__VOCAB_PLANE] */
-    float *max, *sum, *target_logit; /* [head rows] running */
-    int32_t *target;                 /* [head rows] */
-    float *soft_logit;               /* [head rows, limits.soft] of a teacher's items */
-    unsigned reach; /* KVF__REACH_...: how the labels at hand use planes of the head */
+    void *xhat;           /* [Lx, C] output of the final norm, without its weights */
+    void *in;             /* [Lx, C] what the head reads; xhat where the norm is folded into it */
+    float *rstd;          /* [Lx] of the final norm */
+    kvf__vocab_sums sums; /* [head rows] */
+    float *soft_logit;    /* [head rows, limits.soft] of a teacher's items */
     /* backward only */
     void *e;                 /* [head rows, KVF__VOCAB_PLANE] */
     float *acc, *target_row; /* [head rows, C] */
     float *soft_row;         /* [head rows, C] of the head; NULL: no teacher */
 } kvf__pass_head;
 
-/* Labelled rows [first, first + rows) of which `real` carry a label; the others are padding. */
-typedef struct kvf__head_chunk {
+/* A walk, at labelled rows [first, first + rows), of which `real` carry a label; the others are
+ * padding. */
+typedef struct kvf__vocab_walk kvf__vocab_walk;
+struct kvf__vocab_walk {
+    kvf_ctx *ctx;
+    struct kvf__pass *pass;
+    const struct kvf__loss *how; /* what of a loss is wanted; zero: none of it */
+    bool sums;                   /* the running softmax is, and with a gradient acc [rows, C] */
+    /* With the logits of plane p, before they are summed; NULL: nothing. */
+    void (*plane)(kvf__vocab_walk *walk, int64_t p);
+    /* When all planes of a chunk went by; NULL: nothing. */
+    kvf_status (*chunk)(kvf__vocab_walk *walk);
     int64_t first, rows, real;
-} kvf__head_chunk;
+    double loss_sum;
+    /* of walks without a loss */
+    int64_t k;
+    int32_t *ids;
+    float *out;
+};
+/* what: "loss", "logits", for the error where there is no head, or no forward pass before it. */
+kvf_status kvf__vocab_walk_run(kvf__vocab_walk *walk, const char *what);
 
-kvf__head_chunk kvf__head_chunk_at(const struct kvf__pass *pass, int64_t first);
-/* Starts the running maxima and sums, and acc where a gradient is wanted. */
-void kvf__head_chunk_begin(struct kvf__pass *pass, const kvf__head_chunk *c, bool gradient);
-/* pass->head.logits [rows, KVF__VOCAB_PLANE] of plane p. */
-kvf_status kvf__head_plane_logits(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__head_chunk *c,
-                                  int64_t p);
-/* Those logits into the running maxima and sums, and with a gradient acc [rows, C] += exp(logit -
- * max) head. pass->head.target is set: the labels' columns in this plane, or -1. */
-kvf_status kvf__head_plane_sum(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__head_chunk *c,
-                               int64_t p, bool gradient);
+/* kvf__pass_loss by the base's own head. */
+kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, struct kvf__pass *pass, const struct kvf__loss *how,
+                                double *loss_sum);
+/* Of a teacher (head_soft.c): its items are checked; the two steps of its walk. */
+kvf_status kvf__soft_check(kvf_ctx *ctx, const struct kvf__pass *pass, const struct kvf__loss *how);
+void kvf__soft_plane(kvf__vocab_walk *walk, int64_t p);
+kvf_status kvf__soft_chunk(kvf__vocab_walk *walk);
 /* Where the gradient of what the head reads is to be written, [rows, C] of the chunk in f32; and
  * its end: rows of padding become zero, the act type gets its copy. */
-float *kvf__head_gradient_rows(const struct kvf__pass *pass, const kvf__head_chunk *c);
-void kvf__head_gradient_end(struct kvf__pass *pass, const kvf__head_chunk *c);
-/* Is there a head, and a forward pass before it? what: "loss", "logits", for the error. */
-kvf_status kvf__head_check(kvf_ctx *ctx, const struct kvf__pass *pass, const char *what);
-/* May a gradient be taken? */
-kvf_status kvf__head_check_gradient(kvf_ctx *ctx, const struct kvf__pass *pass);
-/* Through the final norm: dx_lab, and its copy in the act type. */
-void kvf__head_norm_bwd(struct kvf__pass *pass);
+float *kvf__head_gradient_rows(const kvf__vocab_walk *walk);
+void kvf__head_gradient_end(const kvf__vocab_walk *walk);
 
 #endif

@@ -16,6 +16,7 @@
  *
  *   dxhat = (q_r - p_r) acc / R + sum_i (q_i - p_i) head[i] */
 #include "head_lm.h"
+#include "loss.h"
 #include "pass_priv.h"
 #include "products.h"
 
@@ -26,35 +27,27 @@
  * subtracts the maximum from it. */
 static const float TAKEN = -1e30f;
 
-typedef kvf__head_chunk chunk;
-
 /* ---- the student ----------------------------------------------------------------------------- */
 
-/* Rows of a chunk as the losses see them. */
-typedef struct view {
-    const kvf__soft_targets *soft;
-    kvf__pass *pass;
-    chunk c;
-} view;
-
-static const int32_t *ids_of(const view *v, int64_t j)
+static const int32_t *ids_of(const kvf__vocab_walk *w, int64_t j)
 {
-    return v->soft->ids + (v->c.first + j) * v->soft->k;
+    return w->how->teacher->ids + (w->first + j) * w->how->teacher->k;
 }
 
-static const float *logp_of(const view *v, int64_t j)
+static const float *logp_of(const kvf__vocab_walk *w, int64_t j)
 {
-    return v->soft->logp + (v->c.first + j) * (v->soft->k + 1);
+    return w->how->teacher->logp + (w->first + j) * (w->how->teacher->k + 1);
 }
 
 /* The items' logits out of plane p. */
-static void take_items(const view *v, int64_t p)
+void kvf__soft_plane(kvf__vocab_walk *w, int64_t p)
 {
-    int64_t k = v->soft->k, from = p * KVF__VOCAB_PLANE;
-    for (int64_t j = 0; j < v->c.real; j++) {
-        const int32_t *ids = ids_of(v, j);
-        float *row = v->pass->head.logits + j * KVF__VOCAB_PLANE,
-              *out = v->pass->head.soft_logit + j * k;
+    int64_t k = w->how->teacher->k, from = p * KVF__VOCAB_PLANE;
+
+    for (int64_t j = 0; j < w->real; j++) {
+        const int32_t *ids = ids_of(w, j);
+        float *row = w->pass->head.sums.logits + j * KVF__VOCAB_PLANE,
+              *out = w->pass->head.soft_logit + j * k;
         for (int64_t i = 0; i < k; i++) {
             if (ids[i] < from || ids[i] >= from + KVF__VOCAB_PLANE) continue;
             out[i] = row[ids[i] - from];
@@ -64,14 +57,17 @@ static void take_items(const view *v, int64_t p)
 }
 
 /* log of the sum of all exp(logit): the items' and the rest's, whose log is *rest. */
-static double log_sum(const view *v, int64_t j, double *rest)
+static double log_sum(const kvf__vocab_walk *w, int64_t j, double *rest)
 {
-    const float *z = v->pass->head.soft_logit + j * v->soft->k;
-    double sum = 0, top = *rest = log((double)v->pass->head.sum[j]) + (double)v->pass->head.max[j];
-    for (int64_t i = 0; i < v->soft->k; i++)
+    const kvf__pass_head *head = &w->pass->head;
+    const int64_t k = w->how->teacher->k;
+    const float *z = head->soft_logit + j * k;
+    double sum = 0, top = *rest = log((double)head->sums.sum[j]) + (double)head->sums.max[j];
+
+    for (int64_t i = 0; i < k; i++)
         top = fmax(top, (double)z[i]);
     sum = exp(*rest - top);
-    for (int64_t i = 0; i < v->soft->k; i++)
+    for (int64_t i = 0; i < k; i++)
         sum += exp((double)z[i] - top);
     return top + log(sum);
 }
@@ -82,57 +78,67 @@ static double term(float logp, double logq)
     return isinf(logp) ? 0 : exp((double)logp) * ((double)logp - logq);
 }
 
-static void chunk_losses(const view *v, double *loss_sum, float *token_loss)
+static double label_loss(const kvf__vocab_walk *w, int64_t j)
 {
-    int64_t k = v->soft->k;
-    for (int64_t j = 0; j < v->c.real; j++) {
-        const float *logp = logp_of(v, j), *z = v->pass->head.soft_logit + j * k;
-        double rest, all = log_sum(v, j, &rest), loss = term(logp[k], rest - all);
-        for (int64_t i = 0; i < k; i++)
-            loss += term(logp[i], (double)z[i] - all);
-        *loss_sum += loss;
-        if (token_loss) token_loss[v->c.first + j] = (float)loss;
-    }
+    const int64_t k = w->how->teacher->k;
+    const float *logp = logp_of(w, j), *z = w->pass->head.soft_logit + j * k;
+    double rest, all = log_sum(w, j, &rest), loss = term(logp[k], rest - all);
+
+    for (int64_t i = 0; i < k; i++)
+        loss += term(logp[i], (double)z[i] - all);
+    return loss;
 }
 
 /* row [C] = scale * dloss/d(what the head reads) of label j. */
-static void label_gradient(const view *v, int64_t j, float scale, float *scratch, float *row)
+static void label_gradient(const kvf__vocab_walk *w, int64_t j, float *scratch, float *row)
 {
-    const kvf__model *m = v->pass->model;
-    const int32_t *ids = ids_of(v, j);
-    const float *logp = logp_of(v, j), *acc = v->pass->head.acc + j * m->desc.C;
-    const float *z = v->pass->head.soft_logit + j * v->soft->k;
-    const float *gamma = m->unfolded ? NULL : m->lm.gamma;
-    int64_t k = v->soft->k, C = m->desc.C;
-    double rest, all = log_sum(v, j, &rest);
+    const kvf__pass *pass = w->pass;
+    const kvf__model *m = pass->model;
+    int64_t k = w->how->teacher->k, C = m->desc.C;
+    const int32_t *ids = ids_of(w, j);
+    const float *logp = logp_of(w, j), *acc = pass->head.acc + j * C;
+    const float *z = pass->head.soft_logit + j * k, *gamma = m->unfolded ? NULL : m->lm.gamma;
+    const double scale = (double)kvf__pass_label_scale(pass, w->how->scale, w->first + j);
+    double rest, all = log_sum(w, j, &rest);
     double left = exp(rest - all) - exp((double)logp[k]);
-    float by = (float)((double)scale * left / (double)v->pass->head.sum[j]);
+    float by = (float)(scale * left / (double)pass->head.sums.sum[j]);
 
     for (int64_t c = 0; c < C; c++)
         row[c] = by * acc[c];
     for (int64_t i = 0; i < k; i++) {
-        by = (float)((double)scale * (exp((double)z[i] - all) - exp((double)logp[i])));
+        by = (float)(scale * (exp((double)z[i] - all) - exp((double)logp[i])));
         kvf__table_row(m, &m->lm.slot, ids[i], scratch);
         for (int64_t c = 0; c < C; c++)
             row[c] += by * scratch[c] * (gamma ? gamma[c] : 1);
     }
 }
 
-static void chunk_gradient(const view *v, float scale)
+kvf_status kvf__soft_chunk(kvf__vocab_walk *w)
 {
-    int64_t C = v->pass->model->desc.C;
-    float *out = kvf__head_gradient_rows(v->pass, &v->c);
+    int64_t C = w->pass->model->desc.C;
+    float *out = w->how->gradient ? kvf__head_gradient_rows(w) : NULL;
 
+    for (int64_t j = 0; j < w->real; j++) {
+        const double loss = label_loss(w, j);
+        w->loss_sum += loss;
+        if (w->how->token_loss) w->how->token_loss[w->first + j] = (float)loss;
+    }
+    if (!out) return KVF_OK;
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < v->c.real; j++)
-        label_gradient(v, j, kvf__pass_label_scale(v->pass, scale, v->c.first + j),
-                       v->pass->head.soft_row + j * C, out + j * C);
-    kvf__head_gradient_end(v->pass, &v->c);
+    for (int64_t j = 0; j < w->real; j++)
+        label_gradient(w, j, w->pass->head.soft_row + j * C, out + j * C);
+    kvf__head_gradient_end(w);
+    return KVF_OK;
 }
 
-static kvf_status check_items(kvf_ctx *ctx, const kvf__pass *pass, const kvf__soft_targets *soft)
+kvf_status kvf__soft_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__loss *how)
 {
+    const kvf__soft_targets *soft = how->teacher;
     int64_t k = soft->k, V = pass->model->desc.V;
+
+    if (how->gradient && pass->model->train.weights)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "pass: a teacher's loss, but the head itself is trained");
     if (k < 1 || k > pass->limits.soft || k >= V)
         return kvf__fail(
             ctx, KVF_ESHAPE,
@@ -151,39 +157,6 @@ static kvf_status check_items(kvf_ctx *ctx, const kvf__pass *pass, const kvf__so
     return KVF_OK;
 }
 
-kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft_targets *soft,
-                             bool gradient, float scale, double *loss_sum, float *token_loss)
-{
-    view v = {.soft = soft, .pass = pass};
-    double sum = 0;
-
-    KVF_TRY(kvf__head_check(ctx, pass, "loss"));
-    if (gradient) KVF_TRY(kvf__head_check_gradient(ctx, pass));
-    if (gradient && pass->model->train.weights)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "pass: a teacher's loss, but the head itself is trained");
-    KVF_TRY(check_items(ctx, pass, soft));
-    pass->times.mark = kvf__clock();
-    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        v.c = kvf__head_chunk_at(pass, first);
-        kvf__head_chunk_begin(pass, &v.c, gradient);
-        for (int64_t p = 0; p < pass->model->lm.n; p++) {
-            KVF_TRY(kvf__head_plane_logits(ctx, pass, &v.c, p));
-            take_items(&v, p);
-            KVF_TRY(kvf__head_plane_sum(ctx, pass, &v.c, p, gradient));
-        }
-        chunk_losses(&v, &sum, token_loss);
-        if (gradient) chunk_gradient(&v, scale);
-    }
-    if (!isfinite(sum))
-        return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
-                         sum);
-    if (gradient && pass->batch->n_labels) kvf__head_norm_bwd(pass);
-    if (gradient) pass->state = KVF__PASS_LOSS;
-    *loss_sum = sum;
-    return KVF_OK;
-}
-
 /* ---- the teacher ----------------------------------------------------------------------------- */
 
 /* The likeliest so far of one label: logits descending, of equal ones the lower id first. */
@@ -198,18 +171,18 @@ static void keep_item(int32_t *ids, float *logits, int64_t k, int32_t id, float 
     ids[at] = id;
 }
 
-static void keep_plane(const kvf__pass *pass, const chunk *c, int64_t p, int64_t k, int32_t *ids,
-                       float *logp)
+static void keep_plane(kvf__vocab_walk *w, int64_t p)
 {
-    int64_t valid = kvf__vocab_width(pass->model->desc.V, p), from = p * KVF__VOCAB_PLANE;
+    int64_t valid = kvf__vocab_width(w->pass->model->desc.V, p), from = p * KVF__VOCAB_PLANE;
+    int64_t k = w->k;
 
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < c->real; j++) {
-        const float *row = pass->head.logits + j * KVF__VOCAB_PLANE;
-        int32_t *my_ids = ids + (c->first + j) * k;
-        float *best = logp + (c->first + j) * (k + 1);
+    for (int64_t j = 0; j < w->real; j++) {
+        const float *row = w->pass->head.sums.logits + j * KVF__VOCAB_PLANE;
+        int32_t *ids = w->ids + (w->first + j) * k;
+        float *best = w->out + (w->first + j) * (k + 1);
         for (int64_t v = 0; v < valid; v++)
-            if (row[v] > best[k - 1]) keep_item(my_ids, best, k, (int32_t)(from + v), row[v]);
+            if (row[v] > best[k - 1]) keep_item(ids, best, k, (int32_t)(from + v), row[v]);
     }
 }
 
@@ -244,28 +217,34 @@ static kvf_status finish_label(kvf_ctx *ctx, double all, int64_t k, int32_t *ids
     return KVF_OK;
 }
 
+static kvf_status top_chunk(kvf__vocab_walk *w)
+{
+    const kvf__vocab_sums *sums = &w->pass->head.sums;
+
+    for (int64_t j = 0; j < w->real; j++)
+        KVF_TRY(finish_label(w->ctx, log((double)sums->sum[j]) + (double)sums->max[j], w->k,
+                             w->ids + (w->first + j) * w->k, w->out + (w->first + j) * (w->k + 1)));
+    return KVF_OK;
+}
+
 kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp)
 {
+    const kvf__loss none = {0};
     int64_t V = pass->model->desc.V;
+    kvf__vocab_walk walk = {.ctx = ctx,
+                            .pass = pass,
+                            .how = &none,
+                            .sums = true,
+                            .plane = keep_plane,
+                            .chunk = top_chunk,
+                            .k = k,
+                            .ids = ids,
+                            .out = logp};
 
-    KVF_TRY(kvf__head_check(ctx, pass, "likeliest items"));
     if (k < 1 || k >= V)
         return kvf__fail(ctx, KVF_ESHAPE, "pass: the %lld likeliest of a vocabulary of %lld",
                          (long long)k, (long long)V);
-    pass->times.mark = kvf__clock();
-    for (int64_t i = 0; i < pass->batch->n_labels * (k + 1); i++)
+    for (int64_t i = 0; pass->state != KVF__PASS_EMPTY && i < pass->batch->n_labels * (k + 1); i++)
         logp[i] = -INFINITY;
-    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__HEAD_ROWS) {
-        chunk c = kvf__head_chunk_at(pass, first);
-        kvf__head_chunk_begin(pass, &c, false);
-        for (int64_t p = 0; p < pass->model->lm.n; p++) {
-            KVF_TRY(kvf__head_plane_logits(ctx, pass, &c, p));
-            KVF_TRY(kvf__head_plane_sum(ctx, pass, &c, p, false));
-            keep_plane(pass, &c, p, k, ids, logp);
-        }
-        for (int64_t j = 0; j < c.real; j++)
-            KVF_TRY(finish_label(ctx, log((double)pass->head.sum[j]) + (double)pass->head.max[j], k,
-                                 ids + (first + j) * k, logp + (first + j) * (k + 1)));
-    }
-    return KVF_OK;
+    return kvf__vocab_walk_run(&walk, "likeliest items");
 }

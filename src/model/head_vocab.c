@@ -9,23 +9,25 @@
  *
  * and the targets' rows at the end: dhidden -= scale * W[target], dW[target] -= scale * hidden. */
 #include "arena.h"
+#include "head_lm.h"
 #include "head_priv.h"
 #include "products.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { ROWS = 256, PLANE = KVF__VOCAB_PLANE }; /* of labels and of the vocabulary at a time */
+enum {
+    ROWS = KVF__HEAD_ROWS,
+    PLANE = KVF__VOCAB_PLANE
+}; /* of labels and of the vocabulary at a time */
 
 /* The matrix and its gradient are the head's values and grads, [V, C]. */
 struct kvf__vocab_work {
     kvf__slot slot;
     int64_t C;
-    float *logits, *e;          /* [ROWS, PLANE] */
+    kvf__vocab_sums sums;       /* [ROWS] */
+    float *e;                   /* [ROWS, PLANE] */
     float *scaled;              /* [ROWS, C] hidden * scale / s */
-    float *max, *sum, *target;  /* [ROWS]; target: its logit */
     float *last_max, *last_sum; /* [ROWS] of the second time, not to be kept */
-    int32_t *column;            /* [ROWS] of the target in the plane at hand */
 };
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -33,15 +35,12 @@ struct kvf__vocab_work {
 static void lay_work(void *object, kvf__carver *carve)
 {
     kvf__vocab_work *work = object;
-    float **const rows[] = {&work->max, &work->sum, &work->target, &work->last_max,
-                            &work->last_sum};
 
-    work->logits = kvf__carve(carve, ROWS, PLANE, sizeof(float));
+    work->sums = kvf__vocab_sums_lay(carve, ROWS);
     work->e = kvf__carve(carve, ROWS, PLANE, sizeof(float));
     work->scaled = kvf__carve(carve, ROWS, work->C, sizeof(float));
-    work->column = kvf__carve(carve, ROWS, 1, sizeof(int32_t));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        *rows[i] = kvf__carve(carve, ROWS, 1, sizeof(float));
+    work->last_max = kvf__carve(carve, ROWS, 1, sizeof(float));
+    work->last_sum = kvf__carve(carve, ROWS, 1, sizeof(float));
 }
 
 static kvf_status alloc_memory(kvf_ctx *ctx, kvf__head *head, bool gradient)
@@ -138,18 +137,19 @@ kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *h
 static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float *sum, float *e)
 {
     const kvf__head *head = c->head;
+    const kvf__vocab_sums *sums = &head->vocab->sums;
 
-    KVF_TRY(plane_logits(c->ctx, head, c->hidden, c->n, from, head->vocab->logits, PLANE));
+    KVF_TRY(plane_logits(c->ctx, head, c->hidden, c->n, from, sums->logits, PLANE));
     for (int64_t j = 0; j < c->n; j++)
-        head->vocab->column[j] = (int32_t)(c->ids[j] - from);
+        sums->target[j] = (int32_t)(c->ids[j] - from);
     const kvf__ce_chunk ce = {.rows = c->n,
                               .width = PLANE,
-                              .logits = head->vocab->logits,
+                              .logits = sums->logits,
                               .valid = kvf__vocab_width(head->width, from / PLANE),
-                              .target = head->vocab->column,
+                              .target = sums->target,
                               .max = max,
                               .sum = sum,
-                              .target_logit = head->vocab->target,
+                              .target_logit = sums->target_logit,
                               .e = e,
                               .C = head->C};
     head->kernels->ce(KVF__F32, &ce);
@@ -158,17 +158,13 @@ static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float 
 
 static kvf_status chunk_losses(const chunk *c, double *loss_sum, float *token_loss)
 {
-    const kvf__head *head = c->head;
+    const kvf__vocab_sums *sums = &c->head->vocab->sums;
 
+    kvf__vocab_sums_begin(sums, c->n);
+    for (int64_t from = 0; from < c->head->width; from += PLANE)
+        KVF_TRY(plane_softmax(c, from, sums->max, sums->sum, NULL));
     for (int64_t j = 0; j < c->n; j++) {
-        head->vocab->max[j] = -INFINITY;
-        head->vocab->sum[j] = head->vocab->target[j] = 0;
-    }
-    for (int64_t from = 0; from < head->width; from += PLANE)
-        KVF_TRY(plane_softmax(c, from, head->vocab->max, head->vocab->sum, NULL));
-    for (int64_t j = 0; j < c->n; j++) {
-        double loss = log((double)head->vocab->sum[j]) + (double)head->vocab->max[j] -
-                      (double)head->vocab->target[j];
+        double loss = kvf__vocab_label_loss(sums, j);
         *loss_sum += loss;
         if (token_loss) token_loss[j] = (float)loss;
     }
@@ -183,7 +179,7 @@ static void chunk_targets(const chunk *c, float scale, float *dhidden)
 
     for (int64_t j = 0; j < c->n; j++) {
         const float *row = head->values + c->ids[j] * C, *hidden = c->hidden + j * C;
-        float *drow = head->grads + c->ids[j] * C, by = scale / head->vocab->sum[j];
+        float *drow = head->grads + c->ids[j] * C, by = scale / head->vocab->sums.sum[j];
         for (int64_t i = 0; i < C; i++) {
             dhidden[j * C + i] = dhidden[j * C + i] * by - scale * row[i];
             drow[i] -= scale * hidden[i];
@@ -195,22 +191,22 @@ static void chunk_targets(const chunk *c, float scale, float *dhidden)
 static kvf_status chunk_gradient(const chunk *c, float scale, float *dhidden)
 {
     const kvf__head *head = c->head;
+    const kvf__vocab_work *work = head->vocab;
     int64_t C = head->C, n = c->n;
 
-    memcpy(head->vocab->last_max, head->vocab->max, (size_t)n * sizeof *head->vocab->max);
+    memcpy(work->last_max, work->sums.max, (size_t)n * sizeof *work->last_max);
     memset(dhidden, 0, (size_t)(n * C) * sizeof *dhidden);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < C; i++)
-            head->vocab->scaled[j * C + i] = c->hidden[j * C + i] * (scale / head->vocab->sum[j]);
+            work->scaled[j * C + i] = c->hidden[j * C + i] * (scale / work->sums.sum[j]);
     for (int64_t from = 0; from < head->width; from += PLANE) {
         int64_t width = kvf__vocab_width(head->width, from / PLANE);
-        memset(head->vocab->last_sum, 0, (size_t)n * sizeof *head->vocab->last_sum);
-        KVF_TRY(
-            plane_softmax(c, from, head->vocab->last_max, head->vocab->last_sum, head->vocab->e));
-        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, head->vocab->e, PLANE,
+        memset(work->last_sum, 0, (size_t)n * sizeof *work->last_sum);
+        KVF_TRY(plane_softmax(c, from, work->last_max, work->last_sum, work->e));
+        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, work->e, PLANE,
                            head->values + from * C, C, 1, dhidden, C));
-        KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, head->vocab->e, PLANE,
-                           head->vocab->scaled, C, 1, head->grads + from * C, C));
+        KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, work->e, PLANE, work->scaled, C, 1,
+                           head->grads + from * C, C));
     }
     chunk_targets(c, scale, dhidden);
     return KVF_OK;
@@ -224,11 +220,7 @@ kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batc
 
     if (dhidden && !head->grads)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: made without a gradient", KVF__LM_HEAD_NAME);
-    for (int64_t j = 0; j < batch->n_labels; j++)
-        if (batch->label_id[j] < 0 || batch->label_id[j] >= head->width)
-            return kvf__fail(ctx, KVF_ESHAPE,
-                             "batch: label %lld has id %ld, the vocabulary ends at %lld",
-                             (long long)j, (long)batch->label_id[j], (long long)head->width - 1);
+    KVF_TRY(kvf__vocab_check_labels(ctx, batch, head->width));
     for (int64_t first = 0; first < batch->n_labels; first += ROWS) {
         int64_t left = batch->n_labels - first;
         const chunk c = {.ctx = ctx,
@@ -239,9 +231,7 @@ kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batc
         KVF_TRY(chunk_losses(&c, &sum, how->token_loss ? how->token_loss + first : NULL));
         if (dhidden) KVF_TRY(chunk_gradient(&c, how->scale, dhidden + first * head->C));
     }
-    if (!isfinite(sum))
-        return kvf__fail(ctx, KVF_ENUMERIC, "loss of the batch is %g, expected a finite number",
-                         sum);
+    KVF_TRY(kvf__vocab_check_sum(ctx, sum));
     *loss_sum = sum;
     return KVF_OK;
 }

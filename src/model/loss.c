@@ -67,11 +67,7 @@ kvf_status kvf__pass_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how, d
     const float *hidden = NULL;
     float *dhidden = how->gradient ? kvf__pass_dhidden(pass) : NULL;
 
-    if (how->teacher)
-        return kvf__pass_lm_soft(ctx, pass, how->teacher, how->gradient, how->scale, loss_sum,
-                                 how->token_loss);
-    if (!how->head)
-        return kvf__pass_lm_loss(ctx, pass, how->gradient, how->scale, loss_sum, how->token_loss);
+    if (how->teacher || !how->head) return kvf__pass_vocab_loss(ctx, pass, how, loss_sum);
     KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
     KVF_TRY(kvf__head_loss(ctx, how->head, pass->batch, hidden, how, loss_sum, dhidden));
     return how->gradient ? kvf__pass_hidden_grad(ctx, pass, dhidden) : KVF_OK;

@@ -97,7 +97,7 @@ const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model);
 /* The adapters that options asked for, zero at first; NULL: none. They have gradients if the model
  * was made for backward passes. */
 kvf__adapters *kvf__model_adapters(kvf__model *model);
-/* Has the base a language-model head? Encoders have none: lm_loss, lm_logits are EUNSUPPORTED. */
+/* Has the base a language-model head? Encoders have none: its loss and logits are EUNSUPPORTED. */
 bool kvf__model_has_head(const kvf__model *model);
 
 /* to (may be from) = from with its keys rotated as if its first virtual token stood at position

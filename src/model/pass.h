@@ -14,7 +14,7 @@ typedef struct kvf__pass_limits {
     int64_t cache_len;                     /* longest cache, 0: none */
     int64_t common_len;    /* longest path of common prefixes before a row, 0: no common prefixes */
     int64_t common_tokens; /* tokens in all common prefixes of one batch */
-    int64_t soft;          /* most items of a teacher (lm_soft), 0: none */
+    int64_t soft;          /* most items of a teacher (loss.h), 0: none */
     bool row_dropout;      /* inputs may ask for it */
     bool base_dropout;     /* the same */
     bool infix;            /* batches may have infix_at; needed where positions are rope's */
@@ -45,8 +45,8 @@ typedef struct kvf__section {
     const kvf__prefix *prefix;   /* as in kvf__input */
     const kvf__vectors *vectors; /* the same */
     int64_t position_start;
-    float loss_scale; /* a factor on `scale` of lm_loss for its labels */
-    double *loss_sum; /* lm_loss adds its labels' losses, as to that of a batch; NULL: not wanted */
+    float loss_scale; /* a factor on the scale of the loss for its labels */
+    double *loss_sum; /* the loss of its labels is added; NULL: not wanted */
 } kvf__section;
 
 typedef struct kvf__input {
@@ -76,11 +76,6 @@ typedef struct kvf__input {
  * layer is not computed). ESHAPE: over the limits, position past the model's, id outside the
  * vocabulary or without its vector. */
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
-/* After fwd: *loss_sum = sum of -log p(label_id) in nats over the labels; token_loss [n_labels] if
- * not NULL. If `gradient`, also leaves d(scale * loss_sum)/d hidden for bwd. ENUMERIC if the loss
- * is not finite; with sections that is the caller's to see, for the other sections go on. */
-kvf_status kvf__pass_lm_loss(kvf_ctx *ctx, kvf__pass *pass, bool gradient, float scale,
-                             double *loss_sum, float *token_loss);
 /* What a teacher says at each label: its k likeliest items, ids ascending, with their
  * log-probabilities, and behind these that of all other items together. */
 typedef struct kvf__soft_targets {
@@ -91,10 +86,6 @@ typedef struct kvf__soft_targets {
 /* After fwd: what this pass says as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
  * if a logit is not finite. */
 kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
-/* As lm_loss, with KL(teacher || pass) of those k + 1 buckets in place of -log p(label_id)
- * (head_soft.c); limits.soft must allow k. EUNSUPPORTED: a gradient where the head is trained. */
-kvf_status kvf__pass_lm_soft(kvf_ctx *ctx, kvf__pass *pass, const kvf__soft_targets *soft,
-                             bool gradient, float scale, double *loss_sum, float *token_loss);
 /* After fwd: logits [n_labels, V], f32. */
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits);
 /* Where gradients go: what is set is added to. Without vectors (and block) the pass ends at the

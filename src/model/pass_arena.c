@@ -169,11 +169,7 @@ static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     head->xhat = kvf__carve(carve, s->ML, C, s->act);
     head->in = own_input ? kvf__carve(carve, s->ML, C, s->act) : head->xhat;
     head->rstd = kvf__carve(carve, s->ML, 1, sizeof(float));
-    head->logits = kvf__carve(carve, rows, KVF__VOCAB_PLANE, sizeof(float));
-    head->max = kvf__carve(carve, rows, 1, sizeof(float));
-    head->sum = kvf__carve(carve, rows, 1, sizeof(float));
-    head->target_logit = kvf__carve(carve, rows, 1, sizeof(float));
-    head->target = kvf__carve(carve, rows, 1, sizeof(int32_t));
+    head->sums = kvf__vocab_sums_lay(carve, rows);
     head->soft_logit = kvf__carve(carve, rows, soft, sizeof(float));
     if (!pass->limits.backward) return;
     head->e = kvf__carve(carve, rows, KVF__VOCAB_PLANE, s->act);

@@ -150,7 +150,7 @@ kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t plane, int64_t 
     const bool tied = !kvf__masters_grad(m->train.masters, KVF__W_HEAD, 0);
     const factors f = {.M = rows,
                        .x = kvf__act_row(m->act, pass->head.in, first, m->desc.C),
-                       .dy = pass->head.logits,
+                       .dy = pass->head.sums.logits,
                        .dy_f32 = true,
                        .ldy = KVF__VOCAB_PLANE};
 

@@ -191,7 +191,8 @@ static void fail_member(kvf__run_group *group, kvf__member *m, kvf_status status
 static kvf_status base_losses(kvf__run_group *group)
 {
     double all = 0;
-    KVF_TRY(kvf__pass_lm_loss(group->ctx, group->pass, true, 1, &all, NULL));
+    KVF_TRY(
+        kvf__pass_loss(group->ctx, group->pass, &(kvf__loss){.gradient = true, .scale = 1}, &all));
     for (int64_t s = 0; s < group->n_sections; s++) {
         kvf__member *m = &group->member[group->whose[s]];
         m->rows.loss_sum += m->loss_sum;

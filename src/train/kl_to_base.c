@@ -115,7 +115,8 @@ static kvf_status run_rows(kvf__trainer *t)
     const kvf__grads grads = {.prefix = t->tuned.gradient.prefix};
     float scale = (float)(t->options.kl_to_base / (double)labels);
     KVF_TRY(kvf__pass_fwd(t->ctx, m->pass, &input));
-    KVF_TRY(kvf__pass_lm_soft(t->ctx, m->pass, &soft, true, scale, &sum, NULL));
+    KVF_TRY(kvf__pass_loss(t->ctx, m->pass,
+                           &(kvf__loss){.teacher = &soft, .gradient = true, .scale = scale}, &sum));
     KVF_TRY(kvf__pass_bwd(t->ctx, m->pass, &grads));
     m->kl = sum / (double)labels;
     return KVF_OK;

@@ -128,7 +128,7 @@ static kvf_status ask_student(void *user, kvf__pass *pass, const kvf__batch *bat
     double part = 0;
     KVF_TRY(kvf__teacher_reserve(a->ctx, a->set, batch->n_labels));
     const kvf__soft_targets soft = kvf__teacher_targets(a->set, batch);
-    KVF_TRY(kvf__pass_lm_soft(a->ctx, pass, &soft, false, 1, &part, NULL));
+    KVF_TRY(kvf__pass_loss(a->ctx, pass, &(kvf__loss){.teacher = &soft}, &part));
     a->sum += part;
     a->labels += batch->n_labels;
     return KVF_OK;

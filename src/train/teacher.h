@@ -7,7 +7,7 @@
 #include "evaluator.h"
 
 /* The likeliest items at every label of a data set of task lm, and those of one batch: a view for
- * kvf__pass_lm_soft, valid until the next one is taken. */
+ * kvf__pass_loss, valid until the next one is taken. */
 typedef struct kvf__teacher {
     int64_t k;
     int64_t *first;   /* [rows + 1] first label of each row */
