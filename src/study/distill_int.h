@@ -19,10 +19,13 @@ typedef struct kvf__document {
     kvf_prefix *context;  /* P = ids.n; its texts are the document's */
     int64_t row_capacity; /* longest row behind it */
 } kvf__document;
-/* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. */
+/* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. *out is to be
+ * done after a failure too. */
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
                               const kvf__render *render, kvf__document *out);
 void kvf__document_done(kvf__document *document);
+/* How a document's text becomes ids: as the start of a text, whatever template wraps prompts. */
+kvf__render kvf__document_render(const kvf__render *render);
 /* The beginning of the text, at least as far as its first n tokens go, with the same ids; *out to
  * free. */
 kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,

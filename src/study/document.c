@@ -18,13 +18,18 @@ static kvf_status check_text(kvf_ctx *ctx, const char *path, const kvf__buf *tex
     return KVF_OK;
 }
 
-/* Rows begin behind a document as at the start of a text, whatever template wraps prompts. */
-static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *text, size_t bytes,
-                           kvf__ids *ids)
+kvf__render kvf__document_render(const kvf__render *render)
 {
     kvf__render plain = *render;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
+    return plain;
+}
+
+static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *text, size_t bytes,
+                           kvf__ids *ids)
+{
+    const kvf__render plain = kvf__document_render(render);
     return kvf__render_prompt(ctx, &plain, text, bytes, ids);
 }
 
@@ -40,7 +45,7 @@ static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char 
                      path, (long long)n, (long long)document->row_capacity, LEAST_ROOM);
 }
 
-static kvf_status take_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
+static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
                                kvf__document *document)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
@@ -60,25 +65,12 @@ static kvf_status take_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
                               const kvf__render *render, kvf__document *out)
 {
-    kvf__document document = {0};
-    kvf_status st;
-
-    st = kvf__read_file(ctx, path, MOST_BYTES, &document.text);
-    if (st) goto out;
-    st = check_text(ctx, path, &document.text);
-    if (st) goto out;
-    st = read_ids(ctx, render, document.text.data, document.text.n, &document.ids);
-    if (st) goto out;
-    st = check_capacity(ctx, base, path, &document);
-    if (st) goto out;
-    st = take_context(ctx, base, render, &document);
-    if (st) goto out;
-
-    *out = document;
-    document = (kvf__document){0};
-out:
-    kvf__document_done(&document);
-    return st;
+    *out = (kvf__document){0};
+    KVF_TRY(kvf__read_file(ctx, path, MOST_BYTES, &out->text));
+    KVF_TRY(check_text(ctx, path, &out->text));
+    KVF_TRY(read_ids(ctx, render, out->text.data, out->text.n, &out->ids));
+    KVF_TRY(check_capacity(ctx, base, path, out));
+    return make_context(ctx, base, render, out);
 }
 
 void kvf__document_done(kvf__document *document)

@@ -7,6 +7,7 @@
  * draws seed, words and what the base writes from (seed, i), so the rows depend on the seed alone.
  */
 #include "distill_int.h"
+#include "json_pack.h"
 
 #include <string.h>
 
@@ -80,61 +81,6 @@ typedef struct study {
     char **texts;    /* [options->n] what is asked; NULL: nothing came of this seed */
 } study;
 
-/* Texts that the base goes on from. */
-typedef struct asked {
-    int64_t n;
-    int64_t *of;    /* [n] places in study.texts */
-    char **answers; /* [n] */
-    kvf__ids ids;
-    kvf__dataset set; /* of n prompts; views ids */
-} asked;
-
-static void asked_done(asked *a)
-{
-    if (a->answers) kvf_texts_free(a->answers, (size_t)a->n);
-    kvf__free(a->answers);
-    kvf__free(a->of);
-    kvf__free(a->set.start);
-    kvf__ids_done(&a->ids);
-}
-
-static kvf_status asked_init(kvf_ctx *ctx, int64_t most, asked *a)
-{
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)most, sizeof *a->of, &a->of));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)most, sizeof *a->answers, &a->answers));
-    return kvf__alloc_array(ctx, (size_t)most + 1, sizeof *a->set.start, &a->set.start);
-}
-
-/* One that takes more than half of what a row may hold is left out. */
-static kvf_status asked_add(const study *s, const kvf__render *render, int64_t i, asked *a)
-{
-    int64_t from = a->set.start[a->n];
-    KVF_TRY(kvf__render_prompt(s->ctx, render, s->texts[i], strlen(s->texts[i]), &a->ids));
-    if ((int64_t)a->ids.n - from > s->longest / 2)
-        a->ids.n = (size_t)from;
-    else
-        a->of[a->n++] = i;
-    a->set.start[a->n] = (int64_t)a->ids.n;
-    return KVF_OK;
-}
-
-/* What the base writes behind each, with the document in context. */
-static kvf_status answer(const study *s, int64_t max_tokens, double temperature, uint64_t seed,
-                         const char *stop, asked *a)
-{
-    kvf_generate_options how = kvf_generate_defaults();
-    how.max_tokens = max_tokens;
-    how.temperature = temperature;
-    how.seed = seed;
-    how.stop = &stop;
-    how.n_stop = 1;
-    a->set.n = a->n;
-    a->set.ids = a->ids.data;
-    if (!a->n) return KVF_OK;
-    return kvf__generate_set(s->ctx, s->base, s->document->context, &a->set, &s->renderer->chat,
-                             &how, a->answers, NULL);
-}
-
 static kvf_status find_words(study *s)
 {
     const kvf__buf *text = &s->document->text;
@@ -175,12 +121,81 @@ static kvf_status fill_seed(const study *s, int64_t i)
     return st;
 }
 
+/* ---- what the base writes -------------------------------------------------------------------- */
+
+/* A round in which the base goes on from texts. */
+typedef struct round {
+    const kvf__render *render;
+    bool seeds; /* from the seeds that ask for a question; otherwise from all texts */
+    kvf_generate_options how;
+    /* Called with what it wrote after text i. */
+    kvf_status (*take)(const study *s, int64_t i, const char *written, kvf__row_list *rows);
+    kvf__row_list *rows;
+} round;
+
+/* The texts of the round as prompts, which come from texts of[0], of[1]. One that takes more than
+ * half of what a row may hold is left out. */
+static kvf_status render_texts(const study *s, const round *r, int64_t *of, kvf__ids *ids,
+                               kvf__dataset *set)
+{
+    for (int64_t i = 0; i < s->options->n; i++) {
+        const int64_t from = set->start[set->n];
+        if (!s->texts[i] || (r->seeds && !SEEDS[i % N_SEEDS].asks)) continue;
+        KVF_TRY(kvf__render_prompt(s->ctx, r->render, s->texts[i], strlen(s->texts[i]), ids));
+        if ((int64_t)ids->n - from > s->longest / 2)
+            ids->n = (size_t)from;
+        else
+            of[set->n++] = i;
+        set->start[set->n] = (int64_t)ids->n;
+    }
+    set->ids = ids->data;
+    return KVF_OK;
+}
+
+/* With the document in context. */
+static kvf_status run_round(const study *s, const round *r)
+{
+    const size_t most = (size_t)s->options->n;
+    kvf__ids ids = {0};
+    kvf__dataset set = {0};
+    int64_t *of = NULL;
+    char **written = NULL;
+    kvf_status st = kvf__alloc_array(s->ctx, most, sizeof *of, &of);
+    if (!st) st = kvf__alloc_array(s->ctx, most, sizeof *written, &written);
+    if (!st) st = kvf__alloc_array(s->ctx, most + 1, sizeof *set.start, &set.start);
+    if (!st) st = render_texts(s, r, of, &ids, &set);
+    if (!st && set.n)
+        st = kvf__generate_set(s->ctx, s->base, s->document->context, &set, &s->renderer->chat,
+                               &r->how, written, NULL);
+    for (int64_t i = 0; !st && i < set.n; i++)
+        st = r->take(s, of[i], written[i], r->rows);
+    if (written) kvf_texts_free(written, (size_t)set.n);
+    kvf__free(written);
+    kvf__free(of);
+    kvf__free(set.start);
+    kvf__ids_done(&ids);
+    return st;
+}
+
+static kvf_generate_options how_to_write(int64_t max_tokens, double temperature, uint64_t seed,
+                                         const char *const *stop)
+{
+    kvf_generate_options how = kvf_generate_defaults();
+    how.max_tokens = max_tokens;
+    how.temperature = temperature;
+    how.seed = seed;
+    how.stop = stop;
+    how.n_stop = 1;
+    return how;
+}
+
 /* ---- questions that the base makes ----------------------------------------------------------- */
 
 /* In place of its seed, of which the question begins with what follows the colon; written: its
  * rest, without the mark. */
-static kvf_status take_question(const study *s, int64_t i, const char *written)
+static kvf_status take_question(const study *s, int64_t i, const char *written, kvf__row_list *rows)
 {
+    (void)rows;
     const char *begin = strrchr(SEEDS[i % N_SEEDS].text, ':') + 1;
     begin += *begin == ' ';
     if (!*begin) written += strspn(written, " \t\r\n");
@@ -194,20 +209,13 @@ static kvf_status take_question(const study *s, int64_t i, const char *written)
 /* The seeds are texts to go on from, whatever template wraps prompts. */
 static kvf_status make_questions(const study *s)
 {
-    kvf__render plain = s->renderer->render;
-    asked a = {0};
-    plain.wrap_prompts = false;
-    plain.pattern = NULL;
-    kvf_status st = asked_init(s->ctx, s->options->n, &a);
-    for (int64_t i = 0; !st && i < s->options->n; i++)
-        if (SEEDS[i % N_SEEDS].asks) st = asked_add(s, &plain, i, &a);
-    if (!st)
-        st = answer(s, QUESTION_TOKENS, QUESTION_SHARE * s->options->temperature,
-                    s->options->seed ^ QUESTION_SEED, "?", &a);
-    for (int64_t i = 0; !st && i < a.n; i++)
-        st = take_question(s, a.of[i], a.answers[i]);
-    asked_done(&a);
-    return st;
+    static const char *const stop = "?";
+    const kvf_generate_options how = how_to_write(QUESTION_TOKENS,
+                                                  QUESTION_SHARE * s->options->temperature,
+                                                  s->options->seed ^ QUESTION_SEED, &stop);
+    const kvf__render plain = kvf__document_render(&s->renderer->render);
+    return run_round(s,
+                     &(round){.render = &plain, .seeds = true, .how = how, .take = take_question});
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -223,38 +231,32 @@ static kvf_status mark(const study *s, int64_t i)
     return KVF_OK;
 }
 
-static kvf_status add_row(const study *s, const char *prompt, const char *answer,
-                          kvf__row_list *rows)
+/* Prompt i with its answer. */
+static kvf_status add_row(const study *s, int64_t i, const char *answer, kvf__row_list *rows)
 {
     const size_t bytes = kvf_text_bytes(answer);
-    if (!bytes) return KVF_OK; /* it had nothing to say */
-    kvf_json *row = kvf_json_object();
-    bool good = row && kvf_json_set(row, "prompt", kvf_json_new_str(prompt)) &&
-                kvf_json_set(row, "completion", kvf_json_new_strn(answer, bytes));
+    if (!bytes) return KVF_OK; /* the base ended at once */
+    kvf_json *row = kvf__json_pack("{s:o, s:o}", "prompt", kvf_json_new_str(s->texts[i]),
+                                   "completion", kvf_json_new_strn(answer, bytes));
     kvf__render own = s->renderer->render; /* these fields have our names */
     own.map = NULL;
-    kvf_status st = good ? kvf__render_row(s->ctx, &own, "self-study", row, false, &rows->ids,
-                                           &rows->labels)
-                         : kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    kvf_status st = row ? kvf__render_row(s->ctx, &own, "self-study", row, false, &rows->ids,
+                                          &rows->labels)
+                        : kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
     kvf_json_free(row);
     return st ? st : kvf__row_list_end(s->ctx, rows);
 }
 
 static kvf_status make_rows(const study *s, kvf__row_list *rows)
 {
-    asked a = {0};
-    kvf_status st = asked_init(s->ctx, s->options->n, &a);
-    for (int64_t i = 0; !st && i < s->options->n; i++) {
-        st = mark(s, i);
-        if (!st && s->texts[i]) st = asked_add(s, &s->renderer->render, i, &a);
-    }
-    if (!st)
-        st = answer(s, s->options->max_tokens, s->options->temperature, s->options->seed,
-                    "\nQuestion:", &a);
-    for (int64_t i = 0; !st && i < a.n; i++)
-        st = add_row(s, s->texts[a.of[i]], a.answers[i], rows);
-    asked_done(&a);
-    return st;
+    static const char *const stop = "\nQuestion:";
+    const kvf__study_options *o = s->options;
+    for (int64_t i = 0; i < o->n; i++)
+        KVF_TRY(mark(s, i));
+    return run_round(s, &(round){.render = &s->renderer->render,
+                                 .how = how_to_write(o->max_tokens, o->temperature, o->seed, &stop),
+                                 .take = add_row,
+                                 .rows = rows});
 }
 
 kvf_status kvf__study_answers(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
