@@ -210,7 +210,7 @@ static enum MHD_Result answer_models(call *c)
         kvf__problem_no_model(&c->problem, name);
         return send_problem(c);
     }
-    kvf_status st = kvf__reply_models(cache->names + first, all ? cache->n : 1, all,
+    kvf_status st = kvf__reply_models(cache->entries + first, all ? cache->n : 1, all,
                                       c->server->created, &body);
     return send_buffer(c, 200, JSON, st, &body);
 }

@@ -4,7 +4,6 @@
  * A file counts as replaced when its inode, size or time differ from those last tried; one that
  * cannot be used is warned about once, and tried again when it changes. */
 #include "prefix_cache.h"
-#include "arena.h"
 #include "completion.h"
 #include "session.h"
 
@@ -16,7 +15,7 @@ static const double LOOK_SECONDS = 0.5;
 kvf__prefix_ref *kvf__prefix_cache_get(kvf__prefix_cache *cache, int64_t i)
 {
     pthread_mutex_lock(&cache->lock);
-    kvf__prefix_ref *ref = cache->refs[i];
+    kvf__prefix_ref *ref = cache->entries[i].ref;
     ref->uses++;
     pthread_mutex_unlock(&cache->lock);
     return ref;
@@ -91,12 +90,12 @@ static bool is_name(const char *name)
 
 static kvf_status check_name(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i)
 {
-    const char *name = cache->names[i];
+    const char *name = cache->entries[i].name;
     if (!is_name(name))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "prefix name \"%.80s\": want 1 to 64 letters, digits and ._:/-", name);
     for (size_t k = 0; k < cache->n; k++)
-        if (k != i && !strcmp(cache->names[k], name))
+        if (k != i && !strcmp(cache->entries[k].name, name))
             return kvf__fail(ctx, KVF_EUSAGE, "prefix name \"%s\" is %s", name,
                              k + 1 == cache->n ? "that of the base" : "given twice");
     return KVF_OK;
@@ -106,23 +105,16 @@ static kvf_status fill(kvf_ctx *ctx, kvf__prefix_cache *cache)
 {
     const size_t n = cache->n - 1;
     for (size_t i = 0; i < n; i++)
-        cache->names[i] = cache->options->prefixes[i].name;
+        cache->entries[i].name = cache->options->prefixes[i].name;
     const char *own = cache->options->base_name;
-    cache->names[n] = own ? own : kvf_base_name(cache->base);
+    cache->entries[n].name = own ? own : kvf_base_name(cache->base);
     for (size_t i = 0; i < n; i++) {
         KVF_TRY(check_name(ctx, cache, i));
-        stat(cache->options->prefixes[i].path, &cache->seen[i]); /* load says what is wrong */
-        KVF_TRY(load(ctx, cache, i, &cache->refs[i]));
+        stat(cache->options->prefixes[i].path,
+             &cache->entries[i].seen); /* load says what is wrong */
+        KVF_TRY(load(ctx, cache, i, &cache->entries[i].ref));
     }
-    return make_ref(ctx, cache, NULL, &cache->refs[n]);
-}
-
-static void lay_out(void *object, kvf__carver *carve)
-{
-    kvf__prefix_cache *cache = object;
-    cache->names = kvf__carve(carve, (int64_t)cache->n, 1, sizeof *cache->names);
-    cache->refs = kvf__carve(carve, (int64_t)cache->n, 1, sizeof *cache->refs);
-    cache->seen = kvf__carve(carve, (int64_t)cache->n, 1, sizeof *cache->seen);
+    return make_ref(ctx, cache, NULL, &cache->entries[n].ref);
 }
 
 kvf_status kvf__prefix_cache_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
@@ -130,16 +122,16 @@ kvf_status kvf__prefix_cache_init(kvf_ctx *ctx, kvf_base *base, const kvf_serve_
 {
     *out = (kvf__prefix_cache){.options = options, .base = base, .n = options->n_prefixes + 1};
     pthread_mutex_init(&out->lock, NULL);
-    kvf_status st = kvf__carve_block(ctx, lay_out, out, &out->memory);
+    kvf_status st = kvf__alloc_array(ctx, out->n, sizeof *out->entries, &out->entries);
     return st ? st : fill(ctx, out);
 }
 
 void kvf__prefix_cache_done(kvf__prefix_cache *cache)
 {
     if (!cache->n) return;
-    for (size_t i = 0; cache->memory && i < cache->n; i++)
-        kvf__prefix_cache_put(cache, cache->refs[i]);
-    kvf__free(cache->memory);
+    for (size_t i = 0; cache->entries && i < cache->n; i++)
+        kvf__prefix_cache_put(cache, cache->entries[i].ref);
+    kvf__free(cache->entries);
     pthread_mutex_destroy(&cache->lock);
     *cache = (kvf__prefix_cache){0};
 }
@@ -147,7 +139,7 @@ void kvf__prefix_cache_done(kvf__prefix_cache *cache)
 int64_t kvf__prefix_cache_find(const kvf__prefix_cache *cache, const char *name)
 {
     for (size_t i = 0; i < cache->n; i++)
-        if (!strcmp(cache->names[i], name)) return (int64_t)i;
+        if (!strcmp(cache->entries[i].name, name)) return (int64_t)i;
     return -1;
 }
 
@@ -162,16 +154,17 @@ static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, size_t i)
     struct stat now;
     kvf__prefix_ref *ref = NULL;
     if (stat(cache->options->prefixes[i].path, &now)) return; /* between unlink and rename */
-    if (same_file(&now, &cache->seen[i])) return;
-    cache->seen[i] = now;
+    if (same_file(&now, &cache->entries[i].seen)) return;
+    cache->entries[i].seen = now;
     if (load(ctx, cache, i, &ref)) {
         cache->failed_reloads++;
-        kvf__log(ctx, KVF_LOG_WARN, "%s; %s stays as it was", kvf_ctx_error(ctx), cache->names[i]);
+        kvf__log(ctx, KVF_LOG_WARN, "%s; %s stays as it was", kvf_ctx_error(ctx),
+                 cache->entries[i].name);
         return;
     }
     pthread_mutex_lock(&cache->lock);
-    kvf__prefix_ref *before = cache->refs[i];
-    cache->refs[i] = ref;
+    kvf__prefix_ref *before = cache->entries[i].ref;
+    cache->entries[i].ref = ref;
     pthread_mutex_unlock(&cache->lock);
     kvf__prefix_cache_put(cache, before);
     cache->reloads++;

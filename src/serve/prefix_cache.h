@@ -17,15 +17,18 @@ typedef struct kvf__prefix_ref {
     int64_t uses; /* under the cache's lock */
 } kvf__prefix_ref;
 
+typedef struct kvf__cached_prefix {
+    const char *name;
+    kvf__prefix_ref *ref; /* under the cache's lock */
+    struct stat seen;     /* of the file, as last tried */
+} kvf__cached_prefix;
+
 typedef struct kvf__prefix_cache {
     const kvf_serve_options *options;
     const kvf_base *base;
     size_t n;
-    const char **names; /* [n]: the prefixes in their order, the base last */
+    kvf__cached_prefix *entries; /* [n]: the prefixes in their order, the base last */
     pthread_mutex_t lock;
-    kvf__prefix_ref **refs; /* [n], under the lock */
-    struct stat *seen;      /* [n] of files, as last tried */
-    void *memory;           /* of these lists */
     int64_t reloads, failed_reloads;
     double looked; /* clock of the last look at the files */
 } kvf__prefix_cache;

@@ -21,13 +21,6 @@ static kvf_status head(kvf__buf *out, const char *name, const char *type, const 
                            name, type);
 }
 
-static kvf_status number(kvf__buf *out, const char *name, const char *type, const char *help,
-                         double value)
-{
-    KVF_TRY(head(out, name, type, help));
-    return kvf__buf_printf(NULL, out, "kvfold_%s %.17g\n", name, value);
-}
-
 static kvf_status histogram(kvf__buf *out, const char *name, const char *help,
                             const kvf__histogram *h, bool seconds)
 {
@@ -46,51 +39,58 @@ static kvf_status histogram(kvf__buf *out, const char *name, const char *help,
                            name, (long long)sum, name, h->sum, name, (long long)sum);
 }
 
-static kvf_status requests(const kvf__server_metrics *m, kvf__buf *out)
+static kvf_status numbers(const kvf__server_metrics *m, kvf__buf *out)
 {
+    const kvf__engine_stats *e = &m->engine;
     const struct {
-        const char *result;
-        int64_t n;
-    } rows[] = {{"answered", m->answered},
-                {"refused", m->refused},
-                {"failed", m->failed},
-                {"gone", m->gone}};
-    KVF_TRY(head(out, "requests_total", "counter", "Requests by what became of them."));
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_requests_total{result=\"%s\"} %lld\n",
-                                rows[i].result, (long long)rows[i].n));
+        const char *name, *type, *help; /* NULL: as the row before, with another label */
+        double value;
+        const char *label;
+    } rows[] = {
+        {"requests_total", "counter", "Requests by what became of them.", (double)m->answered,
+         "{result=\"answered\"}"},
+        {"requests_total", NULL, NULL, (double)m->refused, "{result=\"refused\"}"},
+        {"requests_total", NULL, NULL, (double)m->failed, "{result=\"failed\"}"},
+        {"requests_total", NULL, NULL, (double)m->gone, "{result=\"gone\"}"},
+        {"connections", "gauge", "Open connections.", (double)m->connections, ""},
+        {"late_connections_total", "counter", "Connections closed because no whole request came.",
+         (double)m->evicted, ""},
+        {"queue_length", "gauge", "Requests that wait for a row.", (double)m->queued, ""},
+        {"queue_bytes", "gauge", "Memory that those take.", (double)m->queued_bytes, ""},
+        {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting), ""},
+        {"rows_limit", "gauge", "Most requests computed together.", (double)m->max_rows, ""},
+        {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens, ""},
+        {"generated_tokens_total", "counter", "Tokens generated.", (double)e->new_tokens, ""},
+        {"steps_total", "counter", "Steps of one token for every row.", (double)e->steps, ""},
+        {"prefill_seconds_total", "counter", "Time in reading prompts.", e->prefill_seconds, ""},
+        {"decode_seconds_total", "counter", "Time in steps.", e->decode_seconds, ""},
+        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)m->reloads, ""},
+        {"prefix_reload_failures_total", "counter", "Replaced prefix files that were refused.",
+         (double)m->failed_reloads, ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].help) KVF_TRY(head(out, rows[i].name, rows[i].type, rows[i].help));
+        KVF_TRY(kvf__buf_printf(NULL, out, "kvfold_%s%s %.17g\n", rows[i].name, rows[i].label,
+                                rows[i].value));
+    }
     return KVF_OK;
 }
 
 kvf_status kvf__server_metrics_print(const kvf__server_metrics *m, kvf__buf *out)
 {
-    const kvf__engine_stats *e = &m->engine;
     const struct {
-        const char *name, *type, *help;
-        double value;
-    } rows[] = {
-        {"connections", "gauge", "Open connections.", (double)m->connections},
-        {"late_connections_total", "counter", "Connections closed because no whole request came.",
-         (double)m->evicted},
-        {"queue_length", "gauge", "Requests that wait for a row.", (double)m->queued},
-        {"queue_bytes", "gauge", "Memory that those take.", (double)m->queued_bytes},
-        {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting)},
-        {"rows_limit", "gauge", "Most requests computed together.", (double)m->max_rows},
-        {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens},
-        {"generated_tokens_total", "counter", "Tokens generated.", (double)e->new_tokens},
-        {"steps_total", "counter", "Steps of one token for every row.", (double)e->steps},
-        {"prefill_seconds_total", "counter", "Time in reading prompts.", e->prefill_seconds},
-        {"decode_seconds_total", "counter", "Time in steps.", e->decode_seconds},
-        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)m->reloads},
-        {"prefix_reload_failures_total", "counter", "Replaced prefix files that were refused.",
-         (double)m->failed_reloads},
+        const char *name, *help;
+        const kvf__histogram *values;
+        bool seconds;
+    } histograms[] = {
+        {"queue_seconds", "From arrival to a row.", &m->waited, true},
+        {"first_token_seconds", "From arrival to the first token.", &m->first_token, true},
+        {"request_seconds", "From arrival to the last token.", &m->whole, true},
+        {"batch_rows", "Rows of a step.", &m->batch, false},
     };
-    KVF_TRY(requests(m, out));
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KVF_TRY(number(out, rows[i].name, rows[i].type, rows[i].help, rows[i].value));
-    KVF_TRY(histogram(out, "queue_seconds", "From arrival to a row.", &m->waited, true));
-    KVF_TRY(histogram(out, "first_token_seconds", "From arrival to the first token.",
-                      &m->first_token, true));
-    KVF_TRY(histogram(out, "request_seconds", "From arrival to the last token.", &m->whole, true));
-    return histogram(out, "batch_rows", "Rows of a step.", &m->batch, false);
+    KVF_TRY(numbers(m, out));
+    for (size_t i = 0; i < sizeof histograms / sizeof histograms[0]; i++)
+        KVF_TRY(histogram(out, histograms[i].name, histograms[i].help, histograms[i].values,
+                          histograms[i].seconds));
+    return KVF_OK;
 }

@@ -83,7 +83,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     const int64_t model = kvf__prefix_cache_find(&server->cache, job->request.model);
     if (model < 0) return kvf__problem_no_model(problem, job->request.model);
     job->ref = kvf__prefix_cache_get(&server->cache, model);
-    job->reply.model = server->cache.names[model];
+    job->reply.model = server->cache.entries[model].name;
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = make_ids(ctx, server, job);
     if (st) *problem = kvf__problem_of(ctx, st);

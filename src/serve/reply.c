@@ -78,14 +78,10 @@ kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *ou
 }
 
 kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
-                           kvf__buf *out)
+                           kvf__finish finish, kvf__buf *out)
 {
-    return n ? put_chunk(reply, index, NULL, text, n, KVF__GOES_ON, out) : KVF_OK;
-}
-
-kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish, kvf__buf *out)
-{
-    return put_chunk(reply, index, NULL, NULL, 0, finish, out);
+    if (n) KVF_TRY(put_chunk(reply, index, NULL, text, n, KVF__GOES_ON, out));
+    return finish ? put_chunk(reply, index, NULL, NULL, 0, finish, out) : KVF_OK;
 }
 
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)
@@ -118,12 +114,12 @@ static kvf_json *model_object(const char *name, int64_t created)
                           "created", created, "owned_by", "kvfold");
 }
 
-kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
-                             kvf__buf *out)
+kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as_list,
+                             int64_t created, kvf__buf *out)
 {
-    if (!as_list) return put(model_object(names[0], created), false, out);
+    if (!as_list) return put(model_object(models[0].name, created), false, out);
     kvf_json *list = kvf_json_array();
     for (size_t i = 0; i < n; i++)
-        kvf_json_add(list, model_object(names[i], created));
+        kvf_json_add(list, model_object(models[i].name, created));
     return put(kvf__json_pack("{s:s, s:o}", "object", "list", "data", list), false, out);
 }

@@ -3,6 +3,7 @@
 #define KVF_REPLY_H
 
 #include "completion.h"
+#include "prefix_cache.h"
 #include "request.h"
 
 /* What all objects of a reply have in common. */
@@ -21,18 +22,16 @@ typedef struct kvf__choice {
 } kvf__choice;
 kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
                             kvf__buf *out);
-/* Events of a stream: a choice's beginning (chats name the role), more of its text, its end; and
- * the end of the stream, after the counts if `usage`. */
+/* Events of a stream: a choice's beginning (chats name the role); more of its text, and its end if
+ * there is a finish; the end of the stream, after the counts if `usage`. */
 kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out);
 kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
-                           kvf__buf *out);
-kvf_status kvf__reply_end(const kvf__reply *reply, int64_t index, kvf__finish finish,
-                          kvf__buf *out);
+                           kvf__finish finish, kvf__buf *out);
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
 /* An error object, as a whole body or as an event. */
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out);
-/* Models by name: a list, or (n = 1, not as_list) one. */
-kvf_status kvf__reply_models(const char *const *names, size_t n, bool as_list, int64_t created,
-                             kvf__buf *out);
+/* Models: a list, or (n = 1, not as_list) one. */
+kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as_list,
+                             int64_t created, kvf__buf *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* The server: parts that know their own business, and what they share.
  *
  * Four threads: the one that called kvf_serve computes (worker.c), one of libmicrohttpd's receives
- * and sends bytes (http.c), one makes ids of what was received (read_requests.c), so that no body holds up
- * an answer, and one watches connections (guard.c). They share jobs, under the queue's lock. Order
- * of locks: the guard's, the queue's, the prefix cache's. The engine is the computing thread's
- * alone.
+ * and sends bytes (http.c), one makes ids of what was received (read_requests.c), so that no body
+ * holds up an answer, and one watches connections (guard.c). They share jobs, under the queue's
+ * lock. Order of locks: the guard's, the queue's, the prefix cache's. The engine is the computing
+ * thread's alone.
  *
  * A request goes bytes -> kvf__request -> ids, a job that waits for rows -> rows of the engine ->
  * bytes of the reply. */

@@ -44,8 +44,7 @@ static bool all_ended(const kvf__job *job)
 static kvf_status add_stream(kvf__choice *c, const char *text, size_t n)
 {
     kvf__job *job = c->job;
-    KVF_TRY(kvf__reply_text(&job->reply, c->index, text, n, &job->out.text));
-    if (c->finish) KVF_TRY(kvf__reply_end(&job->reply, c->index, c->finish, &job->out.text));
+    KVF_TRY(kvf__reply_text(&job->reply, c->index, text, n, c->finish, &job->out.text));
     if (!all_ended(job)) return KVF_OK;
     return kvf__reply_close(&job->reply, job->request.usage, &job->out.text);
 }

@@ -7,9 +7,9 @@
  * the text behind it follows from its length, and is refused.
  *
  * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
- * gradient (prune_score.c) takes one pass there and back, then one evaluation for each drop. */
-#include "prune.h"
+ * gradient takes one pass forward and backward, then one evaluation for each drop. */
 #include "arena.h"
+#include "evaluation.h"
 #include "json_pack.h"
 #include "merge_int.h"
 #include "outfile.h"
@@ -97,6 +97,64 @@ static kvf_status best_drop(pruning *p, int64_t *place, double *loss)
     }
     *place = best;
     return KVF_OK;
+}
+
+/* ---- scores by gradient ---------------------------------------------------------------------- */
+
+/* Gradient times value: the first order of what setting a virtual token's keys and values to zero
+ * would change. Its sign is left out, because a zero key still takes its share of attention: only
+ * nearness to zero can be trusted. */
+
+typedef struct gradient_sum {
+    const pruning *p;
+    kvf__prefix d; /* of the loss summed over its terms */
+    int64_t terms;
+} gradient_sum;
+
+static kvf_status add_gradient(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    gradient_sum *s = user;
+    const kvf__grads grads = {.prefix = &s->d};
+    const kvf__loss how = {.head = s->p->subject.head, .gradient = true, .scale = 1};
+    double loss = 0;
+    s->terms += kvf__head_terms(how.head, batch);
+    KVF_TRY(kvf__pass_loss(s->p->ctx, pass, &how, &loss));
+    return kvf__pass_bwd(s->p->ctx, pass, &grads);
+}
+
+/* |gradient x value| of one token, over all its places. */
+static double token_score(const kvf__prefix *kv, const kvf__prefix *d, int64_t token)
+{
+    double sum = 0;
+    for (int64_t head = 0; head < kv->L * 2 * kv->G; head++) {
+        const int64_t at = (head * kv->P + token) * kv->D;
+        for (int64_t k = at; k < at + kv->D; k++)
+            sum += (double)d->kv[k] * (double)kv->kv[k];
+    }
+    return fabs(sum);
+}
+
+static kvf_status score_by_gradient(pruning *p)
+{
+    const kvf__prefix *kv = p->subject.prefix;
+    const kvf__evaluator_options how = {.P = kv->P,
+                                        .batch_tokens = p->o->eval.batch_tokens,
+                                        .share_prefixes = true,
+                                        .backward = true};
+    kvf__evaluator *evaluator = NULL;
+    gradient_sum s = {.p = p};
+    kvf_status st = kvf__prefix_init(p->ctx, &s.d, kv->L, kv->G, kv->P, kv->D);
+    if (st) goto out;
+    memcpy(s.d.layer_mask, kv->layer_mask, (size_t)kv->L);
+    st = kvf__evaluator_create(p->ctx, p->base, &p->trial.set, &how, &evaluator);
+    if (st) goto out;
+    st = kvf__evaluator_walk(p->ctx, evaluator, &p->subject, add_gradient, &s);
+    for (int64_t i = 0; i < kv->P && !st; i++)
+        p->score[i] = token_score(kv, &s.d, i) / (double)(s.terms ? s.terms : 1);
+out:
+    kvf__evaluator_free(evaluator);
+    kvf__prefix_done(&s.d);
+    return st;
 }
 
 /* ---- dropping -------------------------------------------------------------------------------- */
@@ -338,12 +396,7 @@ kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **
     if (!st && options->dtype) st = kvf__prefix_dtype_parse(ctx, options->dtype, &dtype);
     if (!st) st = check_outputs(ctx, options);
     if (!st) st = open_all(&p);
-    const kvf__prune_data data = {.ctx = ctx,
-                                  .base = p.base,
-                                  .set = &p.trial.set,
-                                  .subject = &p.subject,
-                                  .batch_tokens = options->eval.batch_tokens};
-    if (!st && p.by_gradient) st = kvf__prune_gradient(&data, p.score);
+    if (!st && p.by_gradient) st = score_by_gradient(&p);
     if (!st) st = drop_tokens(&p);
     if (!st) st = write_kept(&p, dtype, &found);
     if (!st && options->curve) st = write_curve(&p);
