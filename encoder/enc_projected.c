@@ -5,7 +5,12 @@
  *
  * A learning rate is in prefix units when a step of +-1 in every input moves keys and values by
  * about 1: signs of a layer's inputs fall together with a row of W only by chance, so the row's L2
- * norm tells how far. */
+ * norm tells how far.
+ *
+ * Started from words, inputs are what a layer of BERT reads, so that the words' own keys and values
+ * come out. On causal bases every layer starts from the same embeddings. Measured on SmolLM2 (E2E,
+ * P = 20): that is a worse start than small random inputs, loss 9.6 against 3.3, and with the
+ * block's norm in front worse still; so random is the default. */
 #include "encoder_priv.h"
 
 #include <assert.h>
@@ -21,8 +26,6 @@ static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 
     assert(all->L == L && all->P == P);
     KVF_TRY(kvf__alloc_array(ctx, (size_t)L, NAME_BYTES, &encoder->names));
-    KVF_TRY(kvf__alloc_array(ctx, kvf__kv_projection_work(&all->layer[0], P), sizeof(float),
-                             &encoder->work));
     for (int64_t l = 0; l < L; l++) {
         char *name = encoder->names + l * NAME_BYTES;
         snprintf(name, NAME_BYTES, "embedding.%lld.weight", (long long)l);
@@ -49,45 +52,16 @@ static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
     return KVF_OK;
 }
 
-static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat)
+static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     int64_t GD = encoder->shape.G * encoder->shape.D, P = encoder->shape.P;
     for (int64_t l = 0; l < encoder->shape.L; l++) {
         const kvf__param *param = &encoder->params.item[l];
-        const float *dk = dflat + keys_at(encoder, l);
+        const float *dk = encoder->flat + keys_at(encoder, l);
         KVF_TRY(kvf__kv_projection_bwd(ctx, &encoder->projections.layer[l], param->grad, dk,
                                        dk + GD, encoder->width, param->value, P, encoder->work));
     }
     return KVF_OK;
-}
-
-static void init_random(kvf__encoder *encoder, const char *scheme, uint64_t seed)
-{
-    (void)scheme; /* both say N(0, 0.02) here */
-    for (size_t l = 0; l < encoder->params.n; l++)
-        kvf__fill_normal(encoder->params.item[l].value, encoder->params.item[l].n, 0.02, seed, l);
-}
-
-static kvf_status init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
-{
-    const kvf__kv_projection *first = &encoder->projections.layer[0];
-    if (first->bk || first->bv)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--init zero: method projected emits the biases of this base, not zeros");
-    for (size_t l = 0; l < encoder->params.n; l++)
-        memset(encoder->params.item[l].value, 0, (size_t)encoder->params.item[l].n * sizeof(float));
-    return KVF_OK;
-}
-
-/* What a layer of BERT reads is what its projections do: the words' own keys and values come out.
- * On causal bases every layer starts from the same embeddings. Measured on SmolLM2 (E2E, P = 20):
- * that is a worse start than small random inputs, loss 9.6 against 3.3, and with the block's norm
- * in front worse still. */
-static void init_words(kvf__encoder *encoder, const float *words, int64_t stride)
-{
-    for (size_t l = 0; l < encoder->params.n; l++)
-        memcpy(encoder->params.item[l].value, words + (int64_t)l * stride,
-               (size_t)encoder->params.item[l].n * sizeof(float));
 }
 
 static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
@@ -103,13 +77,9 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 
 const kvf__encoder_kind kvf__enc_projected = {
     .method = "projected",
-    .needs_projections = true,
-    .default_init = "random",
+    .projected = true,
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,
-    .init_random = init_random,
-    .init_zero = init_zero,
-    .init_words = init_words,
     .lr_units = lr_units,
 };

@@ -1,6 +1,7 @@
-/* The table of encoder kinds and what they share: parameter memory, initialisation by target,
- * loading by name. A kind works on a flat view [P, width]: of a prefix [P, 2*L*G*D] (prefix.h),
+/* The table of encoder kinds and what they share: parameter memory, starting values, loading by
+ * name. A kind works on a flat view [P, width]: of a prefix [P, 2*L*G*D] (prefix.h),
  * which is also PEFT's; vectors are that already. */
+#include "arena.h"
 #include "encoder_priv.h"
 #include "rng.h"
 
@@ -26,19 +27,19 @@ static const kvf__encoder_kind *find_kind(const char *method, const char *form)
 bool kvf__encoder_needs_projections(const char *method)
 {
     const kvf__encoder_kind *kind = find_kind(method, NULL);
-    return kind && kind->needs_projections;
+    return kind && kind->projected;
 }
 
 const char *kvf__encoder_default_init(const char *method)
 {
     const kvf__encoder_kind *kind = find_kind(method, NULL);
-    return kind ? kind->default_init : NULL;
+    return kind && kind->projected ? "random" : NULL;
 }
 
 bool kvf__encoder_takes_words(const char *method)
 {
     const kvf__encoder_kind *kind = find_kind(method, NULL);
-    return kind && kind->init_words;
+    return kind && kind->projected;
 }
 
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
@@ -52,36 +53,29 @@ kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *nam
     return kvf__params_add(ctx, &encoder->params, &param);
 }
 
-/* Keeps every tensor 64-byte aligned. */
-static size_t padded(int64_t n)
+static void lay(void *object, kvf__carver *carver)
 {
-    return ((size_t)n + 15) / 16 * 16;
-}
+    kvf__encoder *e = object;
+    const int64_t P = e->shape.P, between = e->lstm.layer[0] ? 2 * e->shape.M : 0;
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__encoder *encoder)
-{
-    size_t values = 0, grads = 0;
-    for (size_t i = 0; i < encoder->params.n; i++) {
-        const kvf__param *param = &encoder->params.item[i];
-        values += padded(param->n);
-        grads += param->outer ? 0 : padded(param->n);
+    for (size_t i = 0; i < e->params.n; i++) {
+        kvf__param *param = &e->params.item[i];
+        param->value = kvf__carve(carver, param->n, 1, sizeof(float));
+        if (!param->outer) param->grad = kvf__carve(carver, param->n, 1, sizeof(float));
     }
-    KVF_TRY(kvf__alloc_array(ctx, values, sizeof(float), &encoder->values));
-    KVF_TRY(kvf__alloc_array(ctx, grads, sizeof(float), &encoder->grads));
-    float *value = encoder->values, *grad = encoder->grads;
-    for (size_t i = 0; i < encoder->params.n; i++) {
-        kvf__param *param = &encoder->params.item[i];
-        param->value = value;
-        value += padded(param->n);
-        if (param->outer) continue;
-        param->grad = grad;
-        grad += padded(param->n);
+    e->flat = kvf__carve(carver, P, e->width, sizeof(float));
+    for (int i = 0; i < e->n_linears; i++) {
+        kvf__linear *l = &e->linears[i];
+        bool last = i + 1 == e->n_linears;
+        if (e->params.item[l->weight].outer) l->x = kvf__carve(carver, P, l->in, sizeof(float));
+        l->dy = last ? e->flat : kvf__carve(carver, P, l->out, sizeof(float));
     }
-    size_t hidden = (size_t)(encoder->shape.P * encoder->shape.M);
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(encoder->shape.P * encoder->width), sizeof(float),
-                             &encoder->flat));
-    KVF_TRY(kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->hidden));
-    return kvf__alloc_array(ctx, hidden, sizeof(float), &encoder->dhidden);
+    e->lstm.between = kvf__carve(carver, P, between, sizeof(float));
+    e->lstm.dbetween = kvf__carve(carver, P, between, sizeof(float));
+    e->lstm.dy = kvf__carve(carver, P, between, sizeof(float));
+    if (e->kind->projected)
+        e->work = kvf__carve(carver, (int64_t)kvf__kv_projection_work(&e->projections.layer[0], P),
+                             1, sizeof(float));
 }
 
 static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
@@ -103,7 +97,7 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     encoder->method = row;
     encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
     KVF_TRY(kind->describe(ctx, encoder));
-    return alloc_memory(ctx, encoder);
+    return kvf__carve_block(ctx, lay, encoder, &encoder->memory);
 }
 
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
@@ -128,16 +122,12 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
 void kvf__encoder_free(kvf__encoder *encoder)
 {
     if (!encoder) return;
-    if (encoder->kind && encoder->kind->done) encoder->kind->done(encoder);
+    for (int i = 0; i < KVF__ENCODER_LSTMS; i++)
+        kvf__lstm_free(encoder->lstm.layer[i]);
     kvf__params_done(&encoder->params);
-    kvf__free(encoder->values);
-    kvf__free(encoder->grads);
-    kvf__free(encoder->flat);
-    kvf__free(encoder->hidden);
-    kvf__free(encoder->dhidden);
     kvf__kv_projections_done(&encoder->projections);
     kvf__free(encoder->names);
-    kvf__free(encoder->work);
+    kvf__free(encoder->memory);
     kvf__free(encoder);
 }
 
@@ -182,23 +172,42 @@ kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted ou
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient)
 {
     expect_shape(encoder, gradient);
-    if (gradient.vectors) return encoder->kind->bwd(ctx, encoder, gradient.vectors->x);
-    kvf__prefix_to_flat(gradient.prefix, encoder->flat);
-    return encoder->kind->bwd(ctx, encoder, encoder->flat);
+    if (gradient.vectors)
+        memcpy(encoder->flat, gradient.vectors->x,
+               (size_t)(encoder->shape.P * encoder->width) * sizeof(float));
+    else
+        kvf__prefix_to_flat(gradient.prefix, encoder->flat);
+    return encoder->kind->bwd(ctx, encoder);
 }
 
-void kvf__fill_normal(float *out, int64_t n, double deviation, uint64_t seed, uint64_t stream)
+/* ---- starting values ------------------------------------------------------------------------- */
+
+static void fill_normal(const kvf__param *param, double deviation, uint64_t seed, uint64_t stream)
 {
     kvf__rng rng = kvf__rng_make(seed, stream);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (float)(deviation * kvf__rng_normal(&rng));
+    for (int64_t i = 0; i < param->n; i++)
+        param->value[i] = (float)(deviation * kvf__rng_normal(&rng));
 }
 
-void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint64_t stream)
+static void fill_uniform(const kvf__param *param, double bound, uint64_t seed, uint64_t stream)
 {
     kvf__rng rng = kvf__rng_make(seed, stream);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (float)(bound * (2 * kvf__rng_uniform(&rng) - 1));
+    for (int64_t i = 0; i < param->n; i++)
+        param->value[i] = (float)(bound * (2 * kvf__rng_uniform(&rng) - 1));
+}
+
+static void fill_zero(const kvf__param *param)
+{
+    memset(param->value, 0, (size_t)param->n * sizeof(float));
+}
+
+/* Inputs of the layer that parameter i belongs to; the state of an LSTM counts as its inputs. */
+static int64_t inputs_of(const kvf__encoder *encoder, size_t i)
+{
+    for (int l = 0; l < encoder->n_linears; l++)
+        if (i == encoder->linears[l].weight || i == encoder->linears[l].weight + 1)
+            return encoder->linears[l].in;
+    return encoder->shape.M;
 }
 
 kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
@@ -207,18 +216,37 @@ kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const c
     if (strcmp(scheme, "torch") && strcmp(scheme, "ptuning-v2"))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "init-scheme \"%s\" is not known; known: torch, ptuning-v2", scheme);
-    encoder->kind->init_random(encoder, scheme, seed);
+    /* as torch: an embedding N(0, 1), an LSTM or a linear layer U(+-1/sqrt(inputs)) */
+    const bool small = !strcmp(scheme, "ptuning-v2") || encoder->kind->projected;
+    for (size_t i = 0; i < encoder->params.n; i++) {
+        const kvf__param *param = &encoder->params.item[i];
+        if (small && param->rank == 1)
+            fill_zero(param);
+        else if (small || i == 0)
+            fill_normal(param, small ? 0.02 : 1, seed, i);
+        else
+            fill_uniform(param, 1 / sqrt((double)inputs_of(encoder, i)), seed, i);
+    }
     return KVF_OK;
 }
 
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    return encoder->kind->init_zero(ctx, encoder);
+    const kvf__kv_projection *base = encoder->kind->projected ? encoder->projections.layer : NULL;
+    if (base && (base->bk || base->bv))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--init zero: method projected emits the biases of this base, not zeros");
+    /* of linear layers the last alone: weight and bias */
+    for (size_t i = encoder->n_linears ? encoder->params.n - 2 : 0; i < encoder->params.n; i++)
+        fill_zero(&encoder->params.item[i]);
+    return KVF_OK;
 }
 
 void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t stride)
 {
-    encoder->kind->init_words(encoder, words, stride);
+    for (size_t l = 0; l < encoder->params.n; l++)
+        memcpy(encoder->params.item[l].value, words + (int64_t)l * stride,
+               (size_t)encoder->params.item[l].n * sizeof(float));
 }
 
 /* change = want - emitted, in f64; returns |change| / |want|. */
@@ -233,11 +261,25 @@ static double distance(const float *want, const float *emitted, double *change, 
     return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
 }
 
+/* Moves the parameters so that fwd emits flat += change. */
+static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
+{
+    const kvf__linear *l = &encoder->linears[encoder->n_linears - 1];
+    const kvf__param *param = &encoder->params.item[encoder->n_linears ? l->weight : 0];
+
+    if (encoder->n_linears) /* l->x: left by the fwd that measured the change */
+        return kvf__last_layer_shift(ctx, param[0].value, param[1].value, l->x, change,
+                                     encoder->shape.P, l->in, l->out);
+    for (int64_t i = 0; i < param->n; i++)
+        param->value[i] = (float)((double)param->value[i] + change[i]);
+    return KVF_OK;
+}
+
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual)
 {
     expect_shape(encoder, target);
-    if (!encoder->kind->shift)
+    if (encoder->kind->projected)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
                          encoder->kind->method);
     size_t n = (size_t)(encoder->shape.P * encoder->width);
@@ -256,7 +298,7 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
         st = encoder->kind->fwd(ctx, encoder, encoder->flat);
         if (st) goto out;
         distance(want, encoder->flat, change, n);
-        st = encoder->kind->shift(ctx, encoder, change);
+        st = shift(ctx, encoder, change);
         if (st) goto out;
     }
     st = encoder->kind->fwd(ctx, encoder, encoder->flat);
@@ -292,25 +334,17 @@ static bool same_dims(const kvf__param *a, const kvf__param *b)
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
 }
 
-static const char *dims_text(char buf[64], const kvf__param *param)
-{
-    if (param->rank == 1)
-        snprintf(buf, 64, "[%lld]", (long long)param->dim[0]);
-    else
-        snprintf(buf, 64, "[%lld, %lld]", (long long)param->dim[0], (long long)param->dim[1]);
-    return buf;
-}
-
 kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
                              const kvf__params *from)
 {
-    char found[64], want[64];
+    char found[128], want[128];
     for (size_t i = 0; i < encoder->params.n; i++) {
         const kvf__param *param = &encoder->params.item[i], *source = find_param(from, param->name);
         if (!source) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
         if (!same_dims(param, source))
             return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want %s", where, param->name,
-                             dims_text(found, source), dims_text(want, param));
+                             kvf__shape_text(found, source->rank, source->dim),
+                             kvf__shape_text(want, param->rank, param->dim));
     }
     for (size_t i = 0; i < encoder->params.n; i++) {
         kvf__param *param = &encoder->params.item[i];
@@ -323,7 +357,7 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
 static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where,
                              const kvf__table *table)
 {
-    char found[128], want[64];
+    char found[128], want[128];
     const kvf__view *view = kvf__table_find(table, param->name);
     if (!view) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
     bool fits = view->rank == param->rank &&
@@ -331,7 +365,8 @@ static kvf_status read_param(kvf_ctx *ctx, kvf__param *param, const char *where,
     if (!fits || !kvf__dtype_is_float(view->dtype))
         return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s %s, want a float tensor %s", where,
                          param->name, kvf__dtype_name(view->dtype),
-                         kvf__shape_text(found, view->rank, view->dim), dims_text(want, param));
+                         kvf__shape_text(found, view->rank, view->dim),
+                         kvf__shape_text(want, param->rank, param->dim));
     kvf__to_f32(view->dtype, view->data, param->value, param->n);
     return KVF_OK;
 }
@@ -359,5 +394,6 @@ kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char
     if (strcmp(units, "prefix"))
         return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter",
                          units);
-    return encoder->kind->lr_units(ctx, encoder, k);
+    *k = encoder->kind->lr_units ? *k : 1;
+    return encoder->kind->lr_units ? encoder->kind->lr_units(ctx, encoder, k) : KVF_OK;
 }

@@ -19,8 +19,8 @@ typedef struct kvf__encoder_shape {
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* of `p-tuning`: "lstm" or "mlp"; NULL: the first */
-    /* Of the base, L layers and P positions, where kvf__encoder_needs_projections: taken over (and
-     * emptied) by create, whatever its outcome. */
+    /* Of the base, L layers and P positions, where kvf__encoder_needs_projections: create takes
+     * them (and empties these), whatever its outcome. */
     kvf__kv_projections *projections;
 } kvf__encoder_shape;
 

@@ -3,27 +3,35 @@
 #define KVF_ENCODER_PRIV_H
 
 #include "encoder_int.h"
+#include "lstm.h"
 
+/* One kind: what it emits and how its gradient comes back. Everything else (memory, starting
+ * values, files) follows from its parameters and linear layers. */
 typedef struct kvf__encoder_kind {
     const char *method;
     const char *form; /* a method's forms are kinds of their own, the first is the usual one; NULL:
                          it has but one */
     bool hidden;      /* has a hidden width M */
-    bool needs_projections;   /* of the base, in shape.projections */
-    const char *default_init; /* NULL: that of --init */
-    /* Fills encoder->params (name, dims) and scratch sizes; memory is taken by encoder.c. */
+    bool projected;   /* reads the base's projections, from shape.projections */
+    bool tanh;        /* between its linear layers; else ReLU */
+    /* Adds the parameters (name, dims) and linear layers; their memory is taken by encoder.c. */
     kvf_status (*describe)(kvf_ctx *ctx, kvf__encoder *encoder);
-    void (*done)(kvf__encoder *encoder); /* NULL: the kind has nothing of its own */
     kvf_status (*fwd)(kvf_ctx *ctx, kvf__encoder *encoder, float *flat);
-    kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder, const float *dflat);
-    void (*init_random)(kvf__encoder *encoder, const char *scheme, uint64_t seed);
-    kvf_status (*init_zero)(kvf_ctx *ctx, kvf__encoder *encoder);
-    /* Starts from real words, see encoder_int.h; NULL: cannot. */
-    void (*init_words)(kvf__encoder *encoder, const float *words, int64_t stride);
-    /* Moves the parameters so that fwd emits flat += change; NULL: cannot. */
-    kvf_status (*shift)(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
-    kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k);
+    /* Given the gradient in encoder->flat. */
+    kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder);
+    kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k); /* NULL: one for all */
 } kvf__encoder_kind;
+
+enum { KVF__ENCODER_LINEARS = 3, KVF__ENCODER_LSTMS = 2 };
+
+/* One of an encoder's linear layers, with what it read and the gradient of what it wrote. The last
+ * ends the encoder. */
+typedef struct kvf__linear {
+    size_t weight; /* index of the parameter; the bias is the next */
+    int64_t in, out;
+    float *x;  /* [P, in]; a view of a parameter unless the weight's gradient stays unformed */
+    float *dy; /* [P, out], of what it wrote before the function that follows */
+} kvf__linear;
 
 struct kvf__encoder {
     const kvf__encoder_kind *kind;
@@ -31,10 +39,15 @@ struct kvf__encoder {
     kvf__encoder_shape shape;
     int64_t width; /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
     kvf__params params;
-    float *values, *grads;   /* one block each, carved into the parameters (with outer: no grads) */
-    float *flat;             /* [P, width] */
-    float *hidden, *dhidden; /* mlp: [P, M] after tanh, and its gradient */
-    void *own;               /* of the kind; released by kind->done */
+    void *memory; /* one block, carved into what the pointers below and in params are */
+    float *flat;  /* [P, width] */
+    kvf__linear linears[KVF__ENCODER_LINEARS];
+    int n_linears;
+    struct {
+        kvf__lstm *layer[KVF__ENCODER_LSTMS]; /* NULL: there is none */
+        float *between, *dbetween;            /* [P, 2M] what the first layer hands to the second */
+        float *dy;                            /* [P, 2M] gradient of what the second hands on */
+    } lstm;
     kvf__kv_projections projections; /* projected; owned */
     char *names;                     /* of parameters, where they are not constants */
     float *work;                     /* projected: scratch of a projection */
@@ -43,15 +56,25 @@ struct kvf__encoder {
 extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct, kvf__enc_projected, kvf__enc_prompt,
     kvf__enc_ptuning_lstm, kvf__enc_ptuning_mlp;
 
-/* Appends a parameter to the list; memory is assigned later. */
+/* Appends a parameter to the list; memory is assigned later. columns 0: a vector. */
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
                             int64_t columns);
-/* sums [n] = of rows [P, n]. */
-void kvf__column_sums(float *sums, const float *rows, int64_t P, int64_t n);
+
+/* ---- linear layers (linear.c) ---------------------------------------------------------------- */
+
+/* Appends a layer and its two parameters. outer: the gradient of its weight stays unformed
+ * (wide.h). */
+kvf_status kvf__linear_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *weight,
+                           const char *bias, int64_t in, int64_t out, bool outer);
+/* From what the first layer reads, its x, to what the last one does. */
+void kvf__linears_hidden(kvf__encoder *encoder);
+/* And to what the last one writes. */
+void kvf__linears_fwd(kvf__encoder *encoder, float *flat);
+/* Gradients of all layers; dx: of what the first one read. */
+kvf_status kvf__linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx);
+
 /* w [N, M] and b [N] so that h w^T + b grows by change [P, N]: the minimum-norm change of both. */
 kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
                                  const double *change, int64_t P, int64_t M, int64_t N);
-void kvf__fill_normal(float *out, int64_t n, double deviation, uint64_t seed, uint64_t stream);
-void kvf__fill_uniform(float *out, int64_t n, double bound, uint64_t seed, uint64_t stream);
 
 #endif

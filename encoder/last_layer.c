@@ -1,5 +1,5 @@
-/* What encoders that end in a linear layer share: reaching a target by moving that layer alone, as
- * little as it takes (docs/maths.md), and the gradient of a bias.
+/* Reaching a target by moving an encoder's last linear layer alone, as little as it takes
+ * (docs/maths.md).
  *
  * Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
  * A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
@@ -8,14 +8,6 @@
 
 #include <math.h>
 #include <string.h>
-
-void kvf__column_sums(float *sums, const float *rows, int64_t P, int64_t n)
-{
-    memcpy(sums, rows, (size_t)n * sizeof *sums);
-    for (int64_t p = 1; p < P; p++)
-        for (int64_t i = 0; i < n; i++)
-            sums[i] += rows[p * n + i];
-}
 
 /* Lower Cholesky factor of a Gram matrix of [h | 1], in place. A pivot that vanishes (rows or
  * columns that depend on each other) is lifted by a ridge far below f32 resolution. */
@@ -54,11 +46,9 @@ static void cholesky_solve(const double *factor, double *x, int64_t P)
 static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
                         int64_t P, int64_t M, int64_t N)
 {
-    double *gram = NULL, *x = NULL;
-    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * P), sizeof *gram, &gram);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)(P * N), sizeof *x, &x);
-    if (st) goto out;
+    double *gram = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(P * (P + N)), sizeof *gram, &gram));
+    double *x = gram + P * P;
     for (int64_t i = 0; i < P; i++)
         for (int64_t j = 0; j <= i; j++) {
             double sum = 1;
@@ -83,10 +73,8 @@ static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const 
             bias += column[p];
         b[n] = (float)bias;
     }
-out:
     kvf__free(gram);
-    kvf__free(x);
-    return st;
+    return KVF_OK;
 }
 
 /* inverse [P, M + 1]: row p is (A^T A)^-1 of A's row p. gram: [M + 1, M + 1] of scratch. */
@@ -117,11 +105,9 @@ static void least_squares(double *inverse, double *gram, const float *h, int64_t
 static kvf_status approach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
                            int64_t P, int64_t M, int64_t N)
 {
-    double *inverse = NULL, *gram = NULL;
-    kvf_status st = kvf__alloc_array(ctx, (size_t)(P * (M + 1)), sizeof *inverse, &inverse);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)((M + 1) * (M + 1)), sizeof *gram, &gram);
-    if (st) goto out;
-    least_squares(inverse, gram, h, P, M);
+    double *inverse = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)((P + M + 1) * (M + 1)), sizeof *inverse, &inverse));
+    least_squares(inverse, inverse + P * (M + 1), h, P, M);
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++)
         for (int64_t t = 0; t <= M; t++) {
@@ -131,10 +117,8 @@ static kvf_status approach(kvf_ctx *ctx, float *w, float *b, const float *h, con
                 sum += inverse[p * (M + 1) + t] * change[p * N + n];
             *to = (float)sum;
         }
-out:
     kvf__free(inverse);
-    kvf__free(gram);
-    return st;
+    return KVF_OK;
 }
 
 kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
