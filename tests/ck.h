@@ -24,11 +24,11 @@ double ck_rel_l2(const float *got, const float *want, size_t n);
             return;                                                                                \
         }                                                                                          \
     } while (0)
-/* Says why, and counts the test as skipped; it then returns. */
+/* Prints why, and counts the test as skipped; the test then returns. */
 void ck_skip(const char *what);
 
-/* Path of NAME in the shared data ($KVF_SHARED, or ../shared beside the project); NULL if it is not
- * there: the test then skips. The text lives until the process ends. */
+/* Path of NAME in the shared data ($KVF_SHARED, or ../shared next to the project); NULL if it is
+ * not there: the test then skips. The text lives until the process ends. */
 const char *ck_shared(const char *name);
 /* Path of a file in the source tree, e.g. "tests/golden/x.h5". */
 const char *ck_source(const char *name);
@@ -37,7 +37,7 @@ const char *ck_tmpdir(void);
 
 /* A new case of the suite, with a checked fixture and a timeout in seconds. */
 TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds);
-/* Runs a suite and says how many tests passed, failed and were skipped; the return value of main,
+/* Runs a suite and prints how many tests passed, failed and were skipped; the return value of main,
  * 77 if all were skipped. */
 int ck_main(Suite *suite);
 

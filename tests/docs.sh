@@ -13,14 +13,14 @@ fail() {
     failed=1
 }
 
-# exists PATTERN: a file or folder; <word> stands for any.
+# exists PATTERN: a file or folder; <word> is a wildcard.
 exists() {
     # shellcheck disable=SC2046,SC2086 # a pattern
     set -- $(printf '%s\n' "$1" | sed 's/<[^>]*>/*/g')
     [ -e "$1" ]
 }
 
-# in_code PAGE: what stands between backticks outside of blocks, a line each
+# in_code PAGE: the text between backticks outside of blocks, a line each
 in_code() {
     awk '/^```/ { block = !block; next } !block' "$1" | grep -o '`[^`]*`' | tr -d '`' | sort -u
 }

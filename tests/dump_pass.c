@@ -8,8 +8,8 @@
  *
  * --prefix: a kvfold file, or safetensors with past_key_values [L, 2, 1, G, P, D]. --run: a run
  * file, or the state dict of an MLP encoder in safetensors; its last state emits the prefix, and
- * its parameters get gradients. All rows are one batch, in order unless leads are shared (off by
- * default).
+ * its parameters get gradients. All rows are one batch, in order unless common prefixes are shared
+ * (off by default).
  *
  * Tensors of the output: ids, start, label_at, label_id, logits [n_labels, V], loss [1] (f64, mean
  * over labels), token_loss [n_labels], and with a prefix: prefix and dprefix [L, 2, G, P, D],

@@ -1,4 +1,4 @@
-/* A tiny model of tests/golden (golden_model.h says which) as the folder of a base: with a
+/* A tiny model of tests/golden (listed in golden_model.h) as the folder of a base: with a
  * tokenizer, which those lack. */
 #ifndef GOLDEN_BASE_H
 #define GOLDEN_BASE_H

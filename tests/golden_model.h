@@ -1,5 +1,5 @@
 /* The tiny models that tests/golden/make_model_golden.py and make_encoder_golden.py made with
- * transformers: opened, with the batch and the prefix that lie beside their weights. */
+ * transformers: opened, with the batch and the prefix stored with their weights. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
@@ -32,7 +32,7 @@ static inline const kvf__view *golden_view(const golden *g, const char *name)
     return view;
 }
 
-/* "MODEL.what" of another file beside the models; numbers are aligned in it (checked). */
+/* "MODEL.what" of another file in the folder of the models; numbers are aligned in it (checked). */
 static inline const void *golden_stored(const kvf__weights *file, const char *model,
                                         const char *what)
 {

@@ -47,12 +47,12 @@ done
 library=$(find "$root" -name libkvfold.a)
 package=$(find "$root" -name kvfold.pc)
 case $library in
-"$root"/lib/* | "$root"/lib64/*) ;; # the second where meson is not told that this is Debian
+"$root"/lib/* | "$root"/lib64/*) ;; # the second where meson does not know that this is Debian
 *) fail "libkvfold.a is at \"$library\"" ;;
 esac
 [ "$package" = "$(dirname "$library")/pkgconfig/kvfold.pc" ] || fail "kvfold.pc is at \"$package\""
 
-# The examples, by the line that stands at their top.
+# The examples, by the line at their top.
 if command -v pkg-config >/dev/null && [ -n "$package" ]; then
     mkdir "$folder/pc" && sed "s|^prefix=.*|prefix=$root|" "$package" >"$folder/pc/kvfold.pc"
     export PKG_CONFIG_PATH="$folder/pc"

@@ -2,7 +2,7 @@
  *
  * Tolerances. f32: both sides round once or twice, sums of up to 1536 terms: a few 1e-7 of the
  * terms' size. bf16: the two may round to neighbouring values, 2^-7 apart at worst. Arrays carry a
- * guard behind them, because tails are written with masks that no sanitizer sees. */
+ * guard after them, because tails are written with masks that no sanitizer sees. */
 #ifndef KVF_KERNELS_FX_H
 #define KVF_KERNELS_FX_H
 
@@ -21,7 +21,7 @@ enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0], LEVEL_ROWS = 2 * N_LEVELS, G
 static const kvf__kernels *ref, *fast;
 static kvf__dtype act;
 
-/* Row _i of LEVELS x {f32, bf16}; false, after a line that says so, if the machine has no such
+/* Row _i of LEVELS x {f32, bf16}; false, after a line about it, if the machine has no such
  * level. */
 static bool choose(int row)
 {

@@ -126,7 +126,8 @@ static kvf_status write_weights(model *m, const char *path)
     return kvf__safetensors_write(m->ctx, path, true, m->table.items, m->table.n);
 }
 
-/* GPT-2's printable stand-ins: bytes that are no visible Latin-1 character become U+0100 and on. */
+/* GPT-2's printable form of a byte: one that is no visible Latin-1 character becomes U+0100 or
+ * above. */
 static void byte_token(int byte, char out[8])
 {
     int code = byte, hidden = 0;

@@ -195,7 +195,7 @@ static inline int fetch(const served *s, const char *method, const char *url, co
     return hear(fd, text, room);
 }
 
-/* The first "key":"text" behind a place; escapes do not occur in the toy's texts. */
+/* The first "key":"text" after a place; escapes do not occur in the toy's texts. */
 static inline void member(const char *text, const char *key, char *out, size_t room)
 {
     char pattern[64];
@@ -253,7 +253,7 @@ static inline void train_run(const kvf_train_options *o)
     ck_assert_msg(!kvf_train(s.ctx, o, &result), "%s: %s", o->method, kvf_ctx_error(s.ctx));
 }
 
-/* What kvf_generate says; file: of a prefix, NULL: none. */
+/* What kvf_generate gives; file: of a prefix, NULL: none. */
 static inline void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
                             char *out)
 {

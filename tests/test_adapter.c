@@ -1,5 +1,5 @@
 /* Adapters on toy models: shapes and names, the first loss, layers left out, and that they are the
- * same by whatever way a pass goes: again, recomputed, row by row, behind a cache. */
+ * same whichever way a pass computes: again, recomputed, row by row, after a cache. */
 #include "toy_model.h"
 
 static toy t;
@@ -116,7 +116,7 @@ START_TEST(parameters)
 }
 END_TEST
 
-/* The bits of the same form with all adapters left out. Beside a model that has none, whose
+/* The bits of the same form with all adapters left out. Compared with a model that has none, whose
  * products add to the stream themselves, oneDNN may add in another order where it has no brgemm. */
 START_TEST(first_loss_is_the_bare_base)
 {
@@ -284,7 +284,7 @@ START_TEST(batch_equals_rows)
 }
 END_TEST
 
-/* Tokens one by one behind a cache end in the logits of the whole row; the form for few rows reads
+/* Tokens one by one after a cache end in the logits of the whole row; the form for few rows reads
  * the file and knows no adapters. */
 START_TEST(generation)
 {

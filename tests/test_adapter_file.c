@@ -1,4 +1,4 @@
-/* The adapter file: round trips, equal bytes, what inspect says of it, and what is refused. */
+/* The adapter file: round trips, equal bytes, what inspect shows, and what is refused. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 
@@ -6,7 +6,7 @@
 
 static const char ADAPTER[] = "adapter";
 
-/* Two layers, one placement; a norm behind them. */
+/* Two layers, one placement, then a norm. */
 static void make_adapter_file(kvf__artifact *file)
 {
     *file = (kvf__artifact){.kind = KVF__KIND_ADAPTER, .size = 3};

@@ -108,7 +108,7 @@ static double gradient_error(golden *g, const float *want, size_t n)
     return error;
 }
 
-/* The norms that are trained beside them; torch's names of encoders have no prefix. */
+/* The norms that are trained with them; torch's names of encoders have no prefix. */
 static void check_norms(golden *g, const kvf__weights *weights, const char *name)
 {
     kvf__params *params = kvf__model_params(g->model);

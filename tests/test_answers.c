@@ -1,7 +1,7 @@
-/* Tests of scores and answers: probabilities of what heads say, and the decisions made of them, on
- * data sets built by hand; answers to questions against a search of all pairs. */
-#include "ck.h"
+/* Tests of scores and answers: probabilities of the outputs of heads, and the decisions made of
+ * them, on data sets built by hand; answers to questions against a search of all pairs. */
 #include "answers.h"
+#include "ck.h"
 #include "rng.h"
 
 #include <math.h>
@@ -272,7 +272,7 @@ START_TEST(spans)
 }
 END_TEST
 
-/* A context with U+0000: the answer holds it, and those behind keep their places. */
+/* A context with U+0000: the answer holds it, and later answers keep their places. */
 START_TEST(spans_over_nul)
 {
     static const char ZEROS[CONTEXT + 1] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -310,7 +310,7 @@ START_TEST(span_loss)
 
     make_question(&q, 7);
     q.spans[2] = FIRST +
-                 2; /* window 1 holds the answer, the others say so with their first token */
+                 2; /* window 1 holds the answer, the label of the others is their first token */
     q.spans[3] = FIRST + 4;
     for (int row = 0; row < WINDOWS; row++)
         for (int c = 0; c < 2; c++) {

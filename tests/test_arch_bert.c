@@ -368,7 +368,8 @@ START_TEST(each_tensor_is_needed)
 }
 END_TEST
 
-/* As the first files of BERT: every name behind "bert.", gamma and beta, heads of pretraining. */
+/* As the first files of BERT: every name begins with "bert.", gamma and beta, heads of pretraining.
+ */
 START_TEST(old_names)
 {
     static const float any[64];

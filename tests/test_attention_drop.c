@@ -1,5 +1,5 @@
 /* Attention under dropout: without a rate it is the reference, forward and backward; its gradient
- * is the slope of what it computes; its masks are what they are said to be, and no call shares
+ * is the slope of what it computes; its masks are those that are documented, and no call shares
  * them. */
 #include "attention_fx.h"
 #include "ck.h"

@@ -49,7 +49,7 @@ START_TEST(error_lines)
 }
 END_TEST
 
-/* What a hostile file says must not steer a terminal or fake a second line. */
+/* The text of a hostile file must not steer a terminal or fake a second line. */
 START_TEST(error_line_is_one_clean_line)
 {
     kvf__fail(ctx, KVF_EFORMAT, "%s", "a\nb\tc\x1b[31md\x7f");

@@ -118,7 +118,7 @@ static kvf_status try_open(const char *path)
     return st;
 }
 
-/* The seal covers every byte; without it, what HDF5 says is checked. */
+/* The seal covers every byte; without it, HDF5's own metadata is checked. */
 START_TEST(damage_is_refused)
 {
     size_t n;

@@ -1,5 +1,5 @@
-/* Batches of task rows: what the head reads, groups that stay together, leads, and the order of
- * steps (--group-by prefix). */
+/* Batches of task rows: what the head reads, groups that stay together, common prefixes, and the
+ * order of steps (--group-by prefix). */
 #include "task_fx.h"
 
 static const char CHOICES[] =
@@ -39,7 +39,7 @@ START_TEST(premises_become_common_rows)
 }
 END_TEST
 
-/* Leads come before all rows, so that nothing parts the rows of a group. */
+/* Common prefixes come before all rows, so that nothing parts the rows of a group. */
 START_TEST(groups_stay_together)
 {
     kvf__batcher batcher = {0};
@@ -134,12 +134,13 @@ START_TEST(steps_count_groups)
 }
 END_TEST
 
-/* ---- --group-by prefix ------------------------------------------------------------------------- */
+/* ---- --group-by prefix -------------------------------------------------------------------------
+ */
 
 enum { DOCUMENTS = 12, QUESTIONS = 5, STEP = 8 };
 
-/* DOCUMENTS * QUESTIONS prompts: a document of 24 letters, told from others by its first two, then
- * its question; those of one document stand far apart. */
+/* DOCUMENTS * QUESTIONS prompts: a document of 24 letters, which differs from others in its first
+ * two, then its question; those of one document are far apart. */
 static void write_questions(kvf__buf *out)
 {
     for (int q = 0; q < QUESTIONS; q++)
@@ -150,7 +151,8 @@ static void write_questions(kvf__buf *out)
                 KVF_OK);
 }
 
-/* Tokens that leads save in an epoch; seen counts each row, divided the documents in two steps. */
+/* Tokens that common prefixes save in an epoch; seen counts each row, divided the documents in two
+ * steps. */
 static int64_t saved_in_epoch(kvf__sampler *sampler, kvf__batcher *batcher, int *seen)
 {
     int64_t saved = 0, n = 0;

@@ -127,7 +127,7 @@ START_TEST(tied_copy_is_dropped)
 }
 END_TEST
 
-/* As transformers 5: weights that differ are not tied, whatever the config says. */
+/* As transformers 5: weights that differ are not tied, even if the config has it so. */
 START_TEST(different_head_unties)
 {
     toy_table t = toy_begin(ctx, "model.");

@@ -275,7 +275,7 @@ START_TEST(prints_what_the_template_does)
 }
 END_TEST
 
-/* U+0000 is content: every template prints what stands behind it too. */
+/* U+0000 is content: every template prints what follows it, too. */
 START_TEST(nul_is_content)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, MISTRAL_V3, QWEN25};

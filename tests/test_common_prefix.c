@@ -1,4 +1,4 @@
-/* Shared leads: a batch packed as a tree gives the loss and the gradient of the same rows packed
+/* Common prefixes: a batch packed as a tree gives the loss and the gradient of the same rows packed
  * one by one, in fewer tokens. */
 #include "data_int.h"
 #include "toy_model.h"
@@ -200,7 +200,7 @@ START_TEST(tokens_are_saved)
 }
 END_TEST
 
-/* Without leads in the limits, or with parents out of order, a batch is refused. */
+/* Without common prefixes in the limits, or with parents out of order, a batch is refused. */
 START_TEST(bad_trees_are_refused)
 {
     static const int64_t LENGTHS[] = {3, 3, 0};

@@ -209,7 +209,7 @@ START_TEST(several_ids_end_an_answer)
 }
 END_TEST
 
-/* Rows of data end in the tokenizer's EOS, and so do answers behind a prefix that learned them. */
+/* Rows of data end in the tokenizer's EOS, and so do answers with a prefix that learned them. */
 START_TEST(a_prefix_ends_as_its_rows_did)
 {
     const chain c = {LETTERS, 9, ",\"eos_token_id\":3", NULL, "{\"eos_token\":\"</s>\"}", 8};

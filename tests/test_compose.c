@@ -1,6 +1,6 @@
-/* Compose on the toy base: keys of a later part stand where the earlier ones end (the first layer
- * of two texts behind each other is that of the text as a whole), starts add up, means are means,
- * and what does not go together is refused with both names. */
+/* Compose on the toy base: keys of a later part are at positions where the earlier ones end (the
+ * first layer of two texts in sequence is that of the text as a whole), starts add up, means are
+ * means, and what does not go together is refused with both names. */
 #include "toy_run.h"
 
 #include "artifact.h"
@@ -93,7 +93,7 @@ START_TEST(keys_stand_behind_the_part_before)
 }
 END_TEST
 
-/* Where the text starts at 0 whatever stands before it, nothing is turned, and no base is needed.
+/* Where the text starts at 0 whatever comes before it, nothing is rotated, and no base is needed.
  */
 START_TEST(starts_of_0_rotate_nothing)
 {

@@ -1,4 +1,4 @@
-/* Tests of the descriptions read from GGUF metadata: numbers, what the tensors say,
+/* Tests of the descriptions read from GGUF metadata: numbers, what the shapes of tensors tell,
  * rotary scaling, refusals line by line. */
 #include "ck.h"
 #include "model_priv.h"

@@ -170,7 +170,7 @@ START_TEST(known_config)
         check_tables(&d, kase);
         kvf__desc_done(&d);
     }
-    /* Only where the factor and the ratio of lengths disagree is the reader told which one holds.
+    /* Only where the factor and the ratio of lengths disagree does a line name the one that holds.
      */
     ck_assert_int_eq(warning[0] != 0, !strcmp(name, "yarn_mscale"));
 }
@@ -254,7 +254,7 @@ START_TEST(absent_keys_take_the_class_defaults)
 }
 END_TEST
 
-/* The window is a number in every file and counts only where a switch says so. */
+/* The window is a number in every file and counts only where a switch is set. */
 START_TEST(window_with_a_switch)
 {
     kvf__desc d = {0};

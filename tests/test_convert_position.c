@@ -40,7 +40,7 @@ static void scale_base(const char *scaling)
     toy_write(base, "config.json", config);
 }
 
-/* K/V of P tokens that stand from `first` on. */
+/* K/V of P tokens at positions from `first` on. */
 static void capture(const kvf_base *model, int64_t first, kvf__prefix *to)
 {
     int64_t start[2] = {0, P}, example = 0;
@@ -59,7 +59,7 @@ static void capture(const kvf_base *model, int64_t first, kvf__prefix *to)
     kvf__cache_free(cache);
 }
 
-/* The K/V of real text at 0 to P - 1 as a prefix file that rows behind start at `start`. */
+/* The K/V of real text at 0 to P - 1 as a prefix file whose rows start at `start`. */
 static void make_prefix(const kvf_base *model, int64_t start, kvf__dtype dtype)
 {
     const kvf__desc *d = kvf__model_desc(model->model);

@@ -1,5 +1,5 @@
-/* Real data sets, where they are at hand: told apart without options, with as many rows as their
- * makers say, and gold that leads back to the text. Tokenizers: RoBERTa's for bidirectional rows,
+/* Real data sets, where they are at hand: recognised without options, with as many rows as their
+ * makers report, and gold answers found in the text. Tokenizers: RoBERTa's for bidirectional rows,
  * GPT-2's for causal ones. */
 #include "ck.h"
 #include "data_int.h"
@@ -22,7 +22,7 @@ static void setup(void)
         kvf_status st = kvf__tokenizer_from_dir(ctx, dirs[i], &tokenizers[i]);
         ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     }
-    if (there) /* as config.json would say */
+    if (there) /* as config.json would have it */
         kvf__tokenizer_set_eos(tokenizers[1], kvf__token_id(tokenizers[1], "<|endoftext|>"));
     if (there) ck_assert_int_eq(kvf__chat_init(ctx, tokenizers[1], "none", &chat), KVF_OK);
 }
@@ -54,7 +54,8 @@ static bool load(const char *name, kvf__dataset_options options, kvf__dataset *o
 #define TOK    .task = KVF__TASK_TOKEN_CLS
 #define CHOICE .task = KVF__TASK_CHOICE
 
-/* Rows, groups and labels of the files (SOURCE.md beside them, and the papers of the data sets). */
+/* Rows, groups and labels of the files (SOURCE.md in their folder, and the papers of the data
+ * sets). */
 static const struct {
     const char *file;
     int64_t rows, groups, labels, names;
@@ -92,7 +93,8 @@ END_TEST
 START_TEST(labels_of_superglue)
 {
     kvf__dataset set;
-    ck_need(load("data/superglue/CB/train.jsonl", (kvf__dataset_options){SEQ}, &set), "the shared data are not there");
+    ck_need(load("data/superglue/CB/train.jsonl", (kvf__dataset_options){SEQ}, &set),
+            "the shared data are not there");
     ck_assert_str_eq(set.names.names[0], "contradiction");
     ck_assert_str_eq(set.names.names[1], "entailment");
     ck_assert_str_eq(set.names.names[2], "neutral");
@@ -100,14 +102,15 @@ START_TEST(labels_of_superglue)
     ck_assert_str_eq(set.sources->group[0].pair, "the language was peeled down");
     ck_assert_str_eq(set.sources->group[0].id, "0");
     kvf__dataset_done(&set);
-    ck_need(load("data/superglue/COPA/train.jsonl", (kvf__dataset_options){CHOICE}, &set), "the shared data are not there");
+    ck_need(load("data/superglue/COPA/train.jsonl", (kvf__dataset_options){CHOICE}, &set),
+            "the shared data are not there");
     ck_assert_str_eq(set.sources->group[0].text, "My body cast a shadow over the grass. because");
     ck_assert_str_eq(set.sources->group[0].items[1], "The grass was cut.");
     kvf__dataset_done(&set);
 }
 END_TEST
 
-/* Every answer stands in a window whose tokens hold it and little more; a question has as many
+/* Every answer is in a window whose tokens hold it and little more; a question has as many
  * windows as its context needs. Runs once bidirectional and once causal. */
 START_TEST(answers_lead_back)
 {

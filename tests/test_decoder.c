@@ -231,7 +231,7 @@ START_TEST(a_masked_layer_has_no_prefix)
 }
 END_TEST
 
-/* Rows behind prefixes of unequal length, and one without, as they would be alone. */
+/* Rows after prefixes of unequal length, and one without, as they would be alone. */
 START_TEST(company_changes_no_bit)
 {
     ck_need(open_case(_i), "this CPU has no bf16 products");

@@ -1,5 +1,5 @@
-/* Rows that come and go, each with its own prefix, way of drawing and stop texts, say what
- * kvf_generate says of each prompt alone: the same bits through whatever company. */
+/* Rows that come and go, each with its own prefix, sampling and stop texts, generate what
+ * kvf_generate gives for each prompt alone: the same bits whatever else is decoded. */
 #include "ctx_int.h"
 #include "engine.h"
 #include "generate.h"
@@ -9,7 +9,7 @@ enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 5, INFIX = 4, N_ORDERS = 23, LONGE
 
 static kvf_ctx *ctx;
 static kvf_base *base;
-static kvf__ends ends[2];               /* without a prefix, behind one */
+static kvf__ends ends[2];               /* without a prefix, with one */
 static kvf_prefix prefixes[N_PREFIXES]; /* the first is never used: no prefix */
 
 static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
@@ -118,7 +118,7 @@ static void check_client(client *c)
     kvf_texts_free(&want, 1);
 }
 
-/* Joins as room comes free, so that rows begin beside others that have gone on for long. */
+/* Joins when a row is free, so that rows begin while others are far advanced. */
 START_TEST(company_changes_no_answer)
 {
     ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),
@@ -277,7 +277,7 @@ static void make_long(client *c, int i)
     c->order.n_stop = 0;
 }
 
-/* A long prompt holds up neither rows that have begun nor short prompts behind it. */
+/* A long prompt holds up neither rows that have begun nor short prompts after it. */
 START_TEST(long_prompts_are_read_between_steps)
 {
     ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),

@@ -49,7 +49,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* What the n listed prefixes say together. */
+/* What the n listed prefixes generate together. */
 static void complete(const int *which, size_t n, double temperature, int64_t batch, char **texts)
 {
     const kvf_prefix *more[N_PREFIXES];
@@ -93,7 +93,8 @@ START_TEST(one_prefix_twice_is_that_prefix)
 }
 END_TEST
 
-/* Nor does the order or the batch matter; and they do not all say what one of them says. */
+/* Nor does the order or the batch matter; and together they do not generate what one of them does.
+ */
 START_TEST(several_answer_as_one)
 {
     static const int order[] = {0, 1, 2}, other[] = {2, 0, 1};
@@ -111,7 +112,7 @@ START_TEST(several_answer_as_one)
 }
 END_TEST
 
-/* Loss of `next` behind a prompt, of all prefixes together. */
+/* Loss of `next` after a prompt, of all prefixes together. */
 static double loss_of(const kvf__ids *prompt, int32_t next)
 {
     kvf_prefix *all[N_PREFIXES];

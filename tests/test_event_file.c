@@ -120,7 +120,7 @@ START_TEST(core_records)
     char text[1000];
     const kvf__event_scalar scalars[] = {{"a", NAN}, {"a/long/tag", 1e300}, {"c", -1}};
 
-    memset(text, 'x', sizeof text - 1); /* longer than one byte of a varint says */
+    memset(text, 'x', sizeof text - 1); /* longer than one byte of a varint can hold */
     text[sizeof text - 1] = 0;
     ck_assert_int_eq(kvf__event_file_open(ctx, dir, 1700000000.0, 301, &file), KVF_OK);
     ck_assert_int_eq(kvf__event_file_text(ctx, &file, 1700000000.0, 0, "options", text), KVF_OK);
@@ -144,7 +144,7 @@ START_TEST(core_records)
 }
 END_TEST
 
-/* Readers take files by name: a clock that stands still or goes back must not mix them up. */
+/* Readers take files by name: a clock that stops or goes back must not mix them up. */
 START_TEST(core_names_sort)
 {
     static const double WALL[] = {1700000000, 1700000000, 1600000000, 1700000009};

@@ -38,7 +38,7 @@ static const struct {
     {"adapter", {"method"}, {"adapter"}},
     {"full", {"method", "spike-guard"}, {"full", "3"}},
     {"own head", {"train-head"}, {NULL}},
-    {"by tokens, leads", {"batch-tokens", "group-by", "batch-size"}, {"60", "lead", "0"}},
+    {"by tokens, common prefixes", {"batch-tokens", "group-by", "batch-size"}, {"60", "lead", "0"}},
 };
 enum { N_RUNS = sizeof RUNS / sizeof RUNS[0] };
 
@@ -100,7 +100,7 @@ START_TEST(core_same_bits_tasks)
 }
 END_TEST
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- what it reports ------------------------------------------------------------------------- */
 
 typedef struct seen {
     int forecasts, steps_before;

@@ -1,4 +1,4 @@
-/* Files of every format as rows of fields: what is read, how a file is told to be what it is, and
+/* Files of every format as rows of fields: what is read, how a format is recognised, and
  * the one line that a bad file gets. Needs no tokenizer. */
 #include "ck.h"
 #include "loader.h"
@@ -17,7 +17,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* Appends "LINE {json}\n"; SQuAD's outer object behind it. */
+/* Appends "LINE {json}\n"; then SQuAD's outer object. */
 static kvf_status note_row(void *user, const kvf__file_row *row)
 {
     char *fields = kvf_json_text(row->fields, KVF_JSON_COMPACT), *outer = NULL;
@@ -54,7 +54,10 @@ typedef struct sample {
 
 static const sample GOOD[] = {
     {"a.jsonl", "{\"a\": 1}\n\n{\"b\": [2]}", "1 {\"a\":1}\n3 {\"b\":[2]}\n", {LM}},
-    {"a", "\xEF\xBB\xBF{\"a\": 1}\r\n", "1 {\"a\":1}\n", {LM}}, /* mark, CRLF, told by content */
+    {"a",
+     "\xEF\xBB\xBF{\"a\": 1}\r\n",
+     "1 {\"a\":1}\n",
+     {LM}}, /* mark, CRLF, recognised by content */
     {"a.tsv",
      "text\tlabel\nx y\t1\n\nz\t0",
      "2 {\"text\":\"x y\",\"label\":\"1\"}\n4 "
@@ -107,7 +110,7 @@ static const sample GOOD[] = {
      "# text = go\n# id 7 x y\ngo _ _ VB\n# a b NN\n",
      "3 {\"tokens\":[\"go\",\"#\"],\"tags\":"
      "[\"VB\",\"NN\"]}\n",
-     {TOK}}, /* a comment stands before a sentence only */
+     {TOK}}, /* a comment comes only before a sentence */
     {"a.conll",
      "one\ntwo\n\nthree\n",
      "1 {\"tokens\":[\"one\",\"two\"]}\n4 {\"tokens\":[\"three\"]}\n",

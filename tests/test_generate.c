@@ -1,4 +1,4 @@
-/* Completions do not depend on what is computed beside them: prompts that begin alike share that,
+/* Completions do not depend on what is computed with them: prompts that begin alike share that,
  * few rows take steps from the file's weights and many take passes. */
 #include "generate.h"
 #include "toy_base.h"

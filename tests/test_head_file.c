@@ -106,7 +106,7 @@ START_TEST(prefix_round_trip)
 }
 END_TEST
 
-/* A language model's own head, and nothing else, may stand in a file of task lm. */
+/* A file of task lm may hold a language model's own head and no other. */
 START_TEST(head_of_a_language_model)
 {
     kvf__artifact prefix = {0}, got = {0};
@@ -182,7 +182,7 @@ START_TEST(refuses_to_write)
 }
 END_TEST
 
-/* Writes a run whose head is not what it says, past the checks of the writer. */
+/* Writes a run whose head does not match its attributes, past the checks of the writer. */
 static void write_forged(const char *path, const char *task, bool head, bool bad_best)
 {
     kvf__h5 h5 = KVF__H5_NOTHING;

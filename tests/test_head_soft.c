@@ -1,5 +1,5 @@
-/* The head against a teacher: loss and gradient beside torch (soft.safetensors, written by
- * tests/golden/make_soft_golden.py), beside the formula in f64 over whole logits with its gradient
+/* The head against a teacher: loss and gradient against torch (soft.safetensors, written by
+ * tests/golden/make_soft_golden.py), against the formula in f64 over whole logits with its gradient
  * by central differences, and what both hold by definition. */
 #include "golden_model.h"
 #include "toy_model.h"
@@ -69,7 +69,7 @@ START_TEST(loss_and_gradient_are_those_of_torch)
 }
 END_TEST
 
-/* ---- beside the formula ---------------------------------------------------------------------- */
+/* ---- against the formula --------------------------------------------------------------------- */
 
 static const struct {
     const char *const *config;

@@ -1,5 +1,5 @@
 /* Task heads: gradients against central differences under dropout, what a batch may and may not
- * hold, what a model says of its head. Against transformers: test_head_task_golden.c. */
+ * hold, what a config tells about the head. Against transformers: test_head_task_golden.c. */
 #include "ck.h"
 #include "loss.h"
 #include "rng.h"

@@ -1,6 +1,6 @@
-/* Tests of the importers of other programs' prefixes. tests/golden/foreign_prefixes holds checkpoints in
- * their layouts, with the keys and values that torch emits of them and what a tiny model computes
- * under these (make_foreign_golden.py, make_adapterhub_golden.py). */
+/* Tests of the importers of other programs' prefixes. tests/golden/foreign_prefixes holds
+ * checkpoints in their layouts, with the keys and values that torch emits of them and what a tiny
+ * model computes under these (make_foreign_golden.py, make_adapterhub_golden.py). */
 #include "artifact.h"
 #include "golden_base.h"
 #include "golden_model.h"
@@ -29,7 +29,8 @@ static void teardown(void)
     kvf_ctx_free(own);
 }
 
-/* What is imported: path below tests/golden/foreign_prefixes, its model, the kind of file it becomes. */
+/* What is imported: path below tests/golden/foreign_prefixes, its model, the kind of file it
+ * becomes. */
 static const struct {
     const char *path, *model, *format, *kind, *task;
     int64_t position_start;
@@ -195,7 +196,7 @@ START_TEST(the_caller_decides_task_and_labels)
 }
 END_TEST
 
-/* A cartridge says its shape; a base it is not told of stays unnamed. */
+/* A cartridge has its shape; without --base the base stays unnamed. */
 START_TEST(cartridges_need_no_base)
 {
     char kind[16];

@@ -122,7 +122,7 @@ START_TEST(keys_and_values_are_transformers)
 END_TEST
 
 /* direct copies them, mlp solves its last layer for them, projected starts from what the layers
- * read. Rows behind them begin at P as behind any prefix. */
+ * read. Rows begin at P, as with any prefix. */
 START_TEST(runs_start_from_words)
 {
     static const struct {
@@ -189,7 +189,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* 40 positions: 37 words between two tokens, and a row of three behind them. */
+/* 40 positions: 37 words between two tokens, and a row of three after them. */
 START_TEST(the_longest_prefix_starts)
 {
     make_base(_i);

@@ -1,4 +1,4 @@
-/* Tests of kvf_inspect(): every kind of file it describes, and what it says of files it cannot. */
+/* Tests of kvf_inspect(): every kind of file it describes, and its errors. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 

@@ -110,7 +110,7 @@ START_TEST(core_resume)
     ck_assert_int_eq(count_lines("step", &last), 6);
     ck_assert_int_eq(count_lines("end", NULL), 2);
     ck_assert_int_eq(files_in(join_pass), 2);
-    train(&o); /* finished: nothing to say */
+    train(&o); /* finished: no event */
     ck_assert_int_eq(count_lines("start", NULL), 2);
     ck_assert_int_eq(files_in(join_pass), 2);
     kvf_json_free(last);

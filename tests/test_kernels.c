@@ -7,8 +7,8 @@ static const struct shape {
     int64_t M, C;
 } SHAPES[] = {{0, 16}, {1, 1}, {3, 7}, {5, 64}, {2, 100}, {4, 31}, {7, 576}, {60, 601}, {24, 1536}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
-static const kvf__act_fn FNS[] = {KVF__GELU_TANH, KVF__GELU_ERF, KVF__SILU, KVF__RELU,
-                                  KVF__QUICK_GELU, KVF__TANH};
+static const kvf__act_fn FNS[] = {KVF__GELU_TANH, KVF__GELU_ERF,   KVF__SILU,
+                                  KVF__RELU,      KVF__QUICK_GELU, KVF__TANH};
 enum { N_FNS = sizeof FNS / sizeof FNS[0] };
 
 static void *copy(kvf__dtype dtype, const void *from, int64_t n)
@@ -190,7 +190,7 @@ END_TEST
 /* ---- rope ------------------------------------------------------------------------------------ */
 
 static const struct turn {
-    int64_t M, heads, D, R, extra; /* extra columns behind the heads */
+    int64_t M, heads, D, R, extra; /* extra columns after the heads */
 } TURNS[] = {{0, 1, 4, 4, 0},    {1, 1, 2, 2, 0},   {3, 2, 10, 6, 5},
              {9, 5, 64, 64, 64}, {4, 3, 80, 50, 1}, {70, 9, 64, 64, 192}};
 enum { N_TURNS = sizeof TURNS / sizeof TURNS[0], POSITIONS = 50 };
@@ -292,12 +292,9 @@ START_TEST(known_values)
 {
     /* transformers: gelu_new(1), torch gelu(1), silu(1), relu(1), 1 * sigmoid(1.702), tanh(1); then
      * at -2 */
-    const float want[N_FNS][2] = {{0.84119199f, -0.04540231f},
-                                  {0.84134475f, -0.04550026f},
-                                  {0.73105858f, -0.23840584f},
-                                  {1, 0},
-                                  {0.84579577f, -0.06434137f},
-                                  {0.76159416f, -0.96402758f}};
+    const float want[N_FNS][2] = {{0.84119199f, -0.04540231f}, {0.84134475f, -0.04550026f},
+                                  {0.73105858f, -0.23840584f}, {1, 0},
+                                  {0.84579577f, -0.06434137f}, {0.76159416f, -0.96402758f}};
     for (int f = 0; f < N_FNS; f++) {
         float h[2] = {1, -2}, g[2];
         kvf__kernels_level("ref")->act_fwd(KVF__F32, FNS[f], h, g, 2);

@@ -105,12 +105,12 @@ START_TEST(whole)
 END_TEST
 
 static const struct heads {
-    int64_t M, heads, D, extra; /* extra columns behind the heads */
+    int64_t M, heads, D, extra; /* extra columns after the heads */
 } HEADS[] = {{0, 1, 4, 0},   {1, 1, 1, 0},  {3, 2, 10, 5},
              {9, 5, 64, 64}, {4, 3, 80, 1}, {70, 9, 64, 192}};
 enum { N_HEADS = sizeof HEADS / sizeof HEADS[0] };
 
-/* What stands behind the heads stays. */
+/* Columns after the heads are unchanged. */
 static void check_rest(const struct heads *h, const void *x, const void *start)
 {
     int64_t ld = h->heads * h->D + h->extra;

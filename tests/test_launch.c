@@ -1,4 +1,4 @@
-/* What the environment says about other processes, and how many cores are a process's own then. */
+/* What the environment tells about other processes, and how many cores each one has then. */
 #include "base_int.h"
 #include "ck.h"
 #include "launch.h"

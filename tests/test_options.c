@@ -1,4 +1,4 @@
-/* Every option of train over every method and task: it changes what the run leaves behind, or it is
+/* Every option of train over every method and task: it changes the files of a run, or it is
  * refused. The rows below are held against the table of options, so that a new one needs a row. */
 #include <kvfold/kvfold.h>
 
@@ -16,7 +16,7 @@ typedef enum expectation {
     ANSWER,    /* the same, but a file that does not fit may be refused with any status */
     SOMEWHERE, /* what it acts on is not in all data: of the tasks it acts on one at least */
     EXACT,     /* the same bits by contract: what it saves is memory or time */
-    ELSEWHERE, /* paths and what a run writes beside its file; `with` names the test */
+    ELSEWHERE, /* paths, and what a run writes besides its file; `with` names the test */
 } expectation;
 
 static const struct row {
@@ -197,7 +197,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* ---- what a run leaves behind ---------------------------------------------------------------- */
+/* ---- the files of a run ---------------------------------------------------------------------- */
 
 static void add_params(kvf__hash *hash, const kvf__params *params)
 {
@@ -225,7 +225,7 @@ static void add_run(kvf__hash *hash, const kvf__artifact *run)
     kvf_json_text_free(state);
 }
 
-/* Trains; the hash of what it left behind, but for the options themselves. */
+/* Trains; the hash of the run file, without the options themselves. */
 static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
 {
     kvf_train_result r;
@@ -345,10 +345,10 @@ START_TEST(defaults_are_those_of_the_rows)
 }
 END_TEST
 
-/* What comes of a row, beside the same run without it. */
+/* The result of a row, compared with the same run without it. */
 typedef struct outcome {
     kvf_status without, st;
-    bool same, close; /* all that is left behind; the loss */
+    bool same, close; /* the whole file; the loss */
 } outcome;
 
 /* A run without the option at hand. */

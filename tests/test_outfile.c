@@ -122,7 +122,7 @@ START_TEST(read_beside_the_map)
     ck_assert(!kvf__mapfile_read(&file, file.data + 2, 3, got));
     ck_assert(!kvf__mapfile_read(&file, file.data - 1, 2, got));
     ck_assert(!kvf__mapfile_read(&file, got, 1, got));
-    put_file(path, "", 0); /* cut short behind the map's back */
+    put_file(path, "", 0); /* cut short while it is mapped */
     ck_assert(!kvf__mapfile_read(&file, file.data, 4, got));
     kvf__mapfile_close(&file);
 }
@@ -403,7 +403,7 @@ START_TEST(name_too_long)
 }
 END_TEST
 
-/* A size limit stands in for a full disk: the write itself fails half way. */
+/* A size limit plays a full disk: the write itself fails half way. */
 START_TEST(disk_runs_full)
 {
     static const char bytes[100000];

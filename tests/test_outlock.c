@@ -21,7 +21,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    rmdir(folder); /* which also says that nothing was left in it */
+    rmdir(folder); /* which fails if anything was left in it */
     ck_assert(!kvf__exists(folder));
     kvf_ctx_free(ctx);
 }

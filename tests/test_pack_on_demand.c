@@ -66,7 +66,7 @@ static void round_matrices(toy *t, const kvf__desc *desc, kvf__dtype stored)
 }
 
 /* toy_create_as, but with a head where it is not tied; rounded: every matrix as if it had been
- * stored so. A tied head cannot be rounded beside its embedding. */
+ * stored so. A tied head cannot be rounded without its embedding. */
 static void make(toy *t, const char *config, const kvf__model_options *o, kvf__dtype rounded)
 {
     const kvf_ctx_options options = {.threads = 2};

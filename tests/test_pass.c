@@ -442,7 +442,7 @@ static void slice(toy_batch *out, const toy_batch *whole, int64_t from, int64_t 
     }
 }
 
-/* Feeds tokens [from, to) behind the cache and compares their logits with those of the one full
+/* Feeds tokens [from, to) after the cache and compares their logits with those of the one full
  * pass. */
 static void check_step(kvf__pass *pass, kvf__cache *cache, const kvf__prefix *prefix,
                        const toy_batch *whole, const float *full, int64_t from, int64_t to)
@@ -499,7 +499,7 @@ START_TEST(cached_tokens_need_no_second_pass)
 }
 END_TEST
 
-/* Keys and values read from a cache are a prefix: the rest of the row, behind it, sees what it saw
+/* Keys and values read from a cache are a prefix: the rest of the row sees what it saw
  * before. The filling pass has no labels, so its last layer ends at the keys. */
 START_TEST(cache_reads_as_prefix)
 {

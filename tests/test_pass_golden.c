@@ -1,5 +1,5 @@
 /* The pass against transformers: tiny Llama, GPT-2 and Qwen models made by
- * tests/golden/make_model_golden.py, which stores the weights and, beside them, what torch computed
+ * tests/golden/make_model_golden.py, which stores the weights and what torch computed
  * in f32 (and how far its own autocast is off in bf16). */
 #include "golden_model.h"
 

@@ -116,7 +116,7 @@ static kvf__cache *cache_of(kvf__pass *pass, const int32_t *ids, int64_t cut)
     return cache;
 }
 
-/* dst [2, G, at + n, D] behind its first `at` tokens = src [2, G, n, D], or back. */
+/* dst [2, G, at + n, D] from token `at` on = src [2, G, n, D], or back. */
 static void put(kvf__prefix *whole, int64_t at, kvf__prefix *part, bool back)
 {
     int64_t D = whole->D;
@@ -204,8 +204,8 @@ START_TEST(equals_a_prefix_behind_x)
 }
 END_TEST
 
-/* x does not see the prefix: what is predicted from it is that of the bare base, whatever stands
- * behind it. */
+/* x does not see the prefix: predictions from it are those of the bare base, whatever
+ * follows. */
 START_TEST(x_does_not_see_it)
 {
     toy_batch batch;

@@ -77,8 +77,8 @@ static const struct {
     {"one token", {1}, 1, 1, NULL, 0, 0},
     {"lowest layer masked", {12, 20}, 5, 0.5, NULL, 1, 0},
     {"last layer masked", {12, 20}, 5, 0.5, NULL, 1, -1},
-    {"leads", {20, 9, 7, 30, 4, 11}, 6, 0.4, (const int32_t[]){-1, 0, 0, -1, 3, 4}, 0, 0},
-    {"leads without a prefix below",
+    {"common prefixes", {20, 9, 7, 30, 4, 11}, 6, 0.4, (const int32_t[]){-1, 0, 0, -1, 3, 4}, 0, 0},
+    {"common prefixes without a prefix below",
      {20, 9, 7, 30, 4, 11},
      6,
      0.4,
@@ -286,7 +286,7 @@ static void equal_params(const char *what, const kvf__params *a, const kvf__para
     }
 }
 
-/* Everything but /options/recompute, which says what was asked for. */
+/* Everything but /options/recompute, which is the option itself. */
 static void equal_runs(const char *a, const char *b, const char *recompute)
 {
     kvf__artifact x = {0}, y = {0};

@@ -155,7 +155,7 @@ static double relative(const float *got, const float *want, size_t n)
 
 /* ---- parity ---------------------------------------------------------------------------------- */
 
-/* f32 sums run in another order beside other rows: 1e-5 relative, as for a batch and its rows. The
+/* f32 sums run in another order with other rows: 1e-5 relative, as for a batch and its rows. The
  * rows: the models, then the same with layers recomputed. */
 START_TEST(sections_equal_runs_alone)
 {

@@ -139,7 +139,7 @@ START_TEST(looking_changes_nothing)
 }
 END_TEST
 
-/* Two rows that begin with P virtual tokens, each whole, or both behind one lead. */
+/* Two rows that begin with P virtual tokens, each whole, or both after one common prefix. */
 START_TEST(virtual_tokens_in_common_rows_count)
 {
     enum { OWN = 4, ROWS = 2 };

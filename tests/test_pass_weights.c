@@ -305,7 +305,7 @@ START_TEST(dropped_gradients)
 }
 END_TEST
 
-/* A row draws the same masks whatever stands beside it. */
+/* A row draws the same masks whatever rows are with it. */
 START_TEST(rows_drop_alone)
 {
     const kvf__row_dropout dropout = {.p = 0.3, .seed = 5, .step = 2};

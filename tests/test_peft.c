@@ -80,7 +80,7 @@ START_TEST(writes_what_peft_saves)
 }
 END_TEST
 
-/* Heads: names behind "base_model.", the modules that hold them in modules_to_save. */
+/* Heads: names that begin with "base_model.", the modules that hold them in modules_to_save. */
 static const struct {
     const char *task, *type, *weight, *modules;
 } HEADS[] = {

@@ -1,5 +1,5 @@
 /* Tests of int8 prefix files: how values are rounded, and what is refused of their scales. Round
- * trips and equal bytes are in test_prefix_file.c, beside those of the other types. */
+ * trips and equal bytes are in test_prefix_file.c, as for the other types. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 

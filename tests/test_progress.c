@@ -1,4 +1,4 @@
-/* What is said of a run where nobody looks at a terminal, and how often. */
+/* The progress of a run where stderr is no terminal: which lines, and how often. */
 #include "ck.h"
 #include "cli_progress.h"
 

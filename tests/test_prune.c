@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { L = 3, G = 2, H = 4, D = 8, C = 24, SLOW = 3, REAL = 4, ALL = 7 };
-static const int USELESS[] = {1, 4, 6}; /* where they stand among the real ones */
+static const int USELESS[] = {1, 4, 6}; /* their places among the real ones */
 static const char *const SCORES[] = {"leave-one-out", "gradient"};
 
 static char whole[512], pruned[512], curve[512];
@@ -245,7 +245,7 @@ START_TEST(leave_one_out_is_exact)
 }
 END_TEST
 
-/* Drops while the loss allows it, and says what the next drop would have cost. */
+/* Drops while the loss allows it, and reports what the next drop would have cost. */
 START_TEST(stops_at_a_rise)
 {
     kvf_prune_options o = options_for(0, SCORES[_i]);

@@ -53,7 +53,7 @@ static bool is_void(const char *name)
     return false;
 }
 
-/* Every element is closed, in order; what stands in style and script is passed over. */
+/* Every element is closed, in order; the content of style and script is skipped. */
 static void check_nesting(const char *page)
 {
     enum { DEEP = 32 };
@@ -263,7 +263,7 @@ START_TEST(best_step_is_marked)
 }
 END_TEST
 
-/* The retention set beside the bare base's loss on the same text; the KL of a run that is held to
+/* The retention set and the bare base's loss on the same text; the KL of a run that is held to
  * it. */
 START_TEST(the_retention_is_drawn)
 {

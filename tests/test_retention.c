@@ -1,6 +1,6 @@
-/* --retention set and --kl-to-base on the toy base: the retention set changes nothing and says what
- * eval says; the held loss has the gradient of what it adds, keeps the text nearer to the base, and
- * resumes to the bit. */
+/* --retain and --kl-to-base on the toy base: the retention set changes nothing and reports what
+ * eval gives; the KL's loss has the gradient of what it adds, keeps the text nearer to the base,
+ * and resumes to the bit. */
 #include "trainer.h"
 
 #include "retention.h"
@@ -149,7 +149,7 @@ static void break_percent(void)
     toy_write(base, "config.json", config);
 }
 
-/* Wherever the step stands that is left out: before the stop, just before it, just behind it. */
+/* Wherever the step is that is left out: before the stop, just before it, just after it. */
 START_TEST(resume_equals_no_stop_around_a_skipped_step)
 {
     char rows[2048] = "";

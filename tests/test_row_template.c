@@ -127,7 +127,7 @@ START_TEST(rows_of_language_models)
     set = rows_of(PROMPT, "{p} {prompt} e {p}{completion}", 0, (kvf__dataset_options){CAUSE});
     EXPECT(set, mixed, mixed_labels);
 
-    /* The first token behind a common prefix stays unpredicted, as behind a prefix. */
+    /* The first token after a common prefix is not predicted, as after a prefix. */
     static const int32_t text[] = {-1, -2, 0, 1, 12}, text_labels[] = {NO, NO, NO, 1, 12};
     set = rows_of("{\"text\": \"ab\"}\n", NULL, 2, (kvf__dataset_options){CAUSE});
     EXPECT(set, text, text_labels);

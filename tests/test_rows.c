@@ -110,7 +110,7 @@ static const struct {
      "1}]}",
      "7 9 0:0 1:0 2:0 3:0 12:0 [3 4]",
      "",
-     {QA, CAUSE}}, /* </s> stands for no answer */
+     {QA, CAUSE}}, /* </s>: no answer */
     {"a.jsonl",
      "{\"question\": \"h\", \"context\": \"ab\", \"answers\": [], \"is_impossible\": true}",
      "10:0 7 11 0':0 1':0 11' [0 0]",
@@ -372,8 +372,7 @@ START_TEST(every_allocation_may_fail)
         {"a.jsonl", "{\"text\": \"a\", \"choices\": [\"b\", \"cd\"], \"label\": 1}", {CHOICE}},
         {"a.conll",
          "ab O\nc B-x\n\nd O\ne O\n\nabcdef O\n",
-         {TOK, .max_length = 4, .windows = true, .unlabeled = true,
-          .overlong = KVF_OVERLONG_SKIP}},
+         {TOK, .max_length = 4, .windows = true, .unlabeled = true, .overlong = KVF_OVERLONG_SKIP}},
     };
     kvf__dataset set = {0};
     kvf_status st;

@@ -92,7 +92,7 @@ START_TEST(equal_content_equal_bytes)
 }
 END_TEST
 
-/* Large parameters are chunked and checked, small ones contiguous; series say their units. */
+/* Large parameters are chunked and checked, small ones contiguous; series have their units. */
 START_TEST(layout_is_as_documented)
 {
     kvf__h5 h5;

@@ -122,7 +122,7 @@ START_TEST(core_times_set_back)
 }
 END_TEST
 
-/* Whatever stands at the path, the program reads the file that was opened, and it is named by its
+/* Whatever is at the path, the program reads the file that was opened, and it is named by its
  * path. */
 START_TEST(core_another_at_the_path)
 {

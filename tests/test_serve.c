@@ -51,7 +51,7 @@ START_TEST(a_stream_says_the_same)
 }
 END_TEST
 
-/* Choice i of n is what kvf_generate says of the i-th of n like prompts, each alone. */
+/* Choice i of n is what kvf_generate gives for the i-th of n like prompts, each alone. */
 static void generate_many(const char *file, const char *prompt, uint64_t seed, char (*out)[256])
 {
     const char *prompts[CHOICES];
@@ -85,7 +85,7 @@ START_TEST(several_choices_draw_each_its_own)
 {
     char want[CHOICES][256], got[CHOICES][256] = {""}, piece[256], usage[80];
     const char *at;
-    s.options.max_rows = CHOICES; /* one row less than it takes to begin beside another */
+    s.options.max_rows = CHOICES; /* one row less than it takes to begin while another runs */
     serve_start(&s);
     generate_many(s.path[1], "the answer is", 11, want);
     ck_assert_str_ne(want[0], want[1]);
@@ -149,7 +149,7 @@ static void make_own(const struct own_file *own, const char *path)
     train_run(&o);
 }
 
-/* Those that can stand beside others, three of them, are answered what generate says, all at once
+/* Files that can be served with others, three of them, get the answers of generate, all at once
  * and alone. */
 START_TEST(heads_and_virtual_tokens_of_one_s_own)
 {

@@ -129,7 +129,8 @@ START_TEST(other_names_than_its_own_are_refused)
 }
 END_TEST
 
-/* Where it can be reached from elsewhere it has names that it does not know, unless they are said.
+/* Where it can be reached from elsewhere it has names that it does not know, unless --allow-host
+ * has them.
  */
 START_TEST(an_open_address_has_any_name)
 {
@@ -198,7 +199,7 @@ START_TEST(oversized_requests_are_cut_off)
 }
 END_TEST
 
-/* Connections that say nothing, half a head, half a body, or a byte now and then. */
+/* Connections that send nothing, half a head, half a body, or a byte now and then. */
 START_TEST(half_open_connections_shut_out_no_one)
 {
     enum { MANY = 60 };

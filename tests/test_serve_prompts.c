@@ -1,12 +1,12 @@
 /* What a request may begin with, on the toy base over real sockets: several prompts, ids, chats,
- * templates, nothing but a virtual token; each is answered what kvf_generate says. */
+ * templates, nothing but a virtual token; each gets the answer of kvf_generate. */
 #include <kvfold/train.h>
 
 #include "serve_fx.h"
 
 enum { MOST = 8, SAID = 256, SEED = 5 };
 
-/* ---- what kvf_generate says ------------------------------------------------------------------ */
+/* ---- the answers of kvf_generate ------------------------------------------------------------- */
 
 /* Of rows of a file, one after the other. */
 static void generate_rows(const char *file, const char *rows, uint64_t seed, char (*out)[SAID])
@@ -85,7 +85,7 @@ static void same_choices(char (*want)[SAID], int n)
 
 #define ROW(prompt) "{\"prompt\":\"" prompt "\"}\n"
 
-/* More choices than there are rows, beside another request; as one answer, a stream, and by ids. */
+/* More choices than there are rows, during another request; as one answer, a stream, and by ids. */
 START_TEST(each_of_several_prompts_is_answered)
 {
     char want[MOST][SAID], a[200], b[200], ids[500];
@@ -189,7 +189,7 @@ START_TEST(templates_place_prompts_and_ids)
 }
 END_TEST
 
-/* A chat behind virtual tokens that lead it. */
+/* A chat after virtual tokens. */
 START_TEST(chats_stand_behind_virtual_tokens)
 {
     char want[MOST][SAID], got[SAID];

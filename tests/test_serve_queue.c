@@ -80,14 +80,14 @@ END_TEST
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes in use; a sanitizer's allocator does not say. */
+/* Bytes in use; a sanitizer's allocator does not count them. */
 static double memory_in_use(void)
 {
     const struct mallinfo2 now = mallinfo2();
     return (double)(now.uordblks + now.hblkhd);
 }
 
-/* What says nothing about the answer is not kept while a request waits. */
+/* What the answer does not depend on is not kept while a request waits. */
 START_TEST(what_waits_holds_no_body)
 {
     int fds[JUNK];
@@ -114,7 +114,7 @@ START_TEST(what_waits_holds_no_body)
 }
 END_TEST
 
-/* One may take more than all may; beside it there is no place. */
+/* One may take more than all may; with it there is no place. */
 START_TEST(a_queue_has_a_limit_in_bytes)
 {
     char *body = big_body("prompt", "\"", "x", 60000, "\"", ",\"max_tokens\":1");

@@ -54,7 +54,7 @@ START_TEST(sentences_in_windows)
 }
 END_TEST
 
-/* What is left out is listed for who wants all rows, with its place and all that its file said. */
+/* What is left out is listed for who wants all rows, with its place and all its fields. */
 START_TEST(left_out_rows_are_listed)
 {
     kvf__dataset set = loaded(
@@ -175,7 +175,7 @@ END_TEST
 
 /* ---- split ----------------------------------------------------------------------------------- */
 
-/* Of a question the answers stay together, and with what the file said of it. */
+/* Of a question the answers stay together, and with the fields of the file. */
 static void check_part(const kvf__dataset *set, int64_t groups, bool seen[10])
 {
     int64_t labels = 0;

@@ -44,7 +44,7 @@ static kvf_train_options options_for(const char *path)
 
 /* ---- parity ---------------------------------------------------------------------------------- */
 
-/* Runs of one group: settings besides those of options_for; data by name. */
+/* Runs of one group: settings added to those of options_for; data by name. */
 typedef struct member {
     const char *data, *settings[10]; /* of retention set the value is a data file too */
 } member;
@@ -400,7 +400,7 @@ START_TEST(kinds_of_heads_take_turns)
 }
 END_TEST
 
-/* Of equal accuracy, the run with the lower loss first, wherever it stands in the grid. */
+/* Of equal accuracy, the run with the lower loss first, wherever it is in the grid. */
 START_TEST(equal_scores_rank_by_loss)
 {
     kvf_sweep_options o = sweep_for(_i ? "lr = 0.0001, 0.03\n" : "lr = 0.03, 0.0001\n", "runs");

@@ -235,7 +235,7 @@ START_TEST(vocabularies)
 }
 END_TEST
 
-/* Whatever a file says: it is refused with one line, or it works. */
+/* Whatever a file holds: it is refused with one line, or it works. */
 static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool must_fail)
 {
     kvf__tokenizer *t = NULL;

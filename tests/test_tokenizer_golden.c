@@ -49,7 +49,8 @@ static void read_ids(kvf_ctx *ctx, const char *text, kvf__ids *out)
         ok(ctx, kvf__ids_add(ctx, out, (int32_t)strtol(text, &end, 10)));
 }
 
-/* The text of ids that come one by one: what is said to stay does, and in the end it is this one.
+/* The text of ids that come one by one: text that was given out stays, and in the end it is this
+ * one.
  */
 static void check_growing(kvf_ctx *ctx, const kvf__tokenizer *t, const char *name,
                           const kvf__ids *ids, const char *want, size_t want_n)
@@ -333,7 +334,7 @@ START_TEST(published_goldens)
 }
 END_TEST
 
-/* Its file lost the no-break spaces of three merges, which then cannot be told apart: refused by
+/* Its file lost the no-break spaces of three merges, which then cannot be distinguished: refused by
  * place. */
 START_TEST(damaged_llama2_is_refused)
 {

@@ -174,7 +174,7 @@ START_TEST(folds_to_embeddings)
     kvf_train_options o = options_for(out, &FORMS[3]);
     o.steps = 20;
     train(&o);
-    fold(out, other, false); /* no prefix stands where a template has them: no base is needed */
+    fold(out, other, false); /* with a template they fold to no prefix: no base is needed */
     expect_kind(other, "embeddings");
     kvf_base *opened = open_base();
     ck_assert_double_eq(loss_of(opened, other), loss_of(opened, out));

@@ -112,7 +112,7 @@ START_TEST(resume_is_no_stop)
 }
 END_TEST
 
-/* What eval says under a file, or under the head of the base alone. */
+/* What eval gives with a file, or under the head of the base alone. */
 static kvf_eval_result measured(const char *base_path, const char *file, const char *rows)
 {
     const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};

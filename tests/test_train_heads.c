@@ -194,7 +194,7 @@ START_TEST(a_stop_request_saves_and_resumes)
 }
 END_TEST
 
-/* The last validation's metric stands beside its loss, and nothing where no validation ran. */
+/* The last validation's metric is stored with its loss; NaN where no validation ran. */
 START_TEST(history_keeps_the_metric)
 {
     setup(_i);

@@ -59,7 +59,7 @@ START_TEST(training_learns)
 }
 END_TEST
 
-/* The copy of the head says what the base's says. */
+/* The copy of the head gives the loss of the base's. */
 START_TEST(the_first_loss_is_the_base_s)
 {
     kvf_train_options o = options_for(HEAD, out);
@@ -140,7 +140,7 @@ END_TEST
 /* ---- generation ------------------------------------------------------------------------------ */
 
 /* More rows than a step of the decoder takes go through passes: two ways to the same texts. Prompts
- * that begin alike share what stands before the infix. */
+ * that begin alike share what comes before the infix. */
 START_TEST(generation_does_not_depend_on_the_batch)
 {
     enum { N = 33 };

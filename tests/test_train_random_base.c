@@ -1,8 +1,8 @@
-/* What prefix-tuning can do and what it cannot, on one small GPT with norms behind the sums, as in
+/* What prefix-tuning can do and what it cannot, on one small GPT with norms after the sums, as in
  * the first notes on prefixes: learned positions, an untied head with a bias, dropout.
  *
  * Rows are written in one of four dialects, which give every letter another likely successor. A
- * base pretrained on all of them has to find out which one it reads; a prefix trained on one tells
+ * base pretrained on all of them has to find out which one it reads; a prefix trained on one shows
  * it, and takes the held-out loss at least 0.1 below the bare base's. On a frozen base of random
  * weights, N(0, 0.02), the same prefix learns how often letters occur and no more: the loss stays
  * above the entropy of single letters less 0.05 (measured: 3.64 of 3.01, and not below 3.45 at ten

@@ -1,5 +1,6 @@
 /* Runs on a base that is streamed or kept in another type: the bits of a run on the packed base
- * where the values are the same, whatever file the base is; and what such a run may be told. */
+ * where the values are the same, whatever file the base is; and which options such a run may have.
+ */
 #include "artifact.h"
 #include "toy_run.h"
 

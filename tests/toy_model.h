@@ -220,7 +220,7 @@ static inline kvf__pass *toy_pass(const toy *t)
     return pass;
 }
 
-/* One forward pass; positions start behind the prefix. */
+/* One forward pass; positions start after the prefix. */
 static inline void toy_fwd(const toy *t, kvf__pass *pass, const kvf__batch *batch,
                            const kvf__prefix *prefix)
 {

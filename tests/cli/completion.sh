@@ -1,4 +1,4 @@
-# The completions know every command, every option, and what may stand behind it.
+# The completions know every command, every option, and what may follow it.
 for shell in bash zsh fish; do
     run 0 completion $shell
     err_is

@@ -1,4 +1,4 @@
-# compose: two prefixes behind each other and their mean, as files and as runs.
+# compose: two prefixes in sequence and their mean, as files and as runs.
 make_inputs
 train 0 --out run.h5 --valid valid.jsonl --steps 4 --quiet
 train 0 --out next.h5 --method direct --steps 2 --seed 3 --quiet

@@ -58,7 +58,7 @@ printf 'PAR1.....PAR1' >my.parquet
 run 1 train --base model --data my.parquet --out x.h5
 err_is "kvfold: train: my.parquet: is Parquet; convert it: python3 -c \"import pandas; pandas.read_parquet('my.parquet').to_json('my.jsonl', orient='records', lines=True)\""
 
-# ---- Alpaca: a chat where there is a template, else behind its own prompt
+# ---- Alpaca: a chat where there is a template, else after its own prompt
 
 printf '[{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Go", "input": "", "output": "on", "text": "x"}]' >alpaca.json
 printf '{"messages": [{"role": "user", "content": "Add.\\n\\n1 2"}, {"role": "assistant", "content": "3"}]}\n{"messages": [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "on"}]}\n' >talk.jsonl

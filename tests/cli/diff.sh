@@ -9,7 +9,7 @@ run 0 merge other.h5 --out p3.h5
 run 0 quantize p1.h5 --out p8.h5 --dtype int8 --json
 most=$(value max_abs_diff)
 
-# equal: nothing is said
+# equal: no output
 for pair in "run1.h5 run2.h5" "p1.h5 p2.h5" "model model"; do
     # shellcheck disable=SC2086 # two words
     run 0 diff $pair
@@ -47,7 +47,7 @@ run 1 diff p1.h5 short.h5
 has out '^prefix/0/key \[2, 4, 8\] f32 | \[2,3,8\]$'
 has out '^attributes.P: 4 | 3$'
 
-# composed layers, one text behind another: layer 0 is that of the whole text
+# composed layers, one text after another: layer 0 is that of the whole text
 for text in ab cd abcd; do
     run 0 train --base model --data train.jsonl --method direct --init text --init-text $text --prefix-length ${#text} --lr 1e-30 --steps 1 \
         --precision f32 --out $text.run.h5 --quiet

@@ -1,5 +1,5 @@
 # Disks that are full, folders and files that cannot be written, limits on a file's length, two
-# writers: one line, the file that was there stays whole, and nothing else is left behind.
+# writers: one line, the file that was there stays whole, and nothing else is left.
 make_inputs
 
 # failing PATTERN COMMAND...: exit status 1, nothing on standard output, one line.
@@ -42,7 +42,7 @@ every_write() {
 mkdir small
 if mount -t tmpfs -o size=$((bytes * 3)) tmpfs small 2>/dev/null; then
     cp prefix.h5 run.h5 small
-    # the first save fits beside the file that is there, the second run's larger one does not
+    # the first save fits next to the file that is there, the second run's larger one does not
     failing 'train: small/run.h5: .*No space left on device' train --base model --data train.jsonl \
         --threads 2 --encoder-hidden 128 --out small/run.h5 --force --quiet
     same run.h5 small/run.h5

@@ -32,7 +32,7 @@ run 0 generate $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --max-
 run 0 eval $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --generate 4 --json
 has out '"bleu"'
 
-# virtual tokens stand in rows of their own, an adapter is the base itself
+# virtual tokens are in rows of their own, an adapter is the base itself
 elsewhere='prefix 2 has its virtual tokens elsewhere in the rows than the first: fold both to prefixes'
 complete 2 --prefix one.h5 --prefix prompt.h5
 err_is "kvfold: generate: $elsewhere; try kvfold generate --help"

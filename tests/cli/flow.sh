@@ -123,7 +123,7 @@ train 0 --out direct.h5 --method direct --steps 2
 run 0 merge direct.h5 --out direct_prefix.h5
 evaluate --prefix direct_prefix.h5
 
-# threads wait passively, unless a person says otherwise
+# threads wait passively, unless the environment says otherwise
 OMP_DISPLAY_ENV=true
 export OMP_DISPLAY_ENV
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT

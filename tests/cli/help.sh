@@ -27,7 +27,7 @@ for command in $commands; do
     same first out
     run 0 help "$command"
     same first out
-    # help wins over what else is wrong or missing behind it
+    # help wins over what else is wrong or missing after it
     run 0 "$command" --help --no-such-option
     same first out
 done

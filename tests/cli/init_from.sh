@@ -1,5 +1,5 @@
 # train --init-from: what a file holds is taken whole, its head too where the labels agree; where they do
-# not, the start line says that the head is new and why.
+# not, the start line gives the reason for a new head.
 # shellcheck disable=SC2086 # options without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -102,7 +102,7 @@ run 0 train $own --out run.h5 --steps 2
 run 0 merge run.h5 --out folded.h5 --force
 says "; the head is the base's" --base llama --data lm.jsonl --train-head --init-from folded.h5
 
-# ---- weights of the base beside virtual tokens
+# ---- weights of the base and virtual tokens
 beside="--task seq-cls --data mood.tsv --prefix-length 4 $common --method p-tuning --unfreeze base"
 run 0 train --base bert $beside --out run.h5 --steps 4 --base-lr 1e-3
 base=bert

@@ -93,7 +93,7 @@ cp names out.h5
 run 2 train --base bert --task seq-cls --data train.tsv --labels @out.h5 --out out.h5 --force
 has err 'out.h5: is read by this command'
 
-# ---- eval --per-class against what predict says
+# ---- eval --per-class against predict
 
 run 0 eval --base bert --prefix tags.h5 --data train.conll --threads 1 --per-class --json
 cp out scores

@@ -1,4 +1,4 @@
-# The manual, kvfold(1) and a page for each command, says what --help says: the same commands, options, arguments and defaults.
+# The manual, kvfold(1) and a page for each command, has what --help has: the same commands, options, arguments and defaults.
 commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help)
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.

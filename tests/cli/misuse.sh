@@ -1,4 +1,4 @@
-# Misuse: exit status 2, nothing on standard output, one line that says what is wrong and where help
+# Misuse: exit status 2, nothing on standard output, one line with what is wrong and where help
 # is. Nothing is opened or computed before.
 misuse() {
     line=$1

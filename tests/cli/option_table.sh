@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2086,SC2154,SC2162 # words; variables of the script that reads this one
 # Words for tables of options. try_options TABLE COMMAND...: every row shows that the option acts or is refused, and every
-# option of the commands has a row, command|option|operands and other options|value|how. How, beside the same call without it:
+# option of the commands has a row, command|option|operands and other options|value|how. How, compared with the same call without it:
 #   change   another result or file (value @: a flag)    same    the same bits by contract
 #   refuse   misuse, or a failure, with a line           rescue  what failed without it succeeds
 #   listen               as rescue, of a server, which a signal then ends

@@ -1,5 +1,5 @@
 # Every option of eval, predict and generate: it changes what is printed or written, or it is refused
-# as misuse. A row of the table below says what to give; an option without a row fails.
+# as misuse. A row of the table below has what to give; an option without a row fails.
 # shellcheck disable=SC2086 # words
 make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1

@@ -1,6 +1,6 @@
 # Every option of the commands that make, turn and look into files: it acts, or it is refused. See option_table.sh; eval, predict
 # and generate are in options.sh, train in test_options.c, sweep and distill in options_runs.sh.
-# shellcheck disable=SC2086 disable=SC1091 # words; beside this one
+# shellcheck disable=SC2086 disable=SC1091 # words; in this folder
 . "$SOURCE/tests/cli/option_table.sh"
 make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1

@@ -1,5 +1,5 @@
-# Paths are wrong before a base is loaded, and messages say what to do: the base here has weights
-# that cannot be read, so that whatever is said of another file was said before them.
+# Wrong paths are found before a base is loaded, and messages name what to do: the base here has weights
+# that cannot be read, so that any other message came first.
 make_inputs
 train 0 --out run.h5 --method direct --steps 1 --quiet
 run 0 merge run.h5 --out prefix.h5

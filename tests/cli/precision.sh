@@ -5,7 +5,7 @@ sed 's/"hidden_size": *32/"hidden_size":64/; s/"intermediate_size": *64/"interme
     model/config.json >wide.json
 run 0 new-base --config wide.json --tokenizer model --out wide.h5
 
-# What the rule says of this machine, and of it under a cap.
+# What the rule gives on this machine, and under a cap.
 flags=$(sed -n '/^flags/{s/.*: / /;s/$/ /;p;q;}' /proc/cpuinfo)
 case $flags in
 *' amx_bf16 '*) native=bf16 ;; # kernels that know the flag save its state

@@ -1,5 +1,5 @@
 # Virtual tokens at the input of a BERT: trained, merged to an embeddings file, measured and predicted
-# with, alone and beside a prefix.
+# with, alone and with a prefix.
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6 7 8; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>mood.tsv

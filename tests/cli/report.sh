@@ -43,7 +43,7 @@ no_section words
 no_section samples
 section attention
 
-# what generate says stands on the page
+# the text of generate is on the page
 run 0 merge run.h5 --out prefix.h5
 run 0 generate --base model --prefix prefix.h5 --prompt "after 3:" --max-tokens 5 --precision f32
 LC_ALL=C tr -dc 'a-zA-Z0-9' <out >said

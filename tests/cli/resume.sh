@@ -24,7 +24,7 @@ same before.h5 parts.h5
 train 0 $run_options --out fresh.h5 --steps 10 --resume
 same straight.h5 fresh.h5
 
-# what the run does not say again is the run's own
+# options not given again are the run's own
 train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 [ "$(value steps)" = 11 ] || fail "steps: $(value steps)"
 

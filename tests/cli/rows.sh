@@ -1,4 +1,4 @@
-# Files and options of tasks that do not fit: one line says where and what, and no output appears.
+# Files and options of tasks that do not fit: one line with place and reason, and no output appears.
 # shellcheck disable=SC2086 # options without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1

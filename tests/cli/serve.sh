@@ -1,4 +1,4 @@
-# The server by the command line: it says where it listens, answers what generate says, and ends by a
+# The server by the command line: it prints where it listens, answers as generate does, and ends by a
 # signal; then options that do not fit.
 make_inputs
 train 0 --steps 2 --out run.h5 --quiet

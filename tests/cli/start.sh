@@ -32,7 +32,7 @@ has err 'steps 0: a sweep trains its runs'
 run 2 train --base model --data train.jsonl --epochs 0 --out none.h5
 has err 'steps or --epochs must be at least 1'
 
-# what is to be started from says --init, and wants no other
+# the source of a start implies --init, and wants no other
 set -- --method direct --steps 1 --force
 train 0 "$@" --init text --init-text 'once upon' --out said.h5
 train 0 "$@" --init-text 'once upon' --out implied.h5

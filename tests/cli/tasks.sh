@@ -16,7 +16,7 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
     printf '{"context": "Nobody came.", "question": "Who met %d?", "answers": []}\n' $i >>qa.jsonl
 done
 
-# fit BASE TASK DATA ARGUMENTS...: a short run with validation, into run.h5 unless told otherwise
+# fit BASE TASK DATA ARGUMENTS...: a short run with validation, into run.h5 unless --out is given
 fit() {
     base=$1
     shift

@@ -1,4 +1,4 @@
-# README's Python and examples/prefix_in_transformers.py on every kind of prefix file: what kvfold says, or a refusal. Needs h5py,
+# README's Python and examples/prefix_in_transformers.py on every kind of prefix file: the text of kvfold, or a refusal. Needs h5py,
 # torch and transformers (KVF_PYTHON).
 python=${KVF_PYTHON:-python3}
 if ! "$python" -c 'import h5py, torch, transformers' 2>/dev/null; then

@@ -126,7 +126,7 @@ static bool same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* Files beside run.h5 whose names begin with its own: temporaries and locks. */
+/* Files next to run.h5 whose names begin with its own: temporaries and locks. */
 static int count_leftovers(const char *folder)
 {
     int n = 0;

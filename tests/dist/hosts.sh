@@ -39,7 +39,7 @@ timeout 100 ip netns exec $left unshare --uts sh -c 'hostname kvfold-left && exe
 [ "$(value ranks)" = 2 ] || fail "ranks: $(cat out)"
 same one.h5 two.h5
 
-# what is on one machine alone is told with its name
+# what is on one machine only is named with the machine
 head -n 20 train.jsonl >other.jsonl
 timeout 100 ip netns exec $left unshare --uts sh -c 'hostname kvfold-left && exec "$@"' sh \
     env TMPDIR="$folder/tmp_left" "$MPIRUN" --mca plm_rsh_agent "$folder/agent" \

@@ -1,4 +1,4 @@
-# Words of the scripts beside it, which ../cli/run.sh runs: the command by several processes of this
+# Words of the scripts in this folder, which ../cli/run.sh runs: the command by several processes of this
 # machine. MPIRUN is set where the build has MPI and mpirun is there.
 # shellcheck shell=sh
 [ -n "${MPIRUN:-}" ] || { echo 'no MPI in this build, or no mpirun: skipped'; exit 77; }
@@ -9,7 +9,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=no
 export OMPI_MCA_mpi_yield_when_idle=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
-# MPI leaves memory of its own behind, allocated by modules that are unloaded by then: leaks cannot be told apart.
+# MPI leaves memory of its own behind, allocated by modules that are unloaded by then: leaks cannot be distinguished.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 # ranks N CODE ARGUMENTS...: N processes of the command must end with CODE.
@@ -24,7 +24,7 @@ ranks() {
     sed 's/^/    /' err
 }
 
-# said LINE...: what the command said on standard error, beside the launcher's own words.
+# said LINE...: what the command wrote on standard error, without the launcher's own lines.
 said() {
     grep '^kvfold: ' err >words
     if [ $# -gt 0 ]; then printf '%s\n' "$@" >want; else : >want; fi

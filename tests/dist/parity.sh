@@ -54,7 +54,7 @@ ranks 3 0 train --base bert --data mood=mood.tsv --data names=names.conll --task
     --task names=token-cls --valid mood=moods.tsv --valid names=more.conll $prefix --method direct $common --steps 2 --out tasks.h5
 said
 
-# ---- more processes than rows; one of several, which is alone; what the result says
+# ---- more processes than rows; one of several, which is alone; what the result holds
 ranks 4 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --json --out few.h5
 [ "$(value ranks)" = 4 ] || fail "ranks: $(value ranks)"
 [ "$(wc -l <out)" = 1 ] || fail "more than one line: $(cat out)"

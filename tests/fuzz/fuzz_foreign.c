@@ -25,7 +25,7 @@ static void use(kvf__foreign *f)
     kvf__free(flat);
 }
 
-/* AdapterHub's means nothing without its config, which no file in memory has beside it. */
+/* AdapterHub's means nothing without its config, which no file in memory has with it. */
 static void as_adapter(const uint8_t *data, size_t n, const char *config)
 {
     kvf__foreign f = {0};

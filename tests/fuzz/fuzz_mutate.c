@@ -33,7 +33,7 @@ size_t fuzz_mutate(kvf__rng *rng, uint8_t *bytes, size_t n, size_t room)
         if (m >= n) return n;
         memmove(bytes + at, bytes + at + m, left - m);
         return n - m;
-    default: /* or stands twice */
+    default: /* or is there twice */
         if (n + m > room) return n;
         memmove(bytes + at + m, bytes + at, left);
         return n + m;

@@ -13,7 +13,7 @@ typedef struct fuzz_h5_sum {
     size_t at, n;
 } fuzz_h5_sum;
 /* The blocks of a whole file, at most `room`: found without knowing their layouts, as the shortest
- * stretch behind a signature that is followed by its sum. */
+ * stretch after a signature that is followed by its sum. */
 size_t fuzz_h5_sums(const uint8_t *bytes, size_t n, fuzz_h5_sum *sums, size_t room);
 /* Makes the sums right again after changes in place: so that hostile bytes get past them. */
 void fuzz_h5_repair(uint8_t *bytes, const fuzz_h5_sum *sums, size_t n);

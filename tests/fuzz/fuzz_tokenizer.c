@@ -1,4 +1,4 @@
-/* tokenizer.json, and behind a byte 0x1e tokenizer_config.json: made, and used. Behind another 0x1e
+/* tokenizer.json, and after a byte 0x1e tokenizer_config.json: made, and used. After another 0x1e
  * is a text of the input's own. */
 #include "fuzz_text.h"
 

@@ -261,7 +261,7 @@ static bool fetch(const char *request, char *text, size_t room)
     return !strncmp(text, "HTTP/1.1 200 ", 13);
 }
 
-/* What the server says to a question that has one answer. */
+/* The server's reply to a request that has one answer. */
 static void ask(char *out, size_t room)
 {
     static const char body[] = "{\"model\":\"m\",\"prompt\":\"after 5:\",\"max_tokens\":60,"
