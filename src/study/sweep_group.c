@@ -11,9 +11,6 @@
 
 /* ---- looking ahead --------------------------------------------------------------------------- */
 
-typedef kvf_status visit_fn(kvf__run_group *group, const kvf__batch_sizes *part,
-                            kvf__batch_sizes *most);
-
 static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
 {
     sum->rows += by->rows;
@@ -24,61 +21,47 @@ static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
     if (by->common_len > sum->common_len) sum->common_len = by->common_len;
 }
 
-/* The parts of one step: all first ones, all second ones, ... */
-static kvf_status visit_step(kvf__run_group *group, visit_fn *visit, kvf__batch_sizes *most)
+/* Every member at the step that comes next. */
+static void seek_all(kvf__run_group *group)
 {
-    for (bool more = true; more;) {
-        kvf__batch_sizes part = {0};
-        more = false;
+    for (size_t i = 0; i < group->n; i++) {
+        kvf__rows_seek(group->member[i].trainer);
+        group->member[i].rows = (kvf__step_rows){0};
+    }
+}
+
+/* The members' rows of a step to come; false: all have had their last one. */
+static bool draw_all(kvf__run_group *group, int64_t ahead)
+{
+    bool any = false;
+    for (size_t i = 0; i < group->n; i++) {
+        kvf__member *m = &group->member[i];
+        const int64_t step = m->trainer->progress.step + ahead;
+        m->rows = (kvf__step_rows){0};
+        if (step >= m->trainer->progress.steps) continue;
+        m->rows.examples = kvf__rows_draw(m->trainer, step, &m->rows.n);
+        any = true;
+    }
+    return any;
+}
+
+/* Sizes of the next batch, as it is if no run ends early: all first parts of a step, all second
+ * ones, and so on, then the next step. false: there is none; seek_all() begins anew. */
+static bool next_sizes(kvf__run_group *group, int64_t *ahead, kvf__batch_sizes *part)
+{
+    for (;;) {
+        bool any = false;
+        *part = (kvf__batch_sizes){0};
         for (size_t i = 0; i < group->n; i++) {
             kvf__member *m = &group->member[i];
             if (!kvf__step_rows_peek(m->trainer, &m->rows)) continue;
-            more = true;
+            any = true;
             if (m->trainer->rows.batcher.sizes.labels)
-                add_sizes(&part, &m->trainer->rows.batcher.sizes);
+                add_sizes(part, &m->trainer->rows.batcher.sizes);
         }
-        if (part.labels) KVF_TRY(visit(group, &part, most));
+        if (part->labels) return true;
+        if (!any && !draw_all(group, (*ahead)++)) return false;
     }
-    return KVF_OK;
-}
-
-/* All steps to come, as they are if no run leaves early. */
-static kvf_status walk(kvf__run_group *group, visit_fn *visit, kvf__batch_sizes *most)
-{
-    kvf_status st = KVF_OK;
-    bool more = true;
-    for (size_t i = 0; i < group->n; i++)
-        kvf__rows_seek(group->member[i].trainer);
-    for (int64_t done = 0; more && !st; done++) {
-        more = false;
-        for (size_t i = 0; i < group->n; i++) {
-            kvf__member *m = &group->member[i];
-            const int64_t step = m->trainer->progress.step + done;
-            m->rows = (kvf__step_rows){0};
-            if (step >= m->trainer->progress.steps) continue;
-            m->rows.examples = kvf__rows_draw(m->trainer, step, &m->rows.n);
-            more = true;
-        }
-        st = visit_step(group, visit, most);
-    }
-    for (size_t i = 0; i < group->n; i++)
-        kvf__rows_seek(group->member[i].trainer);
-    return st;
-}
-
-static kvf_status measure_part(kvf__run_group *group, const kvf__batch_sizes *part,
-                               kvf__batch_sizes *most)
-{
-    (void)group;
-    kvf__batch_sizes_raise(most, part);
-    return KVF_OK;
-}
-
-static kvf_status prepare_part(kvf__run_group *group, const kvf__batch_sizes *part,
-                               kvf__batch_sizes *most)
-{
-    (void)most;
-    return kvf__pass_prepare(group->ctx, group->pass, part->tokens, part->labels);
 }
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -108,17 +91,23 @@ static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *mo
 static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers)
 {
     kvf__model *model = trainers[0]->base->model;
-    kvf__batch_sizes most = {0};
+    kvf__batch_sizes most = {0}, part;
     int64_t P = 0;
     bool recompute = false;
     KVF_TRY(prepare_members(group, trainers, &P, &recompute));
-    KVF_TRY(walk(group, measure_part, &most));
+    seek_all(group);
+    for (int64_t ahead = 0; next_sizes(group, &ahead, &part);)
+        kvf__batch_sizes_raise(&most, &part);
     kvf__pass_limits limits = kvf__limits_for(&most, P, true);
     limits.sections = (int64_t)group->n;
     limits.recompute = recompute;
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));
-    return walk(group, prepare_part, &most);
+    seek_all(group);
+    for (int64_t ahead = 0; next_sizes(group, &ahead, &part);)
+        KVF_TRY(kvf__pass_prepare(group->ctx, group->pass, part.tokens, part.labels));
+    seek_all(group);
+    return KVF_OK;
 }
 
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
