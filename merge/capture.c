@@ -160,9 +160,9 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--probe: virtual tokens are stored as they are, the "
                          "fold changes no bit");
-    if (options->dtype && strcmp(options->dtype, "f32"))
+    if (options->dtype != KVF_DTYPE_F32)
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: virtual tokens are stored in f32",
-                         options->dtype);
+                         kvf_dtype_name(options->dtype));
     return KVF_OK;
 }
 

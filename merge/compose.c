@@ -265,13 +265,10 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
 
 static kvf_status compose(composing *c, kvf_compose_result *result)
 {
-    kvf__dtype dtype = KVF__F32;
     kvf__prefix values = {0};
     kvf_compose_result r = {0};
     kvf_status st = KVF_OK;
 
-    if (c->o->dtype) st = kvf__prefix_dtype_parse(c->ctx, c->o->dtype, &dtype);
-    if (st) goto out;
     st = open_parts(c);
     if (st) goto out;
     if (c->average) st = take_weights(c);
@@ -281,8 +278,8 @@ static kvf_status compose(composing *c, kvf_compose_result *result)
     if (st) goto out;
     st = become(c, &values, r.position_start);
     if (st) goto out;
-    st = kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force, dtype, &r.bytes,
-                              &r.max_abs_diff);
+    st = kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,
+                              kvf__prefix_dtype(c->o->dtype), &r.bytes, &r.max_abs_diff);
     if (st) goto out;
     kvf__kv_prefix_shape(c->part[0], r.shape);
     *result = r;
@@ -294,12 +291,8 @@ out:
 kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options, kvf_compose_result *result)
 {
     composing c = {.ctx = ctx, .o = options};
-    const char *mode = options->mode ? options->mode : "concatenate";
 
-    c.average = !strcmp(mode, "average");
-    if (!c.average && strcmp(mode, "concatenate"))
-        return kvf__fail(ctx, KVF_EUSAGE, "mode \"%s\" is not known; known: concatenate, average",
-                         mode);
+    c.average = options->mode == KVF_COMPOSE_AVERAGE;
     if (options->n < 2 || options->n > KVF_MAX_PARTS)
         return kvf__fail(ctx, KVF_EUSAGE, "%zu prefixes, want 2 to %d", options->n, KVF_MAX_PARTS);
     if (options->weights && !c.average)

@@ -159,10 +159,9 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
 
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
-    kvf__dtype dtype = KVF__F32;
+    const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_prefix *live = NULL;
 
-    if (options->dtype) KVF_TRY(kvf__prefix_dtype_parse(ctx, options->dtype, &dtype));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));

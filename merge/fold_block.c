@@ -14,9 +14,9 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
                          live->id.method);
-    if (options->dtype && strcmp(options->dtype, "f32"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32", options->dtype,
-                         live->id.method);
+    if (options->dtype != KVF_DTYPE_F32)
+        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
+                         kvf_dtype_name(options->dtype), live->id.method);
     return KVF_OK;
 }
 

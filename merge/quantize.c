@@ -44,12 +44,10 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
         .allow_other_base = options->allow_other_base,
     };
     kvf_prefix *prefix = NULL;
-    kvf__dtype dtype = KVF__F32;
+    const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_quantize_result r = {0};
     kvf_status st;
 
-    st = kvf__prefix_dtype_parse(ctx, options->dtype, &dtype);
-    if (st) goto out;
     st = kvf_check_not_input(ctx, options->out, options->prefix);
     if (st) goto out;
     st = kvf_check_not_input(ctx, options->out, options->base);

@@ -138,7 +138,7 @@ static kvf_status path_generate(void)
 
 static kvf_status path_export(void)
 {
-    const kvf_export_options options = {.path = prefix, .out = out, .format = "peft"};
+    const kvf_export_options options = {.path = prefix, .out = out, .format = KVF_EXPORT_PEFT};
     return kvf_export(ctx, &options);
 }
 

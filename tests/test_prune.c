@@ -10,7 +10,7 @@
 
 enum { L = 3, G = 2, H = 4, D = 8, C = 24, SLOW = 3, REAL = 4, ALL = 7 };
 static const int USELESS[] = {1, 4, 6}; /* their places among the real ones */
-static const char *const SCORES[] = {"leave-one-out", "gradient"};
+static const kvf_prune_score SCORES[] = {KVF_PRUNE_LEAVE_ONE_OUT, KVF_PRUNE_GRADIENT};
 
 static char whole[512], pruned[512], curve[512];
 
@@ -125,7 +125,7 @@ static double loss_of(const char *path)
     return result.loss;
 }
 
-static kvf_prune_options options_for(int64_t keep, const char *score)
+static kvf_prune_options options_for(int64_t keep, kvf_prune_score score)
 {
     return (kvf_prune_options){.prefix = whole,
                                .base = base,
@@ -218,7 +218,7 @@ END_TEST
 /* The scores are those of the files without one token each. */
 START_TEST(leave_one_out_is_exact)
 {
-    kvf_json *found = prune(options_for(ALL - 1, NULL));
+    kvf_json *found = prune(options_for(ALL - 1, KVF_PRUNE_LEAVE_ONE_OUT));
     const double before = real_at(found, "curve", 0, "loss");
     double least = INFINITY;
     for (int64_t i = 0; i < ALL; i++) {
@@ -251,7 +251,7 @@ START_TEST(stops_at_a_rise)
     kvf_prune_options o = options_for(0, SCORES[_i]);
     o.max_loss_rise = 1e-5;
     o.curve = curve;
-    o.dtype = "int8";
+    o.dtype = KVF_DTYPE_INT8;
     kvf_json *found = prune(o);
     ck_assert_uint_eq(kvf_json_size(kvf_json_get(found, "curve")), 1 + ALL - REAL);
     const kvf_json *next = kvf_json_get(found, "next");
@@ -286,7 +286,7 @@ static double loss_scaled(int64_t i, float scale)
 
 START_TEST(gradient_times_value)
 {
-    kvf_json *found = prune(options_for(ALL, "gradient"));
+    kvf_json *found = prune(options_for(ALL, KVF_PRUNE_GRADIENT));
     for (int64_t i = 0; i < ALL; i++) {
         double slope = (loss_scaled(i, 1.01f) - loss_scaled(i, 0.99f)) / 0.02;
         /* differences of f32 losses of about 3, and the curvature within 1 % */
@@ -311,17 +311,15 @@ static void refused(kvf_prune_options o, kvf_status want, const char *part)
 
 START_TEST(refuses)
 {
-    kvf_prune_options o = options_for(8, NULL);
+    kvf_prune_options o = options_for(8, KVF_PRUNE_LEAVE_ONE_OUT);
     refused(o, KVF_EUSAGE, "--keep 8: ");
-    o = options_for(2, "random");
-    refused(o, KVF_EUSAGE, "score \"random\" is not known");
-    o = options_for(2, NULL);
+    o = options_for(2, KVF_PRUNE_LEAVE_ONE_OUT);
     o.out = whole;
     refused(o, KVF_EUSAGE, "whole.h5");
     o.out = other;
     o.force = false;
     refused(o, KVF_EEXIST, "other.h5: exists");
-    o = options_for(0, NULL);
+    o = options_for(0, KVF_PRUNE_LEAVE_ONE_OUT);
     o.max_loss_rise = NAN;
     refused(o, KVF_EUSAGE, "one of --keep and --max-loss-rise");
     kvf_train_options run = toy_run_options(out);
@@ -329,7 +327,7 @@ START_TEST(refuses)
     run.infix = run.force = true;
     run.prefix_length = REAL;
     train(&run);
-    o = options_for(2, NULL);
+    o = options_for(2, KVF_PRUNE_LEAVE_ONE_OUT);
     o.prefix = out;
     refused(o, KVF_EUNSUPPORTED, "stands inside rows");
 }

@@ -195,10 +195,10 @@ END_TEST
 START_TEST(merge_rounds_to_smaller_types)
 {
     static const struct {
-        const char *dtype;
+        kvf_dtype dtype;
         double bound;
-    } TYPES[] = {{"f16", 2e-3},
-                 {"bf16", 1.6e-2}}; /* half a unit in the last place below 8: 2^-9, 2^-6 */
+    } TYPES[] = {{KVF_DTYPE_F16, 2e-3},
+                 {KVF_DTYPE_BF16, 1.6e-2}}; /* half a unit in the last place below 8: 2^-9, 2^-6 */
     kvf_train_options o = options_for(out);
     train(&o);
     for (int i = 0; i < 2; i++) {
@@ -266,7 +266,7 @@ START_TEST(layers_without_prefix)
     char all_layers[16];
     snprintf(all_layers, sizeof all_layers, "0-%d", (int)prefix->id.L - 1);
     kvf_prefix_free(prefix);
-    const kvf_export_options peft = {.path = other, .out = "peft", .format = "peft"};
+    const kvf_export_options peft = {.path = other, .out = "peft", .format = KVF_EXPORT_PEFT};
     ck_assert_int_eq(kvf_export(ctx, &peft), KVF_EUNSUPPORTED);
     o.force = true;
     o.layers = all_layers;
@@ -321,7 +321,8 @@ START_TEST(position_start_is_kept)
     ck_assert(at_p != at_0);
     ck_assert(loss_of(out) == at_p);
     ck_assert(loss_of(other) == at_0);
-    kvf_export_options export = {.path = other, .out = base, .format = "peft", .force = true};
+    kvf_export_options export = {
+        .path = other, .out = base, .format = KVF_EXPORT_PEFT, .force = true};
     ck_assert_int_eq(kvf_export(ctx, &export), KVF_EUNSUPPORTED);
 }
 END_TEST

@@ -265,13 +265,13 @@ END_TEST
 START_TEST(files_where_they_do_not_fit)
 {
     kvf_train_options o = options_for(out);
-    kvf_merge_options merge = {.run = out, .out = other, .dtype = "f16"};
+    kvf_merge_options merge = {.run = out, .out = other, .dtype = KVF_DTYPE_F16};
     kvf_merge_result merged;
-    kvf_export_options export = {.path = out, .out = other, .format = "peft"};
+    kvf_export_options export = {.path = out, .out = other, .format = KVF_EXPORT_PEFT};
     kvf_prefix *twin = NULL;
     train(&o);
     expect(kvf_merge(ctx, &merge, &merged), KVF_EUSAGE, "method adapter is stored in f32");
-    merge.dtype = NULL;
+    merge.dtype = KVF_DTYPE_F32;
     merge.probe = valid;
     merge.base = base;
     expect(kvf_merge(ctx, &merge, &merged), KVF_EUSAGE, "--probe: not for method adapter");

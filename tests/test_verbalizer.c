@@ -179,7 +179,7 @@ END_TEST
 START_TEST(peft_has_no_form)
 {
     kvf_train_options o = options_for(out, "prompt");
-    const kvf_export_options options = {.path = out, .out = other, .format = "peft"};
+    const kvf_export_options options = {.path = out, .out = other, .format = KVF_EXPORT_PEFT};
     o.p_template = "{p:4} {text} [MASK]";
     train(&o);
     ck_assert_int_ne(kvf_export(ctx, &options), KVF_OK);

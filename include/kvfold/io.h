@@ -69,9 +69,11 @@ typedef struct kvf_new_base_result {
 kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
                         kvf_new_base_result *result);
 
+typedef enum kvf_export_format { KVF_EXPORT_PEFT, KVF_EXPORT_SAFETENSORS } kvf_export_format;
+
 typedef struct kvf_export_options {
     const char *path, *out; /* run or prefix file; folder to make */
-    const char *format;     /* "peft", "safetensors" */
+    kvf_export_format format;
     kvf_checkpoint checkpoint;
     const char *head;    /* of a run of several tasks: the one whose head goes along */
     const char *base_id; /* peft: what transformers loads the base by, a Hub id or a folder that is

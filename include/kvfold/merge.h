@@ -19,8 +19,8 @@ typedef struct kvf_merge_options {
     const char *out_base; /* of p-tuning --unfreeze base, which folds to a base file as well; else
                              NULL */
     kvf_checkpoint checkpoint;
-    const char *head;  /* of a run of several tasks: fold for this one; NULL: all heads are kept */
-    const char *dtype; /* f32 (also NULL), f16, bf16, int8 */
+    const char *head; /* of a run of several tasks: fold for this one; NULL: all heads are kept */
+    kvf_dtype dtype;
     bool force;
     const char *base;  /* needed for probe, and where folding runs or reads it */
     const char *probe; /* data file: logits through encoder and file are compared too; NULL: no */
@@ -44,13 +44,15 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
 
 #define KVF_MAX_PARTS 64
 
+typedef enum kvf_compose_mode { KVF_COMPOSE_CONCATENATE, KVF_COMPOSE_AVERAGE } kvf_compose_mode;
+
 typedef struct kvf_compose_options {
     const char *const *parts; /* [n], 2 to KVF_MAX_PARTS */
     size_t n;
     const char *out;
-    const char *mode;      /* concatenate (also NULL), average */
+    kvf_compose_mode mode;
     const double *weights; /* [n] from 0 on, of an average; NULL: equal ones */
-    const char *dtype;     /* NULL: f32 */
+    kvf_dtype dtype;
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: the one to keep */
     const char *base; /* needed where keys are turned, and by runs that read it; NULL: none */
@@ -75,7 +77,7 @@ kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options,
 
 typedef struct kvf_quantize_options {
     const char *prefix, *out;
-    const char *dtype; /* f32, f16, bf16, int8 */
+    kvf_dtype dtype;
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: keep this one; NULL: all */
     const char *base; /* needed by runs of methods that read it; NULL: none */

@@ -35,6 +35,10 @@ typedef enum kvf_weight_dtype {
     KVF_WEIGHTS_INT8
 } kvf_weight_dtype;
 
+/* Type in which a prefix file stores values; INT8 has scales. */
+typedef enum kvf_dtype { KVF_DTYPE_F32, KVF_DTYPE_F16, KVF_DTYPE_BF16, KVF_DTYPE_INT8 } kvf_dtype;
+const char *kvf_dtype_name(kvf_dtype dtype); /* "f32", "int8" */
+
 typedef struct kvf_base kvf_base;
 
 typedef struct kvf_base_options {

@@ -63,6 +63,8 @@ kvf_report_options kvf_report_defaults(void); /* f32, 3 words, 32 rows, 4 sample
  * EFORMAT: another kind of file. EUSAGE: data without a base. EEXIST. */
 kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes);
 
+typedef enum kvf_prune_score { KVF_PRUNE_LEAVE_ONE_OUT, KVF_PRUNE_GRADIENT } kvf_prune_score;
+
 typedef struct kvf_prune_options {
     const char *prefix, *base, *out; /* prefix or run file; model; prefix file to write */
     const char *curve;               /* CSV file to write too; NULL: none */
@@ -70,8 +72,8 @@ typedef struct kvf_prune_options {
     kvf_precision precision;         /* as everywhere, AUTO is the zero */
     int64_t keep;         /* virtual tokens that stay, from 1; 0: as many as max_loss_rise wants */
     double max_loss_rise; /* with keep 0: drop while the loss is above that of all by no more */
-    const char *score;    /* leave-one-out (also NULL), gradient */
-    const char *dtype;    /* NULL: f32 */
+    kvf_prune_score score;
+    kvf_dtype dtype;
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: the one to keep */
     bool allow_other_base, force;

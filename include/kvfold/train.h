@@ -276,10 +276,16 @@ void kvf_eval_result_done(kvf_eval_result *result);
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result);
 
+typedef enum kvf_predict_format {
+    KVF_PREDICT_BY_NAME, /* of the output; else JSONL */
+    KVF_PREDICT_JSONL,
+    KVF_PREDICT_CONLL
+} kvf_predict_format;
+
 typedef struct kvf_predict_options {
-    kvf_eval_options eval;  /* rows may lack their labels */
-    const char *out;        /* whole or not at all */
-    const char *out_format; /* jsonl, conll; NULL: by the name of out, else jsonl */
+    kvf_eval_options eval; /* rows may lack their labels */
+    const char *out;       /* whole or not at all */
+    kvf_predict_format out_format;
     bool force;
     /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
     void (*write)(void *user, const char *text, size_t n);

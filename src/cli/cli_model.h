@@ -26,121 +26,75 @@ void cli_model_close(cli_model *model);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define CLI_DTYPES    "f32|f16|bf16|int8"
 #define CLI_FORMATS   "auto|jsonl|json|tsv|csv|conll|squad|superglue|text"
 #define CLI_TEMPLATES "auto|none|chatml|llama3|mistral"
 
-#define CLI_BASE(at, help)                                                                         \
+#define CLI_ROW(name, argument, initial, kind, at, help)                                           \
     {                                                                                              \
-        "base", "PATH", "", KVF_TEXT, at, help                                                     \
+        name, argument, initial, kind, at, help                                                    \
     }
-#define CLI_ANY_BASE(at) CLI_BASE(at, "base model: Hugging Face folder, GGUF or base file")
+#define CLI_BASE(at, help) CLI_ROW("base", "PATH", "", KVF_TEXT, at, help)
+#define CLI_ANY_BASE(at)   CLI_BASE(at, "base model: Hugging Face folder, GGUF or base file")
 #define CLI_ALLOW_OTHER_BASE(at)                                                                   \
-    {                                                                                              \
-        "allow-other-base", NULL, "", KVF_FLAG, at,                                                \
-            "accept a prefix made for another base of the same shape"                              \
-    }
+    CLI_ROW("allow-other-base", NULL, "", KVF_FLAG, at,                                            \
+            "accept a prefix made for another base of the same shape")
 #define CLI_CHECKPOINT(at, help)                                                                   \
-    {                                                                                              \
-        "checkpoint", "best|last", "best if there is one", KVF_CHOICE_1, at, help                  \
-    }
+    CLI_ROW("checkpoint", "best|last", "best if there is one", KVF_CHOICE_1, at, help)
 #define CLI_HEAD(at)                                                                               \
-    {                                                                                              \
-        "head", "NAME", "", KVF_TEXT, at, "of a prefix trained on several tasks: the one to use"   \
-    }
+    CLI_ROW("head", "NAME", "", KVF_TEXT, at,                                                      \
+            "of a prefix trained on several tasks: the one to use")
 #define CLI_DTYPE(at, initial)                                                                     \
-    {                                                                                              \
-        "dtype", CLI_DTYPES, initial, KVF_WORD, at, "type of the stored values"                    \
-    }
-#define CLI_FORCE(at)                                                                              \
-    {                                                                                              \
-        "force", NULL, "", KVF_FLAG, at, "replace an existing output"                              \
-    }
+    CLI_ROW("dtype", "f32|f16|bf16|int8", initial, KVF_CHOICE, at, "type of the stored values")
+#define CLI_FORCE(at) CLI_ROW("force", NULL, "", KVF_FLAG, at, "replace an existing output")
+#define CLI_PRECISION(at, initial, help)                                                           \
+    CLI_ROW("precision", "auto|f32|bf16", initial, KVF_CHOICE, at, help)
 #define CLI_AUTO_PRECISION(at)                                                                     \
-    {                                                                                              \
-        "precision", "auto|f32|bf16", "auto", KVF_CHOICE, at,                                      \
-            "auto: bf16 where the CPU's flags say it is faster"                                    \
-    }
-#define CLI_F32_PRECISION(at, help)                                                                \
-    {                                                                                              \
-        "precision", "auto|f32|bf16", "f32", KVF_CHOICE, at, help                                  \
-    }
+    CLI_PRECISION(at, "auto", "auto: bf16 where the CPU's flags say it is faster")
 #define CLI_WEIGHTS(at_dtype, at_stream)                                                           \
-    {"weight-dtype",                                                                               \
-     "auto|f32|bf16|int8",                                                                         \
-     "auto",                                                                                       \
-     KVF_CHOICE,                                                                                   \
-     at_dtype,                                                                                     \
-     "weights of the base: one copy in this type, packed layer by layer just before use; auto: "   \
-     "packed once"},                                                                               \
-    {                                                                                              \
-        "stream-layers", "on|off", "off", KVF_ON_OFF, at_stream,                                   \
-            "read each layer from the file when it is computed, for bases larger than memory"      \
-    }
-
+    CLI_ROW("weight-dtype", "auto|f32|bf16|int8", "auto", KVF_CHOICE, at_dtype,                    \
+            "weights of the base: one copy in this type, packed layer by layer just before use; "  \
+            "auto: packed once"),                                                                  \
+        CLI_ROW("stream-layers", "on|off", "off", KVF_ON_OFF, at_stream,                           \
+                "read each layer from the file when it is computed, for bases larger than memory")
 #define CLI_FORMAT(at)                                                                             \
-    {                                                                                              \
-        "format", CLI_FORMATS, "auto", KVF_WORD, at, "of the data file; auto: by name and content" \
-    }
+    CLI_ROW("format", CLI_FORMATS, "auto", KVF_WORD, at,                                           \
+            "of the data file; auto: by name and content")
 #define CLI_NO_HEADER(at)                                                                          \
-    {                                                                                              \
-        "no-header", NULL, "", KVF_FLAG, at, "the first line of TSV or CSV is a row"               \
-    }
+    CLI_ROW("no-header", NULL, "", KVF_FLAG, at, "the first line of TSV or CSV is a row")
 #define CLI_COLUMNS(at)                                                                            \
-    {                                                                                              \
-        "columns", "NAME,...", "the header's", KVF_TEXT, at, "names of the columns of TSV or CSV"  \
-    }
-#define CLI_MAP(at, help)                                                                          \
-    {                                                                                              \
-        "map", "OURS=THEIRS,...", "", KVF_TEXT, at, help                                           \
-    }
+    CLI_ROW("columns", "NAME,...", "the header's", KVF_TEXT, at,                                   \
+            "names of the columns of TSV or CSV")
+#define CLI_MAP(at, help)  CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
 #define CLI_MAP_FIELDS(at) CLI_MAP(at, "foreign field names: prompt=question,completion=answer")
 #define CLI_MAX_LENGTH(at)                                                                         \
-    {                                                                                              \
-        "max-length", "N", "that of training, or the model's", KVF_COUNT, at,                      \
-            "longest row in tokens"                                                                \
-    }
+    CLI_ROW("max-length", "N", "that of training, or the model's", KVF_COUNT, at,                  \
+            "longest row in tokens")
 #define CLI_OVERLONG(at)                                                                           \
-    {                                                                                              \
-        "overlong", "stop|truncate|truncate-end|skip", "that of training, or stop", KVF_CHOICE_1, at,  \
-            "what to do with longer rows"                                                          \
-    }
+    CLI_ROW("overlong", "stop|truncate|truncate-end|skip", "that of training, or stop",            \
+            KVF_CHOICE_1, at, "what to do with longer rows")
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \
-    {                                                                                              \
-        "chat-template", CLI_TEMPLATES, "the prefix's", KVF_WORD, at, help                         \
-    }
+    CLI_ROW("chat-template", CLI_TEMPLATES, "the prefix's", KVF_WORD, at, help)
 
 /* Of eval and predict: model(f) and eval(f) are the offsets of field f of a cli_model_options and a
  * kvf_eval_options. */
 #define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
-    CLI_ANY_BASE(model(base)), {"data", "FILE", "", KVF_TEXT, eval(data), data_help},              \
-        {"prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help},                           \
+    CLI_ANY_BASE(model(base)), CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),       \
+        CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
         CLI_CHECKPOINT(model(checkpoint), "state of a run file"), CLI_HEAD(model(head)),           \
         CLI_ALLOW_OTHER_BASE(model(allow_other_base)),                                             \
-        {"drop-layers",                                                                            \
-         "A-B",                                                                                    \
-         "",                                                                                       \
-         KVF_TEXT,                                                                                 \
-         model(drop_layers),                                                                       \
-         "leave out the adapters of these layers, from 0 on"},                                     \
+        CLI_ROW("drop-layers", "A-B", "", KVF_TEXT, model(drop_layers),                            \
+                "leave out the adapters of these layers, from 0 on"),                              \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
-        {"split-text",                                                                             \
-         "N",                                                                                      \
-         "off",                                                                                    \
-         KVF_COUNT,                                                                                \
-         eval(split_text),                                                                         \
-         "lm: the file is plain text, cut into rows of N tokens"},                                 \
-        {"limit", "N", "all", KVF_COUNT, eval(limit), "read the first N rows"},                    \
+        CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
+                "lm: the file is plain text, cut into rows of N tokens"),                          \
+        CLI_ROW("limit", "N", "all", KVF_COUNT, eval(limit), "read the first N rows"),             \
         CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong)),                            \
-        {"no-answer-above",                                                                        \
-         "X",                                                                                      \
-         "0",                                                                                      \
-         KVF_REAL,                                                                                 \
-         eval(no_answer_above),                                                                    \
-         "qa: no answer where its log odds against the best one are above"},                       \
-        {"max-answer", "N", "30", KVF_POSITIVE, eval(max_answer), "qa: longest answer in tokens"}, \
-        {"n-best",     "N",          "20",                                                         \
-         KVF_POSITIVE, eval(n_best), "qa: best starts and ends that are paired, at most 64"},      \
+        CLI_ROW("no-answer-above", "X", "0", KVF_REAL, eval(no_answer_above),                      \
+                "qa: no answer where its log odds against the best one are above"),                \
+        CLI_ROW("max-answer", "N", "30", KVF_POSITIVE, eval(max_answer),                           \
+                "qa: longest answer in tokens"),                                                   \
+        CLI_ROW("n-best", "N", "20", KVF_POSITIVE, eval(n_best),                                   \
+                "qa: best starts and ends that are paired, at most 64"),                           \
         CLI_CHAT_TEMPLATE(eval(chat_template), "how rows are rendered"),                           \
         CLI_MAP_FIELDS(eval(map)), CLI_WEIGHTS(model(how.weight_dtype), model(how.stream_layers)), \
         CLI_AUTO_PRECISION(model(how.precision))
@@ -148,15 +102,16 @@ void cli_model_close(cli_model *model);
 /* Of prune and quantize: file(f) is the offset of field f of the tool's own options, eval(f) of a
  * kvf_eval_options; base and data are for measuring. */
 #define CLI_TOOL_OPTIONS(file, eval, at_precision, usual_dtype, data_help)                         \
-    {"out", "OUT.h5", "", KVF_TEXT, file(out), "prefix file to write"},                            \
+    CLI_ROW("out", "OUT.h5", "", KVF_TEXT, file(out), "prefix file to write"),                     \
         CLI_DTYPE(file(dtype), usual_dtype),                                                       \
-        {"force", NULL, "", KVF_FLAG, file(force), "replace existing outputs"},                    \
-        CLI_BASE(file(base), "base model"), {"data", "FILE", "", KVF_TEXT, eval(data), data_help}, \
+        CLI_ROW("force", NULL, "", KVF_FLAG, file(force), "replace existing outputs"),             \
+        CLI_BASE(file(base), "base model"),                                                        \
+        CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
         CLI_CHECKPOINT(file(checkpoint), "state of run files"),                                    \
-        {"head",   "NAME",     "all",                                                              \
-         KVF_TEXT, file(head), "of a prefix trained on several tasks: the one to use"},            \
+        CLI_ROW("head", "NAME", "all", KVF_TEXT, file(head),                                       \
+                "of a prefix trained on several tasks: the one to use"),                           \
         CLI_ALLOW_OTHER_BASE(file(allow_other_base)), CLI_FORMAT(eval(format)),                    \
         CLI_MAP_FIELDS(eval(map)), CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong)), \
-        CLI_F32_PRECISION(at_precision, "of the base, when the loss is measured")
+        CLI_PRECISION(at_precision, "f32", "of the base, when the loss is measured")
 
 #endif

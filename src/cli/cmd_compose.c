@@ -13,7 +13,7 @@ typedef struct values {
 #define AT(field) offsetof(values, compose.field)
 static const kvf_option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
-    {"mode", "concatenate|average", "concatenate", KVF_WORD, AT(mode),
+    {"mode", "concatenate|average", "concatenate", KVF_CHOICE, AT(mode),
      "one behind the other, or the mean of prefixes of one shape"},
     {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(values, weights),
      "average: a weight for each, from 0 on"},
@@ -51,21 +51,20 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
     char shape[160], size[32];
     if (!call->common.json) {
         printf("%s: %s %s, %s, text from position %lld\n", o->out,
-               cli_shape_text(r->shape, 6, shape, sizeof shape), o->dtype,
+               cli_shape_text(r->shape, 6, shape, sizeof shape), kvf_dtype_name(o->dtype),
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         return CLI_OK;
     }
     kvf_json *object = cli_json_add(
         kvf_json_object(), "out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f", o->out,
-        o->mode, cli_shape_json(r->shape, 6), r->position_start, r->bytes, r->max_abs_diff);
+        o->mode == KVF_COMPOSE_AVERAGE ? "average" : "concatenate", cli_shape_json(r->shape, 6),
+        r->position_start, r->bytes, r->max_abs_diff);
     return cli_print_json(call, object);
 }
 
 static int run(cli_call *call)
 {
-    values v = {
-        .compose = {
-            .parts = call->operands, .n = call->n_operands, .mode = "concatenate", .dtype = "f32"}};
+    values v = {.compose = {.parts = call->operands, .n = call->n_operands}};
     double weights[KVF_MAX_PARTS];
     kvf_compose_result result;
     int code = cli_set_values(call, &v);

@@ -6,7 +6,7 @@
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf_option_row OPTIONS[] = {
-    {"format", "peft|safetensors", "peft", KVF_WORD, AT(format),
+    {"format", "peft|safetensors", "peft", KVF_CHOICE, AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
@@ -19,16 +19,17 @@ static const kvf_option_row OPTIONS[] = {
 
 static int run(cli_call *call)
 {
-    kvf_export_options o = {.path = call->operands[0], .format = "peft"};
+    kvf_export_options o = {.path = call->operands[0]};
     int code = cli_set_values(call, &o);
     if (code) return code;
     kvf_status st = kvf_export(call->ctx, &o);
     if (st) return cli_fail_status(call, st);
+    const char *format = o.format == KVF_EXPORT_PEFT ? "peft" : "safetensors";
     if (call->common.json)
         return cli_print_json(call,
-                              cli_json_add(kvf_json_object(), "out:s format:s", o.out, o.format));
-    printf("%s: %s\n", o.out, o.format);
-    if (!o.base_id && !strcmp(o.format, "peft"))
+                              cli_json_add(kvf_json_object(), "out:s format:s", o.out, format));
+    printf("%s: %s\n", o.out, format);
+    if (!o.base_id && o.format == KVF_EXPORT_PEFT)
         puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");
     return CLI_OK;
 }

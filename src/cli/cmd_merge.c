@@ -36,7 +36,7 @@ static void print_text(const kvf_merge_result *r, const kvf_merge_options *o)
 {
     char shape[160], size[32];
     printf("%s: %s %s, %s, from step %lld\n", o->out,
-           cli_shape_text(r->shape, r->rank, shape, sizeof shape), o->dtype,
+           cli_shape_text(r->shape, r->rank, shape, sizeof shape), kvf_dtype_name(o->dtype),
            cli_bytes_text(r->bytes, size), (long long)r->step);
     if (o->out_base) printf("%s: base file that it is for\n", o->out_base);
     printf("largest difference from the encoder's output: %g\n", r->max_abs_diff);
@@ -46,7 +46,7 @@ static void print_text(const kvf_merge_result *r, const kvf_merge_options *o)
 
 static int run(cli_call *call)
 {
-    kvf_merge_options o = {.run = call->operands[0], .dtype = "f32"};
+    kvf_merge_options o = {.run = call->operands[0]};
     kvf_merge_result result;
     int code = cli_set_values(call, &o);
     if (!code) code = cli_check_paths(call);

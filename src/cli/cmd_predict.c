@@ -17,7 +17,7 @@ static const kvf_option_row OPTIONS[] = {
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "not needed where the base file has a head"),
     {"out", "FILE", "", KVF_TEXT, AT(out), "file to write; -: standard output"},
-    {"out-format", "jsonl|conll", "by its name, else jsonl", KVF_WORD, AT(out_format),
+    {"out-format", "jsonl|conll", "by its name, else jsonl", KVF_CHOICE_1, AT(out_format),
      "format of --out"},
     CLI_FORCE(AT(force)),
 };

@@ -20,7 +20,7 @@ static const kvf_option_row OPTIONS[] = {
     CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
     {"head", "NAME", "", KVF_TEXT, AT(head), "of a run of several tasks: the one to show"},
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
-    CLI_F32_PRECISION(AT(precision), "of the base"),
+    CLI_PRECISION(AT(precision), "f32", "of the base"),
     CLI_FORMAT(AT(format)),
     CLI_NO_HEADER(AT(no_header)),
     CLI_COLUMNS(AT(columns)),

@@ -18,7 +18,7 @@ static const kvf_option_row OPTIONS[] = {
     {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
     CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
-    CLI_F32_PRECISION(AT(how.precision), "of the base, which runs over its vocabulary"),
+    CLI_PRECISION(AT(how.precision), "f32", "of the base, which runs over its vocabulary"),
 };
 
 /* "key "the" 0.91, "a" 0.88": white space and control characters stay visible by JSON's quotes. */

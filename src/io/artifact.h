@@ -13,6 +13,8 @@
 #ifndef KVF_ARTIFACT_H
 #define KVF_ARTIFACT_H
 
+#include <kvfold/model.h>
+
 #include "head_values.h"
 #include "history.h"
 #include "prefix.h"
@@ -97,7 +99,7 @@ kvf_status kvf__artifact_history(kvf_ctx *ctx, const char *path, kvf__history *o
 void kvf__artifact_done(kvf__artifact *artifact);
 
 /* The types by their words, "f32", "f16", "bf16", "int8". EUSAGE; NULL: no type of a prefix. */
-kvf_status kvf__prefix_dtype_parse(kvf_ctx *ctx, const char *name, kvf__dtype *out);
+kvf__dtype kvf__prefix_dtype(kvf_dtype dtype);
 const char *kvf__prefix_dtype_name(kvf__dtype dtype);
 /* What a file of that type will read back as. ENUMERIC: it cannot hold a value; `where` names the
  * prefix. */

@@ -13,22 +13,21 @@
 
 enum { MOST = 127 };
 
-/* Types by the words of --dtype and of the attribute. */
+/* Types by the words of --dtype and of the attribute, in the order of kvf_dtype. */
 static const struct row {
     const char *name;
     kvf__dtype dtype;
 } ROWS[] = {{"f32", KVF__F32}, {"f16", KVF__F16}, {"bf16", KVF__BF16}, {"int8", KVF__I8}};
 enum { N_ROWS = sizeof ROWS / sizeof ROWS[0] };
 
-kvf_status kvf__prefix_dtype_parse(kvf_ctx *ctx, const char *name, kvf__dtype *out)
+kvf__dtype kvf__prefix_dtype(kvf_dtype dtype)
 {
-    for (size_t i = 0; i < N_ROWS; i++)
-        if (!strcmp(name, ROWS[i].name)) {
-            *out = ROWS[i].dtype;
-            return KVF_OK;
-        }
-    return kvf__fail(ctx, KVF_EUSAGE, "dtype \"%s\" is not known; known: f32, f16, bf16, int8",
-                     name);
+    return ROWS[dtype].dtype;
+}
+
+const char *kvf_dtype_name(kvf_dtype dtype)
+{
+    return ROWS[dtype].name;
 }
 
 const char *kvf__prefix_dtype_name(kvf__dtype dtype)

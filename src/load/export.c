@@ -47,8 +47,8 @@ static kvf_status check_base_id(kvf_ctx *ctx, const kvf_export_options *options,
     const char *id = options->base_id;
     if (!id) return KVF_OK;
     if (!peft)
-        return kvf__fail(ctx, KVF_EUSAGE, "--base-id is for --format peft: %s has no place for it",
-                         options->format);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--base-id is for --format peft: safetensors has no place for it");
     if (is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
     return kvf__fail(
         ctx, KVF_EUSAGE,
@@ -99,10 +99,7 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
 
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
 {
-    bool peft = !strcmp(options->format, "peft");
-    if (!peft && strcmp(options->format, "safetensors"))
-        return kvf__fail(ctx, KVF_EUSAGE, "format \"%s\" is not known; known: peft, safetensors",
-                         options->format);
+    const bool peft = options->format == KVF_EXPORT_PEFT;
     kvf_prefix *prefix = NULL;
     bool needs_base = false;
     KVF_TRY(check_base_id(ctx, options, peft));

@@ -188,11 +188,6 @@ static kvf_status drop_tokens(pruning *p)
 
 static kvf_status check_options(kvf_ctx *ctx, const kvf_prune_options *o)
 {
-    const char *score = o->score ? o->score : "leave-one-out";
-
-    if (strcmp(score, "leave-one-out") && strcmp(score, "gradient"))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "score \"%s\" is not known; known: leave-one-out, gradient", score);
     if (o->keep < 0 || (!o->keep && !isfinite(o->max_loss_rise)))
         return kvf__fail(ctx, KVF_EUSAGE, "one of --keep and --max-loss-rise is needed");
     return KVF_OK;
@@ -387,13 +382,12 @@ static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_json **out)
 kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out)
 {
     pruning p = {.ctx = ctx, .o = options};
-    kvf__dtype dtype = KVF__F32;
+    const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_json *found = NULL;
     kvf_status st;
 
-    p.by_gradient = options->score && !strcmp(options->score, "gradient");
+    p.by_gradient = options->score == KVF_PRUNE_GRADIENT;
     st = check_options(ctx, options);
-    if (!st && options->dtype) st = kvf__prefix_dtype_parse(ctx, options->dtype, &dtype);
     if (!st) st = check_outputs(ctx, options);
     if (!st) st = open_all(&p);
     if (!st && p.by_gradient) st = score_by_gradient(&p);

@@ -197,11 +197,8 @@ static bool ends_in(const char *text, const char *end)
 static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, kvf__task task,
                               bool *conll)
 {
-    const char *format = options->out_format;
-    *conll = format ? !strcmp(format, "conll") : ends_in(options->out, ".conll");
-    if (format && !*conll && strcmp(format, "jsonl"))
-        return kvf__fail(ctx, KVF_EUSAGE, "output format \"%s\" is not known; known: jsonl, conll",
-                         format);
+    *conll = options->out_format ? options->out_format == KVF_PREDICT_CONLL
+                                 : ends_in(options->out, ".conll");
     if (*conll && task != KVF__TASK_TOKEN_CLS)
         return kvf__fail(ctx, KVF_EUSAGE, "CoNLL is for task token-cls, this one is %s",
                          kvf__task_name(task));
