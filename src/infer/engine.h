@@ -18,10 +18,10 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
                               kvf__engine **out);
 void kvf__engine_free(kvf__engine *engine);
 bool kvf__engine_full(const kvf__engine *engine); /* no row may be added */
-/* Most tokens that a row may have behind a prefix, prompt and completion. Any thread, as the next.
- */
+/* Most tokens that a row may have with a prefix, prompt and completion. This and the next: any
+ * thread. */
 int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix);
-/* EDATA: one of the prompts [n] is empty, or too long for a completion behind this prefix. */
+/* EDATA: one of the prompts [n] is empty, or too long for a completion with this prefix. */
 kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
                              const kvf__ids *prompts, int64_t n);
 /* *row names the row until it ends. EDATA as kvf__engine_check. */

@@ -10,11 +10,11 @@
 #include <math.h>
 
 struct kvf__ensemble {
-    int64_t n, V;
-    kvf__session **sessions; /* [n] */
+    int64_t n, rows, V;
     int threads;
-    double *mean;  /* [rows, V] sums of probabilities; NULL: n is 1 */
-    float *logits; /* [rows, V] */
+    kvf__session **sessions; /* [n] */
+    double *mean;            /* [rows, V] sums of probabilities; NULL: n is 1 */
+    float *logits;           /* [rows, V] */
 };
 
 /* Only what reads the same rows can be averaged. */
@@ -29,25 +29,28 @@ static kvf_status check_same_rows(kvf_ctx *ctx, const kvf_prefix *const *prefixe
     return KVF_OK;
 }
 
+static void lay_out(void *object, kvf__carver *carve)
+{
+    kvf__ensemble *e = object;
+    e->sessions = kvf__carve(carve, e->n, 1, sizeof *e->sessions);
+    if (e->n == 1) return;
+    e->mean = kvf__carve(carve, e->rows, e->V, sizeof *e->mean);
+    e->logits = kvf__carve(carve, e->rows, e->V, sizeof *e->logits);
+}
+
 kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *const *prefixes,
                                 int64_t n, const kvf__session_limits *limits, kvf__ensemble **out)
 {
+    kvf__ensemble made = {.n = n > 0 ? n : 1,
+                          .rows = limits->rows,
+                          .V = kvf__model_desc(base->model)->V,
+                          .threads = kvf_ctx_threads(ctx)};
     kvf__ensemble *e = NULL;
-    const size_t V = (size_t)kvf__model_desc(base->model)->V;
-    kvf_status st;
-
+    kvf_status st = KVF_OK;
     KVF_TRY(check_same_rows(ctx, prefixes, n));
-    KVF_TRY(kvf__alloc(ctx, sizeof *e, &e));
-    e->n = n > 0 ? n : 1;
-    e->V = (int64_t)V;
-    e->threads = kvf_ctx_threads(ctx);
-    st = kvf__alloc_array(ctx, (size_t)e->n, sizeof(kvf__session *), &e->sessions);
+    KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &e));
     for (int64_t i = 0; !st && i < e->n; i++)
         st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, limits, &e->sessions[i]);
-    if (st || e->n == 1) goto out;
-    st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->mean, &e->mean);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)limits->rows * V, sizeof *e->logits, &e->logits);
-out:
     if (st)
         kvf__ensemble_free(e);
     else
@@ -58,11 +61,8 @@ out:
 void kvf__ensemble_free(kvf__ensemble *ensemble)
 {
     if (!ensemble) return;
-    for (int64_t i = 0; ensemble->sessions && i < ensemble->n; i++)
+    for (int64_t i = 0; i < ensemble->n; i++)
         kvf__session_free(ensemble->sessions[i]);
-    kvf__free(ensemble->sessions);
-    kvf__free(ensemble->mean);
-    kvf__free(ensemble->logits);
     kvf__free(ensemble);
 }
 

@@ -1,6 +1,6 @@
 /* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded
  * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
- * completion does not depend on the draws of the rows beside it.
+ * completion does not depend on what other rows draw.
  *
  * kvf__generate_set, at the end, is the whole of it. */
 #include "generate.h"
@@ -134,7 +134,7 @@ static kvf_status list_prefixes(generator *g, const kvf_prefix *prefix)
     return KVF_OK;
 }
 
-/* Tokens that fit behind every prefix. */
+/* Most tokens of a row that every prefix allows. */
 static int64_t longest_row(const generator *g)
 {
     int64_t longest = kvf__row_capacity(g->base, g->n_prefixes ? g->prefixes[0] : NULL);

@@ -25,7 +25,7 @@ void kvf__tokens_add(kvf__tokens *tokens, int64_t slot, const int32_t *ids, int6
 
 /* `rows` slots of at most `capacity` tokens each. prompt_tokens: the most that are fed at once.
  * mixed: each slot is opened for a row and closed after it, with a prefix of its own, and a row's
- * bits do not depend on the rows beside it; otherwise all slots have the same prefix, and rows are
+ * bits do not depend on other rows; otherwise all slots have the same prefix, and rows are
  * computed together. */
 typedef struct kvf__session_limits {
     int64_t rows, capacity, prompt_tokens;

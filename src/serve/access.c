@@ -1,5 +1,6 @@
-/* Who may ask. Requests must come by a name of this machine, lest a page in a browser reach the
- * server by a name that it had lead here (DNS rebinding); and with the token where one is set. */
+/* Who may ask. A request must use a name of this machine, so that a page in a browser cannot reach
+ * the server by a name of its own that it points here (DNS rebinding); and it must have the token
+ * where one is set. */
 #include "access.h"
 #include "infile.h"
 

@@ -1,7 +1,7 @@
 /* Who may stay connected: deadlines for requests to arrive, and clients that hang up.
  *
  * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; and it does
- * not look at a connection that sleeps until its job has something to say. So a thread of its own
+ * not look at a connection that sleeps until its job has output. So a thread of its own
  * watches connections here: by the time since their request began, and by poll while they wait for
  * a job. They are shut down and not closed, which leaves the descriptor to its owner.
  *

@@ -1,7 +1,7 @@
 /* libmicrohttpd: one thread that waits for all connections (epoll), reads requests whole, and lets
  * a connection sleep while its job is computed; the computing thread wakes it.
  *
- * Only here are its headers included. A refusal that is known before the body came is held back
+ * No other file includes its headers. A refusal that is known before the body came is held back
  * until the body was read, where that is short: a client that is cut off while it sends would not
  * read the refusal. */
 #include <microhttpd.h>
@@ -170,7 +170,7 @@ static enum MHD_Result answer_job(call *c)
     pthread_mutex_unlock(&c->server->queue.lock);
     if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
-    if (status != 200 || !job->request.stream) /* nobody adds to it any more */
+    if (status != 200 || !job->request.stream) /* the output is final */
         return queue_text(c, status, JSON, &job->out.text);
     return queue_response(
         c, status,

@@ -111,7 +111,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__prefix_cache *cache)
     for (size_t i = 0; i < n; i++) {
         KVF_TRY(check_name(ctx, cache, i));
         stat(cache->options->prefixes[i].path,
-             &cache->entries[i].seen); /* load says what is wrong */
+             &cache->entries[i].seen); /* load reports what is wrong */
         KVF_TRY(load(ctx, cache, i, &cache->entries[i].ref));
     }
     return make_ref(ctx, cache, NULL, &cache->entries[n].ref);

@@ -8,7 +8,7 @@
 
 #include "load_int.h"
 
-/* A prefix as a file had it, with how its prompts are rendered; freed when nobody uses it. */
+/* A prefix as a file had it, and how its prompts are rendered; freed after its last use. */
 typedef struct kvf__prefix_ref {
     kvf_prefix *prefix; /* NULL: the bare base */
     kvf__head *head;    /* that the prefix brings, NULL: none */

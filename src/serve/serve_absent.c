@@ -1,4 +1,4 @@
-/* Built without libmicrohttpd: the server says so. */
+/* What kvf_serve is without libmicrohttpd: an error. */
 #include <kvfold/serve.h>
 
 #include "base_int.h"

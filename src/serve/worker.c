@@ -72,7 +72,8 @@ static void add_text(kvf__choice *c, const char *text, size_t n)
 }
 
 /* Called by the engine with new text of a row, which with `end` is gone afterwards. */
-static void take_text(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish end)
+static void receive_text(void *user, const char *text, size_t n, int64_t new_tokens,
+                         kvf__finish end)
 {
     kvf__choice *c = user;
     kvf__job *job = c->job;
@@ -109,7 +110,7 @@ static kvf_status start_choice(kvf__server *server, kvf__job *job)
                                   .stop = (const char *const *)request->stop,
                                   .n_stop = request->n_stop,
                                   .ends = &job->ref->ends,
-                                  .text = take_text,
+                                  .text = receive_text,
                                   .user = choice};
     KVF_TRY(kvf__engine_add(server->ctx, server->engine, &row, &choice->row));
     job->started++;
@@ -131,8 +132,8 @@ static void note_start(kvf__server *server, kvf__job *job)
 }
 
 /* Under the lock: the job that gets the next free row; NULL: none wants one. Free rows go round by
- * job: each gets one, and its next after all that came meanwhile. So a job of many choices has all
- * rows while nobody else wants them, and no more than its share then. */
+ * job: after a row a job is last in line for the next one. So a job of many choices has all rows
+ * while no other job wants any, and its share otherwise. */
 static kvf__job *next_job(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
@@ -179,7 +180,7 @@ static void remove_rows(kvf__server *server, kvf__job *job)
             kvf__engine_remove(server->ctx, server->engine, job->choices[i].row);
 }
 
-/* Jobs whose clients went away, or had an error for a reply. */
+/* Jobs whose clients have gone, or that were answered with an error. */
 static void remove_gone(kvf__server *server)
 {
     pthread_mutex_lock(&server->queue.lock);

@@ -3,10 +3,11 @@
  * Context distillation (Snell et al. 2022; as a cache of keys and values, Eyuboglu et al. 2025):
  * the teacher reads the document, the student the prefix, and the loss is KL(teacher || student)
  * over the teacher's likeliest items at each label (head_soft.c). The document's keys and values
- * are computed once, and what the teacher says of all rows once, so that a step costs what any step
- * behind a prefix of P costs.
+ * are computed once, and so are the teacher's targets for all rows: a step costs what any step with
+ * a prefix of P costs.
  *
- * It is a run of train whose rows are made here: its file, --resume and merge know nothing else. */
+ * It is a run of train whose rows are made here; its file, --resume and merge are those of any run.
+ */
 #include "distill_int.h"
 #include "hash.h"
 
@@ -33,7 +34,7 @@ typedef struct distilling {
     kvf__document document;
     char *head; /* of the document's text, to start from */
     char hash[33];
-    kvf__teacher held; /* of the held-out rows */
+    kvf__teacher held_out; /* of the held-out rows */
     double teacher_seconds;
 } distilling;
 
@@ -72,7 +73,7 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
 }
 
 /* What a new run has, unless it was given. A direct prefix of any length starts as the document;
- * epochs say little of rows that are made. */
+ * epochs mean little for rows that are made. */
 static kvf_status decide_train(kvf_ctx *ctx, kvf_train_options *o)
 {
     if (o->resume && o->out && kvf__exists(o->out)) return KVF_OK;
@@ -107,7 +108,7 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
 
 /* ---- the run's rows -------------------------------------------------------------------------- */
 
-/* Rows must fit behind the document and behind the prefix. */
+/* Rows must fit after the document and after the prefix. */
 static kvf_status limit_rows(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
@@ -121,7 +122,7 @@ static kvf_status limit_rows(distilling *d, kvf__trainer *t)
     return KVF_OK;
 }
 
-/* A new run starts as the document does, unless it was told where to. */
+/* A new run starts from the document's first tokens, unless an option names a start. */
 static kvf_status decide_init(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
@@ -209,7 +210,7 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     const kvf__subject teacher = kvf__document_subject(&d->document);
     int64_t k = d->options.top_k;
     KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held));
+    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held_out));
     d->teacher_seconds = kvf__clock() - begin;
     kvf__trainer_note(t,
                       "document: %lld tokens; %lld rows to learn from, %lld held out; the "
@@ -250,15 +251,15 @@ static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
     const kvf__evaluator_options how = {
         .P = t->id.P > document.prefix->P ? t->id.P : document.prefix->P,
         .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
-        .soft = d->held.k};
+        .soft = d->held_out.k};
     kvf__evaluator *e = NULL;
     KVF_TRY(emit_best(t));
     kvf_status st = kvf__evaluator_create(t->ctx, t->base, &task->valid, &how, &e);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL);
     if (!st) st = kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL);
-    if (!st) st = kvf__teacher_loss(t->ctx, &d->held, e, &bare, &r->kl_base);
-    if (!st) st = kvf__teacher_loss(t->ctx, &d->held, e, &prefix, &r->kl_prefix);
+    if (!st) st = kvf__teacher_loss(t->ctx, &d->held_out, e, &bare, &r->kl_base);
+    if (!st) st = kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
     kvf__evaluator_free(e);
     return st;
 }
@@ -294,7 +295,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);
     kvf__document_done(&d.document);
-    kvf__teacher_done(&d.held);
+    kvf__teacher_done(&d.held_out);
     kvf__free(d.head);
     return st;
 }

@@ -1,8 +1,8 @@
 /* Inside distill: the document, the rows of self-study, and the run that learns from them.
  *
  * The teacher is the base with the document in context, the student the base with the prefix. Both
- * read the same rows: at position n behind a document of n tokens, and where --position-start says
- * behind the prefix; with rope only distances count, and within a row they are the same. */
+ * read the same rows: at position n after a document of n tokens, and from --position-start on
+ * after the prefix; with rope only distances count, and within a row they are the same. */
 #ifndef KVF_DISTILL_INT_H
 #define KVF_DISTILL_INT_H
 
@@ -17,7 +17,7 @@ typedef struct kvf__document {
     kvf__buf text;
     kvf__ids ids;
     kvf_prefix *context;  /* P = ids.n; its texts are the document's */
-    int64_t row_capacity; /* longest row behind it */
+    int64_t row_capacity; /* longest row after it */
 } kvf__document;
 /* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. *out is to be
  * done after a failure too. */
@@ -41,12 +41,12 @@ typedef struct kvf__row_list {
 kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list);
 kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set);
 void kvf__row_list_done(kvf__row_list *list);
-/* The last row of every `stride` (held), or all others, as a data set of task lm; salt goes into
- * its hash. */
-kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t stride, bool held,
-                              const char *salt, kvf__dataset *out);
+/* The last row of every `stride` (held_out), or all others, as a data set of task lm; salt goes
+ * into its hash. */
+kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t stride,
+                              bool held_out, const char *salt, kvf__dataset *out);
 
-/* Pieces of the document of `chunk` tokens, each beginning half a piece behind the one before,
+/* Pieces of the document of `chunk` tokens, each beginning half a piece after the one before,
  * predicted throughout. */
 kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
                              const kvf__render *render, kvf__row_list *rows);

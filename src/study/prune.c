@@ -1,10 +1,10 @@
 /* Prune: virtual tokens that the data can do without.
  *
- * What is dropped is cut out of every layer; what stays keeps its keys as they are, rotated to
- * where they stood, and position_start is not lowered: neither the remaining tokens nor the text
- * move, so each loss of the curve is that of the file of that length, exactly. (PEFT cannot hold
- * such a prefix, as its text starts at P: export says so.) A prefix inside rows has no such start,
- * the text behind it follows from its length, and is refused.
+ * What is dropped is cut out of every layer. What stays keeps its keys, which are rotated to their
+ * old positions, and position_start is not lowered: neither the remaining tokens nor the text move,
+ * so each loss of the curve is exactly that of the file of that length. (PEFT cannot hold such a
+ * prefix, because its text starts at P; export reports it.) A prefix inside rows is refused: the
+ * positions of the text after it follow from its length.
  *
  * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
  * gradient takes one pass forward and backward, then one evaluation for each drop. */
@@ -30,7 +30,7 @@ typedef struct pruning {
     kvf_prefix *prefix;
     kvf__evaluation trial;
     kvf__subject subject;
-    kvf__prefix cut; /* room for one without some */
+    kvf__prefix cut; /* the prefix without some tokens */
     bool by_gradient;
     int64_t *kept, n; /* [n] indices of those left, rising */
     double *score;    /* [P] of each at first */
@@ -68,7 +68,7 @@ static kvf_status loss_without(pruning *p, int64_t place, double *loss)
     return KVF_OK;
 }
 
-/* Losses until so many are left as --keep says; --max-loss-rise may end it before one is. */
+/* Losses to compute until --keep tokens are left; with --max-loss-rise at most. */
 static int64_t most_losses(const pruning *p)
 {
     const int64_t P = p->prefix->id.P, keep = p->o->keep ? p->o->keep : 1;
@@ -230,7 +230,7 @@ static kvf_status alloc_memory(pruning *p)
     return KVF_OK;
 }
 
-/* A trained language-model head, with room for its gradient. */
+/* A trained language-model head needs memory for its gradient. */
 static kvf_status take_heads(pruning *p)
 {
     const kvf__params *values = &p->prefix->head.params.params;

@@ -183,7 +183,7 @@ out:
     return st;
 }
 
-/* A base that carries what was trained makes room for the bare one. */
+/* A base that has taken the trained values is replaced by the bare one. */
 static kvf_status bare_base(kvf__look *look)
 {
     const kvf_base_options how = {.precision = look->options->precision};

@@ -154,7 +154,7 @@ static kvf_status open_prefix(kvf__look *look)
     return o->head ? kvf_prefix_use_head(look->ctx, look->prefix, o->head) : KVF_OK;
 }
 
-/* The prefix first, as it is small; but behind its base where its method reads that. */
+/* The prefix first, because it is small; but after the base where its method reads the base. */
 static kvf_status open_both(kvf__look *look)
 {
     const kvf_report_options *o = look->options;

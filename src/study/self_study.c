@@ -1,11 +1,11 @@
-/* Rows about a document without anyone who asks: pieces of it, and prompts that the base answers
+/* Rows about a document that nobody has to write: pieces of it, and prompts that the base answers
  * with the document in context (self-study; Eyuboglu et al. 2025, "Cartridges").
  *
  * A prompt begins as a seed of the list below, with some words of the document in it. Either the
- * base answers that, or what it writes there is the question that it is then asked: so rows are as
- * many and as different as are wanted, and about what the document says rather than how. Prompt i
- * draws seed, words and what the base writes from (seed, i), so the rows depend on the seed alone.
- */
+ * base answers it, or what the base writes there becomes a question that it answers then. So there
+ * are as many and as different rows as are wanted, about the content of the document rather than
+ * its style. Prompt i draws seed, words and what the base writes from (seed, i), so the rows depend
+ * on the seed alone. */
 #include "distill_int.h"
 #include "json_pack.h"
 
@@ -16,7 +16,7 @@
 
 #define QUESTION_SHARE 0.4 /* of the temperature of answers: what is asked must make sense */
 
-/* %s: words of the document. asks: what the base writes behind it is a question. */
+/* %s: words of the document. asks: what the base writes after it is a question. */
 static const struct {
     const char *text;
     bool asks;

@@ -2,7 +2,7 @@
  *
  * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own (on
  * BERT and RoBERTa between their start and end tokens): what lies in the cache then are the keys
- * and values of single tokens at position 0, where rope turns by nothing. A prefix's keys are
+ * and values of single tokens at position 0, where rope rotates by nothing. A prefix's keys are
  * turned back from their positions before they are compared, so both sides are keys without rope.
  * Learned positions stay in: those of the first word. Cosines are matrix products of a chunk and
  * the places of a layer, after which the pass over the vocabulary is nearly all there is to wait
