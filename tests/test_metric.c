@@ -301,8 +301,9 @@ START_TEST(table)
         ck_assert_ptr_nonnull(kvf__metric_find(FIRST[i].task, FIRST[i].regression, "loss"));
     }
     ck_assert_ptr_null(kvf__metric_find(KVF__TASK_QA, false, "bleu"));
-    ck_assert_int_eq(kvf__metric_find(KVF__TASK_LM, false, "perplexity")->score(ctx, &in, &v),
-                     KVF_OK);
+    ck_assert_int_eq(
+        kvf__metric_score(ctx, kvf__metric_find(KVF__TASK_LM, false, "perplexity"), &in, &v),
+        KVF_OK);
     CLOSE(v, exp(2));
 }
 END_TEST
@@ -325,15 +326,16 @@ START_TEST(rows)
 
     for (size_t i = 0; i < n; i++) {
         double v = -1;
-        ck_assert_int_eq(list[i].score(ctx, &in, &v), KVF_OK);
+        ck_assert_int_eq(kvf__metric_score(ctx, &list[i], &in, &v), KVF_OK);
         ck_assert_msg(v > 0 && v <= 100, "%s: %g", list[i].name, v);
         if (list[i].task == KVF__TASK_TOKEN_CLS && list[i].larger) CLOSE(v, 1);
     }
     /* tags of no one scheme: no strict score, and no error */
     in.scheme = KVF__TAGS_IOE1;
-    ck_assert_int_eq(
-        kvf__metric_find(KVF__TASK_TOKEN_CLS, false, "f1_strict")->score(ctx, &in, &in.loss),
-        KVF_OK);
+    ck_assert_int_eq(kvf__metric_score(ctx,
+                                       kvf__metric_find(KVF__TASK_TOKEN_CLS, false, "f1_strict"),
+                                       &in, &in.loss),
+                     KVF_OK);
     ck_assert(isnan(in.loss));
 }
 END_TEST

@@ -145,16 +145,23 @@ typedef struct kvf__metric_input {
     bool no_answers;        /* qa: the data has questions without an answer */
 } kvf__metric_input;
 
+union kvf__metric_family;
 typedef struct kvf__metric {
     const char *name; /* as in --json: "accuracy", "f1", "exact_match", ... */
     kvf__task task;
     bool regression; /* seq-cls: the row is for numbers, not for classes */
     bool larger;     /* is better */
-    kvf_status (*score)(kvf_ctx *ctx, const kvf__metric_input *input, double *out);
+    /* Scores that are computed together, and which of them this is. */
+    kvf_status (*family)(kvf_ctx *ctx, const kvf__metric_input *input,
+                         union kvf__metric_family *out);
+    size_t number;
 } kvf__metric;
 
+kvf_status kvf__metric_score(kvf_ctx *ctx, const kvf__metric *metric,
+                             const kvf__metric_input *input, double *out);
+
 /* All rows, grouped by task. The first row of a task (and kind) is what a run selects its best
- * checkpoint by unless told otherwise. */
+ * checkpoint by unless another is asked for. */
 const kvf__metric *kvf__metric_table(size_t *n);
 /* NULL: the task has no metric of that name. name NULL: the task's first row. */
 const kvf__metric *kvf__metric_find(kvf__task task, bool regression, const char *name);

@@ -1,85 +1,60 @@
-/* The table of metrics: one number each, by task and name. A new metric is a function here and a
- * row; what it reads is in kvf__metric_input. */
+/* The table of metrics: one number each, by task and name. A row is a function that scores a whole
+ * family at once, and which of its numbers is meant. What it reads is in kvf__metric_input. */
 #include "metric_priv.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
-
-/* ---- every task ------------------------------------------------------------------------------ */
-
-static kvf_status loss(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    (void)ctx;
-    *out = in->loss;
-    return KVF_OK;
-}
-
-static kvf_status perplexity(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    (void)ctx;
-    *out = exp(in->loss);
-    return KVF_OK;
-}
-
-/* ---- classes and numbers --------------------------------------------------------------------- */
-
-static kvf_status classify(kvf_ctx *ctx, const kvf__metric_input *in, kvf__class_scores *s)
-{
-    return kvf__classify(ctx, in->classes.gold, in->classes.predicted, in->classes.n,
-                         in->classes.labels, NULL, s);
-}
-
-static kvf_status accuracy(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    kvf__class_scores s;
-    KVF_TRY(classify(ctx, in, &s));
-    *out = s.accuracy;
-    return KVF_OK;
-}
-
-static kvf_status f1_macro(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    kvf__class_scores s;
-    KVF_TRY(classify(ctx, in, &s));
-    *out = s.macro.f1;
-    return KVF_OK;
-}
-
-static kvf_status f1_micro(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    kvf__class_scores s;
-    KVF_TRY(classify(ctx, in, &s));
-    *out = s.micro.f1;
-    return KVF_OK;
-}
-
-static kvf_status mcc(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    kvf__class_scores s;
-    KVF_TRY(classify(ctx, in, &s));
-    *out = s.mcc;
-    return KVF_OK;
-}
-
-static kvf_status pearson(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    return kvf__pearson(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, out);
-}
-
-static kvf_status spearman(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    return kvf__spearman(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, out);
-}
-
-/* ---- entities -------------------------------------------------------------------------------- */
 
 typedef struct entity_means {
     double accuracy;
     kvf__prf micro, macro;
 } entity_means;
 
-static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, kvf__tag_scheme scheme,
-                           entity_means *out)
+/* What a family gives. */
+typedef union kvf__metric_family {
+    double number;
+    kvf__class_scores classes;
+    entity_means entities;
+    kvf__squad_scores squad;
+    kvf__bleu_scores bleu;
+    kvf__prf rouge;
+} family;
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+static kvf_status loss(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+{
+    (void)ctx;
+    out->number = in->loss;
+    return KVF_OK;
+}
+
+static kvf_status perplexity(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+{
+    (void)ctx;
+    out->number = exp(in->loss);
+    return KVF_OK;
+}
+
+static kvf_status classes(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+{
+    return kvf__classify(ctx, in->classes.gold, in->classes.predicted, in->classes.n,
+                         in->classes.labels, NULL, &out->classes);
+}
+
+static kvf_status pearson(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+{
+    return kvf__pearson(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, &out->number);
+}
+
+static kvf_status spearman(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+{
+    return kvf__spearman(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, &out->number);
+}
+
+static kvf_status entities_by(kvf_ctx *ctx, const kvf__metric_input *in, kvf__tag_scheme scheme,
+                              entity_means *out)
 {
     kvf__entity_scores s;
     KVF_TRY(kvf__entities(ctx, &in->tags, scheme, &s));
@@ -88,119 +63,65 @@ static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, kvf__tag_s
     return KVF_OK;
 }
 
-static kvf_status entity_f1(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
 {
-    entity_means s;
-    KVF_TRY(entities(ctx, in, KVF__TAGS_MIXED, &s));
-    *out = s.micro.f1;
-    return KVF_OK;
-}
-
-static kvf_status entity_precision(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    entity_means s;
-    KVF_TRY(entities(ctx, in, KVF__TAGS_MIXED, &s));
-    *out = s.micro.precision;
-    return KVF_OK;
-}
-
-static kvf_status entity_recall(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    entity_means s;
-    KVF_TRY(entities(ctx, in, KVF__TAGS_MIXED, &s));
-    *out = s.micro.recall;
-    return KVF_OK;
-}
-
-static kvf_status entity_f1_macro(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    entity_means s;
-    KVF_TRY(entities(ctx, in, KVF__TAGS_MIXED, &s));
-    *out = s.macro.f1;
-    return KVF_OK;
-}
-
-static kvf_status tag_accuracy(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    entity_means s;
-    KVF_TRY(entities(ctx, in, KVF__TAGS_MIXED, &s));
-    *out = s.accuracy;
-    return KVF_OK;
+    return entities_by(ctx, in, KVF__TAGS_MIXED, &out->entities);
 }
 
 /* Tags of no one scheme have no strict score, which is no reason to stop an evaluation: NaN. */
-static kvf_status entity_f1_strict(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+static kvf_status entities_strict(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
 {
     kvf__tag_scheme scheme = in->scheme == KVF__TAGS_MIXED ? KVF__TAGS_AUTO : in->scheme;
-    entity_means s = {.micro.f1 = NAN};
-    kvf_status st = entities(ctx, in, scheme, &s);
 
-    if (st && st != KVF_EDATA) return st;
-    *out = s.micro.f1;
-    return KVF_OK;
+    out->entities = (entity_means){.micro.f1 = NAN};
+    kvf_status st = entities_by(ctx, in, scheme, &out->entities);
+    return st == KVF_EDATA ? KVF_OK : st;
 }
 
-/* ---- answers and texts ----------------------------------------------------------------------- */
-
-static kvf_status squad_exact(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+static kvf_status squad(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
 {
-    kvf__squad_scores s;
-    KVF_TRY(kvf__squad(ctx, &in->texts, in->no_answers, &s));
-    *out = s.exact;
-    return KVF_OK;
+    return kvf__squad(ctx, &in->texts, in->no_answers, &out->squad);
 }
 
-static kvf_status squad_f1(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+static kvf_status bleu(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
 {
-    kvf__squad_scores s;
-    KVF_TRY(kvf__squad(ctx, &in->texts, in->no_answers, &s));
-    *out = s.f1;
-    return KVF_OK;
+    return kvf__bleu(ctx, &in->texts, &out->bleu);
 }
 
-static kvf_status bleu(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
+static kvf_status rouge(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
 {
-    kvf__bleu_scores s;
-    KVF_TRY(kvf__bleu(ctx, &in->texts, &s));
-    *out = s.score;
-    return KVF_OK;
-}
-
-static kvf_status rouge_l(kvf_ctx *ctx, const kvf__metric_input *in, double *out)
-{
-    kvf__prf s;
-    KVF_TRY(kvf__rouge_l(ctx, &in->texts, &s));
-    *out = s.f1;
-    return KVF_OK;
+    return kvf__rouge_l(ctx, &in->texts, &out->rouge);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+#define NUMBER(member) offsetof(family, member)
+
 static const kvf__metric TABLE[] = {
-    {"loss", KVF__TASK_LM, false, false, loss},
-    {"perplexity", KVF__TASK_LM, false, false, perplexity},
-    {"bleu", KVF__TASK_LM, false, true, bleu},
-    {"rouge_l", KVF__TASK_LM, false, true, rouge_l},
-    {"accuracy", KVF__TASK_SEQ_CLS, false, true, accuracy},
-    {"f1", KVF__TASK_SEQ_CLS, false, true, f1_macro},
-    {"f1_micro", KVF__TASK_SEQ_CLS, false, true, f1_micro},
-    {"mcc", KVF__TASK_SEQ_CLS, false, true, mcc},
-    {"loss", KVF__TASK_SEQ_CLS, false, false, loss},
-    {"pearson", KVF__TASK_SEQ_CLS, true, true, pearson},
-    {"spearman", KVF__TASK_SEQ_CLS, true, true, spearman},
-    {"loss", KVF__TASK_SEQ_CLS, true, false, loss},
-    {"f1", KVF__TASK_TOKEN_CLS, false, true, entity_f1},
-    {"precision", KVF__TASK_TOKEN_CLS, false, true, entity_precision},
-    {"recall", KVF__TASK_TOKEN_CLS, false, true, entity_recall},
-    {"f1_macro", KVF__TASK_TOKEN_CLS, false, true, entity_f1_macro},
-    {"f1_strict", KVF__TASK_TOKEN_CLS, false, true, entity_f1_strict},
-    {"accuracy", KVF__TASK_TOKEN_CLS, false, true, tag_accuracy},
-    {"loss", KVF__TASK_TOKEN_CLS, false, false, loss},
-    {"f1", KVF__TASK_QA, false, true, squad_f1},
-    {"exact_match", KVF__TASK_QA, false, true, squad_exact},
-    {"loss", KVF__TASK_QA, false, false, loss},
-    {"accuracy", KVF__TASK_CHOICE, false, true, accuracy},
-    {"loss", KVF__TASK_CHOICE, false, false, loss},
+    {"loss", KVF__TASK_LM, false, false, loss, 0},
+    {"perplexity", KVF__TASK_LM, false, false, perplexity, 0},
+    {"bleu", KVF__TASK_LM, false, true, bleu, NUMBER(bleu.score)},
+    {"rouge_l", KVF__TASK_LM, false, true, rouge, NUMBER(rouge.f1)},
+    {"accuracy", KVF__TASK_SEQ_CLS, false, true, classes, NUMBER(classes.accuracy)},
+    {"f1", KVF__TASK_SEQ_CLS, false, true, classes, NUMBER(classes.macro.f1)},
+    {"f1_micro", KVF__TASK_SEQ_CLS, false, true, classes, NUMBER(classes.micro.f1)},
+    {"mcc", KVF__TASK_SEQ_CLS, false, true, classes, NUMBER(classes.mcc)},
+    {"loss", KVF__TASK_SEQ_CLS, false, false, loss, 0},
+    {"pearson", KVF__TASK_SEQ_CLS, true, true, pearson, 0},
+    {"spearman", KVF__TASK_SEQ_CLS, true, true, spearman, 0},
+    {"loss", KVF__TASK_SEQ_CLS, true, false, loss, 0},
+    {"f1", KVF__TASK_TOKEN_CLS, false, true, entities, NUMBER(entities.micro.f1)},
+    {"precision", KVF__TASK_TOKEN_CLS, false, true, entities, NUMBER(entities.micro.precision)},
+    {"recall", KVF__TASK_TOKEN_CLS, false, true, entities, NUMBER(entities.micro.recall)},
+    {"f1_macro", KVF__TASK_TOKEN_CLS, false, true, entities, NUMBER(entities.macro.f1)},
+    {"f1_strict", KVF__TASK_TOKEN_CLS, false, true, entities_strict, NUMBER(entities.micro.f1)},
+    {"accuracy", KVF__TASK_TOKEN_CLS, false, true, entities, NUMBER(entities.accuracy)},
+    {"loss", KVF__TASK_TOKEN_CLS, false, false, loss, 0},
+    {"f1", KVF__TASK_QA, false, true, squad, NUMBER(squad.f1)},
+    {"exact_match", KVF__TASK_QA, false, true, squad, NUMBER(squad.exact)},
+    {"loss", KVF__TASK_QA, false, false, loss, 0},
+    {"accuracy", KVF__TASK_CHOICE, false, true, classes, NUMBER(classes.accuracy)},
+    {"loss", KVF__TASK_CHOICE, false, false, loss, 0},
 };
 
 const kvf__metric *kvf__metric_table(size_t *n)
@@ -217,4 +138,13 @@ const kvf__metric *kvf__metric_find(kvf__task task, bool regression, const char 
         if (!name || !strcmp(name, row->name)) return row;
     }
     return NULL;
+}
+
+kvf_status kvf__metric_score(kvf_ctx *ctx, const kvf__metric *metric,
+                             const kvf__metric_input *input, double *out)
+{
+    family scores;
+    KVF_TRY(metric->family(ctx, input, &scores));
+    memcpy(out, (const char *)&scores + metric->number, sizeof *out);
+    return KVF_OK;
 }

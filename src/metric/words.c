@@ -67,44 +67,48 @@ static void blank_articles(kvf__ids *text)
     }
 }
 
-kvf_status kvf__cut_answer(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
+static void clean_answer(kvf__ids *text)
+{
+    drop_punctuation(text);
+    blank_articles(text);
+}
+
+/* ---- rouge ----------------------------------------------------------------------------------- */
+
+static void clean_rouge(kvf__ids *text)
+{
+    for (size_t i = 0; i < text->n; i++) {
+        int32_t c = text->data[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) text->data[i] = ' ';
+    }
+}
+
+/* ---- lower-case words of both ---------------------------------------------------------------- */
+
+static kvf_status cut_lower(kvf_ctx *ctx, kvf__phrase text, void (*clean)(kvf__ids *text),
+                            kvf__buf *out)
 {
     kvf__ids raw = {0}, low = {0};
-    kvf_status st;
+    kvf_status st = kvf__code_points(ctx, text, &raw);
 
-    st = kvf__code_points(ctx, text, &raw);
-    if (st) goto out;
-    st = kvf__py_lower(ctx, &raw, &low);
-    if (st) goto out;
-    drop_punctuation(&low);
-    blank_articles(&low);
-    st = split(ctx, &low, out);
-out:
+    if (!st) st = kvf__py_lower(ctx, &raw, &low);
+    if (!st) {
+        clean(&low);
+        st = split(ctx, &low, out);
+    }
     kvf__ids_done(&raw);
     kvf__ids_done(&low);
     return st;
 }
 
-/* ---- rouge ----------------------------------------------------------------------------------- */
+kvf_status kvf__cut_answer(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
+{
+    return cut_lower(ctx, text, clean_answer, out);
+}
 
 kvf_status kvf__cut_rouge(kvf_ctx *ctx, kvf__phrase text, kvf__buf *out)
 {
-    kvf__ids raw = {0}, low = {0};
-    kvf_status st;
-
-    st = kvf__code_points(ctx, text, &raw);
-    if (st) goto out;
-    st = kvf__py_lower(ctx, &raw, &low);
-    if (st) goto out;
-    for (size_t i = 0; i < low.n; i++) {
-        int32_t c = low.data[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) low.data[i] = ' ';
-    }
-    st = split(ctx, &low, out);
-out:
-    kvf__ids_done(&raw);
-    kvf__ids_done(&low);
-    return st;
+    return cut_lower(ctx, text, clean_rouge, out);
 }
 
 /* ---- 13a ------------------------------------------------------------------------------------- */

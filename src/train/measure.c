@@ -47,7 +47,7 @@ kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_sc
     for (size_t i = 0; i < rows && *n < KVF_MAX_SCORES; i++) {
         double value = NAN;
         if (table[i].task != a->set->task || table[i].regression != a->set->regression) continue;
-        kvf_status st = table[i].score(ctx, &in, &value);
+        kvf_status st = kvf__metric_score(ctx, &table[i], &in, &value);
         if (st && st != KVF_EDATA) return st;
         out[(*n)++] = (kvf_score){table[i].name, st ? NAN : value};
     }
@@ -139,7 +139,7 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
         if (st) goto out;
         in = input_of(&answers, *loss);
     }
-    st = metric->score(ctx, &in, value);
+    st = kvf__metric_score(ctx, metric, &in, value);
 out:
     kvf__answers_done(&answers);
     kvf__scores_done(&scores);
