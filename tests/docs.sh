@@ -20,9 +20,14 @@ exists() {
     [ -e "$1" ]
 }
 
+# prose PAGE: without its blocks of code, whose names may be examples
+prose() {
+    awk '/^ *```/ { block = !block; next } !block' "$1"
+}
+
 # in_code PAGE: the text between backticks outside of blocks, a line each
 in_code() {
-    awk '/^```/ { block = !block; next } !block' "$1" | grep -o '`[^`]*`' | tr -d '`' | sort -u
+    prose "$1" | grep -o '`[^`]*`' | tr -d '`' | sort -u
 }
 
 # The slug of each heading, as GitHub makes it.
@@ -40,7 +45,7 @@ for page in $pages; do
         [ -n "$(find src encoder merge include tests examples setup.sh -name "$pattern" | head -n 1)" ] ||
             fail "$page names $word"
     done
-    for word in $(grep -ow 'kvf_[a-z_0-9]*[a-z0-9]' "$page" | sort -u); do
+    for word in $(prose "$page" | grep -ow 'kvf_[a-z_0-9]*[a-z0-9]' | sort -u); do
         # shellcheck disable=SC2086 # names of files
         grep -qw -e "$word" $sources || fail "$page names $word"
     done

@@ -32,7 +32,7 @@ static const struct row {
     {"resume", "", ELSEWHERE, "train", NULL},
     {"force", "", ELSEWHERE, "train", NULL},
     {"dry-run", "", ELSEWHERE, "cli_forecast", NULL},
-    {"allow-other-base", "", ELSEWHERE, "origins", NULL},
+    {"allow-other-base", "", ELSEWHERE, "import_foreign", NULL},
     {"approximate", "", ELSEWHERE, "unmerge", NULL},
     {"task", "", ELSEWHERE, "every run here", NULL},
     {"method", "", ELSEWHERE, "every run here", NULL},
