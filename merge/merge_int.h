@@ -4,7 +4,7 @@
 
 #include <kvfold/merge.h>
 
-#include "load_int.h"
+#include "open_prefix.h"
 
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);

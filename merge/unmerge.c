@@ -5,6 +5,7 @@
  * and the last layer is a linear least-squares problem (last_layer.c). P hidden rows are
  * independent almost surely while P <= min(M, G*D): the residual is then that of rounding. */
 #include "encoder_int.h"
+#include "encoder_run.h"
 #include "merge_int.h"
 
 #include <string.h>
@@ -90,7 +91,7 @@ static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
     kvf__artifact run = kvf__prefix_view(prefix, KVF__KIND_RUN);
     run.layer_mask = prefix->prefix.layer_mask;
     run.id.method = "mlp";
-    kvf_status st = kvf__first_run_write(ctx, options->out, options->force, encoder, &run);
+    kvf_status st = kvf__encoder_write_run(ctx, options->out, options->force, encoder, &run);
     kvf_json_free(run.state);
     return st;
 }

@@ -1,6 +1,7 @@
 /* The probe: the logits of real rows, once under the encoder's live output and once under the
  * stored prefix, by the base's own head or that of the task (which was compared bit for bit). */
 #include "merge_int.h"
+#include "renderer.h"
 
 #include <math.h>
 #include <string.h>

@@ -20,7 +20,8 @@
  * ids, or prompt and completion.
  */
 #include "encoder_int.h"
-#include "load_int.h"
+#include "encoder_run.h"
+#include "renderer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

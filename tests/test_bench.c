@@ -4,7 +4,7 @@
 #include <kvfold/kvfold.h>
 
 #include "ck.h"
-#include "load_int.h"
+#include "renderer.h"
 
 #include <math.h>
 #include <stdio.h>

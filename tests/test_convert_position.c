@@ -5,7 +5,7 @@
 #include "toy_run.h"
 
 #include "artifact.h"
-#include "load_int.h"
+#include "renderer.h"
 
 static char prefix[512], moved[512], back[512];
 

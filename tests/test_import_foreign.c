@@ -4,7 +4,7 @@
 #include "artifact.h"
 #include "golden_base.h"
 #include "golden_model.h"
-#include "load_int.h"
+#include "renderer.h"
 
 #include <kvfold/io.h>
 

@@ -3,7 +3,7 @@
 #include "toy_base.h"
 
 #include "h5_fixture.h"
-#include "load_int.h"
+#include "renderer.h"
 
 #include <kvfold/kvfold.h>
 

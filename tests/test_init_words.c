@@ -3,7 +3,7 @@
  * and the vocabulary items that they are nearest to. */
 #include "encoder_int.h"
 #include "golden_base.h"
-#include "load_int.h"
+#include "renderer.h"
 
 #include <kvfold/kvfold.h>
 #include <string.h>

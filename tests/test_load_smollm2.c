@@ -2,7 +2,7 @@
  * computes in f64 (tests/golden/make_smollm2_golden.py). The model is $KVF_SMOLLM2 or where
  * setup.sh puts it; without it the tests skip, after one line. */
 #include "ck.h"
-#include "load_int.h"
+#include "renderer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Whole runs on a toy base: training learns, equal runs are equal bytes, a resumed run is one that
  * never stopped, folding changes no bit, and what cannot work gets one line. */
-#include "load_int.h"
+#include "renderer.h"
 #include "toy_run.h"
 
 #include <signal.h>

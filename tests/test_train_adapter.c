@@ -1,6 +1,6 @@
 /* Whole runs of method adapter on a toy base: it learns, starts at the bare base, resumes bit for
  * bit, folds without changing a bit, generates, and refuses what it cannot honour. */
-#include "load_int.h"
+#include "renderer.h"
 #include "toy_run.h"
 
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #ifndef KVF_COMPLETION_H
 #define KVF_COMPLETION_H
 
-#include "load_int.h"
+#include "renderer.h"
 
 typedef enum kvf__finish {
     KVF__GOES_ON,

@@ -5,7 +5,7 @@
 
 #include <kvfold/infer.h>
 
-#include "load_int.h"
+#include "renderer.h"
 
 /* Completions of the rows of a data set; texts [set->n], each to be freed (kvf_texts_free). stats
  * may be NULL. prefix and options->more answer as one (ensemble.h). */

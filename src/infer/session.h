@@ -5,7 +5,7 @@
 #define KVF_SESSION_H
 
 #include "arena.h"
-#include "load_int.h"
+#include "renderer.h"
 
 /* ---- what a session is fed ------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* Export: a run or prefix as a PEFT folder, or as one safetensors file with the raw past key
  * values. */
 #include "arch.h"
-#include "load_int.h"
+#include "open_prefix.h"
 #include "peft.h"
 #include "row_template.h"
 

@@ -1,6 +1,6 @@
 /* A GGUF's tokenizer metadata (ggml's docs/gguf.md) as the plain description that
  * src/text reads. */
-#include "load_int.h"
+#include "open_base.h"
 
 typedef struct arrays {
     const char *const *tokens, *const *merges;

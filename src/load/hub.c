@@ -1,7 +1,7 @@
 /* A base by its name on the Hugging Face Hub, as its own libraries keep it: CACHE/models--ORG--NAME
  * has refs/main, which names the snapshot. CACHE is HF_HUB_CACHE, or hub in HF_HOME, or
  * huggingface/hub in the folder of caches. Nothing is fetched. */
-#include "load_int.h"
+#include "open_base.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
  * step 0 with zero moments; other programs' prefixes one or the other (import_foreign.c). With a
  * base the shapes are checked against it and its hash is stamped; without one L, G and D must be in
  * the adapter's config. A head comes with the adapter. */
+#include "import.h"
 #include "encoder_int.h"
-#include "foreign.h"
-#include "load_int.h"
+#include "encoder_run.h"
 #include "peft.h"
 
 #include <string.h>
@@ -49,76 +49,81 @@ static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *pe
     return KVF_OK;
 }
 
+static kvf_status check_width(kvf_ctx *ctx, const char *path, const kvf__peft *peft, int64_t want)
+{
+    if (peft->width == want) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]",
+                     path, (long long)peft->P, (long long)peft->width, (long long)peft->P,
+                     (long long)want);
+}
+
+/* The stamps, and the adapter's head, whose values move into *head. */
+static kvf_status describe_peft(kvf_ctx *ctx, const kvf_import_options *options,
+                                const kvf_base *base, const char *method, kvf__peft *peft,
+                                kvf__identity *id, kvf__head_values *head)
+{
+    KVF_TRY(
+        kvf__import_stamp(ctx, base, peft->base_name, method, kvf__peft_task(peft->task_type), id));
+    KVF_TRY(kvf__import_head(ctx, options->path, options->labels, id->task, &peft->head));
+    *head = peft->head;
+    peft->head = (kvf__head_values){0};
+    return KVF_OK;
+}
+
 /* Virtual tokens at the input become an embeddings file. */
 static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options,
                                  const kvf_base *base, kvf__peft *peft)
 {
     kvf__artifact file = {.kind = KVF__KIND_EMBEDDINGS, .id.P = peft->P};
-    kvf_status st;
 
     if (!base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: virtual tokens at the input do not say G and D: name the base with "
                          "--base",
                          options->path);
-    if (peft->width != kvf__model_desc(base->model)->C)
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]", options->path,
-                         (long long)peft->P, (long long)peft->width, (long long)peft->P,
-                         (long long)kvf__model_desc(base->model)->C);
-    st = kvf__import_stamp(ctx, base, peft->base_name, "prompt", kvf__peft_task(peft->task_type),
-                           &file.id);
-    if (st) goto out;
+    KVF_TRY(check_width(ctx, options->path, peft, kvf__model_desc(base->model)->C));
+    kvf_status st = describe_peft(ctx, options, base, "prompt", peft, &file.id, &file.head);
     file.id.position_start = 0;
-    st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft->head);
-    if (st) goto out;
-    file.head = peft->head;
-    peft->head = (kvf__head_values){0};
     file.vectors = (kvf__vectors){peft->P, peft->width, peft->flat};
     peft->flat = NULL;
-    st = kvf__artifact_write(ctx, options->out, options->force, &file);
-out:
+    if (!st) st = kvf__artifact_write(ctx, options->out, options->force, &file);
+    kvf__artifact_done(&file);
+    return st;
+}
+
+static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
+                              kvf__peft *peft, kvf__artifact *file)
+{
+    kvf__identity *id = &file->id;
+
+    KVF_TRY(peft_shape(ctx, options->path, peft, base, id));
+    KVF_TRY(describe_peft(ctx, options, base, "direct", peft, id, &file->head));
+    KVF_TRY(check_width(ctx, options->path, peft, 2 * id->L * id->G * id->D));
+    KVF_TRY(kvf__prefix_init(ctx, &file->prefix, id->L, id->G, id->P, id->D));
+    kvf__prefix_from_flat(&file->prefix, peft->flat);
+    return kvf__artifact_write(ctx, options->out, options->force, file);
+}
+
+static kvf_status import_prefix(kvf_ctx *ctx, const kvf_import_options *options,
+                                const kvf_base *base, kvf__peft *peft)
+{
+    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = KVF__F32};
+    kvf_status st = fill_prefix(ctx, options, base, peft, &file);
+
     kvf__artifact_done(&file);
     return st;
 }
 
 static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
-                              bool *at_input)
+                              char *kind)
 {
     kvf__peft peft = {0};
-    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = KVF__F32};
-    kvf_status st;
 
-    st = kvf__peft_read(ctx, options->path, &peft);
-    if (st) goto out;
-    *at_input = peft.at_input;
-    if (peft.at_input) {
-        st = import_vectors(ctx, options, base, &peft);
-        goto out;
-    }
-    st = peft_shape(ctx, options->path, &peft, base, &file.id);
-    if (st) goto out;
-    st = kvf__import_stamp(ctx, base, peft.base_name, "direct", kvf__peft_task(peft.task_type),
-                           &file.id);
-    if (st) goto out;
-    st = kvf__import_head(ctx, options->path, options->labels, file.id.task, &peft.head);
-    if (st) goto out;
-    file.head = peft.head;
-    peft.head = (kvf__head_values){0};
-    int64_t width = 2 * file.id.L * file.id.G * file.id.D;
-    if (peft.width != width) {
-        st = kvf__fail(ctx, KVF_ESHAPE, "%s: prompt_embeddings is [%lld, %lld], want [%lld, %lld]",
-                       options->path, (long long)peft.P, (long long)peft.width, (long long)peft.P,
-                       (long long)width);
-        goto out;
-    }
-    st = kvf__prefix_init(ctx, &file.prefix, file.id.L, file.id.G, file.id.P, file.id.D);
-    if (st) goto out;
-    kvf__prefix_from_flat(&file.prefix, peft.flat);
-    st = kvf__artifact_write(ctx, options->out, options->force, &file);
-out:
+    KVF_TRY(kvf__peft_read(ctx, options->path, &peft));
+    kvf_status st = peft.at_input ? import_vectors(ctx, options, base, &peft)
+                                  : import_prefix(ctx, options, base, &peft);
+    if (!st) strcpy(kind, peft.at_input ? "embeddings" : "prefix");
     kvf__peft_done(&peft);
-    kvf__artifact_done(&file);
     return st;
 }
 
@@ -138,36 +143,37 @@ static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table
     return KVF_OK;
 }
 
+static kvf_status fill_encoder(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                               const kvf__table *table, kvf__encoder **encoder, kvf__artifact *run)
+{
+    kvf__encoder_shape shape = {0};
+
+    KVF_TRY(encoder_shape(ctx, path, table, &run->id, &shape.M));
+    KVF_TRY(kvf__import_stamp(ctx, base, "", "mlp", "lm", &run->id));
+    shape.L = run->id.L;
+    shape.G = run->id.G;
+    shape.P = run->id.P;
+    shape.D = run->id.D;
+    KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, encoder));
+    return kvf__encoder_read_table(ctx, *encoder, path, table);
+}
+
 static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options,
-                                 const kvf_base *base)
+                                 const kvf_base *base, char *kind)
 {
     kvf__encoder *encoder = NULL;
     kvf__artifact run = {.kind = KVF__KIND_RUN};
-    kvf_status st;
+    kvf__weights weights = {0};
 
     if (!base)
         return kvf__fail(
             ctx, KVF_EUSAGE,
             "%s: an encoder's state dict does not say L, G and D: name the base with --base",
             options->path);
-    kvf__encoder_shape shape = {0};
-    kvf__weights weights = {0};
-    st = kvf__safetensors_open(ctx, options->path, &weights);
-    if (st) goto out;
-    st = encoder_shape(ctx, options->path, &weights.table, &run.id, &shape.M);
-    if (st) goto out;
-    st = kvf__import_stamp(ctx, base, "", "mlp", "lm", &run.id);
-    if (st) goto out;
-    shape.L = run.id.L;
-    shape.G = run.id.G;
-    shape.P = run.id.P;
-    shape.D = run.id.D;
-    st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
-    if (st) goto out;
-    st = kvf__encoder_read_table(ctx, encoder, options->path, &weights.table);
-    if (st) goto out;
-    st = kvf__first_run_write(ctx, options->out, options->force, encoder, &run);
-out:
+    kvf_status st = kvf__safetensors_open(ctx, options->path, &weights);
+    if (!st) st = fill_encoder(ctx, options->path, base, &weights.table, &encoder, &run);
+    if (!st) st = kvf__encoder_write_run(ctx, options->out, options->force, encoder, &run);
+    if (!st) strcpy(kind, "run");
     kvf__weights_close(&weights);
     kvf__encoder_free(encoder);
     kvf__artifact_done(&run);
@@ -182,14 +188,12 @@ static const char PEFT[] = "peft", ENCODER[] = "encoder", BASE[] = "base";
 /* AdapterHub's config has PEFT's name and no peft_type. */
 static kvf_status is_peft(kvf_ctx *ctx, const char *path, bool *out)
 {
-    char *config = NULL;
     kvf_json *json = NULL;
-    KVF_TRY(kvf__path_join(ctx, path, "adapter_config.json", &config));
-    kvf_status st = kvf_json_load(ctx, config, &json);
-    if (!st) *out = !kvf_json_get(json, "config");
+
+    KVF_TRY(kvf__json_load_in(ctx, path, "adapter_config.json", &json));
+    *out = !kvf_json_get(json, "config");
     kvf_json_free(json);
-    kvf__free(config);
-    return st;
+    return KVF_OK;
 }
 
 /* *from: the word of options, or what the path holds; NULL: a foreign format that its tensors
@@ -242,19 +246,11 @@ static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, con
 {
     static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
-    bool at_input = false;
-    kvf_status st;
 
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
-    if (foreign)
-        st = kvf__import_foreign(ctx, options, base, foreign, kind);
-    else if (!strcmp(from, PEFT)) {
-        st = import_peft(ctx, options, base, &at_input);
-        if (!st) strcpy(kind, at_input ? "embeddings" : "prefix");
-    } else {
-        st = import_encoder(ctx, options, base);
-        if (!st) strcpy(kind, "run");
-    }
+    kvf_status st = foreign               ? kvf__import_foreign(ctx, options, base, foreign, kind)
+                    : !strcmp(from, PEFT) ? import_peft(ctx, options, base, kind)
+                                          : import_encoder(ctx, options, base, kind);
     kvf_base_free(base);
     return st;
 }

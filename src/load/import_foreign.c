@@ -2,8 +2,8 @@
  * own `mlp` where the embedding is G*D wide, and becomes a run at step 0; anything else, another
  * non-linearity, depth or width, is run once and becomes the prefix that it emits. */
 #include "encoder_int.h"
-#include "foreign.h"
-#include "load_int.h"
+#include "encoder_run.h"
+#include "import.h"
 
 #include <math.h>
 #include <string.h>
@@ -135,28 +135,21 @@ static kvf_status fill_encoder(kvf_ctx *ctx, const target *t, kvf__encoder *enco
     return KVF_OK;
 }
 
-/* Takes the target's parts over. */
-static kvf_status write_run(kvf_ctx *ctx, target *t)
+static kvf_status write_run(kvf_ctx *ctx, const target *t)
 {
     const kvf__encoder_shape shape = {
         .L = t->id.L, .G = t->id.G, .P = t->id.P, .D = t->id.D, .M = t->f->layer[0].weight.dim[0]};
     kvf__encoder *encoder = NULL;
-    kvf__artifact run = {
-        .kind = KVF__KIND_RUN, .id = t->id, .head = t->head, .layer_mask = t->mask};
-    kvf_status st;
+    kvf__artifact run = {.kind = KVF__KIND_RUN,
+                         .id = t->id,
+                         .head = t->head,
+                         .layer_mask = t->mask}; /* all viewed */
 
-    t->id = (kvf__identity){0};
-    t->head = (kvf__head_values){0};
-    t->mask = NULL;
-    const target view = {.options = t->options, .f = t->f, .id = run.id, .mask = run.layer_mask};
-    st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
-    if (st) goto out;
-    st = fill_encoder(ctx, &view, encoder);
-    if (st) goto out;
-    st = kvf__first_run_write(ctx, t->options->out, t->options->force, encoder, &run);
-out:
+    KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, &encoder));
+    kvf_status st = fill_encoder(ctx, t, encoder);
+    if (!st) st = kvf__encoder_write_run(ctx, t->options->out, t->options->force, encoder, &run);
     kvf__encoder_free(encoder);
-    kvf__artifact_done(&run);
+    kvf_json_free(run.state);
     return st;
 }
 
@@ -187,24 +180,20 @@ static kvf_status emit(kvf_ctx *ctx, const target *t, kvf__prefix *prefix)
 {
     float *flat = NULL;
     size_t n = 0;
-    kvf_status st;
 
-    st = kvf__prefix_init(ctx, prefix, t->id.L, t->id.G, t->id.P, t->id.D);
-    if (st) goto out;
+    KVF_TRY(kvf__prefix_init(ctx, prefix, t->id.L, t->id.G, t->id.P, t->id.D));
     if (t->f->prefix.kv) {
         memcpy(prefix->kv, t->f->prefix.kv, kvf__prefix_count(prefix) * sizeof *prefix->kv);
-        goto out;
+        return KVF_OK;
     }
-    st = kvf__mul((size_t)t->id.P, (size_t)t->width, &n)
-             ? kvf__alloc_array(ctx, n, sizeof *flat, &flat)
-             : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", t->options->path);
-    if (st) goto out;
-    st = kvf__foreign_emit(ctx, t->f, t->id.P, t->width, flat);
+    if (!kvf__mul((size_t)t->id.P, (size_t)t->width, &n))
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", t->options->path);
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *flat, &flat));
+    kvf_status st = kvf__foreign_emit(ctx, t->f, t->id.P, t->width, flat);
     if (st)
         kvf__fail_prefix(ctx, st, "%s", t->options->path);
     else
         st = spread(ctx, t, flat, prefix);
-out:
     kvf__free(flat);
     return st;
 }
@@ -252,27 +241,28 @@ static kvf_status shape_target(kvf_ctx *ctx, target *t)
                      (long long)d->L, (long long)d->G, (long long)d->D);
 }
 
+static kvf_status import_target(kvf_ctx *ctx, target *t, char *kind)
+{
+    const kvf__foreign *f = t->f;
+    const char *task = NULL;
+
+    KVF_TRY(shape_target(ctx, t));
+    KVF_TRY(kvf__foreign_task(ctx, t->options, f, &task));
+    const bool run = !f->prefix.kv && is_our_mlp(t);
+    KVF_TRY(kvf__import_stamp(ctx, t->base, "", run ? "mlp" : "direct", task, &t->id));
+    if (f->starts_at_0) t->id.position_start = 0;
+    KVF_TRY(kvf__foreign_head(ctx, t->options, t->base, f, task, &t->head));
+    KVF_TRY(run ? write_run(ctx, t) : write_prefix(ctx, t));
+    strcpy(kind, run ? "run" : "prefix");
+    return KVF_OK;
+}
+
 kvf_status kvf__import_foreign(kvf_ctx *ctx, const kvf_import_options *options,
                                const kvf_base *base, const kvf__foreign *foreign, char *kind)
 {
     target t = {.options = options, .base = base, .f = foreign};
-    const char *task = NULL;
-    bool run = false;
-    kvf_status st;
+    kvf_status st = import_target(ctx, &t, kind);
 
-    st = shape_target(ctx, &t);
-    if (st) goto out;
-    st = kvf__foreign_task(ctx, options, foreign, &task);
-    if (st) goto out;
-    run = !foreign->prefix.kv && is_our_mlp(&t);
-    st = kvf__import_stamp(ctx, base, "", run ? "mlp" : "direct", task, &t.id);
-    if (st) goto out;
-    if (foreign->starts_at_0) t.id.position_start = 0;
-    st = kvf__foreign_head(ctx, options, base, foreign, task, &t.head);
-    if (st) goto out;
-    st = run ? write_run(ctx, &t) : write_prefix(ctx, &t);
-    if (!st) strcpy(kind, run ? "run" : "prefix");
-out:
     target_done(&t);
     return st;
 }

@@ -1,7 +1,7 @@
 /* Opens a base: a Hugging Face folder, a GGUF file or a base file of ours becomes a table of views,
  * a description, bound weights, a tokenizer and the packed model. The file stays mapped: embeddings
  * are read from it row by row. */
-#include "load_int.h"
+#include "open_prefix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,44 +23,28 @@ static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
     return kvf__strndup(ctx, path + first, n - first, out);
 }
 
-/* Over those of config.json. */
-static kvf_status load_ends(kvf_ctx *ctx, const char *dir, kvf__desc *desc)
+static kvf_status describe_hf(kvf_ctx *ctx, const char *path, kvf__desc *desc)
 {
-    char *path = NULL;
-    kvf_json *root = NULL;
-    kvf_status st;
+    kvf_json *config = NULL;
 
-    KVF_TRY(kvf__path_join(ctx, dir, "generation_config.json", &path));
-    st = kvf__exists(path) ? kvf_json_load(ctx, path, &root) : KVF_OK;
-    if (!st) st = kvf__desc_set_ends(ctx, path, root, desc);
-    kvf_json_free(root);
-    kvf__free(path);
+    KVF_TRY(kvf_json_load(ctx, path, &config));
+    kvf_status st = kvf__desc_from_hf(ctx, path, config, desc);
+    kvf_json_free(config);
     return st;
 }
 
 static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
-    char *config_path = NULL;
-    kvf_json *config = NULL;
-    kvf_status st;
+    char *config = NULL;
 
-    st = kvf__path_join(ctx, base->path, "config.json", &config_path);
-    if (st) goto out;
-    st = kvf_json_load(ctx, config_path, &config);
-    if (st) goto out;
-    st = kvf__desc_from_hf(ctx, config_path, config, desc);
-    if (st) goto out;
-    st = load_ends(ctx, base->path, desc);
-    if (st) goto out;
-    st = kvf__safetensors_open_dir(ctx, base->path, &base->weights);
-    if (st) goto out;
-    st = kvf__tokenizer_from_dir(ctx, base->path, &base->tokenizer);
-    if (st) goto out;
-    st = name_of(ctx, base->path, &base->name);
-out:
-    kvf__free(config_path);
-    kvf_json_free(config);
-    return st;
+    KVF_TRY(kvf__path_join(ctx, base->path, "config.json", &config));
+    kvf_status st = describe_hf(ctx, config, desc);
+    kvf__free(config);
+    if (st) return st;
+    KVF_TRY(kvf__base_ends_read(ctx, base->path, desc)); /* over those of config.json */
+    KVF_TRY(kvf__safetensors_open_dir(ctx, base->path, &base->weights));
+    KVF_TRY(kvf__tokenizer_from_dir(ctx, base->path, &base->tokenizer));
+    return name_of(ctx, base->path, &base->name);
 }
 
 static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
@@ -71,19 +55,6 @@ static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     const char *name = kvf_json_str(kvf_json_get(base->weights.meta, "general.name"), NULL);
     return name && *name ? kvf__strdup(ctx, name, &base->name)
                          : name_of(ctx, base->path, &base->name);
-}
-
-kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
-                               kvf__tokenizer **out)
-{
-    kvf__text_file *texts = NULL;
-
-    KVF_TRY(kvf__alloc_array(ctx, file->n_texts, sizeof *texts, &texts));
-    for (size_t i = 0; i < file->n_texts; i++)
-        texts[i] = (kvf__text_file){file->texts[i].name, file->texts[i].text};
-    kvf_status st = kvf__tokenizer_from_texts(ctx, where, texts, file->n_texts, out);
-    kvf__free(texts);
-    return st;
 }
 
 /* The name of the file without its ending. */
@@ -98,20 +69,11 @@ static kvf_status name_of_file(kvf_ctx *ctx, const char *path, char **out)
 static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     kvf__base_file file = {0};
-    kvf_json *config = NULL;
-    kvf_status st;
 
-    st = kvf__base_file_open(ctx, base->path, &base->weights, &file);
-    if (st) goto out;
-    st = kvf_json_parse(ctx, base->path, file.config, strlen(file.config), &config);
-    if (st) goto out;
-    st = kvf__desc_from_hf(ctx, base->path, config, desc);
-    if (st) goto out;
-    st = kvf__base_tokenizer(ctx, base->path, &file, &base->tokenizer);
-    if (st) goto out;
-    st = name_of_file(ctx, base->path, &base->name);
-out:
-    kvf_json_free(config);
+    KVF_TRY(kvf__base_file_open(ctx, base->path, &base->weights, &file));
+    kvf_status st = kvf__base_desc(ctx, base->path, &file, desc);
+    if (!st) st = kvf__base_tokenizer(ctx, base->path, &file, &base->tokenizer);
+    if (!st) st = name_of_file(ctx, base->path, &base->name);
     kvf__base_file_done(&file);
     return st;
 }
@@ -249,35 +211,32 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     return pack_as(ctx, base, where, desc, options, NULL);
 }
 
+static kvf_status open_into(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                            const kvf__train *form, kvf_base *base, kvf__desc *desc)
+{
+    KVF_TRY(kvf__hub_find(ctx, path, &base->path));
+    KVF_TRY(load_files(ctx, base, desc));
+    KVF_TRY(check_vocab(ctx, base, desc));
+    complete_tokenizer(base->tokenizer, desc);
+    return pack_as(ctx, base, path, desc, options, form);
+}
+
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out)
 {
     static const kvf_base_options DEFAULTS = {.precision = KVF_PRECISION_AUTO};
-    if (!options) options = &DEFAULTS;
     kvf_base *base = NULL;
     kvf__desc desc = {0};
-    kvf_status st;
 
-    st = kvf__memory_allows_threads(ctx);
-    if (st) goto out;
-    st = kvf__alloc(ctx, sizeof *base, &base);
-    if (st) goto out;
+    KVF_TRY(kvf__memory_allows_threads(ctx));
+    KVF_TRY(kvf__alloc(ctx, sizeof *base, &base));
     base->ctx = ctx;
-    st = kvf__hub_find(ctx, path, &base->path);
-    if (st) goto out;
-    st = load_files(ctx, base, &desc);
-    if (st) goto out;
-    st = check_vocab(ctx, base, &desc);
-    if (st) goto out;
-    complete_tokenizer(base->tokenizer, &desc);
-    st = pack_as(ctx, base, path, &desc, options, form);
-    if (st) goto out;
-
-    *out = base;
-    base = NULL;
-out:
+    kvf_status st = open_into(ctx, path, options ? options : &DEFAULTS, form, base, &desc);
     kvf__desc_done(&desc);
-    kvf_base_free(base);
+    if (st)
+        kvf_base_free(base);
+    else
+        *out = base;
     return st;
 }
 

@@ -1,22 +1,15 @@
 /* The head of a prefix as a live object on its base: made by the task's row for the base's
  * architecture, then filled from the file by name, every shape checked. */
-#include "load_int.h"
+#include "open_prefix.h"
 
 #include <string.h>
-
-static const kvf__param *find(const kvf__params *params, const char *name)
-{
-    for (size_t i = 0; i < params->n; i++)
-        if (!strcmp(params->item[i].name, name)) return &params->item[i];
-    return NULL;
-}
 
 kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, const kvf__params *from)
 {
     char found[128], want[128];
     for (size_t i = 0; i < to->n; i++) {
         kvf__param *p = &to->item[i];
-        const kvf__param *source = find(from, p->name);
+        const kvf__param *source = kvf__params_find(from, p->name);
         if (!source)
             return kvf__fail(ctx, KVF_EFORMAT, "%s: the head has no %s, which this base needs",
                              where, p->name);
@@ -27,11 +20,11 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, cons
                              kvf__shape_text(want, p->rank, p->dim));
     }
     for (size_t i = 0; i < from->n; i++)
-        if (!find(to, from->item[i].name))
+        if (!kvf__params_find(to, from->item[i].name))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of the base's head",
                              where, from->item[i].name);
     for (size_t i = 0; i < to->n; i++)
-        memcpy(to->item[i].value, find(from, to->item[i].name)->value,
+        memcpy(to->item[i].value, kvf__params_find(from, to->item[i].name)->value,
                (size_t)to->item[i].n * sizeof(float));
     return KVF_OK;
 }

@@ -1,14 +1,16 @@
 /* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder.
  * Both end as the same tensor; a test holds them to be equal bit for bit. */
+#include "data_int.h"
 #include "encoder_int.h"
-#include "load_int.h"
+#include "encoder_run.h"
 #include "low_rank.h"
+#include "method.h"
 
 #include <string.h>
 
 /* The template that its rows had, if any. Of a prefix: one that names no virtual tokens; else the
  * prefix stands for them. */
-static kvf_status take_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix *prefix)
+static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix *prefix)
 {
     const char *text = kvf_json_str(kvf_json_get(options, "p-template"), NULL);
     bool has_virtual = text && (strstr(text, "{p}") || strstr(text, "{p:"));
@@ -43,7 +45,7 @@ static kvf_status from_file(kvf_ctx *ctx, const char *path, kvf__artifact *file,
     file->head = (kvf__head_values){0};
     file->options = file->lineage = NULL;
     return file->kind == KVF__KIND_PREFIX || file->kind == KVF__KIND_BASE
-               ? take_pattern(ctx, prefix->options, prefix)
+               ? read_pattern(ctx, prefix->options, prefix)
                : KVF_OK;
 }
 
@@ -73,105 +75,9 @@ kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
     return KVF_OK;
 }
 
-/* Which parameter tells the hidden width of an encoder, and of which form it is then. */
-static const struct {
-    const char *name, *form;
-    int dim;
-} WIDTHS[] = {{"transform.0.weight", NULL, 0},
-              {"lstm_head.weight_hh_l0", "lstm", 1},
-              {"mlp_head.0.weight", "mlp", 0}};
-
-static const kvf__param *find(const kvf__params *params, const char *name)
-{
-    for (size_t i = 0; i < params->n; i++)
-        if (!strcmp(params->item[i].name, name)) return &params->item[i];
-    return NULL;
-}
-
-/* M, form and C as a parameter list has them; 0 and NULL where it has none. */
-static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
-{
-    const kvf__param *embedding = find(params, "embedding.weight");
-    if (embedding && embedding->rank == 2) shape->C = embedding->dim[1];
-    for (size_t i = 0; i < sizeof WIDTHS / sizeof WIDTHS[0]; i++) {
-        const kvf__param *param = find(params, WIDTHS[i].name);
-        if (!param || param->rank != 2) continue;
-        shape->M = param->dim[WIDTHS[i].dim];
-        shape->form = WIDTHS[i].form;
-        return;
-    }
-}
-
-static kvf_status pick_state(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
-                             kvf_checkpoint checkpoint, const kvf__params **values, int64_t *step)
-{
-    bool has_best = run->best.params.n > 0;
-    if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
-    bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;
-    *values = best ? &run->best.params : &run->values.params;
-    *step = best ? run->best_step : kvf_json_int(kvf_json_get(run->state, "step"), 0);
-    return KVF_OK;
-}
-
-/* "base NAME". */
-static const char *base_of(const kvf__identity *id, char buf[256])
-{
-    const bool named = id->base_name && *id->base_name;
-    snprintf(buf, 256, named ? "base %s" : "another base", id->base_name);
-    return buf;
-}
-
-/* A method that reads the base cannot emit without it, nor beside one of another shape. */
-static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
-                             const kvf_base *base)
-{
-    const kvf__method *method = kvf__method_find(run->id.method);
-    if (!method || !method->reads_base) return KVF_OK;
-    if (!base)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: method %s reads the base it was trained on: name it with --base",
-                         path, method->name);
-    const kvf__desc *d = kvf__model_desc(base->model);
-    char name[256];
-    if (run->id.L == d->L && run->id.G == d->G && run->id.D == d->D) return KVF_OK;
-    return kvf__fail(
-        ctx, KVF_EMISMATCH,
-        "%s: the run is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld", path,
-        base_of(&run->id, name), (long long)run->id.L, (long long)run->id.G, (long long)run->id.D,
-        (long long)d->L, (long long)d->G, (long long)d->D);
-}
-
-kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
-                                 const kvf_base *base, kvf_checkpoint checkpoint,
-                                 kvf__encoder **out, int64_t *step)
-{
-    const kvf__params *values = NULL;
-    int64_t at = 0;
-    KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &at));
-    KVF_TRY(check_base(ctx, path, run, base));
-    kvf__encoder_shape shape = {.L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D};
-    const kvf__method *method = kvf__method_find(run->id.method);
-    kvf__encoder *encoder = NULL;
-    read_widths(values, &shape);
-    if (base) shape.C = kvf__model_desc(base->model)->C;
-    kvf_status st = method && method->reads_base
-                        ? kvf__encoder_on_base(ctx, base, run->id.method, &shape, &encoder)
-                        : kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
-    if (st) return kvf__fail_prefix(ctx, st, "%s", path);
-    st = kvf__encoder_load(ctx, encoder, path, values);
-    if (st) {
-        kvf__encoder_free(encoder);
-        return st;
-    }
-    *out = encoder;
-    *step = at;
-    return KVF_OK;
-}
-
 /* The head that belongs to the encoder's state. */
-static kvf_status take_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint checkpoint,
-                            kvf_prefix *prefix)
+static kvf_status steal_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint checkpoint,
+                             kvf_prefix *prefix)
 {
     kvf__head_values *last = &run->head;
     bool best = run->best_head.params.n && checkpoint != KVF_CHECKPOINT_LAST;
@@ -208,7 +114,7 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__arti
     kvf_status st = emit(ctx, encoder, run->layer_mask, prefix);
     const kvf__params *values = NULL;
     int64_t step = 0;
-    if (!st) st = pick_state(ctx, path, run, checkpoint, &values, &step);
+    if (!st) st = kvf__run_pick_state(ctx, path, run, checkpoint, &values, &step);
     if (!st)
         st = kvf__block_beside(ctx, run->options, values, kvf__encoder_params(encoder), prefix);
     kvf__encoder_free(encoder);
@@ -225,7 +131,7 @@ static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__artifact *ru
                                kvf_checkpoint checkpoint, kvf_prefix *prefix)
 {
     const kvf__params *values = NULL;
-    KVF_TRY(pick_state(ctx, path, run, checkpoint, &values, &prefix->step));
+    KVF_TRY(kvf__run_pick_state(ctx, path, run, checkpoint, &values, &prefix->step));
     return kvf__block_from_run(ctx, path, run, values == &run->best.params, prefix);
 }
 
@@ -235,8 +141,8 @@ static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, c
     KVF_TRY(is_block(run) ? block_values(ctx, path, run, checkpoint, prefix)
                           : emitted_values(ctx, path, run, base, checkpoint, prefix));
     KVF_TRY(kvf__identity_copy(ctx, &run->id, &prefix->id));
-    KVF_TRY(take_head(ctx, run, checkpoint, prefix));
-    KVF_TRY(take_pattern(ctx, run->options, prefix));
+    KVF_TRY(steal_head(ctx, run, checkpoint, prefix));
+    KVF_TRY(read_pattern(ctx, run->options, prefix));
     prefix->from_run = true;
     prefix->options = run->options;
     prefix->lineage = run->lineage;
@@ -371,45 +277,4 @@ int64_t kvf_prefix_position_start(const kvf_prefix *prefix)
 const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
 {
     return prefix->id.base_hash;
-}
-
-kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
-                            bool allow_other_base)
-{
-    const kvf__desc *d = kvf__model_desc(base->model);
-    const kvf__identity *id = &prefix->id;
-    char names[512], name[256];
-    if (prefix->head.n_tasks)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: holds heads of several tasks: --head names one of %s", prefix->path,
-                         kvf__head_names(&prefix->head, names, sizeof names));
-    if (id->L != d->L || id->G != d->G || id->D != d->D)
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-            base->path, base_of(id, name), (long long)id->L, (long long)id->G, (long long)id->D,
-            (long long)d->L, (long long)d->G, (long long)d->D);
-    if (prefix->vectors.P && prefix->vectors.C != d->C)
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the virtual tokens, for %s, are %lld wide, the base's embeddings %lld", base->path,
-            base_of(id, name), (long long)prefix->vectors.C, (long long)d->C);
-    if (allow_other_base) return KVF_OK;
-    if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix is for %s, architecture %s, the base is %s (--allow-other-base "
-            "overrides)",
-            base->path, base_of(id, name), id->base_architecture, d->arch_name);
-    if (!*id->base_hash)
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
-            base->path);
-    if (strcmp(id->base_hash, base->hash))
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
-            base->path, id->base_name, id->base_hash, base->hash);
-    return KVF_OK;
 }

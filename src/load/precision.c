@@ -10,7 +10,7 @@
  *
  * oneDNN 2.6 and 3.2 multiply at the same rates, so its version does not enter. */
 #include "kernels.h"
-#include "load_int.h"
+#include "open_base.h"
 
 #include <string.h>
 

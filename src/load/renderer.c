@@ -1,7 +1,7 @@
 /* How rows become ids for one base: its tokenizer, a chat template, foreign field names. `auto`
  * lets `messages` rows use the base's own template; a template that is named also wraps prompt and
  * completion. */
-#include "load_int.h"
+#include "renderer.h"
 
 #include <string.h>
 

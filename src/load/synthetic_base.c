@@ -5,7 +5,7 @@
  * All weights view the same pool, each from another offset: a pool as large as the largest tensor
  * stands for half a gigabyte of GPT-2, and packing makes every layer's weights its own memory
  * anyway. Numbers are uniform with the variance of N(0, 0.02); norms have weight 1. */
-#include "load_int.h"
+#include "open_base.h"
 #include "rng.h"
 
 #include <stdlib.h>
@@ -141,31 +141,29 @@ static kvf_status fill_table(kvf_ctx *ctx, kvf_base *base, const kvf__desc *desc
     return kvf__desc_weights(desc, add, &f);
 }
 
+static kvf_status make_base(kvf_ctx *ctx, const char *name, const kvf_base_options *options,
+                            uint64_t seed, kvf__desc *desc, kvf_base *base)
+{
+    KVF_TRY(kvf__strdup(ctx, name, &base->path));
+    KVF_TRY(kvf__strdup(ctx, name, &base->name));
+    KVF_TRY(fill_table(ctx, base, desc, seed));
+    return kvf__base_pack(ctx, base, name, desc, options);
+}
+
 kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options,
                             uint64_t seed, kvf_base **out)
 {
     kvf_base *base = NULL;
     kvf__desc desc = {0};
-    kvf_status st;
 
-    st = kvf__base_shape_desc(ctx, name, &desc);
-    if (st) goto out;
-    st = kvf__alloc(ctx, sizeof *base, &base);
-    if (st) goto out;
-    base->ctx = ctx;
-    st = kvf__strdup(ctx, name, &base->path);
-    if (st) goto out;
-    st = kvf__strdup(ctx, name, &base->name);
-    if (st) goto out;
-    st = fill_table(ctx, base, &desc, seed);
-    if (st) goto out;
-    st = kvf__base_pack(ctx, base, name, &desc, options);
-    if (st) goto out;
-
-    *out = base;
-    base = NULL;
-out:
+    KVF_TRY(kvf__base_shape_desc(ctx, name, &desc));
+    kvf_status st = kvf__alloc(ctx, sizeof *base, &base);
+    if (!st) base->ctx = ctx;
+    if (!st) st = make_base(ctx, name, options, seed, &desc, base);
     kvf__desc_done(&desc);
-    kvf_base_free(base);
+    if (st)
+        kvf_base_free(base);
+    else
+        *out = base;
     return st;
 }

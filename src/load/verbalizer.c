@@ -3,7 +3,7 @@
  *
  * A word must be one token, because one [MASK] stands for it: as it follows a blank (RoBERTa's
  * "Ġgreat"), or else as it opens a text. */
-#include "load_int.h"
+#include "open_prefix.h"
 
 #include <string.h>
 

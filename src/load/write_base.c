@@ -3,7 +3,7 @@
  *
  * A GGUF's weights are written in the order and by the names of Hugging Face, integers as the f32
  * that they stand for: one at a time, so that only the largest is in memory. */
-#include "load_int.h"
+#include "open_base.h"
 
 #include <string.h>
 
@@ -32,18 +32,11 @@ typedef struct writing {
     void *memory;              /* of the tensor at hand */
 } writing;
 
-static const kvf__param *value_of(const kvf__params *values, const char *name)
-{
-    for (size_t i = 0; values && i < values->n; i++)
-        if (!strcmp(values->item[i].name, name)) return &values->item[i];
-    return NULL;
-}
-
 static kvf_status load_slot(void *user, size_t i, kvf__view *view)
 {
     writing *w = user;
     const kvf__slot *slot = &w->slots->items[i];
-    const kvf__param *value = value_of(w->values, slot->name);
+    const kvf__param *value = w->values ? kvf__params_find(w->values, slot->name) : NULL;
 
     if (!value) return kvf__slot_plain(w->ctx, slot, &w->memory, view);
     *view = (kvf__view){.data = value->value, .dtype = KVF__F32, .rank = value->rank};
@@ -71,61 +64,57 @@ static kvf_status write_slots(kvf_ctx *ctx, const kvf__slots *slots, const kvf__
     return st;
 }
 
-/* A base that could not be opened must not become a base file. */
-static kvf_status bind_as(kvf_ctx *ctx, const char *path, const kvf__base_file *file, bool gguf,
-                          const kvf__weights *weights, kvf__slots *slots)
-{
-    kvf_json *config = NULL;
-    kvf__desc desc = {0};
-    kvf_status st;
+/* What an import holds while it reads. */
+typedef struct source {
+    bool gguf;
+    kvf__base_file file;
+    kvf__weights weights;
+    kvf__slots slots;
+    kvf__tokenizer *tokenizer;
+    kvf__desc desc;
+    kvf__tensor *tensors;
+} source;
 
-    if (gguf)
-        st = kvf__desc_from_gguf(ctx, path, weights->meta, &weights->table, &desc);
-    else {
-        st = kvf_json_parse(ctx, path, file->config, strlen(file->config), &config);
-        if (!st) st = kvf__desc_from_hf(ctx, path, config, &desc);
-    }
-    if (!st) st = kvf__bind(ctx, path, &desc, &weights->table, slots);
-    kvf__desc_done(&desc);
-    kvf_json_free(config);
-    return st;
+static void source_done(source *s)
+{
+    kvf__free(s->tensors);
+    kvf__desc_done(&s->desc);
+    kvf__tokenizer_free(s->tokenizer);
+    kvf__slots_done(&s->slots);
+    kvf__weights_close(&s->weights);
+    kvf__base_file_done(&s->file);
+}
+
+/* A base that could not be opened must not become a base file: its texts are used, its weights
+ * bound. */
+static kvf_status open_source(kvf_ctx *ctx, const char *path, source *s)
+{
+    KVF_TRY(kvf__base_texts(ctx, path, &s->file));
+    KVF_TRY(kvf__base_tokenizer(ctx, path, &s->file, &s->tokenizer));
+    KVF_TRY(s->gguf ? kvf__gguf_open(ctx, path, &s->weights)
+                    : kvf__safetensors_open_dir(ctx, path, &s->weights));
+    KVF_TRY(s->gguf ? kvf__desc_from_gguf(ctx, path, s->weights.meta, &s->weights.table, &s->desc)
+                    : kvf__base_desc(ctx, path, &s->file, &s->desc));
+    return kvf__bind(ctx, path, &s->desc, &s->weights.table, &s->slots);
+}
+
+static kvf_status write_source(kvf_ctx *ctx, source *s, const char *out, bool force)
+{
+    if (s->gguf) return write_slots(ctx, &s->slots, NULL, out, force, &s->file);
+    KVF_TRY(choose_tensors(ctx, &s->weights.table, &s->tensors, &s->file.n));
+    s->file.tensors = s->tensors;
+    return kvf__base_file_write(ctx, out, force, &s->file);
 }
 
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
-    kvf__base_file file = {0};
-    kvf__weights weights = {0};
-    kvf__slots slots = {0};
-    kvf__tokenizer *tokenizer = NULL;
-    kvf__tensor *tensors = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
-    const bool gguf = kind == KVF__FILE_GGUF;
-    st = kvf__base_texts(ctx, path, &file);
-    if (st) goto out;
-    st = kvf__base_tokenizer(ctx, path, &file, &tokenizer);
-    if (st) goto out;
-    st = gguf ? kvf__gguf_open(ctx, path, &weights)
-              : kvf__safetensors_open_dir(ctx, path, &weights);
-    if (st) goto out;
-    st = bind_as(ctx, path, &file, gguf, &weights, &slots);
-    if (st) goto out;
-    if (gguf) {
-        st = write_slots(ctx, &slots, NULL, out, force, &file);
-        goto out;
-    }
-    st = choose_tensors(ctx, &weights.table, &tensors, &file.n);
-    if (st) goto out;
-    file.tensors = tensors;
-    st = kvf__base_file_write(ctx, out, force, &file);
-out:
-    kvf__free(tensors);
-    kvf__tokenizer_free(tokenizer);
-    kvf__slots_done(&slots);
-    kvf__weights_close(&weights);
-    kvf__base_file_done(&file);
+    source s = {.gguf = kind == KVF__FILE_GGUF};
+    kvf_status st = open_source(ctx, path, &s);
+    if (!st) st = write_source(ctx, &s, out, force);
+    source_done(&s);
     return st;
 }
 
@@ -138,7 +127,6 @@ static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params 
     kvf__table table = {0};
     kvf__slots slots = {0};
     writing w = {.ctx = ctx, .slots = &base->slots, .values = values};
-    kvf_json *config = NULL;
     kvf__desc desc = {0};
     kvf_status st = KVF_OK;
 
@@ -147,11 +135,9 @@ static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params 
         st = load_slot(&w, i, &view); /* of a GGUF, whose weights are all trained: the values */
         if (!st) st = kvf__table_add(ctx, &table, base->slots.items[i].name, view);
     }
-    if (!st) st = kvf_json_parse(ctx, base->path, file->config, strlen(file->config), &config);
-    if (!st) st = kvf__desc_from_hf(ctx, base->path, config, &desc);
+    if (!st) st = kvf__base_desc(ctx, base->path, file, &desc);
     if (!st) st = kvf__bind(ctx, base->path, &desc, &table, &slots);
     if (!st) st = kvf__slots_hash(ctx, &desc, &slots, hex);
-    kvf_json_free(config);
     kvf__desc_done(&desc);
     kvf__slots_done(&slots);
     kvf__table_done(&table);
@@ -180,7 +166,7 @@ kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__
     size_t used = 0;
 
     for (size_t i = 0; i < base->slots.n; i++)
-        used += value_of(values, base->slots.items[i].name) != NULL;
+        used += kvf__params_find(values, base->slots.items[i].name) != NULL;
     if (used != values->n)
         return kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu of the %zu weights that were trained",
                          base->path, used, values->n);

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "load_int.h"
+#include "renderer.h"
 
 /* A prefix as a file had it, and how its prompts are rendered; freed after its last use. */
 typedef struct kvf__prefix_ref {

@@ -4,7 +4,7 @@
 
 #include <kvfold/study.h>
 
-#include "load_int.h"
+#include "renderer.h"
 
 typedef struct kvf__look {
     kvf_ctx *ctx;

@@ -9,8 +9,8 @@
  * for. */
 #include "arena.h"
 #include "json_pack.h"
-#include "load_int.h"
 #include "matmul.h"
+#include "renderer.h"
 
 #include <kvfold/study.h>
 #include <math.h>

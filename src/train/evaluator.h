@@ -3,7 +3,7 @@
 #ifndef KVF_EVALUATOR_H
 #define KVF_EVALUATOR_H
 
-#include "load_int.h"
+#include "renderer.h"
 
 #include <kvfold/train.h>
 

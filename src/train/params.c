@@ -1,5 +1,6 @@
 /* What a run trains: the encoder and, where the task has one, the head; as one list that AdamW
  * steps and the best checkpoint copies. Both learn by one optimizer, the head at its own rate. */
+#include "encoder_run.h"
 #include "trainer.h"
 
 #include <string.h>

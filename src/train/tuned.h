@@ -5,8 +5,8 @@
 
 #include "dropout.h"
 #include "encoder_int.h"
-#include "load_int.h"
 #include "method.h"
+#include "renderer.h"
 #include "train_rows.h"
 
 typedef struct kvf__tuned {

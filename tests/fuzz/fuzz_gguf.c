@@ -1,7 +1,7 @@
 /* GGUF: metadata, tensors with their values in f32, the description of the model and the tokenizer
  * that the metadata hold. */
 #include "fuzz.h"
-#include "load_int.h"
+#include "renderer.h"
 
 enum { MOST_VALUES = 1 << 16 };
 

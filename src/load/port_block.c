@@ -3,8 +3,8 @@
  *
  * A model with adapters has a form of its own, with norms that are not folded away, so the base is
  * opened for what it will carry, and carries that alone: no other prefix can share it. */
-#include "load_int.h"
 #include "method.h"
+#include "open_prefix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +53,6 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *ru
     return KVF_OK;
 }
 
-static bool has_name(const kvf__params *params, const char *name)
-{
-    for (size_t i = 0; i < params->n; i++)
-        if (!strcmp(params->item[i].name, name)) return true;
-    return false;
-}
-
 kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__params *values,
                              const kvf__params *encoder, kvf_prefix *prefix)
 {
@@ -69,7 +62,7 @@ kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__p
         const kvf__param *from = &values->item[i];
         kvf__param *to = NULL;
         char *name = NULL;
-        if (has_name(encoder, from->name)) continue;
+        if (kvf__params_find(encoder, from->name)) continue;
         KVF_TRY(kvf__strdup(ctx, from->name, &name));
         KVF_TRY(kvf__params_owned_add(ctx, &prefix->block, name, from->rank, from->dim, &to));
         memcpy(to->value, from->value, (size_t)from->n * sizeof *from->value);
@@ -82,20 +75,18 @@ kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__p
 static kvf_status load_one(kvf_ctx *ctx, const char *where, const kvf__params *values,
                            kvf__param *to)
 {
+    const kvf__param *from = kvf__params_find(values, to->name);
     char found[128], expected[128];
 
-    for (size_t i = 0; i < values->n; i++) {
-        const kvf__param *from = &values->item[i];
-        if (strcmp(from->name, to->name)) continue;
-        if (from->rank != to->rank ||
-            memcmp(from->dim, to->dim, (size_t)to->rank * sizeof *to->dim))
-            return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, the base wants %s", where, to->name,
-                             kvf__shape_text(found, from->rank, from->dim),
-                             kvf__shape_text(expected, to->rank, to->dim));
-        memcpy(to->value, from->value, (size_t)to->n * sizeof *to->value);
-        return KVF_OK;
-    }
-    return kvf__fail(ctx, KVF_EMISMATCH, "%s: has no %s, which the base wants", where, to->name);
+    if (!from)
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has no %s, which the base wants", where,
+                         to->name);
+    if (from->rank != to->rank || memcmp(from->dim, to->dim, (size_t)to->rank * sizeof *to->dim))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, the base wants %s", where, to->name,
+                         kvf__shape_text(found, from->rank, from->dim),
+                         kvf__shape_text(expected, to->rank, to->dim));
+    memcpy(to->value, from->value, (size_t)to->n * sizeof *to->value);
+    return KVF_OK;
 }
 
 kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
@@ -120,32 +111,17 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
                              const kvf_prefix *prefix, kvf_base **out)
 {
     kvf_base *base = NULL;
-    kvf_status st;
 
     if (!prefix || !kvf_prefix_changes_base(prefix)) return kvf_base_open(ctx, path, options, out);
-    st = kvf__base_open_as(ctx, path, options, &prefix->form, &base);
-    if (st) goto out;
-    st = kvf__block_load(ctx, path, &prefix->block.params, base->model);
-    if (st) goto out;
+    KVF_TRY(kvf__base_open_as(ctx, path, options, &prefix->form, &base));
+    kvf_status st = kvf__block_load(ctx, path, &prefix->block.params, base->model);
+    if (st) {
+        kvf_base_free(base);
+        return st;
+    }
     base->carries = prefix;
     *out = base;
-    base = NULL;
-out:
-    kvf_base_free(base);
-    return st;
-}
-
-kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
-                            bool allow_other_base)
-{
-    if (base->carries && base->carries != prefix)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: carries the values of method %s, which no other prefix can share",
-                         base->path, base->carries->id.method);
-    KVF_TRY(kvf__prefix_fits(ctx, prefix, base, allow_other_base));
-    if (!kvf_prefix_changes_base(prefix) || base->carries) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which is not open for that",
-                     base->path, prefix->id.method);
+    return KVF_OK;
 }
 
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last)

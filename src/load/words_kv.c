@@ -5,7 +5,8 @@
  * these, and only their own keys and values are taken: learned positions count the start token, the
  * words are at 1 .. P. Rows behind such a prefix begin at P all the same, as PEFT and the files of
  * others have it: positions are no order among keys that lie in the prefix. */
-#include "load_int.h"
+#include "data_int.h"
+#include "open_base.h"
 
 #include <string.h>
 
@@ -27,7 +28,7 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
 }
 
 /* Of a row of T tokens, those of the P words from `first` on. */
-static void take_inputs(const kvf__desc *d, const float *streams, int64_t T, int64_t first,
+static void copy_inputs(const kvf__desc *d, const float *streams, int64_t T, int64_t first,
                         int64_t P, float *inputs)
 {
     for (int64_t l = 0; l < d->L; l++)
@@ -62,7 +63,7 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
     st = kvf__pass_fwd(ctx, pass, &input);
     if (st) goto out;
     kvf__cache_read(cache, 0, first, out->P, out->kv);
-    if (inputs) take_inputs(d, streams, T, first, out->P, inputs);
+    if (inputs) copy_inputs(d, streams, T, first, out->P, inputs);
 out:
     kvf__free(streams);
     kvf__pass_free(pass);

@@ -1,0 +1,90 @@
+/* Does a file belong to this base? What it says of its base (name, architecture, hash) is compared
+ * with the base, or replaced by it. */
+#include "open_prefix.h"
+
+#include <string.h>
+
+const char *kvf__base_words(const kvf__identity *id, char buf[256])
+{
+    const bool named = id->base_name && *id->base_name;
+    snprintf(buf, 256, named ? "base %s" : "another base", id->base_name);
+    return buf;
+}
+
+static kvf_status replace_text(kvf_ctx *ctx, char **text, const char *by)
+{
+    char *copy = NULL;
+    KVF_TRY(kvf__strdup(ctx, by, &copy));
+    kvf__free(*text);
+    *text = copy;
+    return KVF_OK;
+}
+
+kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *base)
+{
+    KVF_TRY(replace_text(ctx, &id->base_name, base->name));
+    KVF_TRY(replace_text(ctx, &id->base_architecture, kvf_base_architecture(base)));
+    return replace_text(ctx, &id->base_hash, base->hash);
+}
+
+kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__identity *id = &prefix->id;
+    char names[512], name[256];
+    if (prefix->head.n_tasks)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: holds heads of several tasks: --head names one of %s", prefix->path,
+                         kvf__head_names(&prefix->head, names, sizeof names));
+    if (id->L != d->L || id->G != d->G || id->D != d->D)
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
+            base->path, kvf__base_words(id, name), (long long)id->L, (long long)id->G,
+            (long long)id->D, (long long)d->L, (long long)d->G, (long long)d->D);
+    if (prefix->vectors.P && prefix->vectors.C != d->C)
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the virtual tokens, for %s, are %lld wide, the base's embeddings %lld", base->path,
+            kvf__base_words(id, name), (long long)prefix->vectors.C, (long long)d->C);
+    if (allow_other_base) return KVF_OK;
+    if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for %s, architecture %s, the base is %s (--allow-other-base "
+            "overrides)",
+            base->path, kvf__base_words(id, name), id->base_architecture, d->arch_name);
+    if (!*id->base_hash)
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
+            base->path);
+    if (strcmp(id->base_hash, base->hash))
+        return kvf__fail(
+            ctx, KVF_EMISMATCH,
+            "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
+            base->path, id->base_name, id->base_hash, base->hash);
+    return KVF_OK;
+}
+
+kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id,
+                               const kvf_base *base, bool allow_other_base)
+{
+    const kvf_prefix view = {.id = *id, .path = (char *)path};
+    KVF_TRY(kvf__prefix_fits(ctx, &view, base, allow_other_base));
+    return *id->base_hash ? KVF_OK : kvf__identity_stamp(ctx, id, base);
+}
+
+kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base)
+{
+    if (base->carries && base->carries != prefix)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: carries the values of method %s, which no other prefix can share",
+                         base->path, base->carries->id.method);
+    KVF_TRY(kvf__prefix_fits(ctx, prefix, base, allow_other_base));
+    if (!kvf_prefix_changes_base(prefix) || base->carries) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which is not open for that",
+                     base->path, prefix->id.method);
+}

@@ -1,0 +1,164 @@
+/* What goes along with the weights of a base file, as texts: config and tokenizer of a folder, of a
+ * base file, or made of a GGUF's metadata. And what is made of these texts: description and
+ * tokenizer. */
+#include "open_base.h"
+
+#include <string.h>
+
+enum { MAX_TEXT_BYTES = 1 << 28 };
+
+kvf_status kvf__base_text_read(kvf_ctx *ctx, const char *path, const char *name,
+                               kvf__base_file *file)
+{
+    kvf__buf text = {0};
+    kvf_status st = kvf__read_file(ctx, path, MAX_TEXT_BYTES, &text);
+
+    if (!st) st = kvf__base_text_add(ctx, file, name, text.data, text.n);
+    if (st) st = kvf__fail_prefix(ctx, st, "%s", path);
+    kvf__buf_done(&text);
+    return st;
+}
+
+kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file *file)
+{
+    kvf__buf text = {0};
+    kvf_status st = kvf__read_file(ctx, path, MAX_TEXT_BYTES, &text);
+
+    if (!st && memchr(text.data, 0, text.n))
+        st = kvf__fail(ctx, KVF_EFORMAT, "%s: holds a zero byte, want JSON", path);
+    if (!st) st = kvf__strndup(ctx, text.data, text.n, &file->config);
+    kvf__buf_done(&text);
+    return st;
+}
+
+kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
+{
+    for (size_t i = 0; kvf__tokenizer_file(i); i++) {
+        char *path = NULL;
+        KVF_TRY(kvf__path_find(ctx, dir, kvf__tokenizer_file(i), &path));
+        kvf_status st = path ? kvf__base_text_read(ctx, path, kvf__tokenizer_file(i), file)
+                             : KVF_OK;
+        kvf__free(path);
+        if (st) return st;
+    }
+    return KVF_OK;
+}
+
+/* The config with these end ids in place of its own. */
+static kvf_status replace_ends(kvf_ctx *ctx, const char *where, const kvf__ends *ends,
+                               kvf__base_file *file)
+{
+    kvf_json *config = NULL, *list = kvf_json_array();
+
+    for (int i = 0; i < ends->n; i++)
+        kvf_json_add(list, kvf_json_new_int(ends->id[i]));
+    kvf_status st = kvf_json_parse(ctx, where, file->config, strlen(file->config), &config);
+    if (st) {
+        kvf_json_free(list);
+        return st;
+    }
+    kvf_json_set(config, "eos_token_id", list);
+    char *text = kvf_json_text(config, KVF_JSON_INDENT);
+    kvf__free(file->config);
+    file->config = NULL;
+    st = text ? kvf__strdup(ctx, text, &file->config) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_text_free(text);
+    kvf_json_free(config);
+    return st;
+}
+
+kvf_status kvf__base_ends_read(kvf_ctx *ctx, const char *dir, kvf__desc *desc)
+{
+    char *path = NULL;
+    kvf_json *root = NULL;
+
+    KVF_TRY(kvf__path_find(ctx, dir, "generation_config.json", &path));
+    if (!path) return KVF_OK;
+    kvf_status st = kvf_json_load(ctx, path, &root);
+    if (!st) st = kvf__desc_set_ends(ctx, path, root, desc);
+    kvf_json_free(root);
+    kvf__free(path);
+    return st;
+}
+
+static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
+{
+    kvf__desc generation = {0};
+    char *path = NULL;
+
+    KVF_TRY(kvf__path_join(ctx, dir, "config.json", &path));
+    kvf_status st = kvf__base_config_read(ctx, path, file);
+    if (!st) st = kvf__base_ends_read(ctx, dir, &generation);
+    if (!st && generation.ends.n) st = replace_ends(ctx, path, &generation.ends, file);
+    kvf__free(path);
+    return st ? st : kvf__base_tokenizer_dir(ctx, dir, file);
+}
+
+/* text: the vocabulary, to be freed. */
+static kvf_status describe_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
+                                kvf__desc *desc, char **text, kvf__base_file *file)
+{
+    KVF_TRY(kvf__desc_from_gguf(ctx, path, weights->meta, &weights->table, desc));
+    KVF_TRY(kvf__desc_to_hf(ctx, path, desc, &file->config));
+    KVF_TRY(kvf__gguf_vocab_text(ctx, path, weights, text));
+    return kvf__base_text_add(ctx, file, "tokenizer.gguf.json", *text, strlen(*text));
+}
+
+static kvf_status read_gguf(kvf_ctx *ctx, const char *path, kvf__base_file *file)
+{
+    kvf__weights weights = {0};
+    kvf__desc desc = {0};
+    char *text = NULL;
+
+    KVF_TRY(kvf__gguf_open(ctx, path, &weights));
+    kvf_status st = describe_gguf(ctx, path, &weights, &desc, &text, file);
+    kvf__free(text);
+    kvf__desc_done(&desc);
+    kvf__weights_close(&weights);
+    return st;
+}
+
+kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out)
+{
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    kvf__base_file file = {0};
+
+    KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
+    if (kind == KVF__FILE_HDF5) return kvf__base_file_open(ctx, path, NULL, out);
+    if (kind != KVF__FILE_HF_DIR && kind != KVF__FILE_GGUF)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: not a base: want a Hugging Face folder, a GGUF or a kvfold base file",
+                         path);
+    kvf_status st = kind == KVF__FILE_GGUF ? read_gguf(ctx, path, &file)
+                                           : read_dir(ctx, path, &file);
+    if (st) {
+        kvf__base_file_done(&file);
+        return st;
+    }
+    *out = file;
+    return KVF_OK;
+}
+
+kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                               kvf__tokenizer **out)
+{
+    kvf__text_file *texts = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, file->n_texts, sizeof *texts, &texts));
+    for (size_t i = 0; i < file->n_texts; i++)
+        texts[i] = (kvf__text_file){file->texts[i].name, file->texts[i].text};
+    kvf_status st = kvf__tokenizer_from_texts(ctx, where, texts, file->n_texts, out);
+    kvf__free(texts);
+    return st;
+}
+
+kvf_status kvf__base_desc(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                          kvf__desc *out)
+{
+    kvf_json *config = NULL;
+
+    KVF_TRY(kvf_json_parse(ctx, where, file->config, strlen(file->config), &config));
+    kvf_status st = kvf__desc_from_hf(ctx, where, config, out);
+    kvf_json_free(config);
+    return st;
+}

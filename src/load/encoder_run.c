@@ -1,0 +1,128 @@
+/* An encoder and its run file: made for a base, with the values of a checkpoint, written as a run
+ * that no training has touched yet. The only place that hands a part of the base to an encoder,
+ * which never sees the model. */
+#include "encoder_run.h"
+
+#include "encoder_int.h"
+#include "method.h"
+
+#include <string.h>
+
+kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *method,
+                                const kvf__encoder_shape *shape, kvf__encoder **out)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    kvf__kv_projections projections = {0};
+    kvf__encoder_shape whole = *shape;
+
+    whole.L = d->L;
+    whole.G = d->G;
+    whole.D = d->D;
+    whole.C = d->C;
+    if (kvf__encoder_needs_projections(method) && shape->P > 0) {
+        KVF_TRY(kvf__model_kv_projections(ctx, base->model, &base->slots, shape->P, &projections));
+        whole.projections = &projections;
+    }
+    return kvf__encoder_create(ctx, method, &whole, out);
+}
+
+/* ---- from a run ------------------------------------------------------------------------------ */
+
+/* Which parameter tells the hidden width of an encoder, and of which form it is then. */
+static const struct {
+    const char *name, *form;
+    int dim;
+} WIDTHS[] = {{"transform.0.weight", NULL, 0},
+              {"lstm_head.weight_hh_l0", "lstm", 1},
+              {"mlp_head.0.weight", "mlp", 0}};
+
+/* M, form and C as a parameter list has them; 0 and NULL where it has none. */
+static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
+{
+    const kvf__param *embedding = kvf__params_find(params, "embedding.weight");
+    if (embedding && embedding->rank == 2) shape->C = embedding->dim[1];
+    for (size_t i = 0; i < sizeof WIDTHS / sizeof WIDTHS[0]; i++) {
+        const kvf__param *param = kvf__params_find(params, WIDTHS[i].name);
+        if (!param || param->rank != 2) continue;
+        shape->M = param->dim[WIDTHS[i].dim];
+        shape->form = WIDTHS[i].form;
+        return;
+    }
+}
+
+kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
+                               kvf_checkpoint checkpoint, const kvf__params **values, int64_t *step)
+{
+    bool has_best = run->best.params.n > 0;
+    if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
+    bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;
+    *values = best ? &run->best.params : &run->values.params;
+    *step = best ? run->best_step : kvf_json_int(kvf_json_get(run->state, "step"), 0);
+    return KVF_OK;
+}
+
+/* A method that reads the base cannot emit without it, nor beside one of another shape. */
+static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
+                             const kvf_base *base)
+{
+    const kvf__method *method = kvf__method_find(run->id.method);
+    if (!method || !method->reads_base) return KVF_OK;
+    if (!base)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: method %s reads the base it was trained on: name it with --base",
+                         path, method->name);
+    const kvf__desc *d = kvf__model_desc(base->model);
+    char name[256];
+    if (run->id.L == d->L && run->id.G == d->G && run->id.D == d->D) return KVF_OK;
+    return kvf__fail(
+        ctx, KVF_EMISMATCH,
+        "%s: the run is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld", path,
+        kvf__base_words(&run->id, name), (long long)run->id.L, (long long)run->id.G,
+        (long long)run->id.D, (long long)d->L, (long long)d->G, (long long)d->D);
+}
+
+kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
+                                 const kvf_base *base, kvf_checkpoint checkpoint,
+                                 kvf__encoder **out, int64_t *step)
+{
+    const kvf__params *values = NULL;
+    int64_t at = 0;
+    KVF_TRY(kvf__run_pick_state(ctx, path, run, checkpoint, &values, &at));
+    KVF_TRY(check_base(ctx, path, run, base));
+    kvf__encoder_shape shape = {.L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D};
+    const kvf__method *method = kvf__method_find(run->id.method);
+    kvf__encoder *encoder = NULL;
+    read_widths(values, &shape);
+    if (base) shape.C = kvf__model_desc(base->model)->C;
+    kvf_status st = method && method->reads_base
+                        ? kvf__encoder_on_base(ctx, base, run->id.method, &shape, &encoder)
+                        : kvf__encoder_create(ctx, run->id.method, &shape, &encoder);
+    if (st) return kvf__fail_prefix(ctx, st, "%s", path);
+    st = kvf__encoder_load(ctx, encoder, path, values);
+    if (st) {
+        kvf__encoder_free(encoder);
+        return st;
+    }
+    *out = encoder;
+    *step = at;
+    return KVF_OK;
+}
+
+/* ---- to a run -------------------------------------------------------------------------------- */
+
+kvf_status kvf__encoder_write_run(kvf_ctx *ctx, const char *path, bool force, kvf__encoder *encoder,
+                                  kvf__artifact *run)
+{
+    if (!run->layer_mask) {
+        KVF_TRY(kvf__alloc(ctx, (size_t)run->id.L, &run->layer_mask));
+        memset(run->layer_mask, 1, (size_t)run->id.L);
+    }
+    run->state = kvf_json_object();
+    if (!kvf_json_set(run->state, "step", kvf_json_new_int(0)))
+        return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
+    run->values.params = *kvf__encoder_params(encoder);
+    kvf_status st = kvf__artifact_write(ctx, path, force, run);
+    run->values.params = (kvf__params){0}; /* the encoder's own memory */
+    return st;
+}

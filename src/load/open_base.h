@@ -1,0 +1,101 @@
+/* From a path to a base: weights, tokenizer, packed model. And the texts that a base file keeps. */
+#ifndef KVF_OPEN_BASE_H
+#define KVF_OPEN_BASE_H
+
+#include <kvfold/io.h>
+#include <kvfold/model.h>
+
+#include "base_file.h"
+#include "model_int.h"
+#include "text_int.h"
+
+struct kvf_base {
+    kvf_ctx *ctx;
+    char *path, *name;
+    char hash[33];
+    kvf__weights weights; /* keeps the bytes mapped that the model views */
+    kvf__slots slots;
+    kvf__tokenizer *tokenizer;
+    kvf__model *model;
+    kvf_precision precision;
+    kvf_weight_dtype weight_dtype;
+    bool random;               /* weights of no file that anyone has */
+    const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
+};
+
+/* "auto", "f32", "bf16", "int8". */
+const char *kvf__precision_name(kvf_precision precision);
+const char *kvf__weight_dtype_name(kvf_weight_dtype dtype);
+/* AUTO becomes BF16 where a rule on CPU and base says that it is faster, else F32; BF16 on a CPU
+ * without it is EUNSUPPORTED. */
+kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf__desc *desc,
+                                  kvf_precision *out);
+
+/* A base of random weights that no file holds, without a tokenizer and without a hash: for bench.
+ * name: kvf__base_shape() or the path of a config.json. Every weight views one pool of numbers, so
+ * that it takes no more memory than its largest tensor (the embedding) beside the packed weights,
+ * about what a mapped file keeps resident. */
+kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options,
+                            uint64_t seed, kvf_base **out);
+/* Names of known shapes by index: "gpt2", ...; NULL past the last. */
+const char *kvf__base_shape(size_t index);
+kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
+/* From a description and a table of weights to base->model: binds, decides the precision, packs.
+ * `where` names them in errors. */
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options);
+
+/* config.json and the tokenizer's files of a Hugging Face folder or a base file; of a GGUF as they
+ * are made of its metadata. */
+kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
+kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                               kvf__tokenizer **out);
+/* One of them, or config.json alone, or those of a tokenizer that a folder has. */
+kvf_status kvf__base_text_read(kvf_ctx *ctx, const char *path, const char *name,
+                               kvf__base_file *file);
+kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file *file);
+kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file);
+/* The end ids of a folder's generation_config.json, if there is one that has some. */
+kvf_status kvf__base_ends_read(kvf_ctx *ctx, const char *dir, kvf__desc *desc);
+/* What the config says. */
+kvf_status kvf__base_desc(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
+                          kvf__desc *out);
+/* A base file of the base's weights, where `values` has no others for them, by name. task: what it
+ * says of a head, the hash of the new weights being filled in; NULL: there is none. */
+kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
+                                 kvf__artifact *task, const char *out, bool force);
+/* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
+ * integers as the f32 that they stand for. */
+kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
+
+/* The path, or the folder that holds the model of this name in the cache of the Hugging Face Hub;
+ * EIO where it can only be such a name, and is not there. *out is the caller's. */
+kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out);
+/* ORG/NAME of a folder in that cache; *out untouched: it is elsewhere. */
+kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
+/* kvf_base_open in a form to be trained. */
+kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out);
+/* Tokenizer of a GGUF's metadata. */
+kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
+                                    kvf__tokenizer **out);
+/* The same as the text that a base file keeps (tokenizer.gguf.json); to be freed. */
+kvf_status kvf__gguf_vocab_text(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
+                                char **out);
+
+/* What words are to the base, without tokens that only mark where a text begins and ends: those of
+ * the tokenizer stand around the words on a base that reads in both directions, to which a text is
+ * nothing without them; elsewhere nothing does. *before is where the words begin. */
+kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *words, int64_t n,
+                          kvf__ids *out, int64_t *before);
+/* Of the bare base, run on words [out->P] so wrapped, from position 0 on: keys and values of every
+ * layer, out->kv, and what enters it (kvf__input.streams), inputs [L, P, C] unless NULL. */
+kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *words,
+                                 kvf__prefix *out, float *inputs);
+/* A row's first position: "P", or a number from 0 on. EUSAGE. */
+kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out);
+/* Longest row that fits: positions of the model less position_start, and the sliding window less P.
+ */
+int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
+
+#endif

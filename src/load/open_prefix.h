@@ -1,0 +1,81 @@
+/* From a path to a prefix (read from its file, or emitted by the encoder of a run), with what came
+ * along: a head, values for the base itself. And whether it belongs to a base. */
+#ifndef KVF_OPEN_PREFIX_H
+#define KVF_OPEN_PREFIX_H
+
+#include "head.h"
+#include "open_base.h"
+
+/* What conditions a base: a prefix, or vectors at its input. */
+struct kvf_prefix {
+    kvf__identity id;
+    kvf__prefix prefix;          /* P = 0: none */
+    kvf__vectors vectors;        /* P = 0: none */
+    char *pattern;               /* --p-template, NULL: there is none */
+    kvf__params_owned block;     /* n = 0: none; else values for what the model publishes, and */
+    kvf__train form;             /* the form of the model that publishes it */
+    kvf__task task;              /* of id.task */
+    kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
+    kvf_json *options, *lineage; /* of the file; may be NULL */
+    char *path;
+    bool from_run;
+    int64_t step; /* of the state that was used; -1 for prefix files */
+};
+
+/* What a file of that kind holds of a prefix; all is viewed. */
+kvf__artifact kvf__prefix_view(const kvf_prefix *prefix, kvf__kind kind);
+
+/* The form of a model that has the values of an adapter file. */
+kvf_status kvf__block_form(kvf_ctx *ctx, const char *path, const kvf__artifact *adapter,
+                           kvf__train *out);
+/* Into a new prefix: the values of a run of port block, which are taken over. */
+kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, bool best,
+                               kvf_prefix *prefix);
+/* The base's part of a run that trained it beside an encoder (--unfreeze base): copies of the
+ * values that are not the encoder's; none if the run's options do not say so. */
+kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__params *values,
+                             const kvf__params *encoder, kvf_prefix *prefix);
+/* Values for all that the model publishes, by name; EMISMATCH, ESHAPE if they are not. `where`
+ * names the source. */
+kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
+                           kvf__model *model);
+/* What a file says of its base, held against one, heads and what the base carries apart; a file
+ * that names none (base_hash empty: allow_other_base lets it pass) gets its stamp. */
+kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id,
+                               const kvf_base *base, bool allow_other_base);
+/* The stamp alone: name, architecture and hash, in place of those there are. */
+kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *base);
+/* kvf_prefix_check but for what the base carries. */
+kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
+                            bool allow_other_base);
+/* "base NAME". */
+const char *kvf__base_words(const kvf__identity *id, char buf[256]);
+
+/* Copies values into a head's parameters by name. EFORMAT, ESHAPE: the names or shapes are not the
+ * head's; `where` names the source. */
+kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where,
+                          const kvf__params *from);
+/* The head that came with a prefix on a base, dropout 0, a language model's without a gradient;
+ * *out stays NULL where that is the base's own. */
+kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                            kvf__head **out);
+
+/* Classes as words of a masked model (verbalizer.c): of "label=word,..." a word for each label, [n]
+ * texts to free; EUSAGE says which label has none. And the head that reads them; EUSAGE names a
+ * word that is not one token, EUNSUPPORTED: the base has no masked-language-model head. */
+kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
+                                 char ***out);
+void kvf__verbalizer_free(char **words, size_t n);
+kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
+                                kvf__head **out);
+
+/* "2-5" or "2", from 0 on. EUSAGE. */
+kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
+
+/* Behind a prefix (NULL: none): ids of a row in all, and those that are not virtual tokens. */
+int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix);
+int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix);
+/* Are rows the same ids under both? */
+bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b);
+
+#endif
