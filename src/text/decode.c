@@ -11,10 +11,9 @@
  * `tokenizers` would leave it out silently. */
 #include "tok_work.h"
 
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
-
-static const char BAD[] = "\xEF\xBF\xBD";
-enum { BAD_BYTES = 3 };
 
 /* Where a step stands. What it keeps: the bytes of a character to come, the bytes of a run, or (of
  * a step that is `whole`) all. */
@@ -177,72 +176,57 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, out->data, out->n);
 }
 
-static size_t units_in_front(const kvf__tok_step *step, const char *s, size_t n, int64_t most)
+/* How often the step's character stands at the beginning, or at the end; at most `most` times. */
+static int64_t count_units(const kvf__tok_step *step, const char *s, size_t n, int64_t most,
+                           bool at_end)
 {
-    size_t count = 0, unit = step->text_n;
-    while ((int64_t)count < most && (count + 1) * unit <= n &&
-           memcmp(s + count * unit, step->text, unit) == 0)
-        count++;
+    const size_t unit = step->text_n;
+    int64_t count = 0;
+
+    for (size_t left = n; count < most && left >= unit; left -= unit, count++) {
+        const char *at = at_end ? s + left - unit : s + n - left;
+        if (memcmp(at, step->text, unit) != 0) break;
+    }
     return count;
 }
 
-static size_t units_behind(const kvf__tok_step *step, const char *s, size_t n, int64_t most)
-{
-    size_t count = 0, unit = step->text_n;
-    while ((int64_t)count < most && (count + 1) * unit <= n &&
-           memcmp(s + n - (count + 1) * unit, step->text, unit) == 0)
-        count++;
-    return count;
-}
-
-/* Drops the step's character, at most start times in front and stop times behind. */
+/* Drops the step's character, at most start times in front and stop times at the end. Of a text in
+ * parts, characters at the end are held back until others follow. */
 static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
-{
-    const kvf__tok_step *step = d->stages[i].step;
-    const size_t front = step->text_n * units_in_front(step, s, n, step->start);
-
-    s += front;
-    n -= front;
-    return feed(d, i + 1, s, n - step->text_n * units_behind(step, s, n, step->stop));
-}
-
-/* The same of a text in parts: characters at the end are held back until others follow. */
-static kvf_status strip_part(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     stage *g = &d->stages[i];
     const kvf__tok_step *step = g->step;
-    const size_t front = units_in_front(step, s, n, step->start - g->front);
+    const size_t unit = step->text_n;
 
-    s += front * step->text_n;
-    n -= front * step->text_n;
-    g->front = n ? step->start : g->front + (int64_t)front;
-    const int64_t units = (int64_t)units_behind(step, s, n, INT64_MAX);
-    const bool only = (size_t)units * step->text_n == n;
-    const int64_t behind = (only ? g->back : 0) + units;
-    const int64_t back = behind < step->stop ? behind : step->stop;
+    if (!g->joined) g->front = g->back = 0; /* every token is a text */
+    const int64_t front = count_units(step, s, n, step->start - g->front, false);
+    s += (size_t)front * unit;
+    n -= (size_t)front * unit;
+    g->front = n ? step->start : g->front + front;
+    const int64_t units = count_units(step, s, n, INT64_MAX, true);
+    const bool only = (size_t)units * unit == n;
+    const int64_t ending = (only ? g->back : 0) + units;
+    const int64_t back = ending < step->stop ? ending : step->stop;
 
     g->made.n = 0;
-    for (int64_t k = only ? behind - back : g->back; k > 0; k--)
-        KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, step->text, step->text_n));
-    if (!only) KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, s, n - (size_t)back * step->text_n));
+    for (int64_t k = only ? ending - back : g->back; k > 0; k--)
+        KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, step->text, unit));
+    if (!only) KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, s, n - (size_t)back * unit));
     g->back = back;
     return feed(d, i + 1, g->made.data, g->made.n);
 }
 
 /* ---- runs of bytes --------------------------------------------------------------------------- */
 
-/* The byte a token "<0xXX>" stands for, or -1. */
+/* The byte that a token "<0xXX>" is, or -1. */
 static int token_byte(const char *s, size_t n)
 {
-    static const char digits[] = "0123456789ABCDEFabcdef";
-    const char *high, *low;
+    char *end;
+    long byte;
 
-    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>' || !s[3] || !s[4]) return -1;
-    high = strchr(digits, s[3]);
-    low = strchr(digits, s[4]);
-    if (!high || !low) return -1;
-    return (int)((high - digits < 16 ? high - digits : high - digits - 6) * 16 +
-                 (low - digits < 16 ? low - digits : low - digits - 6));
+    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>' || !isxdigit((uint8_t)s[3])) return -1;
+    byte = strtol(s + 3, &end, 16);
+    return end == s + 5 ? (int)byte : -1;
 }
 
 /* Whether the characters of a run can be taken back: the steps behind work on one string. */
@@ -264,6 +248,14 @@ static void mark_run(kvf__decoding *d)
     d->run.out_n = d->out->n;
 }
 
+/* U+FFFD for each of n bytes. */
+static kvf_status feed_bad(kvf__decoding *d, size_t i, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        KVF_TRY(feed(d, i, KVF__REPLACEMENT_UTF8, 3));
+    return KVF_OK;
+}
+
 /* Takes back what was handed on of the run at stage i, which is no text: U+FFFD for each byte. */
 static kvf_status spoil_run(kvf__decoding *d, size_t i)
 {
@@ -277,9 +269,7 @@ static kvf_status spoil_run(kvf__decoding *d, size_t i)
     d->out->n = d->run.out_n;
     if (d->changed > d->out->n) d->changed = d->out->n;
     d->run.bad = true;
-    for (size_t k = 0; k < d->stages[i].kept.n; k++)
-        KVF_TRY(feed(d, i + 1, BAD, BAD_BYTES));
-    return KVF_OK;
+    return feed_bad(d, i + 1, d->stages[i].kept.n);
 }
 
 static kvf_status add_byte(kvf__decoding *d, size_t i, char byte)
@@ -291,7 +281,7 @@ static kvf_status add_byte(kvf__decoding *d, size_t i, char byte)
     if (early && !run->open) mark_run(d);
     KVF_TRY(kvf__buf_addc(d->w.ctx, bytes, byte));
     if (!early) return KVF_OK;
-    if (run->bad) return feed(d, i + 1, BAD, BAD_BYTES);
+    if (run->bad) return feed_bad(d, i + 1, 1);
     const char *next = bytes->data + run->given;
     const size_t left = bytes->n - run->given, good = kvf__utf8_valid(next, left);
     if (good + open_end(next + good, left - good) < left) return spoil_run(d, i);
@@ -310,8 +300,7 @@ static kvf_status end_run(kvf__decoding *d, size_t i)
     } else if (bytes->n && kvf__utf8_valid(bytes->data, bytes->n) == bytes->n) {
         st = feed(d, i + 1, bytes->data, bytes->n);
     } else {
-        for (size_t k = 0; !st && k < bytes->n; k++)
-            st = feed(d, i + 1, BAD, BAD_BYTES);
+        st = feed_bad(d, i + 1, bytes->n);
     }
     bytes->n = 0;
     return st;
@@ -338,7 +327,7 @@ static kvf_status apply(kvf__decoding *d, size_t i, const char *s, size_t n)
     case KVF__STEP_METASPACE:
         return metaspace(d, i, s, n);
     case KVF__STEP_STRIP:
-        return d->stages[i].joined ? strip_part(d, i, s, n) : strip(d, i, s, n);
+        return strip(d, i, s, n);
     case KVF__STEP_WORDPIECE:
         return wordpiece(d, i, s, n);
     case KVF__STEP_REPLACE:
@@ -460,7 +449,7 @@ kvf_status kvf__decoding_add(kvf_ctx *ctx, kvf__decoding *d, int32_t id, kvf__bu
 
     enter(d, ctx, text);
     if (!left_out)
-        KVF_TRY(feed(d, 0, token ? token : BAD, token ? d->w.t->lex.v[id].n : BAD_BYTES));
+        KVF_TRY(feed(d, 0, token ? token : KVF__REPLACEMENT_UTF8, token ? d->w.t->lex.v[id].n : 3));
     return leave(d, ctx, grown);
 }
 

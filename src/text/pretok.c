@@ -136,24 +136,27 @@ static kvf_status split_words(splitter *sp, const char *s, size_t n)
 
 static kvf_status split_piece(splitter *sp, const char *s, size_t n)
 {
+    static bool (*const classes[])(uint32_t) = {
+        [KVF__STEP_DIGITS] = kvf__is_numeric,
+        [KVF__STEP_WHITESPACE_SPLIT] = kvf__is_space,
+        [KVF__STEP_PUNCTUATION] = kvf__is_punct,
+    };
+    kvf__step_kind kind = sp->step->kind;
+
     sp->n = 0;
-    switch (sp->step->kind) {
-    case KVF__STEP_DIGITS:
-        KVF_TRY(split_chars(sp, kvf__is_numeric, s, n));
-        break;
-    case KVF__STEP_PUNCTUATION:
-        KVF_TRY(split_chars(sp, kvf__is_punct, s, n));
-        break;
-    case KVF__STEP_WHITESPACE_SPLIT:
-        KVF_TRY(split_chars(sp, kvf__is_space, s, n));
-        break;
-    case KVF__STEP_WHITESPACE:
-        KVF_TRY(split_words(sp, s, n));
-        break;
-    default:
+    if (kind == KVF__STEP_WHITESPACE) return split_words(sp, s, n);
+    if (kind < sizeof classes / sizeof *classes && classes[kind])
+        KVF_TRY(split_chars(sp, classes[kind], s, n));
+    else
         KVF_TRY(split_pattern(sp, sp->step->pattern, s, n));
-    }
     return flush_events(sp);
+}
+
+static void swap_lists(kvf__work *w)
+{
+    kvf__pretokens was = w->pieces;
+    w->pieces = w->spare;
+    w->spare = was;
 }
 
 /* Cuts all pieces; the text stays as it is and moves over to the new list. */
@@ -170,40 +173,49 @@ static kvf_status split_all(kvf__work *w, const kvf__tok_step *step)
     w->spare.head = w->pieces.head && w->spare.n > 0 && w->spare.v[0].at == w->pieces.v[0].at;
     w->pieces.text = w->spare.text;
     w->spare.text = text;
+    swap_lists(w);
     return KVF_OK;
 }
 
 /* ---- what rewrites --------------------------------------------------------------------------- */
 
-static void swap_lists(kvf__work *w)
-{
-    kvf__pretokens was = w->pieces;
-    w->pieces = w->spare;
-    w->spare = was;
-}
+/* Appends what becomes of piece i of w->pieces. */
+typedef kvf_status rewrite_fn(kvf__work *w, const void *how, size_t i, kvf__traced *to);
 
-/* Copies every piece, with `prefix` before those that lack it: all, or only the one that begins the
- * text. `bare` leaves out the first, which continues other text. */
-static kvf_status prefix_pieces(kvf__work *w, const char *prefix, size_t n, bool head_only,
-                                bool bare)
+static kvf_status rewrite_all(kvf__work *w, rewrite_fn *rewrite, const void *how)
 {
-    kvf__pretokens *from = &w->pieces, *to = &w->spare;
+    kvf__pretokens *to = &w->spare;
 
     kvf__pretokens_clear(to);
-    to->head = from->head;
-    for (size_t i = 0; i < from->n; i++) {
-        const char *s = from->text.buf.data + from->v[i].at;
-        size_t at = to->text.buf.n, length = from->v[i].n;
-        bool has = length >= n && memcmp(s, prefix, n) == 0;
-        bool wants = i == 0 ? !bare && (!head_only || from->head) : !head_only;
-        if (wants && !has)
-            KVF_TRY(kvf__trace_put(w, &to->text, prefix, n,
-                                   kvf__trace_at(w, &from->text, from->v[i].at)));
-        KVF_TRY(kvf__trace_copy(w, &to->text, &from->text, from->v[i].at, length));
+    to->head = w->pieces.head;
+    for (size_t i = 0; i < w->pieces.n; i++) {
+        size_t at = to->text.buf.n;
+        KVF_TRY(rewrite(w, how, i, &to->text));
         KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
     }
     swap_lists(w);
     return KVF_OK;
+}
+
+/* A text in front of the pieces that lack it: all, or only the one that begins the text. `bare`
+ * leaves out the first, which continues other text. */
+typedef struct front {
+    const char *text;
+    size_t n;
+    bool head_only, bare;
+} front;
+
+static kvf_status put_front(kvf__work *w, const void *how, size_t i, kvf__traced *to)
+{
+    const front *f = how;
+    const kvf__pretokens *from = &w->pieces;
+    const kvf__pretoken piece = from->v[i];
+    bool has = piece.n >= f->n && memcmp(from->text.buf.data + piece.at, f->text, f->n) == 0;
+    bool wants = i == 0 ? !f->bare && (!f->head_only || from->head) : !f->head_only;
+
+    if (wants && !has)
+        KVF_TRY(kvf__trace_put(w, to, f->text, f->n, kvf__trace_at(w, &from->text, piece.at)));
+    return kvf__trace_copy(w, to, &from->text, piece.at, piece.n);
 }
 
 /* The bytes' printable characters, in chunks: a call per byte would cost more than the mapping. */
@@ -222,10 +234,14 @@ static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
     return kvf__buf_add(ctx, out, chunk, used);
 }
 
-/* The same, a byte at a time, with where each came from. */
-static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__pretoken piece,
-                             kvf__traced *to)
+/* The same; with offsets a byte at a time. */
+static kvf_status map_bytes(kvf__work *w, const void *how, size_t i, kvf__traced *to)
 {
+    const kvf__traced *from = &w->pieces.text;
+    const kvf__pretoken piece = w->pieces.v[i];
+
+    (void)how;
+    if (!w->offsets) return map_text(w->ctx, from->buf.data + piece.at, piece.n, &to->buf);
     for (size_t at = piece.at; at < piece.at + piece.n; at++) {
         char shown[2];
         size_t length;
@@ -235,38 +251,12 @@ static kvf_status map_traced(kvf__work *w, const kvf__traced *from, kvf__pretoke
     return KVF_OK;
 }
 
-static kvf_status map_bytes(kvf__work *w)
-{
-    kvf__pretokens *from = &w->pieces, *to = &w->spare;
-
-    kvf__pretokens_clear(to);
-    to->head = from->head;
-    for (size_t i = 0; i < from->n; i++) {
-        size_t at = to->text.buf.n;
-        const char *s = from->text.buf.data + from->v[i].at;
-        KVF_TRY(w->offsets ? map_traced(w, &from->text, from->v[i], &to->text)
-                           : map_text(w->ctx, s, from->v[i].n, &to->text.buf));
-        KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
-    }
-    swap_lists(w);
-    return KVF_OK;
-}
-
-static kvf_status byte_level(kvf__work *w, const kvf__tok_step *step, bool bare)
-{
-    if (step->prefix_space) KVF_TRY(prefix_pieces(w, " ", 1, false, bare));
-    if (step->pattern) {
-        KVF_TRY(split_all(w, step));
-        swap_lists(w);
-    }
-    return map_bytes(w);
-}
-
 /* Spaces become the replacement, text between them is copied whole. */
-static kvf_status map_spaces(kvf__work *w, const kvf__tok_step *step, const kvf__traced *from,
-                             kvf__pretoken piece, kvf__traced *to)
+static kvf_status map_spaces(kvf__work *w, const void *how, size_t i, kvf__traced *to)
 {
-    size_t at = piece.at, end = piece.at + piece.n;
+    const kvf__tok_step *step = how;
+    const kvf__traced *from = &w->pieces.text;
+    size_t at = w->pieces.v[i].at, end = at + w->pieces.v[i].n;
 
     for (;;) {
         const char *s = from->buf.data + at;
@@ -280,46 +270,37 @@ static kvf_status map_spaces(kvf__work *w, const kvf__tok_step *step, const kvf_
     }
 }
 
-static kvf_status replace_spaces(kvf__work *w, const kvf__tok_step *step)
+static kvf_status byte_level(kvf__work *w, const kvf__tok_step *step, bool bare)
 {
-    kvf__pretokens *from = &w->pieces, *to = &w->spare;
-
-    kvf__pretokens_clear(to);
-    to->head = from->head;
-    for (size_t i = 0; i < from->n; i++) {
-        size_t at = to->text.buf.n;
-        KVF_TRY(map_spaces(w, step, &from->text, from->v[i], &to->text));
-        KVF_TRY(kvf__pretokens_add(w->ctx, to, at, to->text.buf.n - at));
-    }
-    swap_lists(w);
-    return KVF_OK;
+    if (step->prefix_space)
+        KVF_TRY(rewrite_all(w, put_front, &(front){.text = " ", .n = 1, .bare = bare}));
+    if (step->pattern) KVF_TRY(split_all(w, step));
+    return rewrite_all(w, map_bytes, NULL);
 }
 
 /* With split, a piece begins at every replacement character. */
 static kvf_status metaspace(kvf__work *w, const kvf__tok_step *step, bool bare)
 {
-    KVF_TRY(replace_spaces(w, step));
-    if (step->scheme != KVF__PREPEND_NEVER)
-        KVF_TRY(
-            prefix_pieces(w, step->text, step->text_n, step->scheme == KVF__PREPEND_FIRST, bare));
-    if (!step->split) return KVF_OK;
-    KVF_TRY(split_all(w, step));
-    swap_lists(w);
-    return KVF_OK;
+    const front replacement = {.text = step->text,
+                               .n = step->text_n,
+                               .head_only = step->scheme == KVF__PREPEND_FIRST,
+                               .bare = bare};
+
+    KVF_TRY(rewrite_all(w, map_spaces, step));
+    if (step->scheme != KVF__PREPEND_NEVER) KVF_TRY(rewrite_all(w, put_front, &replacement));
+    return step->split ? split_all(w, step) : KVF_OK;
 }
 
 kvf_status kvf__pre_tokenize(kvf__work *w, bool bare)
 {
     for (size_t i = 0; i < w->t->pre.n; i++) {
         const kvf__tok_step *step = &w->t->pre.v[i];
-        if (step->kind == KVF__STEP_BYTE_LEVEL) {
+        if (step->kind == KVF__STEP_BYTE_LEVEL)
             KVF_TRY(byte_level(w, step, bare));
-        } else if (step->kind == KVF__STEP_METASPACE) {
+        else if (step->kind == KVF__STEP_METASPACE)
             KVF_TRY(metaspace(w, step, bare));
-        } else {
+        else
             KVF_TRY(split_all(w, step));
-            swap_lists(w);
-        }
     }
     return KVF_OK;
 }
