@@ -195,6 +195,61 @@ static kvf_status canonical(lexer *lx)
     "messages[1:]%}"                                                                               \
     "{%else%}{%setloop_messages=messages%}{%endif%}"
 
+/* The parts of each template, in order. */
+#define SMOLLM        "{%formessageinmessages%}" CHATML_FIRST CHATML_TURN "{%endfor%}" CHATML_GEN
+#define CHATML        "{%formessageinmessages%}" CHATML_TURN "{%endfor%}" CHATML_GEN
+#define LLAMA3_ALWAYS LLAMA3_TURNS LLAMA3_GEN
+#define LLAMA3_ASKED  LLAMA3_TURNS "{%ifadd_generation_prompt%}" LLAMA3_GEN "{%endif%}"
+#define MISTRAL_OLD                                                                                \
+    "{{bos_token}}{%formessageinmessages%}" ALTERNATE_OLD                                          \
+    "{%ifmessage.role=='user'%}{{'[INST] '+message.content+' [/INST]'}}"                           \
+    "{%elifmessage.role=='assistant'%}{{message.content+eos_token}}"                               \
+    "{%else%}{{raise_exception('Only user and assistant roles are supported!')}}"                  \
+    "{%endif%}{%endfor%}"
+#define MISTRAL_V1                                                                                 \
+    SYSTEM_FIRST "{{bos_token}}{%formessageinloop_messages%}",                                     \
+        "{%ifmessage.role=='user'%}{%ifloop.firstandsystem_messageisdefined%}"                     \
+        "{{' [INST] '+system_message+'\n\n'+message.content+' [/INST]'}}"                          \
+        "{%else%}{{' [INST] '+message.content+' [/INST]'}}{%endif%}"                               \
+        "{%elifmessage.role=='assistant'%}{{' '+message.content+eos_token}}{%else%}"
+#define MISTRAL_V3                                                                                 \
+    SYSTEM_FIRST, "{{bos_token}}{%formessageinloop_messages%}{%ifmessage.role=='user'%}",          \
+        "{%ifloop.lastandsystem_messageisdefined%}"                                                \
+        "{{'[INST] '+system_message+'\n\n'+message.content+'[/INST]'}}"                            \
+        "{%else%}{{'[INST] '+message.content+'[/INST]'}}{%endif%}",                                \
+        "{%elifmessage.role=='assistant'%}{{' '+message.content|trim+eos_token}}"
+#define QWEN_SYSTEM                                                                                \
+    "{%else%}{%ifmessages[0].role=='system'%}"                                                     \
+    "{{'<|im_start|>system\n'+messages[0].content+'<|im_end|>\n'}}"
+#define QWEN2                                                                                      \
+    QWEN_SYSTEM "{%else%}{{'<|im_start|>system\n" HOLE "<|im_end|>\n'}}{%endif%}{%endif%}"         \
+                "{%formessageinmessages%}",                                                        \
+        "{%if(message.role=='user')or(message.role=='system'andnotloop.first)"                     \
+        "or(message.role=='assistant'andnotmessage.tool_calls)%}" CHATML_TURN,                     \
+        "{%endfor%}" CHATML_GEN
+#define QWEN3_START QWEN_SYSTEM "{%endif%}{%endif%}"
+#define QWEN3_ROLES "{%if(message.role=='user')or(message.role=='system'andnotloop.first)%}"
+#define QWEN3_END                                                                                  \
+    "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}"     \
+    "{{'<|im_start|>'+message.role+'\n<think>\n'+reasoning_content.strip('\n')+"                   \
+    "'\n</think>\n\n'+content.lstrip('\n')}}"                                                      \
+    "{%else%}{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}"                                \
+    "{%else%}{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}",                               \
+        "{%endfor%}{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}"                       \
+        "{%ifenable_thinkingisdefinedandenable_thinkingisfalse%}"
+#define QWEN3                                                                                      \
+    QWEN3_START,                                                                                   \
+        "{%formessageinmessages%}" QWEN3_ROLES CHATML_TURN "{%elifmessage.role=='assistant'%}"     \
+        "{%setcontent=message.content%}{%setreasoning_content=''%}",                               \
+        QWEN3_END
+#define QWEN3_LATER                                                                                \
+    QWEN3_START,                                                                                   \
+        "{%formessageinmessages%}{%ifmessage.contentisstring%}{%setcontent=message.content%}"      \
+        "{%else%}{%setcontent=''%}{%endif%}" QWEN3_ROLES                                           \
+        "{{'<|im_start|>'+message.role+'\n'+content+'<|im_end|>\n'}}"                              \
+        "{%elifmessage.role=='assistant'%}{%setreasoning_content=''%}",                            \
+        QWEN3_END
+
 typedef struct known {
     kvf__chat_kind kind;
     kvf__chat_form form;
@@ -205,106 +260,16 @@ typedef struct known {
 } known;
 
 static const known KNOWN[] = {
-    {KVF__CHAT_CHATML,
-     KVF__FORM_PLAIN,
-     false,
-     NULL,
-     0,
-     {"{%formessageinmessages%}" CHATML_FIRST CHATML_TURN "{%endfor%}" CHATML_GEN}},
-    {KVF__CHAT_CHATML,
-     KVF__FORM_PLAIN,
-     false,
-     NULL,
-     0,
-     {"{%formessageinmessages%}" CHATML_TURN "{%endfor%}" CHATML_GEN}},
-    {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, true, NULL, 0, {LLAMA3_TURNS LLAMA3_GEN}},
-    {KVF__CHAT_LLAMA3,
-     KVF__FORM_PLAIN,
-     false,
-     NULL,
-     0,
-     {LLAMA3_TURNS "{%ifadd_generation_prompt%}" LLAMA3_GEN "{%endif%}"}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MISTRAL_OLD,
-     false,
-     NULL,
-     0,
-     {"{{bos_token}}{%formessageinmessages%}" ALTERNATE_OLD
-      "{%ifmessage.role=='user'%}{{'[INST] '+message.content+' "
-      "[/INST]'}}{%elifmessage.role=='assistant'%}"
-      "{{message.content+eos_token}}{%else%}{{raise_exception('Only user and assistant roles are "
-      "supported!')}}"
-      "{%endif%}{%endfor%}"}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MISTRAL_V1,
-     false,
-     "[INST]",
-     2,
-     {SYSTEM_FIRST "{{bos_token}}{%formessageinloop_messages%}",
-      "{%ifmessage.role=='user'%}{%ifloop.firstandsystem_messageisdefined%}"
-      "{{' [INST] '+system_message+'\n\n'+message.content+' [/INST]'}}{%else%}{{' [INST] "
-      "'+message.content+' [/INST]'}}"
-      "{%endif%}{%elifmessage.role=='assistant'%}{{' '+message.content+eos_token}}{%else%}"}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MISTRAL_V3,
-     false,
-     "[INST]",
-     2,
-     {SYSTEM_FIRST, "{{bos_token}}{%formessageinloop_messages%}{%ifmessage.role=='user'%}",
-      "{%ifloop.lastandsystem_messageisdefined%}{{'[INST] "
-      "'+system_message+'\n\n'+message.content+'[/INST]'}}"
-      "{%else%}{{'[INST] '+message.content+'[/INST]'}}{%endif%}",
-      "{%elifmessage.role=='assistant'%}{{' '+message.content|trim+eos_token}}"}},
-    {KVF__CHAT_CHATML,
-     KVF__FORM_QWEN2,
-     false,
-     "<|im_start|>",
-     7,
-     {"{%else%}{%ifmessages[0].role=='system'%}{{'<|im_start|>system\n'+messages[0].content+'<|im_"
-      "end|>\n'}}{%else%}"
-      "{{'<|im_start|>system\n" HOLE "<|im_end|>\n'}}{%endif%}{%endif%}{%formessageinmessages%}",
-      "{%if(message.role=='user')or(message.role=='system'andnotloop.first)or(message.role=='"
-      "assistant'and"
-      "notmessage.tool_calls)%}" CHATML_TURN,
-      "{%endfor%}" CHATML_GEN}},
-    {KVF__CHAT_CHATML,
-     KVF__FORM_QWEN3,
-     false,
-     "<|im_start|>",
-     8,
-     {"{%else%}{%ifmessages[0].role=='system'%}{{'<|im_start|>system\n'+messages[0].content+'<|im_"
-      "end|>\n'}}{%endif%}"
-      "{%endif%}",
-      "{%formessageinmessages%}{%if(message.role=='user')or(message.role=='system'andnotloop.first)"
-      "%}" CHATML_TURN
-      "{%elifmessage.role=='assistant'%}{%setcontent=message.content%}{%setreasoning_content=''%}",
-      "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}"
-      "{{'<|im_start|>'+message.role+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+"
-      "content.lstrip('\n')}}{%else%}{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}{%else%}"
-      "{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}",
-      "{%endfor%}{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}{%ifenable_"
-      "thinkingisdefinedand"
-      "enable_thinkingisfalse%}"}},
-    {KVF__CHAT_CHATML,
-     KVF__FORM_QWEN3,
-     false,
-     "<|im_start|>",
-     8,
-     {"{%else%}{%ifmessages[0].role=='system'%}{{'<|im_start|>system\n'+messages[0].content+'<|im_"
-      "end|>\n'}}{%endif%}"
-      "{%endif%}",
-      "{%formessageinmessages%}{%ifmessage.contentisstring%}{%setcontent=message.content%}{%else%}{"
-      "%setcontent=''%}"
-      "{%endif%}{%if(message.role=='user')or(message.role=='system'andnotloop.first)%}"
-      "{{'<|im_start|>'+message.role+'\n'+content+'<|im_end|>\n'}}{%elifmessage.role=='assistant'%}"
-      "{%setreasoning_content=''%}",
-      "{%ifloop.index0>ns.last_query_index%}{%ifloop.lastor(notloop.lastandreasoning_content)%}"
-      "{{'<|im_start|>'+message.role+'\n<think>\n'+reasoning_content.strip('\n')+'\n</think>\n\n'+"
-      "content.lstrip('\n')}}{%else%}{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}{%else%}"
-      "{{'<|im_start|>'+message.role+'\n'+content}}{%endif%}",
-      "{%endfor%}{%ifadd_generation_prompt%}{{'<|im_start|>assistant\n'}}{%ifenable_"
-      "thinkingisdefinedand"
-      "enable_thinkingisfalse%}"}},
+    {KVF__CHAT_CHATML, KVF__FORM_PLAIN, false, NULL, 0, {SMOLLM}},
+    {KVF__CHAT_CHATML, KVF__FORM_PLAIN, false, NULL, 0, {CHATML}},
+    {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, true, NULL, 0, {LLAMA3_ALWAYS}},
+    {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, false, NULL, 0, {LLAMA3_ASKED}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_OLD, false, NULL, 0, {MISTRAL_OLD}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V1, false, "[INST]", 2, {MISTRAL_V1}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V3, false, "[INST]", 2, {MISTRAL_V3}},
+    {KVF__CHAT_CHATML, KVF__FORM_QWEN2, false, "<|im_start|>", 7, {QWEN2}},
+    {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3}},
+    {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3_LATER}},
 };
 
 /* ---- comparing ------------------------------------------------------------------------------- */

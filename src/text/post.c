@@ -16,46 +16,44 @@ void kvf__template_done(kvf__post_template *template)
     kvf__ids_done(&template->types);
 }
 
-kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t)
+static void clear(kvf__tokenizer *t)
 {
     t->post.items.n = t->post.types.n = t->pair.items.n = t->pair.types.n = 0;
-    KVF_TRY(kvf__template_add(ctx, &t->post, KVF__POST_TEXT, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->pair, KVF__POST_TEXT, 0));
-    return kvf__template_add(ctx, &t->pair, KVF__POST_PAIR, 1);
+}
+
+/* A text, or the pair's second, between two ids; -1: none. */
+static kvf_status add_around(kvf_ctx *ctx, kvf__post_template *to, int32_t first, int32_t text,
+                             int32_t last, int32_t type)
+{
+    if (first >= 0) KVF_TRY(kvf__template_add(ctx, to, first, type));
+    KVF_TRY(kvf__template_add(ctx, to, text, type));
+    return last >= 0 ? kvf__template_add(ctx, to, last, type) : KVF_OK;
 }
 
 /* Each text of a pair has its own. */
 kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos)
 {
-    bos = bos && t->bos >= 0;
-    eos = eos && t->eos >= 0;
-    t->post.items.n = t->post.types.n = t->pair.items.n = t->pair.types.n = 0;
-    if (bos) KVF_TRY(kvf__template_add(ctx, &t->post, t->bos, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->post, KVF__POST_TEXT, 0));
-    if (eos) KVF_TRY(kvf__template_add(ctx, &t->post, t->eos, 0));
-    for (int32_t type = 0; type < 2; type++) {
-        if (bos) KVF_TRY(kvf__template_add(ctx, &t->pair, t->bos, type));
-        KVF_TRY(kvf__template_add(ctx, &t->pair, type ? KVF__POST_PAIR : KVF__POST_TEXT, type));
-        if (eos) KVF_TRY(kvf__template_add(ctx, &t->pair, t->eos, type));
-    }
-    return KVF_OK;
+    int32_t first = bos ? t->bos : -1, last = eos ? t->eos : -1;
+
+    clear(t);
+    KVF_TRY(add_around(ctx, &t->post, first, KVF__POST_TEXT, last, 0));
+    KVF_TRY(add_around(ctx, &t->pair, first, KVF__POST_TEXT, last, 0));
+    return add_around(ctx, &t->pair, first, KVF__POST_PAIR, last, 1);
 }
 
+kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t)
+{
+    return kvf__post_bos_eos(ctx, t, false, false);
+}
+
+/* RoBERTa has two separators between texts, and knows one type only. */
 kvf_status kvf__post_cls_sep(kvf_ctx *ctx, kvf__tokenizer *t, int32_t cls, int32_t sep,
                              bool roberta)
 {
-    int32_t second = roberta ? 0 : 1; /* RoBERTa knows one type only */
-
-    t->post.items.n = t->post.types.n = t->pair.items.n = t->pair.types.n = 0;
-    KVF_TRY(kvf__template_add(ctx, &t->post, cls, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->post, KVF__POST_TEXT, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->post, sep, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->pair, cls, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->pair, KVF__POST_TEXT, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->pair, sep, 0));
-    if (roberta) KVF_TRY(kvf__template_add(ctx, &t->pair, sep, 0));
-    KVF_TRY(kvf__template_add(ctx, &t->pair, KVF__POST_PAIR, second));
-    return kvf__template_add(ctx, &t->pair, sep, second);
+    clear(t);
+    KVF_TRY(add_around(ctx, &t->post, cls, KVF__POST_TEXT, sep, 0));
+    KVF_TRY(add_around(ctx, &t->pair, cls, KVF__POST_TEXT, sep, 0));
+    return add_around(ctx, &t->pair, roberta ? sep : -1, KVF__POST_PAIR, sep, roberta ? 0 : 1);
 }
 
 /* One text: its ids, each of the type of its place. */

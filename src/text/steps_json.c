@@ -100,29 +100,8 @@ static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__tok
 
 /* ---- one type each --------------------------------------------------------------------------- */
 
-static kvf_status read_nothing(const reading *r, const kvf_json *json, kvf__tok_step *step)
-{
-    (void)r, (void)json, (void)step;
-    return KVF_OK;
-}
-
-static kvf_status read_prepend(const reading *r, const kvf_json *json, kvf__tok_step *step)
-{
-    return need_text(r, json, "prepend", step);
-}
-
-static kvf_status read_replace(const reading *r, const kvf_json *json, kvf__tok_step *step)
-{
-    KVF_TRY(need_pattern(r, json, step));
-    if (kvf__pattern_may_be_empty(step->pattern))
-        return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
-                         "%s: %s: Replace has a pattern that may match nothing", r->where, r->part);
-    return need_text(r, json, "content", step);
-}
-
 static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
-    KVF_TRY(need_text(r, json, "content", step));
     step->start = kvf_json_int(kvf_json_get(json, "start"), -1);
     step->stop = kvf_json_int(kvf_json_get(json, "stop"), -1);
     if (step->start < 0 || step->stop < 0)
@@ -144,14 +123,12 @@ static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__t
 
 static kvf_status read_split(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
-    KVF_TRY(need_pattern(r, json, step));
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "invert", false, &step->invert));
     return read_behavior(r, json, step);
 }
 
 static kvf_status read_wordpiece(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
-    KVF_TRY(need_text(r, json, "prefix", step));
     return kvf__want_bool(r->ctx, r->where, json, "cleanup", true, &step->cleanup);
 }
 
@@ -164,36 +141,28 @@ static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__tok_s
     return KVF_OK;
 }
 
-static kvf_status read_whitespace_split(const reading *r, const kvf_json *json, kvf__tok_step *step)
-{
-    (void)r, (void)json;
-    step->behavior = KVF__REMOVED;
-    return KVF_OK;
-}
-
 /* Files of before prepend_scheme say add_prefix_space: always or never. */
 static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__tok_step *step)
 {
+    static const char *const schemes[] = {[KVF__PREPEND_ALWAYS] = "always",
+                                          [KVF__PREPEND_FIRST] = "first",
+                                          [KVF__PREPEND_NEVER] = "never"};
     const char *scheme;
     bool always;
 
-    KVF_TRY(need_text(r, json, "replacement", step));
     if (step->text_n == 0 || kvf__utf8_len(step->text[0]) != step->text_n)
         return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: replacement is not one character", r->where,
                          r->part);
     KVF_TRY(kvf__want_str(r->ctx, r->where, json, "prepend_scheme", &scheme, NULL));
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "add_prefix_space", true, &always));
-    if (!scheme)
-        step->scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
-    else if (strcmp(scheme, "always") == 0)
-        step->scheme = KVF__PREPEND_ALWAYS;
-    else if (strcmp(scheme, "first") == 0)
-        step->scheme = KVF__PREPEND_FIRST;
-    else if (strcmp(scheme, "never") == 0)
-        step->scheme = KVF__PREPEND_NEVER;
-    else
-        return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: prepend_scheme \"%s\"", r->where,
-                         r->part, scheme);
+    step->scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
+    for (size_t i = 0; scheme && i <= sizeof schemes / sizeof *schemes; i++) {
+        if (i == sizeof schemes / sizeof *schemes)
+            return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: prepend_scheme \"%s\"", r->where,
+                             r->part, scheme);
+        step->scheme = (kvf__scheme)i;
+        if (strcmp(scheme, schemes[i]) == 0) break;
+    }
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "split", true, &step->split));
     step->behavior = KVF__MERGED_NEXT;
     return kvf__pattern_literal(r->ctx, step->text, step->text_n, &step->pattern);
@@ -214,68 +183,89 @@ static kvf_status expand_bert_pre_tokenizer(const reading *r, const kvf_json *js
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-typedef struct row {
+typedef struct step_row {
     const char *type;
     kvf__step_kind kind;
-    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__tok_step *step);
-    kvf_status (*expand)(const reading *r, const kvf_json *json); /* instead of kind and read */
-} row;
+    bool pattern;     /* has a "pattern" */
+    const char *text; /* the field of step->text, which has to be there; NULL: none */
+    kvf__behavior behavior;
+    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__tok_step *step); /* the rest */
+    kvf_status (*expand)(const reading *r, const kvf_json *json); /* instead: several steps */
+} step_row;
 
-static const row NORMALIZERS[] = {
-    {"NFC", KVF__STEP_NFC, read_nothing, NULL},
-    {"NFD", KVF__STEP_NFD, read_nothing, NULL},
-    {"NFKC", KVF__STEP_NFKC, read_nothing, NULL},
-    {"NFKD", KVF__STEP_NFKD, read_nothing, NULL},
-    {"BertNormalizer", 0, NULL, expand_bert_normalizer},
-    {"Lowercase", KVF__STEP_LOWERCASE, read_nothing, NULL},
-    {"StripAccents", KVF__STEP_STRIP_ACCENTS, read_nothing, NULL},
-    {"Prepend", KVF__STEP_PREPEND, read_prepend, NULL},
-    {"Replace", KVF__STEP_REPLACE, read_replace, NULL},
-    {NULL, 0, NULL, NULL},
+static const step_row NORMALIZERS[] = {
+    {.type = "NFC", .kind = KVF__STEP_NFC},
+    {.type = "NFD", .kind = KVF__STEP_NFD},
+    {.type = "NFKC", .kind = KVF__STEP_NFKC},
+    {.type = "NFKD", .kind = KVF__STEP_NFKD},
+    {.type = "BertNormalizer", .expand = expand_bert_normalizer},
+    {.type = "Lowercase", .kind = KVF__STEP_LOWERCASE},
+    {.type = "StripAccents", .kind = KVF__STEP_STRIP_ACCENTS},
+    {.type = "Prepend", .kind = KVF__STEP_PREPEND, .text = "prepend"},
+    {.type = "Replace", .kind = KVF__STEP_REPLACE, .pattern = true, .text = "content"},
+    {0},
 };
-static const row PRE_TOKENIZERS[] = {
-    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_byte_level, NULL},
-    {"Split", KVF__STEP_SPLIT, read_split, NULL},
-    {"Digits", KVF__STEP_DIGITS, read_digits, NULL},
-    {"Metaspace", KVF__STEP_METASPACE, read_metaspace, NULL},
-    {"BertPreTokenizer", 0, NULL, expand_bert_pre_tokenizer},
-    {"Whitespace", KVF__STEP_WHITESPACE, read_nothing, NULL},
-    {"WhitespaceSplit", KVF__STEP_WHITESPACE_SPLIT, read_whitespace_split, NULL},
-    {"Punctuation", KVF__STEP_PUNCTUATION, read_behavior, NULL},
-    {NULL, 0, NULL, NULL},
+static const step_row PRE_TOKENIZERS[] = {
+    {.type = "ByteLevel", .kind = KVF__STEP_BYTE_LEVEL, .read = read_byte_level},
+    {.type = "Split", .kind = KVF__STEP_SPLIT, .pattern = true, .read = read_split},
+    {.type = "Digits", .kind = KVF__STEP_DIGITS, .read = read_digits},
+    {.type = "Metaspace",
+     .kind = KVF__STEP_METASPACE,
+     .text = "replacement",
+     .read = read_metaspace},
+    {.type = "BertPreTokenizer", .expand = expand_bert_pre_tokenizer},
+    {.type = "Whitespace", .kind = KVF__STEP_WHITESPACE},
+    {.type = "WhitespaceSplit", .kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED},
+    {.type = "Punctuation", .kind = KVF__STEP_PUNCTUATION, .read = read_behavior},
+    {0},
 };
-static const row DECODERS[] = {
-    {"ByteLevel", KVF__STEP_BYTE_LEVEL, read_nothing, NULL},
-    {"Metaspace", KVF__STEP_METASPACE, read_metaspace, NULL},
-    {"Replace", KVF__STEP_REPLACE, read_replace, NULL},
-    {"ByteFallback", KVF__STEP_BYTE_FALLBACK, read_nothing, NULL},
-    {"Fuse", KVF__STEP_FUSE, read_nothing, NULL},
-    {"Strip", KVF__STEP_STRIP, read_strip_decoder, NULL},
-    {"WordPiece", KVF__STEP_WORDPIECE, read_wordpiece, NULL},
-    {NULL, 0, NULL, NULL},
+static const step_row DECODERS[] = {
+    {.type = "ByteLevel", .kind = KVF__STEP_BYTE_LEVEL},
+    {.type = "Metaspace",
+     .kind = KVF__STEP_METASPACE,
+     .text = "replacement",
+     .read = read_metaspace},
+    {.type = "Replace", .kind = KVF__STEP_REPLACE, .pattern = true, .text = "content"},
+    {.type = "ByteFallback", .kind = KVF__STEP_BYTE_FALLBACK},
+    {.type = "Fuse", .kind = KVF__STEP_FUSE},
+    {.type = "Strip", .kind = KVF__STEP_STRIP, .text = "content", .read = read_strip_decoder},
+    {.type = "WordPiece", .kind = KVF__STEP_WORDPIECE, .text = "prefix", .read = read_wordpiece},
+    {0},
 };
 
-static kvf_status read_step(const reading *r, const row *table, const kvf_json *json,
+static kvf_status read_fields(const reading *r, const step_row *row, const kvf_json *json,
+                              kvf__tok_step *step)
+{
+    if (row->pattern) KVF_TRY(need_pattern(r, json, step));
+    if (row->kind == KVF__STEP_REPLACE && kvf__pattern_may_be_empty(step->pattern))
+        return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
+                         "%s: %s: Replace has a pattern that may match nothing", r->where, r->part);
+    if (row->text) KVF_TRY(need_text(r, json, row->text, step));
+    return row->read ? row->read(r, json, step) : KVF_OK;
+}
+
+static kvf_status read_step(const reading *r, const step_row *row, const kvf_json *json,
                             const char *type)
 {
     kvf__tok_step step = {0};
     kvf_status st;
 
-    while (table->type && strcmp(table->type, type) != 0)
-        table++;
-    if (!table->type)
+    while (row->type && strcmp(row->type, type) != 0)
+        row++;
+    if (!row->type)
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s of type \"%s\" is not supported",
                          r->where, r->part, type);
-    if (table->expand) return table->expand(r, json);
-    step.kind = table->kind;
-    st = table->read(r, json, &step);
+    if (row->expand) return row->expand(r, json);
+    step.kind = row->kind;
+    step.behavior = row->behavior;
+    st = read_fields(r, row, json, &step);
     if (!st) st = kvf__steps_add(r->ctx, r->out, &step);
     kvf__step_done(&step);
     return st;
 }
 
 /* list_key names the members of a Sequence, which may nest. */
-static kvf_status read_part(const reading *r, const row *table, const kvf_json *json,
+static kvf_status read_part(const reading *r, const step_row *table, const kvf_json *json,
                             const char *list_key)
 {
     const kvf_json *list = kvf_json_get(json, list_key);

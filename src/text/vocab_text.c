@@ -4,83 +4,67 @@
  * A tokenizer.json could not say all of it (merges by score, unused tokens), so the description
  * itself is stored, under the fields of kvf__vocab, and read back into the same: ids are the
  * GGUF's by construction. */
+#include "arena.h"
 #include "tok_files.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* texts are not terminated. */
-static kvf_status text_list(kvf_ctx *ctx, const char *const *texts, const size_t *bytes, size_t n,
-                            kvf_json **out)
+static kvf_json *text_list(const char *const *texts, const size_t *bytes, size_t n)
 {
     kvf_json *list = kvf_json_array();
-    kvf__buf text = {0};
-    kvf_status st = KVF_OK;
 
-    for (size_t i = 0; i < n && !st; i++) {
-        text.n = 0;
-        st = kvf__buf_add(ctx, &text, texts[i], bytes[i]);
-        if (!st) kvf_json_add(list, kvf_json_new_str(text.data));
-    }
-    kvf__buf_done(&text);
-    *out = list;
-    return st;
+    for (size_t i = 0; i < n; i++)
+        kvf_json_add(list, kvf_json_new_strn(texts[i], strnlen(texts[i], bytes[i])));
+    return list;
 }
 
-static void set_text(kvf_json *root, const char *key, const char *text)
-{
-    if (text) kvf_json_set(root, key, kvf_json_new_str(text));
-}
-
-static void set_scalars(kvf_json *root, const kvf__vocab *v)
+/* The scalars: texts that are there, numbers that are given. */
+static kvf_json *new_root(const kvf__vocab *v)
 {
     const struct {
-        const char *key;
+        const char *key, *text;
         int32_t value;
     } rows[] = {
-        {"bos", v->bos},
-        {"eos", v->eos},
-        {"unk", v->unk},
-        {"pad", v->pad},
-        {"add_bos", v->add_bos},
-        {"add_eos", v->add_eos},
-        {"add_space_prefix", v->add_space_prefix},
+        {"model", v->model, -1},
+        {"pre", v->pre, -1},
+        {"bos", NULL, v->bos},
+        {"eos", NULL, v->eos},
+        {"unk", NULL, v->unk},
+        {"pad", NULL, v->pad},
+        {"add_bos", NULL, v->add_bos},
+        {"add_eos", NULL, v->add_eos},
+        {"add_space_prefix", NULL, v->add_space_prefix},
+        {"chat_template", v->chat_template, -1},
     };
+    kvf_json *root = kvf_json_object();
 
-    set_text(root, "model", v->model);
-    set_text(root, "pre", v->pre);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].value >= 0) kvf_json_set(root, rows[i].key, kvf_json_new_int(rows[i].value));
-    set_text(root, "chat_template", v->chat_template);
+        if (rows[i].text)
+            kvf_json_set(root, rows[i].key, kvf_json_new_str(rows[i].text));
+        else if (rows[i].value >= 0)
+            kvf_json_set(root, rows[i].key, kvf_json_new_int(rows[i].value));
+    return root;
 }
 
 kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
 {
-    kvf_json *root = kvf_json_object(), *list = NULL;
-    char *text = NULL;
+    kvf_json *root = new_root(v), *scores = NULL, *types = NULL;
+    char *text;
     kvf_status st;
 
-    set_scalars(root, v);
-    st = text_list(ctx, v->tokens, v->token_bytes, v->n_tokens, &list);
-    kvf_json_set(root, "tokens", list);
-    if (st) goto out;
-    if (v->scores) {
-        kvf_json_set(root, "scores", list = kvf_json_array());
-        for (size_t i = 0; i < v->n_tokens; i++)
-            kvf_json_add(list, kvf_json_new_real((double)v->scores[i]));
+    kvf_json_set(root, "tokens", text_list(v->tokens, v->token_bytes, v->n_tokens));
+    if (v->scores) kvf_json_set(root, "scores", scores = kvf_json_array());
+    if (v->types) kvf_json_set(root, "types", types = kvf_json_array());
+    for (size_t i = 0; i < v->n_tokens; i++) {
+        if (scores) kvf_json_add(scores, kvf_json_new_real((double)v->scores[i]));
+        if (types) kvf_json_add(types, kvf_json_new_int(v->types[i]));
     }
-    if (v->types) {
-        kvf_json_set(root, "types", list = kvf_json_array());
-        for (size_t i = 0; i < v->n_tokens; i++)
-            kvf_json_add(list, kvf_json_new_int(v->types[i]));
-    }
-    st = text_list(ctx, v->merges, v->merge_bytes, v->n_merges, &list);
-    kvf_json_set(root, "merges", list);
-    if (st) goto out;
+    kvf_json_set(root, "merges", text_list(v->merges, v->merge_bytes, v->n_merges));
     text = kvf_json_text(root, KVF_JSON_COMPACT);
     st = text ? kvf__strdup(ctx, text, out) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-out:
     kvf_json_text_free(text);
     kvf_json_free(root);
     return st;
@@ -88,66 +72,81 @@ out:
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct lists {
+/* The lists of one vocabulary. */
+typedef struct vocab_lists {
+    size_t n_tokens, n_merges;
+    bool has_scores, has_types;
     const char **tokens, **merges;
     size_t *token_bytes, *merge_bytes;
     float *scores;
     int32_t *types;
-} lists;
+} vocab_lists;
 
-static void lists_done(lists *l)
+static void lay_lists(void *object, kvf__carver *c)
 {
-    kvf__free(l->tokens);
-    kvf__free(l->merges);
-    kvf__free(l->token_bytes);
-    kvf__free(l->merge_bytes);
-    kvf__free(l->scores);
-    kvf__free(l->types);
+    vocab_lists *l = object;
+    const int64_t tokens = (int64_t)l->n_tokens, merges = (int64_t)l->n_merges;
+
+    l->tokens = kvf__carve(c, tokens, 1, sizeof *l->tokens);
+    l->token_bytes = kvf__carve(c, tokens, 1, sizeof *l->token_bytes);
+    l->merges = kvf__carve(c, merges, 1, sizeof *l->merges);
+    l->merge_bytes = kvf__carve(c, merges, 1, sizeof *l->merge_bytes);
+    if (l->has_scores) l->scores = kvf__carve(c, tokens, 1, sizeof *l->scores);
+    if (l->has_types) l->types = kvf__carve(c, tokens, 1, sizeof *l->types);
 }
 
-/* Absent lists have no texts. */
-static kvf_status read_texts(kvf_ctx *ctx, const char *where, const kvf_json *root, const char *key,
-                             const char ***texts, size_t **bytes, size_t *n)
+static kvf_status read_texts(const kvf__tok_source *src, const char *key, const char **texts,
+                             size_t *bytes, size_t n)
 {
-    const kvf_json *list = kvf_json_get(root, key);
+    const kvf_json *list = kvf_json_get(src->json[KVF__FILE_GGUF], key);
 
-    *n = kvf_json_typeof(list) == KVF_JSON_ARRAY ? kvf_json_size(list) : 0;
-    KVF_TRY(kvf__alloc_array(ctx, *n, sizeof **texts, texts));
-    KVF_TRY(kvf__alloc_array(ctx, *n, sizeof **bytes, bytes));
-    for (size_t i = 0; i < *n; i++) {
-        (*texts)[i] = kvf_json_str(kvf_json_at(list, i), &(*bytes)[i]);
-        if (!(*texts)[i])
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s[%zu] is not a text", where, key, i);
+    for (size_t i = 0; i < n; i++) {
+        texts[i] = kvf_json_str(kvf_json_at(list, i), &bytes[i]);
+        if (!texts[i])
+            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: %s[%zu] is not a text",
+                             src->path[KVF__FILE_GGUF], key, i);
     }
     return KVF_OK;
 }
 
 /* A list of n numbers; *out NULL: there is none. */
-static kvf_status list_of(kvf_ctx *ctx, const char *where, const kvf_json *root, const char *key,
-                          size_t n, const kvf_json **out)
+static kvf_status list_of(const kvf__tok_source *src, const char *key, size_t n,
+                          const kvf_json **out)
 {
-    const kvf_json *list = kvf_json_get(root, key);
+    const kvf_json *list = kvf_json_get(src->json[KVF__FILE_GGUF], key);
 
     if (list && (kvf_json_typeof(list) != KVF_JSON_ARRAY || kvf_json_size(list) != n))
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: %s is not a list of %zu numbers, one for each token", where, key, n);
+        return kvf__fail(src->ctx, KVF_EFORMAT,
+                         "%s: %s is not a list of %zu numbers, one for each token",
+                         src->path[KVF__FILE_GGUF], key, n);
     *out = list;
     return KVF_OK;
 }
 
-static kvf_status read_numbers(kvf_ctx *ctx, const char *where, const kvf_json *root, size_t n,
-                               lists *l)
+/* Absent lists of texts have none. */
+static size_t count_texts(const kvf_json *root, const char *key)
 {
-    const kvf_json *scores = NULL, *types = NULL;
+    const kvf_json *list = kvf_json_get(root, key);
+    return kvf_json_typeof(list) == KVF_JSON_ARRAY ? kvf_json_size(list) : 0;
+}
 
-    KVF_TRY(list_of(ctx, where, root, "scores", n, &scores));
-    KVF_TRY(list_of(ctx, where, root, "types", n, &types));
-    if (scores) KVF_TRY(kvf__alloc_array(ctx, n, sizeof *l->scores, &l->scores));
-    if (types) KVF_TRY(kvf__alloc_array(ctx, n, sizeof *l->types, &l->types));
-    for (size_t i = 0; scores && i < n; i++)
-        l->scores[i] = (float)kvf_json_real(kvf_json_at(scores, i), NAN);
-    for (size_t i = 0; types && i < n; i++)
-        l->types[i] = (int32_t)(kvf_json_int(kvf_json_at(types, i), 0) & INT32_MAX);
+static kvf_status read_lists(const kvf__tok_source *src, vocab_lists *l, void **memory)
+{
+    const kvf_json *root = src->json[KVF__FILE_GGUF], *scores = NULL, *types = NULL;
+
+    l->n_tokens = count_texts(root, "tokens");
+    l->n_merges = count_texts(root, "merges");
+    l->has_scores = kvf_json_get(root, "scores") != NULL;
+    l->has_types = kvf_json_get(root, "types") != NULL;
+    KVF_TRY(kvf__carve_block(src->ctx, lay_lists, l, memory));
+    KVF_TRY(read_texts(src, "tokens", l->tokens, l->token_bytes, l->n_tokens));
+    KVF_TRY(read_texts(src, "merges", l->merges, l->merge_bytes, l->n_merges));
+    KVF_TRY(list_of(src, "scores", l->n_tokens, &scores));
+    KVF_TRY(list_of(src, "types", l->n_tokens, &types));
+    for (size_t i = 0; i < l->n_tokens; i++) {
+        if (scores) l->scores[i] = (float)kvf_json_real(kvf_json_at(scores, i), NAN);
+        if (types) l->types[i] = (int32_t)(kvf_json_int(kvf_json_at(types, i), 0) & INT32_MAX);
+    }
     return KVF_OK;
 }
 
@@ -159,29 +158,20 @@ static int32_t int_of(const kvf_json *root, const char *key)
 
 kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
 {
-    kvf_ctx *ctx = src->ctx;
-    const char *where = src->path[KVF__FILE_GGUF];
     const kvf_json *root = src->json[KVF__FILE_GGUF];
-    lists l = {0};
-    size_t n_tokens = 0, n_merges = 0;
-    kvf_status st;
-
-    st = read_texts(ctx, where, root, "tokens", &l.tokens, &l.token_bytes, &n_tokens);
-    if (st) goto out;
-    st = read_texts(ctx, where, root, "merges", &l.merges, &l.merge_bytes, &n_merges);
-    if (st) goto out;
-    st = read_numbers(ctx, where, root, n_tokens, &l);
-    if (st) goto out;
+    vocab_lists l = {0};
+    void *memory = NULL;
+    kvf_status st = read_lists(src, &l, &memory);
     const kvf__vocab vocab = {
-        .where = where,
+        .where = src->path[KVF__FILE_GGUF],
         .model = kvf_json_str(kvf_json_get(root, "model"), NULL),
         .pre = kvf_json_str(kvf_json_get(root, "pre"), NULL),
-        .n_tokens = n_tokens,
+        .n_tokens = l.n_tokens,
         .tokens = l.tokens,
         .token_bytes = l.token_bytes,
         .scores = l.scores,
         .types = l.types,
-        .n_merges = n_merges,
+        .n_merges = l.n_merges,
         .merges = l.merges,
         .merge_bytes = l.merge_bytes,
         .bos = int_of(root, "bos"),
@@ -193,8 +183,8 @@ kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
         .add_space_prefix = int_of(root, "add_space_prefix"),
         .chat_template = kvf_json_str(kvf_json_get(root, "chat_template"), NULL),
     };
-    st = kvf__fill_from_vocab(ctx, &vocab, t);
-out:
-    lists_done(&l);
+
+    if (!st) st = kvf__fill_from_vocab(src->ctx, &vocab, t);
+    kvf__free(memory);
     return st;
 }
