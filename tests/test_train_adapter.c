@@ -147,7 +147,7 @@ START_TEST(ways_of_a_step)
     again.grad_accum = 3;
     ck_assert_double_eq_tol(train(&again).valid_loss, whole, 1e-4 * whole);
     again.grad_accum = 1;
-    again.share_prefixes = "off";
+    again.share_off = true;
     ck_assert_double_eq_tol(train(&again).valid_loss, whole, 1e-4 * whole);
 }
 END_TEST

@@ -92,7 +92,7 @@ START_TEST(parts_and_common_rows)
     kvf_train_result one = train(&o);
     o.force = true;
     o.grad_accum = 3;
-    o.share_prefixes = "off";
+    o.share_off = true;
     o.recompute = true;
     kvf_train_result parts = train(&o);
     ck_assert_double_eq_tol(one.valid_loss, parts.valid_loss, 1e-4 * one.valid_loss);

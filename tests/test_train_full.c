@@ -178,7 +178,7 @@ START_TEST(p_tuning_unfreezes_the_base)
     char second[512];
     kvf_train_options o = options_for(out);
     o.method = "p-tuning";
-    o.unfreeze = "base";
+    o.unfreeze_base = true;
     o.base_lr = 3e-3;
     o.lr = 1e-3;
     o.prefix_length = 3;

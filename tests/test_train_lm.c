@@ -27,9 +27,9 @@ static kvf_prefix *open_prefix(const char *path)
     return prefix;
 }
 
-static double loss_of(const char *path, const char *share)
+static double loss_of(const char *path, bool share_off)
 {
-    const kvf_eval_options eval = {.data = valid, .share_prefixes = share};
+    const kvf_eval_options eval = {.data = valid, .share_off = share_off};
     kvf_base *model = open_base();
     kvf_prefix *prefix = open_prefix(path);
     kvf_eval_result result = {0};
@@ -91,9 +91,9 @@ START_TEST(folded_equals_unfolded_bit_for_bit)
     ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
     ck_assert_double_eq(merged.max_abs_diff, 0);
     ck_assert_double_eq(merged.probe_max_abs_diff, 0);
-    ck_assert_double_eq(loss_of(out, NULL), result.best_valid_loss);
-    ck_assert_double_eq(loss_of(other, NULL), result.best_valid_loss);
-    ck_assert_double_eq_tol(loss_of(other, "off"), result.best_valid_loss,
+    ck_assert_double_eq(loss_of(out, false), result.best_valid_loss);
+    ck_assert_double_eq(loss_of(other, false), result.best_valid_loss);
+    ck_assert_double_eq_tol(loss_of(other, true), result.best_valid_loss,
                             1e-5 * result.best_valid_loss);
 }
 END_TEST
@@ -111,7 +111,7 @@ START_TEST(init_from_continues_a_run)
     next.batch_size = 100;
     next.shuffle = false;
     train(&next);
-    ck_assert_double_eq_tol(first, loss_of(out, NULL), 1e-5);
+    ck_assert_double_eq_tol(first, loss_of(out, false), 1e-5);
 }
 END_TEST
 
@@ -199,7 +199,7 @@ START_TEST(generation_agrees_with_evaluation)
                  i ? &"qz"[i - 1] : text[0], i ? text[0] + 1 : "");
         toy_write(dir, "one.jsonl", row);
         toy_path(valid, dir, "one.jsonl");
-        losses[i] = loss_of(out, NULL);
+        losses[i] = loss_of(out, false);
     }
     ck_assert(losses[0] < losses[1] && losses[0] < losses[2]);
     kvf_texts_free(text, 1);

@@ -24,6 +24,7 @@ typedef enum kvf_option_kind {
     KVF_NO_FIELD, /* the program acts on the option itself */
     KVF_FLAG,     /* bool: true (also NULL) or false */
     KVF_ON_OFF,   /* bool: on or off */
+    KVF_EITHER,   /* bool: true is the second of the argument's two alternatives */
     KVF_TEXT,     /* const char *, borrowed */
     KVF_TEXTS,    /* kvf_strings: one more each time */
     KVF_WORD,     /* const char *, borrowed: one of the argument's alternatives */

@@ -102,15 +102,15 @@ typedef struct kvf_train_options {
      * task, in place of data; --valid NAME=FILE and --labels NAME=A,B,...; --task NAME=KIND for
      * those that differ from `task`. */
     kvf_named named_data, named_valid, named_task, named_labels;
-    const char *task_prefix; /* shared, low-rank: a task's prefix is the shared one times u v^T */
-    const char *mix;         /* proportional, equal: how often a step is one of a task's */
+    bool low_rank_tasks; /* each task has the shared prefix times u v^T of its own */
+    bool equal_mix;      /* steps are of each task as often, not by its rows */
     bool resume, force, dry_run, allow_other_base;
     const char *method; /* mlp, direct, prompt, p-tuning */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
     const char *layers;    /* "A-B": layers that have a prefix; NULL or "": all */
     const char *p_encoder; /* lstm, mlp: of p-tuning */
-    const char *unfreeze;  /* off, base: p-tuning trains the base's weights too, at base_lr */
+    bool unfreeze_base;    /* p-tuning trains the base's weights too, at base_lr */
     double base_lr;
     const char *p_template; /* NULL or "": virtual tokens lead the row */
     const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
@@ -135,9 +135,9 @@ typedef struct kvf_train_options {
                            ids; NULL: those of the training data, sorted */
     int64_t doc_stride; /* qa */
     bool shuffle;
-    const char *share_prefixes;    /* auto, off */
-    const char *group_by;          /* off, prefix */
-    bool recompute;                /* the same bits with less memory, in more time */
+    bool share_off;       /* tokens that rows of a step begin with are computed for each row */
+    bool group_by_prefix; /* rows that begin alike come into the same steps */
+    bool recompute;       /* the same bits with less memory, in more time */
     kvf_weight_dtype weight_dtype; /* of frozen weights, as kvf_base_options has it */
     bool stream_layers;            /* the same; sets recompute unless that was given */
     kvf_schedule schedule;
@@ -234,8 +234,8 @@ typedef struct kvf_eval_options {
     kvf_overlong overlong;
     const char *chat_template; /* NULL: the prefix's own, else auto */
     const char *map;
-    int64_t batch_tokens;       /* rows are packed up to so many tokens; 0: 2048 */
-    const char *share_prefixes; /* auto (also NULL), off */
+    int64_t batch_tokens; /* rows are packed up to so many tokens; 0: 2048 */
+    bool share_off;
     int64_t generate; /* lm: also complete every prompt, greedily, by at most so many tokens, and
                          compare with its references (bleu, rouge_l); 0: no */
     /* qa: an answer is refused where the log odds of none against it are above; at most so many

@@ -130,6 +130,8 @@ static const char *set_choice(const kvf_option_row *row, const char *value, void
     if (index < 0) return row->argument;
     if (row->kind == KVF_WORD)
         *(const char **)field = value;
+    else if (row->kind == KVF_EITHER)
+        *(bool *)field = index == 1;
     else
         *(int *)field = index + (row->kind == KVF_CHOICE_1);
     return NULL;
@@ -158,6 +160,7 @@ const char *kvf_option_set(const kvf_option_row *row, const char *text, void *op
     case KVF_TEXTS:
         add_text(field, value);
         return NULL;
+    case KVF_EITHER:
     case KVF_WORD:
     case KVF_CHOICE:
     case KVF_CHOICE_1:

@@ -23,7 +23,7 @@ static kvf_eval_options data_options(const kvf_report_options *o)
                               .overlong = o->overlong,
                               .no_header = o->no_header,
                               .max_length = o->max_length,
-                              .share_prefixes = "off"};
+                              .share_off = true};
 }
 
 /* A view of the first groups of at most `most` rows in all, but at least one. */

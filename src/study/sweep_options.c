@@ -87,7 +87,7 @@ kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *o)
     } FIELDS[] = {
         {o->log != NULL, "log"},
         {o->forecast == KVF_FORECAST_ON, "forecast"},
-        {!strcmp(o->unfreeze, "base"), "unfreeze"},
+        {o->unfreeze_base, "unfreeze"},
         {o->base_dropout > 0, "base-dropout"},
         {o->prefix_dropout_per_row, "prefix-dropout-per-row"},
         {o->infix, "infix"},

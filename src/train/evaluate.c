@@ -231,8 +231,7 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
     *e = (kvf__evaluation){.loss = NAN};
     const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
                                         .batch_tokens = options->batch_tokens,
-                                        .share_prefixes = !options->share_prefixes ||
-                                                          strcmp(options->share_prefixes, "off"),
+                                        .share_prefixes = !options->share_off,
                                         .infix = n && prefixes[0]->id.infix};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, e);
     if (!st) st = check_rules(ctx, options, e->task);

@@ -23,8 +23,7 @@ static kvf_status make_samplers(kvf__trainer *t)
         kvf__train_task *task = &t->rows.task[i];
         KVF_TRY(kvf__sampler_init(t->ctx, &task->sampler, &task->data, o->shuffle, o->seed,
                                   o->batch_tokens ? 0 : o->batch_size, o->batch_tokens));
-        if (!strcmp(o->group_by, "prefix"))
-            KVF_TRY(kvf__sampler_group_by_common(t->ctx, &task->sampler));
+        if (o->group_by_prefix) KVF_TRY(kvf__sampler_group_by_common(t->ctx, &task->sampler));
         t->rows.epoch_steps += steps_of(&task->sampler, 1);
     }
     return KVF_OK;
@@ -141,8 +140,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
-                                    .share = !strcmp(t->options.share_prefixes, "auto") &&
-                                             !by_rows && !(t->options.base_dropout > 0),
+                                    .share = !t->options.share_off && !by_rows &&
+                                             !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
     KVF_TRY(kvf__ranks_prepare(t));
     raise_bounds(t, true, &bounds);

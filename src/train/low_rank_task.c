@@ -24,7 +24,7 @@ static kvf_status make_vector(kvf__trainer *t, const kvf__train_task *task, cons
 kvf_status kvf__low_rank_task_alloc(kvf__trainer *t)
 {
     const kvf__identity *id = &t->id;
-    if (strcmp(t->options.task_prefix, "low-rank")) return KVF_OK;
+    if (!t->options.low_rank_tasks) return KVF_OK;
     KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.task_prefix, id->L, id->G, id->P, id->D));
     for (size_t i = 0; i < t->rows.n; i++) {
         kvf__train_task *task = &t->rows.task[i];

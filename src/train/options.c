@@ -183,7 +183,7 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
         if (kvf__train_option_given(o, OF_HEADS[i]))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: with --verbalizer no head is trained",
                              OF_HEADS[i]);
-    if (!strcmp(o->unfreeze, "base"))
+    if (o->unfreeze_base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--unfreeze base: --verbalizer reads words by the base's frozen head");
     if (!o->p_template || !strstr(o->p_template, "[MASK]"))

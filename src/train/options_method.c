@@ -37,15 +37,14 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: method full trains it anyway");
     if (o->infix && o->base_dropout > 0)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not with --infix");
-    if (kvf__train_option_given(o, "base-lr") && strcmp(o->unfreeze, "base"))
+    if (kvf__train_option_given(o, "base-lr") && !o->unfreeze_base)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-lr needs --unfreeze base");
     if (!(o->base_lr > 0)) return kvf__fail(ctx, KVF_EUSAGE, "--base-lr must be above 0");
-    if (!strcmp(o->unfreeze, "base") && o->train_head)
+    if (o->unfreeze_base && o->train_head)
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: --unfreeze base trains it anyway");
     if (o->stream_layers && o->weight_dtype)
         return kvf__fail(ctx, KVF_EUSAGE, "--stream-layers: not with --weight-dtype");
-    if (!strcmp(o->method, "full") || !strcmp(o->unfreeze, "base"))
-        KVF_TRY(check_trained_base(ctx, o));
+    if (!strcmp(o->method, "full") || o->unfreeze_base) KVF_TRY(check_trained_base(ctx, o));
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");
     return KVF_OK;

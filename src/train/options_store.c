@@ -11,11 +11,13 @@ static bool is_overlong(const kvf__option *r)
     return r->row.offset == offsetof(kvf_train_options, overlong);
 }
 
-static kvf_json *choice_json(const kvf__option *r, int value)
+static kvf_json *choice_json(const kvf__option *r, int index)
 {
+    char word[32];
     size_t n = 0;
-    const char *word = kvf_choice_at(r->row.argument, value - (r->row.kind == KVF_CHOICE_1), &n);
-    return kvf_json_new_strn(word ? word : "", n);
+    const char *at = kvf_choice_at(r->row.argument, index, &n);
+    snprintf(word, sizeof word, "%.*s", (int)n, at ? at : "");
+    return kvf_json_new_str(kvf_option_stored_value(r->row.name, word));
 }
 
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
@@ -34,6 +36,8 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
         return kvf_json_new_bool(*(const bool *)at);
     case KVF_ON_OFF:
         return kvf_json_new_str(*(const bool *)at ? "on" : "off");
+    case KVF_EITHER:
+        return choice_json(r, *(const bool *)at);
     case KVF_CHOICE:
         return choice_json(r, *(const int *)at);
     default:
@@ -63,6 +67,7 @@ static size_t field_size(const kvf__option *r)
     switch (r->row.kind) {
     case KVF_FLAG:
     case KVF_ON_OFF:
+    case KVF_EITHER:
         return sizeof(bool);
     case KVF_CHOICE:
     case KVF_CHOICE_1:

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-/* Beside an encoder, which comes first. */
+/* The base after the encoder. */
 static bool unfreezes(const kvf__trainer *t)
 {
-    return t->tuned.encoder && !strcmp(t->options.unfreeze, "base");
+    return t->tuned.encoder && t->options.unfreeze_base;
 }
 
 size_t kvf__trainer_own_params(const kvf__trainer *t)
@@ -22,9 +22,8 @@ kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
 {
     const kvf_train_options *o = &t->options;
     *out = (kvf__train){0};
-    bool beside = !strcmp(o->unfreeze, "base");
-    if (t->tuned.method->port != KVF__PORT_BLOCK && !beside) return KVF_OK;
-    if (!strcmp(t->tuned.method->folds_to, "base") || beside) {
+    if (t->tuned.method->port != KVF__PORT_BLOCK && !o->unfreeze_base) return KVF_OK;
+    if (!strcmp(t->tuned.method->folds_to, "base") || o->unfreeze_base) {
         out->what = KVF__TRAIN_EVERYTHING;
         return KVF_OK;
     }

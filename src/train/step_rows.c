@@ -13,7 +13,7 @@
 /* How often a task is drawn, by --mix: as all others, or by its rows (questions). */
 static int64_t weight_of(const kvf__trainer *t, const kvf__train_task *task)
 {
-    return strcmp(t->options.mix, "equal") ? kvf__group_count(&task->data) : 1;
+    return t->options.equal_mix ? 1 : kvf__group_count(&task->data);
 }
 
 static kvf__train_task *draw_task(const kvf__trainer *t, int64_t step)

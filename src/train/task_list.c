@@ -62,9 +62,9 @@ kvf_status kvf__tasks_check(kvf_ctx *ctx, const kvf_train_options *o)
             return kvf__fail(ctx, KVF_EUSAGE,
                              "--valid NAME=FILE, --task NAME=KIND and --labels NAME=A,B,... need "
                              "--data NAME=FILE");
-        const char *given = kvf__train_option_given(o, "mix")       ? "mix"
-                            : strcmp(o->task_prefix, "shared") != 0 ? "task-prefix"
-                                                                    : NULL;
+        const char *given = kvf__train_option_given(o, "mix") ? "mix"
+                            : o->low_rank_tasks               ? "task-prefix"
+                                                              : NULL;
         if (given)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for several tasks: --data NAME=FILE", given);
         return KVF_OK;
@@ -89,7 +89,7 @@ kvf_status kvf__tasks_check(kvf_ctx *ctx, const kvf_train_options *o)
     if (o->train_head || o->infix)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for one task",
                          o->infix ? "infix" : "train-head");
-    if (o->prefix_dropout > 0 && strcmp(o->task_prefix, "shared"))
+    if (o->prefix_dropout > 0 && o->low_rank_tasks)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--task-prefix low-rank and --prefix-dropout exclude each other");
     if (!method || method->port != KVF__PORT_KV)
@@ -341,9 +341,7 @@ kvf_status kvf__tasks_open(kvf__trainer *t)
 {
     const bool at_input = t->tuned.method->port == KVF__PORT_EMBED;
     const kvf__evaluator_options how = {
-        .P = at_input ? 0 : t->id.P,
-        .share_prefixes = !strcmp(t->options.share_prefixes, "auto"),
-        .infix = t->id.infix};
+        .P = at_input ? 0 : t->id.P, .share_prefixes = !t->options.share_off, .infix = t->id.infix};
     KVF_TRY(load_tasks(t));
     KVF_TRY(sum_up(t));
     KVF_TRY(check_columns(t));
