@@ -3,7 +3,7 @@
  *
  *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision f32|bf16]
  * [--threads N]
- *               [--position-start N] [--share-leads on|off] [--hidden FILE]
+ *               [--position-start N] [--share-prefixes on|off] [--hidden FILE]
  *               [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off] --out X.safetensors
  *
  * --prefix: a kvfold file, or safetensors with past_key_values [L, 2, 1, G, P, D]. --run: a run
@@ -313,7 +313,7 @@ static bool parse(int argc, char **argv, arguments *a)
                 {"--precision", &a->precision},
                 {"--threads", &a->threads},
                 {"--position-start", &a->position_start},
-                {"--share-leads", &a->share_prefixes},
+                {"--share-prefixes", &a->share_prefixes},
                 {"--hidden", &a->hidden},
                 {"--weight-dtype", &a->weight_dtype},
                 {"--stream-layers", &a->stream_layers},
@@ -358,7 +358,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &a)) {
         fputs("usage: dump_pass --base PATH --data FILE --out X.safetensors\n"
               "                 [--prefix FILE | --run RUN] [--precision f32|bf16] [--threads N]\n"
-              "                 [--position-start N] [--share-leads on|off] [--hidden FILE]\n"
+              "                 [--position-start N] [--share-prefixes on|off] [--hidden FILE]\n"
               "                 [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off]\n",
               stderr);
         return 2;

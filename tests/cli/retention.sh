@@ -18,7 +18,7 @@ train 0 --method direct --steps 2 --schedule-steps 4 --eval-every 2 --retain tex
 for key in meter_loss meter_start_loss meter_base_loss; do
     has out "\"$key\":[0-9]"
 done
-train 0 --method direct --steps 4 --eval-every 2 --meter text.jsonl --out half.h5 --resume --quiet
+train 0 --method direct --steps 4 --eval-every 2 --retain text.jsonl --out half.h5 --resume --quiet
 same run.h5 half.h5
 cp train.jsonl other.jsonl
 train 1 --method direct --steps 4 --retain other.jsonl --out half.h5 --resume

@@ -80,10 +80,10 @@ def shared_leads(args, name, base, model):
     rows = [(b + t, [-100] * len(b) + t) for b, t in zip(begin, tails)]
     prefix, double = peer.random_prefix(model), peer.exact(model)
     got = peer.dump(args, base, rows, prefix=peer.save_prefix(args, prefix), share_leads="on")
-    peer.report(f"{name}, rows sharing leads: tokens computed (of {sum(len(ids) for ids, _ in rows)})", got["ids"].numel(), 120)
+    peer.report(f"{name}, rows sharing prefixes: tokens computed (of {sum(len(ids) for ids, _ in rows)})", got["ids"].numel(), 120)
     want = prefix_gradient(double, rows, prefix)
     for key in ("loss", "dprefix"):
-        peer.report(f"{name}, rows sharing leads, {key}, from f64", peer.error(got[key].reshape(want[key].shape), want[key]), 1e-5)
+        peer.report(f"{name}, rows sharing prefixes, {key}, from f64", peer.error(got[key].reshape(want[key].shape), want[key]), 1e-5)
 
 
 def smollm2(args):
