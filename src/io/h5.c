@@ -13,7 +13,7 @@
 
 /* Weights of a base are mapped: they begin at cache lines. */
 enum { ALIGNMENT = 64 };
-enum { FORMAT = 1, LINE_BYTES = 1024, MAX_COMPACT = 4096 };
+enum { FORMAT = 1, LINE_BYTES = 1024 };
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -128,17 +128,6 @@ static hid_t make_access(bool writing, bool aligned)
     return access;
 }
 
-static hid_t make_creation(void)
-{
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-
-    H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
-    H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
-    H5Pset_attr_phase_change(creation, MAX_COMPACT, 0);
-    H5Pset_obj_track_times(creation, false);
-    return creation;
-}
-
 /* HDF5's own descriptor once more: it stays open when HDF5 closes its own. */
 static void copy_fd(kvf__h5 *h5)
 {
@@ -166,7 +155,7 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     h5.status = kvf__outfile_begin(ctx, path, force, &h5.out);
     if (h5.status) return h5;
     access = make_access(true, strcmp(kind, "base") == 0);
-    creation = make_creation();
+    creation = kvf__h5_creation(H5P_FILE_CREATE);
     h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
     if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
     H5Pclose(creation);

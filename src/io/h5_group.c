@@ -6,11 +6,9 @@
 
 enum { MAX_COMPACT = 4096 };
 
-/* Groups keep the order in which children and attributes were made, all in the (checksummed) object
- * header. */
-static hid_t make_creation(void)
+hid_t kvf__h5_creation(hid_t class)
 {
-    hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
+    hid_t creation = H5Pcreate(class);
 
     H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
     H5Pset_attr_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
@@ -24,7 +22,7 @@ kvf__h5_id kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name
     hid_t creation, group;
 
     if (h5->status) return KVF__H5_NONE;
-    creation = make_creation();
+    creation = kvf__h5_creation(H5P_GROUP_CREATE);
     group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (group < 0) kvf__h5_broken(h5, parent, "cannot make the group \"%s\"", name);
     H5Pclose(creation);

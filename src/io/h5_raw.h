@@ -14,6 +14,9 @@ hid_t kvf__h5_type(kvf__dtype dtype);
  * also on failure; 0 is none. */
 hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver);
 void kvf__h5_release_driver(kvf__h5_id *driver);
+/* Of a file or a group: children and attributes keep the order in which they were made, all in the
+ * (checksummed) object header; no times are stored. To be closed (h5_group.c). */
+hid_t kvf__h5_creation(hid_t class);
 /* Variable-length UTF-8, the one type of text that is written (h5_text.c); to be closed. */
 hid_t kvf__h5_text_type(void);
 

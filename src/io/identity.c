@@ -11,63 +11,55 @@
 
 enum { HASH_DIGITS = 32, MAX_LAYERS = 65535 };
 
-/* Its texts, in the order in which they are written, read and described; the first are attributes
- * of the root. */
-static const struct {
+/* All of them, in the order in which they are written, read and described. */
+typedef struct field {
     const char *name;
+    enum {
+        ROOT_TEXT, /* an attribute of the root */
+        TEXT,
+        INT,
+        WORD, /* a bool: the attribute is there, with this one word, or is not */
+        DIM   /* of a prefix the shape of its dataset */
+    } type;
     size_t at;
-} TEXTS[] = {
-#define ROW(field)                                                                                 \
+    const char *word;
+} field;
+static const field FIELDS[] = {
+#define ROW(type, member)                                                                          \
     {                                                                                              \
-#field, offsetof(kvf__identity, field)                                                     \
+#member, type, offsetof(kvf__identity, member), NULL                                       \
     }
-    ROW(base_name), ROW(base_architecture), ROW(base_hash), ROW(method),
-    ROW(task),      ROW(chat_template),
+    ROW(ROOT_TEXT, base_name),
+    ROW(ROOT_TEXT, base_architecture),
+    ROW(ROOT_TEXT, base_hash),
+    ROW(TEXT, method),
+    ROW(TEXT, task),
+    ROW(TEXT, chat_template),
+    ROW(INT, position_start),
+    {"placement", WORD, offsetof(kvf__identity, infix), "infix"},
+    {"key_space", WORD, offsetof(kvf__identity, raw_keys), "pre-rope"},
+    ROW(DIM, L),
+    ROW(DIM, G),
+    ROW(DIM, P),
+    ROW(DIM, D),
 #undef ROW
 };
-enum { ROOT_TEXTS = 3, ALL_TEXTS = sizeof TEXTS / sizeof TEXTS[0] };
+static const field *const END = FIELDS + sizeof FIELDS / sizeof FIELDS[0];
 
-/* Attributes with a single word, absent where the member is false. Of adapters `placement` is
- * another thing. */
-static const struct {
-    const char *name, *word;
-    size_t at;
-} WORDS[] = {
-    {"placement", "infix", offsetof(kvf__identity, infix)},
-    {"key_space", "pre-rope", offsetof(kvf__identity, raw_keys)},
-};
-enum { N_WORDS = sizeof WORDS / sizeof WORDS[0] };
-
-static const struct {
-    const char *name;
-    size_t at;
-} DIMS[] = {
-    {"L", offsetof(kvf__identity, L)},
-    {"G", offsetof(kvf__identity, G)},
-    {"P", offsetof(kvf__identity, P)},
-    {"D", offsetof(kvf__identity, D)},
-};
-enum { N_DIMS = sizeof DIMS / sizeof DIMS[0] };
-
-static char **text_at(kvf__identity *id, int i)
+static void *at_field(const kvf__identity *id, const field *f)
 {
-    return (char **)((char *)id + TEXTS[i].at);
+    return (char *)id + f->at;
 }
 
-static const char *text_of(const kvf__identity *id, int i)
+static bool is_text(const field *f)
 {
-    const char *text = *(char *const *)((const char *)id + TEXTS[i].at);
+    return f->type <= TEXT;
+}
+
+static const char *text_of(const kvf__identity *id, const field *f)
+{
+    const char *text = *(char **)at_field(id, f);
     return text ? text : "";
-}
-
-static bool word_of(const kvf__identity *id, int i)
-{
-    return *(const bool *)((const char *)id + WORDS[i].at);
-}
-
-static int64_t dim_of(const kvf__identity *id, int i)
-{
-    return *(const int64_t *)((const char *)id + DIMS[i].at);
 }
 
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out)
@@ -75,10 +67,10 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
     kvf__identity id = *from;
     kvf_status st = KVF_OK;
 
-    for (int i = 0; i < ALL_TEXTS; i++)
-        *text_at(&id, i) = NULL;
-    for (int i = 0; i < ALL_TEXTS && !st; i++)
-        st = kvf__strdup(ctx, text_of(from, i), text_at(&id, i));
+    for (const field *f = FIELDS; f < END; f++)
+        if (is_text(f)) *(char **)at_field(&id, f) = NULL;
+    for (const field *f = FIELDS; f < END && !st; f++)
+        if (is_text(f)) st = kvf__strdup(ctx, text_of(from, f), at_field(&id, f));
     if (st)
         kvf__identity_done(&id);
     else
@@ -88,21 +80,21 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
 
 void kvf__identity_done(kvf__identity *id)
 {
-    for (int i = 0; i < ALL_TEXTS; i++)
-        kvf__free(*text_at(id, i));
+    for (const field *f = FIELDS; f < END; f++)
+        if (is_text(f)) kvf__free(*(char **)at_field(id, f));
     *id = (kvf__identity){0};
 }
 
 void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
 {
-    for (int i = 0; i < ALL_TEXTS; i++)
-        kvf_json_set(attributes, TEXTS[i].name, kvf_json_new_str(text_of(id, i)));
-    kvf_json_set(attributes, "position_start", kvf_json_new_int(id->position_start));
-    for (int i = 0; i < N_WORDS; i++)
-        if (word_of(id, i))
-            kvf_json_set(attributes, WORDS[i].name, kvf_json_new_str(WORDS[i].word));
-    for (int i = 0; i < N_DIMS; i++)
-        kvf_json_set(attributes, DIMS[i].name, kvf_json_new_int(dim_of(id, i)));
+    for (const field *f = FIELDS; f < END; f++) {
+        if (is_text(f))
+            kvf_json_set(attributes, f->name, kvf_json_new_str(text_of(id, f)));
+        else if (f->type != WORD)
+            kvf_json_set(attributes, f->name, kvf_json_new_int(*(int64_t *)at_field(id, f)));
+        else if (*(bool *)at_field(id, f))
+            kvf_json_set(attributes, f->name, kvf_json_new_str(f->word));
+    }
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -119,66 +111,67 @@ static void check_hash(kvf__h5 *h5, const char *hash, kvf_status status)
 void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf__identity *id)
 {
     check_hash(h5, id->base_hash ? id->base_hash : "", KVF_EUSAGE);
-    for (int i = 0; i < ALL_TEXTS; i++)
-        kvf__h5_put_text(h5, i < ROOT_TEXTS ? h5->file : at, TEXTS[i].name, text_of(id, i));
-    kvf__h5_put_i64(h5, at, "position_start", id->position_start);
-    for (int i = 0; i < N_WORDS; i++)
-        if (word_of(id, i)) kvf__h5_put_text(h5, at, WORDS[i].name, WORDS[i].word);
-    for (int i = 0; i < N_DIMS && with_shape; i++)
-        kvf__h5_put_i64(h5, at, DIMS[i].name, dim_of(id, i));
-}
-
-static void read_texts(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
-{
-    for (int i = 0; i < ROOT_TEXTS; i++)
-        *text_at(id, i) = kvf__h5_get_text(h5, h5->file, TEXTS[i].name);
-    if (id->base_hash) check_hash(h5, id->base_hash, KVF_EFORMAT);
-    for (int i = ROOT_TEXTS; i < ALL_TEXTS; i++)
-        *text_at(id, i) = kvf__h5_get_text(h5, at, TEXTS[i].name);
-}
-
-/* Any other word than the one is refused. */
-static void read_words(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
-{
-    for (int i = 0; i < N_WORDS; i++) {
-        bool there = kvf__h5_has_attr(h5, at, WORDS[i].name);
-        char *found = there ? kvf__h5_get_text(h5, at, WORDS[i].name) : NULL;
-        if (found && strcmp(found, WORDS[i].word) != 0)
-            kvf__h5_fail(h5, at, KVF_EFORMAT, "%s is \"%s\", want \"%s\" or none", WORDS[i].name,
-                         found, WORDS[i].word);
-        *(bool *)((char *)id + WORDS[i].at) = there;
-        kvf__free(found);
+    for (const field *f = FIELDS; f < END; f++) {
+        if (is_text(f))
+            kvf__h5_put_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name, text_of(id, f));
+        else if (f->type == INT || (f->type == DIM && with_shape))
+            kvf__h5_put_i64(h5, at, f->name, *(int64_t *)at_field(id, f));
+        else if (f->type == WORD && *(bool *)at_field(id, f))
+            kvf__h5_put_text(h5, at, f->name, f->word);
     }
+}
+
+static void read_text(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
+{
+    char **text = at_field(id, f);
+
+    *text = kvf__h5_get_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name);
+    if (*text && text == &id->base_hash) check_hash(h5, *text, KVF_EFORMAT);
+}
+
+/* Any other word than the one is refused. Of methods without a length the attribute is another
+ * thing. */
+static void read_word(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
+{
+    char *found;
+
+    if (h5->status || !kvf__method_has_length(id->method) || !kvf__h5_has_attr(h5, at, f->name))
+        return;
+    found = kvf__h5_get_text(h5, at, f->name);
+    if (found && strcmp(found, f->word) != 0)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "%s is \"%s\", want \"%s\" or none", f->name, found,
+                     f->word);
+    kvf__free(found);
+    *(bool *)at_field(id, f) = true;
     if (id->raw_keys && !id->infix)
-        kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"%s\" without placement \"%s\"",
-                     WORDS[1].word, WORDS[0].word);
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without placement \"infix\"");
 }
 
-static void read_dims(kvf__h5 *h5, kvf__h5_id at, kvf__identity *id)
+static void read_int(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
 {
-    for (int i = 0; i < N_DIMS; i++) {
-        int64_t *dim = (int64_t *)((char *)id + DIMS[i].at);
-        int least = dim != &id->P || kvf__method_has_length(id->method);
-        *dim = kvf__h5_get_i64(h5, at, DIMS[i].name);
-        if (*dim < least || *dim > INT32_MAX)
-            kvf__h5_fail(h5, at, KVF_EFORMAT, "attribute \"%s\" is %lld, want %d to 2^31 - 1",
-                         DIMS[i].name, (long long)*dim, least);
-    }
+    int64_t *value = at_field(id, f), least = 0;
+
+    if (h5->status) return;
+    if (f->type == DIM) least = value != &id->P || kvf__method_has_length(id->method);
+    *value = kvf__h5_get_i64(h5, at, f->name);
+    if (*value < least || *value > INT32_MAX)
+        kvf__h5_fail(h5, at, KVF_EFORMAT,
+                     f->type == DIM ? "attribute \"%s\" is %lld, want %d to 2^31 - 1"
+                                    : "%s is %lld, want %d to 2^31 - 1",
+                     f->name, (long long)*value, (int)least);
 }
 
 void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id)
 {
-    read_texts(h5, at, id);
-    id->position_start = kvf__h5_get_i64(h5, at, "position_start");
-    if (id->position_start < 0 || id->position_start > INT32_MAX)
-        kvf__h5_fail(h5, at, KVF_EFORMAT, "position_start is %lld, want 0 to 2^31 - 1",
-                     (long long)id->position_start);
-    if (h5->status) return;
-    if (kvf__method_has_length(id->method)) read_words(h5, at, id);
-    if (!shape) {
-        read_dims(h5, at, id);
-        return;
+    for (const field *f = FIELDS; f < END; f++) {
+        if (is_text(f))
+            read_text(h5, at, f, id);
+        else if (f->type == WORD)
+            read_word(h5, at, f, id);
+        else if (f->type == INT || !shape)
+            read_int(h5, at, f, id);
     }
+    if (!shape) return;
     id->L = shape->dim[0];
     id->G = shape->dim[3];
     id->P = shape->dim[4];

@@ -1,17 +1,9 @@
 /* kvf_inspect(): which kind of file is it, and what the descriptions of all kinds share. */
 #include "inspect_int.h"
+#include "json_pack.h"
 
 #include <kvfold/io.h>
 #include <string.h>
-
-kvf_json *kvf__int_array(const int64_t *values, int n)
-{
-    kvf_json *array = kvf_json_array();
-
-    for (int i = 0; i < n; i++)
-        kvf_json_add(array, kvf_json_new_int(values[i]));
-    return array;
-}
 
 void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value)
 {
@@ -22,13 +14,9 @@ void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value)
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
                             size_t bytes)
 {
-    kvf_json *entry = kvf_json_object();
-
-    kvf_json_set(entry, "name", kvf_json_new_str(name));
-    kvf_json_set(entry, "shape", kvf__int_array(dim, rank));
-    kvf_json_set(entry, "dtype", kvf_json_new_str(dtype));
-    kvf_json_set(entry, "bytes", kvf_json_new_int((int64_t)bytes));
-    return entry;
+    return kvf__json_pack("{s:o, s:o, s:o, s:I}", "name", kvf_json_new_str(name), "shape",
+                          kvf__json_ints(dim, rank), "dtype", kvf_json_new_str(dtype), "bytes",
+                          (int64_t)bytes);
 }
 
 static kvf_json *storage_of(const kvf__h5_data *data)
@@ -37,7 +25,7 @@ static kvf_json *storage_of(const kvf__h5_data *data)
 
     kvf_json_set(storage, "layout", kvf_json_new_str(data->chunked ? "chunked" : "contiguous"));
     kvf_json_set(storage, "bytes", kvf_json_new_int((int64_t)data->stored));
-    if (data->chunked) kvf_json_set(storage, "chunk", kvf__int_array(data->chunk, data->rank));
+    if (data->chunked) kvf_json_set(storage, "chunk", kvf__json_ints(data->chunk, data->rank));
     if (data->shuffle) kvf_json_add(filters, kvf_json_new_str("shuffle"));
     if (data->deflate) kvf_json_add(filters, kvf_json_new_str("deflate"));
     if (data->fletcher32) kvf_json_add(filters, kvf_json_new_str("fletcher32"));
@@ -64,37 +52,6 @@ kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *
     return entry;
 }
 
-static kvf_status inspect_foreign(kvf_ctx *ctx, const char *path, const char *kind,
-                                  kvf_status (*describe)(kvf_ctx *, const char *, kvf_json *),
-                                  kvf_json *root)
-{
-    kvf_json_set(root, "kind", kvf_json_new_str(kind));
-    return describe(ctx, path, root);
-}
-
-static kvf_status inspect_by_kind(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
-                                  kvf_json *root)
-{
-    switch (kind) {
-    case KVF__FILE_HDF5:
-        return kvf__inspect_own(ctx, path, root);
-    case KVF__FILE_SAFETENSORS:
-        return inspect_foreign(ctx, path, "safetensors", kvf__inspect_safetensors, root);
-    case KVF__FILE_GGUF:
-        return inspect_foreign(ctx, path, "gguf", kvf__inspect_gguf, root);
-    case KVF__FILE_HF_DIR:
-        return inspect_foreign(ctx, path, "hf", kvf__inspect_hf, root);
-    case KVF__FILE_PEFT_DIR:
-        return inspect_foreign(ctx, path, "peft", kvf__inspect_peft, root);
-    case KVF__FILE_UNKNOWN:
-        break;
-    }
-    return kvf__fail(ctx, KVF_EFORMAT,
-                     "%s: unknown kind of file, want kvfold HDF5, safetensors or GGUF, or a "
-                     "Hugging Face or PEFT folder",
-                     path);
-}
-
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
@@ -105,7 +62,8 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
     st = kvf__file_kind_of(ctx, path, &kind);
     if (st) goto out;
     root = kvf_json_object();
-    st = inspect_by_kind(ctx, path, kind, root);
+    st = kind == KVF__FILE_HDF5 ? kvf__inspect_own(ctx, path, root)
+                                : kvf__inspect_foreign(ctx, path, kind, root);
     if (st) goto out;
     text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
     if (!text) {

@@ -1,6 +1,5 @@
-/* Files of other ecosystems described: their tensors, and what they say about
- * themselves as metadata. Tensors are listed, not read: a base of gigabytes is described as fast as
- * a small one.
+/* Files of other ecosystems described: their tensors, and what they say about themselves as
+ * metadata. Tensors are listed, not read: a base of gigabytes is described as fast as a small one.
  */
 #include "inspect_int.h"
 
@@ -26,33 +25,8 @@ void kvf__inspect_weights(kvf__weights *weights, kvf_json *root)
     kvf__set_taken(root, "metadata", &weights->meta);
 }
 
-static kvf_status inspect_with(kvf_ctx *ctx, const char *path, kvf_json *root,
-                               kvf_status (*open)(kvf_ctx *, const char *, kvf__weights *))
-{
-    kvf__weights weights = {0};
-    kvf_status st;
-
-    st = open(ctx, path, &weights);
-    if (st) goto out;
-    kvf__inspect_weights(&weights, root);
-out:
-    kvf__weights_close(&weights);
-    return st;
-}
-
-kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    return inspect_with(ctx, path, root, kvf__safetensors_open);
-}
-
-kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root)
-{
-    return inspect_with(ctx, path, root, kvf__gguf_open);
-}
-
-/* A JSON file of the folder as the value of `key`. */
-static kvf_status add_config(kvf_ctx *ctx, const char *dir, const char *name, const char *key,
-                             kvf_json *root)
+/* A JSON file of the folder as the attributes. */
+static kvf_status add_config(kvf_ctx *ctx, const char *dir, const char *name, kvf_json *root)
 {
     char *path = NULL;
     kvf_json *config = NULL;
@@ -63,16 +37,10 @@ static kvf_status add_config(kvf_ctx *ctx, const char *dir, const char *name, co
     if (!kvf__exists(path)) goto out;
     st = kvf_json_load(ctx, path, &config);
     if (st) goto out;
-    kvf__set_taken(root, key, &config);
+    kvf__set_taken(root, "attributes", &config);
 out:
     kvf__free(path);
     return st;
-}
-
-kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root)
-{
-    KVF_TRY(add_config(ctx, dir, "config.json", "attributes", root));
-    return inspect_with(ctx, dir, root, kvf__safetensors_open_dir);
 }
 
 static kvf_status open_adapter(kvf_ctx *ctx, const char *dir, kvf__weights *out)
@@ -87,8 +55,32 @@ static kvf_status open_adapter(kvf_ctx *ctx, const char *dir, kvf__weights *out)
 }
 
 /* Any PEFT adapter is described, also those that cannot be imported. */
-kvf_status kvf__inspect_peft(kvf_ctx *ctx, const char *dir, kvf_json *root)
+static const struct {
+    kvf__file_kind kind;
+    const char *name, *config; /* of a folder: what its attributes are read from */
+    kvf_status (*open)(kvf_ctx *ctx, const char *path, kvf__weights *out);
+} KINDS[] = {
+    {KVF__FILE_SAFETENSORS, "safetensors", NULL, kvf__safetensors_open},
+    {KVF__FILE_GGUF, "gguf", NULL, kvf__gguf_open},
+    {KVF__FILE_HF_DIR, "hf", "config.json", kvf__safetensors_open_dir},
+    {KVF__FILE_PEFT_DIR, "peft", "adapter_config.json", open_adapter},
+};
+
+kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind kind, kvf_json *root)
 {
-    KVF_TRY(add_config(ctx, dir, "adapter_config.json", "attributes", root));
-    return inspect_with(ctx, dir, root, open_adapter);
+    kvf__weights weights = {0};
+
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
+        if (kind != KINDS[i].kind) continue;
+        kvf_json_set(root, "kind", kvf_json_new_str(KINDS[i].name));
+        if (KINDS[i].config) KVF_TRY(add_config(ctx, path, KINDS[i].config, root));
+        kvf_status st = KINDS[i].open(ctx, path, &weights);
+        if (!st) kvf__inspect_weights(&weights, root);
+        kvf__weights_close(&weights);
+        return st;
+    }
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: unknown kind of file, want kvfold HDF5, safetensors or GGUF, or a "
+                     "Hugging Face or PEFT folder",
+                     path);
 }

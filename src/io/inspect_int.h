@@ -8,10 +8,9 @@
 #include "h5.h"
 
 kvf_status kvf__inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_safetensors(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_gguf(kvf_ctx *ctx, const char *path, kvf_json *root);
-kvf_status kvf__inspect_hf(kvf_ctx *ctx, const char *dir, kvf_json *root);
-kvf_status kvf__inspect_peft(kvf_ctx *ctx, const char *dir, kvf_json *root);
+/* EFORMAT: unknown. */
+kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
+                                kvf_json *root);
 
 /* The parameters of /PARENT/CHILD, or of /CHILD where parent is NULL; absent ones are skipped. */
 void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
@@ -26,7 +25,6 @@ kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, cons
 kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data);
 /* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
 void kvf__inspect_weights(kvf__weights *weights, kvf_json *root);
-kvf_json *kvf__int_array(const int64_t *values, int n);
 /* Sets key unless value is NULL; the object is owned by the parent then, *value is NULL. */
 void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value);
 

@@ -7,6 +7,7 @@
 #include "artifact_priv.h"
 #include "base_file.h"
 #include "inspect_int.h"
+#include "json_pack.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +17,6 @@
 /* Mean, deviation (of the population), extremes and L2 norm, summed in f64. */
 static kvf_json *statistics(const float *values, size_t n)
 {
-    kvf_json *object = kvf_json_object();
     double sum = 0, squares = 0, around = 0, mean;
     float low = values[0], high = values[0];
 
@@ -29,12 +29,9 @@ static kvf_json *statistics(const float *values, size_t n)
     mean = sum / (double)n;
     for (size_t i = 0; i < n; i++)
         around += ((double)values[i] - mean) * ((double)values[i] - mean);
-    kvf_json_set(object, "mean", kvf_json_new_real(mean));
-    kvf_json_set(object, "std", kvf_json_new_real(sqrt(around / (double)n)));
-    kvf_json_set(object, "min", kvf_json_new_real((double)low));
-    kvf_json_set(object, "max", kvf_json_new_real((double)high));
-    kvf_json_set(object, "norm", kvf_json_new_real(sqrt(squares)));
-    return object;
+    return kvf__json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", mean, "std",
+                          sqrt(around / (double)n), "min", (double)low, "max", (double)high, "norm",
+                          sqrt(squares));
 }
 
 static kvf_json *describe_layers(const kvf__prefix *prefix)
@@ -43,12 +40,10 @@ static kvf_json *describe_layers(const kvf__prefix *prefix)
     size_t half = (size_t)prefix->G * (size_t)prefix->P * (size_t)prefix->D;
 
     for (int64_t l = 0; l < prefix->L; l++) {
-        kvf_json *layer = kvf_json_object();
         const float *key = prefix->kv + (size_t)l * 2 * half;
-        kvf_json_set(layer, "layer", kvf_json_new_int(l));
-        kvf_json_set(layer, "key", statistics(key, half));
-        kvf_json_set(layer, "value", statistics(key + half, half));
-        kvf_json_add(layers, layer);
+        kvf_json_add(layers,
+                     kvf__json_pack("{s:I, s:o, s:o}", "layer", l, "key", statistics(key, half),
+                                    "value", statistics(key + half, half)));
     }
     return layers;
 }
