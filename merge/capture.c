@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PROBE_TOKENS = 8 };
 static const double MOST_DIFF = 1e-4; /* relative, of hidden states in f32 */
@@ -42,21 +41,16 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     kvf_status st;
 
     st = kvf__cache_create(ctx, base->model, 1, n, &cache);
-    if (st) goto out;
-    st = kvf__pass_create(ctx, base->model, &limits, &pass);
-    if (st) goto out;
+    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
     const kvf__input input = {.batch = &batch,
                               .prefix = folded ? &live->prefix : NULL,
                               .vectors = &live->vectors,
                               .position_start = folded ? live->prefix.P : 0,
                               .cache = cache};
-    st = kvf__pass_fwd(ctx, pass, &input);
-    if (st) goto out;
-    st = kvf__pass_hidden(ctx, pass, &state);
-    if (st) goto out;
-    if (hidden) memcpy(hidden, state, (size_t)C * sizeof *hidden);
-    if (kv) kvf__cache_read(cache, 0, 0, n, kv->kv);
-out:
+    if (!st) st = kvf__pass_fwd(ctx, pass, &input);
+    if (!st) st = kvf__pass_hidden(ctx, pass, &state);
+    if (!st && hidden) memcpy(hidden, state, (size_t)C * sizeof *hidden);
+    if (!st && kv) kvf__cache_read(cache, 0, 0, n, kv->kv);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
     return st;
@@ -125,7 +119,6 @@ static void become_prefix(kvf_prefix *live)
 kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                         double *diff)
 {
-    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
 
     if (!options->base)
@@ -133,7 +126,7 @@ kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_pref
                          "%s: virtual tokens at the input are folded by running the base on them: "
                          "name it with --base",
                          options->run);
-    KVF_TRY(kvf_base_open(ctx, options->base, &EXACT, &base));
+    KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
     kvf_status st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
     if (!st) st = capture(ctx, base, live, diff);
     if (!st) become_prefix(live);
@@ -184,7 +177,6 @@ kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
                                 const kvf_prefix *live, kvf_merge_result *result)
 {
     const kvf__artifact file = kvf__prefix_view(live, KVF__KIND_EMBEDDINGS);
-    struct stat info;
 
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
@@ -192,6 +184,6 @@ kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
     result->shape[0] = live->vectors.P;
     result->shape[1] = live->vectors.C;
     result->rank = 2;
-    if (!stat(options->out, &info)) result->bytes = info.st_size;
+    result->bytes = kvf__file_bytes(options->out);
     return KVF_OK;
 }

@@ -28,8 +28,6 @@ typedef struct composing {
     kvf_base *base; /* NULL until keys are turned */
 } composing;
 
-static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
-
 /* ---- do the parts go together? --------------------------------------------------------------- */
 
 static kvf_status check_bases(const composing *c, const kvf_prefix *a, const kvf_prefix *b)
@@ -107,7 +105,7 @@ static kvf_status open_parts(composing *c)
     return KVF_OK;
 }
 
-static kvf_status take_weights(composing *c)
+static kvf_status read_weights(composing *c)
 {
     double sum = 0;
 
@@ -143,7 +141,7 @@ static kvf_status turn(composing *c, kvf_prefix *part, int64_t by)
                          "%s: its keys are rotated by their positions and must be turned on by "
                          "%lld behind the part before: name the base with --base",
                          part->path, (long long)by);
-    if (!c->base) KVF_TRY(kvf_base_open(c->ctx, c->o->base, &EXACT, &c->base));
+    if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
     kvf__prefix *p = &part->prefix;
     KVF_TRY(kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, 0, true));
@@ -194,22 +192,21 @@ static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_star
 
 /* ---- the new prefix -------------------------------------------------------------------------- */
 
-static kvf_status write_lineage(composing *c, kvf_json *lineage)
+static kvf_status write_lineage(composing *c, kvf_json **lineage)
 {
-    char name[64], hex[33];
-    bool good = kvf_json_set(lineage, "compose_mode",
-                             kvf_json_new_str(c->average ? "average" : "concatenate"));
+    char name[64];
+
+    KVF_TRY(kvf__lineage_add(c->ctx, lineage, "compose_mode",
+                             kvf_json_new_str(c->average ? "average" : "concatenate")));
     for (size_t i = 0; i < c->n; i++) {
-        KVF_TRY(kvf__hash_file(c->ctx, c->o->parts[i], hex));
         snprintf(name, sizeof name, "part_%zu_hash", i);
-        good = kvf_json_set(lineage, name, kvf_json_new_str(hex)) && good;
+        KVF_TRY(kvf__lineage_add_hash(c->ctx, lineage, name, c->o->parts[i]));
         snprintf(name, sizeof name, c->average ? "part_%zu_weight" : "part_%zu_length", i);
-        good = kvf_json_set(lineage, name,
-                            c->average ? kvf_json_new_real(c->weight[i])
-                                       : kvf_json_new_int(c->part[i]->id.P)) &&
-               good;
+        KVF_TRY(kvf__lineage_add(c->ctx, lineage, name,
+                                 c->average ? kvf_json_new_real(c->weight[i])
+                                            : kvf_json_new_int(c->part[i]->id.P)));
     }
-    return good ? KVF_OK : kvf__fail(c->ctx, KVF_ENOMEM, "out of memory");
+    return KVF_OK;
 }
 
 static kvf_status common_items(composing *c, kvf_json **options, kvf_json **lineage)
@@ -224,7 +221,7 @@ static kvf_status common_items(composing *c, kvf_json **options, kvf_json **line
     KVF_TRY(
         kvf__json_common(c->ctx, all_options, c->n, c->average ? NULL : "prefix-length", options));
     KVF_TRY(kvf__json_common(c->ctx, all_lineages, c->n, NULL, lineage));
-    return write_lineage(c, *lineage);
+    return write_lineage(c, lineage);
 }
 
 /* The first part takes the values over, and is the new prefix. */
@@ -263,27 +260,25 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
     return KVF_OK;
 }
 
+static kvf_status make(composing *c, kvf__prefix *values, kvf_compose_result *r)
+{
+    KVF_TRY(open_parts(c));
+    if (c->average) KVF_TRY(read_weights(c));
+    KVF_TRY((c->average ? average : concatenate)(c, values, &r->position_start));
+    KVF_TRY(become(c, values, r->position_start));
+    KVF_TRY(kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,
+                                 kvf__prefix_dtype(c->o->dtype), &r->bytes, &r->max_abs_diff));
+    kvf__kv_prefix_shape(c->part[0], r->shape);
+    return KVF_OK;
+}
+
 static kvf_status compose(composing *c, kvf_compose_result *result)
 {
     kvf__prefix values = {0};
     kvf_compose_result r = {0};
-    kvf_status st = KVF_OK;
+    kvf_status st = make(c, &values, &r);
 
-    st = open_parts(c);
-    if (st) goto out;
-    if (c->average) st = take_weights(c);
-    if (st) goto out;
-    st = c->average ? average(c, &values, &r.position_start)
-                    : concatenate(c, &values, &r.position_start);
-    if (st) goto out;
-    st = become(c, &values, r.position_start);
-    if (st) goto out;
-    st = kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,
-                              kvf__prefix_dtype(c->o->dtype), &r.bytes, &r.max_abs_diff);
-    if (st) goto out;
-    kvf__kv_prefix_shape(c->part[0], r.shape);
-    *result = r;
-out:
+    if (!st) *result = r;
     kvf__prefix_done(&values);
     return st;
 }

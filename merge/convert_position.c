@@ -38,9 +38,8 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
     KVF_TRY(check_base(ctx, options, &file->id, base, after));
     kvf__rope_move(kvf__model_desc(base->model), &file->prefix, before - P, after - P);
     file->id.position_start = after;
-    if (!file->lineage) file->lineage = kvf_json_object();
-    if (!kvf_json_set(file->lineage, "converted_from_position_start", kvf_json_new_int(before)))
-        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    KVF_TRY(kvf__lineage_add(ctx, &file->lineage, "converted_from_position_start",
+                             kvf_json_new_int(before)));
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, file));
     *from = before;
     *to = after;
@@ -50,19 +49,15 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
 kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
                                 int64_t *from, int64_t *to)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf__artifact file = {0};
     kvf_base *base = NULL;
     kvf_status st;
 
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
-    st = kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file);
-    if (st) goto out;
-    st = kvf_base_open(ctx, options->base, &LIGHT, &base);
-    if (st) goto out;
-    st = convert(ctx, options, base, &file, from, to);
-out:
+    KVF_TRY(kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file));
+    st = kvf__base_open_exact(ctx, options->base, &base);
+    if (!st) st = convert(ctx, options, base, &file, from, to);
     kvf_base_free(base);
     kvf__artifact_done(&file);
     return st;

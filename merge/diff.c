@@ -4,6 +4,8 @@
  * that of the first file's, and the cosine, in f64. Two NaN are equal. */
 #include "diff.h"
 
+#include "json_pack.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -78,25 +80,13 @@ static measure compare_values(const kvf__view *a, const kvf__view *b)
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* A value of any kind again. */
-static kvf_json *copy_of(kvf_ctx *ctx, const kvf_json *value)
-{
-    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-    kvf_json *copy = NULL;
-    if (text && kvf_json_parse(ctx, "diff", text, strlen(text), &copy)) copy = NULL;
-    kvf_json_text_free(text);
-    return copy;
-}
-
 /* One that differs; a or b NULL: only the other file has it. */
 static void add_fact(kvf_ctx *ctx, kvf_json *facts, const char *group, const char *name,
                      const kvf_json *a, const kvf_json *b)
 {
-    kvf_json *fact = kvf_json_object();
-    kvf_json_set(fact, "group", kvf_json_new_str(group));
-    kvf_json_set(fact, "name", kvf_json_new_str(name));
-    if (a) kvf_json_set(fact, "a", copy_of(ctx, a));
-    if (b) kvf_json_set(fact, "b", copy_of(ctx, b));
+    kvf_json *fact = kvf__json_pack("{s:s, s:o}", "group", group, "name", kvf_json_new_str(name));
+    if (a) kvf_json_set(fact, "a", kvf__json_copy(ctx, a));
+    if (b) kvf_json_set(fact, "b", kvf__json_copy(ctx, b));
     kvf_json_add(facts, fact);
 }
 
@@ -159,23 +149,11 @@ static kvf_json *compare_facts(kvf_ctx *ctx, const kvf__side *a, const kvf__side
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static kvf_json *shape_of(const kvf__view *view)
-{
-    kvf_json *shape = kvf_json_array();
-    for (int i = 0; i < view->rank; i++)
-        kvf_json_add(shape, kvf_json_new_int(view->dim[i]));
-    return shape;
-}
-
 static kvf_json *entry_of(const char *name, const kvf__view *view)
 {
-    kvf_json *entry = kvf_json_object();
-    kvf_json_set(entry, "name", kvf_json_new_str(name));
-    kvf_json_set(entry, "shape", shape_of(view));
-    kvf_json_set(entry, "dtype",
-                 kvf_json_new_str(view->dtype == KVF__OTHER ? view->other_name
-                                                            : kvf__dtype_name(view->dtype)));
-    return entry;
+    return kvf__json_pack("{s:o, s:o, s:o}", "name", kvf_json_new_str(name), "shape",
+                          kvf__json_ints(view->dim, view->rank), "dtype",
+                          kvf_json_new_str(kvf__view_type_name(view)));
 }
 
 static void set_measure(kvf_json *entry, const measure *m)
@@ -198,7 +176,7 @@ static kvf_json *compare_tensor(const char *name, const kvf__view *a, const kvf_
     if (alike) m = compare_values(a, b);
     if (alike && !m.unequal && a->dtype == b->dtype) return NULL;
     kvf_json *entry = entry_of(name, a);
-    if (!alike) kvf_json_set(entry, "shape_b", shape_of(b));
+    if (!alike) kvf_json_set(entry, "shape_b", kvf__json_ints(b->dim, b->rank));
     if (a->dtype != b->dtype)
         kvf_json_set(entry, "dtype_b", kvf_json_new_str(kvf__dtype_name(b->dtype)));
     if (!alike || m.unequal < 0) return entry;
@@ -210,8 +188,7 @@ static kvf_json *compare_tensor(const char *name, const kvf__view *a, const kvf_
 
 static kvf_json *compare_tensors(const kvf__table *a, const kvf__table *b)
 {
-    kvf_json *root = kvf_json_object(), *removed = kvf_json_array(), *added = kvf_json_array();
-    kvf_json *changed = kvf_json_array();
+    kvf_json *changed = kvf_json_array(), *removed = kvf_json_array(), *added = kvf_json_array();
     measure total = {0};
     int64_t equal = 0;
 
@@ -228,37 +205,31 @@ static kvf_json *compare_tensors(const kvf__table *a, const kvf__table *b)
     for (size_t i = 0; i < b->n; i++)
         if (!kvf__table_find(a, b->items[i].name))
             kvf_json_add(added, entry_of(b->items[i].name, &b->items[i].view));
-    kvf_json_set(root, "equal", kvf_json_new_int(equal));
-    kvf_json_set(root, "changed", changed);
-    kvf_json_set(root, "removed", removed);
-    kvf_json_set(root, "added", added);
-    kvf_json_set(root, "max_abs", kvf_json_new_real(total.most));
-    return root;
+    return kvf__json_pack("{s:I, s:o, s:o, s:o, s:o}", "equal", equal, "changed", changed,
+                          "removed", removed, "added", added, "max_abs",
+                          kvf_json_new_real(total.most));
 }
 
 static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b, bool tensors_only,
                            kvf_json **out)
 {
     static const char *const LISTS[] = {"changed", "removed", "added"};
-    kvf_json *root = kvf_json_object(), *tensors = compare_tensors(&a->table, &b->table);
+    kvf_json *tensors = compare_tensors(&a->table, &b->table);
     kvf_json *facts = tensors_only ? kvf_json_array() : compare_facts(ctx, a, b);
     bool same = kvf_json_size(facts) == 0;
 
     for (int i = 0; i < 3; i++)
         same = same && kvf_json_size(kvf_json_get(tensors, LISTS[i])) == 0;
-    kvf_json_set(root, "kind", kvf_json_new_str(a->kind));
-    kvf_json_set(root, "same", kvf_json_new_bool(same));
-    kvf_json_set(root, "facts", facts);
-    kvf_json_set(root, "tensors", tensors);
+    kvf_json *root = kvf__json_pack("{s:s, s:b, s:o, s:o}", "kind", a->kind, "same", same, "facts",
+                                    facts, "tensors", tensors);
     char *text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
-    const bool whole = text != NULL;
     kvf_json_text_free(text);
-    if (!whole) {
-        kvf_json_free(root);
-        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    if (text) {
+        *out = root;
+        return KVF_OK;
     }
-    *out = root;
-    return KVF_OK;
+    kvf_json_free(root);
+    return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
 }
 
 kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out)
@@ -267,16 +238,11 @@ kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_onl
     kvf_status st;
 
     st = kvf__side_open(ctx, a, &x);
-    if (st) goto out;
-    st = kvf__side_open(ctx, b, &y);
-    if (st) goto out;
-    if (strcmp(x.kind, y.kind)) {
+    if (!st) st = kvf__side_open(ctx, b, &y);
+    if (!st && strcmp(x.kind, y.kind))
         st = kvf__fail(ctx, KVF_EUSAGE, "%s is of kind %s, %s of kind %s: want two of a kind", a,
                        x.kind, b, y.kind);
-        goto out;
-    }
-    st = describe(ctx, &x, &y, tensors_only, out);
-out:
+    if (!st) st = describe(ctx, &x, &y, tensors_only, out);
     kvf__side_close(&x);
     kvf__side_close(&y);
     return st;

@@ -83,75 +83,39 @@ static kvf_status add_artifact(kvf_ctx *ctx, kvf__side *side)
     return add_history(ctx, side, &own->history);
 }
 
-/* ---- kinds ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The table moves from the weights to the side; their maps stay. */
+static void move_table(kvf__side *side)
+{
+    side->table = side->weights.table;
+    side->weights.table = (kvf__table){0};
+}
 
 static kvf_status open_own(kvf_ctx *ctx, kvf__side *side)
 {
+    if (!strcmp(side->kind, "base"))
+        KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
+    move_table(side);
     KVF_TRY(kvf__artifact_read_all(ctx, side->path, KVF__KIND_ANY, &side->own));
     return add_artifact(ctx, side);
 }
 
-/* Its table moves to the side; its maps stay. */
-static kvf_status take_weights(kvf__side *side, kvf_status st)
-{
-    side->table = side->weights.table;
-    side->weights.table = (kvf__table){0};
-    return st;
-}
-
-static kvf_status open_base(kvf_ctx *ctx, kvf__side *side)
-{
-    KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
-    KVF_TRY(take_weights(side, KVF_OK));
-    return open_own(ctx, side);
-}
-
-static kvf_status open_folder(kvf_ctx *ctx, kvf__side *side)
-{
-    strcpy(side->kind, "base");
-    KVF_TRY(kvf__base_texts(ctx, side->path, &side->texts));
-    return take_weights(side, kvf__safetensors_open_dir(ctx, side->path, &side->weights));
-}
-
-static kvf_status open_safetensors(kvf_ctx *ctx, kvf__side *side)
-{
-    return take_weights(side, kvf__safetensors_open(ctx, side->path, &side->weights));
-}
-
-static kvf_status open_gguf(kvf_ctx *ctx, kvf__side *side)
-{
-    return take_weights(side, kvf__gguf_open(ctx, side->path, &side->weights));
-}
-
-static kvf_status open_peft(kvf_ctx *ctx, kvf__side *side)
-{
-    char *path = NULL;
-    KVF_TRY(kvf__path_join(ctx, side->path, "adapter_model.safetensors", &path));
-    kvf_status st = kvf__safetensors_open(ctx, path, &side->weights);
-    kvf__free(path);
-    return take_weights(side, st);
-}
-
-/* By inspect's word. */
-static const struct {
-    const char *kind;
-    kvf_status (*open)(kvf_ctx *ctx, kvf__side *side);
-} KINDS[] = {
-    {"prefix", open_own},  {"run", open_own},   {"embeddings", open_own},
-    {"adapter", open_own}, {"base", open_base}, {"hf", open_folder},
-    {"gguf", open_gguf},   {"peft", open_peft}, {"safetensors", open_safetensors},
-};
-
 kvf_status kvf__side_open(kvf_ctx *ctx, const char *path, kvf__side *out)
 {
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+
     out->path = path;
     KVF_TRY(kvf_inspect(ctx, path, &out->tree));
-    const char *kind = kvf_json_str(kvf_json_get(out->tree, "kind"), NULL);
-    snprintf(out->kind, sizeof out->kind, "%s", kind ? kind : "");
-    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
-        if (!strcmp(out->kind, KINDS[i].kind)) return KINDS[i].open(ctx, out);
-    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: diff does not know files of kind %s", path,
-                     out->kind);
+    KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
+    snprintf(out->kind, sizeof out->kind, "%s",
+             kind == KVF__FILE_HF_DIR ? "base"
+                                      : kvf_json_str(kvf_json_get(out->tree, "kind"), NULL));
+    if (kind == KVF__FILE_HDF5) return open_own(ctx, out);
+    if (kind == KVF__FILE_HF_DIR) KVF_TRY(kvf__base_texts(ctx, path, &out->texts));
+    KVF_TRY(kvf__weights_open(ctx, path, kind, &out->weights));
+    move_table(out);
+    return KVF_OK;
 }
 
 void kvf__side_close(kvf__side *side)

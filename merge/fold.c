@@ -19,13 +19,10 @@ double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
 
 static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
 {
-    char hex[33];
-    KVF_TRY(kvf__hash_file(ctx, run, hex));
-    if (!live->lineage) live->lineage = kvf_json_object();
-    bool good = kvf_json_set(live->lineage, "run_hash", kvf_json_new_str(hex)) &&
-                kvf_json_set(live->lineage, "run_step", kvf_json_new_int(live->step)) &&
-                kvf_json_set(live->lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
-    return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_json **lineage = &live->lineage;
+    KVF_TRY(kvf__lineage_add_hash(ctx, lineage, "run_hash", run));
+    KVF_TRY(kvf__lineage_add(ctx, lineage, "run_step", kvf_json_new_int(live->step)));
+    return kvf__lineage_add(ctx, lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
 }
 
 /* The head is stored in f32 and must come back bit for bit. */
@@ -45,12 +42,36 @@ bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
     return true;
 }
 
+kvf_status kvf__check_head(kvf_ctx *ctx, const char *path, const kvf__head_values *want,
+                           const kvf__head_values *got)
+{
+    if (kvf__same_head(want, got)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written", path);
+}
+
+kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
+                                  const kvf_prefix *live)
+{
+    if (options->probe)
+        return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
+                         live->id.method);
+    if (options->dtype != KVF_DTYPE_F32)
+        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
+                         kvf_dtype_name(options->dtype), live->id.method);
+    return KVF_OK;
+}
+
+int64_t kvf__file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) ? 0 : info.st_size;
+}
+
 /* Reads the new file and holds it against the encoder's output. */
 static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                          double expected, kvf__fold_probe *probe, kvf_merge_result *result)
 {
     kvf__artifact back = {0};
-    struct stat info;
     KVF_TRY(kvf__artifact_read(ctx, options->out, KVF__KIND_PREFIX, &back));
     result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
     kvf_status st = KVF_OK;
@@ -58,13 +79,11 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
         st = kvf__fail(ctx, KVF_EINTERNAL,
                        "%s: reads back %g away from the encoder's output, expected %g",
                        options->out, result->max_abs_diff, expected);
-    if (!st && !kvf__same_head(&live->head, &back.head))
-        st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
-                       options->out);
+    if (!st) st = kvf__check_head(ctx, options->out, &live->head, &back.head);
     if (!st && probe)
         st = kvf__fold_probe_compare(probe, &live->prefix, &back.prefix,
                                      &result->probe_max_abs_diff);
-    if (!st && !stat(options->out, &info)) result->bytes = info.st_size;
+    result->bytes = kvf__file_bytes(options->out);
     kvf__artifact_done(&back);
     return st;
 }
@@ -73,12 +92,11 @@ static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf
                              kvf_merge_result *result)
 {
     kvf_merge_result r = {.probe_max_abs_diff = NAN, .step = live->step};
-    struct stat info;
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
     bool whole = live->form.what == KVF__TRAIN_EVERYTHING;
     KVF_TRY(whole ? kvf__fold_base(ctx, options, live, &r)
                   : kvf__fold_block(ctx, options, live, &r));
-    if (!stat(options->out, &info)) r.bytes = info.st_size;
+    r.bytes = kvf__file_bytes(options->out);
     *result = r;
     return KVF_OK;
 }
@@ -93,10 +111,8 @@ static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf
     KVF_TRY(kvf__captures(ctx, live, &captures));
     if (captures) {
         KVF_TRY(kvf__capture(ctx, options, live, &diff));
-        if (!live->lineage) live->lineage = kvf_json_object();
-        if (kvf_json_set(live->lineage, "capture_relative_diff", kvf_json_new_real(diff)))
-            return KVF_OK;
-        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+        return kvf__lineage_add(ctx, &live->lineage, "capture_relative_diff",
+                                kvf_json_new_real(diff));
     }
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
     KVF_TRY(kvf__fold_embeddings(ctx, options, live, &r));
@@ -118,17 +134,12 @@ static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kv
     double expected = 0;
     kvf_status st;
 
-    st = kvf__rounding_diff(ctx, options->out, dtype, &live->prefix, &expected);
-    if (st) goto out;
-    st = extend_lineage(ctx, live, options->run, expected);
-    if (st) goto out;
-    if (options->probe) st = kvf__fold_probe_create(ctx, options, live, &probe);
-    if (st) goto out;
+    KVF_TRY(kvf__rounding_diff(ctx, options->out, dtype, &live->prefix, &expected));
+    KVF_TRY(extend_lineage(ctx, live, options->run, expected));
+    if (options->probe) KVF_TRY(kvf__fold_probe_create(ctx, options, live, &probe));
     st = kvf__kv_prefix_store(ctx, live, options->out, options->force, dtype);
-    if (st) goto out;
-    st = verify(ctx, options, live, expected, probe, &r);
+    if (!st) st = verify(ctx, options, live, expected, probe, &r);
     if (!st) *result = r;
-out:
     kvf__fold_probe_free(probe);
     return st;
 }

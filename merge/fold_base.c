@@ -9,18 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
-                                const kvf_prefix *live)
-{
-    if (options->probe)
-        return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
-                         live->id.method);
-    if (options->dtype != KVF_DTYPE_F32)
-        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
-                         kvf_dtype_name(options->dtype), live->id.method);
-    return KVF_OK;
-}
-
 static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live)
 {
     if (options->base) return KVF_OK;
@@ -57,30 +45,23 @@ static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__artifac
     kvf__artifact back = {0};
 
     KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_BASE, &back));
-    bool same = back.id.task && kvf__same_head(&task->head, &back.head);
+    kvf_status st = kvf__check_head(ctx, path, &task->head, &back.head);
     kvf__artifact_done(&back);
-    return same ? KVF_OK
-                : kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
-                            path);
+    return st;
 }
 
 /* The base file at `out`; task NULL: the head goes elsewhere. */
 static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                              kvf__artifact *task, const char *out)
 {
-    const kvf_base_options light = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_status st;
 
-    st = kvf_base_open(ctx, options->base, &light, &base);
-    if (st) goto out;
+    KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
     st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
-    if (st) goto out;
-    st = kvf__base_from_values(ctx, base, &live->block.params, task, out, options->force);
-    if (st) goto out;
-    st = verify(ctx, out, live);
+    if (!st) st = kvf__base_from_values(ctx, base, &live->block.params, task, out, options->force);
+    if (!st) st = verify(ctx, out, live);
     if (!st && task) st = verify_head(ctx, out, task);
-out:
     kvf_base_free(base);
     return st;
 }
@@ -101,7 +82,7 @@ static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result)
 {
-    KVF_TRY(check_options(ctx, options, live));
+    KVF_TRY(kvf__check_no_rounding(ctx, options, live));
     KVF_TRY(check_base(ctx, options, live));
     KVF_TRY(write_with_head(ctx, options, live));
     result->max_abs_diff = 0;
@@ -133,13 +114,12 @@ static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
 
 kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)
 {
-    const kvf_base_options light = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     char *hash = NULL;
 
     KVF_TRY(check_beside(ctx, options, live));
     KVF_TRY(write_base(ctx, options, live, NULL, options->out_base));
-    KVF_TRY(kvf_base_open(ctx, options->out_base, &light, &base));
+    KVF_TRY(kvf__base_open_exact(ctx, options->out_base, &base));
     kvf_status st = kvf__strdup(ctx, kvf_base_hash(base), &hash);
     kvf_base_free(base);
     if (st) return st;

@@ -11,13 +11,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
     if (live->form.what != KVF__TRAIN_ADAPTERS)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s folds to no adapter file",
                          options->run, live->id.method);
-    if (options->probe)
-        return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
-                         live->id.method);
-    if (options->dtype != KVF_DTYPE_F32)
-        return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
-                         kvf_dtype_name(options->dtype), live->id.method);
-    return KVF_OK;
+    return kvf__check_no_rounding(ctx, options, live);
 }
 
 /* Of two lists with the same names in the same order; infinite where they are not. */
@@ -48,9 +42,8 @@ static kvf_status verify(kvf_ctx *ctx, const kvf_merge_options *options, const k
     if (result->max_abs_diff != 0)
         st = kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from the run, expected 0",
                        options->out, result->max_abs_diff);
-    else if (!kvf__same_head(&live->head, &back.head))
-        st = kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written",
-                       options->out);
+    else
+        st = kvf__check_head(ctx, options->out, &live->head, &back.head);
     kvf__artifact_done(&back);
     return st;
 }

@@ -20,6 +20,22 @@ kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33])
     return st;
 }
 
+kvf_status kvf__lineage_add(kvf_ctx *ctx, kvf_json **lineage, const char *name, kvf_json *value)
+{
+    if (!*lineage) *lineage = kvf_json_object();
+    return kvf_json_set(*lineage, name, value) ? KVF_OK
+                                               : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+}
+
+kvf_status kvf__lineage_add_hash(kvf_ctx *ctx, kvf_json **lineage, const char *name,
+                                 const char *path)
+{
+    char hex[33];
+
+    KVF_TRY(kvf__hash_file(ctx, path, hex));
+    return kvf__lineage_add(ctx, lineage, name, kvf_json_new_str(hex));
+}
+
 bool kvf__json_same(const kvf_json *a, const kvf_json *b)
 {
     char *x = kvf_json_text(a, KVF_JSON_COMPACT), *y = kvf_json_text(b, KVF_JSON_COMPACT);
@@ -29,21 +45,14 @@ bool kvf__json_same(const kvf_json *a, const kvf_json *b)
     return same;
 }
 
-/* A scalar again. */
-static kvf_json *copy_of(const kvf_json *value)
+kvf_json *kvf__json_copy(kvf_ctx *ctx, const kvf_json *value)
 {
-    switch (kvf_json_typeof(value)) {
-    case KVF_JSON_BOOL:
-        return kvf_json_new_bool(kvf_json_bool(value, false));
-    case KVF_JSON_INT:
-        return kvf_json_new_int(kvf_json_int(value, 0));
-    case KVF_JSON_REAL:
-        return kvf_json_new_real(kvf_json_real(value, 0));
-    case KVF_JSON_STRING:
-        return kvf_json_new_str(kvf_json_str(value, NULL));
-    default:
-        return kvf_json_new_null();
-    }
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
+    kvf_json *copy = NULL;
+
+    if (text && kvf_json_parse(ctx, "copy", text, strlen(text), &copy)) copy = NULL;
+    kvf_json_text_free(text);
+    return copy;
 }
 
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
@@ -59,7 +68,8 @@ kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t
             const kvf_json *other = kvf_json_get(objects[i], key);
             same = other && kvf__json_same(kvf_json_iter_value(it), other);
         }
-        if (same) good = kvf_json_set(common, key, copy_of(kvf_json_iter_value(it))) && good;
+        if (same)
+            good = kvf_json_set(common, key, kvf__json_copy(ctx, kvf_json_iter_value(it))) && good;
     }
     if (!good) {
         kvf_json_free(common);

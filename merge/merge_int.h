@@ -9,11 +9,16 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* What files made of files say (lineage.c): XXH3-128 of a file's bytes; are two values alike; a new
- * object of the scalars that n objects (NULL: empty) have alike, in the order of the first, but for
- * one. */
+/* What files made of files say (lineage.c): XXH3-128 of a file's bytes; are two values alike; one
+ * again, NULL without memory; a new object of the scalars that n objects (NULL: empty) have alike,
+ * in the order of the first, but for one. */
 kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33]);
+/* One more fact of a prefix (value is taken over), and the hash of a file as one. */
+kvf_status kvf__lineage_add(kvf_ctx *ctx, kvf_json **lineage, const char *name, kvf_json *value);
+kvf_status kvf__lineage_add_hash(kvf_ctx *ctx, kvf_json **lineage, const char *name,
+                                 const char *path);
 bool kvf__json_same(const kvf_json *a, const kvf_json *b);
+kvf_json *kvf__json_copy(kvf_ctx *ctx, const kvf_json *value);
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out);
 
@@ -44,8 +49,19 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff);
 
+/* A base as it computes exactly: in f32. */
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, kvf_base **out);
+/* Bytes of a file that was written. */
+int64_t kvf__file_bytes(const char *path);
+
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
+/* EINTERNAL: the file's head is not that of what was folded. */
+kvf_status kvf__check_head(kvf_ctx *ctx, const char *path, const kvf__head_values *want,
+                           const kvf__head_values *got);
+/* EUSAGE: options about rounding, where a method's fold changes no bit. */
+kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
+                                  const kvf_prefix *live);
 /* Writes the adapter file of a run of port block and reads it back (fold_block.c). */
 kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                            kvf_merge_result *result);

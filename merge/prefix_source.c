@@ -4,7 +4,6 @@
 #include "method.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 /* A named base that nothing is read of must be the right one all the same. Methods that go through
  * the base elsewhere check it there. */
@@ -21,15 +20,20 @@ static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_pre
     return st;
 }
 
-kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix **out)
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, kvf_base **out)
 {
     static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
+    return kvf_base_open(ctx, path, &EXACT, out);
+}
+
+kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix **out)
+{
     kvf_prefix *prefix = NULL;
     kvf_base *base = NULL;
     bool needed = false;
 
     KVF_TRY(kvf_prefix_needs_base(ctx, s->path, &needed));
-    if (needed && s->base) KVF_TRY(kvf_base_open(ctx, s->base, &EXACT, &base));
+    if (needed && s->base) KVF_TRY(kvf__base_open_exact(ctx, s->base, &base));
     kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, &prefix);
     if (!st && s->head) st = kvf_prefix_use_head(ctx, prefix, s->head);
     if (!st && base) st = kvf_prefix_check(ctx, prefix, base, s->allow_other_base);
@@ -112,10 +116,8 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff)
 {
-    struct stat info;
-
     KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->prefix, diff));
     KVF_TRY(kvf__kv_prefix_store(ctx, prefix, path, force, dtype));
-    *bytes = stat(path, &info) ? 0 : info.st_size;
+    *bytes = kvf__file_bytes(path);
     return KVF_OK;
 }

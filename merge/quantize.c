@@ -23,14 +23,15 @@ static kvf_status relative_diff(kvf_ctx *ctx, const char *path, const kvf__prefi
     return KVF_OK;
 }
 
-static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *prefix, const char *path)
+static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kvf_prefix *prefix,
+                           kvf__dtype dtype, kvf_quantize_result *r)
 {
-    char hex[33];
-
-    KVF_TRY(kvf__hash_file(ctx, path, hex));
-    if (!prefix->lineage) prefix->lineage = kvf_json_object();
-    if (kvf_json_set(prefix->lineage, "quantized_hash", kvf_json_new_str(hex))) return KVF_OK;
-    return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    KVF_TRY(relative_diff(ctx, options->prefix, &prefix->prefix, dtype, &r->relative_diff));
+    KVF_TRY(kvf__lineage_add_hash(ctx, &prefix->lineage, "quantized_hash", options->prefix));
+    KVF_TRY(kvf__kv_prefix_write(ctx, prefix, options->out, options->force, dtype, &r->bytes,
+                                 &r->max_abs_diff));
+    kvf__kv_prefix_shape(prefix, r->shape);
+    return KVF_OK;
 }
 
 kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
@@ -46,24 +47,12 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     kvf_prefix *prefix = NULL;
     const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_quantize_result r = {0};
-    kvf_status st;
 
-    st = kvf_check_not_input(ctx, options->out, options->prefix);
-    if (st) goto out;
-    st = kvf_check_not_input(ctx, options->out, options->base);
-    if (st) goto out;
-    st = kvf__prefix_source_read(ctx, &source, &prefix);
-    if (st) goto out;
-    st = relative_diff(ctx, options->prefix, &prefix->prefix, dtype, &r.relative_diff);
-    if (st) goto out;
-    st = extend_lineage(ctx, prefix, options->prefix);
-    if (st) goto out;
-    st = kvf__kv_prefix_write(ctx, prefix, options->out, options->force, dtype, &r.bytes,
-                              &r.max_abs_diff);
-    if (st) goto out;
-    kvf__kv_prefix_shape(prefix, r.shape);
-    *result = r;
-out:
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__prefix_source_read(ctx, &source, &prefix));
+    kvf_status st = quantize(ctx, options, prefix, dtype, &r);
+    if (!st) *result = r;
     kvf_prefix_free(prefix);
     return st;
 }

@@ -15,7 +15,6 @@ enum { HIDDEN = 512 };
 /* The prefix of a prefix file; on the base, if there is one, whose stamp it then carries. */
 static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix **out)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf__kind kind = KVF__KIND_ANY;
@@ -28,7 +27,7 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
     st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
     if (!st && !prefix->id.P)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
-    if (!st && options->base) st = kvf_base_open(ctx, options->base, &LIGHT, &base);
+    if (!st && options->base) st = kvf__base_open_exact(ctx, options->base, &base);
     if (!st && base)
         st = kvf__identity_check(ctx, options->prefix, &prefix->id, base,
                                  options->allow_other_base);
@@ -54,19 +53,17 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
     kvf__encoder *encoder = NULL;
     kvf_status st;
 
-    st = kvf__encoder_create(ctx, "mlp", &shape, &encoder);
-    if (st) goto out;
+    KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, &encoder));
     st = kvf__encoder_init_random(ctx, encoder, "torch", options->seed);
-    if (st) goto out;
-    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
-                                  residual);
-    if (st) goto out;
-    st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
-    if (st) goto out;
-    *out = encoder;
-    encoder = NULL;
-out:
-    kvf__encoder_free(encoder);
+    if (!st)
+        st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
+                                      residual);
+    if (!st)
+        st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
+    if (!st)
+        *out = encoder;
+    else
+        kvf__encoder_free(encoder);
     return st;
 }
 
@@ -74,14 +71,10 @@ out:
 static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
                               double residual)
 {
-    char hex[33];
-    KVF_TRY(kvf__hash_file(ctx, options->prefix, hex));
-    if (!prefix->lineage) prefix->lineage = kvf_json_object();
-    bool good = kvf_json_set(prefix->lineage, "unmerged_from", kvf_json_new_str(hex)) &&
-                kvf_json_set(prefix->lineage, "unmerge_residual", kvf_json_new_real(residual)) &&
-                kvf_json_set(prefix->lineage, "unmerge_seed",
-                             kvf_json_new_int((int64_t)options->seed));
-    return good ? KVF_OK : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_json **lineage = &prefix->lineage;
+    KVF_TRY(kvf__lineage_add_hash(ctx, lineage, "unmerged_from", options->prefix));
+    KVF_TRY(kvf__lineage_add(ctx, lineage, "unmerge_residual", kvf_json_new_real(residual)));
+    return kvf__lineage_add(ctx, lineage, "unmerge_seed", kvf_json_new_int((int64_t)options->seed));
 }
 
 /* The run views what the prefix owns, but for the method. */
@@ -105,21 +98,18 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unm
 
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
     KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
-    st = open_prefix(ctx, options, &prefix);
-    if (st) goto out;
+    KVF_TRY(open_prefix(ctx, options, &prefix));
     st = solve(ctx, options, prefix, &encoder, &r.residual);
-    if (st) goto out;
-    st = note_origin(ctx, options, prefix, r.residual);
-    if (st) goto out;
-    st = write_run(ctx, options, prefix, encoder);
-    if (st) goto out;
-    r.P = prefix->id.P;
-    r.M = kvf__encoder_shape_of(encoder)->M;
-    const kvf__params *params = kvf__encoder_params(encoder);
-    for (size_t i = 0; i < params->n; i++)
-        r.parameters += params->item[i].n;
-    *result = r;
-out:
+    if (!st) st = note_origin(ctx, options, prefix, r.residual);
+    if (!st) st = write_run(ctx, options, prefix, encoder);
+    if (!st) {
+        const kvf__params *params = kvf__encoder_params(encoder);
+        r.P = prefix->id.P;
+        r.M = kvf__encoder_shape_of(encoder)->M;
+        for (size_t i = 0; i < params->n; i++)
+            r.parameters += params->item[i].n;
+        *result = r;
+    }
     kvf__encoder_free(encoder);
     kvf_prefix_free(prefix);
     return st;

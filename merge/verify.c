@@ -88,14 +88,13 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
 kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live, kvf__fold_probe **out)
 {
-    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
     kvf__fold_probe *p = NULL;
     kvf__renderer renderer;
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
     p->ctx = ctx;
     p->position_start = live->id.position_start;
     p->infix = live->id.infix;
-    kvf_status st = kvf_base_open(ctx, options->base, &EXACT, &p->base);
+    kvf_status st = kvf__base_open_exact(ctx, options->base, &p->base);
     if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
     if (!st) st = load_rows(p, options, live, &renderer);

@@ -74,6 +74,9 @@ typedef enum kvf__file_kind {
 } kvf__file_kind;
 /* EIO if it cannot be read. */
 kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out);
+/* The tensors of a foreign file or folder of that kind. */
+kvf_status kvf__weights_open(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
+                             kvf__weights *out);
 
 /* Writes a safetensors file with {"format":"pt"}, tensors in the order of the reference writer,
  * whole or not at all. */

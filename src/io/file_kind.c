@@ -80,3 +80,32 @@ kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out
     if (!S_ISREG(info.st_mode)) return kvf__fail(ctx, KVF_EIO, "%s: is not a regular file", path);
     return kind_of_file(ctx, path, (uint64_t)info.st_size, out);
 }
+
+static kvf_status open_peft(kvf_ctx *ctx, const char *dir, kvf__weights *out)
+{
+    char *path = NULL;
+
+    KVF_TRY(kvf__path_join(ctx, dir, "adapter_model.safetensors", &path));
+    kvf_status st = kvf__safetensors_open(ctx, path, out);
+    kvf__free(path);
+    return st;
+}
+
+kvf_status kvf__weights_open(kvf_ctx *ctx, const char *path, kvf__file_kind kind, kvf__weights *out)
+{
+    switch (kind) {
+    case KVF__FILE_SAFETENSORS:
+        return kvf__safetensors_open(ctx, path, out);
+    case KVF__FILE_GGUF:
+        return kvf__gguf_open(ctx, path, out);
+    case KVF__FILE_HF_DIR:
+        return kvf__safetensors_open_dir(ctx, path, out);
+    case KVF__FILE_PEFT_DIR:
+        return open_peft(ctx, path, out);
+    default:
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: unknown kind of file, want kvfold HDF5, safetensors or GGUF, or a "
+                         "Hugging Face or PEFT folder",
+                         path);
+    }
+}

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static const char *dtype_text(const kvf__view *view)
-{
-    return view->dtype == KVF__OTHER ? view->other_name : kvf__dtype_name(view->dtype);
-}
-
 /* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
 void kvf__inspect_weights(kvf__weights *weights, kvf_json *root)
 {
@@ -19,7 +14,7 @@ void kvf__inspect_weights(kvf__weights *weights, kvf_json *root)
         const kvf__tensor *tensor = &weights->table.items[i];
         const kvf__view *view = &tensor->view;
         kvf_json_add(tensors, kvf__tensor_entry(tensor->name, view->rank, view->dim,
-                                                dtype_text(view), kvf__view_bytes(view)));
+                                                kvf__view_type_name(view), kvf__view_bytes(view)));
     }
     kvf_json_set(root, "tensors", tensors);
     kvf__set_taken(root, "metadata", &weights->meta);
@@ -43,44 +38,25 @@ out:
     return st;
 }
 
-static kvf_status open_adapter(kvf_ctx *ctx, const char *dir, kvf__weights *out)
-{
-    char *path = NULL;
-    kvf_status st;
-
-    KVF_TRY(kvf__path_join(ctx, dir, "adapter_model.safetensors", &path));
-    st = kvf__safetensors_open(ctx, path, out);
-    kvf__free(path);
-    return st;
-}
-
 /* Any PEFT adapter is described, also those that cannot be imported. */
 static const struct {
-    kvf__file_kind kind;
     const char *name, *config; /* of a folder: what its attributes are read from */
-    kvf_status (*open)(kvf_ctx *ctx, const char *path, kvf__weights *out);
 } KINDS[] = {
-    {KVF__FILE_SAFETENSORS, "safetensors", NULL, kvf__safetensors_open},
-    {KVF__FILE_GGUF, "gguf", NULL, kvf__gguf_open},
-    {KVF__FILE_HF_DIR, "hf", "config.json", kvf__safetensors_open_dir},
-    {KVF__FILE_PEFT_DIR, "peft", "adapter_config.json", open_adapter},
+    [KVF__FILE_SAFETENSORS] = {"safetensors", NULL},
+    [KVF__FILE_GGUF] = {"gguf", NULL},
+    [KVF__FILE_HF_DIR] = {"hf", "config.json"},
+    [KVF__FILE_PEFT_DIR] = {"peft", "adapter_config.json"},
 };
 
 kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind kind, kvf_json *root)
 {
+    const char *config = KINDS[kind].config;
     kvf__weights weights = {0};
 
-    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
-        if (kind != KINDS[i].kind) continue;
-        kvf_json_set(root, "kind", kvf_json_new_str(KINDS[i].name));
-        if (KINDS[i].config) KVF_TRY(add_config(ctx, path, KINDS[i].config, root));
-        kvf_status st = KINDS[i].open(ctx, path, &weights);
-        if (!st) kvf__inspect_weights(&weights, root);
-        kvf__weights_close(&weights);
-        return st;
-    }
-    return kvf__fail(ctx, KVF_EFORMAT,
-                     "%s: unknown kind of file, want kvfold HDF5, safetensors or GGUF, or a "
-                     "Hugging Face or PEFT folder",
-                     path);
+    if (kind) kvf_json_set(root, "kind", kvf_json_new_str(KINDS[kind].name));
+    if (config) KVF_TRY(add_config(ctx, path, config, root));
+    kvf_status st = kvf__weights_open(ctx, path, kind, &weights);
+    if (!st) kvf__inspect_weights(&weights, root);
+    kvf__weights_close(&weights);
+    return st;
 }
