@@ -93,7 +93,7 @@ static const struct row {
     {"eps", "0.1", EFFECT, "", NULL},
     {"clip", "0.001", EFFECT, "eps=1", NULL},
     {"skip-nonfinite", "", ELSEWHERE, "train", NULL},
-    {"spike-guard", "", ELSEWHERE, "cli_numbers", NULL},
+    {"spike-guard", "", ELSEWHERE, "cli_not_finite", NULL},
     {"prefix-dropout", "0.5", EFFECT, "", NULL},
     {"prefix-dropout-per-row", NULL, EFFECT, "prefix-dropout=0.5", NULL},
     {"adapter-size", "3", EFFECT, "", NULL},

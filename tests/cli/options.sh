@@ -26,7 +26,7 @@ eval|data|||every
 eval|prefix|$lm --data valid.jsonl|other.h5|change
 eval|checkpoint|$lm --data valid.jsonl|last|change
 eval|head|$lm --data valid.jsonl|x|refuse
-eval|allow-other-base|||import_foreign
+eval|allow-other-base|||unmerge
 eval|drop-layers|$lm --data valid.jsonl|0-0|refuse
 eval|format|$lm --data valid.jsonl|csv|refuse
 eval|no-header|$cls --data bare.tsv --columns text,label||change
@@ -58,7 +58,7 @@ predict|out|||every
 predict|prefix|$cls --data cls.jsonl|cls2.h5|change
 predict|checkpoint|$cls --data cls.jsonl|last|change
 predict|head|$cls --data cls.jsonl|x|refuse
-predict|allow-other-base|||import_foreign
+predict|allow-other-base|||unmerge
 predict|drop-layers|$cls --data cls.jsonl|0-0|refuse
 predict|format|$cls --data cls.jsonl|csv|refuse
 predict|no-header|$cls --data cls.jsonl||refuse
@@ -76,7 +76,7 @@ predict|weight-dtype|$cls --data cls.jsonl|int8|change
 predict|stream-layers|$cls --data cls.jsonl|on|same
 predict|precision|$cls --data cls.jsonl --precision f32|bf16|change
 predict|out-format|$cls --data cls.jsonl|conll|refuse
-predict|force|||outputs
+predict|force|||inputs_kept
 generate|base|||every
 generate|prefix|$lm --prompt after|other.h5|change
 generate|prompt|||every
@@ -92,7 +92,7 @@ generate|map|$lm --data valid.jsonl|prompt=completion|change
 generate|batch-size|$lm --data valid.jsonl|1|same
 generate|checkpoint|$lm --prompt after|last|change
 generate|head|$lm --prompt after|x|refuse
-generate|allow-other-base|||import_foreign
+generate|allow-other-base|||unmerge
 generate|weight-dtype|$lm --prompt after|int8|change
 generate|stream-layers|$lm --prompt after|on|same
 generate|precision|$lm --data train.jsonl --temperature 2 --precision f32|bf16|change
