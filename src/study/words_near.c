@@ -32,7 +32,13 @@ typedef struct word_search {
     float *items;             /* [chunk, blocks, width] the same of vocabulary items */
     float *cosines;           /* [P, chunk] */
     nearest *best;            /* [P, blocks, top], the best first */
-    void *memory;             /* of these lists */
+
+    kvf__ids ids; /* [chunk, row] rows of one item each, at `at` */
+    int64_t row, at;
+    int64_t *start, *example; /* [chunk + 1], [chunk] of these rows */
+    kvf__cache *cache;        /* of keys and values; for embeddings NULL, as the pass */
+    kvf__pass *pass;
+    void *memory; /* of the lists */
 } word_search;
 
 static void normalise(float *x, int64_t n)
@@ -81,6 +87,8 @@ static void lay_out(void *object, kvf__carver *carve)
     r->items = kvf__carve(carve, r->chunk * r->blocks, r->width, sizeof *r->items);
     r->cosines = kvf__carve(carve, r->P, r->chunk, sizeof *r->cosines);
     r->best = kvf__carve(carve, r->P * r->blocks, r->top, sizeof *r->best);
+    r->start = kvf__carve(carve, r->chunk + 1, 1, sizeof *r->start);
+    r->example = kvf__carve(carve, r->chunk, 1, sizeof *r->example);
 }
 
 /* Of the items at hand, what comes near the best few of place p: the product's cosine is as good as
@@ -117,104 +125,81 @@ static kvf_status compare_chunk(const word_search *r, int32_t first, int64_t n)
     return KVF_OK;
 }
 
-/* ---- keys and values ------------------------------------------------------------------------- */
+/* ---- what is compared ------------------------------------------------------------------------ */
 
-/* Keys without rope and values; a block is (l, kv), whose G heads are side by side. */
-static kvf_status flatten_prefix(word_search *r, const kvf_prefix *prefix)
+/* Of a prefix keys without rope and values: a block is (l, kv), whose G heads are side by side. */
+static kvf_status read_wanted(word_search *r, const kvf_prefix *prefix)
 {
     const kvf__prefix *from = &prefix->prefix;
     kvf__prefix raw = {0};
     kvf_status st = KVF_OK;
-    KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
-    if (!prefix->id.raw_keys)
+    if (!from->P) {
+        memcpy(r->want, prefix->vectors.x, (size_t)(r->P * r->width) * sizeof *r->want);
+    } else if (prefix->id.raw_keys) {
+        kvf__prefix_to_flat(from, r->want);
+    } else {
+        KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
         st = kvf__model_rotate_prefix(r->ctx, r->base->model, &raw, from, 0, true);
-    kvf__prefix_to_flat(prefix->id.raw_keys ? from : &raw, r->want);
-    kvf__prefix_done(&raw);
+        kvf__prefix_to_flat(&raw, r->want);
+        kvf__prefix_done(&raw);
+    }
+    for (int64_t i = 0; i < r->P * r->blocks; i++)
+        normalise(r->want + i * r->width, r->width);
     return st;
 }
 
-/* Items first .. first + n - 1, each the word of one of the rows. */
-static kvf_status run_chunk(word_search *r, kvf__pass *pass, kvf__cache *cache, int32_t *ids,
-                            int64_t at, kvf__batch *batch, int32_t first, int64_t n)
+/* Rows of one item each, which is filled in later; for keys and values what runs them. */
+static kvf_status prepare_rows(word_search *r, bool layers)
 {
-    const int64_t row = batch->start[1];
-    const kvf__input input = {.batch = batch, .cache = cache};
-
-    batch->n_rows = n;
-    batch->n_tokens = n * row;
+    const int64_t n = r->chunk;
+    const int32_t item = 0;
+    for (int64_t i = 0; i < n; i++)
+        KVF_TRY(layers ? kvf__base_wrap(r->ctx, r->base, &item, 1, &r->ids, &r->at)
+                       : kvf__ids_add(r->ctx, &r->ids, item));
+    r->row = (int64_t)r->ids.n / n;
+    r->at %= r->row;
     for (int64_t i = 0; i < n; i++) {
-        ids[i * row + at] = first + (int32_t)i;
-        kvf__cache_truncate(cache, i, 0);
+        r->start[i + 1] = (i + 1) * r->row;
+        r->example[i] = i;
     }
-    KVF_TRY(kvf__pass_fwd(r->ctx, pass, &input));
+    if (!layers) return KVF_OK;
+    const kvf__pass_limits limits = {
+        .rows = n, .tokens = n * r->row, .row_len = r->row, .labels = 1, .cache_len = r->row};
+    KVF_TRY(kvf__cache_create(r->ctx, r->base->model, n, r->row, &r->cache));
+    return kvf__pass_create(r->ctx, r->base->model, &limits, &r->pass);
+}
+
+/* r->items of the n items from `first` on. */
+static kvf_status read_items(word_search *r, int32_t first, int64_t n)
+{
+    const kvf__batch batch = {.n_rows = n,
+                              .n_tokens = n * r->row,
+                              .start = r->start,
+                              .ids = r->ids.data,
+                              .example = r->example};
+    const kvf__input input = {.batch = &batch, .cache = r->cache};
+    for (int64_t i = 0; i < n; i++)
+        r->ids.data[i * r->row + r->at] = first + (int32_t)i;
+    if (!r->pass) {
+        kvf__model_embedding(r->base->model, r->ids.data, n, r->items);
+        return KVF_OK;
+    }
+    for (int64_t i = 0; i < n; i++)
+        kvf__cache_truncate(r->cache, i, 0);
+    KVF_TRY(kvf__pass_fwd(r->ctx, r->pass, &input));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++)
-        kvf__cache_read(cache, i, at, 1, r->items + i * r->blocks * r->width);
+        kvf__cache_read(r->cache, i, r->at, 1, r->items + i * r->blocks * r->width);
     return KVF_OK;
 }
 
-/* n rows of one word each, which is still to come: ids [n, row], start [n + 1], example [n]. */
-static kvf_status make_rows(const word_search *r, kvf__ids *ids, int64_t **start, int64_t **example,
-                            int64_t *at)
+static kvf_status search(word_search *r, const kvf_prefix *prefix)
 {
-    const int32_t word = 0;
-    int64_t n = r->chunk;
-
-    for (int64_t i = 0; i < n; i++)
-        KVF_TRY(kvf__base_wrap(r->ctx, r->base, &word, 1, ids, at));
-    *at %= (int64_t)ids->n / n;
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)n + 1, sizeof **start, start));
-    KVF_TRY(kvf__alloc_array(r->ctx, (size_t)n, sizeof **example, example));
-    for (int64_t i = 0; i < n; i++) {
-        (*start)[i + 1] = (i + 1) * (int64_t)ids->n / n;
-        (*example)[i] = i;
-    }
-    return KVF_OK;
-}
-
-static kvf_status read_layers(word_search *r)
-{
-    int64_t n = r->chunk, at = 0;
-    kvf__cache *cache = NULL;
-    kvf__pass *pass = NULL;
-    kvf__ids ids = {0};
-    int64_t *start = NULL, *example = NULL;
-    kvf_status st;
-
-    st = make_rows(r, &ids, &start, &example, &at);
-    if (st) goto out;
-    int64_t row = start[1];
-    const kvf__pass_limits limits = {
-        .rows = n, .tokens = n * row, .row_len = row, .labels = 1, .cache_len = row};
-    kvf__batch batch = {.start = start, .ids = ids.data, .example = example};
-    st = kvf__cache_create(r->ctx, r->base->model, n, row, &cache);
-    if (st) goto out;
-    st = kvf__pass_create(r->ctx, r->base->model, &limits, &pass);
-    if (st) goto out;
-    for (int64_t first = 0; !st && first < r->V; first += n) {
-        int64_t here = r->V - first < n ? r->V - first : n;
-        st = run_chunk(r, pass, cache, ids.data, at, &batch, (int32_t)first, here);
-        if (!st) st = compare_chunk(r, (int32_t)first, here);
-    }
-out:
-    kvf__free(example);
-    kvf__free(start);
-    kvf__ids_done(&ids);
-    kvf__pass_free(pass);
-    kvf__cache_free(cache);
-    return st;
-}
-
-/* ---- embeddings ------------------------------------------------------------------------------ */
-
-static kvf_status read_embeddings(word_search *r)
-{
+    KVF_TRY(read_wanted(r, prefix));
+    KVF_TRY(prepare_rows(r, prefix->prefix.P > 0));
     for (int64_t first = 0; first < r->V; first += r->chunk) {
-        int64_t n = r->V - first < r->chunk ? r->V - first : r->chunk;
-        for (int32_t i = 0; i < n; i++) {
-            const int32_t id = (int32_t)first + i;
-            kvf__model_embedding(r->base->model, &id, 1, r->items + i * r->width);
-        }
+        const int64_t n = r->V - first < r->chunk ? r->V - first : r->chunk;
+        KVF_TRY(read_items(r, (int32_t)first, n));
         KVF_TRY(compare_chunk(r, (int32_t)first, n));
     }
     return KVF_OK;
@@ -286,15 +271,11 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     KVF_TRY(kvf__carve_block(ctx, lay_out, &r, &r.memory));
     for (int64_t i = 0; i < r.P * r.blocks * r.top; i++)
         r.best[i].id = -1;
-    kvf_status st = KVF_OK;
-    if (layers)
-        st = flatten_prefix(&r, prefix);
-    else
-        memcpy(r.want, prefix->vectors.x, (size_t)(r.P * r.width) * sizeof *r.want);
-    for (int64_t i = 0; i < r.P * r.blocks; i++)
-        normalise(r.want + i * r.width, r.width);
-    if (!st) st = layers ? read_layers(&r) : read_embeddings(&r);
+    kvf_status st = search(&r, prefix);
     if (!st && !(*out = report(&r, prefix))) st = kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf__pass_free(r.pass);
+    kvf__cache_free(r.cache);
+    kvf__ids_done(&r.ids);
     kvf__free(r.memory);
     return st;
 }
