@@ -88,33 +88,32 @@ int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix
     return longest < engine->capacity ? longest : engine->capacity;
 }
 
-/* *longest: tokens that a row may have. EDATA if a prompt of n is none or leaves none. */
-static kvf_status check_prompt(kvf_ctx *ctx, const kvf__engine *e, const kvf_prefix *prefix,
-                               int64_t n, int64_t *longest)
+/* A prompt of n tokens in a row of at most `longest`. */
+static kvf_status check_prompt(kvf_ctx *ctx, int64_t n, int64_t longest)
 {
-    *longest = kvf__engine_capacity(e, prefix);
     if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
-    if (n < *longest) return KVF_OK;
+    if (n < longest) return KVF_OK;
     return kvf__fail(ctx, KVF_EDATA,
                      "the prompt has %lld tokens, at most %lld leave room for an answer",
-                     (long long)n, (long long)*longest - 1);
+                     (long long)n, (long long)longest - 1);
 }
 
 kvf_status kvf__engine_check(kvf_ctx *ctx, const kvf__engine *engine, const kvf_prefix *prefix,
                              const kvf__ids *prompts, int64_t n)
 {
-    int64_t longest;
+    const int64_t longest = kvf__engine_capacity(engine, prefix);
     for (int64_t i = 0; i < n; i++)
-        KVF_TRY(check_prompt(ctx, engine, prefix, (int64_t)prompts[i].n, &longest));
+        KVF_TRY(check_prompt(ctx, (int64_t)prompts[i].n, longest));
     return KVF_OK;
 }
 
 kvf_status kvf__engine_add(kvf_ctx *ctx, kvf__engine *engine, const kvf__row_request *request,
                            int64_t *out)
 {
-    int64_t at = free_slot(engine), longest = 0;
+    const int64_t at = free_slot(engine);
+    const int64_t longest = kvf__engine_capacity(engine, request->prefix);
     assert(at >= 0 && request->max_tokens > 0);
-    KVF_TRY(check_prompt(ctx, engine, request->prefix, request->n, &longest));
+    KVF_TRY(check_prompt(ctx, request->n, longest));
     const kvf__row row = kvf__row_begin(request, longest);
     KVF_TRY(kvf__session_open(ctx, engine->session, at, request->prefix, request->head,
                               request->n + row.completion.limit));

@@ -100,24 +100,14 @@ static int32_t pick(const distribution *d, double sum, kvf__rng *rng)
     return d->list[d->n - 1].id;
 }
 
-/* Leaves the k likeliest of the list, the least likely of them first. */
-static void cut_to(distribution *d, int64_t k)
+/* Leaves `most` of the likeliest, or fewer that reach `enough` weight but at least one, the least
+ * likely first. Returns their weight. */
+static double cut(distribution *d, int64_t most, double enough)
 {
-    make_heap(d->list, d->n);
-    for (int64_t i = 0; i < k; i++)
-        pop(d->list, d->n - i);
-    d->list += d->n - k;
-    d->n = k;
-}
-
-/* Leaves the likeliest that reach top_p of all, at least one; returns their sum. */
-static double cut_to_nucleus(distribution *d, double top_p)
-{
-    const double enough = top_p * weights(d);
     double mass = 0;
     int64_t kept = 0;
     make_heap(d->list, d->n);
-    while (kept < d->n && (!kept || mass < enough)) {
+    while (kept < most && (!kept || mass < enough)) {
         pop(d->list, d->n - kept);
         kept++;
         mass += weight(d, d->n - kept);
@@ -136,7 +126,8 @@ int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t 
     for (int64_t i = 0; i < V; i++)
         if (!isnan(logits[i])) scratch[d.n++] = (kvf__candidate){logits[i], (int32_t)i};
     if (!d.n) return 0;
-    if (sampling->top_k > 0 && sampling->top_k < d.n) cut_to(&d, sampling->top_k);
-    const double sum = sampling->top_p < 1 ? cut_to_nucleus(&d, sampling->top_p) : weights(&d);
+    if (sampling->top_k > 0 && sampling->top_k < d.n) cut(&d, sampling->top_k, INFINITY);
+    const double all = weights(&d);
+    const double sum = sampling->top_p < 1 ? cut(&d, d.n, sampling->top_p * all) : all;
     return pick(&d, sum, rng);
 }

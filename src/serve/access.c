@@ -72,9 +72,7 @@ kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out)
     enum { LIMIT = 4096 };
     kvf__buf text = {0};
     KVF_TRY(kvf__read_file(ctx, path, LIMIT, &text));
-    const char *from = text.data ? text.data : "";
-    while (isspace((unsigned char)*from))
-        from++;
+    const char *from = text.data ? text.data + strspn(text.data, " \t\n\v\f\r") : "";
     size_t n = strcspn(from, "\r\n");
     while (n && isspace((unsigned char)from[n - 1]))
         n--;

@@ -35,6 +35,7 @@ typedef struct call {
     kvf__buf body;
     size_t discarded;
     kvf__problem problem; /* status 0: none so far */
+    kvf__buf reply;       /* of requests without a job */
     kvf__job *job;
 } call;
 
@@ -63,32 +64,25 @@ static enum MHD_Result queue_response(call *c, unsigned status, struct MHD_Respo
     return result;
 }
 
-static enum MHD_Result queue_text(call *c, unsigned status, const char *type, const kvf__buf *text)
+/* Sends a text; st: of making it. MHD_NO closes the connection. */
+static enum MHD_Result send_text(call *c, unsigned status, const char *type, kvf_status st,
+                                 const kvf__buf *text)
 {
+    if (st) return MHD_NO;
     struct MHD_Response *response = MHD_create_response_from_buffer(text->n, text->data,
                                                                     MHD_RESPMEM_MUST_COPY);
     return queue_response(c, status, response, type);
 }
 
-/* Sends a buffer and empties it; st: of filling it. MHD_NO closes the connection. */
-static enum MHD_Result send_buffer(call *c, unsigned status, const char *type, kvf_status st,
-                                   kvf__buf *body)
-{
-    const enum MHD_Result result = st ? MHD_NO : queue_text(c, status, type, body);
-    kvf__buf_done(body);
-    return result;
-}
-
 static enum MHD_Result send_problem(call *c)
 {
     kvf__server *server = c->server;
-    kvf__buf body = {0};
-    kvf_status st = kvf__reply_problem(&c->problem, false, &body);
     pthread_mutex_lock(&server->queue.lock);
     server->metrics.refused += c->problem.status < 500;
     server->metrics.failed += c->problem.status >= 500;
     pthread_mutex_unlock(&server->queue.lock);
-    return send_buffer(c, c->problem.status, JSON, st, &body);
+    const kvf_status st = kvf__reply_problem(&c->problem, false, &c->reply);
+    return send_text(c, c->problem.status, JSON, st, &c->reply);
 }
 
 static kvf__connection *guarded(struct MHD_Connection *connection)
@@ -171,7 +165,7 @@ static enum MHD_Result answer_job(call *c)
     if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
     if (status != 200 || !job->request.stream) /* the output is final */
-        return queue_text(c, status, JSON, &job->out.text);
+        return send_text(c, status, JSON, KVF_OK, &job->out.text);
     return queue_response(
         c, status,
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, c, NULL),
@@ -205,32 +199,29 @@ static enum MHD_Result answer_models(call *c)
     const bool all = !c->route->subpath;
     const char *name = c->url + strlen(c->route->path);
     const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
-    kvf__buf body = {0};
     if (first < 0) {
         kvf__problem_no_model(&c->problem, name);
         return send_problem(c);
     }
-    kvf_status st = kvf__reply_models(cache->entries + first, all ? cache->n : 1, all,
-                                      c->server->created, &body);
-    return send_buffer(c, 200, JSON, st, &body);
+    const kvf_status st = kvf__reply_models(cache->entries + first, all ? cache->n : 1, all,
+                                            c->server->created, &c->reply);
+    return send_text(c, 200, JSON, st, &c->reply);
 }
 
 static enum MHD_Result answer_health(call *c)
 {
-    kvf__buf body = {0};
     pthread_mutex_lock(&c->server->queue.lock);
     const bool closing = c->server->queue.closing;
     pthread_mutex_unlock(&c->server->queue.lock);
-    kvf_status st = kvf__buf_printf(NULL, &body, "{\"status\":\"%s\"}\n",
-                                    closing ? "stopping" : "ok");
-    return send_buffer(c, closing ? 503 : 200, JSON, st, &body);
+    const kvf_status st = kvf__buf_printf(NULL, &c->reply, "{\"status\":\"%s\"}\n",
+                                          closing ? "stopping" : "ok");
+    return send_text(c, closing ? 503 : 200, JSON, st, &c->reply);
 }
 
 static enum MHD_Result answer_metrics(call *c)
 {
     kvf__queue *queue = &c->server->queue;
     kvf__guard *guard = &c->server->http->guard;
-    kvf__buf body = {0};
     pthread_mutex_lock(&queue->lock);
     kvf__server_metrics metrics = c->server->metrics;
     metrics.queued = queue->n;
@@ -240,8 +231,8 @@ static enum MHD_Result answer_metrics(call *c)
     metrics.connections = (int64_t)guard->used;
     metrics.evicted = guard->evicted;
     pthread_mutex_unlock(&guard->lock);
-    kvf_status st = kvf__server_metrics_print(&metrics, &body);
-    return send_buffer(c, 200, "text/plain; version=0.0.4", st, &body);
+    const kvf_status st = kvf__server_metrics_print(&metrics, &c->reply);
+    return send_text(c, 200, "text/plain; version=0.0.4", st, &c->reply);
 }
 
 static const route ROUTES[] = {
@@ -376,6 +367,7 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
         pthread_mutex_unlock(&server->queue.lock);
     }
     kvf__buf_done(&c->body);
+    kvf__buf_done(&c->reply);
     kvf__free(c);
     *mine = NULL;
 }
