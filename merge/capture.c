@@ -140,7 +140,7 @@ kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out)
     kvf__row_template pattern;
 
     KVF_TRY(kvf__row_template_init(ctx, live->pattern, live->vectors.P, &pattern));
-    *out = arch && arch->causal && kvf__row_template_plain(&pattern);
+    *out = arch && arch->block.causal && kvf__row_template_plain(&pattern);
     kvf__row_template_done(&pattern);
     return KVF_OK;
 }

@@ -14,15 +14,15 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_convert_position_options *o
 {
     const kvf__desc *d = kvf__model_desc(base->model);
 
-    if (d->positions != KVF__POS_ROPE)
+    if (d->position.kind != KVF__POS_ROPE)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has no rope: keys of %s carry no position that could be converted",
                          options->base, kvf_base_architecture(base));
     KVF_TRY(kvf__identity_check(ctx, options->prefix, id, base, options->allow_other_base));
-    if (start < d->max_positions) return KVF_OK;
+    if (start < d->position.max) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE,
                      "--position-start %lld leaves no position for text: the base has %lld",
-                     (long long)start, (long long)d->max_positions);
+                     (long long)start, (long long)d->position.max);
 }
 
 static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *options,

@@ -25,7 +25,7 @@ struct kvf__fold_probe {
 static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 {
     kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal,
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->block.causal,
                                     .infix = p->infix};
     for (int64_t i = 0; i < rows; i++) {
         int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
@@ -75,7 +75,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
         .overlong = KVF_OVERLONG_TRUNCATE_END,
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,
-        .causal = kvf__model_desc(p->base->model)->causal,
+        .causal = kvf__model_desc(p->base->model)->block.causal,
         .regression = live->head.regression,
         .label_set = labels.n ? &labels : NULL,
         .unlabeled = live->task != KVF__TASK_LM,

@@ -173,7 +173,7 @@ static kvf_status load_batch(program *p, const char *path, bool share)
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
     };
     KVF_TRY(kvf__dataset_load(p->ctx, path, &options, &p->data));
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->causal,
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->block.causal,
                                     .share = share};
     KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, p->data.n, p->data.start[p->data.n],
                               p->data.n_labels));

@@ -132,9 +132,9 @@ START_TEST(hidden_states_of_causal_models)
     golden_load(&g, CAUSAL[_i], KVF__F32);
     const kvf__desc *d = kvf__model_desc(g.model);
     int64_t n = g.batch.n_labels, V = d->V, C = d->C;
-    const char *matrix = !d->tied                        ? "lm_head.weight"
-                         : d->positions == KVF__POS_ROPE ? "model.embed_tokens.weight"
-                                                         : "transformer.wte.weight";
+    const char *matrix = !d->tied                            ? "lm_head.weight"
+                         : d->position.kind == KVF__POS_ROPE ? "model.embed_tokens.weight"
+                                                             : "transformer.wte.weight";
     const kvf__view *view = kvf__table_find(&g.weights.table, matrix);
     float *head = malloc((size_t)(V * C) * sizeof *head), *dhidden = calloc((size_t)(n * C), 4);
     float *logits = malloc((size_t)(n * V) * sizeof *logits), *want = malloc((size_t)(n * V) * 4);
@@ -302,7 +302,7 @@ START_TEST(limits_of_rows)
     char line[128];
 
     /* Both tables leave room for 40 positions; the longest row has 30 tokens. */
-    ck_assert_int_eq(kvf__model_desc(g.model)->max_positions, 40);
+    ck_assert_int_eq(kvf__model_desc(g.model)->position.max, 40);
     input.position_start = 10;
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
     input.position_start = 11;

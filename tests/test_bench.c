@@ -188,7 +188,7 @@ START_TEST(known_shapes_are_those_shapes)
     ck_assert_int_eq(d.C, want->C);
     ck_assert_int_eq(d.F, want->F);
     ck_assert_int_eq(d.V, want->V);
-    ck_assert_int_eq(d.max_positions, want->max_positions);
+    ck_assert_int_eq(d.position.max, want->max_positions);
     ck_assert(d.tied);
     kvf__desc_done(&d);
 }

@@ -59,11 +59,11 @@ START_TEST(ends)
     kvf__desc d = {0};
 
     ck_assert_int_eq(describe("tokenizer.ggml.eot_token_id", "7", NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.eos, 2);
-    ck_assert(d.ends.n == 2 && d.ends.id[0] == 2 && d.ends.id[1] == 7);
+    ck_assert_int_eq(d.ids.eos, 2);
+    ck_assert(d.ids.ends.n == 2 && d.ids.ends.id[0] == 2 && d.ids.ends.id[1] == 7);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe("tokenizer.ggml.eom_token_id", "2", NULL, &d), KVF_OK);
-    ck_assert(d.ends.n == 1 && d.ends.id[0] == 2);
+    ck_assert(d.ids.ends.n == 1 && d.ids.ends.id[0] == 2);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -73,14 +73,14 @@ START_TEST(numbers)
     kvf__desc d = {0};
 
     ck_assert_msg(describe(NULL, NULL, NULL, &d) == KVF_OK, "%s", kvf_ctx_error(ctx));
-    ck_assert(d.gguf && d.tied && !d.qkv_bias && d.gated);
+    ck_assert(d.gguf && d.tied && !d.block.qkv_bias && d.block.gated);
     ck_assert_int_eq(d.L, 30);
     ck_assert_int_eq(d.D, 64);
     ck_assert_int_eq(d.G, 3);
     ck_assert_int_eq(d.V, 49152);
-    ck_assert_int_eq(d.bos, 1);
-    ck_assert_int_eq(d.pad, -1);
-    ck_assert(d.norm_eps == 1e-5f && d.score_scale == 0.125f && d.rope.theta == 100000);
+    ck_assert_int_eq(d.ids.bos, 1);
+    ck_assert_int_eq(d.ids.pad, -1);
+    ck_assert(d.norm_eps == 1e-5f && d.score_scale == 0.125f && d.position.rope.theta == 100000);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -98,9 +98,9 @@ START_TEST(the_tensors_are_read)
     ck_assert_int_eq(kvf__table_add(ctx, &table, "output.weight", bias), KVF_OK);
     ck_assert_int_eq(kvf__table_add(ctx, &table, "rope_freqs.weight", freqs), KVF_OK);
     ck_assert_int_eq(describe(NULL, NULL, &table, &d), KVF_OK);
-    ck_assert(d.qkv_bias && !d.out_bias && !d.tied);
+    ck_assert(d.block.qkv_bias && !d.block.out_bias && !d.tied);
     for (int i = 0; i < 32; i++)
-        ck_assert(d.inv_freq[i] == plain.inv_freq[i] / divisors[i]);
+        ck_assert(d.position.inv_freq[i] == plain.position.inv_freq[i] / divisors[i]);
     kvf__desc_done(&d);
 
     table.items[2].view.dim[0] = 31;
@@ -117,8 +117,8 @@ START_TEST(rope_scaling)
 
     ck_assert_int_eq(describe(NULL, NULL, NULL, &plain), KVF_OK);
     ck_assert_int_eq(describe("llama.rope.scale_linear", "4.0", NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.rope.kind, KVF__ROPE_LINEAR);
-    ck_assert(d.inv_freq[5] == plain.inv_freq[5] / 4);
+    ck_assert_int_eq(d.position.rope.kind, KVF__ROPE_LINEAR);
+    ck_assert(d.position.inv_freq[5] == plain.position.inv_freq[5] / 4);
     kvf__desc_done(&d);
 
     kvf_json *root = parse(META);
@@ -128,9 +128,9 @@ START_TEST(rope_scaling)
     kvf_json_set(root, "llama.rope.scaling.original_context_length", kvf_json_new_int(2048));
     kvf__table none = {0};
     ck_assert_int_eq(kvf__desc_from_gguf(ctx, "m.gguf", root, &none, &d), KVF_OK);
-    ck_assert_int_eq(d.rope.kind, KVF__ROPE_YARN);
-    ck_assert(fabs(d.rope_scale - (0.1 * log(4) + 1)) < 1e-6);
-    ck_assert(d.inv_freq[0] == 1 && d.inv_freq[31] < plain.inv_freq[31]);
+    ck_assert_int_eq(d.position.rope.kind, KVF__ROPE_YARN);
+    ck_assert(fabs(d.position.scale - (0.1 * log(4) + 1)) < 1e-6);
+    ck_assert(d.position.inv_freq[0] == 1 && d.position.inv_freq[31] < plain.position.inv_freq[31]);
     kvf__desc_done(&d);
     kvf__desc_done(&plain);
     kvf_json_free(root);

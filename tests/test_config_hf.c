@@ -83,21 +83,21 @@ static void check_numbers(const kvf__desc *d, const kvf_json *want)
     ck_assert_int_eq(d->C, want_int(want, "C"));
     ck_assert_int_eq(d->F, want_int(want, "F"));
     ck_assert_int_eq(d->V, want_int(want, "V"));
-    ck_assert_int_eq(d->max_positions, want_int(want, "max_positions"));
-    ck_assert_int_eq(d->sliding_window, want_int(want, "window"));
+    ck_assert_int_eq(d->position.max, want_int(want, "max_positions"));
+    ck_assert_int_eq(d->position.window, want_int(want, "window"));
     ck_assert(d->norm_eps == eps);
     ck_assert_int_eq(d->tied, kvf_json_bool(kvf_json_get(want, "tied"), false));
-    ck_assert_int_eq(d->qkv_bias, kvf_json_bool(kvf_json_get(want, "attention_bias"), false));
-    ck_assert_int_eq(d->out_bias, kvf_json_bool(kvf_json_get(want, "out_bias"), false));
-    ck_assert_int_eq(d->mlp_bias, kvf_json_bool(kvf_json_get(want, "mlp_bias"), false));
-    ck_assert_int_eq(d->act, act_of(kvf_json_str(kvf_json_get(want, "act"), NULL)));
+    ck_assert_int_eq(d->block.qkv_bias, kvf_json_bool(kvf_json_get(want, "attention_bias"), false));
+    ck_assert_int_eq(d->block.out_bias, kvf_json_bool(kvf_json_get(want, "out_bias"), false));
+    ck_assert_int_eq(d->block.mlp_bias, kvf_json_bool(kvf_json_get(want, "mlp_bias"), false));
+    ck_assert_int_eq(d->block.act, act_of(kvf_json_str(kvf_json_get(want, "act"), NULL)));
     ck_close(&d->score_scale, &score, 1, 1e-7, 0);
     ck_assert_int_eq(d->score_by_layer, kvf_json_bool(kvf_json_get(want, "by_layer"), false));
     ck_assert_int_eq(d->types, want_int(want, "types"));
-    ck_assert_int_eq(d->position_pad + 1, want_int(want, "position_pad"));
-    ck_assert_int_eq(d->post_norm, kvf_json_bool(kvf_json_get(want, "post_norm"), false));
-    ck_assert_int_eq(d->qk_norm, kvf_json_bool(kvf_json_get(want, "qk_norm"), false));
-    ck_assert_int_eq(d->causal, kvf_json_bool(kvf_json_get(want, "causal"), false));
+    ck_assert_int_eq(d->position.pad + 1, want_int(want, "position_pad"));
+    ck_assert_int_eq(d->block.post_norm, kvf_json_bool(kvf_json_get(want, "post_norm"), false));
+    ck_assert_int_eq(d->block.qk_norm, kvf_json_bool(kvf_json_get(want, "qk_norm"), false));
+    ck_assert_int_eq(d->block.causal, kvf_json_bool(kvf_json_get(want, "causal"), false));
 }
 
 static size_t read_floats(const kvf_json *array, float *out, size_t cap)
@@ -115,16 +115,16 @@ static void check_rope(const kvf__desc *d, const kvf_json *kase)
     float inv_freq[256], scale = (float)kvf_json_real(kvf_json_get(kase, "rope_scale"), -1);
 
     if (!want) {
-        ck_assert_int_eq(d->positions, KVF__POS_LEARNED);
-        ck_assert_ptr_null(d->inv_freq);
+        ck_assert_int_eq(d->position.kind, KVF__POS_LEARNED);
+        ck_assert_ptr_null(d->position.inv_freq);
         return;
     }
-    ck_assert_int_eq(d->positions, KVF__POS_ROPE);
+    ck_assert_int_eq(d->position.kind, KVF__POS_ROPE);
     ck_assert_int_eq(read_floats(want, inv_freq, 256), d->D / 2);
     /* torch's pow and ours may round apart in the last bit; scaling adds one or two roundings more
      */
-    ck_close(d->inv_freq, inv_freq, (size_t)d->D / 2, 3e-7, 0);
-    ck_close(&d->rope_scale, &scale, 1, 1e-7, 0);
+    ck_close(d->position.inv_freq, inv_freq, (size_t)d->D / 2, 3e-7, 0);
+    ck_close(&d->position.scale, &scale, 1, 1e-7, 0);
 }
 
 /* cos and sin rows of positions 0, 1, 7, 4000. The cases have frequencies equal to torch's bit for
@@ -147,7 +147,7 @@ static void check_tables(const kvf__desc *d, const kvf_json *kase)
         ck_assert_uint_eq(read_floats(kvf_json_at(sin_rows, i), want, 256), half);
         ck_close(model.rope.sin + (size_t)at[i] * half, want, half, 0, 1e-6);
     }
-    ck_assert_int_eq(kvf__rope_tables(ctx, &model, d->max_positions + 1), KVF_ESHAPE);
+    ck_assert_int_eq(kvf__rope_tables(ctx, &model, d->position.max + 1), KVF_ESHAPE);
     kvf__free(model.rope.cos);
     kvf__free(model.rope.sin);
 }
@@ -218,38 +218,40 @@ START_TEST(absent_keys_take_the_class_defaults)
     ck_assert_int_eq(describe(LLAMA, NULL, NULL, &d), KVF_OK);
     ck_assert_int_eq(d.G, 4);
     ck_assert_int_eq(d.D, 16);
-    ck_assert_int_eq(d.max_positions, 2048);
-    ck_assert(d.norm_eps == 1e-6f && d.gated && d.causal && !d.tied && !d.qkv_bias);
-    ck_assert_int_eq(d.norm, KVF__RMSNORM);
-    ck_assert_int_eq(d.bos, -1);
-    ck_assert(d.rope.theta == 10000);
+    ck_assert_int_eq(d.position.max, 2048);
+    ck_assert(d.norm_eps == 1e-6f && d.block.gated && d.block.causal && !d.tied &&
+              !d.block.qkv_bias);
+    ck_assert_int_eq(d.block.norm, KVF__RMSNORM);
+    ck_assert_int_eq(d.ids.bos, -1);
+    ck_assert(d.position.rope.theta == 10000);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(MISTRAL, NULL, NULL, &d), KVF_OK);
     ck_assert_int_eq(d.G, 8);
-    ck_assert_int_eq(d.sliding_window, 4096);
-    ck_assert_int_eq(d.max_positions, 131072);
+    ck_assert_int_eq(d.position.window, 4096);
+    ck_assert_int_eq(d.position.max, 131072);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(GPT2, NULL, NULL, &d), KVF_OK);
     ck_assert_int_eq(d.F, 256);
-    ck_assert_int_eq(d.max_positions, 1024);
-    ck_assert(d.tied && d.qkv_bias && d.out_bias && d.mlp_bias && !d.gated);
-    ck_assert_int_eq(d.norm, KVF__LAYERNORM);
+    ck_assert_int_eq(d.position.max, 1024);
+    ck_assert(d.tied && d.block.qkv_bias && d.block.out_bias && d.block.mlp_bias && !d.block.gated);
+    ck_assert_int_eq(d.block.norm, KVF__LAYERNORM);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(QWEN3, NULL, NULL, &d), KVF_OK);
     ck_assert_int_eq(d.D, 128);
-    ck_assert_int_eq(d.max_positions, 32768);
-    ck_assert(d.qk_norm && !d.qkv_bias && !d.out_bias && d.causal);
+    ck_assert_int_eq(d.position.max, 32768);
+    ck_assert(d.block.qk_norm && !d.block.qkv_bias && !d.block.out_bias && d.block.causal);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(BERT, NULL, NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.max_positions, 512);
+    ck_assert_int_eq(d.position.max, 512);
     ck_assert_int_eq(d.types, 2);
-    ck_assert(d.norm_eps == 1e-12f && d.act == KVF__GELU_ERF && d.post_norm && !d.causal);
-    ck_assert_int_eq(d.position_pad, -1);
+    ck_assert(d.norm_eps == 1e-12f && d.block.act == KVF__GELU_ERF && d.block.post_norm &&
+              !d.block.causal);
+    ck_assert_int_eq(d.position.pad, -1);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(ROBERTA, NULL, NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.pad, 1);
-    ck_assert_int_eq(d.position_pad, 1);
-    ck_assert_int_eq(d.max_positions, 510);
+    ck_assert_int_eq(d.ids.pad, 1);
+    ck_assert_int_eq(d.position.pad, 1);
+    ck_assert_int_eq(d.position.max, 510);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -260,11 +262,11 @@ START_TEST(window_with_a_switch)
     kvf__desc d = {0};
 
     ck_assert_int_eq(describe(QWEN2, NULL, NULL, &d), KVF_OK);
-    ck_assert_int_eq(d.sliding_window, 0);
-    ck_assert(d.qkv_bias && !d.out_bias && !d.mlp_bias && !d.qk_norm);
+    ck_assert_int_eq(d.position.window, 0);
+    ck_assert(d.block.qkv_bias && !d.block.out_bias && !d.block.mlp_bias && !d.block.qk_norm);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(QWEN2, "use_sliding_window", "true", &d), KVF_OK);
-    ck_assert_int_eq(d.sliding_window, 32);
+    ck_assert_int_eq(d.position.window, 32);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -274,13 +276,13 @@ START_TEST(token_ids)
     kvf__desc d = {0};
 
     ck_assert_int_eq(describe(LLAMA, "eos_token_id", "[7,8]", &d), KVF_OK);
-    ck_assert_int_eq(d.eos, 7);
+    ck_assert_int_eq(d.ids.eos, 7);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(LLAMA, "pad_token_id", "-1", &d), KVF_OK);
-    ck_assert_int_eq(d.pad, -1);
+    ck_assert_int_eq(d.ids.pad, -1);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(LLAMA, "bos_token_id", "3", &d), KVF_OK);
-    ck_assert_int_eq(d.bos, 3);
+    ck_assert_int_eq(d.ids.bos, 3);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -306,7 +308,7 @@ START_TEST(aliases_of_gpt2)
 
     ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
     ck_assert_int_eq(d.L, 3);
-    ck_assert_int_eq(d.max_positions, 77);
+    ck_assert_int_eq(d.position.max, 77);
     kvf__desc_done(&d);
     kvf_json_free(root);
 }
@@ -321,11 +323,12 @@ START_TEST(precedence_of_rope_keys)
     kvf_json_set(root, "rope_theta", kvf_json_new_real(5000));
     kvf_json_set(root, "rope_parameters", parse("{\"rope_type\":\"default\",\"rope_theta\":700}"));
     ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
-    ck_assert(d.rope.theta == 700);
+    ck_assert(d.position.rope.theta == 700);
     kvf__desc_done(&d);
     kvf_json_set(root, "rope_scaling", parse("{\"type\":\"linear\",\"factor\":2}"));
     ck_assert_int_eq(kvf__desc_from_hf(ctx, "config.json", root, &d), KVF_OK);
-    ck_assert(d.rope.theta == 5000 && d.rope.kind == KVF__ROPE_LINEAR && d.rope.factor == 2);
+    ck_assert(d.position.rope.theta == 5000 && d.position.rope.kind == KVF__ROPE_LINEAR &&
+              d.position.rope.factor == 2);
     kvf__desc_done(&d);
     kvf_json_free(root);
 }

@@ -100,7 +100,7 @@ START_TEST(a_gguf_and_its_file_are_one)
     kvf_base *gguf = open_exact(ck_source(row->gguf)), *file = open_exact(path);
     const kvf__desc *d = kvf__model_desc(file->model);
     ck_assert_uint_eq(file->weights.table.n, row->tensors);
-    ck_assert(d->tied == row->tied && !d->gguf && d->rope.kind == row->rope);
+    ck_assert(d->tied == row->tied && !d->gguf && d->position.rope.kind == row->rope);
     same_tokenizer(gguf->tokenizer, file->tokenizer);
 
     kvf__ids a = ids_of(gguf, row->text), b = ids_of(file, row->text);
@@ -166,11 +166,11 @@ START_TEST(no_words_for_it)
     ck_assert_ptr_nonnull(strstr(text, "\"rms_norm_eps\": 1e-05"));
     ck_assert_ptr_nonnull(strstr(text, "\"LlamaForCausalLM\""));
     kvf__free(text);
-    desc.qkv_bias = true; /* without one of the output */
+    desc.block.qkv_bias = true; /* without one of the output */
     ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED,
              "m.gguf: a config.json of architecture llama cannot say all");
-    desc.qkv_bias = false;
-    desc.sliding_window = 16;
+    desc.block.qkv_bias = false;
+    desc.position.window = 16;
     ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED, "cannot say all");
     kvf__desc_done(&desc);
     kvf__weights_close(&weights);

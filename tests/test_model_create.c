@@ -87,7 +87,7 @@ static void create(fixture *f, const struct kind *kind, kvf__dtype act, bool bac
 
     ck_assert_msg(!kvf__model_create(ctx, &desc, &f->slots, &options, &f->model), "%s",
                   kvf_ctx_error(ctx));
-    ck_assert_ptr_null(desc.inv_freq); /* taken over */
+    ck_assert_ptr_null(desc.position.inv_freq); /* taken over */
     ck_assert_int_eq(desc.L, 0);
     f->desc = kvf__model_desc(f->model);
 }
@@ -118,7 +118,7 @@ static float *values(const fixture *f, const char *name)
 
 static linear load(const fixture *f, int64_t layer, const char *weight, const char *norm)
 {
-    bool gpt2 = f->desc->positions == KVF__POS_LEARNED;
+    bool gpt2 = f->desc->position.kind == KVF__POS_LEARNED;
     const char *stem = gpt2 ? "transformer.h" : "model.layers";
     char name[128], base[96];
     linear lin = {.by_input = gpt2};
@@ -362,7 +362,7 @@ START_TEST(products_equal_the_definition)
     fixture f;
 
     create(&f, kind, KVF__F32, true);
-    bool gpt2 = f.desc->positions == KVF__POS_LEARNED;
+    bool gpt2 = f.desc->position.kind == KVF__POS_LEARNED;
     for (int64_t l = 0; l < f.desc->L; l++) {
         if (gpt2)
             check_gpt2_layer(&f, l);
@@ -408,7 +408,7 @@ START_TEST(embedding_and_tables)
     fixture f;
 
     create(&f, &kinds[_i], KVF__F32, true);
-    bool gpt2 = f.desc->positions == KVF__POS_LEARNED;
+    bool gpt2 = f.desc->position.kind == KVF__POS_LEARNED;
     int64_t C = f.desc->C;
     kvf__model_embedding(f.model, ids, 4, got);
     want = values(&f, gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
@@ -424,7 +424,7 @@ START_TEST(embedding_and_tables)
                      !kinds[_i].untied);
     ck_assert_int_eq(kvf__model_act(f.model), KVF__F32);
     /* Both directions of every matrix, at least. */
-    size_t weights = (size_t)(f.desc->L * C * (f.desc->F * (f.desc->gated ? 3 : 2)));
+    size_t weights = (size_t)(f.desc->L * C * (f.desc->F * (f.desc->block.gated ? 3 : 2)));
     ck_assert_uint_ge(kvf__model_packed_bytes(f.model), 2 * sizeof(float) * weights);
     destroy(&f);
 }

@@ -78,7 +78,7 @@ static void make(toy *t, const char *config, const kvf__model_options *o, kvf__d
     ck_assert_int_eq(kvf__alloc_array(t->ctx, t->cap, sizeof(float), &t->weights), KVF_OK);
     ck_assert_int_eq(kvf_json_parse(t->ctx, "toy", config, strlen(config), &json), KVF_OK);
     ck_assert_int_eq(kvf__desc_from_hf(t->ctx, "toy", json, &desc), KVF_OK);
-    if (desc.positions == KVF__POS_ROPE)
+    if (desc.position.kind == KVF__POS_ROPE)
         toy_llama_weights(t, &desc);
     else
         toy_gpt2_weights(t, &desc);

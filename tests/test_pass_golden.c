@@ -153,9 +153,9 @@ static kvf__desc gguf_desc(golden *g, const kvf__desc *d, const kvf__table *tabl
                      "\"%s.attention.head_count_kv\":%d,\"%s.attention.key_length\":%d,"
                      "\"%s.attention.value_length\":%d,\"%s.rope.freq_base\":%g,"
                      "\"%s.attention.layer_norm_rms_epsilon\":%.9g}",
-                     a, a, (int)d->L, a, (int)d->max_positions, a, (int)d->C, a, (int)d->F, a,
-                     (int)d->H, a, (int)d->G, a, (int)d->D, a, (int)d->D, a, d->rope.theta, a,
-                     (double)d->norm_eps);
+                     a, a, (int)d->L, a, (int)d->position.max, a, (int)d->C, a, (int)d->F, a,
+                     (int)d->H, a, (int)d->G, a, (int)d->D, a, (int)d->D, a, d->position.rope.theta,
+                     a, (double)d->norm_eps);
     ck_assert_int_lt(n, (int)sizeof text);
     ck_assert_int_eq(kvf_json_parse(g->ctx, "meta", text, strlen(text), &meta), KVF_OK);
     ck_assert_msg(!kvf__desc_from_gguf(g->ctx, "golden.gguf", meta, table, &desc), "%s",
@@ -177,7 +177,8 @@ START_TEST(gguf_of_qwen_is_the_same_model)
                          KVF_OK);
     }
     kvf__desc desc = gguf_desc(&g, &hf, &table);
-    ck_assert(desc.qk_norm == (_i == 1) && desc.qkv_bias == (_i == 0) && !desc.out_bias);
+    ck_assert(desc.block.qk_norm == (_i == 1) && desc.block.qkv_bias == (_i == 0) &&
+              !desc.block.out_bias);
     ck_assert(desc.tied == hf.tied);
     golden_pack(&g, &desc, &table, KVF__F32);
     loss_of(&g, &g.prefix, g.prefix.P, false);

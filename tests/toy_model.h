@@ -83,7 +83,7 @@ static inline void toy_llama_weights(toy *t, const kvf__desc *d)
         toy_add_layer(t, stem, l, "self_attn.q_proj.weight", d->H * d->D, d->C);
         toy_add_layer(t, stem, l, "self_attn.k_proj.weight", d->G * d->D, d->C);
         toy_add_layer(t, stem, l, "self_attn.v_proj.weight", d->G * d->D, d->C);
-        if (d->qk_norm) {
+        if (d->block.qk_norm) {
             toy_add_layer(t, stem, l, "self_attn.q_norm.weight", d->D, 0);
             toy_add_layer(t, stem, l, "self_attn.k_norm.weight", d->D, 0);
         }
@@ -99,7 +99,7 @@ static inline void toy_llama_weights(toy *t, const kvf__desc *d)
 static inline void toy_gpt2_weights(toy *t, const kvf__desc *d)
 {
     toy_add(t, "transformer.wte.weight", 2, d->V, d->C);
-    toy_add(t, "transformer.wpe.weight", 2, d->max_positions, d->C);
+    toy_add(t, "transformer.wpe.weight", 2, d->position.max, d->C);
     const char *stem = "transformer.h";
     for (int64_t l = 0; l < d->L; l++) {
         toy_add_layer(t, stem, l, "ln_1.weight", d->C, 0);
@@ -132,7 +132,7 @@ static inline void toy_create_as(toy *t, const char *config,
     ck_assert_int_eq(kvf__alloc_array(t->ctx, t->cap, sizeof(float), &t->weights), KVF_OK);
     ck_assert_int_eq(kvf_json_parse(t->ctx, "toy", config, strlen(config), &json), KVF_OK);
     ck_assert_msg(!kvf__desc_from_hf(t->ctx, "toy", json, &desc), "%s", kvf_ctx_error(t->ctx));
-    if (desc.positions == KVF__POS_ROPE)
+    if (desc.position.kind == KVF__POS_ROPE)
         toy_llama_weights(t, &desc);
     else
         toy_gpt2_weights(t, &desc);

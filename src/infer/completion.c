@@ -10,7 +10,7 @@
 kvf__ends kvf__completion_ends(const kvf_base *base, const kvf_prefix *prefix,
                                const kvf__chat *chat)
 {
-    kvf__ends ends = kvf__model_desc(base->model)->ends;
+    kvf__ends ends = kvf__model_desc(base->model)->ids.ends;
     if (!ends.n || prefix) kvf__ends_add(&ends, kvf__token_eos(base->tokenizer));
     if (chat->kind == KVF__CHAT_CHATML)
         kvf__ends_add(&ends, kvf__token_id(base->tokenizer, "<|im_end|>"));

@@ -125,7 +125,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .mixed = limits->mixed,
                          .P = prefix ? prefix->prefix.P : 0};
     kvf__session *session = NULL;
-    if (!kvf__model_desc(base->model)->causal)
+    if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
     KVF_TRY(check_prefix(ctx, prefix));

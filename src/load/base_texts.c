@@ -89,7 +89,7 @@ static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
     KVF_TRY(kvf__path_join(ctx, dir, "config.json", &path));
     kvf_status st = kvf__base_config_read(ctx, path, file);
     if (!st) st = kvf__base_ends_read(ctx, dir, &generation);
-    if (!st && generation.ends.n) st = replace_ends(ctx, path, &generation.ends, file);
+    if (!st && generation.ids.ends.n) st = replace_ends(ctx, path, &generation.ids.ends, file);
     kvf__free(path);
     return st ? st : kvf__base_tokenizer_dir(ctx, dir, file);
 }

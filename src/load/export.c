@@ -21,7 +21,7 @@ static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                          "%s: virtual tokens stand where the template \"%s\" says, in PEFT they "
                          "lead the row",
                          options->path, prefix->pattern);
-    if (arch && !arch->causal && prefix->task == KVF__TASK_SEQ_CLS)
+    if (arch && !arch->block.causal && prefix->task == KVF__TASK_SEQ_CLS)
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,
             "%s: the class is read from [CLS], which in PEFT stands behind the virtual "

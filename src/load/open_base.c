@@ -114,10 +114,10 @@ static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 /* Ids of the model's config stand in where the tokenizer's files name none. */
 static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
 {
-    if (kvf__token_eos(tokenizer) < 0 && desc->eos >= 0)
-        kvf__tokenizer_set_eos(tokenizer, desc->eos);
-    if (kvf__token_bos(tokenizer) < 0 && desc->bos >= 0)
-        kvf__tokenizer_set_bos(tokenizer, desc->bos);
+    if (kvf__token_eos(tokenizer) < 0 && desc->ids.eos >= 0)
+        kvf__tokenizer_set_eos(tokenizer, desc->ids.eos);
+    if (kvf__token_bos(tokenizer) < 0 && desc->ids.bos >= 0)
+        kvf__tokenizer_set_bos(tokenizer, desc->ids.bos);
 }
 
 static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__desc *desc)
@@ -281,7 +281,7 @@ kvf_precision kvf_base_precision(const kvf_base *base)
 kvf_shape kvf_base_shape(const kvf_base *base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    return (kvf_shape){d->L, d->H, d->G, d->D, d->C, d->F, d->V, d->max_positions};
+    return (kvf_shape){d->L, d->H, d->G, d->D, d->C, d->F, d->V, d->position.max};
 }
 
 kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out)
@@ -303,8 +303,8 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    int64_t longest = d->max_positions - position_start;
-    if (d->sliding_window && d->sliding_window - P < longest) longest = d->sliding_window - P;
+    int64_t longest = d->position.max - position_start;
+    if (d->position.window && d->position.window - P < longest) longest = d->position.window - P;
     return longest;
 }
 

@@ -16,7 +16,7 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
     kvf__ids own = {0};
     size_t at = 0;
 
-    if (kvf__model_desc(base->model)->causal || !base->tokenizer) {
+    if (kvf__model_desc(base->model)->block.causal || !base->tokenizer) {
         *before = (int64_t)out->n;
         return kvf__ids_append(ctx, out, words, (size_t)n);
     }

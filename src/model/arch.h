@@ -56,10 +56,10 @@ typedef enum kvf__role {
 #define KVF__W_PERMUTED_H                                                                          \
     0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted in H heads */
 #define KVF__W_PERMUTED_G   0x004u /* ... in G heads */
-#define KVF__W_IF_QKV       0x008u /* only with desc.qkv_bias */
-#define KVF__W_IF_OUT       0x010u /* only with desc.out_bias */
-#define KVF__W_IF_MLP       0x020u /* only with desc.mlp_bias */
-#define KVF__W_IF_QK_NORM   0x040u /* only with desc.qk_norm */
+#define KVF__W_IF_QKV       0x008u /* only with desc.block.qkv_bias */
+#define KVF__W_IF_OUT       0x010u /* only with desc.block.out_bias */
+#define KVF__W_IF_MLP       0x020u /* only with desc.block.mlp_bias */
+#define KVF__W_IF_QK_NORM   0x040u /* only with desc.block.qk_norm */
 #define KVF__W_IF_UNTIED    0x080u /* only where the head has its own matrix */
 #define KVF__W_OUTSIDE      0x100u /* its name never carries the base-model prefix */
 #define KVF__W_OPTIONAL     0x200u /* a file may come without it */
@@ -110,15 +110,11 @@ typedef struct kvf__arch {
                                    pretraining), patterns as above, NULL-terminated */
     const char *const *renamed; /* endings of names and what old files have instead, in pairs,
                                    NULL-terminated; NULL: none */
-    kvf__norm_kind norm;
+    kvf__block block;           /* act: where the config does not say */
     kvf__position_kind positions;
-    kvf__act_fn act; /* where the config does not say */
     const char *act_name;
-    bool gelu_is_new;         /* "gelu" means what others call gelu_new */
-    bool gated, causal, tied; /* tied: where the config does not say */
-    bool post_norm;           /* norms stand behind the residual sums, not before the halves */
-    bool qk_norm;             /* a norm on every head's queries and keys */
-    bool qkv_bias, out_bias, mlp_bias;
+    bool gelu_is_new;   /* "gelu" means what others call gelu_new */
+    bool tied;          /* where the config does not say */
     bool score_flags;   /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
     bool pad_positions; /* tokens with the id `pad` stand at the table's row of that number, others
                            are counted from the row behind it on (RoBERTa) */
@@ -173,7 +169,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
 kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc);
 /* Do both compute the same, whatever files they came from? Token ids count too. */
 kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same);
-/* inv_freq and rope_scale from desc->rope and desc->rope_divisors. */
+/* inv_freq and rope_scale from desc->position.rope and desc->position.divisors. */
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc);
 /* The factor on cos and sin that yarn's authors recommend: 0.1 * mscale * ln(factor) + 1. */
 double kvf__yarn_mscale(double factor, double mscale);

@@ -98,9 +98,10 @@ static const kvf__config_keys bert_keys = {
 
 /* What is the same in every row. */
 #define BERT_ROW                                                                                   \
-    .keys = &bert_keys, .renamed = bert_renamed, .norm = KVF__LAYERNORM,                           \
-    .positions = KVF__POS_LEARNED, .act = KVF__GELU_ERF, .act_name = "gelu", .tied = true,         \
-    .post_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
+    .keys = &bert_keys, .renamed = bert_renamed, .block.norm = KVF__LAYERNORM,                     \
+    .positions = KVF__POS_LEARNED, .block.act = KVF__GELU_ERF, .act_name = "gelu", .tied = true,   \
+    .block.post_norm = true, .block.qkv_bias = true, .block.out_bias = true,                       \
+    .block.mlp_bias = true
 
 /* RoBERTa's is BERT's body with positions counted behind the padding, and a head of its own. */
 #define ROBERTA_ROW                                                                                \

@@ -70,9 +70,10 @@ static const kvf__config_keys openai_gpt_keys = {
 
 /* What is the same in every row. */
 #define GPT_ROW                                                                                    \
-    .prefix = "transformer.", .buffers = gpt2_buffers, .norm = KVF__LAYERNORM,                     \
-    .positions = KVF__POS_LEARNED, .act = KVF__GELU_TANH, .act_name = "gelu_new", .causal = true,  \
-    .tied = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
+    .prefix = "transformer.", .buffers = gpt2_buffers, .block.norm = KVF__LAYERNORM,               \
+    .positions = KVF__POS_LEARNED, .block.act = KVF__GELU_TANH, .act_name = "gelu_new",            \
+    .block.causal = true, .tied = true, .block.qkv_bias = true, .block.out_bias = true,            \
+    .block.mlp_bias = true
 
 static const kvf__arch rows[] = {
     {
@@ -92,7 +93,7 @@ static const kvf__arch rows[] = {
         .weights = openai_gpt_weights,
         .n_weights = KVF__COUNT(openai_gpt_weights),
         .gelu_is_new = true,
-        .post_norm = true,
+        .block.post_norm = true,
         .starts_at_0 = true,
     },
 };

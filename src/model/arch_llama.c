@@ -84,8 +84,8 @@ static const kvf__config_keys qwen3_keys = {
 /* What is the same in every row. */
 #define LLAMA_ROW                                                                                  \
     .prefix = "model.", .weights = llama_weights, .n_weights = KVF__COUNT(llama_weights),          \
-    .buffers = llama_buffers, .norm = KVF__RMSNORM, .positions = KVF__POS_ROPE, .act = KVF__SILU,  \
-    .act_name = "silu", .gated = true, .causal = true
+    .buffers = llama_buffers, .block.norm = KVF__RMSNORM, .positions = KVF__POS_ROPE,              \
+    .block.act = KVF__SILU, .act_name = "silu", .block.gated = true, .block.causal = true
 
 static const kvf__arch rows[] = {
     {
@@ -108,7 +108,7 @@ static const kvf__arch rows[] = {
         .gguf = "qwen2",
         LLAMA_ROW,
         .keys = &qwen2_keys,
-        .qkv_bias = true,
+        .block.qkv_bias = true,
     },
     {
         .name = "qwen3",
@@ -116,7 +116,7 @@ static const kvf__arch rows[] = {
         .gguf = "qwen3",
         LLAMA_ROW,
         .keys = &qwen3_keys,
-        .qk_norm = true,
+        .block.qk_norm = true,
     },
 };
 

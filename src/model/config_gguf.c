@@ -69,24 +69,24 @@ static kvf_status read_divisors(const kvf__config *c, const kvf__table *table, k
     if (view->dtype != KVF__F32)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope_freqs.weight is %s, expected f32", c->where,
                          kvf__dtype_name(view->dtype));
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)desc->D / 2, sizeof(float), &desc->rope_divisors));
-    memcpy(desc->rope_divisors, view->data, (size_t)desc->D / 2 * sizeof(float));
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)desc->D / 2, sizeof(float), &desc->position.divisors));
+    memcpy(desc->position.divisors, view->data, (size_t)desc->D / 2 * sizeof(float));
     for (int64_t i = 0; i < desc->D / 2; i++)
-        if (!(desc->rope_divisors[i] > 0) || !isfinite(desc->rope_divisors[i]))
+        if (!(desc->position.divisors[i] > 0) || !isfinite(desc->position.divisors[i]))
             return kvf__fail(c->ctx, KVF_EFORMAT,
                              "%s: rope_freqs.weight[%lld] is %g, expected a positive number",
-                             c->where, (long long)i, (double)desc->rope_divisors[i]);
+                             c->where, (long long)i, (double)desc->position.divisors[i]);
     return KVF_OK;
 }
 
 /* llama.cpp applies yarn's recommended factor on top of the file's attn_factor. */
 static kvf_status read_yarn(const kvf__config *c, kvf__desc *desc)
 {
-    kvf__rope *rope = &desc->rope;
+    kvf__rope *rope = &desc->position.rope;
     double attn_factor;
 
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.original_context_length",
-                             (double)desc->max_positions, &rope->original));
+                             (double)desc->position.max, &rope->original));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.attn_factor", 1, &attn_factor));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.yarn_beta_fast", 32, &rope->beta_fast));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.yarn_beta_slow", 1, &rope->beta_slow));
@@ -105,7 +105,7 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
 {
     char full[KVF__NAME_BYTES];
     const kvf_json *value = find(c, "rope.scaling.type", full);
-    kvf__rope *rope = &desc->rope;
+    kvf__rope *rope = &desc->position.rope;
     double legacy;
 
     rope->attention_factor = 1;
@@ -159,10 +159,10 @@ static kvf_status read_rows(const kvf__config *c, const kvf__table *table, kvf__
 /* Ends of a text, of a turn and of a message. */
 static void add_ends(const kvf__config *c, kvf__desc *desc)
 {
-    kvf__ends_add(&desc->ends, desc->eos);
-    kvf__ends_add(&desc->ends, token_id(c, "tokenizer.ggml.eot_token_id"));
-    kvf__ends_add(&desc->ends, token_id(c, "tokenizer.ggml.eom_token_id"));
-    desc->eos = desc->ends.n ? desc->ends.id[0] : -1;
+    kvf__ends_add(&desc->ids.ends, desc->ids.eos);
+    kvf__ends_add(&desc->ids.ends, token_id(c, "tokenizer.ggml.eot_token_id"));
+    kvf__ends_add(&desc->ids.ends, token_id(c, "tokenizer.ggml.eom_token_id"));
+    desc->ids.eos = desc->ids.ends.n ? desc->ids.ends.id[0] : -1;
 }
 
 static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__desc *desc)

@@ -55,7 +55,7 @@ kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *r
     const kvf_json_type type = kvf_json_typeof(value);
 
     if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) return KVF_OK;
-    return read_ends(&c, value, &desc->ends);
+    return read_ends(&c, value, &desc->ids.ends);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -125,8 +125,8 @@ static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
 
     for (size_t i = 0; name && i < KVF__ACT_NAMES; i++) {
         if (strcmp(kvf__act_names[i].name, name)) continue;
-        desc->act = kvf__act_names[i].fn;
-        if (desc->arch->gelu_is_new && !strcmp(name, "gelu")) desc->act = KVF__GELU_TANH;
+        desc->block.act = kvf__act_names[i].fn;
+        if (desc->arch->gelu_is_new && !strcmp(name, "gelu")) desc->block.act = KVF__GELU_TANH;
         return KVF_OK;
     }
     return kvf__config_bad(c, KVF_EUNSUPPORTED, key, value,
@@ -151,13 +151,13 @@ static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
 static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
 {
     if (!desc->arch->pad_positions) return KVF_OK;
-    if (!kvf_json_get(c->root, "pad_token_id")) desc->pad = desc->arch->pad;
-    if (desc->pad < 0 || desc->pad + 1 >= desc->max_positions)
+    if (!kvf_json_get(c->root, "pad_token_id")) desc->ids.pad = desc->arch->pad;
+    if (desc->ids.pad < 0 || desc->ids.pad + 1 >= desc->position.max)
         return kvf__fail(c->ctx, KVF_EFORMAT,
                          "%s: pad_token_id is %ld, expected 0 to %lld: positions begin behind it",
-                         c->where, (long)desc->pad, (long long)desc->max_positions - 2);
-    desc->position_pad = desc->pad;
-    desc->max_positions -= desc->pad + 1;
+                         c->where, (long)desc->ids.pad, (long long)desc->position.max - 2);
+    desc->position.pad = desc->ids.pad;
+    desc->position.max -= desc->ids.pad + 1;
     return KVF_OK;
 }
 
@@ -192,7 +192,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
 
-    KVF_TRY(refuse_unsupported(c, desc->causal));
+    KVF_TRY(refuse_unsupported(c, desc->block.causal));
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
         KVF_TRY(read_row(c, &kvf__config_rows[i], desc));
     KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
@@ -204,9 +204,9 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));
-    if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
+    if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
-    if (desc->positions == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));
+    if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));
     return KVF_OK;
 }
 

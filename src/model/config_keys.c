@@ -31,18 +31,18 @@ const kvf__config_row kvf__config_rows[KVF__CONFIG_ROWS] = {
     SIZE(H, heads, "attention.head_count", 0),
     SIZE(G, kv_heads, "attention.head_count_kv", NULLABLE | DERIVED),
     SIZE(D, head_dim, "attention.key_length", NULLABLE | DERIVED),
-    SIZE(max_positions, positions, "context_length", 0),
-    {KVF__CONFIG_SIZE, FIELD(sliding_window), HF(sliding_window), NULL, "attention.sliding_window",
+    SIZE(position.max, positions, "context_length", 0),
+    {KVF__CONFIG_SIZE, FIELD(position.window), HF(sliding_window), NULL, "attention.sliding_window",
      NULLABLE | DERIVED, HF(sliding_window_switch)},
     SIZE(types, types, NULL, 0),
     SIZE(V, vocab, "vocab_size", DERIVED),
-    SWITCH(qkv_bias, attention_bias, "blk.0.attn_q.bias"),
-    SWITCH(out_bias, attention_bias, "blk.0.attn_output.bias"),
-    SWITCH(mlp_bias, mlp_bias, "blk.0.ffn_up.bias"),
+    SWITCH(block.qkv_bias, attention_bias, "blk.0.attn_q.bias"),
+    SWITCH(block.out_bias, attention_bias, "blk.0.attn_output.bias"),
+    SWITCH(block.mlp_bias, mlp_bias, "blk.0.ffn_up.bias"),
     SWITCH(head_bias, head_bias, NULL),
-    TOKEN(bos, "bos_token_id", "tokenizer.ggml.bos_token_id"),
-    TOKEN(eos, "eos_token_id", "tokenizer.ggml.eos_token_id"),
-    TOKEN(pad, "pad_token_id", "tokenizer.ggml.padding_token_id"),
+    TOKEN(ids.bos, "bos_token_id", "tokenizer.ggml.bos_token_id"),
+    TOKEN(ids.eos, "eos_token_id", "tokenizer.ggml.eos_token_id"),
+    TOKEN(ids.pad, "pad_token_id", "tokenizer.ggml.padding_token_id"),
 };
 
 const kvf__act_name kvf__act_names[KVF__ACT_NAMES] = {
@@ -177,7 +177,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
 
     if (desc->G == KVF__DERIVED) desc->G = desc->H;
-    if (desc->sliding_window == KVF__DERIVED) desc->sliding_window = 0;
+    if (desc->position.window == KVF__DERIVED) desc->position.window = 0;
     if (desc->F == KVF__DERIVED) {
         /* Only gpt2's n_inner says 4 C by being null. */
         if (keys->ffn.otherwise != KVF__DERIVED)

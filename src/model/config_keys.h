@@ -74,7 +74,7 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
                             int64_t *out);
 /* Those that follow from others, once all were read. */
 kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
-/* Fills desc->rope from a config.json; needs desc->max_positions. */
+/* Fills desc->position.rope from a config.json; needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);
 
 #endif

@@ -24,8 +24,8 @@ static kvf_status read_llama3(const kvf__config *c, const kvf_json *dict, kvf__r
 
 static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
-    kvf__rope *rope = &desc->rope;
-    double ratio = (double)desc->max_positions / rope->original, mscale, mscale_all;
+    kvf__rope *rope = &desc->position.rope;
+    double ratio = (double)desc->position.max / rope->original, mscale, mscale_all;
     const kvf_json *truncate = kvf_json_get(dict, "truncate");
 
     KVF_TRY(kvf__config_real(c, dict, "factor", ratio, &rope->factor));
@@ -64,15 +64,15 @@ static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf_
     const kvf_json *list = kvf_json_get(dict, "divisors");
     const int64_t n = desc->D / 2;
 
-    desc->rope.original = 0;
+    desc->position.rope.original = 0;
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY || (int64_t)kvf_json_size(list) != n || n < 1)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope divisors: want a list of %lld numbers",
                          c->where, (long long)n);
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof(float), &desc->rope_divisors));
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof(float), &desc->position.divisors));
     for (int64_t i = 0; i < n; i++) {
         double value = kvf_json_real(kvf_json_at(list, (size_t)i), 0);
-        desc->rope_divisors[i] = (float)value;
-        if (!(desc->rope_divisors[i] > 0) || !isfinite(desc->rope_divisors[i]))
+        desc->position.divisors[i] = (float)value;
+        if (!(desc->position.divisors[i] > 0) || !isfinite(desc->position.divisors[i]))
             return kvf__fail(c->ctx, KVF_EFORMAT,
                              "%s: rope divisor %lld is %g, expected a positive number", c->where,
                              (long long)i, value);
@@ -113,7 +113,7 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict)
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
 {
     const kvf_json *dict = kvf_json_get(c->root, "rope_scaling"), *type_value;
-    kvf__rope *rope = &desc->rope;
+    kvf__rope *rope = &desc->position.rope;
     const char *type;
     double theta;
 
@@ -124,7 +124,7 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(kvf__config_real(c, c->root, "rope_theta", 10000, &theta));
     KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
     KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
-                             (double)desc->max_positions, &rope->original));
+                             (double)desc->position.max, &rope->original));
     KVF_TRY(kvf__config_real(c, c->root, "original_max_position_embeddings", rope->original,
                              &rope->original));
     if (rope->original < 1)

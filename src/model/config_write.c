@@ -57,7 +57,7 @@ static kvf_json *divisors(const kvf__desc *d)
     kvf_json *scaling = kvf_json_object(), *list = kvf_json_array();
 
     for (int64_t i = 0; i < d->D / 2; i++)
-        kvf_json_add(list, kvf_json_new_real(plain(d->rope_divisors[i])));
+        kvf_json_add(list, kvf_json_new_real(plain(d->position.divisors[i])));
     kvf_json_set(scaling, "rope_type", kvf_json_new_str("divisors"));
     kvf_json_set(scaling, "divisors", list);
     return scaling;
@@ -66,11 +66,11 @@ static kvf_json *divisors(const kvf__desc *d)
 /* Of the kinds that a GGUF can say. */
 static kvf_json *scaling_of(const kvf__desc *d)
 {
-    const kvf__rope *rope = &d->rope;
+    const kvf__rope *rope = &d->position.rope;
     kvf_json *scaling;
 
     if (rope->kind == KVF__ROPE_DEFAULT)
-        return d->rope_divisors ? divisors(d) : kvf_json_new_null();
+        return d->position.divisors ? divisors(d) : kvf_json_new_null();
     scaling = kvf_json_object();
     kvf_json_set(scaling, "rope_type",
                  kvf_json_new_str(rope->kind == KVF__ROPE_LINEAR ? "linear" : "yarn"));
@@ -113,16 +113,16 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json_set(root, "model_type", kvf_json_new_str(d->arch->name));
     kvf_json_set(root, keys->vocab.names[0], kvf_json_new_null()); /* the first of the sizes */
     set_rows(root, d, KVF__CONFIG_SIZE);
-    kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->act)));
+    kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->block.act)));
     kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
     kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
     set_rows(root, d, KVF__CONFIG_SWITCH);
-    if (d->positions == KVF__POS_ROPE) {
-        kvf_json_set(root, "rope_theta", kvf_json_new_real(d->rope.theta));
+    if (d->position.kind == KVF__POS_ROPE) {
+        kvf_json_set(root, "rope_theta", kvf_json_new_real(d->position.rope.theta));
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }
     set_rows(root, d, KVF__CONFIG_TOKEN);
-    if (d->ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ends));
+    if (d->ids.ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ids.ends));
     return root;
 }
 

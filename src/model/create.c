@@ -42,7 +42,7 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
     const kvf__slot *q = slot_of(r->c, KVF__W_Q_NORM, layer),
                     *k = slot_of(r->c, KVF__W_K_NORM, layer);
 
-    if (!d->qk_norm) return;
+    if (!d->block.qk_norm) return;
     if (r->carve) *at = kvf__carve(r->carve, d->H + d->G, d->D, sizeof(float));
     for (int64_t h = 0; *at && h < d->H + d->G; h++)
         kvf__slot_row(h < d->H ? q : k, 0, *at + h * d->D);
@@ -52,7 +52,7 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
 static void read_norms(const reading *r)
 {
     kvf__model *model = r->c->model;
-    const bool folded = !r->c->desc->post_norm && !model->unfolded;
+    const bool folded = !r->c->desc->block.post_norm && !model->unfolded;
 
     for (int64_t l = 0; l < r->c->desc->L; l++) {
         kvf__layer none = {0}, *to = model->layers ? &model->layers[l] : &none;
@@ -77,7 +77,7 @@ static void read_masked_lm(const reading *r)
     kvf__masked_lm *to = &r->c->model->masked_lm;
     float **const at[] = {&to->dense, &to->dense_bias, &to->gamma, &to->beta, &to->bias};
 
-    to->act = r->c->desc->arch->mlm_gelu ? KVF__GELU_ERF : r->c->desc->act;
+    to->act = r->c->desc->arch->mlm_gelu ? KVF__GELU_ERF : r->c->desc->block.act;
     for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
         if (!r->c->desc->tied || !slot_of(r->c, ROLES[i], 0)) return;
     for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
@@ -123,7 +123,7 @@ static kvf_status put_embedding(creation *c)
     if (types) model->embed.types = *types;
     if (kvf__weight_by_role(c->desc, KVF__W_HEAD))
         model->lm.n = (c->desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
-    int64_t rows = model->desc.max_positions;
+    int64_t rows = model->desc.position.max;
     return kvf__rope_tables(c->ctx, model,
                             rows < ROPE_ROWS_AT_CREATION ? rows : ROPE_ROWS_AT_CREATION);
 }
@@ -252,7 +252,9 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     *out = model;
     model = NULL;
 out:
-    if (model) model->desc.inv_freq = model->desc.rope_divisors = NULL; /* still the caller's */
+    if (model)
+        model->desc.position.inv_freq = model->desc.position.divisors =
+            NULL; /* still the caller's */
     kvf__model_free(model);
     return st;
 }

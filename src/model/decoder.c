@@ -11,7 +11,7 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
 {
     const kvf__desc *d = &model->desc;
 
-    if (!d->causal || d->post_norm || d->types || d->position_pad >= 0) return false;
+    if (!d->block.causal || d->block.post_norm || d->types || d->position.pad >= 0) return false;
     if (model->unfolded) return false; /* its weights may be others than the file has */
     for (size_t i = 0; i < slots->n; i++)
         if (slots->items[i].conv1d && slots->items[i].view.rank > 1) return false;
@@ -99,7 +99,7 @@ static void lay_out(void *object, kvf__carver *carve)
     decoder->qkv = kvf__carve(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
     decoder->att = kvf__carve(carve, rows, d->H * d->D, sizeof(float));
     decoder->h1 = kvf__carve(carve, rows, d->F, sizeof(float));
-    if (d->gated) decoder->h2 = kvf__carve(carve, rows, d->F, sizeof(float));
+    if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, d->F, sizeof(float));
     decoder->g = kvf__carve(carve, rows, d->F, sizeof(float));
     decoder->lse = kvf__carve(carve, d->H, rows, sizeof(float));
     decoder->position_rows = kvf__carve(carve, rows, d->C, sizeof(float));

@@ -78,7 +78,7 @@ static void normalise(const worker *w, const kvf__raw_norm *norm)
     const int64_t C = d->C;
 
     w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, w->decoder->x,
-                                         w->step->n, C, d->norm == KVF__RMSNORM, d->norm_eps);
+                                         w->step->n, C, d->block.norm == KVF__RMSNORM, d->norm_eps);
     for (int64_t m = 0; m < w->step->n; m++) {
         float *row = w->own->xhat + m * C;
         for (int64_t c = 0; c < C; c++)
@@ -134,9 +134,10 @@ static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t
     if (raw->slot->permuted_heads) unpermute(w, head, d->D);
     for (int64_t i = 0; bias && i < d->D; i++)
         head[i] += bias[i];
-    if (d->qk_norm && h < d->H + d->G)
+    if (d->block.qk_norm && h < d->H + d->G)
         normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head);
-    if (d->positions == KVF__POS_ROPE && h < d->H + d->G) rotate(w, head, w->decoder->position[m]);
+    if (d->position.kind == KVF__POS_ROPE && h < d->H + d->G)
+        rotate(w, head, w->decoder->position[m]);
     if (h < d->H) return;
 
     const int kv = h >= d->H + d->G;
@@ -221,16 +222,17 @@ static void widen(const worker *w, const kvf__raw_layer *layer)
     const int64_t F = layer->up.rows;
     int64_t from, to;
 
-    multiply_share(w, m->desc.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1, false);
-    if (m->desc.gated) multiply_share(w, &layer->up, w->own->xhat, decoder->h2, false);
+    multiply_share(w, m->desc.block.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1,
+                   false);
+    if (m->desc.block.gated) multiply_share(w, &layer->up, w->own->xhat, decoder->h2, false);
     share(w, F, ROWS_UNIT, &from, &to);
     for (int64_t r = 0; r < w->step->n && from < to; r++) {
         const int64_t at = r * F + from;
-        if (m->desc.gated)
-            m->kernels->glu_fwd(KVF__F32, m->desc.act, decoder->h1 + at, decoder->h2 + at,
+        if (m->desc.block.gated)
+            m->kernels->glu_fwd(KVF__F32, m->desc.block.act, decoder->h1 + at, decoder->h2 + at,
                                 decoder->g + at, to - from);
         else
-            m->kernels->act_fwd(KVF__F32, m->desc.act, decoder->h1 + at, decoder->g + at,
+            m->kernels->act_fwd(KVF__F32, m->desc.block.act, decoder->h1 + at, decoder->g + at,
                                 to - from);
     }
 }
@@ -245,7 +247,7 @@ static void embed(const worker *w)
     for (int64_t r = w->t; r < w->step->n; r += w->n) {
         float *x = w->decoder->x + r * C, *position = w->decoder->position_rows + r * C;
         kvf__slot_row(&m->embed.tokens, w->step->ids[r], x);
-        if (m->desc.positions != KVF__POS_LEARNED) continue;
+        if (m->desc.position.kind != KVF__POS_LEARNED) continue;
         kvf__slot_row(&m->embed.positions, w->decoder->position[r], position);
         for (int64_t c = 0; c < C; c++)
             x[c] += position[c];
@@ -323,14 +325,14 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
     const int64_t position = before.position_start + length,
                   P = before.prefix ? before.prefix->P : 0;
 
-    if (before.position_start < 0 || position >= d->max_positions ||
-        (d->sliding_window && P + length + 1 > d->sliding_window))
+    if (before.position_start < 0 || position >= d->position.max ||
+        (d->position.window && P + length + 1 > d->position.window))
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "step: row %lld is at position %lld behind a prefix of %lld, the model has "
             "%lld positions and a window of %lld",
-            (long long)r, (long long)position, (long long)P, (long long)d->max_positions,
-            (long long)d->sliding_window);
+            (long long)r, (long long)position, (long long)P, (long long)d->position.max,
+            (long long)d->position.window);
     decoder->position[r] = (int32_t)position;
     return KVF_OK;
 }

@@ -13,22 +13,14 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
 {
     desc->arch = arch;
     desc->arch_name = arch->name;
-    desc->norm = arch->norm;
-    desc->act = arch->act;
-    desc->gated = arch->gated;
-    desc->causal = arch->causal;
+    desc->block = arch->block;
     desc->tied = arch->tied;
-    desc->post_norm = arch->post_norm;
-    desc->qk_norm = arch->qk_norm;
-    desc->qkv_bias = arch->qkv_bias;
-    desc->out_bias = arch->out_bias;
-    desc->mlp_bias = arch->mlp_bias;
-    desc->starts_at_0 = arch->starts_at_0;
-    desc->positions = arch->positions;
-    desc->rope_scale = 1;
-    desc->position_pad = -1;
+    desc->position.kind = arch->positions;
+    desc->position.starts_at_0 = arch->starts_at_0;
+    desc->position.scale = 1;
+    desc->position.pad = -1;
     desc->classifier_dropout = desc->hidden_dropout = -1;
-    desc->bos = desc->eos = desc->pad = -1;
+    desc->ids.bos = desc->ids.eos = desc->ids.pad = -1;
 }
 
 bool kvf__ends_has(const kvf__ends *ends, int32_t id)
@@ -45,8 +37,8 @@ void kvf__ends_add(kvf__ends *ends, int32_t id)
 
 void kvf__desc_done(kvf__desc *desc)
 {
-    kvf__free(desc->inv_freq);
-    kvf__free(desc->rope_divisors);
+    kvf__free(desc->position.inv_freq);
+    kvf__free(desc->position.divisors);
     *desc = (kvf__desc){0};
 }
 
@@ -63,7 +55,7 @@ static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc 
         {"head size", desc->D, 1024},
         {"feed-forward width", desc->F, KVF__PLANE * KVF__MAX_PLANES},
         {"vocabulary", desc->V, 1 << 26},
-        {"positions", desc->max_positions, 1 << 30},
+        {"positions", desc->position.max, 1 << 30},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -81,7 +73,7 @@ kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *des
                          "%s: %lld attention heads do not divide into %lld "
                          "key/value heads",
                          where, (long long)desc->H, (long long)desc->G);
-    if (desc->positions == KVF__POS_ROPE && desc->D % 2)
+    if (desc->position.kind == KVF__POS_ROPE && desc->D % 2)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: head size %lld is odd, rotary positions need an "
                          "even one",
@@ -91,9 +83,9 @@ kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *des
                          "%s: the norms' epsilon is %g, expected a small "
                          "positive number",
                          where, (double)desc->norm_eps);
-    if (desc->positions != KVF__POS_ROPE) return KVF_OK;
+    if (desc->position.kind != KVF__POS_ROPE) return KVF_OK;
 
-    const kvf__rope *rope = &desc->rope;
+    const kvf__rope *rope = &desc->position.rope;
     bool scaled = rope->kind != KVF__ROPE_DEFAULT;
     if (!(rope->theta > 1) || !(rope->theta < 1e30))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: rope theta is %g, expected more than 1", where,

@@ -36,39 +36,53 @@ typedef struct kvf__ends {
 bool kvf__ends_has(const kvf__ends *ends, int32_t id);
 void kvf__ends_add(kvf__ends *ends, int32_t id); /* once; below 0: none; what has no room is left */
 
-/* An architecture with its numbers. Read-only after kvf__desc_from_*. */
-typedef struct kvf__desc {
-    const struct kvf__arch *arch; /* row of the table in arch.c: names, norm, biases, ... */
-    const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
-    int64_t L, H, G, D, C, F, V;
-    int64_t max_positions; /* that rows may have; the table of a family with position_pad holds
-                              position_pad + 1 rows more */
-    int64_t types;         /* token types, 0: none */
+/* What a block is made of: a row of the table of architectures, or a config says. */
+typedef struct kvf__block {
     kvf__norm_kind norm;
     bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
     bool qk_norm;   /* RMSNorm of every head's queries and keys, before rope */
-    float norm_eps;
     kvf__act_fn act;
-    bool gated, causal, tied;
-    bool qkv_bias, out_bias, mlp_bias, head_bias;
-    bool starts_at_0; /* behind a prefix positions start at 0, not at P, unless a run says so */
-    kvf__position_kind positions;
-    int32_t position_pad; /* RoBERTa: tokens with this id stand at this row of the table, the others
-                             are counted from the row behind it on; -1: position and row are one */
+    bool gated, causal;
+    bool qkv_bias, out_bias, mlp_bias;
+} kvf__block;
+
+/* Where tokens are. */
+typedef struct kvf__positions {
+    kvf__position_kind kind;
+    int64_t max;      /* that rows may have; the table of a family with `pad` holds pad + 1 more */
+    int32_t pad;      /* RoBERTa: tokens with this id are at this row of the table, the others are
+                         counted from the row after it on; -1: position and row are one */
+    bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run says so */
+    int64_t window;   /* sliding attention, 0: none; else accepted only while P + length fits */
     kvf__rope rope;
-    float *rope_divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
-    float *inv_freq;  /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
-    float rope_scale; /* factor on cos and sin (yarn), else 1 */
-    int64_t sliding_window; /* 0: none; else accepted only while P + length fits in it */
-    float score_scale;      /* 1/sqrt(D), or 1 */
-    bool score_by_layer;    /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
+    float *divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
+    float *inv_freq; /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
+    float scale;     /* factor on cos and sin (yarn), else 1 */
+} kvf__positions;
+
+/* The config's token ids, -1 if absent. */
+typedef struct kvf__token_ids {
+    int32_t bos, eos, pad; /* of several eos the first */
+    kvf__ends ends;        /* that end what is generated, as config or file say */
+} kvf__token_ids;
+
+/* An architecture with its numbers. Read-only after kvf__desc_from_*. */
+typedef struct kvf__desc {
+    const struct kvf__arch *arch; /* row of the table in arch.c: names, weights, ... */
+    const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
+    int64_t L, H, G, D, C, F, V;
+    int64_t types; /* token types, 0: none */
+    kvf__block block;
+    float norm_eps;
+    bool tied, head_bias;
+    kvf__positions position;
+    float score_scale;   /* 1/sqrt(D), or 1 */
+    bool score_by_layer; /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
     /* For task heads; < 0 or 0: the config does not say. */
     double classifier_dropout, hidden_dropout, initializer_range;
-    double
-        attention_dropout; /* dropout of the base drops probabilities too where this is above 0 */
-    int32_t bos, eos, pad; /* config's ids, -1 if absent; of several eos the first */
-    kvf__ends ends;        /* ids that end what is generated, as config or file say */
-    bool gguf;             /* names and row order are those of a GGUF */
+    double attention_dropout; /* dropout of the base drops probabilities too where it is above 0 */
+    kvf__token_ids ids;
+    bool gguf; /* names and row order are those of a GGUF */
 } kvf__desc;
 
 /* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.

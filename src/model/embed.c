@@ -25,17 +25,17 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     int64_t before = cached + pass->keys.offset[r], shift = kvf__infix_shift(b, s->prefix, r);
     int64_t last = s->position_start + before + shift + len - 1;
 
-    if (last >= d->max_positions)
+    if (last >= d->position.max)
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "batch row %lld: last token at position %lld (starting at %lld), the model has %lld",
             (long long)r, (long long)last, (long long)s->position_start,
-            (long long)d->max_positions);
-    if (d->sliding_window && P + before + len > d->sliding_window)
+            (long long)d->position.max);
+    if (d->position.window && P + before + len > d->position.window)
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
-            (long long)r, (long long)P, (long long)(before + len), (long long)d->sliding_window);
+            (long long)r, (long long)P, (long long)(before + len), (long long)d->position.window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
         if (b->ids[i] < 0 && s->vectors && kvf__virtual_token(b->ids[i]) < s->vectors->P) continue;
         if (b->ids[i] < 0 || b->ids[i] >= d->V)
@@ -89,7 +89,7 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
 static void place_row(kvf__pass *pass, int64_t r, int64_t first)
 {
     const kvf__batch *b = pass->batch;
-    int32_t pad = pass->model->desc.position_pad;
+    int32_t pad = pass->model->desc.position.pad;
 
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
         pass->fwd.position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
@@ -103,7 +103,7 @@ static void norm_embeddings(kvf__pass *pass)
     const kvf__desc *d = &m->desc;
     const kvf__whole_norm norm = {.M = pass->M,
                                   .C = d->C,
-                                  .rms = d->norm == KVF__RMSNORM,
+                                  .rms = d->block.norm == KVF__RMSNORM,
                                   .eps = d->norm_eps,
                                   .gamma = m->embed.gamma,
                                   .beta = m->embed.beta,

@@ -26,7 +26,7 @@ static double mean_of(const float *x, int64_t n)
 static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float *x, float *d)
 {
     const int64_t C = desc->C;
-    const bool rms = desc->norm == KVF__RMSNORM;
+    const bool rms = desc->block.norm == KVF__RMSNORM;
     double mean = rms ? 0 : mean_of(x, C), square = 0, sum = 0, along = 0;
 
     for (int64_t c = 0; c < C; c++) {
@@ -52,7 +52,7 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
     const int64_t C = m->desc.C;
     float *dx = pass->bwd.dx + i * C, *x = pass->fwd.x + i * C;
 
-    if (m->desc.post_norm) { /* what qkv read is the stream itself: its part waits in dxhat */
+    if (m->desc.block.post_norm) { /* what qkv read is the stream itself: its part waits in dxhat */
         kvf__to_f32(m->act, kvf__act_row(m->act, pass->bwd.dxhat, i, C), scratch, C);
         for (int64_t c = 0; c < C; c++)
             dx[c] += scratch[c];
@@ -114,7 +114,7 @@ void kvf__embed_bwd(kvf__pass *pass, bool block)
                                    .role_beta = KVF__W_EMBED_NORM_BETA,
                                    .xhat = pass->weights.embed_xhat,
                                    .real = N};
-        kvf__norm_grad(pass, &norm, pass->bwd.dx, m->desc.post_norm ? pass->bwd.dxhat : NULL);
+        kvf__norm_grad(pass, &norm, pass->bwd.dx, m->desc.block.post_norm ? pass->bwd.dxhat : NULL);
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)

@@ -39,8 +39,8 @@ kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_opti
     const double plane = n.head > 0 ? (double)(KVF__VOCAB_PLANE * desc->C) : 0;
     const double planes = n.head > 0 ? (double)((desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE)
                                      : 0;
-    const double rope = desc->positions == KVF__POS_ROPE
-                            ? (double)(desc->max_positions < 8192 ? desc->max_positions : 8192) *
+    const double rope = desc->position.kind == KVF__POS_ROPE
+                            ? (double)(desc->position.max < 8192 ? desc->position.max : 8192) *
                                   (double)desc->D * sizeof(float)
                             : 0;
     kvf__footprint out = {.rest = rope + L * 4 * (double)desc->C * sizeof(float)};

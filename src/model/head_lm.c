@@ -158,7 +158,7 @@ float *kvf__head_gradient_rows(const kvf__vocab_walk *w)
 {
     const kvf__pass *pass = w->pass;
     const kvf__desc *d = &pass->model->desc;
-    return d->post_norm ? pass->bwd.dx_lab + w->first * d->C : pass->head.target_row;
+    return d->block.post_norm ? pass->bwd.dx_lab + w->first * d->C : pass->head.target_row;
 }
 
 void kvf__head_gradient_end(const kvf__vocab_walk *w)
@@ -169,7 +169,7 @@ void kvf__head_gradient_end(const kvf__vocab_walk *w)
     float *out = kvf__head_gradient_rows(w);
 
     memset(out + w->real * C, 0, (size_t)((w->rows - w->real) * C) * sizeof(float));
-    void *copy = m->desc.post_norm ? pass->bwd.dx_lab_act : pass->bwd.dxhat;
+    void *copy = m->desc.block.post_norm ? pass->bwd.dx_lab_act : pass->bwd.dxhat;
     if (copy != (void *)pass->bwd.dx_lab)
         m->kernels->from_f32(m->act, kvf__act_row(m->act, copy, w->first, C), out, w->rows * C);
     kvf__pass_lap(pass, KVF__PART_LOSS);
@@ -261,7 +261,7 @@ static void final_norm_bwd(kvf__pass *pass)
     const kvf__model *m = pass->model;
     const kvf__norm_at norm = kvf__pass_final_norm(pass);
 
-    if (m->desc.post_norm) return; /* the last block's norm comes first in its own way back */
+    if (m->desc.block.post_norm) return; /* the last block's norm comes first in its own way back */
     memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
     kvf__pass_ahead_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
 }

@@ -66,7 +66,7 @@ static kvf_status read_part(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *
 static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
                              float *at, kvf__kv_projection *out)
 {
-    const kvf__slot *norm = d->qk_norm ? kvf__slot_of(d, slots, KVF__W_K_NORM, l) : NULL;
+    const kvf__slot *norm = d->block.qk_norm ? kvf__slot_of(d, slots, KVF__W_K_NORM, l) : NULL;
 
     out->C = d->C;
     out->G = d->G;
@@ -87,7 +87,7 @@ static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projection
     const kvf__desc *d = &model->desc;
     size_t n = (size_t)(all->P * (d->D / 2));
 
-    if (d->positions != KVF__POS_ROPE) return KVF_OK;
+    if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, all->P));
     KVF_TRY(kvf__alloc_array(ctx, 2 * n + (size_t)all->P, sizeof(float), &all->tables));
     memcpy(all->tables, model->rope.cos, n * sizeof(float));

@@ -16,7 +16,7 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
 
     if (pass->state == KVF__PASS_EMPTY)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: hidden states without a forward pass before them");
-    if (m->desc.post_norm) {
+    if (m->desc.block.post_norm) {
         *hidden = pass->fwd.x_lab;
         return KVF_OK;
     }
@@ -56,7 +56,7 @@ kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhi
     if (n && dhidden != pass->bwd.dx_lab) memcpy(pass->bwd.dx_lab, dhidden, n * sizeof *dhidden);
     memset(pass->bwd.dx_lab + n, 0, (all - n) * sizeof *dhidden);
     const kvf__norm_at final = kvf__pass_final_norm(pass);
-    if (!m->desc.post_norm)
+    if (!m->desc.block.post_norm)
         kvf__pass_stream_bwd(pass, &final, NULL, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
     pass->state = KVF__PASS_LOSS;
     return KVF_OK;

@@ -64,10 +64,10 @@ bool kvf__weight_in_layer(const kvf__weight *weight)
 
 bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
 {
-    if ((weight->flags & KVF__W_IF_QKV) && !desc->qkv_bias) return false;
-    if ((weight->flags & KVF__W_IF_OUT) && !desc->out_bias) return false;
-    if ((weight->flags & KVF__W_IF_MLP) && !desc->mlp_bias) return false;
-    if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->qk_norm) return false;
+    if ((weight->flags & KVF__W_IF_QKV) && !desc->block.qkv_bias) return false;
+    if ((weight->flags & KVF__W_IF_OUT) && !desc->block.out_bias) return false;
+    if ((weight->flags & KVF__W_IF_MLP) && !desc->block.mlp_bias) return false;
+    if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->block.qk_norm) return false;
     if ((weight->flags & KVF__W_IF_HEAD_BIAS) && !desc->head_bias) return false;
     if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
     return true;
@@ -91,7 +91,7 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
     case 'S':
         return desc->H + 2 * desc->G;
     case 'X':
-        return desc->max_positions + desc->position_pad + 1;
+        return desc->position.max + desc->position.pad + 1;
     case 'Y':
         return desc->types;
     default:

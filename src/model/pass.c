@@ -88,8 +88,8 @@ static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
     int64_t rows = pass->limits.P + pass->limits.cache_len + pass->limits.common_len +
                    pass->limits.row_len;
 
-    if (d->positions != KVF__POS_ROPE) return KVF_OK;
-    return kvf__rope_tables(ctx, pass->model, rows < d->max_positions ? rows : d->max_positions);
+    if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
+    return kvf__rope_tables(ctx, pass->model, rows < d->position.max ? rows : d->position.max);
 }
 
 kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits,

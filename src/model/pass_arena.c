@@ -38,7 +38,7 @@ static sizes sizes_of(const kvf__pass *pass)
     s.act = kvf__act_size(model->act);
     s.f32 = model->act == KVF__F32;
     s.weights = model->train.weights && pass->limits.backward;
-    s.whole = model->unfolded && !d->post_norm;
+    s.whole = model->unfolded && !d->block.post_norm;
     return s;
 }
 
@@ -57,7 +57,7 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
 {
     const kvf__desc *d = &pass->model->desc;
     int64_t width = pass->limits.backward ? d->F : s->plane;
-    int64_t heads = d->qk_norm ? d->H + d->G : 0;
+    int64_t heads = d->block.qk_norm ? d->H + d->G : 0;
 
     bool own = s->weights;
     return (kvf__kept){
@@ -69,7 +69,7 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
         .att = kvf__carve(carve, s->M, s->att, s->act),
         .xhat2 = kvf__carve(carve, M2, d->C, s->act),
         .fac1 = kvf__carve(carve, M2, width, s->act),
-        .fac2 = d->gated ? kvf__carve(carve, M2, width, s->act) : NULL,
+        .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
         .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
         .rstd2 = kvf__carve(carve, M2, 1, sizeof(float)),
         .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
@@ -163,7 +163,7 @@ static void lay_adapters(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     int64_t C = pass->model->desc.C, rows = s->head_rows, soft = pass->limits.soft;
-    bool own_input = s->whole || pass->model->desc.post_norm;
+    bool own_input = s->whole || pass->model->desc.block.post_norm;
     kvf__pass_head *head = &pass->head;
 
     head->xhat = kvf__carve(carve, s->ML, C, s->act);
@@ -202,7 +202,7 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     fwd->scratch = kvf__carve(carve, pass->threads, d->C, sizeof(float));
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
-    if (d->post_norm)
+    if (d->block.post_norm)
         fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
     else
         fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
@@ -224,7 +224,7 @@ static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     bwd->dx_lab_act = s->f32 ? bwd->dx_lab : kvf__carve(carve, s->ML, d->C, s->act);
     bwd->dxhat = kvf__carve(carve, s->R, d->C, s->act);
     bwd->da = kvf__carve(carve, s->R, s->plane, s->act);
-    if (d->gated) {
+    if (d->block.gated) {
         bwd->dg = kvf__carve(carve, s->R, s->plane, s->act);
         bwd->du = kvf__carve(carve, s->R, s->plane, s->act);
     }

@@ -29,7 +29,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_DOWN, p, dx));
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->down[p].bwd, M, dy, pass->bwd.da, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
-    if (!m->desc.gated) {
+    if (!m->desc.block.gated) {
         m->kernels->mul(m->act, pass->bwd.da, fac1, n);
         kvf__pass_lap(pass, KVF__PART_ACT_BWD);
         KVF_TRY(
@@ -45,7 +45,8 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     }
     kvf__pass_lap(pass, KVF__PART_FFN_BWD);
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_UP, p, NULL));
-    return m->desc.gated ? kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_GATE, p, NULL) : KVF_OK;
+    return m->desc.block.gated ? kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_GATE, p, NULL)
+                               : KVF_OK;
 }
 
 /* Back to the output of attention: datt [M, HD]. */
@@ -123,7 +124,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
 
-    if (d->positions == KVF__POS_ROPE)
+    if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
                          d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
                          true);

@@ -122,7 +122,7 @@ void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
 
     if (!pass->drop.active) return;
     mask_rows(pass, 0, false, pass->bwd.dx, pass->bwd.dx, pass->batch->n_tokens, false);
-    if (!m->desc.post_norm) return;
+    if (!m->desc.block.post_norm) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
         float *row = pass->fwd.scratch + omp_get_thread_num() * C;

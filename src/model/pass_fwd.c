@@ -76,7 +76,7 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
                 return kvf__fail(ctx, KVF_ESHAPE,
                                  "batch rows %lld and %lld: both use cache slot %lld",
                                  (long long)other, (long long)r, (long long)slot);
-        if (cache->length[slot] && !pass->model->desc.causal)
+        if (cache->length[slot] && !pass->model->desc.block.causal)
             return kvf__fail(
                 ctx, KVF_EUSAGE,
                 "batch row %lld: to go on with a cache needs a causal base, %s is none",
@@ -130,7 +130,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                         m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
-    if (d->positions == KVF__POS_ROPE)
+    if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
                          d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
                          false);
@@ -167,19 +167,19 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     const kvf__plane plane = kvf__ffn_plane(m->desc.F, p);
     int64_t at = pass->limits.backward ? plane.start : 0, n = M * plane.width;
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
-    void *h2 = m->desc.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
+    void *h2 = m->desc.block.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.gated ? w->gate[p].fwd : w->up[p].fwd, M, src, h1,
+    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.block.gated ? w->gate[p].fwd : w->up[p].fwd, M, src, h1,
                         m->act, 0));
     if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p].fwd, M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->fwd.g;
     if (h2)
-        m->kernels->glu_fwd(m->act, m->desc.act, h1, h2, g, n);
+        m->kernels->glu_fwd(m->act, m->desc.block.act, h1, h2, g, n);
     else
-        m->kernels->act_fwd(m->act, m->desc.act, h1, g, n);
+        m->kernels->act_fwd(m->act, m->desc.block.act, h1, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again.now && !m->desc.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
+    if (pass->again.now && !m->desc.block.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing behind this is kept */
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p].fwd, g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
@@ -255,7 +255,7 @@ static void final_norm_fwd(kvf__pass *pass)
     const kvf__norm_at final = kvf__pass_final_norm(pass);
 
     if (!pass->batch->n_labels) return;
-    if (!m->desc.post_norm)
+    if (!m->desc.block.post_norm)
         kvf__pass_ahead_fwd(pass, &final, pass->fwd.x_lab);
     else if (m->lm.n)
         memcpy(pass->head.in, pass->fwd.x_act,

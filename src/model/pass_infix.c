@@ -48,7 +48,7 @@ kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
     if (!b->infix_at) return KVF_OK;
     for (int64_t r = 0; r < b->n_rows; r++)
         KVF_TRY(check_row(ctx, pass, input, r));
-    pass->own.rotates = pass->prefix && pass->model->desc.positions == KVF__POS_ROPE;
+    pass->own.rotates = pass->prefix && pass->model->desc.position.kind == KVF__POS_ROPE;
     if (!pass->own.rotates) return KVF_OK;
     if (!pass->limits.infix)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: it was made without a prefix inside rows");
@@ -130,11 +130,11 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
 {
     int64_t half = from->G * from->P * from->D;
     size_t count = kvf__prefix_count(from);
-    const float scale = model->desc.rope_scale;
+    const float scale = model->desc.position.scale;
 
     if (from != to) memcpy(to->layer_mask, from->layer_mask, (size_t)from->L);
     if (from != to) memcpy(to->kv, from->kv, count * sizeof *to->kv);
-    if (model->desc.positions != KVF__POS_ROPE || !from->P) return KVF_OK;
+    if (model->desc.position.kind != KVF__POS_ROPE || !from->P) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, first + from->P));
     float *keys = NULL;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)half, sizeof *keys, &keys));

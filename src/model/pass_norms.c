@@ -23,7 +23,7 @@ static kvf__norm_at norm_at(const kvf__pass *pass, int64_t l, bool first)
 {
     const kvf__layer *w = &pass->model->layers[l];
     const kvf__kept *keep = &pass->kept[l];
-    const bool behind = !first || pass->model->desc.post_norm;
+    const bool behind = !first || pass->model->desc.block.post_norm;
     const bool labelled = behind && l == pass->model->desc.L - 1;
     kvf__norm_at at = {.role = first ? KVF__W_NORM1 : KVF__W_NORM2,
                        .role_beta = first ? KVF__W_NORM1_BETA : KVF__W_NORM2_BETA,
@@ -58,7 +58,7 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *
 
     return (kvf__whole_norm){.M = at->M,
                              .C = d->C,
-                             .rms = d->norm == KVF__RMSNORM,
+                             .rms = d->block.norm == KVF__RMSNORM,
                              .eps = d->norm_eps,
                              .gamma = at->gamma,
                              .beta = at->beta,
@@ -76,7 +76,7 @@ const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const f
 
     if (!m->unfolded) {
         m->kernels->norm_fwd(m->act, at->xhat, at->rstd, x, at->M, m->desc.C,
-                             m->desc.norm == KVF__RMSNORM, m->desc.norm_eps);
+                             m->desc.block.norm == KVF__RMSNORM, m->desc.norm_eps);
         kvf__pass_lap(pass, KVF__PART_NORM);
         return at->xhat;
     }
@@ -114,14 +114,14 @@ const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
     kvf__norm_at at = norm_at(pass, l, true);
 
-    if (!pass->model->desc.post_norm) return kvf__pass_ahead_fwd(pass, &at, pass->fwd.x);
+    if (!pass->model->desc.block.post_norm) return kvf__pass_ahead_fwd(pass, &at, pass->fwd.x);
     at.M = pass->M; /* the norm itself comes later */
     return keep_stream(pass, &at, pass->kept[l].in1);
 }
 
 const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
 {
-    const bool post_norm = pass->model->desc.post_norm;
+    const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
     if (!post_norm) return kvf__pass_ahead_fwd(pass, &at, x);
@@ -133,7 +133,7 @@ void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x)
 {
     const kvf__norm_at at = norm_at(pass, l, false);
 
-    if (pass->model->desc.post_norm) stream_fwd(pass, &at, x);
+    if (pass->model->desc.block.post_norm) stream_fwd(pass, &at, x);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, voi
         scale_columns(pass, pass->bwd.dxhat, at->gamma, at->M);
     }
     m->kernels->norm_bwd(m->act, dx, other(dx_act, dx), pass->bwd.dxhat, at->xhat, at->rstd, at->M,
-                         m->desc.C, m->desc.norm == KVF__RMSNORM);
+                         m->desc.C, m->desc.block.norm == KVF__RMSNORM);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
@@ -192,13 +192,13 @@ void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     const kvf__norm_at at = norm_at(pass, l, false);
     const bool last = l == pass->model->desc.L - 1;
 
-    if (pass->model->desc.post_norm)
+    if (pass->model->desc.block.post_norm)
         kvf__pass_stream_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
 }
 
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
-    const bool post_norm = pass->model->desc.post_norm;
+    const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
     if (post_norm)
@@ -211,7 +211,7 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 {
     const kvf__norm_at at = norm_at(pass, l, true);
 
-    if (!pass->model->desc.post_norm)
+    if (!pass->model->desc.block.post_norm)
         kvf__pass_ahead_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
 }
 
@@ -235,7 +235,7 @@ void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l)
 {
     kvf__head_norm norm = head_norm(pass, l);
 
-    if (!pass->model->desc.qk_norm) return;
+    if (!pass->model->desc.block.qk_norm) return;
     norm.x = pass->kept[l].qkv;
     pass->model->kernels->head_norm_fwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
@@ -245,7 +245,7 @@ void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l)
 {
     kvf__head_norm norm = head_norm(pass, l);
 
-    if (!pass->model->desc.qk_norm) return;
+    if (!pass->model->desc.block.qk_norm) return;
     kvf__head_norm_grad(pass, l);
     norm.x = pass->bwd.dqkv;
     pass->model->kernels->head_norm_bwd(pass->model->act, &norm);

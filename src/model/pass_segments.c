@@ -33,7 +33,7 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: its lead is row %ld, expected an earlier one",
                              (long long)r, (long)parent);
-        if (parent >= 0 && !pass->model->desc.causal)
+        if (parent >= 0 && !pass->model->desc.block.causal)
             return kvf__fail(ctx, KVF_EUSAGE,
                              "batch row %lld: leads need a causal base, %s is none", (long long)r,
                              pass->model->desc.arch_name);
@@ -243,7 +243,7 @@ kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
     return (kvf__attn){.H = d->H,
                        .G = d->G,
                        .D = d->D,
-                       .causal = d->causal,
+                       .causal = d->block.causal,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
                        .ld = row_width(d)};

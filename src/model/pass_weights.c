@@ -124,7 +124,7 @@ static factors factors_of(const kvf__pass *pass, const kvf__product *p, const fl
     default:
         f.x = keep->in2;
         f.dy = p->kind == KVF__PRODUCT_GATE ? pass->bwd.dg
-               : m->desc.gated              ? pass->bwd.du
+               : m->desc.block.gated        ? pass->bwd.du
                                             : pass->bwd.da;
     }
     return f;

@@ -82,7 +82,7 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
     if (kind == KVF__PRODUCT_UP || kind == KVF__PRODUCT_GATE) {
         p.n0 = ffn.start;
         p.n = ffn.width;
-        p.gradient_adds = plane || (desc->gated && kind == KVF__PRODUCT_UP); /* to gate's */
+        p.gradient_adds = plane || (desc->block.gated && kind == KVF__PRODUCT_UP); /* to gate's */
     } else if (kind == KVF__PRODUCT_DOWN) {
         p.k0 = ffn.start;
         p.k = ffn.width;
@@ -97,15 +97,15 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
 
 size_t kvf__products_of_layer(const kvf__desc *desc)
 {
-    return 2 + (desc->gated ? 3 : 2) * (size_t)kvf__ffn_planes(desc->F);
+    return 2 + (desc->block.gated ? 3 : 2) * (size_t)kvf__ffn_planes(desc->F);
 }
 
 bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out)
 {
     static const kvf__product_kind FFN[] = {KVF__PRODUCT_UP, KVF__PRODUCT_GATE, KVF__PRODUCT_DOWN};
-    const size_t each = desc->gated ? 3 : 2, at = i < 2 ? 0 : (i - 2) % each;
+    const size_t each = desc->block.gated ? 3 : 2, at = i < 2 ? 0 : (i - 2) % each;
     const int64_t plane = i < 2 ? 0 : (int64_t)((i - 2) / each);
-    kvf__product_kind kind = FFN[at == 1 && !desc->gated ? 2 : at];
+    kvf__product_kind kind = FFN[at == 1 && !desc->block.gated ? 2 : at];
 
     if (unit >= desc->L) {
         *out = kvf__product_of(desc, unit, KVF__PRODUCT_HEAD, unit - desc->L);

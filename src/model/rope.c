@@ -60,7 +60,7 @@ static void scale_yarn(const kvf__rope *rope, int64_t D, const float *power, flo
 
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
 {
-    const kvf__rope *rope = &desc->rope;
+    const kvf__rope *rope = &desc->position.rope;
     int64_t n = desc->D / 2;
     float *power = NULL, *inv = NULL;
     kvf_status st;
@@ -74,17 +74,17 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
         float exponent = (float)(2 * i) / (float)desc->D;
         power[i] = (float)pow((double)(float)rope->theta, (double)exponent);
         inv[i] = 1 / power[i];
-        if (desc->rope_divisors) {
-            inv[i] /= desc->rope_divisors[i];
-            power[i] *= desc->rope_divisors[i];
+        if (desc->position.divisors) {
+            inv[i] /= desc->position.divisors[i];
+            power[i] *= desc->position.divisors[i];
         }
         if (rope->kind == KVF__ROPE_LINEAR) inv[i] /= (float)rope->factor;
         if (rope->kind == KVF__ROPE_LLAMA3) inv[i] = scaled_llama3(rope, inv[i]);
     }
     if (rope->kind == KVF__ROPE_YARN) scale_yarn(rope, desc->D, power, inv);
-    desc->rope_scale = rope->kind == KVF__ROPE_YARN ? (float)rope->attention_factor : 1;
-    kvf__free(desc->inv_freq);
-    desc->inv_freq = inv;
+    desc->position.scale = rope->kind == KVF__ROPE_YARN ? (float)rope->attention_factor : 1;
+    kvf__free(desc->position.inv_freq);
+    desc->position.inv_freq = inv;
     inv = NULL;
 out:
     kvf__free(inv);
@@ -100,9 +100,9 @@ static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table,
 #pragma omp parallel for schedule(static)
     for (int64_t t = from; t < to; t++) {
         for (int64_t i = 0; i < n; i++) {
-            float angle = (float)t * desc->inv_freq[i];
-            cos_table[t * n + i] = (float)cos((double)angle) * desc->rope_scale;
-            sin_table[t * n + i] = (float)sin((double)angle) * desc->rope_scale;
+            float angle = (float)t * desc->position.inv_freq[i];
+            cos_table[t * n + i] = (float)cos((double)angle) * desc->position.scale;
+            sin_table[t * n + i] = (float)sin((double)angle) * desc->position.scale;
         }
     }
 }
@@ -114,10 +114,10 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
     float *cos_table = NULL, *sin_table = NULL;
     kvf_status st;
 
-    if (desc->positions != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
-    if (rows > desc->max_positions)
+    if (desc->position.kind != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
+    if (rows > desc->position.max)
         return kvf__fail(ctx, KVF_ESHAPE, "position %lld is past the model's %lld positions",
-                         (long long)rows - 1, (long long)desc->max_positions);
+                         (long long)rows - 1, (long long)desc->position.max);
     if (!kvf__mul((size_t)rows, n * sizeof(float), &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "rope tables of %lld rows", (long long)rows);
     st = kvf__alloc(ctx, bytes, &cos_table);
@@ -145,9 +145,9 @@ out:
 /* By doubling: generation goes one step at a time. */
 kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n)
 {
-    int64_t rows = 0, twice = 2 * model->rope.rows, most = model->desc.max_positions;
+    int64_t rows = 0, twice = 2 * model->rope.rows, most = model->desc.position.max;
 
-    if (model->desc.positions != KVF__POS_ROPE) return KVF_OK;
+    if (model->desc.position.kind != KVF__POS_ROPE) return KVF_OK;
     for (int64_t i = 0; i < n; i++)
         if (position[i] >= rows) rows = position[i] + 1;
     if (rows <= model->rope.rows) return KVF_OK;
@@ -167,13 +167,13 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
 {
     int64_t n = desc->D / 2, D = desc->D, rows = prefix->G * prefix->P;
 
-    if (desc->positions != KVF__POS_ROPE || from == to) return;
+    if (desc->position.kind != KVF__POS_ROPE || from == to) return;
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < prefix->P; p++)
         for (int64_t i = 0; i < n; i++) {
             /* as fill_rows has them: the products round to f32, their difference does not */
-            double angle = (double)((float)(to + p) * desc->inv_freq[i]) -
-                           (double)((float)(from + p) * desc->inv_freq[i]);
+            double angle = (double)((float)(to + p) * desc->position.inv_freq[i]) -
+                           (double)((float)(from + p) * desc->position.inv_freq[i]);
             double cosine = cos(angle), sine = sin(angle);
             for (int64_t l = 0; l < prefix->L; l++)
                 for (int64_t row = p; row < rows; row += prefix->P) {

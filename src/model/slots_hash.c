@@ -27,34 +27,35 @@ static const char *const rope_words[] = {
 
 static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
 {
-    const kvf__rope *r = &d->rope;
+    const kvf__rope *r = &d->position.rope;
 
     KVF_TRY(kvf__buf_printf(
         ctx, text, "arch %s gguf %d L %lld H %lld G %lld D %lld C %lld F %lld V %lld X %lld\n",
         d->arch_name, d->gguf, (long long)d->L, (long long)d->H, (long long)d->G, (long long)d->D,
-        (long long)d->C, (long long)d->F, (long long)d->V, (long long)d->max_positions));
-    KVF_TRY(kvf__buf_printf(
-        ctx, text, "norm %s eps %.9g act %s gated %d causal %d biases %d %d %d\n",
-        d->norm == KVF__RMSNORM ? "rms" : "layer", (double)d->norm_eps, act_words[d->act], d->gated,
-        d->causal, d->qkv_bias, d->out_bias, d->mlp_bias));
+        (long long)d->C, (long long)d->F, (long long)d->V, (long long)d->position.max));
+    KVF_TRY(kvf__buf_printf(ctx, text,
+                            "norm %s eps %.9g act %s gated %d causal %d biases %d %d %d\n",
+                            d->block.norm == KVF__RMSNORM ? "rms" : "layer", (double)d->norm_eps,
+                            act_words[d->block.act], d->block.gated, d->block.causal,
+                            d->block.qkv_bias, d->block.out_bias, d->block.mlp_bias));
     KVF_TRY(kvf__buf_printf(ctx, text, "positions %s window %lld score %.9g by_layer %d\n",
-                            d->positions == KVF__POS_ROPE ? "rope" : "learned",
-                            (long long)d->sliding_window, (double)d->score_scale,
+                            d->position.kind == KVF__POS_ROPE ? "rope" : "learned",
+                            (long long)d->position.window, (double)d->score_scale,
                             d->score_by_layer));
-    if (d->post_norm || d->types || d->position_pad >= 0)
+    if (d->block.post_norm || d->types || d->position.pad >= 0)
         KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
-                                d->post_norm, (long long)d->types, (int)d->position_pad));
+                                d->block.post_norm, (long long)d->types, (int)d->position.pad));
     if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
-    if (d->qk_norm) KVF_TRY(kvf__buf_printf(ctx, text, "qk_norm 1\n"));
-    if (d->positions != KVF__POS_ROPE) return KVF_OK;
+    if (d->block.qk_norm) KVF_TRY(kvf__buf_printf(ctx, text, "qk_norm 1\n"));
+    if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
                             rope_words[r->kind], r->theta, r->factor, r->low_freq_factor,
                             r->high_freq_factor));
     KVF_TRY(kvf__buf_printf(
         ctx, text, "original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original,
-        r->beta_fast, r->beta_slow, (double)d->rope_scale, r->truncate));
-    for (int64_t i = 0; d->rope_divisors && i < d->D / 2; i++)
-        KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->rope_divisors[i]));
+        r->beta_fast, r->beta_slow, (double)d->position.scale, r->truncate));
+    for (int64_t i = 0; d->position.divisors && i < d->D / 2; i++)
+        KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->position.divisors[i]));
     return KVF_OK;
 }
 
@@ -68,9 +69,10 @@ kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, 
     if (!st) st = describe(ctx, &y, &text[1]);
     if (!st)
         *same = text[0].n == text[1].n && !memcmp(text[0].data, text[1].data, text[0].n) &&
-                a->tied == b->tied && a->bos == b->bos && a->eos == b->eos && a->pad == b->pad &&
-                a->ends.n == b->ends.n &&
-                !memcmp(a->ends.id, b->ends.id, (size_t)a->ends.n * sizeof *a->ends.id);
+                a->tied == b->tied && a->ids.bos == b->ids.bos && a->ids.eos == b->ids.eos &&
+                a->ids.pad == b->ids.pad && a->ids.ends.n == b->ids.ends.n &&
+                !memcmp(a->ids.ends.id, b->ids.ends.id,
+                        (size_t)a->ids.ends.n * sizeof *a->ids.ends.id);
     kvf__buf_done(&text[0]);
     kvf__buf_done(&text[1]);
     return st;

@@ -53,7 +53,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     kvf__dataset_options load;
     KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &e->renderer, &load));
     load.task = e->task;
-    load.causal = kvf__model_desc(base->model)->causal;
+    load.causal = kvf__model_desc(base->model)->block.causal;
     load.unlabeled = unlabeled;
     if (prefix) {
         labels = (kvf__label_set){prefix->head.n_labels, prefix->head.labels};
@@ -104,7 +104,7 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              "first: fold both to prefixes",
                              i + 1);
     e->task = n ? prefixes[0]->task : KVF__TASK_LM;
-    if (e->task == KVF__TASK_LM && !kvf__model_desc(base->model)->causal)
+    if (e->task == KVF__TASK_LM && !kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: a %s predicts no next token: name a prefix of another task than lm",
                          base->path, kvf_base_architecture(base));

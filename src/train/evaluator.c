@@ -88,7 +88,7 @@ static kvf_status make_batcher(kvf_ctx *ctx, kvf__evaluator *e,
                                const kvf__evaluator_options *options, kvf__batch_sizes *sizes)
 {
     kvf__batch_sizes bounds = {0};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->causal,
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->block.causal,
                                     .share = options->share_prefixes,
                                     .infix = options->infix};
     for (int64_t b = 0; b < e->n; b++) {

@@ -28,7 +28,7 @@ kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__data
 static kvf_status check_options(kvf_ctx *ctx, const kvf_train_options *o, const kvf_base *base)
 {
     const kvf__method *method = kvf__method_find(o->method);
-    if (strcmp(o->task, "lm") || !kvf__model_desc(base->model)->causal)
+    if (strcmp(o->task, "lm") || !kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "--infix is for --task lm on causal bases");
     if (!method || method->port != KVF__PORT_KV || method->reads_base)
         return kvf__fail(ctx, KVF_EUSAGE, "--infix: method %s emits no keys to place in rows",
@@ -49,7 +49,7 @@ kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, c
     if (!options->infix) return KVF_OK;
     KVF_TRY(check_options(ctx, options, base));
     id->infix = true;
-    id->raw_keys = kvf__model_desc(base->model)->positions == KVF__POS_ROPE;
+    id->raw_keys = kvf__model_desc(base->model)->position.kind == KVF__POS_ROPE;
     id->position_start = 0;
     return KVF_OK;
 }

@@ -13,7 +13,7 @@
 /* Whose keys and values are asked for on a base that puts tokens of its own around them. */
 static bool reads_both_ways(const kvf__trainer *t)
 {
-    return t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->causal;
+    return t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal;
 }
 
 static kvf_status text_ids(kvf__trainer *t, int32_t *ids)

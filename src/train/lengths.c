@@ -139,7 +139,7 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     const kvf__batch_sizes least = {.rows = 1, .tokens = 1, .labels = 1, .row_len = 1};
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->causal,
+    const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->block.causal,
                                     .share = !t->options.share_off && !by_rows &&
                                              !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};

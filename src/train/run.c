@@ -83,7 +83,7 @@ static kvf_status decide_start(kvf__trainer *t)
     const char *wish = kvf__encoder_default_init(o->method);
     bool open = !t->output.is_resumed && !kvf__train_option_given(o, "init");
     bool both_ways = t->tuned.method->port == KVF__PORT_KV &&
-                     !kvf__model_desc(t->base->model)->causal;
+                     !kvf__model_desc(t->base->model)->block.causal;
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
     if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
     if (t->tuned.method->port == KVF__PORT_BLOCK) o->init = "random";
@@ -105,7 +105,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->G = d->G;
     id->D = d->D;
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
-    if (d->starts_at_0 && !t->output.is_resumed &&
+    if (d->position.starts_at_0 && !t->output.is_resumed &&
         !kvf__train_option_given(&t->options, "position-start"))
         t->options.position_start = "0";
     KVF_TRY(kvf__position_parse(t->ctx, t->options.position_start, id->P, &id->position_start));

@@ -117,7 +117,7 @@ static kvf_status decide_kind(kvf__trainer *t, kvf__train_task *task, const char
     if (!strcmp(task->metric->name, "bleu") || !strcmp(task->metric->name, "rouge_l"))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
                          task->metric->name);
-    if (task->kind == KVF__TASK_LM && !kvf__model_desc(t->base->model)->causal)
+    if (task->kind == KVF__TASK_LM && !kvf__model_desc(t->base->model)->block.causal)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s: a %s predicts no next token; want another --task than lm", o->base,
                          kvf_base_architecture(t->base));
@@ -206,7 +206,7 @@ static kvf_status longest_row(kvf__trainer *t, int64_t *out)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--position-start %lld leaves no positions for text: the base has %lld",
                          (long long)start,
-                         (long long)kvf__model_desc(t->base->model)->max_positions);
+                         (long long)kvf__model_desc(t->base->model)->position.max);
     if (longest < 2)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
                          (long long)t->id.P);
@@ -242,7 +242,7 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
         .no_header = o->no_header,
         .columns = o->columns,
         .task = task->kind,
-        .causal = kvf__model_desc(t->base->model)->causal,
+        .causal = kvf__model_desc(t->base->model)->block.causal,
         .regression = o->regression,
         .doc_stride = o->doc_stride,
         .split_text = o->split_text,
