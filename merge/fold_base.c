@@ -109,7 +109,7 @@ static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
     /* before the base is written, which takes longest */
-    return kvf__outfile_check(ctx, options->out, options->force);
+    return kvf_check_output(ctx, options->out, options->force);
 }
 
 kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)

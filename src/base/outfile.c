@@ -238,11 +238,3 @@ kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const voi
 {
     return kvf__write_pieces(ctx, path, force, &(kvf__bytes){bytes, n}, 1);
 }
-
-kvf_status kvf__outfile_check(kvf_ctx *ctx, const char *path, bool force)
-{
-    kvf__outfile probe = {0};
-    KVF_TRY(kvf__outfile_begin(ctx, path, force, &probe));
-    kvf__outfile_abort(&probe);
-    return KVF_OK;
-}

@@ -17,8 +17,6 @@ typedef struct kvf__outfile {
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
-/* Can it be written at all? Asked before long work. */
-kvf_status kvf__outfile_check(kvf_ctx *ctx, const char *path, bool force);
 /* The three steps at once for bytes in memory; for pieces of them, one after the other. */
 typedef struct kvf__bytes {
     const void *bytes;

@@ -9,28 +9,26 @@
 #include <errno.h>
 #include <string.h>
 
+static const char *const NAMES[][2] = {
+#define STATUS(name, text) [KVF_##name] = {#name, text},
+    KVF_STATUS_LIST(STATUS)
+#undef STATUS
+};
+
+static const char *word_of(kvf_status status, int which)
+{
+    const size_t i = (size_t)status;
+    return i < sizeof NAMES / sizeof NAMES[0] ? NAMES[i][which] : "?";
+}
+
 const char *kvf_status_name(kvf_status status)
 {
-    switch (status) {
-#define STATUS_NAME(name, text)                                                                    \
-    case KVF_##name:                                                                               \
-        return #name;
-        KVF_STATUS_LIST(STATUS_NAME)
-#undef STATUS_NAME
-    }
-    return "?";
+    return word_of(status, 0);
 }
 
 const char *kvf_status_text(kvf_status status)
 {
-    switch (status) {
-#define STATUS_TEXT(name, text)                                                                    \
-    case KVF_##name:                                                                               \
-        return text;
-        KVF_STATUS_LIST(STATUS_TEXT)
-#undef STATUS_TEXT
-    }
-    return "?";
+    return word_of(status, 1);
 }
 
 /* One printable line: no control characters, and no UTF-8 sequence that was cut at the end. */

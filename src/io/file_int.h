@@ -26,14 +26,17 @@ kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *o
 /* A folder's model.safetensors, or the shards of model.safetensors.index.json. */
 kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out);
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
-void kvf__weights_close(kvf__weights *weights);        /* {0} and half-open ones are fine */
-void kvf__weights_forget(const kvf__weights *weights); /* kvf__mapfile_forget for all maps */
+void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
 
-/* Bytes behind a view of the table will be read soon, or not for a while. Of bytes that lie in no
- * map nothing is known, and nothing done. */
-void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t bytes, bool soon);
+/* What a model asks of the file it was packed from (callbacks of kvf__model_options; weights: a
+ * kvf__weights *). Its pages may be dropped: of a file in f32 they are as many bytes as the packed
+ * model has. */
+void kvf__weights_forget(void *weights);
+/* Bytes of the table's views will be read soon, or not for a while. Nothing happens where they lie
+ * in no map. */
+void kvf__weights_advise(void *weights, const void *at, size_t bytes, bool soon);
 /* kvf__mapfile_read from the map in which they lie. */
-bool kvf__weights_read(const kvf__weights *weights, const void *at, size_t bytes, void *out);
+bool kvf__weights_read(void *weights, const void *at, size_t bytes, void *out);
 
 /* The parsers below the three above: bytes in memory, which must outlive the table; `where` names
  * them in errors. They add to *weights, which starts as {0}, and after a failure holds a part:

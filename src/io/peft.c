@@ -18,15 +18,14 @@ static const char LM_HEAD[] = "base_model.lm_head.weight";
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *type, *task;
-} TASKS[] = {
-    {"CAUSAL_LM", "lm"},
-    {"SEQ_CLS", "seq-cls"},
-    {"TOKEN_CLS", "token-cls"},
-    {"QUESTION_ANS", "qa"},
-    {"", "lm"},
-    {"FEATURE_EXTRACTION", "lm"},
+/* The first row of a task is the one that is written. */
+static const kvf__peft_row TASKS[] = {
+    {"CAUSAL_LM", "lm", "CausalLM", "text-generation"},
+    {"SEQ_CLS", "seq-cls", "SequenceClassification", "text-classification"},
+    {"TOKEN_CLS", "token-cls", "TokenClassification", "token-classification"},
+    {"QUESTION_ANS", "qa", "QuestionAnswering", "question-answering"},
+    {"", "lm", NULL, NULL},
+    {"FEATURE_EXTRACTION", "lm", NULL, NULL},
 };
 enum { N_TASKS = sizeof TASKS / sizeof TASKS[0] };
 
@@ -37,10 +36,10 @@ const char *kvf__peft_task(const char *task_type)
     return NULL;
 }
 
-const char *kvf__peft_task_type(const char *task)
+const kvf__peft_row *kvf__peft_row_of(const char *task)
 {
     for (int i = 0; i < N_TASKS; i++)
-        if (strcmp(TASKS[i].task, task && *task ? task : "lm") == 0) return TASKS[i].type;
+        if (strcmp(TASKS[i].task, task && *task ? task : "lm") == 0) return &TASKS[i];
     return NULL;
 }
 

@@ -16,10 +16,14 @@ typedef struct kvf__peft {
 } kvf__peft;
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);
-/* The task behind a task_type, "lm" for "", CAUSAL_LM and others that save no head; NULL:
- * SEQ_2_SEQ_LM. And back: NULL where PEFT has no type for a task. */
+/* PEFT's task_type, our task, transformers' auto class and the Hub's word for it. */
+typedef struct kvf__peft_row {
+    const char *type, *task, *class_name, *pipeline;
+} kvf__peft_row;
+/* The task of a task_type, "lm" for "", CAUSAL_LM and others that save no head; NULL:
+ * SEQ_2_SEQ_LM. */
 const char *kvf__peft_task(const char *task_type);
-const char *kvf__peft_task_type(const char *task);
+const kvf__peft_row *kvf__peft_row_of(const char *task); /* NULL: PEFT has no type for it */
 /* What an adapter folder is written of; all is viewed. */
 typedef struct kvf__peft_content {
     const kvf__identity *id;

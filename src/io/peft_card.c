@@ -9,24 +9,6 @@
 
 #include <string.h>
 
-/* By task: PEFT's class, the Hub's word. */
-static const struct {
-    const char *task, *class, *pipeline;
-} CLASSES[] = {
-    {"lm", "CausalLM", "text-generation"},
-    {"seq-cls", "SequenceClassification", "text-classification"},
-    {"token-cls", "TokenClassification", "token-classification"},
-    {"qa", "QuestionAnswering", "question-answering"},
-};
-enum { N_CLASSES = sizeof CLASSES / sizeof CLASSES[0] };
-
-static int class_of(const char *task)
-{
-    for (int i = 1; i < N_CLASSES; i++)
-        if (task && !strcmp(CLASSES[i].task, task)) return i;
-    return 0;
-}
-
 /* As JSON, and a new line. */
 static kvf_status put_json(kvf_ctx *ctx, kvf__buf *out, const char *before, const kvf_json *value,
                            const char *after)
@@ -61,13 +43,13 @@ static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
     if (is_on_hub(what)) KVF_TRY(put_quoted(ctx, out, "base_model: ", what->base_id, ""));
     return kvf__buf_printf(ctx, out,
                            "library_name: peft\npipeline_tag: %s\ntags:\n- kvfold\n- %s\n---\n\n",
-                           CLASSES[class_of(what->id->task)].pipeline, form);
+                           kvf__peft_row_of(what->id->task)->pipeline, form);
 }
 
 /* Python that loads it: the base by its id where there is one, else one that the reader has. */
 static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
-    const char *class = CLASSES[class_of(what->id->task)].class;
+    const char *class = kvf__peft_row_of(what->id->task)->class_name;
     const char *name = what->id->base_name;
     const bool labels = what->head->n_labels > 0;
     const char *more = labels ? ", **labels" : what->head->regression ? ", num_labels=1" : "";

@@ -42,7 +42,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
 static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
                              const kvf__head_values *head)
 {
-    if (!kvf__peft_task_type(id->task))
+    if (!kvf__peft_row_of(id->task))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
     if (head->words)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -98,7 +98,7 @@ static kvf_json *make_config(const content *what)
     const kvf__identity *id = what->id;
     kvf_json *config = make_shape(what);
 
-    kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_task_type(id->task)));
+    kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_row_of(id->task)->type));
     kvf_json_set(config, "base_model_name_or_path",
                  kvf__peft_text_or_null(what->base_id ? what->base_id : id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());

@@ -81,21 +81,24 @@ void kvf__weights_close(kvf__weights *weights)
     *weights = (kvf__weights){0};
 }
 
-void kvf__weights_advise(const kvf__weights *weights, const void *at, size_t bytes, bool soon)
+void kvf__weights_advise(void *weights, const void *at, size_t bytes, bool soon)
 {
-    for (size_t i = 0; i < weights->n_maps; i++)
-        if (kvf__mapfile_advise(&weights->maps[i], at, bytes, soon)) return;
+    const kvf__weights *w = weights;
+    for (size_t i = 0; i < w->n_maps; i++)
+        if (kvf__mapfile_advise(&w->maps[i], at, bytes, soon)) return;
 }
 
-bool kvf__weights_read(const kvf__weights *weights, const void *at, size_t bytes, void *out)
+bool kvf__weights_read(void *weights, const void *at, size_t bytes, void *out)
 {
-    for (size_t i = 0; i < weights->n_maps; i++)
-        if (kvf__mapfile_read(&weights->maps[i], at, bytes, out)) return true;
+    const kvf__weights *w = weights;
+    for (size_t i = 0; i < w->n_maps; i++)
+        if (kvf__mapfile_read(&w->maps[i], at, bytes, out)) return true;
     return false;
 }
 
-void kvf__weights_forget(const kvf__weights *weights)
+void kvf__weights_forget(void *weights)
 {
-    for (size_t i = 0; i < weights->n_maps; i++)
-        kvf__mapfile_forget(&weights->maps[i]);
+    const kvf__weights *w = weights;
+    for (size_t i = 0; i < w->n_maps; i++)
+        kvf__mapfile_forget(&w->maps[i]);
 }

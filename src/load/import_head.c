@@ -20,6 +20,11 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
+static bool has_classes(const char *task)
+{
+    return !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
+}
+
 /* Rows of the layer that answers; 0: there is none. */
 static int64_t outputs_of(const kvf__params *params)
 {
@@ -74,7 +79,7 @@ kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, c
                             kvf__head_values *head)
 {
     int64_t n = outputs_of(&head->params.params);
-    bool classes = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
+    const bool classes = has_classes(task);
     if (names && !classes)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: the outputs of task %s have no names", task);
     if (names || !classes) drop_labels(head);
@@ -163,47 +168,34 @@ static int64_t count_outputs(const kvf__table *table)
     return 0;
 }
 
-/* ---- names of the outputs -------------------------------------------------------------------- */
-
-/* "a,b" of {"0": "a", "1": "b"}, or of {"a": 0, "b": 1}; nothing if they are not n names. */
-static kvf_status join_names(kvf_ctx *ctx, kvf_json *by_id, kvf_json *by_name, int64_t n,
-                             kvf__buf *out)
+/* The label of an output by {"0": "a"} or {"a": 0}; NULL: neither names it. */
+static const char *label_of(const kvf_json *by_id, kvf_json *by_name, int64_t output)
 {
-    for (int64_t i = 0; i < n; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        const char *name = kvf_json_str(kvf_json_get(by_id, key), NULL);
-        for (void *it = by_name ? kvf_json_iter(by_name) : NULL; !name && it;
-             it = kvf_json_next(by_name, it))
-            if (kvf_json_int(kvf_json_iter_value(it), -1) == i) name = kvf_json_iter_key(it);
-        if (!name || !*name || strchr(name, ',')) {
-            out->n = 0;
-            return KVF_OK;
-        }
-        KVF_TRY(kvf__buf_printf(ctx, out, "%s%s", i ? "," : "", name));
-    }
+    char key[32];
+
+    snprintf(key, sizeof key, "%lld", (long long)output);
+    const char *name = kvf_json_str(kvf_json_get(by_id, key), NULL);
+    for (void *it = by_name ? kvf_json_iter(by_name) : NULL; !name && it;
+         it = kvf_json_next(by_name, it))
+        if (kvf_json_int(kvf_json_iter_value(it), -1) == output) name = kvf_json_iter_key(it);
+    return name && *name && !strchr(name, ',') ? name : NULL;
+}
+
+/* All n labels of the configs, or none. */
+static kvf_status read_labels(kvf_ctx *ctx, const kvf__foreign *f, int64_t n,
+                              kvf__head_values *head)
+{
+    const kvf_json *by_id = kvf_json_get(f->config, "id2label");
+    kvf_json *by_name = kvf_json_get(f->head_config, "label2id");
+
+    for (int64_t i = 0; i < n; i++)
+        if (!label_of(by_id, by_name, i)) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *head->labels, &head->labels));
+    head->n_labels = (size_t)n;
+    for (int64_t i = 0; i < n; i++)
+        KVF_TRY(kvf__strdup(ctx, label_of(by_id, by_name, i), &head->labels[i]));
     return KVF_OK;
 }
-
-static kvf_status name_outputs(kvf_ctx *ctx, const kvf_import_options *options,
-                               const kvf__foreign *f, const char *task, int64_t n,
-                               kvf__head_values *head)
-{
-    kvf__buf names = {0};
-    bool classes = !strcmp(task, "seq-cls") || !strcmp(task, "token-cls");
-    kvf_status st = KVF_OK;
-
-    if (!options->labels && classes && n > 1)
-        st = join_names(ctx, kvf_json_get(f->config, "id2label"),
-                        kvf_json_get(f->head_config, "label2id"), n, &names);
-    if (!st)
-        st = kvf__import_head(ctx, options->path, names.n ? names.data : options->labels, task,
-                              head);
-    kvf__free(names.data);
-    return st;
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 static kvf_status read_value(kvf_ctx *ctx, const char *path, const kvf__table *table,
                              kvf__param *param)
@@ -237,7 +229,9 @@ static kvf_status read_head(kvf_ctx *ctx, const kvf_import_options *options, con
     for (size_t i = 0; i < params->n; i++)
         KVF_TRY(read_value(ctx, options->path, table, &params->item[i]));
     KVF_TRY(kvf__head_values_copy(ctx, params, NULL, 0, false, out));
-    return name_outputs(ctx, options, f, task, count_outputs(table), out);
+    const int64_t n = count_outputs(table);
+    if (!options->labels && n > 1 && has_classes(task)) KVF_TRY(read_labels(ctx, f, n, out));
+    return kvf__import_head(ctx, options->path, options->labels, task, out);
 }
 
 kvf_status kvf__foreign_head(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,

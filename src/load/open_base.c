@@ -128,22 +128,6 @@ static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__des
                      (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
 }
 
-/* Of a file in f32 these are as many bytes as the packed model has. */
-static void forget_file(void *base)
-{
-    kvf__weights_forget(&((kvf_base *)base)->weights);
-}
-
-static void advise_file(void *base, const void *at, size_t bytes, bool soon)
-{
-    kvf__weights_advise(&((kvf_base *)base)->weights, at, bytes, soon);
-}
-
-static bool read_file(void *base, const void *at, size_t bytes, void *out)
-{
-    return kvf__weights_read(&((kvf_base *)base)->weights, at, bytes, out);
-}
-
 static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__model_options *pack)
 {
     static const char ASKED[] = "--weight-dtype and --stream-layers are for frozen weights";
@@ -189,16 +173,19 @@ static kvf_status say_what_it_takes(kvf_ctx *ctx, const char *where, const kvf__
 static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options, const kvf__train *form)
 {
-    kvf__model_options pack = {.backward = options->backward, .packed = forget_file, .user = base};
+    kvf__model_options pack = {.backward = options->backward,
+                               .packed = kvf__weights_forget,
+                               .advise = kvf__weights_advise,
+                               .read = kvf__weights_read,
+                               .user = &base->weights};
     if (form) pack.train = *form;
-    pack.advise = advise_file;
-    pack.read = read_file;
     KVF_TRY(keep_as(ctx, options, &pack));
     base->weight_dtype = options->weight_dtype;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random)
-        KVF_TRY(kvf__slots_hash_advised(ctx, desc, &base->slots, advise_file, base, base->hash));
-    forget_file(base); /* the hash has read it all */
+        KVF_TRY(kvf__slots_hash_advised(ctx, desc, &base->slots, kvf__weights_advise,
+                                        &base->weights, base->hash));
+    kvf__weights_forget(&base->weights); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
     kvf_status st = kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);

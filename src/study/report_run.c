@@ -194,7 +194,7 @@ kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *
     kvf_status st;
 
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf__outfile_check(ctx, options->out, options->force));
+    KVF_TRY(kvf_check_output(ctx, options->out, options->force));
     st = read_file(&look);
     if (!st) st = open_both(&look);
     if (!st) st = look_norms(&look);

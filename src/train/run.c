@@ -156,7 +156,7 @@ static kvf_status open_output(kvf__trainer *t)
     if (!o->resume || !there) {
         KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
-        return kvf__outfile_check(t->ctx, o->out, o->force);
+        return kvf_check_output(t->ctx, o->out, o->force);
     }
     KVF_TRY(kvf__artifact_read_all(t->ctx, o->out, KVF__KIND_RUN, &t->output.resumed));
     t->output.is_resumed = true;
