@@ -446,7 +446,7 @@ static const struct {
     {"mix = equal\n", ":1: --mix: a run of several tasks has no place in a sweep"},
     {"out = a.h5\n", ":1: --out: a run's file is named after the run"},
     {"init-text = \"a, b\n", ":1: init-text: a quote is not closed"},
-    {"init-text = \"a\" b\n", ":1: init-text: want a comma behind a quote"},
+    {"init-text = \"a\" b\n", ":1: init-text: want a comma after a quote"},
     {"data = x=a.jsonl\n", ":1: data = x=a.jsonl: a run of several tasks has no place in a sweep"},
     {"# nothing\n", ": names no runs"},
     {"method = mlp, full\n",

@@ -69,7 +69,7 @@ typedef struct kvf_ctx_options {
     /* Program that reads each of kvfold's HDF5 files in a sandbox before this process does: the
      * command `kvfold`, run as PROGRAM --check-hdf5 FILE, where FILE names a descriptor that it
      * inherits and that is read afterwards. Damaged files can crash HDF5 itself; so they end that
-     * process and an error line here. NULL: files meet HDF5 in this process, behind the checks of
+     * process and an error line here. NULL: HDF5 reads files in this process, after the checks of
      * their bytes; for those who read only files they trust. The command sets itself. */
     const char *check_program;
 } kvf_ctx_options;
@@ -101,7 +101,7 @@ kvf_status kvf_check_input(kvf_ctx *ctx, const char *path);
 /* EEXIST, EIO where a file cannot be written at the path: kvfold's own checks, before the work. */
 kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force);
 
-/* Removes what outputs that are not whole yet have left beside their place. Safe in a handler of a
+/* Removes the temporary files of outputs that are not whole yet. Safe in a handler of a
  * signal that then ends the process, and of no use elsewhere. */
 void kvf_ctx_drop_outputs(kvf_ctx *ctx);
 

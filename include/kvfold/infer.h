@@ -25,11 +25,11 @@ typedef struct kvf_generate_options {
     size_t n_stop;
     const char *chat_template; /* NULL: the prefix's own, else none */
     int64_t batch_size;        /* prompts run together; 0: 16 */
-    /* streaming: new text of a prompt, whole characters, without a NUL behind it; may be NULL */
+    /* streaming: new text of a prompt, whole characters, not ended by NUL; may be NULL */
     void (*token)(void *user, size_t prompt, const char *text, size_t bytes);
     void *token_user;
-    /* n_more prefixes beside that of the call, which must be there: every next token is drawn from
-     * the mean of the probabilities behind each. */
+    /* n_more prefixes besides that of the call, which must be there: every next token is drawn from
+     * the mean of the probabilities after each. */
     const kvf_prefix *const *more;
     size_t n_more;
 } kvf_generate_options;
@@ -46,7 +46,7 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                         const char *const *prompts, size_t n, const kvf_generate_options *options,
                         char **texts, kvf_generate_stats *stats);
 void kvf_texts_free(char **texts, size_t n);
-/* Bytes of such a text, in which a U+0000 of the model's may stand. */
+/* Bytes of such a text, which may contain a U+0000 of the model's. */
 size_t kvf_text_bytes(const char *text);
 
 /* The same for every row of a data file: its prompt, its text, or its messages up to the last

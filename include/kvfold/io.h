@@ -36,16 +36,16 @@ typedef struct kvf_import_options {
                            "cartridges"; "auto" (also NULL): by the files and tensors that are there */
     const char *base;   /* gives L, G, D, hash; NULL: PEFT folders and cartridges only, base_hash
                            stays empty */
-    const char *task;   /* of a checkpoint that does not say it: "lm", "seq-cls", ...; lm leaves a
-                           head out; NULL: as it says, else lm */
-    const char *labels; /* "a,b,c": names of the head's outputs; NULL: as its config says, else
+    const char *task;   /* of a checkpoint that does not name it: "lm", "seq-cls", ...; lm leaves a
+                           head out; NULL: the one it names, else lm */
+    const char *labels; /* "a,b,c": names of the head's outputs; NULL: those of its config, else
                            LABEL_0, LABEL_1, ... */
     bool force;
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
  * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash; a GGUF
- * one of the same bits, integers as the f32 they stand for, and so of a hash of its own. Of the
+ * one of the same bits, integers as the f32 they mean, and so of a hash of its own. Of the
  * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
  * kvfold has too become runs at step 0, all others what they emit, prefix files. A torch pickle is
  * EUNSUPPORTED; the line has the command that converts it. kind, at least 16 bytes, gets "prefix",

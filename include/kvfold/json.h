@@ -73,6 +73,7 @@ kvf_json *kvf_json_new_str(const char *utf8); /* invalid UTF-8 is replaced by U+
 kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes); /* the same; it may hold U+0000 */
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value);
 bool kvf_json_add(kvf_json *array, kvf_json *value);
+void kvf_json_remove(kvf_json *object, const char *key); /* and frees the value, if there is one */
 
 typedef enum kvf_json_style {
     KVF_JSON_COMPACT = 0,

@@ -66,7 +66,7 @@ typedef struct kvf_compose_result {
     double max_abs_diff; /* by rounding to dtype */
 } kvf_compose_result;
 
-/* Several prefixes as one. concatenate: one behind the other, the text behind all of them; each
+/* Several prefixes as one. concatenate: one after the other, the text after all of them; each
  * part's keys are turned on by the sum of the position_start before it (on bases with rope; EUSAGE
  * without the base), and the new position_start is the sum of all, so that every part keeps its
  * distance to what follows it. average: the weighted mean of values of one shape and one
@@ -125,7 +125,7 @@ typedef struct kvf_convert_position_options {
 } kvf_convert_position_options;
 
 /* Rotates the keys of a prefix so that rows which start at another position see the same: key p of
- * a prefix stands at position_start - P + p. *from, *to: position_start before and after. Values
+ * a prefix is at position_start - P + p. *from, *to: position_start before and after. Values
  * stay, and so does the file's dtype. EUNSUPPORTED: a base without rope, a prefix inside rows. */
 kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
                                 int64_t *from, int64_t *to);

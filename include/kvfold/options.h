@@ -76,6 +76,15 @@ const char *kvf_option_value(const char *name, const char *text);
 const char *kvf_option_stored_name(const char *name);
 const char *kvf_option_stored_value(const char *name, const char *value);
 
+/* Recipes and grids are lines `name = value`; one that begins with # is a comment. These change the
+ * text. The next line that is neither empty nor a comment, trimmed; NULL: there is none. *text
+ * moves on, NULL at its end; *number counts lines. */
+char *kvf_option_line(char **text, int *number);
+/* Cuts a line at its "=", both sides trimmed; false: it has none. */
+bool kvf_option_split(char *line, char **name, char **value);
+/* Cuts white space off both ends, in place. */
+char *kvf_trim(char *text);
+
 #ifdef __cplusplus
 }
 #endif

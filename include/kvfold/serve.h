@@ -11,12 +11,12 @@
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
  *
  * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
- * answered does not depend on what is computed beside it: it is what kvf_generate says of that
- * prompt alone, bit for bit; of n choices, the i-th what it says of the i-th of n such prompts, and
- * of several prompts those of a file with each n times. A prefix file that is replaced (by rename)
- * is read again: requests that came before end with the old one. Prefixes with a head of their own,
- * virtual tokens at the input and prefixes inside rows are served too; what changes the base itself
- * (adapters) is refused, as its rows could not be computed beside others.
+ * answered does not depend on what is computed with it: it is what kvf_generate gives for that
+ * prompt alone, bit for bit; of n choices, the i-th what it gives for the i-th of n such prompts,
+ * and of several prompts those of a file with each n times. A prefix file that is replaced (by
+ * rename) is read again: requests that came before end with the old one. Prefixes with a head of
+ * their own, virtual tokens at the input and prefixes inside rows are served too; what changes the
+ * base itself (adapters) is refused, as its rows could not be computed with others.
  *
  * Nothing is computed for a client that has hung up, or has ended its side of the connection. */
 #ifndef KVFOLD_SERVE_H
@@ -41,9 +41,10 @@ typedef struct kvf_serve_options {
     bool allow_other_base;
     const char *chat_template; /* NULL: the prefix's own, else the base's for chats alone */
     const char *host;          /* address to listen on, IPv4 or IPv6 in numbers */
-    /* [n_allow_hosts]: names by which requests may come (header Host), beside those of this machine
-     * and `host`. On a loopback address others are answered 421, lest a page elsewhere reach it by
-     * a name that it had lead here; on other addresses so only where this list is not empty. */
+    /* [n_allow_hosts]: names by which requests may come (header Host), besides those of this
+     * machine and `host`. On a loopback address others are answered 421, lest a page elsewhere
+     * reach it by a name that it had lead here; on other addresses so only where this list is not
+     * empty. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
     int64_t port;            /* 0: a free one */

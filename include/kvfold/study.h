@@ -22,7 +22,7 @@ typedef struct kvf_words_options {
     void *user;
 } kvf_words_options;
 
-/* What a prefix says: for each layer and virtual token the vocabulary items whose own key, and
+/* Words near a prefix: for each layer and virtual token the vocabulary items whose own key, and
  * whose own value, is nearest by cosine, as the base computes them for the item alone as a row.
  * Keys are compared without rope, those of tokens at position 0. Of virtual tokens at the input:
  * the nearest token embeddings. *out, the caller's: {"kind", "top", "layers": [{"layer", "tokens":
@@ -32,7 +32,7 @@ typedef struct kvf_words_options {
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_words_options *options, kvf_json **out);
 
-/* What a page is made of. All zero but path and out: what the file alone tells. */
+/* What a page is made of. All zero but path and out: what the file alone shows. */
 typedef struct kvf_report_options {
     const char *path; /* a run, prefix, embeddings or adapter file */
     const char *out;
@@ -117,7 +117,7 @@ typedef struct kvf_distill_result {
     kvf_train_result train;
     int64_t document_tokens, prefix_length;
     int64_t held_out_rows, held_out_labels;
-    double teacher_seconds; /* the document, the rows and what the teacher says of them */
+    double teacher_seconds; /* the document, the rows and the teacher's targets */
     /* On the held-out rows, nats per label token: of the bare base, with the prefix (the best
      * checkpoint), with the document in context; and KL to the last of the other two over the
      * teacher's items. NaN: dry run, or stopped. */
@@ -125,7 +125,7 @@ typedef struct kvf_distill_result {
     double kl_base, kl_prefix;
 } kvf_distill_result;
 
-/* Trains a prefix that stands for a document, and writes an ordinary run to train.out. EUSAGE: an
+/* Trains a prefix that replaces a document, and writes an ordinary run to train.out. EUSAGE: an
  * option that this has no use for; EDATA, ESHAPE: the document is no text or leaves no positions.
  * ESTOPPED as kvf_train. */
 kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
@@ -134,7 +134,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
 typedef void (*kvf_sweep_event_fn)(void *user, const char *run, const kvf_event *event);
 
 typedef struct kvf_sweep_options {
-    const char *grid;         /* file that says which runs there are */
+    const char *grid;         /* file that lists the runs */
     const char *out;          /* folder for their files and sweep.csv, made if there is none */
     int64_t max_runs;         /* trained at a time; 0: all */
     kvf_train_options train;  /* what the runs have in common; its out and event are not used */

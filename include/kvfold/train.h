@@ -21,7 +21,7 @@ typedef enum kvf_event_kind {
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE,      /* `text` says something a person should know */
+    KVF_EVENT_NOTE,      /* `text` is for a person */
     KVF_EVENT_RETENTION, /* the retention set was read */
     KVF_EVENT_FORECAST   /* before the first step, where one is asked for */
 } kvf_event_kind;
@@ -159,8 +159,8 @@ typedef struct kvf_train_options {
     double
         kl_to_base; /* weight of KL(base || with the prefix) on the retention set's rows; 0: none */
     int64_t early_stop;         /* validations without a better one; 0: never */
-    const char *position_start; /* "P", or the number that a row's first token stands at */
-    bool infix;                 /* lm: the prefix stands inside rows */
+    const char *position_start; /* "P", or the position of a row's first token */
+    bool infix;                 /* lm: the prefix is inside rows */
     const char *chat_template;
     const char *map; /* "prompt=question,completion=answer" */
     kvf_precision precision;
@@ -208,7 +208,7 @@ typedef struct kvf_train_result {
     int64_t ranks;         /* processes that trained together */
     double wait_seconds;   /* of this call, in which this one waited for others */
     int signal;            /* that stopped it, on any of them; 0: none */
-    kvf_forecast forecast; /* what was said before the first step */
+    kvf_forecast forecast; /* as reported before the first step */
 } kvf_train_result;
 
 /* Which process this is of those that train together since a kvf_train with this context; 0: the

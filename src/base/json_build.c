@@ -81,6 +81,11 @@ bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value)
     return false;
 }
 
+void kvf_json_remove(kvf_json *object, const char *key)
+{
+    json_object_del((json_t *)object, key);
+}
+
 bool kvf_json_add(kvf_json *array, kvf_json *value)
 {
     json_t *self = (json_t *)array;

@@ -1,6 +1,8 @@
-/* Values of options: from text into the field that a row names. And the one table of aliases. */
+/* Values of options: from text into the field that a row names; the one table of aliases; the lines
+ * of recipes and grids. */
 #include <kvfold/options.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -175,4 +177,39 @@ const char *kvf_option_set(const kvf_option_row *row, const char *text, void *op
         return set_real(value, row->kind == KVF_AMOUNT, field);
     }
     return "an option of a known kind";
+}
+
+/* ---- lines of recipes and grids -------------------------------------------------------------- */
+
+char *kvf_trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t n = strlen(text);
+    while (n && isspace((unsigned char)text[n - 1]))
+        text[--n] = 0;
+    return text;
+}
+
+char *kvf_option_line(char **text, int *number)
+{
+    while (*text) {
+        char *line = *text, *end = strchr(line, '\n');
+        if (end) *end = 0;
+        *text = end ? end + 1 : NULL;
+        ++*number;
+        line = kvf_trim(line);
+        if (*line && *line != '#') return line;
+    }
+    return NULL;
+}
+
+bool kvf_option_split(char *line, char **name, char **value)
+{
+    char *equals = strchr(line, '=');
+    if (!equals) return false;
+    *equals = 0;
+    *name = kvf_trim(line);
+    *value = kvf_trim(equals + 1);
+    return true;
 }

@@ -1,6 +1,6 @@
 /* kvfold completion: what a shell needs to finish a command line, out of the tables that parse it.
  *
- * An option's argument says what may stand there: alternatives ("f32|bf16"), a path (FILE, PATH,
+ * An option's argument names what may be typed: alternatives ("f32|bf16"), a path (FILE, PATH,
  * DIR, a name with a dot), or something that cannot be guessed. Formats: bash's programmable
  * completion (compgen, COMPREPLY), zsh's _arguments, fish's complete. */
 #include "cli_int.h"

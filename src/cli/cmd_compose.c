@@ -14,7 +14,7 @@ typedef struct values {
 static const kvf_option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"mode", "concatenate|average", "concatenate", KVF_CHOICE, AT(mode),
-     "one behind the other, or the mean of prefixes of one shape"},
+     "one after the other, or the mean of prefixes of one shape"},
     {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(values, weights),
      "average: a weight for each, from 0 on"},
     CLI_DTYPE(AT(dtype), "f32"),
@@ -83,10 +83,10 @@ const cli_command cli_compose = {
     .name = "compose",
     .group = CLI_FILES,
     .synopsis = "A.h5 B.h5 ... --out C.h5 [options]",
-    .summary = "Makes one prefix of several: one behind the other, or their mean.",
+    .summary = "Makes one prefix of several: one after the other, or their mean.",
     .notes = "Prefix files, or runs, whose encoder is run now. Concatenated, each part keeps\n"
              "its distance to what follows it: where keys are rotated by their positions,\n"
-             "those behind the first part are turned on, which needs --base. All must be for\n"
+             "those after the first part are turned on, which needs --base. All must be for\n"
              "one base and one task, with the same head.\n",
     .required = "out",
     CLI_ROWS(OPTIONS),

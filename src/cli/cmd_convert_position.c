@@ -7,7 +7,7 @@
 static const kvf_option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, one with rotary positions"},
     {"position-start", "P|N", "", KVF_TEXT, AT(position_start),
-     "position that rows behind the prefix shall start at"},
+     "position that rows after the prefix start at"},
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"allow-other-base", NULL, "", KVF_FLAG, AT(allow_other_base),
      "accept a prefix made for another base of the same shape"},
@@ -36,7 +36,7 @@ const cli_command cli_convert_position = {
     .synopsis = "PREFIX.h5 --out FILE.h5 [options]",
     .summary = "Rotates a prefix's keys for rows that start at another position (rope).",
     .notes = "Results stay the same: only distances between positions count. PEFT, P-tuning v2\n"
-             "and cartridges start rows at P (their keys stand at 0 to P-1), AdapterHub at 0.\n",
+             "and cartridges start rows at P (their keys are at 0 to P-1), AdapterHub at 0.\n",
     .required = "base position-start out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

@@ -10,7 +10,7 @@ typedef struct values {
 
 static const kvf_option_row OPTIONS[] = {
     {"tensors-only", NULL, "", KVF_FLAG, offsetof(values, tensors_only),
-     "compare tensors, not what the files say around them"},
+     "compare tensors alone, not attributes, options and lineage"},
 };
 enum { DIFFERENT = 1, SHOWN = 16 };
 
@@ -115,9 +115,9 @@ const cli_command cli_diff = {
     .name = "diff",
     .group = CLI_LOOK,
     .synopsis = "A B [options]",
-    .summary = "Compares two files of a kind: what they say, and their tensors.",
-    .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it stands\n"
-             "for. Exit status, as of diff(1): 0 equal, 1 different, 2 trouble.\n",
+    .summary = "Compares two files of a kind: attributes, options, lineage and tensors.",
+    .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it\n"
+             "means. Exit status, as of diff(1): 0 equal, 1 different, 2 trouble.\n",
     CLI_ROWS(OPTIONS),
     .operands = 2,
     .failure = CLI_MISUSE,

@@ -7,8 +7,7 @@
 
 #define AT(field) offsetof(kvf_distill_options, field)
 static const kvf_option_row OPTIONS[] = {
-    {"document", "FILE", "", KVF_TEXT, AT(document),
-     "the text that the prefix shall stand for, UTF-8"},
+    {"document", "FILE", "", KVF_TEXT, AT(document), "the text that the prefix replaces, UTF-8"},
     {"self-study", "N", "96; with --data 0", KVF_COUNT, AT(self_study),
      "prompts that the base answers with the document in context, as rows"},
     {"answer-tokens", "N", "64", KVF_POSITIVE, AT(answer_tokens), "longest such answer"},

@@ -9,7 +9,7 @@ static const kvf_option_row OPTIONS[] = {
     {"out", "PREFIX.h5", "", KVF_TEXT, AT(out),
      "prefix file to write; an adapter or base file where the method folds to one"},
     {"out-base", "BASE.h5", "", KVF_TEXT, AT(out_base),
-     "p-tuning --unfreeze base: the base's trained weights, as a base file beside --out"},
+     "p-tuning --unfreeze base: the base's trained weights, as a base file, in addition to --out"},
     CLI_DTYPE(AT(dtype), "f32"),
     CLI_CHECKPOINT(AT(checkpoint), "state of the run to fold"),
     {"head", "NAME", "all", KVF_TEXT, AT(head), "of a run on several tasks: fold for this one"},

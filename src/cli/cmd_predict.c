@@ -75,7 +75,7 @@ const cli_command cli_predict = {
     .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes predictions of a prefix with a head, with their probabilities.",
     .notes = "The output has a line for every row, or every word, of the data. Long sentences\n"
-             "of token-cls are read in windows that overlap, unless --overlong says stop or\n"
+             "of token-cls are read in windows that overlap, unless --overlong is stop or\n"
              "skip; what skip leaves out has null for an answer, in CoNLL _.\n",
     .required = "base data out",
     CLI_ROWS(OPTIONS),

@@ -12,7 +12,7 @@ static const kvf_option_row OPTIONS[] = {
     {"max-loss-rise", "X", "", KVF_REAL, AT(max_loss_rise),
      "drop as many as let the loss rise by at most X"},
     {"score", "leave-one-out|gradient", "leave-one-out", KVF_CHOICE, AT(score),
-     "what tells the next to go: the loss without it, or one pass there and back for all"},
+     "by what tokens go: the loss without each, or gradient times value of one pass for all"},
     {"curve", "FILE", "", KVF_TEXT, AT(curve), "write length, token dropped and loss as CSV"},
     CLI_TOOL_OPTIONS(AT, EVAL, AT(precision), "f32", "data file that decides what can go"),
 };

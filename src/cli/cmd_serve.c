@@ -1,4 +1,4 @@
-/* kvfold serve: a base and many prefixes behind a local HTTP server, until a signal ends it. */
+/* kvfold serve: a local HTTP server for a base and many prefixes, until a signal ends it. */
 #include "cli_model.h"
 #include "cli_progress.h"
 
@@ -25,7 +25,7 @@ static const kvf_option_row OPTIONS[] = {
     {"port", "N", "8080", KVF_COUNT, SERVE(port),
      "port to listen on; 0: a free one, which is printed"},
     {"allow-host", "NAME", "", KVF_TEXTS, AT(allow_hosts),
-     "name in the Host header to answer beside this machine's, such as a reverse proxy's; others "
+     "name in the Host header to answer besides this machine's, such as a reverse proxy's; others "
      "get 421; may be given more than once"},
     {"token-file", "FILE", "", KVF_TEXT, SERVE(token_file),
      "its first line must come with requests, as Authorization: Bearer"},

@@ -100,10 +100,10 @@ static void print_losses(FILE *to, const kvf_train_result *r)
 
 static void print_comparison(FILE *to, const kvf_train_result *r)
 {
-    char said[32], was[32];
+    char forecast[32], actual[32];
     fprintf(to, "forecast %.1f s and %s, actual %.1f s and %s\n", r->forecast.seconds,
-            cli_bytes_text(r->forecast.peak_rss_bytes, said), r->seconds,
-            cli_bytes_text(r->peak_rss_bytes, was));
+            cli_bytes_text(r->forecast.peak_rss_bytes, forecast), r->seconds,
+            cli_bytes_text(r->peak_rss_bytes, actual));
 }
 
 void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64_t planned,

@@ -1,5 +1,5 @@
-/* The paths of a command line, before anything is opened. Which options name files is what their
- * rows say.
+/* The paths of a command line, before anything is opened. Rows show which options name
+ * files.
  *
  * `-` is standard input or output where a file is read or written once, front to back.
  * What a command writes is never one of the files that it was given to read, by whatever name: the
@@ -18,7 +18,7 @@ static const struct {
     {"sweep", "recipe", CLI_STDIN},
 };
 
-/* What stands for `-`, NULL: it would be no stream. */
+/* The path that `-` means, NULL: the option accepts no stream. */
 static const char *stream_of(const cli_call *call, const char *option)
 {
     for (size_t i = 0; i < sizeof STREAMS / sizeof STREAMS[0]; i++)

@@ -65,7 +65,7 @@ static void describe(const cli_progress *p, const kvf_event *e, char *line, size
 }
 
 /* A line that stays. */
-static void say(cli_progress *p, const char *line)
+static void print_line(cli_progress *p, const char *line)
 {
     cli_progress_clear(p);
     fprintf(stderr, "%s%s%s\n", p->run ? p->run : "", p->run ? ": " : "", line);
@@ -84,7 +84,7 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     if (e->kind == KVF_EVENT_STEP && e->seconds - p->last_line < wait && !last) return;
     describe(p, e, line, sizeof line);
     if (stays)
-        say(p, line);
+        print_line(p, line);
     else
         draw(p, line);
     p->last_line = e->seconds;

@@ -3,7 +3,6 @@
  * character. */
 #include "cli_int.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,25 +36,12 @@ int cli_read_text(const cli_call *call, const char *path, char **out)
     return CLI_OK;
 }
 
-/* Cuts white space off both ends, in place. */
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t n = strlen(text);
-    while (n && isspace((unsigned char)text[n - 1]))
-        text[--n] = 0;
-    return text;
-}
-
 static int read_line(const cli_call *call, char *line, cli_given *given)
 {
-    char *equals = strchr(line, '=');
-    if (!equals)
+    char *name, *value;
+    if (!kvf_option_split(line, &name, &value))
         return cli_misuse(call->command, "%s:%d: want \"option = value\", found \"%.60s\"",
                           given->file, given->line, line);
-    *equals = 0;
-    const char *name = trim(line), *value = trim(equals + 1);
     const kvf_option_row *row = cli_row_find(call->command, name);
     if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
         return cli_unknown_option(call->command, given, name, strlen(name));
@@ -79,13 +65,7 @@ static int read_lines(const cli_call *call, const char *path, char *text, cli_gi
                       size_t *n)
 {
     int number = 0, code = CLI_OK;
-    while (text && !code) {
-        char *end = strchr(text, '\n');
-        if (end) *end = 0;
-        char *line = trim(text);
-        number++;
-        text = end ? end + 1 : NULL;
-        if (!*line || *line == '#') continue;
+    for (char *line; !code && (line = kvf_option_line(&text, &number)) != NULL;) {
         list[*n] = (cli_given){.file = path, .line = number};
         code = read_line(call, line, &list[(*n)++]);
     }

@@ -80,7 +80,7 @@ bool cli_reader_gone(void)
     return (ferror(stdout) && cli_is_unread(stdout)) || (ferror(stderr) && cli_is_unread(stderr));
 }
 
-/* What failed before leaves its line to cli_finish(); what fails here is told, and not again. */
+/* A failure before this call is reported by cli_finish(), one in this call here, and only here. */
 int cli_flush(const cli_command *command, int code)
 {
     if (ferror(stdout) || fflush(stdout) == 0 || cli_reader_gone()) return code;

@@ -1,7 +1,7 @@
 /* SIGINT and SIGTERM. While a run trains or a server answers, the first asks it to finish and save;
  * the second, as the first one of any other command, ends the program as if there were no handler,
- * but without leaving half an output behind. What was ignored when the program started, as SIGINT
- * is behind a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
+ * but removes unfinished outputs. What was ignored when the program started, as SIGINT
+ * is after a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
  * not by SIGPIPE, which comes for sockets and logs too. The flag and the context are the mutable
  * globals of the command: a handler has nowhere else to look. */
 #include "cli_progress.h"

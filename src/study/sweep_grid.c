@@ -40,17 +40,6 @@ typedef struct parser {
 #define BAD(p, fmt, ...)                                                                           \
     kvf__fail((p)->ctx, KVF_EUSAGE, "%s:%d: " fmt, (p)->path, (p)->line, __VA_ARGS__)
 
-/* Cuts white space off both ends, in place. */
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t n = strlen(text);
-    while (n && isspace((unsigned char)text[n - 1]))
-        text[--n] = 0;
-    return text;
-}
-
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* By the rules of train's options. */
@@ -93,19 +82,19 @@ static void list_option(kvf__grid *grid, const char *name)
 /* Takes one value off the list; *rest: what follows its comma, NULL at the end. */
 static kvf_status split_value(parser *p, const char *name, char *list, char **value, char **rest)
 {
-    list = trim(list);
+    list = kvf_trim(list);
     if (*list != '"') {
         *rest = strchr(list, ',');
         if (*rest) *(*rest)++ = 0;
-        *value = trim(list);
+        *value = kvf_trim(list);
         return **value ? KVF_OK : BAD(p, "%s has an empty value", name);
     }
     *value = list + 1;
     char *end = strchr(*value, '"');
     if (!end) return BAD(p, "%s: a quote is not closed", name);
     *end = 0;
-    list = trim(end + 1);
-    if (*list && *list != ',') return BAD(p, "%s: want a comma behind a quote", name);
+    list = kvf_trim(end + 1);
+    if (*list && *list != ',') return BAD(p, "%s: want a comma after a quote", name);
     *rest = *list ? list + 1 : NULL;
     return KVF_OK;
 }
@@ -229,11 +218,11 @@ static kvf_status make_product(parser *p)
 
 static kvf_status open_section(parser *p, char *line)
 {
-    char *name = trim(line + 1), *own = NULL;
+    char *name = kvf_trim(line + 1), *own = NULL;
     size_t n = strlen(name);
     if (!n || name[n - 1] != ']') return BAD(p, "want [NAME], found \"%.60s\"", line);
     name[n - 1] = 0;
-    name = trim(name);
+    name = kvf_trim(name);
     for (n = 0; in_names(name[n]);)
         n++;
     if (!n || name[n] || *name == '.' || n > MOST_NAME)
@@ -250,11 +239,9 @@ static kvf_status open_section(parser *p, char *line)
 static kvf_status read_line(parser *p, char *line)
 {
     if (*line == '[') return open_section(p, line);
-    char *equals = strchr(line, '=');
-    if (!equals) return BAD(p, "want \"option = value\" or \"[NAME]\", found \"%.60s\"", line);
-    *equals = 0;
-    const char *name = trim(line);
-    char *value = trim(equals + 1);
+    char *name, *value;
+    if (!kvf_option_split(line, &name, &value))
+        return BAD(p, "want \"option = value\" or \"[NAME]\", found \"%.60s\"", line);
     KVF_TRY(check_name(p, name));
     if (!*value) return BAD(p, "%s has no value", name);
     list_option(p->grid, name);
@@ -264,14 +251,8 @@ static kvf_status read_line(parser *p, char *line)
 static kvf_status read_lines(parser *p)
 {
     char *text = p->grid->text.data;
-    while (text) {
-        char *end = strchr(text, '\n');
-        if (end) *end = 0;
-        char *line = trim(text);
-        p->line++;
-        text = end ? end + 1 : NULL;
-        if (*line && *line != '#') KVF_TRY(read_line(p, line));
-    }
+    for (char *line; (line = kvf_option_line(&text, &p->line)) != NULL;)
+        KVF_TRY(read_line(p, line));
     return p->section ? KVF_OK : make_product(p);
 }
 

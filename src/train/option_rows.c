@@ -32,7 +32,7 @@ static const kvf__option ROWS[] = {
     OPTION("force", NULL, "", KVF_FLAG, force, LOCAL | DISTILL, ALL, ALL,
            "replace an existing output"),
     OPTION("dry-run", NULL, "", KVF_FLAG, dry_run, LOCAL | DISTILL, ALL, ALL,
-           "load everything, say what would be done and what it would take, and stop"),
+           "load everything, show what would be done and what it would take, and stop"),
     OPTION("allow-other-base", NULL, "", KVF_FLAG, allow_other_base, LOCAL, ALL, ALL,
            "accept --init-kv and --init-from files made for another base"),
     OPTION("task", "lm|seq-cls|token-cls|qa|multiple-choice", "lm", KVF_WORD, task, LATER, ALL, ALL,
@@ -58,7 +58,7 @@ static const kvf__option ROWS[] = {
         "prompt, p-tuning: where virtual tokens are, as \"{p:3} {text} {p:2}\"; {text}, "
         "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask token"),
     OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, LATER, VECTORS, ALL,
-           "seq-cls on masked models: the word that stands for each label at [MASK] of "
+           "seq-cls on masked models: the word that means each label at [MASK] of "
            "--p-template; no head is trained"),
     OPTION("init", "vocab|random|zero|text|kv", "vocab; random on bidirectional bases", KVF_WORD,
            init, DISTILL, PREFIXES "|" VECTORS, ALL,
@@ -113,9 +113,9 @@ static const kvf__option ROWS[] = {
     OPTION(
         "labels", "NAME,...", "the training data's", KVF_TEXT, labels, LOCAL, ALL, ALL,
         "seq-cls, token-cls: all classes or tags, as A,B,C or @FILE with one a line; those that "
-        "stand in validation alone must be named; NAME=A,B,C for one of several tasks"), /* the head
-                                                                                            has them
-                                                                                          */
+        "occur in validation alone must be named; NAME=A,B,C for one of several tasks"), /* the head
+                                                                                         has them
+                                                                                       */
     OPTION("doc-stride", "N", "128", KVF_COUNT, doc_stride, LATER, ALL, "qa",
            "qa: tokens that two windows of a long context share"),
     OPTION("share-prefixes", "auto|off", "auto", KVF_EITHER, share_off, 0, ALL, ALL,
@@ -137,7 +137,7 @@ static const kvf__option ROWS[] = {
            "packed once, in both directions"),
     OPTION("stream-layers", "on|off", "off", KVF_ON_OFF, stream_layers, FREE | LATER, ALL, ALL,
            "read each layer from the file when it is computed, for bases larger than memory: the "
-           "same bits; with --recompute on unless that says off"),
+           "same bits; with --recompute on unless that is off"),
     OPTION("max-length", "N", "the model's", KVF_COUNT, max_length, DISTILL, ALL, ALL,
            "longest row in tokens"),
     OPTION("overlong", "stop|truncate|truncate-end|skip", "stop", KVF_CHOICE_1, overlong, DISTILL,
@@ -173,7 +173,8 @@ static const kvf__option ROWS[] = {
            "adapter", ALL, "adapter: between its two products"),
     OPTION("adapter-placement", "serial|parallel|attn", "serial", KVF_WORD, adapter_placement,
            LATER, "adapter", ALL,
-           "adapter: on the output of both sub-layers, beside them, or on that of attention alone"),
+           "adapter: on the output of both sub-layers, parallel to them, or on that of attention "
+           "alone"),
     OPTION("base-dropout", "X", "0", KVF_AMOUNT, base_dropout, LATER, ALL, ALL,
            "dropout of the base while training: on embeddings, what each half of a block adds, and "
            "the probabilities of attention where the config has a rate for them"),
@@ -185,7 +186,7 @@ static const kvf__option ROWS[] = {
            "what the best checkpoint is best in: loss, accuracy, f1, exact_match, ...; of equal "
            "ones that of the lowest loss"),
     OPTION("retain", "FILE", "", KVF_TEXT, retention, LOCAL | DISTILL, ALL, ALL,
-           "lm: text that the prefix is not meant to change; its loss is measured beside that of "
+           "lm: text that the prefix is not meant to change; its loss is measured, and that of "
            "the bare base"),
     OPTION("kl-to-base", "X", "0", KVF_AMOUNT, kl_to_base, LATER | DISTILL, ALL, ALL,
            "adds X times KL(base || with the prefix) on rows of the --retain file to the loss, "
@@ -195,7 +196,7 @@ static const kvf__option ROWS[] = {
     OPTION("position-start", "P|N", "P", KVF_TEXT, position_start, DISTILL, PREFIXES "|" VECTORS,
            ALL, "position of a row's first token"),
     OPTION("infix", NULL, "", KVF_FLAG, infix, LATER, PREFIXES "|" VECTORS, ALL,
-           "lm: the prefix stands inside rows, before the last token of the prompt, and the prompt "
+           "lm: the prefix is inside rows, before the last token of the prompt, and the prompt "
            "before it does not see it"),
     OPTION("chat-template", "auto|none|chatml|llama3|mistral", "auto", KVF_WORD, chat_template,
            DISTILL, ALL, "lm", "auto: for messages only; named: wraps prompts too"),
@@ -208,7 +209,7 @@ static const kvf__option ROWS[] = {
            "write what happens as JSONL, a line an event: see help logs; -: standard output"),
     OPTION(
         "forecast", "auto|on|off", "auto", KVF_CHOICE, forecast, LOCAL, ALL, ALL,
-        "say before the first step what the run will take; auto: on a terminal, and in a dry run"),
+        "show before the first step what the run will take; auto: on a terminal, and in a dry run"),
     OPTION("tensorboard", "DIR", "", KVF_TEXT, tensorboard, LOCAL, ALL, ALL,
            "write loss, rates, norms and metrics for TensorBoard"),
 };

@@ -153,7 +153,7 @@ static kvf_status check_embed(kvf_ctx *ctx, kvf_train_options *o)
     if (kvf__train_option_given(o, "lr-units") && strcmp(o->lr_units, "parameter"))
         return kvf__fail(ctx, KVF_EUSAGE, "--lr-units %s: method %s has one rate for all",
                          o->lr_units, o->method);
-    o->position_start = "0"; /* the rows' own tokens stand behind the virtual ones */
+    o->position_start = "0"; /* the rows' own tokens follow the virtual ones */
     o->lr_units = "parameter";
     return KVF_OK;
 }
