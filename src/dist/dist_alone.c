@@ -23,18 +23,6 @@ const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx)
 
 /* ---- never called: there is no kvf__dist ----------------------------------------------------- */
 
-int kvf__dist_rank(const kvf__dist *dist)
-{
-    (void)dist;
-    return 0;
-}
-
-int kvf__dist_size(const kvf__dist *dist)
-{
-    (void)dist;
-    return 1;
-}
-
 const char *kvf__dist_host(const kvf__dist *dist, int rank)
 {
     (void)dist;
@@ -73,21 +61,4 @@ void kvf__dist_sum_push(kvf__dist *dist)
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist)
 {
     return kvf__dist_broadcast(ctx, dist, NULL, 0);
-}
-
-bool kvf__dist_broken(const kvf__dist *dist)
-{
-    (void)dist;
-    return false;
-}
-
-void kvf__dist_give_up(kvf__dist *dist)
-{
-    (void)dist;
-}
-
-double kvf__dist_waited(const kvf__dist *dist)
-{
-    (void)dist;
-    return 0;
 }

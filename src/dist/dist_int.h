@@ -10,7 +10,12 @@
 
 #include "base_int.h"
 
-typedef struct kvf__dist kvf__dist;
+typedef struct kvf__dist {
+    int rank, size;
+    double waited; /* seconds spent waiting for other ranks, in all calls so far */
+    bool broken;   /* another rank has gone, or this one says so of itself: it cannot do its part */
+    struct kvf__links *links;
+} kvf__dist;
 
 /* *out stays NULL where nobody started this process together with others. EUNSUPPORTED: somebody
  * did, but this build has no MPI, or not the one of that launcher. The context owns it: the
@@ -19,8 +24,6 @@ typedef struct kvf__dist kvf__dist;
 kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out);
 /* What a context has joined already; NULL: nothing. */
 const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx);
-int kvf__dist_rank(const kvf__dist *dist);
-int kvf__dist_size(const kvf__dist *dist);
 /* The machine a rank runs on, for messages. */
 const char *kvf__dist_host(const kvf__dist *dist, int rank);
 
@@ -40,11 +43,5 @@ kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, siz
 void kvf__dist_sum_begin(kvf__dist *dist, float *x, int64_t n);
 void kvf__dist_sum_push(kvf__dist *dist);
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist);
-
-bool kvf__dist_broken(const kvf__dist *dist);
-/* This rank cannot do its part any more: as if it had gone. */
-void kvf__dist_give_up(kvf__dist *dist);
-/* Seconds spent waiting for other ranks, in all calls so far. */
-double kvf__dist_waited(const kvf__dist *dist);
 
 #endif

@@ -36,7 +36,7 @@ static kvf_status look_for_lost(kvf_ctx *ctx, kvf__dist *dist)
     if (r < 0) return KVF_OK;
     dist->broken = true;
     return kvf__fail(ctx, KVF_EIO, "rank %d of %d has gone (process %lld on %s)", r, dist->size,
-                     (long long)dist->peers[r].pid, dist->peers[r].host);
+                     (long long)dist->links->peers[r].pid, dist->links->peers[r].host);
 }
 
 kvf__wait kvf__dist_wait_begin(void)
@@ -78,7 +78,7 @@ kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t
     KVF_TRY(usable(ctx, dist));
     for (size_t n; bytes; bytes -= n, at += n) {
         n = bytes < PIECE ? bytes : PIECE;
-        int code = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, dist->comm, &request);
+        int code = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, dist->links->comm, &request);
         KVF_TRY(kvf__dist_check(ctx, dist, code, "broadcast"));
         KVF_TRY(wait_for(ctx, dist, &request, "broadcast"));
     }
@@ -91,7 +91,7 @@ kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, siz
     MPI_Request request;
     int n = (int)bytes;
     KVF_TRY(usable(ctx, dist));
-    int code = MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, dist->comm, &request);
+    int code = MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, dist->links->comm, &request);
     KVF_TRY(kvf__dist_check(ctx, dist, code, "gather"));
     return wait_for(ctx, dist, &request, "gather");
 }
@@ -103,11 +103,11 @@ static void leave(void *user)
 {
     kvf__dist *dist = user;
     if (dist->broken) MPI_Abort(MPI_COMM_WORLD, 1); /* the others would wait forever */
-    MPI_Comm_free(&dist->comm);
+    MPI_Comm_free(&dist->links->comm);
     MPI_Finalize();
-    kvf__sums_done(&dist->sums);
-    kvf__free(dist->peers);
-    kvf__free(dist);
+    kvf__sums_done(&dist->links->sums);
+    kvf__free(dist->links->peers);
+    kvf__free(dist); /* links too */
 }
 
 static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
@@ -132,27 +132,33 @@ static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
 static kvf_status connect_ranks(kvf_ctx *ctx, kvf__dist *dist)
 {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int code = MPI_Comm_dup(MPI_COMM_WORLD, &dist->comm);
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &dist->links->comm);
     KVF_TRY(kvf__dist_check(ctx, dist, code, "MPI_Comm_dup"));
-    MPI_Comm_rank(dist->comm, &dist->rank);
-    MPI_Comm_size(dist->comm, &dist->size);
+    MPI_Comm_rank(dist->links->comm, &dist->rank);
+    MPI_Comm_size(dist->links->comm, &dist->size);
     KVF_TRY(kvf__dist_meet(ctx, dist));
     return kvf__sums_init(ctx, dist);
 }
 
 kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
 {
+    struct joined {
+        kvf__dist dist;
+        kvf__links links;
+    } *joined = NULL;
     kvf__launch launch = kvf__launch_look();
     kvf__dist *dist = kvf__ctx_held(ctx);
     if (!launch.by) return KVF_OK;
     if (!dist) {
-        KVF_TRY(kvf__alloc(ctx, sizeof *dist, &dist));
+        KVF_TRY(kvf__alloc(ctx, sizeof *joined, &joined));
         kvf_status st = start_mpi(ctx, &launch);
         if (st) {
-            kvf__free(dist);
+            kvf__free(joined);
             return st;
         }
-        dist->ctx = ctx;
+        dist = &joined->dist;
+        dist->links = &joined->links;
+        dist->links->ctx = ctx;
         kvf__ctx_hold(ctx, dist, leave);
         st = connect_ranks(ctx, dist);
         dist->broken = st != KVF_OK;
@@ -165,29 +171,4 @@ kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
 const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx)
 {
     return kvf__ctx_held(ctx);
-}
-
-int kvf__dist_rank(const kvf__dist *dist)
-{
-    return dist->rank;
-}
-
-int kvf__dist_size(const kvf__dist *dist)
-{
-    return dist->size;
-}
-
-bool kvf__dist_broken(const kvf__dist *dist)
-{
-    return dist->broken;
-}
-
-void kvf__dist_give_up(kvf__dist *dist)
-{
-    dist->broken = true;
-}
-
-double kvf__dist_waited(const kvf__dist *dist)
-{
-    return dist->waited;
 }

@@ -21,9 +21,9 @@ kvf_status kvf__dist_meet(kvf_ctx *ctx, kvf__dist *dist)
     kvf__peer me;
     size_t n = (size_t)dist->size;
     describe(&me);
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *dist->peers, &dist->peers));
-    KVF_TRY(kvf__dist_gather(ctx, dist, &me, sizeof me, dist->rank ? NULL : dist->peers));
-    return kvf__dist_broadcast(ctx, dist, dist->peers, n * sizeof *dist->peers);
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *dist->links->peers, &dist->links->peers));
+    KVF_TRY(kvf__dist_gather(ctx, dist, &me, sizeof me, dist->rank ? NULL : dist->links->peers));
+    return kvf__dist_broadcast(ctx, dist, dist->links->peers, n * sizeof *dist->links->peers);
 }
 
 /* Two machines may have one name: then a number that is free here might be meant for there. */
@@ -34,14 +34,15 @@ static bool is_beside(const kvf__peer *me, const kvf__peer *other)
 
 int kvf__dist_lost(const kvf__dist *dist)
 {
-    const kvf__peer *me = dist->peers ? &dist->peers[dist->rank] : NULL;
+    const kvf__peer *me = dist->links->peers ? &dist->links->peers[dist->rank] : NULL;
     for (int r = 0; me && r < dist->size; r++)
-        if (is_beside(me, &dist->peers[r]) && kill((pid_t)dist->peers[r].pid, 0) && errno == ESRCH)
+        if (is_beside(me, &dist->links->peers[r]) && kill((pid_t)dist->links->peers[r].pid, 0) &&
+            errno == ESRCH)
             return r;
     return -1;
 }
 
 const char *kvf__dist_host(const kvf__dist *dist, int rank)
 {
-    return dist->peers[rank].host;
+    return dist->links->peers[rank].host;
 }

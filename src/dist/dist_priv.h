@@ -47,15 +47,12 @@ typedef struct kvf__sums {
     kvf_status status;                   /* of the first failure since the last end */
 } kvf__sums;
 
-struct kvf__dist {
+typedef struct kvf__links {
     kvf_ctx *ctx; /* of the sums, which are begun without one */
     MPI_Comm comm;
-    int rank, size;
     kvf__peer *peers; /* [size] */
     kvf__sums sums;
-    double waited;
-    bool broken; /* somebody has gone */
-};
+} kvf__links;
 
 /* The status of a call of MPI; EIO breaks the connection. */
 kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what);

@@ -19,7 +19,7 @@ static int tag_of(int64_t chunk)
 
 static void find_family(kvf__dist *dist)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     int64_t lowest = dist->rank & -dist->rank, end = dist->rank ? lowest : dist->size;
     s->parent = dist->rank ? dist->rank - (int)lowest : -1;
     for (int64_t bit = 1; bit < end && dist->rank + bit < dist->size; bit *= 2)
@@ -28,7 +28,7 @@ static void find_family(kvf__dist *dist)
 
 kvf_status kvf__sums_init(kvf_ctx *ctx, kvf__dist *dist)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     find_family(dist);
     s->capacity = 256;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s->capacity, sizeof *s->queue, &s->queue));
@@ -58,13 +58,13 @@ static kvf__travel *travel_of(kvf__sums *s, int64_t chunk)
 
 static kvf_status post(kvf__dist *dist, int64_t chunk)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     kvf__travel *t = travel_of(s, chunk);
     t->state = KVF__CHUNK_COMING;
     for (int c = 0; c < s->n_children; c++) {
         int code = MPI_Irecv(buffer_of(s, chunk, c), (int)s->queue[chunk].n, MPI_FLOAT, s->child[c],
-                             tag_of(chunk), dist->comm, &t->coming[c]);
-        KVF_TRY(kvf__dist_check(dist->ctx, dist, code, "receive"));
+                             tag_of(chunk), dist->links->comm, &t->coming[c]);
+        KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "receive"));
     }
     return KVF_OK;
 }
@@ -82,32 +82,32 @@ static void add_children(const kvf__sums *s, int64_t chunk)
 
 static kvf_status send_on(kvf__dist *dist, int64_t chunk)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     kvf__travel *t = travel_of(s, chunk);
     t->state = s->parent < 0 ? KVF__CHUNK_DONE : KVF__CHUNK_GOING;
     if (s->parent < 0) return KVF_OK;
     int code = MPI_Isend(s->queue[chunk].x, (int)s->queue[chunk].n, MPI_FLOAT, s->parent,
-                         tag_of(chunk), dist->comm, &t->going);
-    return kvf__dist_check(dist->ctx, dist, code, "send");
+                         tag_of(chunk), dist->links->comm, &t->going);
+    return kvf__dist_check(dist->links->ctx, dist, code, "send");
 }
 
 /* As far as it goes without waiting. */
 static kvf_status move(kvf__dist *dist, int64_t chunk)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     kvf__travel *t = travel_of(s, chunk);
     int there = 1, code = MPI_SUCCESS;
     if (t->state == KVF__CHUNK_COMING) {
         if (s->n_children)
             code = MPI_Testall(s->n_children, t->coming, &there, MPI_STATUSES_IGNORE);
-        KVF_TRY(kvf__dist_check(dist->ctx, dist, code, "receive"));
+        KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "receive"));
         if (!there) return KVF_OK;
         add_children(s, chunk);
         KVF_TRY(send_on(dist, chunk));
     }
     if (t->state == KVF__CHUNK_GOING) {
         code = MPI_Test(&t->going, &there, MPI_STATUS_IGNORE);
-        KVF_TRY(kvf__dist_check(dist->ctx, dist, code, "send"));
+        KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "send"));
         if (there) t->state = KVF__CHUNK_DONE;
     }
     return KVF_OK;
@@ -117,7 +117,7 @@ static kvf_status move(kvf__dist *dist, int64_t chunk)
 
 static kvf_status push(kvf__dist *dist)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     for (; s->posted < s->n && s->posted < s->done + KVF__SUM_WINDOW; s->posted++)
         KVF_TRY(post(dist, s->posted));
     for (int64_t i = s->done; i < s->posted; i++)
@@ -129,11 +129,11 @@ static kvf_status push(kvf__dist *dist)
 
 static kvf_status queue(kvf__dist *dist, float *x, int64_t n)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     for (int64_t at = 0; at < n; at += KVF__SUM_CHUNK) {
         if (s->n == s->capacity) {
             size_t bytes = (size_t)s->capacity * sizeof *s->queue;
-            KVF_TRY(kvf__grow(dist->ctx, &s->queue, bytes, 2 * bytes));
+            KVF_TRY(kvf__grow(dist->links->ctx, &s->queue, bytes, 2 * bytes));
             s->capacity *= 2;
         }
         int64_t left = n - at;
@@ -145,18 +145,18 @@ static kvf_status queue(kvf__dist *dist, float *x, int64_t n)
 
 void kvf__dist_sum_begin(kvf__dist *dist, float *x, int64_t n)
 {
-    if (!dist->sums.status) dist->sums.status = queue(dist, x, n);
+    if (!dist->links->sums.status) dist->links->sums.status = queue(dist, x, n);
     kvf__dist_sum_push(dist);
 }
 
 void kvf__dist_sum_push(kvf__dist *dist)
 {
-    if (!dist->sums.status) dist->sums.status = push(dist);
+    if (!dist->links->sums.status) dist->links->sums.status = push(dist);
 }
 
 kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist)
 {
-    kvf__sums *s = &dist->sums;
+    kvf__sums *s = &dist->links->sums;
     double begin = kvf__clock();
     kvf__wait wait = kvf__dist_wait_begin();
     while (!s->status && s->done < s->n) {

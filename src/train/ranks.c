@@ -34,7 +34,7 @@ typedef struct verdict {
 int kvf_train_rank(const kvf_ctx *ctx)
 {
     const kvf__dist *dist = kvf__dist_joined(ctx);
-    return dist ? kvf__dist_rank(dist) : 0;
+    return dist ? dist->rank : 0;
 }
 
 bool kvf__ranks_follows(const kvf__trainer *t)
@@ -59,12 +59,12 @@ kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out)
     if (!dist) return KVF_OK;
     kvf_status st = kvf__alloc(ctx, sizeof *ranks, &ranks);
     if (st) {
-        kvf__dist_give_up(dist); /* the others would wait for this rank */
+        dist->broken = true; /* the others would wait for this rank */
         return st;
     }
     ranks->dist = dist;
-    ranks->rank = kvf__dist_rank(dist);
-    ranks->size = kvf__dist_size(dist);
+    ranks->rank = dist->rank;
+    ranks->size = dist->size;
     *out = ranks;
     return KVF_OK;
 }
@@ -204,7 +204,7 @@ static kvf_status agree_as_first(kvf__trainer *t, const note *mine, bool finishe
     kvf__dist *dist = t->ranks->dist;
     kvf_status st = kvf__alloc_array(t->ctx, (size_t)t->ranks->size, sizeof *notes, &notes);
     if (st) {
-        kvf__dist_give_up(dist);
+        dist->broken = true;
         return st;
     }
     st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
@@ -238,7 +238,7 @@ kvf_status kvf__ranks_agree(kvf__trainer *t, kvf_status st, bool *finished)
 kvf_status kvf__ranks_end(kvf__trainer *t, kvf_status st)
 {
     if (!t->ranks) return st;
-    if (kvf__dist_broken(t->ranks->dist))
+    if (t->ranks->dist->broken)
         return kvf__fail(t->ctx, st, "%s; what was saved before is whole, --resume continues",
                          kvf_ctx_error(t->ctx));
     kvf__order order = {
@@ -262,5 +262,5 @@ void kvf__ranks_result(const kvf__trainer *t, kvf_train_result *result)
 {
     result->ranks = kvf__ranks_size(t);
     result->signal = kvf__ranks_signal(t);
-    result->wait_seconds = t->ranks ? kvf__dist_waited(t->ranks->dist) - t->ranks->waited : 0;
+    result->wait_seconds = t->ranks ? t->ranks->dist->waited - t->ranks->waited : 0;
 }

@@ -21,7 +21,7 @@ struct kvf__ranks {
     int signal;         /* that reached any rank, 0: none */
     int64_t next_layer; /* of the prefix gradient to be summed, -1: none is left */
     int64_t computed;   /* trainer's computed_tokens after the step before */
-    double waited;      /* kvf__dist_waited before the first step */
+    double waited;      /* dist->waited before the first step */
 
     /* [capacity] scratch of a division */
     int64_t capacity;

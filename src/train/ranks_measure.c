@@ -23,9 +23,9 @@ struct kvf__shared {
 kvf_status kvf__shared_create(kvf_ctx *ctx, kvf__dist *dist, int64_t batches, kvf__shared **out)
 {
     kvf__shared *s = NULL;
-    size_t n = (size_t)batches, size = (size_t)kvf__dist_size(dist);
+    size_t n = (size_t)batches, size = (size_t)dist->size;
     KVF_TRY(kvf__alloc(ctx, sizeof *s, &s));
-    *s = (kvf__shared){.dist = dist, .rank = kvf__dist_rank(dist), .size = (int)size, .n = batches};
+    *s = (kvf__shared){.dist = dist, .rank = dist->rank, .size = (int)size, .n = batches};
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *s->own, &s->own);
     if (!st && !s->rank) st = kvf__alloc_array(ctx, n * size, sizeof *s->all, &s->all);
     if (!st && !s->rank) st = kvf__alloc_array(ctx, size, sizeof *s->reports, &s->reports);
@@ -47,7 +47,7 @@ void kvf__shared_free(kvf__shared *shared)
 
 void kvf__shared_give_up(kvf__shared *shared)
 {
-    kvf__dist_give_up(shared->dist);
+    shared->dist->broken = true;
 }
 
 bool kvf__shared_helps(const kvf__shared *shared)

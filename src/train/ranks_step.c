@@ -76,7 +76,7 @@ kvf_status kvf__ranks_prepare(kvf__trainer *t)
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->load, &ranks->load));
     KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->reports, &ranks->reports));
     ranks->next_layer = t->tuned.gradient.prefix ? t->tuned.gradient.prefix->L - 1 : -1;
-    ranks->waited = kvf__dist_waited(ranks->dist);
+    ranks->waited = ranks->dist->waited;
     return KVF_OK;
 }
 

@@ -15,7 +15,7 @@ static void expect(bool good, const kvf__dist *dist, const char *what)
 {
     if (good) return;
     failures++;
-    printf("rank %d: %s\n", kvf__dist_rank(dist), what);
+    printf("rank %d: %s\n", dist->rank, what);
 }
 
 /* Values whose sums depend on the order. */
@@ -39,14 +39,14 @@ static float tree_sum(int rank, int size, int64_t i, int round)
 static void check_broadcast(kvf_ctx *ctx, kvf__dist *dist)
 {
     char text[100] = "";
-    if (!kvf__dist_rank(dist)) strcpy(text, "from the first");
+    if (!dist->rank) strcpy(text, "from the first");
     expect(!kvf__dist_broadcast(ctx, dist, text, sizeof text), dist, "broadcast fails");
     expect(!strcmp(text, "from the first"), dist, "broadcast brings other bytes");
 }
 
 static void check_gather(kvf_ctx *ctx, kvf__dist *dist)
 {
-    int rank = kvf__dist_rank(dist), size = kvf__dist_size(dist);
+    int rank = dist->rank, size = dist->size;
     int64_t mine[3] = {rank, 10 * rank, -rank}, all[3 * MOST];
     expect(!kvf__dist_gather(ctx, dist, mine, sizeof mine, rank ? NULL : all), dist,
            "gather fails");
@@ -58,7 +58,7 @@ static void check_gather(kvf_ctx *ctx, kvf__dist *dist)
 /* Pieces of many sizes, begun while others travel, by ranks that are late in turn. */
 static void check_sums(kvf_ctx *ctx, kvf__dist *dist, float *x, int round)
 {
-    int rank = kvf__dist_rank(dist), size = kvf__dist_size(dist);
+    int rank = dist->rank, size = dist->size;
     for (int64_t i = 0; i < ODD; i++)
         x[i] = value_of(rank, i, round);
     for (int64_t at = 0, n = 1, k = 0; at < ODD; at += n, n = n * 3 + 1, k++) {
@@ -87,8 +87,8 @@ int main(void)
     for (int round = 0; round < 3; round++)
         check_sums(ctx, dist, x, round);
     check_broadcast(ctx, dist);
-    if (!kvf__dist_rank(dist))
-        printf("%d ranks: sums are those of the tree\n", kvf__dist_size(dist));
+    if (!dist->rank)
+        printf("%d ranks: sums are those of the tree\n", dist->size);
     fflush(stdout);
     kvf_ctx_free(ctx);
     free(x);
