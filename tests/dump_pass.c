@@ -19,6 +19,7 @@
  * sum(hidden * weights). Chat templates are off: rows of
  * ids, or prompt and completion.
  */
+#include "param_grad.h"
 #include "encoder_int.h"
 #include "encoder_run.h"
 #include "renderer.h"
@@ -294,7 +295,7 @@ static kvf_status write_tensors(program *p, const char *path)
     for (size_t i = 0; params && i < params->n; i++) {
         snprintf(names[i], sizeof names[i], "grad.%s", params->item[i].name);
         KVF_TRY(kvf__alloc_array(p->ctx, (size_t)params->item[i].n, sizeof(float), &p->grads[i]));
-        kvf__param_grad(&params->item[i], p->grads[i]);
+        param_grad(&params->item[i], p->grads[i]);
         add(p, names[i], p->grads[i], KVF__F32, params->item[i].rank, params->item[i].dim);
     }
     return kvf__safetensors_write(p->ctx, path, true, p->tensors, p->n_tensors);

@@ -258,7 +258,7 @@ START_TEST(plan_survives_no_memory)
         ck_assert_ptr_null(plan);
     }
     kvf_ctx_fail_allocation(ctx, -1);
-    ck_assert_int_ge(failures, 4);
+    ck_assert_int_ge(failures, 1); /* one block */
     kvf__attn_plan_free(plan);
     kvf__attn_plan_free(NULL);
     kvf_ctx_free(ctx);

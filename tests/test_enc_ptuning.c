@@ -1,6 +1,7 @@
 /* Encoders of port embed: `p-tuning` in both forms against PEFT's PromptEncoder
  * (tests/golden/make_prompt_golden.py), its LSTM being PyTorch's; starting values that reach a
  * target; what a form's files look like. */
+#include "param_grad.h"
 #include "ck.h"
 #include "encoder_int.h"
 #include "file_int.h"
@@ -99,7 +100,7 @@ START_TEST(gradients_are_torchs)
     for (size_t i = 0; i < params->n; i++) {
         const kvf__param *param = &params->item[i];
         float *got = malloc((size_t)param->n * sizeof *got);
-        kvf__param_grad(param, got);
+        param_grad(param, got);
         double error = ck_rel_l2(got, stored(FORMS[_i], "grad.", param->name), (size_t)param->n);
         ck_assert_msg(error <= 1e-5, "%s: %g", param->name, error);
         free(got);

@@ -1,5 +1,6 @@
 /* Encoders: what they emit, gradients against central differences, starting values, learning-rate
  * units. */
+#include "param_grad.h"
 #include "ck.h"
 #include "encoder_int.h"
 #include "rng.h"
@@ -68,7 +69,7 @@ START_TEST(gradients_match_differences)
     float *grads[8] = {NULL}; /* they hold until the next forward */
     for (size_t i = 0; i < params->n; i++) {
         grads[i] = malloc((size_t)params->item[i].n * sizeof(float));
-        kvf__param_grad(&params->item[i], grads[i]);
+        param_grad(&params->item[i], grads[i]);
     }
     for (size_t i = 0; i < params->n; i++) {
         kvf__param *param = &params->item[i];
@@ -100,7 +101,7 @@ static double sum_of_squares(const kvf__params *params)
     double sum = 0;
     for (size_t i = 0; i < params->n; i++) {
         float *grad = malloc((size_t)params->item[i].n * sizeof *grad);
-        kvf__param_grad(&params->item[i], grad);
+        param_grad(&params->item[i], grad);
         for (int64_t j = 0; j < params->item[i].n; j++)
             sum += (double)grad[j] * (double)grad[j];
         free(grad);

@@ -1,4 +1,5 @@
 /* AdamW against figures computed by torch.optim.AdamW, schedules, clipping. */
+#include "param_grad.h"
 #include "ck.h"
 #include "optim_int.h"
 
@@ -115,7 +116,7 @@ START_TEST(unformed_gradients_are_the_same)
     outer.item[0].outer = P;
     outer.item[0].left = left;
     outer.item[0].right = right;
-    kvf__param_grad(&outer.item[0], grad);
+    param_grad(&outer.item[0], grad);
     double norm = kvf__grad_norm(&formed);
     ck_assert_double_eq_tol(kvf__grad_norm(&outer), norm, 1e-6 * norm);
     kvf__adamw x = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}, y = x;

@@ -1,36 +1,31 @@
 /* AdamW in f32 with torch's order of operations, so that loss curves can be compared digit by
  * digit. Bias corrections are computed in f64. The loops over elements are those of wide.h; memory
  * bandwidth bounds them. */
+#include "arena.h"
 #include "optim_int.h"
 #include "wide.h"
 
 #include <math.h>
 
-static size_t padded(int64_t n)
+static void lay(void *object, kvf__carver *carver)
 {
-    return ((size_t)n + 15) / 16 * 16;
+    kvf__adamw *adamw = object;
+    for (size_t i = 0; i < adamw->m.n; i++) {
+        kvf__param *m = &adamw->m.item[i], *v = &adamw->v.item[i];
+        m->value = kvf__carve(carver, m->n, 1, sizeof *m->value);
+        v->value = kvf__carve(carver, v->n, 1, sizeof *v->value);
+        m->grad = v->grad = NULL;
+    }
 }
 
 kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *params)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < params->n; i++)
-        total += padded(params->item[i].n);
-    float *memory = NULL;
-    KVF_TRY(kvf__alloc_array(ctx, 2 * total, sizeof *memory, &memory));
-    adamw->memory = memory;
+    adamw->memory = NULL;
     adamw->m = adamw->v = (kvf__params){0};
     adamw->t = 0;
     KVF_TRY(kvf__params_append(ctx, &adamw->m, params));
     KVF_TRY(kvf__params_append(ctx, &adamw->v, params));
-    float *at = memory;
-    for (size_t i = 0; i < params->n; i++) {
-        adamw->m.item[i].value = at;
-        adamw->v.item[i].value = at + total;
-        adamw->m.item[i].grad = adamw->v.item[i].grad = NULL;
-        at += padded(params->item[i].n);
-    }
-    return KVF_OK;
+    return kvf__carve_block(ctx, lay, adamw, &adamw->memory);
 }
 
 void kvf__adamw_done(kvf__adamw *adamw)

@@ -13,7 +13,7 @@ typedef struct kvf__adamw {
     double beta1, beta2, eps, weight_decay;
     int64_t t;        /* updates done */
     kvf__params m, v; /* moments, owned memory; names and dims of the parameters */
-    float *memory;
+    void *memory;
 } kvf__adamw;
 
 /* Zero moments for every parameter. */

@@ -5,6 +5,7 @@
  * least cost so far (ties by index). That depends on lengths and thread count alone, so equal
  * inputs give equal bits; a dynamic schedule would not, because gradients of shared segments are
  * summed per thread. All memory is taken at creation, from the limits. */
+#include "arena.h"
 #include "attention_int.h"
 
 #include <assert.h>
@@ -21,10 +22,9 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
     size_t packs, blocks, floats;
 
-    if (!kvf__mul(keys, per_key, &packs)) return false;
-    if (!kvf__mul(block, KVF__ATTN_QUERIES, &blocks)) return false;
-    if (!kvf__add(packs, blocks, &floats)) return false;
-    if (!kvf__mul(floats, sizeof(float), &floats)) return false;
+    if (!kvf__mul(keys, per_key, &packs) || !kvf__mul(block, KVF__ATTN_QUERIES, &blocks) ||
+        !kvf__add(packs, blocks, &floats) || !kvf__mul(floats, sizeof(float), &floats))
+        return false;
     if (limits->dropout) {
         const size_t dropped = kvf__attn_drop_scratch((int64_t)width, (int64_t)keys);
         if (dropped > floats) floats = dropped;
@@ -48,43 +48,27 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__attn_limits *l)
     return KVF_OK;
 }
 
+static void lay(void *object, kvf__carver *carver)
+{
+    kvf__attn_plan *plan = object;
+    const kvf__attn_limits *l = &plan->limits;
+
+    plan->items = kvf__carve(carver, l->rows, l->G, sizeof *plan->items);
+    plan->load = kvf__carve(carver, plan->threads, 1, sizeof *plan->load);
+    plan->scratch = kvf__carve(carver, plan->threads, (int64_t)plan->scratch_bytes, 1);
+    plan->grads = kvf__carve(carver, plan->threads, (int64_t)plan->grad_count, sizeof(float));
+}
+
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, kvf__attn_plan **out)
 {
-    kvf__attn_plan *plan = NULL;
-    size_t n_items, all;
-    kvf_status st;
+    kvf_status st = KVF_ENOMEM;
+    kvf__attn_plan made = {.limits = *limits, .threads = kvf_ctx_threads(ctx)};
 
     KVF_TRY(check_limits(ctx, limits));
-    st = kvf__alloc(ctx, sizeof *plan, &plan);
-    if (st) goto out;
-    plan->limits = *limits;
-    plan->threads = kvf_ctx_threads(ctx);
-    const size_t threads = (size_t)plan->threads;
-
-    st = KVF_ENOMEM;
-    if (!kvf__mul((size_t)limits->rows, (size_t)limits->G, &n_items)) goto out;
-    st = kvf__alloc_array(ctx, n_items, sizeof *plan->items, &plan->items);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, threads, sizeof *plan->load, &plan->load);
-    if (st) goto out;
-    st = KVF_ENOMEM;
-    if (!scratch_size(limits, &plan->scratch_bytes)) goto out;
-    st = kvf__alloc_array(ctx, threads, plan->scratch_bytes, &plan->scratch);
-    if (st) goto out;
-    if (limits->backward) {
-        st = KVF_ENOMEM;
-        if (!kvf__mul((size_t)limits->grad_len, (size_t)(2 * limits->G * limits->D),
-                      &plan->grad_count))
-            goto out;
-        if (!kvf__mul(threads, plan->grad_count, &all)) goto out;
-        st = kvf__alloc_array(ctx, all, sizeof(float), &plan->grads);
-        if (st) goto out;
-    }
-
-    *out = plan;
-    plan = NULL;
-out:
-    kvf__attn_plan_free(plan);
+    if (scratch_size(limits, &made.scratch_bytes) &&
+        kvf__mul(limits->backward ? (size_t)limits->grad_len : 0,
+                 (size_t)(2 * limits->G * limits->D), &made.grad_count))
+        st = kvf__carve_object(ctx, lay, &made, sizeof made, out);
     if (st == KVF_ENOMEM)
         kvf__fail(ctx, st, "attention: no memory for rows of %lld tokens",
                   (long long)limits->row_len);
@@ -93,11 +77,6 @@ out:
 
 void kvf__attn_plan_free(kvf__attn_plan *plan)
 {
-    if (!plan) return;
-    kvf__free(plan->items);
-    kvf__free(plan->load);
-    kvf__free(plan->scratch);
-    kvf__free(plan->grads);
     kvf__free(plan);
 }
 

@@ -29,8 +29,8 @@ struct kvf__attn_plan {
     int64_t *load; /* [threads] cost dealt so far */
     char *scratch; /* [threads][scratch_bytes], 64-byte aligned */
     size_t scratch_bytes;
-    float *grads;      /* [threads][grad_count]; NULL unless backward */
-    size_t grad_count; /* 2 * G * grad_len * D */
+    float *grads;      /* [threads][grad_count] */
+    size_t grad_count; /* 2 * G * grad_len * D; 0 unless backward */
 };
 
 /* Bytes that dropout's kernel needs of a thread's scratch. */

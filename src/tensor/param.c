@@ -3,23 +3,6 @@
 
 #include <string.h>
 
-void kvf__param_grad(const kvf__param *param, float *out)
-{
-    if (!param->outer) {
-        memcpy(out, param->grad, (size_t)param->n * sizeof *out);
-        return;
-    }
-    int64_t rows = param->dim[0], columns = param->dim[1];
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++) {
-            double sum = 0;
-            for (int64_t p = 0; p < param->outer; p++)
-                sum += (double)param->left[p * rows + r] * (double)param->right[p * columns + c];
-            out[r * columns + c] = (float)sum;
-        }
-}
-
 static kvf_status reserve(kvf_ctx *ctx, kvf__params *params, size_t more)
 {
     size_t want = params->n + more, capacity = params->capacity ? params->capacity : 8;

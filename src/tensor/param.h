@@ -20,9 +20,6 @@ typedef struct kvf__param {
     const float *left, *right;
 } kvf__param;
 
-/* The gradient of a parameter, formed if need be: out [n]. */
-void kvf__param_grad(const kvf__param *param, float *out);
-
 /* {0} is empty. A list with room for what is added allocates nothing. */
 typedef struct kvf__params {
     size_t n, capacity;

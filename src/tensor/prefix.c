@@ -1,7 +1,7 @@
 /* The prefix tensor and its flat form, see prefix.h: two layouts of the same numbers.
  *
  * The flat form keeps the D values of a (layer, key or value, head, token) together, as kv does, so
- * all three conversions are copies or sums of runs of D. */
+ * both conversions are copies of runs of D. */
 #include "prefix.h"
 
 #include <string.h>
@@ -41,32 +41,29 @@ size_t kvf__prefix_count(const kvf__prefix *prefix)
     return (size_t)(prefix->L * 2 * prefix->G * prefix->P * prefix->D);
 }
 
-/* flat[p] of block b = (l, key or value, g): D values. kv[b][p]: the same. */
-static size_t flat_at(const kvf__prefix *prefix, int64_t block, int64_t p)
+/* Copies between kv [blocks][P][D] and flat [P][blocks][D], a block being one (l, key or value,
+ * g). */
+static void copy_flat(const kvf__prefix *prefix, float *to_kv, float *to_flat, const float *from)
 {
-    int64_t blocks = prefix->L * 2 * prefix->G;
-    return (size_t)((p * blocks + block) * prefix->D);
-}
-
-static float *kv_at(const kvf__prefix *prefix, int64_t block, int64_t p)
-{
-    return prefix->kv + (block * prefix->P + p) * prefix->D;
+    const int64_t blocks = prefix->L * 2 * prefix->G, P = prefix->P, D = prefix->D;
+    for (int64_t block = 0; block < blocks; block++)
+        for (int64_t p = 0; p < P; p++) {
+            const int64_t kv = (block * P + p) * D, flat = (p * blocks + block) * D;
+            if (to_kv)
+                memcpy(to_kv + kv, from + flat, (size_t)D * sizeof *from);
+            else
+                memcpy(to_flat + flat, from + kv, (size_t)D * sizeof *from);
+        }
 }
 
 void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat)
 {
-    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
-        for (int64_t p = 0; p < prefix->P; p++)
-            memcpy(kv_at(prefix, block, p), flat + flat_at(prefix, block, p),
-                   (size_t)prefix->D * sizeof *flat);
+    copy_flat(prefix, prefix->kv, NULL, flat);
 }
 
 void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat)
 {
-    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
-        for (int64_t p = 0; p < prefix->P; p++)
-            memcpy(flat + flat_at(prefix, block, p), kv_at(prefix, block, p),
-                   (size_t)prefix->D * sizeof *flat);
+    copy_flat(prefix, NULL, flat, prefix->kv);
 }
 
 void kvf__prefix_clear_masked(kvf__prefix *prefix)
@@ -74,15 +71,4 @@ void kvf__prefix_clear_masked(kvf__prefix *prefix)
     size_t n = (size_t)(2 * prefix->G * prefix->P * prefix->D);
     for (int64_t l = 0; l < prefix->L; l++)
         if (!prefix->layer_mask[l]) memset(prefix->kv + (size_t)l * n, 0, n * sizeof *prefix->kv);
-}
-
-void kvf__prefix_add_to_flat(const kvf__prefix *prefix, float *flat)
-{
-    for (int64_t block = 0; block < prefix->L * 2 * prefix->G; block++)
-        for (int64_t p = 0; p < prefix->P; p++) {
-            float *to = flat + flat_at(prefix, block, p);
-            const float *from = kv_at(prefix, block, p);
-            for (int64_t d = 0; d < prefix->D; d++)
-                to[d] += from[d];
-        }
 }

@@ -29,7 +29,5 @@ void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat /* [P, 2LGD] *
 void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat);
 /* Zeros in layers that the mask leaves out. */
 void kvf__prefix_clear_masked(kvf__prefix *prefix);
-/* flat += prefix, for gradients. */
-void kvf__prefix_add_to_flat(const kvf__prefix *prefix, float *flat);
 
 #endif

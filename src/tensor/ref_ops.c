@@ -27,22 +27,36 @@ static void set(kvf__dtype act, void *p, int64_t i, double value)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
+/* Without y: xhat alone. */
+static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *n)
+{
+    for (int64_t m = 0; m < n->M; m++) {
+        const float *row = n->x + m * n->C;
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < n->C && !n->rms; c++)
+            mean += row[c] / (double)n->C;
+        for (int64_t c = 0; c < n->C; c++)
+            variance += (row[c] - mean) * (row[c] - mean) / (double)n->C;
+
+        double by = 1 / sqrt(variance + n->eps);
+        n->rstd[m] = (float)by;
+        for (int64_t c = 0; c < n->C; c++) {
+            double xhat = (row[c] - mean) * by;
+            if (n->xhat) set(act, n->xhat, m * n->C + c, xhat);
+            if (!n->y) continue;
+            double y = xhat * n->gamma[c] + (n->beta ? n->beta[c] : 0);
+            if (n->y_act) set(act, n->y_act, m * n->C + c, y);
+            n->y[m * n->C + c] = (float)y;
+        }
+    }
+}
+
 static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, int64_t M, int64_t C,
                      bool rms, float eps)
 {
-    for (int64_t m = 0; m < M; m++) {
-        const float *row = x + m * C;
-        double mean = 0, variance = 0;
-        for (int64_t c = 0; c < C && !rms; c++)
-            mean += row[c] / (double)C;
-        for (int64_t c = 0; c < C; c++)
-            variance += (row[c] - mean) * (row[c] - mean) / (double)C;
-
-        double by = 1 / sqrt(variance + eps);
-        for (int64_t c = 0; c < C; c++)
-            set(act, xhat, m * C + c, (row[c] - mean) * by);
-        rstd[m] = (float)by;
-    }
+    const kvf__whole_norm norm = {
+        .M = M, .C = C, .rms = rms, .eps = eps, .x = x, .xhat = xhat, .rstd = rstd};
+    whole_norm_fwd(act, &norm);
 }
 
 /* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd; rms has no mean to
@@ -60,28 +74,6 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
             dx[i] = (float)(dx[i] +
                             (get(act, dxhat, i) - mean - get(act, xhat, i) * dot) * rstd[m]);
             if (dx_act) set(act, dx_act, i, dx[i]);
-        }
-    }
-}
-
-static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *n)
-{
-    for (int64_t m = 0; m < n->M; m++) {
-        const float *row = n->x + m * n->C;
-        double mean = 0, variance = 0;
-        for (int64_t c = 0; c < n->C && !n->rms; c++)
-            mean += row[c] / (double)n->C;
-        for (int64_t c = 0; c < n->C; c++)
-            variance += (row[c] - mean) * (row[c] - mean) / (double)n->C;
-
-        double by = 1 / sqrt(variance + n->eps);
-        n->rstd[m] = (float)by;
-        for (int64_t c = 0; c < n->C; c++) {
-            double xhat = (row[c] - mean) * by;
-            double y = xhat * n->gamma[c] + (n->beta ? n->beta[c] : 0);
-            if (n->xhat) set(act, n->xhat, m * n->C + c, xhat);
-            if (n->y_act) set(act, n->y_act, m * n->C + c, y);
-            n->y[m * n->C + c] = (float)y;
         }
     }
 }
