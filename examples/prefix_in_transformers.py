@@ -1,9 +1,9 @@
-"""A prefix file in transformers 5: h5py reads it, a DynamicCache holds it, generate() continues behind it.
+"""A prefix file in transformers 5: h5py reads it, a DynamicCache holds it, generate() continues after it.
 
     python prefix_in_transformers.py BASE_FOLDER PREFIX.h5 "Internet, noun:" [--max-tokens 20]
 
 The dataset's first axes are layer and key or value; what is left, [1, G, P, D], is what a cache holds for one row. Keys lie as they do
-in a cache: rotated already. int8 values have one scale for each head beside them. The file says at which position the text begins: behind
+in a cache: rotated already. int8 values come with one scale for each head. The file has the position at which the text begins: after
 a prefix that was pruned or moved this is not its length. What no cache can hold is refused.
 """
 import argparse
@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 
 def refusal(file):
-    """Why a cache cannot stand for this file; None: it can."""
+    """Why a cache cannot hold this file; None: it can."""
     kind = file.attrs.get("kvfold_kind", "unknown")
     if kind != "prefix":
         return f"of kind {kind}, want prefix (`kvfold merge` makes one of a run)"
@@ -23,7 +23,7 @@ def refusal(file):
         return "has a head of its own, which `kvfold export --format peft` takes along"
     kept = file["prefix/past_key_values"].attrs
     if "placement" in kept:
-        return "its prefix stands inside the row, behind a part of the prompt"
+        return "its prefix is inside the row, after a part of the prompt"
     if not kept["layer_mask"].all():
         return "has a prefix in some layers only (--layers), and those of a cache share one mask"
     return None

@@ -4,7 +4,7 @@
 set -eu
 kvfold=${KVFOLD:-kvfold}
 said=$(mktemp)
-"$kvfold" serve --base "$1" --prefix mine="$2" --port 0 >"$said" & # port 0: a free one, which it says
+"$kvfold" serve --base "$1" --prefix mine="$2" --port 0 >"$said" & # port 0: a free one, which it prints
 server=$!
 trap 'kill $server 2>/dev/null || true; rm -f "$said"' EXIT
 tries=0
