@@ -3,8 +3,8 @@
  * keys and values are the prefix that takes their place. Elsewhere they stay vectors, in a file of
  * their own.
  *
- * A row behind the prefix is then held against the same row behind the vectors, by its final hidden
- * state: the fold is exact but for the rounding of f32. */
+ * A row after the prefix is then compared with the same row after the vectors, by its final hidden
+ * state: the fold is exact except for the rounding of f32. */
 #include "merge_int.h"
 
 #include "arch.h"
@@ -66,7 +66,7 @@ static double relative_diff(const float *a, const float *b, int64_t n)
     return sqrt(diff / (norm > 0 ? norm : 1));
 }
 
-/* The virtual tokens and some words behind them, and the words behind the prefix. */
+/* Some ids after the virtual tokens, and the same ids after the prefix. */
 static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live,
                              const int32_t *ids, float *states, double *diff)
 {

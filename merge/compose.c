@@ -1,13 +1,12 @@
-/* Compose: several prefixes of one base as one, by standing one behind the other or by their
- * weighted mean.
+/* Compose: several prefixes of one base as one, concatenated or as their weighted mean.
  *
  * Concatenation gives every part what it saw in training: what follows it begins at its own
  * position_start. So the parts' starts add up to the start of the text, and on a base with rope,
  * whose keys are stored rotated by their positions from 0 on, the keys of a part are turned on by
  * the sum of the starts before it. Starts that are 0 (AdapterHub's convention) turn nothing. Keys
  * of a prefix inside rows are not rotated yet and need no turn; nor do those of learned positions.
- * The first part then stands further from the text than it was trained to, by the starts of those
- * behind it, and no part has seen another: the loss is to be measured.
+ * The first part is then further from the text than in training, by the starts of the parts after
+ * it, and no part has seen another: measure the loss.
  *
  * The parts must agree on all that is not theirs alone: base, task, head, rendering of rows,
  * masked layers, place. Options and lineage that all have alike are kept. */
@@ -105,7 +104,7 @@ static kvf_status open_parts(composing *c)
     return KVF_OK;
 }
 
-static kvf_status read_weights(composing *c)
+static kvf_status normalize_weights(composing *c)
 {
     double sum = 0;
 
@@ -133,7 +132,7 @@ static bool has_rope(const kvf_prefix *part)
 }
 
 /* All keys of a part turned on by so many positions. */
-static kvf_status turn(composing *c, kvf_prefix *part, int64_t by)
+static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
     if (!by || part->id.raw_keys || !has_rope(part)) return KVF_OK;
     if (!c->base && !c->o->base)
@@ -162,7 +161,7 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
     int64_t P = 0, start = 0, at = 0;
 
     for (size_t i = 0; i < c->n; i++) {
-        KVF_TRY(turn(c, c->part[i], start));
+        KVF_TRY(rotate_keys(c, c->part[i], start));
         start += c->part[i]->id.position_start;
         P += c->part[i]->id.P;
     }
@@ -263,7 +262,7 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
 static kvf_status make(composing *c, kvf__prefix *values, kvf_compose_result *r)
 {
     KVF_TRY(open_parts(c));
-    if (c->average) KVF_TRY(read_weights(c));
+    if (c->average) KVF_TRY(normalize_weights(c));
     KVF_TRY((c->average ? average : concatenate)(c, values, &r->position_start));
     KVF_TRY(become(c, values, r->position_start));
     KVF_TRY(kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,

@@ -1,9 +1,9 @@
 /* Moving a prefix along the positions of a base with rope.
  *
  * Attention sees the distance between query and key alone, so a prefix whose keys are rotated as
- * far as the rows behind it are moved conditions the base as before (RoFormer, arXiv 2104.09864,
+ * far as the rows after it are moved conditions the base as before (RoFormer, arXiv 2104.09864,
  * equation 16). Programs differ in where rows start: at P in PEFT, P-tuning v2 and cartridges, at 0
- * in AdapterHub; this is the bridge between them. Key p stands at position_start - P + p. */
+ * in AdapterHub; this is the bridge between them. Key p has position position_start - P + p. */
 #include "merge_int.h"
 
 #include <stdlib.h>

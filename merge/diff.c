@@ -1,4 +1,4 @@
-/* Diff: two files of a kind, in what they say (attributes, options, lineage, metadata, history) and
+/* Diff: two files of a kind, in their facts (attributes, options, lineage, metadata, history) and
  * in their tensors: those only one has, those of another shape, and by how much the others differ.
  * Equal bytes are equal; of the rest the largest difference, the L2 norm of the difference over
  * that of the first file's, and the cosine, in f64. Two NaN are equal. */

@@ -8,10 +8,10 @@
 /* {0} is none. Tensors are views of what the members hold. */
 typedef struct kvf__side {
     const char *path;     /* viewed */
-    char kind[16];        /* as inspect says; a Hugging Face folder is a "base" */
-    kvf_json *tree;       /* what inspect says */
+    char kind[16];        /* of inspect; a Hugging Face folder is a "base" */
+    kvf_json *tree;       /* of inspect */
     kvf__table table;     /* tensors by name; of prefixes by layer, "prefix/3/key" [G, P, D] */
-    kvf__artifact own;    /* of a base: what it says of its head */
+    kvf__artifact own;    /* of a base its head alone */
     kvf__weights weights; /* its table is `table`, on loan */
     kvf__base_file texts; /* of a base: its tokenizer's files */
 } kvf__side;

@@ -1,5 +1,5 @@
 /* One file of those that diff compares, as tensors by name. Narrow types and int8 are compared by
- * what they stand for; the tree of inspect has the facts around them. */
+ * the values they represent; the tree of inspect has the facts around them. */
 #include "diff.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Folding: the encoder of a run is run once, and what it emits becomes the static prefix. The file
- * is read back and compared with the encoder's output before merge says it is done: equal bit for
+ * is read back and compared with the encoder's output before merge reports success: equal bit for
  * bit in f32, off by the rounding of the type otherwise. */
 #include "merge_int.h"
 
@@ -121,7 +121,7 @@ static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf
     return KVF_OK;
 }
 
-/* Through prefix file and probe, to what the caller is told. */
+/* Writes the prefix file, verifies it and fills the result. */
 static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                               kvf__dtype dtype, kvf_merge_result *result)
 {
@@ -161,7 +161,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
                          options->run);
     if (changes && !beside) return fold_block(ctx, options, live, result);
     if (beside) {
-        KVF_TRY(kvf__fold_beside(ctx, options, live));
+        KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;
     }
     if (live->vectors.P) KVF_TRY(fold_embed(ctx, &rest, live, &written, result));

@@ -1,7 +1,7 @@
 /* Folding a run that trained every weight: they become a base file, with config and tokenizer of
  * the base that the run began from (of a GGUF, as made of its metadata) and the head of its task.
  *
- * A run that trained virtual tokens beside them folds to two files: that base file, and the one
+ * A run that also trained virtual tokens folds to two files: that base file, and the one
  * that the method's virtual tokens fold to anyway, made on it and for it. */
 #include "merge_int.h"
 #include "outfile.h"
@@ -66,7 +66,7 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
     return st;
 }
 
-/* What the file says of its head is the run's, but for the hash. The head is viewed. */
+/* The facts about the head are the run's, except the hash. The head is viewed. */
 static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live)
 {
@@ -92,7 +92,7 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
     return KVF_OK;
 }
 
-/* ---- beside virtual tokens ------------------------------------------------------------------- */
+/* ---- with virtual tokens --------------------------------------------------------------------- */
 
 static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
                                const kvf_prefix *live)
@@ -112,7 +112,7 @@ static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
     return kvf_check_output(ctx, options->out, options->force);
 }
 
-kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)
+kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)
 {
     kvf_base *base = NULL;
     char *hash = NULL;

@@ -1,5 +1,5 @@
-/* What files made of other files say about them: hashes of their bytes, and the options and facts
- * in which they agree. */
+/* Where a file made of other files comes from: hashes of their bytes, and the options and facts in
+ * which they agree. */
 #include "hash.h"
 #include "merge_int.h"
 

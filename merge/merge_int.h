@@ -9,9 +9,9 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* What files made of files say (lineage.c): XXH3-128 of a file's bytes; are two values alike; one
- * again, NULL without memory; a new object of the scalars that n objects (NULL: empty) have alike,
- * in the order of the first, but for one. */
+/* Where files made of files come from (lineage.c): XXH3-128 of a file's bytes; are two values
+ * alike; one again, NULL without memory; a new object of the scalars that n objects (NULL: empty)
+ * have alike, in the order of the first, but for one. */
 kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33]);
 /* One more fact of a prefix (value is taken over), and the hash of a file as one. */
 kvf_status kvf__lineage_add(kvf_ctx *ctx, kvf_json **lineage, const char *name, kvf_json *value);
@@ -22,7 +22,7 @@ kvf_json *kvf__json_copy(kvf_ctx *ctx, const kvf_json *value);
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out);
 
-/* A prefix as the tools for files take it (prefix_source.c): a prefix file as it stands, what a
+/* A prefix as the tools for files take it (prefix_source.c): a prefix file as it is, what a
  * run's encoder emits now, or what the base makes of virtual tokens that lead the row. Methods that
  * read the base want its path (EUSAGE without); those that change it are EUNSUPPORTED. */
 typedef struct kvf__prefix_source {
@@ -71,7 +71,7 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
 
 /* The base's part of a run that trained virtual tokens too: writes options->out_base, after which
  * `live` are virtual tokens for that base and nothing else. */
-kvf_status kvf__fold_beside(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live);
+kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live);
 
 /* Virtual tokens at the input (capture.c): does a prefix take their place? */
 kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out);

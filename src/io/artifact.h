@@ -1,14 +1,14 @@
 /* kvfold's own files, format 1, as one record: what training makes and everything else reads.
  * docs/format.md is the contract; h5*.c are the only files that know HDF5.
  *
- * A kind of file is a row (artifact_priv.h) that says which members it has; reading, writing, the
+ * A kind of file is a row (artifact_priv.h) for the members it has; reading, writing, the
  * check of files that came from elsewhere, `inspect` and `diff` walk the record. Weights and texts
  * of a base have calls of their own (base_file.h).
  *
  * Writers view everything they are given and write whole files (temporary, fsync, rename). Readers
  * own what they return until *_done. Readers trust nothing: superblock version 2 or 3, known names
  * only, hard links only, no external or virtual storage, known filters, ranks, types and sizes as
- * the schema says, checked before any allocation. Files end in a seal, a hash of all bytes before
+ * in the schema, checked before any allocation. Files end in a seal, a hash of all bytes before
  * it; it is checked where it is there (h5.h). */
 #ifndef KVF_ARTIFACT_H
 #define KVF_ARTIFACT_H
@@ -20,7 +20,7 @@
 #include "prefix.h"
 #include "vectors.h"
 
-/* What every file but a base says about itself: attributes of the root, and of the dataset
+/* Facts of every file but a base: attributes of the root, and of the dataset
  * /prefix/past_key_values or the group /encoder. */
 typedef struct kvf__identity {
     char *base_name;         /* "SmolLM2-135M-Instruct"; informative */
@@ -30,7 +30,7 @@ typedef struct kvf__identity {
     char *task;              /* "lm" */
     char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
     int64_t position_start;
-    bool infix;    /* placement "infix": the prefix stands inside rows, see batch.h */
+    bool infix;    /* placement "infix": the prefix lies inside rows, see batch.h */
     bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
     int64_t L, G, P, D;
 } kvf__identity;
@@ -85,16 +85,16 @@ typedef struct kvf__artifact {
 /* Not of a base. */
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact);
-/* What inference and tools need: all but moments and history of a run. Of a base: what it says of
- * the task that its weights were trained for, id.task NULL where that has no head. */
+/* What inference and tools need: all but moments and history of a run. Of a base: the
+ * facts and head of the task that its weights were trained for; id.task is NULL if it has none. */
 kvf_status kvf__artifact_read(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf__artifact *out);
 /* All that the file holds. */
 kvf_status kvf__artifact_read_all(kvf_ctx *ctx, const char *path, kvf__kind kind,
                                   kvf__artifact *out);
-/* What it says about itself, and nothing else of it. */
+/* Its identity alone. */
 kvf_status kvf__artifact_identity(kvf_ctx *ctx, const char *path, kvf__kind kind,
                                   kvf__identity *out);
-/* The history of a run, and nothing else of it. */
+/* The history of a run alone. */
 kvf_status kvf__artifact_history(kvf_ctx *ctx, const char *path, kvf__history *out);
 void kvf__artifact_done(kvf__artifact *artifact);
 

@@ -13,8 +13,8 @@ typedef struct kvf__row {
     const char *name;   /* kvfold_kind */
     const char *object; /* the group that holds the values; its attributes are the identity */
     bool masked;        /* the identity is followed by layer_mask */
-    bool optional;      /* a file need not say anything of its training */
-    /* Whether it could be read back, asked before anything is written. */
+    bool optional;      /* a file may have no identity */
+    /* Refuses, before anything is written, what could not be read back. */
     kvf_status (*check)(kvf_ctx *ctx, const char *path, const kvf__artifact *a);
     /* Makes the object with its values; to be released. */
     kvf__h5_id (*write)(kvf__h5 *h5, const kvf__artifact *a);

@@ -2,9 +2,9 @@
  * /config and the files of its tokenizer under /tokenizer, as texts.
  *
  * Weights are contiguous, unfiltered and 64-byte aligned, so that a reader maps the file and views
- * them where they lie; HDF5 only says where that is. Everything it says is checked against the
- * bytes of the file before a view is made. The seal covers the weights, which have no
- * checksums of their own. */
+ * them where they lie; HDF5 is used only to find where that is, and what it
+ * reports is checked against the file before a view is made. The seal covers the weights, which
+ * have no checksums of their own. */
 #include "base_file.h"
 #include "artifact_priv.h"
 

@@ -2,7 +2,7 @@
  * place (docs/format.md).
  *
  *   /embeddings/virtual    [P, C] f32, rows by virtual token
- *   attribute template     of /embeddings: where they stand in a row, "" if they lead it */
+ *   attribute template     of /embeddings: their places in a row, "" if they lead it */
 #include "artifact_priv.h"
 
 #include <math.h>

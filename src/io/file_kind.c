@@ -1,6 +1,6 @@
 /* What a path holds, so that one --base or --prefix option can take every format.
  *
- * Files are told by their first bytes, never by their names; folders by the files in them.
+ * Files are recognised by their first bytes, never by their names; folders by the files in them.
  * Safetensors has no magic: there, a header length that fits the file, followed by the brace of a
  * JSON object, decides. */
 #include "file_int.h"
@@ -46,7 +46,7 @@ static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, 
     return KVF_OK;
 }
 
-/* An adapter folder may carry a config.json of its base, so it is asked for first. */
+/* An adapter folder may carry a config.json of its base, so its mark comes first. */
 static const struct mark {
     const char *name;
     kvf__file_kind kind;

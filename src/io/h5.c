@@ -103,8 +103,8 @@ static void hush(kvf__h5 *h5)
     h5->hushed = true;
 }
 
-/* After a damaged file HDF5 1.10 may keep objects open that it should not; errors about them are
- * nobody's business any more. */
+/* After a damaged file HDF5 1.10 may keep objects open that it should not; errors about them
+ * are not printed. */
 static void unhush(kvf__h5 *h5)
 {
     if (!h5->hushed) return;
@@ -167,8 +167,8 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     return h5;
 }
 
-/* The root attributes are asked for one by one later; here only: is this file one of ours at all,
- * and of the kind that is wanted? */
+/* The other root attributes are read later; here only: is this a file of ours, of the kind that is
+ * wanted? */
 static void check_heading(kvf__h5 *h5, const char *want)
 {
     char *kind = NULL;

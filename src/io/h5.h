@@ -12,7 +12,7 @@
 #include "outfile.h"
 #include "view.h"
 
-typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which stands for "/" */
+typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which is "/" */
 #define KVF__H5_NONE ((kvf__h5_id)-1)
 
 /* One open file. Errors are sticky, as stdio's: the first failure is kept in `status`, its line in
@@ -56,7 +56,7 @@ kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind);
  * was none; else nothing is left of it. "Nothing" is fine. */
 kvf_status kvf__h5_close(kvf__h5 *h5);
 
-/* Superblock version 2 or 3, as many bytes as it says, and the seal if there is one. */
+/* Superblock version 2 or 3, the length that it gives, and the seal if there is one. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map);
 /* The same, and then in a sandbox in another process where the context has one (h5_sandbox.c): both
  * only once for a file that stays as it is. */
@@ -67,7 +67,7 @@ bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
 /* The same for `count` references that lie at `at`: the elements of a list of texts. */
 kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count);
-/* Appends the seal to the finished file behind fd, which will be named `path`. */
+/* Appends the seal to the finished file of fd, which will be named `path`. */
 kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path);
 
 /* "PATH: /object: ...", and the same for a call of HDF5 that failed just now, with its innermost
@@ -122,7 +122,8 @@ bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__
 /* EFORMAT for anything that is not a scalar of one of the four types. */
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name);
 
-/* ---- datasets (h5_data.c, h5_check.c) -------------------------------------------------------- */
+/* ---- datasets (h5_data_write.c, h5_data_read.c)
+ * -------------------------------------------------------- */
 
 typedef struct kvf__h5_spec {
     const char *name;

@@ -1,6 +1,6 @@
-/* HDF5 on a descriptor, as a driver of its own: its others open files by name, and what stands
- * there may no longer be the file whose bytes were checked. For reading only; two that are open at
- * once share nothing. */
+/* HDF5 on a descriptor, as a driver of its own: its others open files by name, and the
+ * name may no longer be that of the file whose bytes were checked. For reading only; two that are
+ * open at once share nothing. */
 #include "h5_raw.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static haddr_t fd_get_eof(const H5FD_t *file, H5FD_mem_t type)
     return ((const fd_file *)file)->end;
 }
 
-/* What lies behind the end is 0, as HDF5 expects it. */
+/* Bytes past the end read as 0, as HDF5 expects. */
 static herr_t fd_read(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n,
                       void *out)
 {
@@ -126,8 +126,8 @@ static const H5FD_class_t DRIVER = {
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };
 
-/* The driver is given back behind the last use of the file: HDF5 asks it to close the file after it
- * has let it go itself. */
+/* The driver is unregistered after the last use of the file: HDF5 calls it to close the file after
+ * it has released its own reference. */
 hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver)
 {
     *driver = H5FDregister(&DRIVER);

@@ -4,7 +4,7 @@
  * read or write past its blocks or loop for ever (each byte of a prefix file without a seal
  * flipped: every crash of 28000 tries was here). A seal does not help against a file made to do
  * harm. So each heap that an attribute refers to must be tiled by its objects, and each reference
- * must name an object of the length it says.
+ * must name an object of the length it gives.
  *
  *   heap:      "GCOL" version u8 = 1, 0 u8[3], size u64, objects ... to the end
  *   object:    number u16, references u16, 0 u32, size u64, bytes padded to 8; 0 is the free rest
@@ -46,7 +46,7 @@ static size_t pad8(size_t n)
     return (n + 7) & ~(size_t)7;
 }
 
-/* The object at *at; moves to the one behind it. */
+/* The object at *at; moves to the next. */
 static kvf_status pass_object(heap *h, size_t *at, size_t end)
 {
     kvf__reader r = reader_at(h, *at);
@@ -134,7 +134,7 @@ static uint64_t texts_from(const heap *h, size_t at)
 }
 
 /* Is there a type of variable length (class 9, elements of 16 bytes) before a dataspace that ends
- * at `end`, as in an attribute of texts? Plain data has its sizes behind a dataspace too, and one
+ * at `end`, as in an attribute of texts? Plain data has its sizes after a dataspace too, and one
  * of them may be the heap's address. */
 static bool is_of_texts(const heap *h, size_t end)
 {
@@ -210,7 +210,7 @@ out:
     return st;
 }
 
-/* The references of a dataset may lie anywhere, so each is followed, whatever stands before it. */
+/* The references of a dataset may lie anywhere, so each is followed, whatever precedes it. */
 static kvf_status follow(heap *h, size_t at)
 {
     kvf__reader r = reader_at(h, at);

@@ -9,7 +9,7 @@
 /* The file's type for a dtype: little-endian IEEE, and two-byte floats with bfloat16's fields as
  * h5py writes them. A copy to be closed; negative if HDF5 fails. */
 hid_t kvf__h5_type(kvf__dtype dtype);
-/* The file behind a descriptor, of which HDF5 keeps one of its own, for reading (h5_fd.c); access
+/* The file of a descriptor, of which HDF5 keeps a duplicate, for reading (h5_fd.c); access
  * is changed, path is the name that HDF5 gives it. *driver is released when the file is closed,
  * also on failure; 0 is none. */
 hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver);

@@ -1,5 +1,5 @@
-/* A kvfold file read whole and forgotten: everything that any command will ask HDF5 for, asked once
- * where a crash of HDF5 harms nothing. */
+/* A kvfold file read whole and forgotten: every HDF5 call that a command will make on it, made
+ * once where a crash of HDF5 does no harm. */
 #include "base_file.h"
 #include "h5.h"
 #include "sandbox.h"
@@ -16,9 +16,9 @@ bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
     return kvf__in_sandbox(h5->ctx) && data->bytes > MOST_TRIED;
 }
 
-/* Both check the bytes at the same time, and the word of the one that asked comes first. The other
- * could leave that out, but where HDF5 reads past its memory, what comes of it hangs on what else
- * was done with memory before: so it does the same. */
+/* Both processes check the bytes at the same time, and the result of this one comes first. The
+ * other could leave that out, but where HDF5 reads past its memory, the outcome depends on earlier
+ * uses of memory: so it does the same. */
 kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__check check;

@@ -3,7 +3,7 @@
  * HDF5 1.10 crashes on damaged files with superblock 0 (h5py's default) and is much harder to upset
  * by version 2, whose metadata carry checksums; so older ones are refused by name. What even
  * version 2 leaves open (text, the index of chunks) the seal covers:
- * "\nkvfold xxh3-128 HEX\n" behind the last byte of HDF5, over all bytes before it. Layout of the
+ * "\nkvfold xxh3-128 HEX\n" after the last byte of HDF5, over all bytes before it. Layout of the
  * superblock: HDF5 File Format Specification 3.0, II.A. */
 #include "h5.h"
 #include "hash.h"
@@ -84,7 +84,7 @@ static kvf_status check_superblock(kvf_ctx *ctx, const kvf__mapfile *map, uint64
     return KVF_OK;
 }
 
-/* What lies behind `end` must be a seal that fits, or nothing. */
+/* After `end` there must be a seal that fits, or nothing. */
 static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end)
 {
     char want[SEAL_BYTES];

@@ -69,7 +69,7 @@ static size_t check_shape(kvf__h5 *h5, hid_t id)
     return (size_t)dim[0];
 }
 
-/* One piece, inside the file, whose references lead to objects of the lengths they say. */
+/* One piece, inside the file, whose references lead to objects of the lengths they give. */
 static void check_storage(kvf__h5 *h5, hid_t id, size_t n)
 {
     hid_t creation = H5Dget_create_plist(id);

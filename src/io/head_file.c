@@ -3,7 +3,7 @@
  * (docs/format.md).
  *
  * Classes that are read as words of a masked model (--verbalizer) have no parameters: /head/words
- * says which word stands for each of /head/labels.
+ * has the word of each of /head/labels.
  *
  * Several tasks have /heads/<name>/..., each with the attribute `task` and what /head would hold;
  * one of task lm has no parameters.

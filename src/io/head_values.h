@@ -26,11 +26,11 @@ typedef struct kvf__head_values {
     kvf__params_owned params; /* Hugging Face names; n = 0: no head */
     size_t n_labels;          /* 0: outputs without names (qa, multiple-choice, regression) */
     char **labels;            /* [n_labels] names by id */
-    char **words; /* [n_labels] seq-cls without parameters: the word that stands for each
-                     label (--verbalizer); NULL: none */
+    char **words; /* [n_labels] seq-cls without parameters: the word of each label (--verbalizer);
+                     NULL: none */
     bool regression;
     /* A run of several tasks (task KVF__MULTI_TASK): parameters are "NAME/weight", one task's after
-     * the other's, and what they mean stands here; the three fields above are empty. A task of lm
+     * the other's, and their meaning is here; the three fields above are empty. A task of lm
      * has no parameters. */
     size_t n_tasks;
     kvf__head_task *tasks;

@@ -14,7 +14,7 @@
  *   units  NULL: a plain number
  *   curve  its tag in TensorBoard; NULL: none, or one of its own (the metric's)
  *   title  in the report; NULL: not shown there, or by its own name (the metric's)
- *   mean   a point that stands for several steps is their mean; else the last of them */
+ *   mean   a point of several steps is their mean; else the last of them */
 #define KVF__HISTORY(X)                                                                            \
     X(step, int64_t, STEP, "steps", NULL, "step", false)                                           \
     X(train_loss, double, STEP, "nats per token", "train/loss", "train loss", true)                \

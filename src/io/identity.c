@@ -1,8 +1,8 @@
-/* What a prefix or a run says about itself and its base: copied, written, read.
+/* The identity of a file: what was trained, how, and on which base. Copied, written, read.
  *
  * The base is named on the root, as in every kvfold file; how rows were made for training and where
- * tokens start stand on the object they belong to: the dataset of a prefix, the group of an
- * encoder. */
+ * tokens start are attributes of the object they belong to: the dataset of a prefix, the group of
+ * an encoder. */
 #include "artifact_priv.h"
 #include "method.h"
 

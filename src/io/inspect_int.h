@@ -15,7 +15,7 @@ kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind k
 /* The parameters of /PARENT/CHILD, or of /CHILD where parent is NULL; absent ones are skipped. */
 void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
                          kvf_json *tensors);
-/* /head, and what it says of its outputs among the attributes. */
+/* /head, and what its outputs mean, among the attributes. */
 void kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors);
 /* {name, shape, dtype, bytes}. */
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,

@@ -1,4 +1,4 @@
-/* Our own files described: what they say of themselves, tensors with shape, storage and norm, how
+/* Our own files described: their facts, tensors with shape, storage and norm, how
  * keys and values of a prefix are distributed by layer, which shows at a glance a layer that was
  * not trained or one that exploded, and how far a run came.
  *

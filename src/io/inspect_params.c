@@ -146,7 +146,7 @@ static void describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *where, con
     kvf__free(path);
 }
 
-/* What a head says of itself. */
+/* Kind and names of a head's outputs. */
 static void describe_group(kvf__h5 *h5, kvf__h5_id group, const char *path, kvf_json *attributes,
                            kvf_json *tensors)
 {

@@ -1,6 +1,6 @@
 /* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix's bytes with the batch
  * axis spelled out, so that one layer's slice is what a transformers cache takes (docs/format.md).
- * int8 files hold /prefix/scale [L, 2, 1, G] beside it.
+ * int8 files also hold /prefix/scale [L, 2, 1, G].
  *
  * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
  * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */

@@ -23,7 +23,7 @@ static kvf__h5_id write_encoder(kvf__h5 *h5, const kvf__artifact *file)
     return kvf__param_group_write(h5, h5->file, "encoder", &file->values.params);
 }
 
-/* A group of parameters that nothing more is said of. */
+/* A group of parameters without attributes. */
 static void write_params(kvf__h5 *h5, kvf__h5_id parent, const char *name,
                          const kvf__params *params)
 {

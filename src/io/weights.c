@@ -1,4 +1,4 @@
-/* What the readers of foreign model files share: the maps behind an open model, and its end.
+/* What the readers of foreign model files share: the maps of an open model, and its end.
  *
  * The table views the maps, so they go last. */
 #include "file_int.h"

@@ -1,6 +1,7 @@
 /* Datasets read, after every check of docs/format.md that can be made without reading them: hard
  * link, no external or virtual storage, known filters, a known element type, rank 1 to 6, and as
- * many bytes stored as the shape claims, so that no memory is asked for that the file cannot fill.
+ * many bytes stored as the shape claims, so that no more memory is allocated than the file can
+ * fill.
  *
  * The index of chunks carries no checksum: each chunk must be there, whole, inside the file and not
  * exempt from its filters, or HDF5 would hand out zeros or unchecked bytes without a word. */
@@ -206,7 +207,7 @@ kvf__h5_data kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name)
     if (h5->status) return data;
     creation = H5Dget_create_plist(data.id);
     if (creation < 0) kvf__h5_broken(h5, data.id, "cannot read how it is stored");
-    /* HDF5 is asked no more about what was refused */
+    /* after a refusal HDF5 gets no further call about this dataset */
     if (!h5->status) check_type(h5, &data);
     if (!h5->status) check_shape(h5, &data);
     if (!h5->status) check_layout(h5, creation, &data);
