@@ -2,9 +2,10 @@
  *
  * Concatenation gives every part what it saw in training: what follows it begins at its own
  * position_start. So the parts' starts add up to the start of the text, and on a base with rope,
- * whose keys are stored rotated by their positions from 0 on, the keys of a part are turned on by
- * the sum of the starts before it. Starts that are 0 (AdapterHub's convention) turn nothing. Keys
- * of a prefix inside rows are not rotated yet and need no turn; nor do those of learned positions.
+ * whose keys are stored rotated by their positions from 0 on, the keys of a part are rotated
+ * further by the sum of the starts before it. Starts that are 0 (AdapterHub's convention) rotate
+ * nothing. Keys of a prefix inside rows are not rotated yet and need none; nor do those of learned
+ * positions.
  * The first part is then further from the text than in training, by the starts of the parts after
  * it, and no part has seen another: measure the loss.
  *
@@ -24,7 +25,7 @@ typedef struct composing {
     size_t n;
     bool average;
     double *weight; /* [n], of a mean: their sum is 1 */
-    kvf_base *base; /* NULL until keys are turned */
+    kvf_base *base; /* NULL until keys are rotated */
 } composing;
 
 /* ---- do the parts go together? --------------------------------------------------------------- */
@@ -124,14 +125,14 @@ static kvf_status normalize_weights(composing *c)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Are keys turned on this base? Unknown ones may do. */
+/* Are keys rotated on this base? Those of unknown ones may be. */
 static bool has_rope(const kvf_prefix *part)
 {
     const kvf__arch *arch = kvf__arch_by_model_type(part->id.base_architecture);
     return !arch || arch->positions == KVF__POS_ROPE;
 }
 
-/* All keys of a part turned on by so many positions. */
+/* All keys of a part, rotated further by so many positions. */
 static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
     if (!by || part->id.raw_keys || !has_rope(part)) return KVF_OK;

@@ -147,20 +147,20 @@ static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kv
 static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                        kvf__dtype dtype, kvf_merge_result *result)
 {
-    const bool changes = kvf_prefix_changes_base(live), beside = changes && live->vectors.P;
+    const bool changes = kvf_prefix_changes_base(live), both = changes && live->vectors.P;
     kvf_merge_options rest = *options;
     bool written = false;
 
     if (!live->from_run)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: is a prefix file already: there is no encoder to fold", options->run);
-    if (options->out_base && !beside)
+    if (options->out_base && !both)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--out-base: not for %s, which did not train virtual tokens and base "
                          "together (p-tuning --unfreeze base)",
                          options->run);
-    if (changes && !beside) return fold_block(ctx, options, live, result);
-    if (beside) {
+    if (changes && !both) return fold_block(ctx, options, live, result);
+    if (both) {
         KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;
     }

@@ -94,8 +94,8 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
 
 /* ---- with virtual tokens --------------------------------------------------------------------- */
 
-static kvf_status check_beside(kvf_ctx *ctx, const kvf_merge_options *options,
-                               const kvf_prefix *live)
+static kvf_status check_out_base(kvf_ctx *ctx, const kvf_merge_options *options,
+                                 const kvf_prefix *live)
 {
     if (!options->out_base)
         return kvf__fail(ctx, KVF_EUSAGE,
@@ -117,7 +117,7 @@ kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options
     kvf_base *base = NULL;
     char *hash = NULL;
 
-    KVF_TRY(check_beside(ctx, options, live));
+    KVF_TRY(check_out_base(ctx, options, live));
     KVF_TRY(write_base(ctx, options, live, NULL, options->out_base));
     KVF_TRY(kvf__base_open_exact(ctx, options->out_base, &base));
     kvf_status st = kvf__strdup(ctx, kvf_base_hash(base), &hash);

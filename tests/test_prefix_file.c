@@ -476,6 +476,28 @@ START_TEST(another_format)
 }
 END_TEST
 
+/* The first failure is kept, calls after it do nothing, and no file is left. */
+START_TEST(the_first_failure_is_kept)
+{
+    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix");
+    kvf__h5_id group = kvf__h5_group_create(&h5, h5.file, "prefix");
+    size_t n = 7;
+
+    ck_assert_ptr_null(kvf__h5_get_text(&h5, group, "missing"));
+    ck_assert_int_eq(h5.status, KVF_EFORMAT);
+    ck_assert_int_eq(kvf__h5_group_create(&h5, h5.file, "other"), KVF__H5_NONE);
+    ck_assert(!kvf__h5_has(&h5, h5.file, "prefix"));
+    ck_assert_uint_eq(kvf__h5_child_count(&h5, h5.file), 0);
+    ck_assert_ptr_null(kvf__h5_texts_read(&h5, group, "labels", &n));
+    ck_assert_int_eq(kvf__h5_data_open(&h5, group, "values").id, KVF__H5_NONE);
+    kvf__h5_put_i64(&h5, group, "late", 1);
+    kvf__h5_fail(&h5, group, KVF_EUSAGE, "a later failure");
+    kvf__h5_release(&group);
+    ck_fails(kvf__h5_close(&h5), KVF_EFORMAT, "/prefix: attribute \"missing\" is missing");
+    ck_assert_int_eq(files_in_dir(), 0);
+}
+END_TEST
+
 /* ---- golden: h5py's files -------------------------------------------------------------------- */
 
 typedef struct golden {
@@ -559,6 +581,7 @@ int main(void)
     tcase_add_test(errors, bytes_behind_the_end);
     tcase_add_loop_test(errors, wrong_content, 0, sizeof CRAFTED / sizeof CRAFTED[0]);
     tcase_add_test(errors, another_format);
+    tcase_add_test(errors, the_first_failure_is_kept);
     tcase_add_loop_test(gold, made_by_h5py, 0, sizeof GOLDEN / sizeof GOLDEN[0]);
     return ck_main(suite);
 }
