@@ -83,8 +83,7 @@ static kvf_status loss_before(kvf__look *look, kvf__evaluator *evaluator, kvf_js
     return KVF_OK;
 }
 
-static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head *head,
-                             kvf_json *found)
+static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head *head)
 {
     const kvf__desc *d = kvf__model_desc(look->base->model);
     const kvf__evaluator_options how = {.P = look->prefix->id.P, .infix = look->prefix->id.infix};
@@ -94,17 +93,17 @@ static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head
     kvf_status st;
 
     st = kvf__alloc_array(look->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
-    if (st) goto out;
-    st = kvf__evaluator_create(look->ctx, look->base, set, &how, &evaluator);
-    if (st) goto out;
-    st = kvf__evaluator_run(look->ctx, evaluator, &subject, &loss, NULL);
-    if (st) goto out;
-    kvf_json_set(found, "share", share_json(subject.share, d->L, d->H, (double)set->n_labels));
-    kvf_json_set(found, "labels", kvf_json_new_int(set->n_labels));
-    kvf_json_set(found, "rows", kvf_json_new_int(set->n));
-    kvf_json_set(found, "after", kvf_json_new_real(loss));
-    st = loss_before(look, evaluator, found);
-out:
+    if (!st) st = kvf__evaluator_create(look->ctx, look->base, set, &how, &evaluator);
+    if (!st) st = kvf__evaluator_run(look->ctx, evaluator, &subject, &loss, NULL);
+    if (!st) {
+        kvf_json *found = kvf__json_pack(
+            "{s:o, s:o, s:I, s:I, s:o}", "data",
+            kvf_json_new_str(kvf__look_name(look->options->data)), "share",
+            share_json(subject.share, d->L, d->H, (double)set->n_labels), "labels", set->n_labels,
+            "rows", set->n, "after", kvf_json_new_real(loss));
+        kvf_json_set(look->facts, "attention", found);
+        st = loss_before(look, evaluator, found);
+    }
     kvf__evaluator_free(evaluator);
     kvf__free(subject.share);
     return st;
@@ -115,28 +114,17 @@ static kvf_status look_shares(kvf__look *look)
     const kvf_eval_options options = data_options(look->options);
     kvf__evaluation trial = {.task = look->prefix->task};
     kvf__head *head = NULL;
-    kvf_json *found = kvf_json_object();
     kvf_status st;
 
     st = kvf__evaluation_rows(look->ctx, look->base, look->prefix, &options, true, &trial);
-    if (st) goto out;
-    st = kvf__prefix_head(look->ctx, look->base, look->prefix, &head);
-    if (st) goto out;
-    const kvf__dataset first = first_rows(&trial.set, look->options->rows);
-    if (!first.n_labels) {
+    if (!st) st = kvf__prefix_head(look->ctx, look->base, look->prefix, &head);
+    const kvf__dataset first = st ? (kvf__dataset){0} : first_rows(&trial.set, look->options->rows);
+    if (!st && first.n_labels) st = run_shares(look, &first, head);
+    if (!st && !first.n_labels)
         kvf__look_note(look,
                        "No share of attention: the first %lld rows of the data have no "
                        "labels.",
                        (long long)first.n);
-        goto out;
-    }
-    kvf_json_set(found, "data", kvf_json_new_str(kvf__look_name(options.data)));
-    st = run_shares(look, &first, head, found);
-    if (st) goto out;
-    kvf_json_set(look->facts, "attention", found);
-    found = NULL;
-out:
-    kvf_json_free(found);
     kvf__head_free(head);
     kvf__evaluation_done(&trial);
     return st;
