@@ -3,7 +3,7 @@
  *
  * All of it goes through the paths of the commands words, eval and generate. Only the first rows of
  * the data are run, those a person would look at. */
-#include "report_look.h"
+#include "report_facts.h"
 
 #include "evaluation.h"
 #include "generate.h"
@@ -44,14 +44,14 @@ static kvf__dataset first_rows(const kvf__dataset *set, int64_t most)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static kvf_status look_words(kvf__look *look)
+static kvf_status add_words(kvf__report_facts *r)
 {
-    const kvf_words_options options = {.top = look->options->words};
+    const kvf_words_options options = {.top = r->options->words};
     kvf_json *words = NULL;
 
     if (!options.top) return KVF_OK;
-    KVF_TRY(kvf_words(look->ctx, look->base, look->prefix, &options, &words));
-    kvf_json_set(look->facts, "words", words);
+    KVF_TRY(kvf_words(r->ctx, r->base, r->prefix, &options, &words));
+    kvf_json_set(r->facts, "words", words);
     return KVF_OK;
 }
 
@@ -71,60 +71,59 @@ static kvf_json *share_json(double *share, int64_t L, int64_t H, double labels)
 
 /* The loss of the rows without the prefix, where that is the same rows: of a language model whose
  * prefix leads them. */
-static kvf_status loss_before(kvf__look *look, kvf__evaluator *evaluator, kvf_json *found)
+static kvf_status loss_before(kvf__report_facts *r, kvf__evaluator *evaluator, kvf_json *found)
 {
     const kvf__subject bare = {0};
     double loss = NAN;
 
-    if (look->prefix->task != KVF__TASK_LM || look->prefix->vectors.P || look->prefix->id.infix)
+    if (r->prefix->task != KVF__TASK_LM || r->prefix->vectors.P || r->prefix->id.infix)
         return KVF_OK;
-    KVF_TRY(kvf__evaluator_run(look->ctx, evaluator, &bare, &loss, NULL));
+    KVF_TRY(kvf__evaluator_run(r->ctx, evaluator, &bare, &loss, NULL));
     kvf_json_set(found, "before", kvf_json_new_real(loss));
     return KVF_OK;
 }
 
-static kvf_status run_shares(kvf__look *look, const kvf__dataset *set, kvf__head *head)
+static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf__head *head)
 {
-    const kvf__desc *d = kvf__model_desc(look->base->model);
-    const kvf__evaluator_options how = {.P = look->prefix->id.P, .infix = look->prefix->id.infix};
-    kvf__subject subject = kvf__subject_of(look->prefix, head);
+    const kvf__desc *d = kvf__model_desc(r->base->model);
+    const kvf__evaluator_options how = {.P = r->prefix->id.P, .infix = r->prefix->id.infix};
+    kvf__subject subject = kvf__subject_of(r->prefix, head);
     kvf__evaluator *evaluator = NULL;
     double loss = NAN;
     kvf_status st;
 
-    st = kvf__alloc_array(look->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
-    if (!st) st = kvf__evaluator_create(look->ctx, look->base, set, &how, &evaluator);
-    if (!st) st = kvf__evaluator_run(look->ctx, evaluator, &subject, &loss, NULL);
+    st = kvf__alloc_array(r->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
+    if (!st) st = kvf__evaluator_create(r->ctx, r->base, set, &how, &evaluator);
+    if (!st) st = kvf__evaluator_run(r->ctx, evaluator, &subject, &loss, NULL);
     if (!st) {
         kvf_json *found = kvf__json_pack(
-            "{s:o, s:o, s:I, s:I, s:o}", "data",
-            kvf_json_new_str(kvf__look_name(look->options->data)), "share",
-            share_json(subject.share, d->L, d->H, (double)set->n_labels), "labels", set->n_labels,
-            "rows", set->n, "after", kvf_json_new_real(loss));
-        kvf_json_set(look->facts, "attention", found);
-        st = loss_before(look, evaluator, found);
+            "{s:o, s:o, s:I, s:I, s:o}", "data", kvf_json_new_str(kvf__path_end(r->options->data)),
+            "share", share_json(subject.share, d->L, d->H, (double)set->n_labels), "labels",
+            set->n_labels, "rows", set->n, "after", kvf_json_new_real(loss));
+        kvf_json_set(r->facts, "attention", found);
+        st = loss_before(r, evaluator, found);
     }
     kvf__evaluator_free(evaluator);
     kvf__free(subject.share);
     return st;
 }
 
-static kvf_status look_shares(kvf__look *look)
+static kvf_status add_shares(kvf__report_facts *r)
 {
-    const kvf_eval_options options = data_options(look->options);
-    kvf__evaluation trial = {.task = look->prefix->task};
+    const kvf_eval_options options = data_options(r->options);
+    kvf__evaluation trial = {.task = r->prefix->task};
     kvf__head *head = NULL;
     kvf_status st;
 
-    st = kvf__evaluation_rows(look->ctx, look->base, look->prefix, &options, true, &trial);
-    if (!st) st = kvf__prefix_head(look->ctx, look->base, look->prefix, &head);
-    const kvf__dataset first = st ? (kvf__dataset){0} : first_rows(&trial.set, look->options->rows);
-    if (!st && first.n_labels) st = run_shares(look, &first, head);
+    st = kvf__evaluation_rows(r->ctx, r->base, r->prefix, &options, true, &trial);
+    if (!st) st = kvf__prefix_head(r->ctx, r->base, r->prefix, &head);
+    const kvf__dataset first = st ? (kvf__dataset){0} : first_rows(&trial.set, r->options->rows);
+    if (!st && first.n_labels) st = run_shares(r, &first, head);
     if (!st && !first.n_labels)
-        kvf__look_note(look,
-                       "No share of attention: the first %lld rows of the data have no "
-                       "labels.",
-                       (long long)first.n);
+        kvf__report_note(r,
+                         "No share of attention: the first %lld rows of the data have no "
+                         "labels.",
+                         (long long)first.n);
     kvf__head_free(head);
     kvf__evaluation_done(&trial);
     return st;
@@ -134,10 +133,10 @@ static kvf_status look_shares(kvf__look *look)
 
 /* Completions of the first prompts; where `prompts` is not NULL also the prompts, as the base reads
  * them. Arrays of options.samples, those past *n untouched. */
-static kvf_status complete(kvf__look *look, const kvf_prefix *prefix, char **prompts, char **texts,
-                           size_t *n)
+static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char **prompts,
+                           char **texts, size_t *n)
 {
-    const kvf_report_options *o = look->options;
+    const kvf_report_options *o = r->options;
     kvf_generate_options generate = kvf_generate_defaults();
     kvf_eval_options options = data_options(o);
     kvf__renderer renderer = {0};
@@ -146,23 +145,22 @@ static kvf_status complete(kvf__look *look, const kvf_prefix *prefix, char **pro
     kvf_status st;
 
     generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
-    options.chat_template = look->prefix->id.chat_template;
-    st = kvf__eval_rows(look->ctx, look->base, prefix, &options, &renderer, &load);
+    options.chat_template = r->prefix->id.chat_template;
+    st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
     if (st) goto out;
     load.prompt_only = load.references = true; /* equal prompts in a row count once */
-    st = kvf__dataset_load(look->ctx, o->data, &load, &set);
+    st = kvf__dataset_load(r->ctx, o->data, &load, &set);
     if (st) goto out;
     const kvf__dataset first = first_rows(&set, o->samples);
     for (int64_t i = 0; prompts && !st && i < first.n; i++) {
         kvf__buf text = {0};
-        st = kvf__decode(look->ctx, look->base->tokenizer, set.ids + set.start[i],
+        st = kvf__decode(r->ctx, r->base->tokenizer, set.ids + set.start[i],
                          (size_t)(set.start[i + 1] - set.start[i]), false, &text);
-        if (!st) st = kvf__text_make(look->ctx, &text, &prompts[i]);
+        if (!st) st = kvf__text_make(r->ctx, &text, &prompts[i]);
         kvf__buf_done(&text);
     }
     if (st) goto out;
-    st = kvf__generate_set(look->ctx, look->base, prefix, &first, &renderer.chat, &generate, texts,
-                           NULL);
+    st = kvf__generate_set(r->ctx, r->base, prefix, &first, &renderer.chat, &generate, texts, NULL);
     if (st) goto out;
     *n = (size_t)first.n;
 out:
@@ -172,14 +170,14 @@ out:
 }
 
 /* A base that has taken the trained values is replaced by the bare one. */
-static kvf_status bare_base(kvf__look *look)
+static kvf_status bare_base(kvf__report_facts *r)
 {
-    const kvf_base_options how = {.precision = look->options->precision};
+    const kvf_base_options how = {.precision = r->options->precision};
 
-    if (!kvf_prefix_changes_base(look->prefix)) return KVF_OK;
-    kvf_base_free(look->base);
-    look->base = NULL;
-    return kvf_base_open(look->ctx, look->options->base, &how, &look->base);
+    if (!kvf_prefix_changes_base(r->prefix)) return KVF_OK;
+    kvf_base_free(r->base);
+    r->base = NULL;
+    return kvf_base_open(r->ctx, r->options->base, &how, &r->base);
 }
 
 static kvf_json *new_text(const char *text)
@@ -187,50 +185,50 @@ static kvf_json *new_text(const char *text)
     return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
-static void put_samples(kvf__look *look, char *const *prompts, char *const *before,
+static void put_samples(kvf__report_facts *r, char *const *prompts, char *const *before,
                         char *const *after, size_t n)
 {
     kvf_json *rows = kvf_json_array();
-    int64_t most = look->options->max_tokens;
+    int64_t most = r->options->max_tokens;
 
     for (size_t i = 0; i < n; i++)
         kvf_json_add(rows,
                      kvf__json_pack("{s:o, s:o, s:o}", "prompt", new_text(prompts[i]), "before",
                                     new_text(before[i]), "after", new_text(after[i])));
-    kvf_json_set(look->facts, "samples",
+    kvf_json_set(r->facts, "samples",
                  kvf__json_pack("{s:o, s:I, s:o}", "data",
-                                kvf_json_new_str(kvf__look_name(look->options->data)), "max_tokens",
+                                kvf_json_new_str(kvf__path_end(r->options->data)), "max_tokens",
                                 most ? most : (int64_t)MOST_TOKENS, "rows", rows));
 }
 
-static kvf_status look_samples(kvf__look *look)
+static kvf_status add_samples(kvf__report_facts *r)
 {
-    size_t most = (size_t)look->options->samples, n = 0;
+    size_t most = (size_t)r->options->samples, n = 0;
     char **texts = NULL; /* [3, most]: prompts, before, after */
     kvf_status st;
 
-    if (look->prefix->task != KVF__TASK_LM) {
-        kvf__look_note(look, "No samples: task %s classifies, nothing is generated.",
-                       look->prefix->id.task);
+    if (r->prefix->task != KVF__TASK_LM) {
+        kvf__report_note(r, "No samples: task %s classifies, nothing is generated.",
+                         r->prefix->id.task);
         return KVF_OK;
     }
-    KVF_TRY(kvf__alloc_array(look->ctx, most, 3 * sizeof *texts, &texts));
+    KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));
     char **before = texts + most, **after = before + most;
-    st = complete(look, look->prefix, NULL, after, &n);
-    if (!st) st = bare_base(look);
-    if (!st) st = complete(look, NULL, texts, before, &n);
-    if (!st) put_samples(look, texts, before, after, n);
+    st = complete(r, r->prefix, NULL, after, &n);
+    if (!st) st = bare_base(r);
+    if (!st) st = complete(r, NULL, texts, before, &n);
+    if (!st) put_samples(r, texts, before, after, n);
     kvf_texts_free(texts, 3 * most);
     kvf__free(texts);
     return st;
 }
 
-kvf_status kvf__look_on_base(kvf__look *look)
+kvf_status kvf__report_with_base(kvf__report_facts *r)
 {
-    bool has_virtual = look->prefix->prefix.P || look->prefix->vectors.P;
+    bool has_virtual = r->prefix->prefix.P || r->prefix->vectors.P;
 
-    if (has_virtual) KVF_TRY(look_words(look));
-    if (has_virtual && look->options->data && look->options->rows) KVF_TRY(look_shares(look));
-    if (look->options->data && look->options->samples) KVF_TRY(look_samples(look));
+    if (has_virtual) KVF_TRY(add_words(r));
+    if (has_virtual && r->options->data && r->options->rows) KVF_TRY(add_shares(r));
+    if (r->options->data && r->options->samples) KVF_TRY(add_samples(r));
     return KVF_OK;
 }

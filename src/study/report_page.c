@@ -4,7 +4,7 @@
  * needs no base, except norms of methods that read it to emit their prefix. */
 #include "json_pack.h"
 #include "outfile.h"
-#include "report_look.h"
+#include "report_facts.h"
 
 #include "method.h"
 #include "report_int.h"
@@ -12,13 +12,13 @@
 #include <math.h>
 #include <string.h>
 
-const char *kvf__look_name(const char *path)
+const char *kvf__path_end(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
 }
 
-void kvf__look_note(kvf__look *look, const char *fmt, ...)
+void kvf__report_note(kvf__report_facts *r, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -26,7 +26,7 @@ void kvf__look_note(kvf__look *look, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    kvf_json_add(look->notes, kvf_json_new_str(text));
+    kvf_json_add(r->notes, kvf_json_new_str(text));
 }
 
 kvf_report_options kvf_report_defaults(void)
@@ -63,12 +63,12 @@ static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64
     return rows;
 }
 
-static kvf_status prefix_norms(kvf__look *look, const kvf__prefix *prefix)
+static kvf_status prefix_norms(kvf__report_facts *r, const kvf__prefix *prefix)
 {
     float *flat = NULL;
-    KVF_TRY(kvf__alloc_array(look->ctx, kvf__prefix_count(prefix), sizeof *flat, &flat));
+    KVF_TRY(kvf__alloc_array(r->ctx, kvf__prefix_count(prefix), sizeof *flat, &flat));
     kvf__prefix_to_flat(prefix, flat);
-    kvf_json_set(look->facts, "prefix",
+    kvf_json_set(r->facts, "prefix",
                  kvf__json_pack("{s:o, s:o}", "keys", layer_norms(prefix, flat, 0), "values",
                                 layer_norms(prefix, flat, 1)));
     kvf__free(flat);
@@ -76,25 +76,25 @@ static kvf_status prefix_norms(kvf__look *look, const kvf__prefix *prefix)
 }
 
 /* Norms of what the file itself holds. */
-static kvf_status look_norms(kvf__look *look)
+static kvf_status add_norms(kvf__report_facts *r)
 {
-    const kvf_prefix *prefix = look->prefix;
+    const kvf_prefix *prefix = r->prefix;
 
     if (!prefix) {
-        kvf__look_note(look, "Its method reads the base to emit its virtual tokens: name the base "
-                             "with --base to see their norms.");
+        kvf__report_note(r, "Its method reads the base to emit its virtual tokens: name the base "
+                            "with --base to see their norms.");
         return KVF_OK;
     }
     if (!prefix->prefix.P && !prefix->vectors.P)
-        kvf__look_note(look,
-                       "Method %s trains parameters of the base and has no virtual tokens: "
-                       "the norms of what it trained stand with the tensors.",
-                       prefix->id.method);
+        kvf__report_note(r,
+                         "Method %s trains parameters of the base and has no virtual tokens: "
+                         "the norms of what it trained stand with the tensors.",
+                         prefix->id.method);
     if (prefix->vectors.P)
         kvf_json_set(
-            look->facts, "virtual",
+            r->facts, "virtual",
             norms_of(prefix->vectors.x, prefix->vectors.P, prefix->vectors.C, prefix->vectors.C));
-    return prefix->prefix.P ? prefix_norms(look, &prefix->prefix) : KVF_OK;
+    return prefix->prefix.P ? prefix_norms(r, &prefix->prefix) : KVF_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -128,61 +128,59 @@ static kvf_status check_kind(kvf_ctx *ctx, const char *path)
                      "%s: is a base file, want a run, prefix, embeddings or adapter file", path);
 }
 
-static kvf_status read_file(kvf__look *look)
+static kvf_status read_file(kvf__report_facts *r)
 {
-    const kvf_report_options *o = look->options;
+    const kvf_report_options *o = r->options;
 
-    KVF_TRY(check_kind(look->ctx, o->path));
-    KVF_TRY(kvf_inspect(look->ctx, o->path, &look->facts));
-    kvf_json_set(look->facts, "title", kvf_json_new_str(kvf__look_name(o->path)));
-    kvf_json_set(look->facts, "notes", look->notes = kvf_json_array());
-    if (strcmp(kvf_json_str(kvf_json_get(look->facts, "kind"), NULL), "run") == 0)
-        return kvf__artifact_history(look->ctx, o->path, &look->history);
+    KVF_TRY(check_kind(r->ctx, o->path));
+    KVF_TRY(kvf_inspect(r->ctx, o->path, &r->facts));
+    kvf_json_set(r->facts, "title", kvf_json_new_str(kvf__path_end(o->path)));
+    kvf_json_set(r->facts, "notes", r->notes = kvf_json_array());
+    if (strcmp(kvf_json_str(kvf_json_get(r->facts, "kind"), NULL), "run") == 0)
+        return kvf__artifact_history(r->ctx, o->path, &r->history);
     return KVF_OK;
 }
 
 /* ---- prefix and base ------------------------------------------------------------------------- */
 
-static kvf_status open_prefix(kvf__look *look)
+static kvf_status open_prefix(kvf__report_facts *r)
 {
-    const kvf_report_options *o = look->options;
+    const kvf_report_options *o = r->options;
     bool needs_base = false;
 
-    KVF_TRY(kvf_prefix_needs_base(look->ctx, o->path, &needs_base));
-    if (look->prefix || needs_base != (look->base != NULL)) return KVF_OK;
-    KVF_TRY(kvf_prefix_open_on(look->ctx, o->path, look->base, o->checkpoint, &look->prefix));
-    return o->head ? kvf_prefix_use_head(look->ctx, look->prefix, o->head) : KVF_OK;
+    KVF_TRY(kvf_prefix_needs_base(r->ctx, o->path, &needs_base));
+    if (r->prefix || needs_base != (r->base != NULL)) return KVF_OK;
+    KVF_TRY(kvf_prefix_open_on(r->ctx, o->path, r->base, o->checkpoint, &r->prefix));
+    return o->head ? kvf_prefix_use_head(r->ctx, r->prefix, o->head) : KVF_OK;
 }
 
 /* The prefix first, because it is small; but after the base where its method reads the base. */
-static kvf_status open_both(kvf__look *look)
+static kvf_status open_both(kvf__report_facts *r)
 {
-    const kvf_report_options *o = look->options;
+    const kvf_report_options *o = r->options;
     const kvf_base_options how = {.precision = o->precision};
 
-    KVF_TRY(open_prefix(look));
+    KVF_TRY(open_prefix(r));
     if (!o->base) return KVF_OK;
-    KVF_TRY(kvf_base_open_for(look->ctx, o->base, &how, look->prefix, &look->base));
-    KVF_TRY(open_prefix(look));
-    return kvf_prefix_check(look->ctx, look->prefix, look->base, o->allow_other_base);
+    KVF_TRY(kvf_base_open_for(r->ctx, o->base, &how, r->prefix, &r->base));
+    KVF_TRY(open_prefix(r));
+    return kvf_prefix_check(r->ctx, r->prefix, r->base, o->allow_other_base);
 }
 
-static void look_done(kvf__look *look)
+static void facts_done(kvf__report_facts *r)
 {
-    kvf_base_free(look->base);
-    kvf_prefix_free(look->prefix);
-    kvf__history_done(&look->history);
-    kvf_json_free(look->facts);
+    kvf_base_free(r->base);
+    kvf_prefix_free(r->prefix);
+    kvf__history_done(&r->history);
+    kvf_json_free(r->facts);
 }
 
-static kvf_status write_page(kvf__look *look, int64_t *bytes)
+static kvf_status write_page(kvf__report_facts *r, int64_t *bytes)
 {
     kvf__buf page = {0};
-    kvf_status st = kvf__report_page(look->ctx, look->facts, &look->history, &page);
+    kvf_status st = kvf__report_page(r->ctx, r->facts, &r->history, &page);
 
-    if (!st)
-        st = kvf__write_file(look->ctx, look->options->out, look->options->force, page.data,
-                             page.n);
+    if (!st) st = kvf__write_file(r->ctx, r->options->out, r->options->force, page.data, page.n);
     if (!st && bytes) *bytes = (int64_t)page.n;
     kvf__buf_done(&page);
     return st;
@@ -190,16 +188,16 @@ static kvf_status write_page(kvf__look *look, int64_t *bytes)
 
 kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
 {
-    kvf__look look = {.ctx = ctx, .options = options};
+    kvf__report_facts r = {.ctx = ctx, .options = options};
     kvf_status st;
 
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf_check_output(ctx, options->out, options->force));
-    st = read_file(&look);
-    if (!st) st = open_both(&look);
-    if (!st) st = look_norms(&look);
-    if (!st && look.base) st = kvf__look_on_base(&look);
-    if (!st) st = write_page(&look, bytes);
-    look_done(&look);
+    st = read_file(&r);
+    if (!st) st = open_both(&r);
+    if (!st) st = add_norms(&r);
+    if (!st && r.base) st = kvf__report_with_base(&r);
+    if (!st) st = write_page(&r, bytes);
+    facts_done(&r);
     return st;
 }

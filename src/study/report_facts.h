@@ -1,12 +1,12 @@
 /* One report on its way: what is being looked at, and what was found. Private to src/study. */
-#ifndef KVF_REPORT_LOOK_H
-#define KVF_REPORT_LOOK_H
+#ifndef KVF_REPORT_FACTS_H
+#define KVF_REPORT_FACTS_H
 
 #include <kvfold/study.h>
 
 #include "renderer.h"
 
-typedef struct kvf__look {
+typedef struct kvf__report_facts {
     kvf_ctx *ctx;
     const kvf_report_options *options;
     kvf_json *facts; /* as src/report wants them */
@@ -14,13 +14,13 @@ typedef struct kvf__look {
     kvf__history history;
     kvf_prefix *prefix; /* NULL: not to be had without its base */
     kvf_base *base;     /* NULL: none was named */
-} kvf__look;
+} kvf__report_facts;
 
 /* The last part of a path. */
-const char *kvf__look_name(const char *path);
-void kvf__look_note(kvf__look *look, const char *fmt, ...) KVF__PRINTF(2, 3);
+const char *kvf__path_end(const char *path);
+void kvf__report_note(kvf__report_facts *r, const char *fmt, ...) KVF__PRINTF(2, 3);
 /* Words, shares and samples, as far as the options and the method go. May end with another base
  * open, or none. */
-kvf_status kvf__look_on_base(kvf__look *look);
+kvf_status kvf__report_with_base(kvf__report_facts *r);
 
 #endif
