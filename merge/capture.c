@@ -43,9 +43,9 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     st = kvf__cache_create(ctx, base->model, 1, n, &cache);
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
     const kvf__input input = {.batch = &batch,
-                              .prefix = folded ? &live->prefix : NULL,
-                              .vectors = &live->vectors,
-                              .position_start = folded ? live->prefix.P : 0,
+                              .condition.prefix = folded ? &live->prefix : NULL,
+                              .condition.vectors = &live->vectors,
+                              .condition.position_start = folded ? live->prefix.P : 0,
                               .cache = cache};
     if (!st) st = kvf__pass_fwd(ctx, pass, &input);
     if (!st) st = kvf__pass_hidden(ctx, pass, &state);

@@ -43,8 +43,9 @@ static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 
 static kvf_status logits_of(kvf__fold_probe *p, const kvf__prefix *prefix, float *logits)
 {
-    kvf__input input = {
-        .batch = &p->batcher.batch, .prefix = prefix, .position_start = p->position_start};
+    kvf__input input = {.batch = &p->batcher.batch,
+                        .condition.prefix = prefix,
+                        .condition.position_start = p->position_start};
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
     return kvf__pass_outputs(p->ctx, p->pass, p->head, logits);
 }

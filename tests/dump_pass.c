@@ -250,8 +250,8 @@ static kvf_status run_head(program *p)
 static kvf_status run_pass(program *p)
 {
     kvf__input input = {.batch = &p->batcher.batch,
-                        .prefix = p->prefix.P ? &p->prefix : NULL,
-                        .position_start = p->position_start};
+                        .condition.prefix = p->prefix.P ? &p->prefix : NULL,
+                        .condition.position_start = p->position_start};
     KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
     KVF_TRY(run_head(p));
     if (!p->prefix.P) return KVF_OK;

@@ -13,7 +13,8 @@ enum { N_CAUSAL = sizeof CAUSAL / sizeof CAUSAL[0] };
 static const float *hidden_of(golden *g, const kvf__batch *batch, const kvf__prefix *prefix,
                               int64_t start)
 {
-    const kvf__input input = {.batch = batch, .prefix = prefix, .position_start = start};
+    const kvf__input input = {
+        .batch = batch, .condition.prefix = prefix, .condition.position_start = start};
     const float *hidden = NULL;
 
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
@@ -179,7 +180,8 @@ START_TEST(same_bits_and_no_allocation)
     kvf__prefix grad[2] = {{0}, {0}};
     const float *hidden = NULL;
     golden_load(&g, ENCODERS[_i], KVF__F32);
-    const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = 5};
+    const kvf__input input = {
+        .batch = &g.batch, .condition.prefix = &g.prefix, .condition.position_start = 5};
     float *weights = golden_values(&g, "weights", NULL);
 
     for (int k = 0; k < 2; k++)
@@ -303,11 +305,11 @@ START_TEST(limits_of_rows)
 
     /* Both tables leave room for 40 positions; the longest row has 30 tokens. */
     ck_assert_int_eq(kvf__model_desc(g.model)->position.max, 40);
-    input.position_start = 10;
+    input.condition.position_start = 10;
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
-    input.position_start = 11;
+    input.condition.position_start = 11;
     refused(&g, &input, KVF_ESHAPE, "last token at position 40 (starting at 11), the model has 40");
-    input.position_start = 0;
+    input.condition.position_start = 0;
 
     odd[7] = (int32_t)types;
     batch.types = odd;

@@ -52,7 +52,7 @@ static void capture(const kvf_base *model, int64_t first, kvf__prefix *to)
     kvf__pass *pass = NULL;
     ck_assert_int_eq(kvf__cache_create(ctx, model->model, 1, P, &cache), KVF_OK);
     ck_assert_int_eq(kvf__pass_create(ctx, model->model, &limits, &pass), KVF_OK);
-    kvf__input input = {.batch = &batch, .cache = cache, .position_start = first};
+    kvf__input input = {.batch = &batch, .cache = cache, .condition.position_start = first};
     ck_assert_msg(!kvf__pass_fwd(ctx, pass, &input), "%s", kvf_ctx_error(ctx));
     kvf__cache_read(cache, 0, 0, P, to->kv);
     kvf__pass_free(pass);

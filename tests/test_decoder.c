@@ -93,8 +93,10 @@ static kvf__cache *filled_cache(void)
     toy_batch batch;
     toy_batch_make(&batch, kvf__model_desc(t.model), lengths, 0, 4);
     ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, ROWS, CAPACITY, &cache), KVF_OK);
-    const kvf__input input = {
-        .batch = &batch.b, .prefix = &prefix, .position_start = P, .cache = cache};
+    const kvf__input input = {.batch = &batch.b,
+                              .condition.prefix = &prefix,
+                              .condition.position_start = P,
+                              .cache = cache};
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_OK);
     return cache;
 }
@@ -112,7 +114,11 @@ static kvf__step step_of(int i, int64_t n, int32_t *ids, const int32_t *slots)
     const int64_t V = kvf__model_desc(t.model)->V;
     for (int64_t r = 0; r < n; r++)
         ids[r] = (int32_t)((7 * i + 13 * r + 1) % V);
-    return (kvf__step){.n = n, .ids = ids, .slot = slots, .prefix = &prefix, .position_start = P};
+    return (kvf__step){.n = n,
+                       .ids = ids,
+                       .slot = slots,
+                       .condition.prefix = &prefix,
+                       .condition.position_start = P};
 }
 
 static float *logits_for(int64_t n)
@@ -138,8 +144,8 @@ static void step_by_pass(const kvf__step *step, kvf__cache *cache, float *logits
                               .label_id = label,
                               .example = example};
     const kvf__input input = {.batch = &batch,
-                              .prefix = step->prefix,
-                              .position_start = step->position_start,
+                              .condition.prefix = step->condition.prefix,
+                              .condition.position_start = step->condition.position_start,
                               .cache = cache,
                               .slot = step->slot};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
@@ -243,7 +249,9 @@ START_TEST(company_changes_no_bit)
     toy_prefix(&t, &shorter, P - 3, 0.7);
     rearrange(CASES[_i].how);
     kvf__decoder *many = decoder_of(t.ctx, a), *one = decoder_of(t.ctx, b);
-    const kvf__step_row rows[ROWS] = {{&shorter, 2, NULL}, {NULL, 0, NULL}, {&prefix, P, NULL}};
+    const kvf__step_row rows[ROWS] = {{{.prefix = &shorter, .position_start = 2}, NULL},
+                                      {{.prefix = NULL, .position_start = 0}, NULL},
+                                      {{.prefix = &prefix, .position_start = P}, NULL}};
 
     for (int i = 0; i < STEPS; i++) {
         kvf__step step = step_of(i, ROWS, ids, NULL);
@@ -251,11 +259,8 @@ START_TEST(company_changes_no_bit)
         step.as_one = true;
         ck_assert_msg(!kvf__decoder_step(t.ctx, many, &step, together), "%s", kvf_ctx_error(t.ctx));
         for (int32_t r = 0; r < ROWS; r++) {
-            const kvf__step single = {.n = 1,
-                                      .ids = ids + r,
-                                      .slot = &r,
-                                      .prefix = rows[r].prefix,
-                                      .position_start = rows[r].position_start};
+            const kvf__step single = {
+                .n = 1, .ids = ids + r, .slot = &r, .condition = rows[r].condition};
             ck_assert_int_eq(kvf__decoder_step(t.ctx, one, &single, alone), KVF_OK);
             ck_assert(!memcmp(together + (size_t)r * V, alone, V * sizeof *alone));
         }
@@ -284,7 +289,11 @@ START_TEST(a_slot_has_room_of_its_own)
     ck_assert_int_eq(kvf__cache_reserve(t.ctx, a, 1, ROOM), KVF_OK);
     kvf__decoder *of_a = decoder_of(t.ctx, a), *of_b = decoder_of(t.ctx, b);
     const int32_t slot = 1, other = 0;
-    kvf__step step = {.n = 1, .ids = &id, .slot = &slot, .prefix = &prefix, .position_start = P};
+    kvf__step step = {.n = 1,
+                      .ids = &id,
+                      .slot = &slot,
+                      .condition.prefix = &prefix,
+                      .condition.position_start = P};
     for (int i = 0; i < ROOM; i++) {
         ck_assert_int_eq(kvf__decoder_step(t.ctx, of_a, &step, got), KVF_OK);
         ck_assert_int_eq(kvf__decoder_step(t.ctx, of_b, &step, want), KVF_OK);
@@ -331,11 +340,11 @@ START_TEST(misuse_is_refused)
     ids[0] = 61;
     refused(decoder, &step, "id 61, the vocabulary ends at 60");
     ids[0] = 0;
-    step.position_start = 300;
+    step.condition.position_start = 300;
     refused(decoder, &step, "position 309");
     kvf__prefix longer;
     toy_prefix(&t, &longer, P + 1, 1);
-    step.prefix = &longer;
+    step.condition.prefix = &longer;
     refused(decoder, &step, "at most 5");
     ck_assert_int_eq(kvf__cache_length(cache, 0), PROMPT);
     kvf__prefix_done(&longer);

@@ -79,7 +79,7 @@ static kvf__pass *make_pass(const fixture *f, bool recompute)
 /* The loss of a batch, by the base's own head or the golden file's weights. */
 static double loss_of(const fixture *f, kvf__pass *pass, const kvf__batch *batch, bool gradient)
 {
-    const kvf__input input = {.batch = batch, .vectors = &f->vectors};
+    const kvf__input input = {.batch = batch, .condition.vectors = &f->vectors};
     const float *hidden = NULL, *weights;
     double loss = 0;
     int64_t n;
@@ -248,7 +248,7 @@ START_TEST(refusals)
     ck_assert_int_eq(kvf__pass_fwd(f.g.ctx, pass, &input), KVF_ESHAPE); /* no vectors */
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(f.g.ctx), "has id -1"));
     ck_assert_int_eq(kvf__vectors_init(f.g.ctx, &wrong, P - 1, f.vectors.C), KVF_OK);
-    input.vectors = &wrong;
+    input.condition.vectors = &wrong;
     ck_assert_int_eq(kvf__pass_fwd(f.g.ctx, pass, &input), KVF_ESHAPE); /* not enough */
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(f.g.ctx), "has id -4"));
     kvf__vectors_done(&wrong);

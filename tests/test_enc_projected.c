@@ -82,8 +82,9 @@ static void emit(fixture *f)
 /* d loss / d prefix of the golden rows under the prefix that was emitted. */
 static void base_gradient(fixture *f)
 {
-    const kvf__input input = {
-        .batch = &f->g.batch, .prefix = &f->prefix, .position_start = f->prefix.P};
+    const kvf__input input = {.batch = &f->g.batch,
+                              .condition.prefix = &f->prefix,
+                              .condition.position_start = f->prefix.P};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(f->g.ctx, f->g.pass, &input), "%s", kvf_ctx_error(f->g.ctx));
     ck_assert_int_eq(
@@ -161,7 +162,7 @@ START_TEST(masked_layers)
         ck_assert(f.prefix.kv[i] == stored(&f, "prefix")[i] || f.prefix.kv[i] != 0);
     }
     const kvf__input input = {
-        .batch = &f.g.batch, .prefix = &f.prefix, .position_start = f.prefix.P};
+        .batch = &f.g.batch, .condition.prefix = &f.prefix, .condition.position_start = f.prefix.P};
     double loss = 0;
     ck_assert_int_eq(kvf__pass_fwd(f.g.ctx, f.g.pass, &input), KVF_OK);
     ck_assert_int_eq(

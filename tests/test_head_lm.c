@@ -14,8 +14,9 @@ enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_and_gradients(golden *g, kvf__head *head, kvf__prefix *grad)
 {
-    const kvf__input input = {
-        .batch = &g->batch, .prefix = &g->prefix, .position_start = g->prefix.P};
+    const kvf__input input = {.batch = &g->batch,
+                              .condition.prefix = &g->prefix,
+                              .condition.position_start = g->prefix.P};
     const float *hidden = NULL;
     double loss = 0;
     float *dhidden = calloc((size_t)(g->batch.n_labels * kvf__model_desc(g->model)->C),
@@ -82,7 +83,8 @@ static void fixture_init(fixture *f, int at)
     toy_prefix(&f->t, &f->prefix, 6, 0.5);
     f->pass = toy_pass(&f->t);
     ck_assert(!kvf__head_create_lm(f->t.ctx, f->t.model, true, &f->head));
-    const kvf__input input = {.batch = &f->batch.b, .prefix = &f->prefix, .position_start = 6};
+    const kvf__input input = {
+        .batch = &f->batch.b, .condition.prefix = &f->prefix, .condition.position_start = 6};
     ck_assert(!kvf__pass_fwd(f->t.ctx, f->pass, &input));
     ck_assert(!kvf__pass_hidden(f->t.ctx, f->pass, &f->hidden));
 }
@@ -136,7 +138,8 @@ START_TEST(prefix_gradient_is_the_same)
                               &loss, dhidden));
     ck_assert(!kvf__pass_hidden_grad(f.t.ctx, f.pass, dhidden));
     ck_assert(!kvf__pass_bwd(f.t.ctx, f.pass, &(kvf__grads){.prefix = &own}));
-    const kvf__input input = {.batch = &f.batch.b, .prefix = &f.prefix, .position_start = 6};
+    const kvf__input input = {
+        .batch = &f.batch.b, .condition.prefix = &f.prefix, .condition.position_start = 6};
     ck_assert(!kvf__pass_fwd(f.t.ctx, f.pass, &input));
     ck_assert(
         !kvf__pass_loss(f.t.ctx, f.pass, &(kvf__loss){.gradient = true, .scale = 0.25f}, &loss));

@@ -48,7 +48,8 @@ START_TEST(loss_and_gradient_are_those_of_torch)
 
     const kvf__soft_targets soft = {
         .k = K, .ids = ids, .logp = golden_stored(&file, MODELS[_i], "logp")};
-    const kvf__input input = {.batch = &g.batch, .prefix = &g.prefix, .position_start = g.prefix.P};
+    const kvf__input input = {
+        .batch = &g.batch, .condition.prefix = &g.prefix, .condition.position_start = g.prefix.P};
     ck_assert(!kvf__pass_fwd(g.ctx, pass, &input));
     ck_assert_msg(!kvf__pass_loss(g.ctx, pass,
                                   &(kvf__loss){.teacher = &soft, .gradient = true, .scale = 1},
@@ -97,8 +98,8 @@ typedef struct fixture {
 static void forward(fixture *f, bool with_prefix)
 {
     const kvf__input input = {.batch = &f->batch.b,
-                              .prefix = with_prefix ? &f->prefix : NULL,
-                              .position_start = with_prefix ? f->prefix.P : 0};
+                              .condition.prefix = with_prefix ? &f->prefix : NULL,
+                              .condition.position_start = with_prefix ? f->prefix.P : 0};
     ck_assert_msg(!kvf__pass_fwd(f->t.ctx, f->pass, &input), "%s", kvf_ctx_error(f->t.ctx));
 }
 

@@ -141,8 +141,9 @@ START_TEST(conditions_as_there)
     kvf_prefix *prefix = imported(_i, NULL);
     golden g;
     golden_load(&g, CASES[_i].model, KVF__F32);
-    const kvf__input input = {
-        .batch = &g.batch, .prefix = &prefix->prefix, .position_start = prefix->id.position_start};
+    const kvf__input input = {.batch = &g.batch,
+                              .condition.prefix = &prefix->prefix,
+                              .condition.position_start = prefix->id.position_start};
     const kvf__view *view = want(_i, "out");
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
     if (kvf__model_has_head(g.model)) {

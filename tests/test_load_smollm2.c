@@ -157,8 +157,9 @@ static void close_all(fixture *f)
 
 static double mean_loss(fixture *f, const kvf__prefix *prefix)
 {
-    const kvf__input input = {
-        .batch = &f->batch, .prefix = prefix, .position_start = prefix ? prefix->P : 0};
+    const kvf__input input = {.batch = &f->batch,
+                              .condition.prefix = prefix,
+                              .condition.position_start = prefix ? prefix->P : 0};
     const float scale = 1.0f / (float)f->batch.n_labels;
     double loss = 0;
 

@@ -129,7 +129,7 @@ START_TEST(zero_prefix_is_not_nothing)
     kvf__prefix zero = {0};
     toy_batch batch;
     toy_batch_make(&batch, kvf__model_desc(t.model), LENGTHS, 0.5, 3);
-    const kvf__input bare = {.batch = &batch.b, .position_start = 4};
+    const kvf__input bare = {.batch = &batch.b, .condition.position_start = 4};
     double without = 0;
 
     toy_prefix(&t, &zero, 4, 0);
@@ -151,7 +151,7 @@ START_TEST(masked_layers_see_no_prefix)
     kvf__prefix prefix = {0};
     toy_batch batch;
     toy_batch_make(&batch, d, LENGTHS, 0.5, 4);
-    const kvf__input bare = {.batch = &batch.b, .position_start = 5};
+    const kvf__input bare = {.batch = &batch.b, .condition.position_start = 5};
     double want = 0;
 
     toy_prefix(&t, &prefix, 5, 1);
@@ -452,8 +452,8 @@ static void check_step(kvf__pass *pass, kvf__cache *cache, const kvf__prefix *pr
     toy_batch part;
     slice(&part, whole, from, to);
     const kvf__input input = {.batch = &part.b,
-                              .prefix = prefix,
-                              .position_start = prefix->P,
+                              .condition.prefix = prefix,
+                              .condition.position_start = prefix->P,
                               .cache = cache,
                               .slot = slots};
     float *logits = floats(part.b.n_labels * V);

@@ -11,7 +11,8 @@ enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)
 {
-    const kvf__input input = {.batch = &g->batch, .prefix = prefix, .position_start = start};
+    const kvf__input input = {
+        .batch = &g->batch, .condition.prefix = prefix, .condition.position_start = start};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
     ck_assert_msg(

@@ -52,7 +52,8 @@ static kvf__pass *make_pass(kvf_ctx *ctx, kvf__model *model, bool infix, bool re
 static double run(kvf_ctx *ctx, kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *prefix,
                   int64_t position_start, kvf__prefix *dprefix)
 {
-    const kvf__input input = {.batch = batch, .prefix = prefix, .position_start = position_start};
+    const kvf__input input = {
+        .batch = batch, .condition.prefix = prefix, .condition.position_start = position_start};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(ctx, pass, &input), "%s", kvf_ctx_error(ctx));
     ck_assert(
@@ -221,7 +222,7 @@ START_TEST(x_does_not_see_it)
     kvf__input input = {.batch = &batch.b};
     ck_assert(!kvf__pass_fwd(t.ctx, pass, &input));
     ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = bare}, &loss));
-    input = (kvf__input){.batch = &s.b, .prefix = &infix};
+    input = (kvf__input){.batch = &s.b, .condition.prefix = &infix};
     ck_assert(!kvf__pass_fwd(t.ctx, pass, &input));
     ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.token_loss = with}, &loss));
     for (int64_t r = 0; r < batch.b.n_rows; r++) {
@@ -291,7 +292,7 @@ START_TEST(a_cache_of_x)
                                  .label_id = batch.label_id,
                                  .example = &example,
                                  .infix_at = &at};
-        const kvf__input input = {.batch = &step, .prefix = &infix, .cache = cache};
+        const kvf__input input = {.batch = &step, .condition.prefix = &infix, .cache = cache};
         ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
         ck_assert(!kvf__pass_lm_logits(t.ctx, pass, got));
         ck_close(got, want + (size_t)(CUT + i) * V, V, 1e-4, 1e-5);
@@ -348,7 +349,7 @@ START_TEST(what_it_refuses)
               *other = make_pass(t.ctx, t.model, false, false);
     make_rows(&batch, &s);
     toy_prefix(&t, &infix, P, 1);
-    kvf__input input = {.batch = &s.b, .prefix = &infix};
+    kvf__input input = {.batch = &s.b, .condition.prefix = &infix};
     refused(other, &input, KVF_EUSAGE, "made without a prefix inside rows");
     const kvf__row_dropout drop = {.p = 0.5};
     input.row_dropout = &drop;
@@ -358,7 +359,7 @@ START_TEST(what_it_refuses)
     refused(pass, &input, KVF_ESHAPE,
             "batch row 3: the prefix stands behind 2 tokens, the row behind 3");
     s.infix_at[3] = 3;
-    input.position_start = 300 - 30 - P + 1;
+    input.condition.position_start = 300 - 30 - P + 1;
     refused(pass, &input, KVF_ESHAPE, "last token at position 300");
     kvf__prefix_done(&infix);
     kvf__pass_free(pass);

@@ -83,8 +83,9 @@ START_TEST(mistake_gives_its_line)
     ck_assert_int_eq(
         kvf__prefix_init(t.ctx, &prefix, d->L, m->prefix_G ? m->prefix_G : d->G, m->prefix_P, d->D),
         KVF_OK);
-    const kvf__input input = {
-        .batch = &batch.b, .prefix = &prefix, .position_start = m->position_start};
+    const kvf__input input = {.batch = &batch.b,
+                              .condition.prefix = &prefix,
+                              .condition.position_start = m->position_start};
     kvf_status st = kvf__pass_fwd(t.ctx, pass, &input);
     if (!st) st = kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &loss);
     check_refused(st, KVF_ESHAPE, m->text);
@@ -193,7 +194,8 @@ START_TEST(sliding_window_must_hold_everything)
     kvf__pass *pass;
     kvf__prefix prefix = {0};
     toy_batch batch;
-    const kvf__input input = {.batch = &batch.b, .prefix = &prefix, .position_start = 4};
+    const kvf__input input = {
+        .batch = &batch.b, .condition.prefix = &prefix, .condition.position_start = 4};
 
     toy_create(&t, toy_window, KVF__F32);
     pass = toy_pass(&t);

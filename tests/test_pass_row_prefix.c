@@ -50,8 +50,10 @@ static void make_batch(toy_batch *batch, const int64_t *lengths)
 static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *prefix,
                   const kvf__row_dropout *drop, kvf__prefix *dprefix)
 {
-    const kvf__input input = {
-        .batch = batch, .prefix = prefix, .position_start = P, .row_dropout = drop};
+    const kvf__input input = {.batch = batch,
+                              .condition.prefix = prefix,
+                              .condition.position_start = P,
+                              .row_dropout = drop};
     double loss = 0;
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
     ck_assert(
@@ -239,7 +241,7 @@ START_TEST(bad_inputs_are_refused)
     make_batch(&batch, LENGTHS);
     toy_prefix(&t, &prefix, P, 1);
     ck_assert(!kvf__cache_create(t.ctx, t.model, ROWS, 16, &cache));
-    kvf__input input = {.batch = &batch.b, .prefix = &prefix, .row_dropout = &DROP};
+    kvf__input input = {.batch = &batch.b, .condition.prefix = &prefix, .row_dropout = &DROP};
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, plain, &input), KVF_EUSAGE);
     input.row_dropout = &all;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_EUSAGE);

@@ -110,9 +110,9 @@ static void run_alone(kvf__pass *pass, one *r, int i)
 {
     const kvf__vectors *vectors = RUNS[i].vectors ? &r->vectors : NULL;
     const kvf__input input = {.batch = &r->batch.b,
-                              .prefix = &r->prefix,
-                              .vectors = vectors,
-                              .position_start = RUNS[i].position_start};
+                              .condition.prefix = &r->prefix,
+                              .condition.vectors = vectors,
+                              .condition.position_start = RUNS[i].position_start};
     const kvf__grads grads = {.prefix = &r->alone, .vectors = vectors ? &r->valone : NULL};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
     ck_assert(!kvf__pass_loss(t.ctx, pass, &(kvf__loss){.gradient = true, .scale = RUNS[i].scale},
@@ -131,9 +131,9 @@ static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
     for (int i = 0; i < n; i++) {
         kvf__stacked_add(&stacked, &runs[i].batch.b);
         sections[i] = (kvf__section){.rows = runs[i].batch.b.n_rows,
-                                     .prefix = &runs[i].prefix,
-                                     .vectors = RUNS[i].vectors ? &runs[i].vectors : NULL,
-                                     .position_start = RUNS[i].position_start,
+                                     .condition.prefix = &runs[i].prefix,
+                                     .condition.vectors = RUNS[i].vectors ? &runs[i].vectors : NULL,
+                                     .condition.position_start = RUNS[i].position_start,
                                      .loss_scale = RUNS[i].scale,
                                      .loss_sum = &runs[i].joined_loss};
         grads[i] = (kvf__grads){.prefix = &runs[i].joined,
@@ -262,7 +262,7 @@ START_TEST(bad_sections_are_refused)
     toy_prefix(&t, &tall, 10, 1);
     for (int64_t i = 0; i < BAD[_i].n; i++)
         sections[i] = (kvf__section){.rows = BAD[_i].rows[i],
-                                     .prefix = BAD[_i].long_prefix ? &tall : &r.prefix};
+                                     .condition.prefix = BAD[_i].long_prefix ? &tall : &r.prefix};
     const kvf__input input = {.batch = &r.batch.b,
                               .sections = sections,
                               .n_sections = BAD[_i].n,

@@ -40,9 +40,9 @@ static void run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *pre
                 const kvf__vectors *vectors, double *share)
 {
     const kvf__input input = {.batch = batch,
-                              .prefix = prefix,
-                              .vectors = vectors,
-                              .position_start = prefix ? prefix->P : 0,
+                              .condition.prefix = prefix,
+                              .condition.vectors = vectors,
+                              .condition.position_start = prefix ? prefix->P : 0,
                               .share = share};
     ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
 }

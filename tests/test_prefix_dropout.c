@@ -98,11 +98,11 @@ START_TEST(mean_is_preserved)
     first_loss(&t);
     size_t n = kvf__prefix_count(&t.tuned.prefix);
     double *sum = calloc(n, sizeof *sum);
-    ck_assert_ptr_eq(t.tuned.shown, &t.tuned.masked);
+    ck_assert_ptr_eq(t.tuned.condition.prefix, &t.tuned.masked);
     for (t.progress.step = 0; t.progress.step < STEPS; t.progress.step++) {
         kvf__dropout_fwd(&t);
         for (size_t i = 0; i < n; i++)
-            sum[i] += t.tuned.shown->kv[i];
+            sum[i] += t.tuned.condition.prefix->kv[i];
     }
     for (size_t i = 0; i < n; i++) /* 5 deviations of sqrt(p / (1 - p) / STEPS) */
         ck_assert_double_eq_tol(sum[i] / STEPS, t.tuned.prefix.kv[i],

@@ -224,8 +224,9 @@ static inline kvf__pass *toy_pass(const toy *t)
 static inline void toy_fwd(const toy *t, kvf__pass *pass, const kvf__batch *batch,
                            const kvf__prefix *prefix)
 {
-    const kvf__input input = {
-        .batch = batch, .prefix = prefix, .position_start = prefix ? prefix->P : 0};
+    const kvf__input input = {.batch = batch,
+                              .condition.prefix = prefix,
+                              .condition.position_start = prefix ? prefix->P : 0};
     ck_assert_msg(!kvf__pass_fwd(t->ctx, pass, &input), "%s", kvf_ctx_error(t->ctx));
 }
 

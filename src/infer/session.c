@@ -56,10 +56,10 @@ static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_pre
 {
     const kvf__prefix *p = prefix && prefix->prefix.P ? &prefix->prefix : NULL;
     kvf__prefix_done(&slot->rotated);
-    *slot = (kvf__session_slot){.before = {.prefix = p}, .head = head, .infix_at = -1};
+    *slot = (kvf__session_slot){.before = {.condition.prefix = p}, .head = head, .infix_at = -1};
     if (!prefix) return KVF_OK;
-    slot->before.position_start = prefix->id.position_start;
-    if (prefix->vectors.P) slot->vectors = &prefix->vectors;
+    slot->before.condition.position_start = prefix->id.position_start;
+    if (prefix->vectors.P) slot->before.condition.vectors = &prefix->vectors;
     if (!p || !prefix->id.infix) return KVF_OK;
     KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
     slot->infix = true;

@@ -46,10 +46,7 @@ static void list_sections(kvf__session *s, const kvf__tokens *in, kvf__input *in
 {
     for (int64_t r = 0; r < in->n; r++) {
         const kvf__session_slot *slot = &s->slots[in->slots[r]];
-        s->lists.sections[r] = (kvf__section){.rows = 1,
-                                              .prefix = slot->before.prefix,
-                                              .vectors = slot->vectors,
-                                              .position_start = slot->before.position_start};
+        s->lists.sections[r] = (kvf__section){.rows = 1, .condition = slot->before.condition};
     }
     input->sections = s->lists.sections;
     input->n_sections = in->n;
@@ -77,9 +74,7 @@ static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in,
     if (s->mixed && in->n > 1) {
         list_sections(s, in, &input);
     } else {
-        input.prefix = slot->before.prefix;
-        input.vectors = slot->vectors;
-        input.position_start = slot->before.position_start;
+        input.condition = slot->before.condition;
     }
     KVF_TRY(kvf__pass_fwd(ctx, s->pass, &input));
     return logits ? kvf__pass_outputs(ctx, s->pass, slot->head, logits) : KVF_OK;
@@ -91,8 +86,8 @@ static kvf__step_row before_step(const kvf__session_slot *slot)
 {
     kvf__step_row row = slot->before;
     if (!slot->infix) return row;
-    row.position_start = row.prefix->P;
-    row.prefix = &slot->rotated;
+    row.condition.position_start = row.condition.prefix->P;
+    row.condition.prefix = &slot->rotated;
     return row;
 }
 
@@ -186,8 +181,8 @@ static kvf_status place_infix(kvf_ctx *ctx, kvf__session *s, int32_t at)
     kvf__session_slot *slot = &s->slots[at];
     if (!has_open_infix(s, at)) return KVF_OK;
     slot->infix_at = (int32_t)kvf__cache_length(s->cache, at);
-    return kvf__model_rotate_prefix(ctx, s->base->model, &slot->rotated, slot->before.prefix,
-                                    slot->infix_at, false);
+    return kvf__model_rotate_prefix(ctx, s->base->model, &slot->rotated,
+                                    slot->before.condition.prefix, slot->infix_at, false);
 }
 
 /* All parts but the last of every row. */

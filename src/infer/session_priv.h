@@ -9,11 +9,10 @@ enum { KVF__PROMPTS_TOGETHER = 128 }; /* most tokens in a pass that prompts shar
 /* What precedes the tokens of a slot. */
 typedef struct kvf__session_slot {
     kvf__step_row before;
-    const kvf__vectors *vectors; /* NULL: none */
-    kvf__head *head;             /* NULL: the base's */
-    bool infix;                  /* the prefix is inside the row, before the last prompt token */
-    int32_t infix_at;            /* cached tokens before it; -1: not placed yet */
-    kvf__prefix rotated;         /* an infix with its keys rotated to its place */
+    kvf__head *head;     /* NULL: the base's */
+    bool infix;          /* the prefix is inside the row, before the last prompt token */
+    int32_t infix_at;    /* cached tokens before it; -1: not placed yet */
+    kvf__prefix rotated; /* an infix with its keys rotated to its place */
 } kvf__session_slot;
 
 /* Lists that a pass or a step of the decoder is given, [rows] each. */

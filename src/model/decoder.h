@@ -8,21 +8,19 @@
 #define KVF_DECODER_H
 
 #include "cache.h"
+#include "condition.h"
 
 typedef struct kvf__decoder kvf__decoder;
 typedef struct kvf__step_row {
-    const kvf__prefix *prefix; /* NULL: none */
-    int64_t position_start;
-    const kvf__slot *head; /* NULL: the decoder's */
+    kvf__condition condition; /* its vectors are not used: all tokens are the vocabulary's */
+    const kvf__slot *head;    /* NULL: the decoder's */
 } kvf__step_row;
 typedef struct kvf__step {
-    int64_t n;           /* rows */
-    const int32_t *ids;  /* [n] their new tokens */
-    const int32_t *slot; /* [n] their slots in the cache; NULL: row r uses slot r */
-    const kvf__prefix *prefix;
-    int64_t position_start;   /* of a row's first cached token */
-    const kvf__step_row *row; /* [n] what stands before each row, in place of the two above; NULL:
-                                 they hold for all */
+    int64_t n;                /* rows */
+    const int32_t *ids;       /* [n] their new tokens */
+    const int32_t *slot;      /* [n] their slots in the cache; NULL: row r uses slot r */
+    kvf__condition condition; /* of all rows */
+    const kvf__step_row *row; /* [n] of each, in place of that; NULL: it holds for all */
     bool as_one; /* a row's bits are those of a step of that row alone, whatever is beside it */
 } kvf__step;
 

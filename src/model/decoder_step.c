@@ -173,9 +173,7 @@ static void project(const worker *w, int64_t l)
 /* What stands before row m of a step. */
 static kvf__step_row before_row(const kvf__step *step, int64_t m)
 {
-    return step->row
-               ? step->row[m]
-               : (kvf__step_row){.prefix = step->prefix, .position_start = step->position_start};
+    return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
 }
 
 /* What stands before each row in layer l: its prefix, and its cache. */
@@ -186,7 +184,7 @@ static void lay_segments(const worker *w, int64_t l)
 
     for (int64_t m = 0; m < w->step->n; m++) {
         const int64_t slot = kvf__row_slot(w->step->slot, m);
-        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).prefix, l, NULL);
+        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).condition.prefix, l, NULL);
         segs[2 * m + 1] = kvf__cache_segment(cache, l, slot);
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
@@ -322,10 +320,10 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
     const kvf__desc *d = &decoder->model->desc;
     const kvf__step_row before = before_row(step, r);
     const int64_t length = decoder->cache->length[kvf__row_slot(step->slot, r)];
-    const int64_t position = before.position_start + length,
-                  P = before.prefix ? before.prefix->P : 0;
+    const int64_t position = before.condition.position_start + length,
+                  P = before.condition.prefix ? before.condition.prefix->P : 0;
 
-    if (before.position_start < 0 || position >= d->position.max ||
+    if (before.condition.position_start < 0 || position >= d->position.max ||
         (d->position.window && P + length + 1 > d->position.window))
         return kvf__fail(
             ctx, KVF_ESHAPE,
@@ -356,7 +354,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
                              (long long)other, (long long)r, (long long)slot);
-    KVF_TRY(check_prefix(ctx, decoder, before_row(step, r).prefix));
+    KVF_TRY(check_prefix(ctx, decoder, before_row(step, r).condition.prefix));
     return check_position(ctx, decoder, step, r);
 }
 

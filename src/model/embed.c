@@ -19,17 +19,18 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     const kvf__batch *b = input->batch;
     const kvf__pass_section *s = kvf__pass_section_of(pass, r);
     int64_t len = b->start[r + 1] - b->start[r];
-    int64_t P = s->prefix ? s->prefix->P : 0;
+    int64_t P = s->condition.prefix ? s->condition.prefix->P : 0;
     int64_t cached = input->cache ? kvf__cache_length(input->cache, kvf__row_slot(input->slot, r))
                                   : 0;
-    int64_t before = cached + pass->keys.offset[r], shift = kvf__infix_shift(b, s->prefix, r);
-    int64_t last = s->position_start + before + shift + len - 1;
+    int64_t before = cached + pass->keys.offset[r],
+            shift = kvf__infix_shift(b, s->condition.prefix, r);
+    int64_t last = s->condition.position_start + before + shift + len - 1;
 
     if (last >= d->position.max)
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "batch row %lld: last token at position %lld (starting at %lld), the model has %lld",
-            (long long)r, (long long)last, (long long)s->position_start,
+            (long long)r, (long long)last, (long long)s->condition.position_start,
             (long long)d->position.max);
     if (d->position.window && P + before + len > d->position.window)
         return kvf__fail(
@@ -37,7 +38,9 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
             (long long)r, (long long)P, (long long)(before + len), (long long)d->position.window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
-        if (b->ids[i] < 0 && s->vectors && kvf__virtual_token(b->ids[i]) < s->vectors->P) continue;
+        if (b->ids[i] < 0 && s->condition.vectors &&
+            kvf__virtual_token(b->ids[i]) < s->condition.vectors->P)
+            continue;
         if (b->ids[i] < 0 || b->ids[i] >= d->V)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch row %lld: token %lld has id %ld, the vocabulary ends at %lld",
@@ -123,8 +126,8 @@ void kvf__embed_fwd(kvf__pass *pass)
     int64_t C = pass->model->desc.C, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
-        int64_t first = kvf__pass_section_of(pass, r)->position_start + pass->keys.offset[r] +
-                        kvf__infix_shift(b, pass->prefix, r);
+        int64_t first = kvf__pass_section_of(pass, r)->condition.position_start +
+                        pass->keys.offset[r] + kvf__infix_shift(b, pass->prefix, r);
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
         place_row(pass, r, first);
     }

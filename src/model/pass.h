@@ -5,7 +5,7 @@
 
 #include "batch.h"
 #include "cache.h"
-#include "vectors.h"
+#include "condition.h"
 
 typedef struct kvf__pass kvf__pass;
 typedef struct kvf__pass_limits {
@@ -38,26 +38,20 @@ typedef struct kvf__row_dropout {
     int64_t step;
 } kvf__row_dropout;
 
-/* Rows of a batch that follow each other and share what stands before them: those of one of several
- * runs that are computed together. Leads belong to the section of the rows they lead. */
+/* Rows of a batch that follow each other and have one condition: those of one of several runs that
+ * are computed together. Common prefixes belong to the section of the rows that share them. */
 typedef struct kvf__section {
     int64_t rows;
-    const kvf__prefix *prefix;   /* as in kvf__input */
-    const kvf__vectors *vectors; /* the same */
-    int64_t position_start;
+    kvf__condition condition;
     float loss_scale; /* a factor on the scale of the loss for its labels */
     double *loss_sum; /* the loss of its labels is added; NULL: not wanted */
 } kvf__section;
 
 typedef struct kvf__input {
     const kvf__batch *batch;
-    const kvf__prefix *prefix; /* NULL or P = 0: the bare base. With batch->infix_at on a base with
-                                  rope its keys are not rotated yet: each row turns them to where
-                                  the prefix stands in it */
-    const kvf__vectors *vectors; /* what the batch's ids below 0 stand for (vectors.h): row p of it
-                                    in place of the token's embedding; NULL: there are none */
-    int64_t position_start;      /* position of a row's first token (with a cache: of its first
-                                    cached token) */
+    kvf__condition condition; /* of all rows. With batch->infix_at on a base with rope the keys of
+                                 its prefix are not rotated yet: each row rotates them to the
+                                 position of the prefix in it */
     kvf__cache *cache;   /* NULL, or keys and values of earlier tokens (none on a base that is not
                             causal); the batch's are appended */
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
@@ -67,8 +61,8 @@ typedef struct kvf__input {
                        each layer: where norms stand behind the halves, what qkv reads */
     double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                        falls on virtual tokens: prefix, or vectors (but those in a cache) */
-    const kvf__section *sections; /* [n_sections] all rows, in place of prefix, vectors and
-                                     position_start; excludes dropout and infix_at */
+    const kvf__section *sections; /* [n_sections] all rows, in place of `condition`;
+                                     excludes dropout and infix_at */
     int64_t n_sections;           /* 0: none */
 } kvf__input;
 

@@ -44,7 +44,7 @@ kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
     const kvf__batch *b = input->batch;
 
     pass->own.rotates = false;
-    pass->position_start = input->position_start;
+    pass->position_start = input->condition.position_start;
     if (!b->infix_at) return KVF_OK;
     for (int64_t r = 0; r < b->n_rows; r++)
         KVF_TRY(check_row(ctx, pass, input, r));

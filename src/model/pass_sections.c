@@ -23,32 +23,32 @@ static kvf_status check_prefix(kvf_ctx *ctx, const kvf__pass *pass, const kvf__p
     return KVF_OK;
 }
 
-static kvf_status check_section(kvf_ctx *ctx, const kvf__pass *pass, const kvf__section *s)
+static kvf_status check_condition(kvf_ctx *ctx, const kvf__pass *pass, const kvf__condition *c)
 {
-    KVF_TRY(check_prefix(ctx, pass, s->prefix));
-    if (s->vectors && s->vectors->C != pass->model->desc.C)
+    KVF_TRY(check_prefix(ctx, pass, c->prefix));
+    if (c->vectors && c->vectors->C != pass->model->desc.C)
         return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
-                         (long long)s->vectors->P, (long long)s->vectors->C,
+                         (long long)c->vectors->P, (long long)c->vectors->C,
                          (long long)pass->model->desc.C);
-    if (s->position_start < 0)
+    if (c->position_start < 0)
         return kvf__fail(ctx, KVF_ESHAPE, "position_start is %lld, expected 0 or more",
-                         (long long)s->position_start);
+                         (long long)c->position_start);
     return KVF_OK;
 }
 
-static kvf_status take_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section *from,
-                               int64_t index, int64_t first)
+static kvf_status set_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section *from,
+                              int64_t index, int64_t first)
 {
-    KVF_TRY(check_section(ctx, pass, from));
-    pass->sections.at[index] = (kvf__pass_section){
+    KVF_TRY(check_condition(ctx, pass, &from->condition));
+    kvf__pass_section *s = &pass->sections.at[index];
+    *s = (kvf__pass_section){
         .first = first,
         .end = first + from->rows,
-        .prefix = from->prefix && from->prefix->P > 0 ? from->prefix : NULL,
-        .vectors = from->vectors,
-        .position_start = from->position_start,
+        .condition = from->condition,
         .loss_sum = from->loss_sum,
         .seg = -1,
     };
+    if (s->condition.prefix && !s->condition.prefix->P) s->condition.prefix = NULL;
     return KVF_OK;
 }
 
@@ -88,7 +88,7 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
             return kvf__fail(ctx, KVF_ESHAPE,
                              "batch: section %lld has %lld rows, expected at most %lld",
                              (long long)i, (long long)s->rows, (long long)(b->n_rows - first));
-        KVF_TRY(take_section(ctx, pass, s, i, first));
+        KVF_TRY(set_section(ctx, pass, s, i, first));
         for (int64_t r = first; b->parent && r < first + s->rows; r++)
             if (b->parent[r] >= 0 && b->parent[r] < first)
                 return kvf__fail(ctx, KVF_ESHAPE,
@@ -106,18 +106,15 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
 
 kvf_status kvf__pass_alloc_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
-    const kvf__section all = {.rows = input->batch->n_rows,
-                              .prefix = input->prefix,
-                              .vectors = input->vectors,
-                              .position_start = input->position_start,
-                              .loss_scale = 1};
+    const kvf__section all = {
+        .rows = input->batch->n_rows, .condition = input->condition, .loss_scale = 1};
 
     pass->sections.given = input->n_sections > 0;
     pass->prefix = NULL;
     if (pass->sections.given) return take_all(ctx, pass, input);
-    KVF_TRY(take_section(ctx, pass, &all, 0, 0));
+    KVF_TRY(set_section(ctx, pass, &all, 0, 0));
     pass->sections.n = 1;
-    pass->prefix = pass->sections.at[0].prefix;
+    pass->prefix = pass->sections.at[0].condition.prefix;
     return KVF_OK;
 }
 
@@ -125,8 +122,8 @@ kvf_status kvf__pass_alloc_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__in
 
 static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const kvf__grads *into)
 {
-    const kvf__prefix *p = s->prefix, *d = into->prefix;
-    const kvf__vectors *x = s->vectors, *dx = into->vectors;
+    const kvf__prefix *p = s->condition.prefix, *d = into->prefix;
+    const kvf__vectors *x = s->condition.vectors, *dx = into->vectors;
 
     if (dx && !(x && x->P == dx->P && x->C == dx->C))
         return kvf__fail(
@@ -160,7 +157,8 @@ kvf_status kvf__pass_alloc_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads
 
 bool kvf__section_has_prefix(const kvf__pass_section *s, int64_t l)
 {
-    return s->prefix && (!s->prefix->layer_mask || s->prefix->layer_mask[l]);
+    return s->condition.prefix &&
+           (!s->condition.prefix->layer_mask || s->condition.prefix->layer_mask[l]);
 }
 
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
@@ -190,7 +188,7 @@ static const kvf__pass_section *section_at(const kvf__pass *pass, int64_t token)
 
 const kvf__vectors *kvf__pass_vectors_at(const kvf__pass *pass, int64_t token)
 {
-    return section_at(pass, token)->vectors;
+    return section_at(pass, token)->condition.vectors;
 }
 
 void kvf__pass_add_loss(const kvf__pass *pass, int64_t label, double loss)

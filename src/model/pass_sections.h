@@ -8,12 +8,10 @@ struct kvf__pass;
 
 /* Rows with the same prefix before them: a section of the input, or all rows. */
 typedef struct kvf__pass_section {
-    int64_t first, end;        /* rows */
-    const kvf__prefix *prefix; /* NULL if P = 0 */
-    const kvf__vectors *vectors;
-    int64_t position_start;
-    double *loss_sum;     /* NULL: not wanted */
-    kvf__prefix *dprefix; /* set by bwd */
+    int64_t first, end;       /* rows */
+    kvf__condition condition; /* its prefix is NULL if P = 0 */
+    double *loss_sum;         /* NULL: not wanted */
+    kvf__prefix *dprefix;     /* set by bwd */
     kvf__vectors *dvectors;
     int32_t seg;  /* of its prefix in the layer at hand; -1: none */
     bool planned; /* attention's work was dealt with it */

@@ -89,7 +89,7 @@ static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
         s->seg = -1;
         if (!kvf__section_has_prefix(s, l)) continue;
         s->seg = (int32_t)keys->n_segs;
-        keys->segs[keys->n_segs++] = kvf__prefix_segment(s->prefix, l,
+        keys->segs[keys->n_segs++] = kvf__prefix_segment(s->condition.prefix, l,
                                                          gradient ? s->dprefix : NULL);
     }
 }

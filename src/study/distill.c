@@ -249,7 +249,7 @@ static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
     const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
     const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
     const kvf__evaluator_options how = {
-        .P = t->id.P > document.prefix->P ? t->id.P : document.prefix->P,
+        .P = t->id.P > document.condition.prefix->P ? t->id.P : document.condition.prefix->P,
         .share_prefixes = !t->options.share_off,
         .soft = d->held_out.k};
     kvf__evaluator *e = NULL;

@@ -83,8 +83,8 @@ void kvf__document_done(kvf__document *document)
 
 kvf__subject kvf__document_subject(const kvf__document *document)
 {
-    return (kvf__subject){.prefix = &document->context->prefix,
-                          .position_start = document->context->id.position_start};
+    return (kvf__subject){.condition.prefix = &document->context->prefix,
+                          .condition.position_start = document->context->id.position_start};
 }
 
 /* Does the first part of the text begin with the same n ids? */

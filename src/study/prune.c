@@ -61,7 +61,7 @@ static void cut(pruning *p, int64_t without)
 static kvf_status loss_without(pruning *p, int64_t place, double *loss)
 {
     cut(p, place);
-    p->subject.prefix = &p->cut;
+    p->subject.condition.prefix = &p->cut;
     KVF_TRY(kvf__evaluator_run(p->ctx, p->trial.evaluator, &p->subject, loss, NULL));
     p->losses++;
     if (p->o->progress) p->o->progress(p->o->user, p->losses, p->most_losses);
@@ -136,7 +136,7 @@ static double token_score(const kvf__prefix *kv, const kvf__prefix *d, int64_t t
 
 static kvf_status score_by_gradient(pruning *p)
 {
-    const kvf__prefix *kv = p->subject.prefix;
+    const kvf__prefix *kv = p->subject.condition.prefix;
     const kvf__evaluator_options how = {.P = kv->P,
                                         .batch_tokens = p->o->eval.batch_tokens,
                                         .share_prefixes = true,

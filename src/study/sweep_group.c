@@ -144,9 +144,7 @@ static void join_pass(kvf__run_group *group, size_t index)
     int64_t s = group->n_sections++;
     group->whose[s] = index;
     group->section[s] = (kvf__section){.rows = t->rows.batcher.batch.n_rows,
-                                       .prefix = t->tuned.shown,
-                                       .vectors = t->tuned.emitted.vectors,
-                                       .position_start = t->id.position_start,
+                                       .condition = t->tuned.condition,
                                        .loss_scale = m->rows.scale,
                                        .loss_sum = &m->loss_sum};
     m->loss_sum = 0;

@@ -145,9 +145,9 @@ kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head)
 {
     kvf__subject subject = {.head = head};
     if (!prefix) return subject;
-    if (prefix->prefix.P) subject.prefix = &prefix->prefix;
-    if (prefix->vectors.P) subject.vectors = &prefix->vectors;
-    subject.position_start = prefix->id.position_start;
+    if (prefix->prefix.P) subject.condition.prefix = &prefix->prefix;
+    if (prefix->vectors.P) subject.condition.vectors = &prefix->vectors;
+    subject.condition.position_start = prefix->id.position_start;
     return subject;
 }
 
@@ -208,11 +208,8 @@ static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *s
                           int64_t batch)
 {
     fill_batcher(e, batch);
-    const kvf__input input = {.batch = &e->batcher.batch,
-                              .prefix = subject->prefix,
-                              .vectors = subject->vectors,
-                              .position_start = subject->position_start,
-                              .share = subject->share};
+    const kvf__input input = {
+        .batch = &e->batcher.batch, .condition = subject->condition, .share = subject->share};
     return kvf__pass_fwd(ctx, e->pass, &input);
 }
 

@@ -9,9 +9,7 @@
 
 /* What is measured on a base. */
 typedef struct kvf__subject {
-    const kvf__prefix *prefix;   /* NULL: none; neither it nor vectors: the bare base */
-    const kvf__vectors *vectors; /* NULL: none */
-    int64_t position_start;
+    kvf__condition condition;
     kvf__head *head; /* NULL: the base's own */
     double *share;   /* [L, H] as of kvf__input; NULL: not wanted */
 } kvf__subject;

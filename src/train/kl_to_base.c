@@ -107,9 +107,7 @@ static kvf_status run_rows(kvf__trainer *t)
         m->kl = 0;
         return KVF_OK;
     }
-    const kvf__input input = {.batch = &m->batcher.batch,
-                              .prefix = t->tuned.shown,
-                              .position_start = t->id.position_start};
+    const kvf__input input = {.batch = &m->batcher.batch, .condition = t->tuned.condition};
     const kvf__soft_targets soft = kvf__teacher_targets(&m->base, input.batch);
     const kvf__grads grads = {.prefix = t->tuned.gradient.prefix};
     float scale = (float)(t->options.kl_to_base / (double)labels);

@@ -39,7 +39,7 @@ void kvf__low_rank_task_fwd(kvf__trainer *t, const kvf__train_task *task)
     if (!t->tuned.task_prefix.P) return;
     kvf__low_rank_fwd(&t->tuned.task_prefix, &t->tuned.prefix, task->low[0].value,
                       task->low[1].value);
-    t->tuned.shown = &t->tuned.task_prefix;
+    t->tuned.condition.prefix = &t->tuned.task_prefix;
 }
 
 void kvf__low_rank_task_bwd(kvf__trainer *t, const kvf__train_task *task)

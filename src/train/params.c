@@ -46,10 +46,10 @@ kvf_status kvf__trainer_list_params(kvf__trainer *t)
 kvf__subject kvf__trainer_subject(const kvf__trainer *t, const kvf__train_task *task)
 {
     const kvf__tuned *tuned = &t->tuned;
-    return (kvf__subject){.prefix = tuned->task_prefix.P ? &tuned->task_prefix
-                                                         : tuned->emitted.prefix,
-                          .vectors = tuned->emitted.vectors,
-                          .position_start = t->id.position_start,
+    return (kvf__subject){.condition.prefix = tuned->task_prefix.P ? &tuned->task_prefix
+                                                                   : tuned->emitted.prefix,
+                          .condition.vectors = tuned->emitted.vectors,
+                          .condition.position_start = t->id.position_start,
                           .head = task->head};
 }
 

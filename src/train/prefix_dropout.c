@@ -19,8 +19,10 @@ static bool has_one_mask(const kvf__trainer *t)
 kvf_status kvf__dropout_alloc(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    t->tuned.shown = t->tuned.emitted.prefix;
-    if (o->prefix_dropout > 0 && !t->tuned.shown)
+    t->tuned.condition = (kvf__condition){.prefix = t->tuned.emitted.prefix,
+                                          .vectors = t->tuned.emitted.vectors,
+                                          .position_start = t->id.position_start};
+    if (o->prefix_dropout > 0 && !t->tuned.emitted.prefix)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-dropout: method %s trains no prefix",
                          t->tuned.method->name);
     t->tuned.row_dropout = (kvf__row_dropout){
@@ -28,7 +30,7 @@ kvf_status kvf__dropout_alloc(kvf__trainer *t)
     t->tuned.base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;
     KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.masked, t->id.L, t->id.G, t->id.P, t->id.D));
-    t->tuned.shown = &t->tuned.masked;
+    t->tuned.condition.prefix = &t->tuned.masked;
     return KVF_OK;
 }
 

@@ -40,9 +40,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     while (!st && kvf__step_rows_next(t, &rows)) { /* a part of them as a batch */
         const kvf__batch *batch = &t->rows.batcher.batch;
         const kvf__input input = {.batch = batch,
-                                  .prefix = tuned->shown,
-                                  .vectors = tuned->emitted.vectors,
-                                  .position_start = t->id.position_start,
+                                  .condition = tuned->condition,
                                   .row_dropout = &tuned->row_dropout,
                                   .base_dropout = &tuned->base_dropout};
         kvf__grads grads = {.prefix = tuned->gradient.prefix,

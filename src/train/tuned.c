@@ -1,6 +1,6 @@
 /* From parameters to what the base sees, and back:
  *
- *   forward    encoder -> prefix (-> the task's share of it) (-> dropout) = what is shown
+ *   forward    encoder -> prefix (-> the task's share of it) (-> dropout) = what the base sees
  *   backward   its gradient (-> dropout) (-> the task's share) -> encoder -> parameters
  *
  * or, by the method's port, with vectors at the input in place of the prefix, or (block) without an

@@ -24,7 +24,7 @@ typedef struct kvf__tuned {
     kvf__emitted gradient;
     kvf__prefix task_prefix;  /* --task-prefix low-rank: of rows.now; P = 0: tasks share one */
     kvf__prefix masked;       /* --prefix-dropout: under the step's mask; empty: none */
-    const kvf__prefix *shown; /* what the base sees in a step: one of the three; NULL: none */
+    kvf__condition condition; /* what the base sees in a step: of prefixes one of the three */
     kvf__row_dropout row_dropout, base_dropout;
 } kvf__tuned;
 
@@ -50,7 +50,7 @@ kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf_
 /* tuned.c: the prefix of the step at hand, here and for the processes that follow: what the
  * encoder emits, as the step's rows see it (low-rank tasks, dropout); every gradient is zero. */
 kvf_status kvf__tuned_fwd(struct kvf__trainer *trainer);
-/* From the gradient of what was shown back to every parameter. */
+/* From the gradient of what the base saw back to every parameter. */
 kvf_status kvf__tuned_bwd(struct kvf__trainer *trainer);
 
 /* prefix_dropout.c: memory; masks the prefix for the step at hand; and its gradient. */
