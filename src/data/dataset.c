@@ -93,7 +93,8 @@ static kvf_status add_row(void *user, const kvf__file_row *row)
     kvf__loader *load = user;
     if (load->options.limit && load->counts.read == load->options.limit) return KVF_ESTOPPED;
     load->counts.read++;
-    return TASKS[load->options.task].add(load, row);
+    load->row = row;
+    return TASKS[load->options.task].add(load);
 }
 
 static kvf_status unpack(const kvf__loader *load, kvf__buf *text)

@@ -8,6 +8,44 @@
 #define RESERVE_ONE(load, v, cap, n)                                                               \
     KVF_TRY(kvf__reserve((load)->ctx, &(v), &(cap), (size_t)(n) + 1, sizeof *(v)))
 
+kvf_status kvf__row_fail(const kvf__loader *load, const char *fmt, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return kvf__fail(load->ctx, KVF_EDATA, "%s: %s", load->row->where, text);
+}
+
+kvf_status kvf__field_fail(const kvf__loader *load, const char *name, const char *what)
+{
+    char found[512];
+    kvf__field_names(load->row, found, sizeof found);
+    return kvf__row_fail(load, "\"%s\" is %s; the row has %s (name others with --map)", name, what,
+                         found);
+}
+
+const kvf_json *kvf__loader_field(const kvf__loader *load, const char *name)
+{
+    return kvf__field(load->options.render.map, load->row->fields, name);
+}
+
+kvf_status kvf__alloc_items(kvf__loader *load, kvf__source *source, size_t n)
+{
+    source->n = (int64_t)n;
+    KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, n, sizeof *source->items, &source->items));
+    return kvf__pool_alloc(load->ctx, &load->pool, n, sizeof *source->item_bytes,
+                           &source->item_bytes);
+}
+
+kvf_status kvf__put_item(kvf__loader *load, kvf__source *source, size_t i, const char *text,
+                         size_t bytes)
+{
+    source->item_bytes[i] = bytes;
+    return kvf__pool_text(load->ctx, &load->pool, text, bytes, &source->items[i]);
+}
+
 int64_t kvf__loader_row_start(const kvf__loader *load)
 {
     return load->rows.n ? load->rows.v[load->rows.n - 1].start : 0;
@@ -33,49 +71,44 @@ void kvf__loader_drop_group(kvf__loader *load)
 }
 
 /* *out: the row's id as text; untouched where it has none. */
-static kvf_status keep_id(kvf__loader *load, const kvf__file_row *row, const char *name,
-                          const char **out)
+static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
 {
     char id[256];
     size_t n = 0;
-    const kvf_json *value = kvf__field(load->options.render.map, row->fields, name);
+    const kvf_json *value = kvf__loader_field(load, name);
     const char *text = kvf_json_str(value, &n);
     if (text && memchr(text, 0, n))
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row's \"%s\" holds U+0000", row->where,
-                         name);
+        return kvf__row_fail(load, "the row's \"%s\" holds U+0000", name);
     if (!kvf__label_text(value, id, sizeof id)) return KVF_OK;
     return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), out);
 }
 
 /* The source, with what the row says of itself. */
-static kvf_status keep_source(kvf__loader *load, const kvf__file_row *row,
-                              const kvf__source *source, kvf__source *kept)
+static kvf_status keep_source(kvf__loader *load, const kvf__source *source, kvf__source *kept)
 {
     *kept = *source;
-    kept->line = row->line;
-    KVF_TRY(keep_id(load, row, "id", &kept->id));
-    return kept->id ? KVF_OK : keep_id(load, row, "idx", &kept->id);
+    kept->line = load->row->line;
+    KVF_TRY(keep_id(load, "id", &kept->id));
+    return kept->id ? KVF_OK : keep_id(load, "idx", &kept->id);
 }
 
-kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
-                                 const kvf__source *source)
+kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source)
 {
     kvf__made_groups *groups = &load->groups;
     kvf__loader_drop_group(load);
     if (!load->options.unlabeled) return KVF_OK;
     RESERVE_ONE(load, groups->left, groups->left_cap, groups->n_left);
     groups->left[groups->n_left].before = groups->n;
-    return keep_source(load, row, source, &groups->left[groups->n_left++].source);
+    return keep_source(load, source, &groups->left[groups->n_left++].source);
 }
 
-kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
-                                 const kvf__source *source)
+kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source)
 {
     kvf__made_groups *groups = &load->groups;
     RESERVE_ONE(load, groups->end, groups->end_cap, groups->n);
     if (load->keeps) {
         RESERVE_ONE(load, groups->v, groups->cap, groups->n);
-        KVF_TRY(keep_source(load, row, source, &groups->v[groups->n]));
+        KVF_TRY(keep_source(load, source, &groups->v[groups->n]));
     }
     groups->end[groups->n++] = load->rows.n;
     load->counts.truncated += load->cut;
@@ -83,13 +116,11 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
     return KVF_OK;
 }
 
-kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
-                                int64_t capacity, bool *cut)
+kvf_status kvf__loader_overlong(kvf__loader *load, int64_t tokens, int64_t capacity, bool *cut)
 {
     if (load->options.overlong <= KVF_OVERLONG_STOP)
-        return kvf__fail(load->ctx, KVF_EDATA,
-                         "%s: the row has %lld tokens, at most %lld fit (see --overlong)", where,
-                         (long long)tokens, (long long)capacity);
+        return kvf__row_fail(load, "the row has %lld tokens, at most %lld fit (see --overlong)",
+                             (long long)tokens, (long long)capacity);
     *cut = load->options.overlong != KVF_OVERLONG_SKIP;
     return KVF_OK;
 }

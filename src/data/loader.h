@@ -14,14 +14,6 @@ kvf_status kvf__pool_alloc(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size,
 kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_t bytes,
                           const char **out);
 void kvf__pool_done(kvf__pool *pool);
-/* Room for n items of a source, to be put in with kvf__items_put. */
-typedef struct kvf__items {
-    const char **text;
-    size_t *bytes;
-} kvf__items;
-kvf_status kvf__items_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, kvf__items *out);
-kvf_status kvf__items_put(kvf_ctx *ctx, kvf__pool *pool, kvf__items *items, size_t i,
-                          const char *text, size_t bytes);
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
@@ -92,6 +84,7 @@ typedef struct kvf__loader {
     kvf_ctx *ctx;
     const char *path;
     kvf__dataset_options options; /* max_length: virtual tokens counted */
+    const kvf__file_row *row;     /* the one in work */
     kvf__made_rows rows;
     kvf__made_groups groups;
     kvf__load_counts counts;
@@ -105,21 +98,28 @@ typedef struct kvf__loader {
     kvf__buf word; /* scratch */
 } kvf__loader;
 
+/* EDATA "file:line: ..." about the row in work. */
+kvf_status kvf__row_fail(const kvf__loader *load, const char *fmt, ...) KVF__PRINTF(2, 3);
+/* The same about a field that is "missing", or otherwise unfit. */
+kvf_status kvf__field_fail(const kvf__loader *load, const char *name, const char *what);
+/* A field of its own. */
+const kvf_json *kvf__loader_field(const kvf__loader *load, const char *name);
+/* Memory for n items of a source; item i. */
+kvf_status kvf__alloc_items(kvf__loader *load, kvf__source *source, size_t n);
+kvf_status kvf__put_item(kvf__loader *load, kvf__source *source, size_t i, const char *text,
+                         size_t bytes);
 /* Ends the row whose ids and labels were appended since the last one. */
 kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info);
 /* Ends the group of the rows since the last one; source is copied. */
-kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__file_row *row,
-                                 const kvf__source *source);
+kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source);
 /* Forgets what was appended since the last group. */
 void kvf__loader_drop_group(kvf__loader *load);
 /* The same for one that is too long; its source keeps its place where that is wanted. */
-kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__file_row *row,
-                                 const kvf__source *source);
+kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source);
 int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
 /* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut says whether to cut
  * (truncate) or, if not, to leave the group out (skip). */
-kvf_status kvf__loader_overlong(kvf__loader *load, const char *where, int64_t tokens,
-                                int64_t capacity, bool *cut);
+kvf_status kvf__loader_overlong(kvf__loader *load, int64_t tokens, int64_t capacity, bool *cut);
 /* Tokens that windows with room for so many share. */
 int64_t kvf__loader_stride(const kvf__loader *load, int64_t capacity);
 /* Virtual tokens before every row. */
@@ -136,7 +136,7 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load);
 int64_t kvf__loader_read_at(const kvf__loader *load);
 
 /* One per task: appends the rows of one row of the file, and ends their group. */
-typedef kvf_status kvf__task_fn(kvf__loader *load, const kvf__file_row *row);
+typedef kvf_status kvf__task_fn(kvf__loader *load);
 kvf__task_fn kvf__add_lm, kvf__add_text, kvf__add_choices, kvf__add_words, kvf__add_question;
 
 #endif

@@ -44,19 +44,6 @@ kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_
     return KVF_OK;
 }
 
-kvf_status kvf__items_take(kvf_ctx *ctx, kvf__pool *pool, size_t n, kvf__items *out)
-{
-    KVF_TRY(kvf__pool_alloc(ctx, pool, n, sizeof *out->text, &out->text));
-    return kvf__pool_alloc(ctx, pool, n, sizeof *out->bytes, &out->bytes);
-}
-
-kvf_status kvf__items_put(kvf_ctx *ctx, kvf__pool *pool, kvf__items *items, size_t i,
-                          const char *text, size_t bytes)
-{
-    items->bytes[i] = bytes;
-    return kvf__pool_text(ctx, pool, text, bytes, &items->text[i]);
-}
-
 void kvf__pool_done(kvf__pool *pool)
 {
     for (kvf__pool_block *block = pool->last, *before; block; block = before) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
+static kvf_status check_ids(kvf__loader *load, size_t from)
 {
     int32_t vocab = load->options.vocab;
     const kvf__row_template *pattern = load->options.render.pattern;
@@ -14,40 +14,32 @@ static kvf_status check_ids(kvf__loader *load, const char *where, size_t from)
         int32_t id = load->rows.ids.data[i], label = load->rows.labels.data[i];
         if (id < 0 && placed) continue;
         if (id < 0 || id >= vocab)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: id %d is outside the vocabulary of %d",
-                             where, (int)id, (int)vocab);
+            return kvf__row_fail(load, "id %d is outside the vocabulary of %d", (int)id,
+                                 (int)vocab);
         if (label != KVF__NO_LABEL && (label < 0 || label >= vocab))
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: label %d is outside the vocabulary of %d",
-                             where, (int)label, (int)vocab);
+            return kvf__row_fail(load, "label %d is outside the vocabulary of %d", (int)label,
+                                 (int)vocab);
     }
     return KVF_OK;
 }
 
 /* "references": a list of texts or one; else the completion. */
-static kvf_status read_references(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+static kvf_status read_references(kvf__loader *load, kvf__source *source)
 {
-    const kvf__field_map *map = load->options.render.map;
-    const kvf_json *value = kvf__field(map, row->fields, "references");
-    if (!value) value = kvf__field(map, row->fields, "completion");
-    if (!value && kvf__field(map, row->fields, "instruction"))
-        value = kvf__field(map, row->fields, "output");
+    const kvf_json *value = kvf__loader_field(load, "references");
+    if (!value) value = kvf__loader_field(load, "completion");
+    if (!value && kvf__loader_field(load, "instruction")) value = kvf__loader_field(load, "output");
     bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY;
     size_t n = list ? kvf_json_size(value) : value != NULL, bytes = 0;
-    const char *prompt = kvf_json_str(kvf__field(map, row->fields, "prompt"), &bytes);
-    kvf__items items;
+    const char *prompt = kvf_json_str(kvf__loader_field(load, "prompt"), &bytes);
     source->text_bytes = bytes;
     if (prompt) KVF_TRY(kvf__pool_text(load->ctx, &load->pool, prompt, bytes, &source->text));
-    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
+    KVF_TRY(kvf__alloc_items(load, source, n));
     for (size_t i = 0; i < n; i++) {
         const char *text = kvf_json_str(list ? kvf_json_at(value, i) : value, &bytes);
-        if (!text)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: references[%zu] is not a string",
-                             row->where, i);
-        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, text, bytes));
+        if (!text) return kvf__row_fail(load, "references[%zu] is not a string", i);
+        KVF_TRY(kvf__put_item(load, source, i, text, bytes));
     }
-    source->n = (int64_t)n;
-    source->items = items.text;
-    source->item_bytes = items.bytes;
     return KVF_OK;
 }
 
@@ -64,17 +56,15 @@ static bool repeats_last(const kvf__loader *load, size_t from)
 static kvf_status add_references(kvf__loader *load, const kvf__source *more)
 {
     kvf__source *last = &load->groups.v[load->groups.n - 1];
-    kvf__items all;
+    kvf__source all = *last;
     size_t had = (size_t)last->n, n = had + (size_t)more->n;
-    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &all));
+    KVF_TRY(kvf__alloc_items(load, &all, n));
     for (size_t i = 0; i < n; i++) {
         const kvf__source *from = i < had ? last : more;
-        all.text[i] = from->items[i < had ? i : i - had];
-        all.bytes[i] = from->item_bytes[i < had ? i : i - had];
+        all.items[i] = from->items[i < had ? i : i - had];
+        all.item_bytes[i] = from->item_bytes[i < had ? i : i - had];
     }
-    last->items = all.text;
-    last->item_bytes = all.bytes;
-    last->n = (int64_t)n;
+    *last = all;
     return KVF_OK;
 }
 
@@ -128,26 +118,26 @@ static void cut_row(kvf__loader *load, size_t from, size_t most)
     load->cut = true;
 }
 
-kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
+kvf_status kvf__add_lm(kvf__loader *load)
 {
     const kvf__dataset_options *o = &load->options;
     kvf__source source = {.gold = -1, .value = NAN};
     size_t from = load->rows.ids.n;
     bool cut = false;
-    KVF_TRY(kvf__render_row(load->ctx, &o->render, row->where, row->fields, o->prompt_only,
-                            &load->rows.ids, &load->rows.labels));
-    KVF_TRY(check_ids(load, row->where, from));
+    KVF_TRY(kvf__render_row(load->ctx, &o->render, load->row->where, load->row->fields,
+                            o->prompt_only, &load->rows.ids, &load->rows.labels));
+    KVF_TRY(check_ids(load, from));
     int64_t length = (int64_t)(load->rows.ids.n - from);
-    if (!length) return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", row->where);
+    if (!length) return kvf__row_fail(load, "the row has no tokens");
     if (length > o->max_length) {
-        KVF_TRY(kvf__loader_overlong(load, row->where, length, o->max_length, &cut));
+        KVF_TRY(kvf__loader_overlong(load, length, o->max_length, &cut));
         if (!cut) {
             kvf__loader_drop_group(load);
             return KVF_OK;
         }
         cut_row(load, from, (size_t)o->max_length);
     }
-    if (load->keeps) KVF_TRY(read_references(load, row, &source));
+    if (load->keeps) KVF_TRY(read_references(load, &source));
     if (load->keeps && repeats_last(load, from)) {
         load->rows.ids.n = load->rows.labels.n = from;
         load->counts.truncated += load->cut;
@@ -155,5 +145,5 @@ kvf_status kvf__add_lm(kvf__loader *load, const kvf__file_row *row)
         return add_references(load, &source);
     }
     KVF_TRY(kvf__loader_end_row(load, &(kvf__row_info){.value = NAN}));
-    return kvf__loader_end_group(load, row, &source);
+    return kvf__loader_end_group(load, &source);
 }

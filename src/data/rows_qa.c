@@ -47,8 +47,8 @@ static int shown(const char *text, size_t bytes, size_t most)
 }
 
 /* Bytes of the context that an answer is; without a start its first occurrence. */
-static kvf_status find_answer(kvf__loader *load, const char *where, const char *answer, size_t n,
-                              int64_t start, int64_t *from)
+static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, int64_t start,
+                              int64_t *from)
 {
     const char *context = load->context.text;
     if (start == NO_START) {
@@ -61,75 +61,63 @@ static kvf_status find_answer(kvf__loader *load, const char *where, const char *
         !memcmp(context + *from, answer, n))
         return KVF_OK;
     if (start == NO_START)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: answer \"%.*s\" is not in its context", where,
-                         shown(answer, n, n), answer);
+        return kvf__row_fail(load, "answer \"%.*s\" is not in its context", shown(answer, n, n),
+                             answer);
     const char *stands = *from < 0 ? "" : context + *from;
     size_t left = *from < 0 ? 0 : load->context.bytes - (size_t)*from;
-    return kvf__fail(load->ctx, KVF_EDATA,
-                     "%s: answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
-                     where, shown(answer, n, n), answer, (long long)start, shown(stands, left, n),
-                     stands);
+    return kvf__row_fail(
+        load, "answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
+        shown(answer, n, n), answer, (long long)start, shown(stands, left, n), stands);
 }
 
-static kvf_status read_answers(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+static kvf_status read_answers(kvf__loader *load, kvf__source *source)
 {
     const kvf__field_map *map = load->options.render.map;
-    const kvf_json *list = kvf__row_field(map, row, "answers");
+    const kvf_json *list = kvf__row_field(map, load->row, "answers");
     bool object = kvf_json_typeof(list) == KVF_JSON_OBJECT;
     const kvf_json *texts = object ? kvf_json_get(list, "text") : list;
     bool given = kvf_json_typeof(texts) == KVF_JSON_ARRAY;
-    bool impossible = kvf_json_bool(kvf__row_field(map, row, "is_impossible"), false);
+    bool impossible = kvf_json_bool(kvf__row_field(map, load->row, "is_impossible"), false);
     size_t n = given && !impossible ? kvf_json_size(texts) : 0;
-    kvf__items items;
     int64_t *spans = NULL;
     source->answered = given || impossible;
     if (!source->answered) {
         load->counts.no_gold++;
         if (load->options.unlabeled) return KVF_OK;
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: \"answers\" is missing or no list", row->where);
+        return kvf__row_fail(load, "\"answers\" is missing or no list");
     }
-    KVF_TRY(kvf__items_take(load->ctx, &load->pool, n, &items));
+    KVF_TRY(kvf__alloc_items(load, source, n));
     KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
     for (size_t i = 0; i < n; i++) {
         size_t bytes = 0;
         int64_t start = -1;
         const char *answer = answer_at(list, i, &bytes, &start);
-        if (!answer || !bytes)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: answers[%zu]: want a text", row->where, i);
-        KVF_TRY(find_answer(load, row->where, answer, bytes, start, &spans[2 * i]));
+        if (!answer || !bytes) return kvf__row_fail(load, "answers[%zu]: want a text", i);
+        KVF_TRY(find_answer(load, answer, bytes, start, &spans[2 * i]));
         spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
-        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, answer, bytes));
+        KVF_TRY(kvf__put_item(load, source, i, answer, bytes));
     }
-    source->n = (int64_t)n;
-    source->items = items.text;
-    source->item_bytes = items.bytes;
     source->spans = spans;
     return KVF_OK;
 }
 
 /* ---- context --------------------------------------------------------------------------------- */
 
-static kvf_status text_of(kvf__loader *load, const kvf__file_row *row, const char *name,
-                          const char **out, size_t *bytes)
+static kvf_status text_of(kvf__loader *load, const char *name, const char **out, size_t *bytes)
 {
-    char found[512];
-    const kvf_json *value = kvf__row_field(load->options.render.map, row, name);
+    const kvf_json *value = kvf__row_field(load->options.render.map, load->row, name);
     *out = kvf_json_str(value, bytes);
-    if (*out) return KVF_OK;
-    kvf__field_names(row, found, sizeof found);
-    return kvf__fail(load->ctx, KVF_EDATA,
-                     "%s: \"%s\" is %s; the row has %s (name others with --map)", row->where, name,
-                     value ? "not a string" : "missing", found);
+    return *out ? KVF_OK : kvf__field_fail(load, name, value ? "not a string" : "missing");
 }
 
 /* Tokens and offsets of the row's context; questions of one paragraph follow each other. */
-static kvf_status take_context(kvf__loader *load, const kvf__file_row *row)
+static kvf_status read_context(kvf__loader *load)
 {
     const char *text = NULL;
     size_t n = 0;
     int32_t *kept = NULL;
     kvf__ids offsets = {0};
-    KVF_TRY(text_of(load, row, "context", &text, &n));
+    KVF_TRY(text_of(load, "context", &text, &n));
     if (load->context.text && n == load->context.bytes && !memcmp(text, load->context.text, n))
         return KVF_OK;
     load->context.text = NULL;
@@ -186,18 +174,17 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
 }
 
 /* A question may fill half of a row. */
-static kvf_status fit_question(kvf__loader *load, const kvf__file_row *row, int64_t *capacity,
-                               bool *fits)
+static kvf_status fit_question(kvf__loader *load, int64_t *capacity, bool *fits)
 {
     int64_t free = load->options.max_length - kvf__loader_cost(load, true) -
                    (load->glue.tail >= 0 ? 1 : 0);
     int64_t question = (int64_t)load->a.n;
     *fits = true;
     if (free < 2)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", row->where,
-                         (long long)load->options.max_length);
+        return kvf__row_fail(load, "%lld tokens leave no room for text",
+                             (long long)load->options.max_length);
     if (question > free / 2) {
-        KVF_TRY(kvf__loader_overlong(load, row->where, question, free / 2, fits));
+        KVF_TRY(kvf__loader_overlong(load, question, free / 2, fits));
         load->cut = true;
         load->a.n = (size_t)(free / 2);
         question = free / 2;
@@ -216,16 +203,16 @@ static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int6
     }
 }
 
-kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
+kvf_status kvf__add_question(kvf__loader *load)
 {
     kvf__source source = {.gold = -1, .value = NAN};
     const char *question = NULL;
     size_t n = 0;
     int64_t capacity = 0;
     bool fits = true;
-    KVF_TRY(text_of(load, row, "question", &question, &n));
-    KVF_TRY(take_context(load, row));
-    KVF_TRY(read_answers(load, row, &source));
+    KVF_TRY(text_of(load, "question", &question, &n));
+    KVF_TRY(read_context(load));
+    KVF_TRY(read_answers(load, &source));
     load->a.n = 0;
     KVF_TRY(kvf__encode(load->ctx, load->options.render.tokenizer, question, n, false, &load->a));
     source.text = load->context.text;
@@ -234,8 +221,8 @@ kvf_status kvf__add_question(kvf__loader *load, const kvf__file_row *row)
     source.n_context = (int64_t)load->context.ids.n;
     source.offsets = load->context.offsets;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, question, n, &source.pair));
-    KVF_TRY(fit_question(load, row, &capacity, &fits));
-    if (!fits) return kvf__loader_leave_out(load, row, &source);
+    KVF_TRY(fit_question(load, &capacity, &fits));
+    if (!fits) return kvf__loader_leave_out(load, &source);
     KVF_TRY(add_windows(load, &source, capacity));
-    return kvf__loader_end_group(load, row, &source);
+    return kvf__loader_end_group(load, &source);
 }

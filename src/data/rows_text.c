@@ -21,17 +21,16 @@ static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
 }
 
 /* Cuts load->a and load->b to what fits; *fits false: the group is to be left out. */
-static kvf_status fit(kvf__loader *load, const char *where, bool pair, bool *fits)
+static kvf_status fit(kvf__loader *load, bool pair, bool *fits)
 {
     int64_t cost = kvf__loader_cost(load, pair), most = load->options.max_length;
     int64_t a = (int64_t)load->a.n, b = pair ? (int64_t)load->b.n : 0;
     *fits = true;
     if (a + b + cost <= most) return KVF_OK;
-    KVF_TRY(kvf__loader_overlong(load, where, a + b + cost, most, fits));
+    KVF_TRY(kvf__loader_overlong(load, a + b + cost, most, fits));
     if (!*fits) return KVF_OK;
     if (cost >= most)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
-                         (long long)most);
+        return kvf__row_fail(load, "%lld tokens leave no room for text", (long long)most);
     share_capacity(most - cost, &a, &b);
     load->a.n = (size_t)a;
     if (pair) load->b.n = (size_t)b;
@@ -47,23 +46,21 @@ static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf_
 
 /* One row of load->a and load->b with one label, where the head reads or, if not below 0, at token
  * `read` of load->a. */
-static kvf_status put_row(kvf__loader *load, const char *where, bool pair, int64_t read,
-                          int32_t label, float value)
+static kvf_status put_row(kvf__loader *load, bool pair, int64_t read, int32_t label, float value)
 {
     int64_t a_at = 0, b_at = 0;
     KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
     if ((int64_t)load->rows.ids.n == kvf__loader_row_start(load) + kvf__loader_front(load))
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: the row has no tokens", where);
+        return kvf__row_fail(load, "the row has no tokens");
     int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
     load->rows.labels.data[at] = label;
     return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
 }
 
-static kvf_status add_row(kvf__loader *load, const char *where, bool pair, int32_t label,
-                          float value, bool *fits)
+static kvf_status add_row(kvf__loader *load, bool pair, int32_t label, float value, bool *fits)
 {
-    KVF_TRY(fit(load, where, pair, fits));
-    return *fits ? put_row(load, where, pair, -1, label, value) : KVF_OK;
+    KVF_TRY(fit(load, pair, fits));
+    return *fits ? put_row(load, pair, -1, label, value) : KVF_OK;
 }
 
 /* ---- templates ------------------------------------------------------------------------------- */
@@ -104,8 +101,8 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
 }
 
 /* One row by the template; what is too long is taken from the fields, the longer first. */
-static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__row_texts *texts,
-                              int32_t label, float value, bool *fits)
+static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, int32_t label,
+                              float value, bool *fits)
 {
     int64_t most = load->options.max_length - kvf__loader_cost(load, false), read = -1;
     int64_t capacity[2] = {INT64_MAX, INT64_MAX}, length[2];
@@ -113,12 +110,12 @@ static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__r
     int64_t all = (int64_t)load->b.n, rest = all - length[0] - length[1];
     *fits = true;
     if (!st && all > most) {
-        KVF_TRY(kvf__loader_overlong(load, where, all + load->options.max_length - most,
+        KVF_TRY(kvf__loader_overlong(load, all + load->options.max_length - most,
                                      load->options.max_length, fits));
         if (!*fits) return KVF_OK;
         if (rest >= most)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: %lld tokens leave no room for text", where,
-                             (long long)load->options.max_length);
+            return kvf__row_fail(load, "%lld tokens leave no room for text",
+                                 (long long)load->options.max_length);
         memcpy(capacity, length, sizeof capacity);
         share_capacity(most - rest, &capacity[0], &capacity[1]);
         load->cut = true;
@@ -127,70 +124,56 @@ static kvf_status add_pattern(kvf__loader *load, const char *where, const kvf__r
     if (st) return st;
     load->a.n = 0;
     KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data, load->b.n));
-    return put_row(load, where, false, read, label, value);
+    return put_row(load, false, read, label, value);
 }
 
 /* ---- seq-cls --------------------------------------------------------------------------------- */
 
-static kvf_status missing_label(kvf__loader *load, const kvf__file_row *row)
+static const kvf_json *label_field(kvf__loader *load)
 {
-    char found[512];
-    kvf__field_names(row, found, sizeof found);
-    return kvf__fail(load->ctx, KVF_EDATA,
-                     "%s: \"label\" is missing; the row has %s (name others with --map)",
-                     row->where, found);
-}
-
-static const kvf_json *label_field(kvf__loader *load, const kvf__file_row *row)
-{
-    const kvf__field_map *map = load->options.render.map;
-    const kvf_json *value = kvf__field(map, row->fields, "label");
-    if (!value) value = kvf__field(map, row->fields, "gold_label");
-    if (!value && load->options.regression) value = kvf__field(map, row->fields, "score");
+    const kvf_json *value = kvf__loader_field(load, "label");
+    if (!value) value = kvf__loader_field(load, "gold_label");
+    if (!value && load->options.regression) value = kvf__loader_field(load, "score");
     return value;
 }
 
 /* *there false: the row has none. */
-static kvf_status label_text(kvf__loader *load, const kvf__file_row *row, char *out, size_t bytes,
-                             bool *there)
+static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *there)
 {
-    const kvf_json *value = label_field(load, row);
+    const kvf_json *value = label_field(load);
     size_t n = 0;
     const char *name = kvf_json_str(value, &n);
-    if (name && memchr(name, 0, n))
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: the label holds U+0000", row->where);
+    if (name && memchr(name, 0, n)) return kvf__row_fail(load, "the label holds U+0000");
     if (!kvf__label_fits(value, bytes))
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: the label is a list or %zu bytes and longer",
-                         row->where, bytes);
+        return kvf__row_fail(load, "the label is a list or %zu bytes and longer", bytes);
     *there = kvf__label_text(value, out, bytes);
     return KVF_OK;
 }
 
-static kvf_status read_target(kvf__loader *load, const kvf__file_row *row, const char *text,
-                              kvf__source *source)
+static kvf_status read_target(kvf__loader *load, const char *text, kvf__source *source)
 {
     char *end = NULL;
     source->value = strtof(text, &end);
     if (end != text && !*end && isfinite(source->value)) return KVF_OK;
-    return kvf__fail(load->ctx, KVF_EDATA, "%s: label \"%s\" is not a number", row->where, text);
+    return kvf__row_fail(load, "label \"%s\" is not a number", text);
 }
 
 /* gold or value of a row; -1 and NaN where it may lack them. Test sets of GLUE have -1 there. */
-static kvf_status read_label(kvf__loader *load, const kvf__file_row *row, kvf__source *source)
+static kvf_status read_label(kvf__loader *load, kvf__source *source)
 {
     char text[256];
     const kvf__label_set *given = load->names.given;
     bool there = false;
-    KVF_TRY(label_text(load, row, text, sizeof text, &there));
+    KVF_TRY(label_text(load, text, sizeof text, &there));
     if (there && load->options.unlabeled && !load->options.regression && given &&
         !strcmp(text, "-1") && kvf__label_set_find(given, text) < 0)
         there = false;
     if (!there) {
         load->counts.no_gold++;
-        return load->options.unlabeled ? KVF_OK : missing_label(load, row);
+        return load->options.unlabeled ? KVF_OK : kvf__field_fail(load, "label", "missing");
     }
-    if (load->options.regression) return read_target(load, row, text, source);
-    return kvf__labels_id(load->ctx, &load->names, row->where, text, &source->gold);
+    if (load->options.regression) return read_target(load, text, source);
+    return kvf__labels_id(load->ctx, &load->names, load->row->where, text, &source->gold);
 }
 
 static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char **out,
@@ -201,57 +184,54 @@ static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char 
 }
 
 /* One text or two without a template. */
-static kvf_status add_plain(kvf__loader *load, const char *where, const kvf__row_texts *texts,
-                            int32_t label, float value, bool *fits)
+static kvf_status add_plain(kvf__loader *load, const kvf__row_texts *texts, int32_t label,
+                            float value, bool *fits)
 {
     bool pair = texts->b.data;
     KVF_TRY(encode(load, texts->a.data, texts->a.n, &load->a));
     if (pair) KVF_TRY(encode(load, texts->b.data, texts->b.n, &load->b));
-    return add_row(load, where, pair, label, value, fits);
+    return add_row(load, pair, label, value, fits);
 }
 
-static kvf_status add_texts(kvf__loader *load, const kvf__file_row *row,
-                            const kvf__row_texts *texts)
+static kvf_status add_texts(kvf__loader *load, const kvf__row_texts *texts)
 {
     const kvf__row_template *pattern = load->options.render.pattern;
     kvf__source source = {.gold = -1, .value = NAN};
     bool fits = true;
-    KVF_TRY(read_label(load, row, &source));
+    KVF_TRY(read_label(load, &source));
     int32_t label = load->options.regression ? 0 : source.gold;
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_text(load, &texts->b, &source.pair, &source.pair_bytes));
-    KVF_TRY((pattern && pattern->n ? add_pattern : add_plain)(load, row->where, texts, label,
-                                                              source.value, &fits));
-    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, row, &source);
+    KVF_TRY(
+        (pattern && pattern->n ? add_pattern : add_plain)(load, texts, label, source.value, &fits));
+    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, &source);
 }
 
-kvf_status kvf__add_text(kvf__loader *load, const kvf__file_row *row)
+kvf_status kvf__add_text(kvf__loader *load)
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_SEQ_CLS, row,
-                                       &texts);
-    if (!st) st = add_texts(load, row, &texts);
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_SEQ_CLS,
+                                       load->row, &texts);
+    if (!st) st = add_texts(load, &texts);
     kvf__row_texts_done(&texts);
     return st;
 }
 
 /* ---- multiple-choice ------------------------------------------------------------------------- */
 
-static kvf_status read_answer(kvf__loader *load, const kvf__file_row *row, size_t choices,
-                              kvf__source *source)
+static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *source)
 {
     char text[64], *end = NULL;
     bool there = false;
-    KVF_TRY(label_text(load, row, text, sizeof text, &there));
+    KVF_TRY(label_text(load, text, sizeof text, &there));
     if (!there || (load->options.unlabeled && !strcmp(text, "-1"))) {
         load->counts.no_gold++;
-        return load->options.unlabeled ? KVF_OK : missing_label(load, row);
+        return load->options.unlabeled ? KVF_OK : kvf__field_fail(load, "label", "missing");
     }
     long label = strtol(text, &end, 10);
     if (end == text || *end || label < 0 || (size_t)label >= choices)
-        return kvf__fail(load->ctx, KVF_EDATA,
-                         "%s: label %s is not one of the row's %zu choices, counted from 0",
-                         row->where, text, choices);
+        return kvf__row_fail(load, "label %s is not one of the row's %zu choices, counted from 0",
+                             text, choices);
     source->gold = (int32_t)label;
     return KVF_OK;
 }
@@ -262,51 +242,43 @@ static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
 }
 
 /* The texts of a row's choices, which are strings. */
-static kvf_status keep_choices(kvf__loader *load, const kvf__file_row *row,
-                               const kvf__row_texts *texts, kvf__source *source)
+static kvf_status keep_choices(kvf__loader *load, const kvf__row_texts *texts, kvf__source *source)
 {
-    kvf__items items;
-    KVF_TRY(kvf__items_take(load->ctx, &load->pool, texts->n_choices, &items));
+    KVF_TRY(kvf__alloc_items(load, source, texts->n_choices));
     for (size_t i = 0; i < texts->n_choices; i++) {
         size_t n = 0;
         const char *choice = kvf_json_str(choice_at(texts, i), &n);
-        if (!choice)
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: choice %zu is not a string", row->where, i);
-        KVF_TRY(kvf__items_put(load->ctx, &load->pool, &items, i, choice, n));
+        if (!choice) return kvf__row_fail(load, "choice %zu is not a string", i);
+        KVF_TRY(kvf__put_item(load, source, i, choice, n));
     }
-    source->items = items.text;
-    source->item_bytes = items.bytes;
     return KVF_OK;
 }
 
-static kvf_status add_choices(kvf__loader *load, const kvf__file_row *row,
-                              const kvf__row_texts *texts)
+static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
 {
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
     bool fits = true;
-    if (texts->n_choices < 2)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s: want a list of two or more choices",
-                         row->where);
-    KVF_TRY(read_answer(load, row, texts->n_choices, &source));
+    if (texts->n_choices < 2) return kvf__row_fail(load, "want a list of two or more choices");
+    KVF_TRY(read_answer(load, texts->n_choices, &source));
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
-    KVF_TRY(keep_choices(load, row, texts, &source));
+    KVF_TRY(keep_choices(load, texts, &source));
     for (size_t i = 0; fits && i < texts->n_choices; i++) {
         size_t n = 0;
         const char *choice = kvf_json_str(choice_at(texts, i), &n);
         KVF_TRY(
             encode(load, texts->a.data, texts->a.n, &load->a)); /* the one before may have cut it */
         KVF_TRY(encode(load, choice, n, &load->b));
-        KVF_TRY(add_row(load, row->where, true, source.gold == (int32_t)i, NAN, &fits));
+        KVF_TRY(add_row(load, true, source.gold == (int32_t)i, NAN, &fits));
     }
-    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, row, &source);
+    return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, &source);
 }
 
-kvf_status kvf__add_choices(kvf__loader *load, const kvf__file_row *row)
+kvf_status kvf__add_choices(kvf__loader *load)
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_CHOICE, row,
-                                       &texts);
-    if (!st) st = add_choices(load, row, &texts);
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_CHOICE,
+                                       load->row, &texts);
+    if (!st) st = add_choices(load, &texts);
     kvf__row_texts_done(&texts);
     return st;
 }

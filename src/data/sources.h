@@ -22,11 +22,11 @@ typedef struct kvf__source {
     int32_t gold; /* seq-cls: class; multiple-choice: right choice from 0; -1: not given */
     float value;  /* regression: the target; NaN: not given */
 
-    int64_t n;                /* entries of the lists below */
-    const char *const *items; /* token-cls: words; multiple-choice: choices; qa: gold answers, none
-                                 if the question has none; lm: references */
-    const size_t *item_bytes; /* [n]; NULL: they end at their first NUL */
-    int32_t *tags;            /* [n] token-cls: gold tags, -1: not given; else NULL */
+    int64_t n;               /* entries of the lists below */
+    const char **items;      /* token-cls: words; multiple-choice: choices; qa: gold answers, none
+                                      if the question has none; lm: references */
+    size_t *item_bytes;      /* [n]; NULL: they end at their first NUL */
+    int32_t *tags;           /* [n] token-cls: gold tags, -1: not given; else NULL */
     const int32_t *label_of; /* [n] token-cls: which of its rows' labels is the word's, counted from
                                 the first one's on; -1: none of its tokens is in a row
                                 (normalisation left nothing of it, or the row was cut) */
