@@ -1,6 +1,7 @@
 /* A file as packed lists of ids, labels and what else its task's head reads. Everything is rendered
  * once, before training: a bad row is found with its line number before the first step, and steps
  * touch integers only. */
+#include "arena.h"
 #include "hash.h"
 #include "infile.h"
 #include "loader.h"
@@ -172,51 +173,49 @@ static kvf_status settle_names(kvf__loader *load, kvf__dataset *set)
 
 /* ---- lists of the data set ------------------------------------------------------------------- */
 
-static kvf_status take_rows(kvf__loader *load, kvf__dataset *set)
+static void lay_lists(void *object, kvf__carver *c)
 {
-    kvf_ctx *ctx = load->ctx;
-    size_t n = (size_t)load->rows.n;
-    set->n = load->rows.n;
-    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *set->start, &set->start));
-    if (load->options.regression)
-        KVF_TRY(kvf__alloc_array(ctx, n, sizeof *set->values, &set->values));
-    if (TASKS[set->task].spans)
-        KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *set->spans, &set->spans));
-    for (size_t i = 0; i < n; i++) {
-        set->start[i + 1] = load->rows.v[i].start;
-        if (set->values) set->values[i] = load->rows.v[i].value;
-        if (set->spans)
-            memcpy(set->spans + 2 * i, load->rows.v[i].span, sizeof load->rows.v[i].span);
+    const kvf__dataset_lists *has = object;
+    kvf__dataset *set = has->set;
+    set->start = kvf__carve(c, set->n + 1, 1, sizeof *set->start);
+    if (has->values) set->values = kvf__carve(c, set->n, 1, sizeof *set->values);
+    if (has->spans) set->spans = kvf__carve(c, set->n, 2, sizeof *set->spans);
+    if (has->group) set->group = kvf__carve(c, set->n_groups + 1, 1, sizeof *set->group);
+    if (!has->sources) return;
+    kvf__sources made = {0};
+    if (has->spans) made.windows = kvf__carve(c, set->n, 1, sizeof *made.windows);
+    if (has->first_row)
+        made.first_row = kvf__carve(c, set->n_groups + 1, 1, sizeof *made.first_row);
+    set->sources = kvf__carve(c, 1, 1, sizeof made);
+    if (set->sources) *set->sources = made;
+}
+
+kvf_status kvf__dataset_alloc(kvf_ctx *ctx, kvf__dataset_lists lists)
+{
+    return kvf__carve_block(ctx, lay_lists, &lists, &lists.set->memory);
+}
+
+static void fill_rows(const kvf__loader *load, kvf__dataset *set)
+{
+    for (int64_t i = 0; i < set->n; i++) {
+        const kvf__row_info *row = &load->rows.v[i];
+        set->start[i + 1] = row->start;
+        if (set->values) set->values[i] = row->value;
+        if (set->spans) memcpy(set->spans + 2 * i, row->span, sizeof row->span);
+        if (set->sources && set->sources->windows) set->sources->windows[i] = row->window;
     }
-    return KVF_OK;
 }
 
 /* First rows of the groups, [n_groups + 1]. */
-static kvf_status list_groups(kvf__loader *load, int64_t **out)
+static void fill_groups(const kvf__loader *load, int64_t *first)
 {
-    KVF_TRY(kvf__alloc_array(load->ctx, (size_t)load->groups.n + 1, sizeof **out, out));
-    memcpy(*out + 1, load->groups.end, (size_t)load->groups.n * sizeof **out);
-    return KVF_OK;
+    if (first) memcpy(first + 1, load->groups.end, (size_t)load->groups.n * sizeof *first);
 }
 
-static kvf_status take_groups(kvf__loader *load, kvf__dataset *set)
+/* What the loader has of its rows' sources goes over to the data set. */
+static void move_sources(kvf__loader *load, kvf__sources *s)
 {
-    set->n_groups = load->groups.n;
-    return TASKS[set->task].groups ? list_groups(load, &set->group) : KVF_OK;
-}
-
-static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
-{
-    kvf_ctx *ctx = load->ctx;
-    if (!load->keeps) return KVF_OK;
-    KVF_TRY(kvf__alloc(ctx, sizeof *set->sources, &set->sources));
-    kvf__sources *s = set->sources;
-    if (TASKS[set->task].spans) {
-        KVF_TRY(kvf__alloc_array(ctx, (size_t)set->n, sizeof *s->windows, &s->windows));
-        for (int64_t i = 0; i < set->n; i++)
-            s->windows[i] = load->rows.v[i].window;
-    }
-    if (load->options.windows) KVF_TRY(list_groups(load, &s->first_row));
+    fill_groups(load, s->first_row);
     s->labelled = !load->counts.no_gold;
     s->group = load->groups.v;
     s->left = load->groups.left;
@@ -225,11 +224,10 @@ static kvf_status take_sources(kvf__loader *load, kvf__dataset *set)
     load->groups.v = NULL;
     load->groups.left = NULL;
     load->pool = (kvf__pool){0};
-    return KVF_OK;
 }
 
 /* Token types, unless all are 0 or the base is causal, where none has any. */
-static void take_types(kvf__loader *load, kvf__dataset *set)
+static void move_types(kvf__loader *load, kvf__dataset *set)
 {
     bool any = false;
     for (size_t i = 0; i < load->rows.types.n && !any; i++)
@@ -239,13 +237,23 @@ static void take_types(kvf__loader *load, kvf__dataset *set)
     load->rows.types = (kvf__ids){0};
 }
 
-static kvf_status take_lists(kvf__loader *load, kvf__dataset *set)
+static kvf_status move_lists(kvf__loader *load, kvf__dataset *set)
 {
+    const struct task_row *task = &TASKS[set->task];
+    const kvf__dataset_lists lists = {.set = set,
+                                      .values = load->options.regression,
+                                      .spans = task->spans,
+                                      .group = task->groups,
+                                      .sources = load->keeps,
+                                      .first_row = load->options.windows};
     KVF_TRY(settle_names(load, set));
-    KVF_TRY(take_rows(load, set));
-    KVF_TRY(take_groups(load, set));
-    KVF_TRY(take_sources(load, set));
-    take_types(load, set);
+    set->n = load->rows.n;
+    set->n_groups = load->groups.n;
+    KVF_TRY(kvf__dataset_alloc(load->ctx, lists));
+    fill_rows(load, set);
+    fill_groups(load, set->group);
+    if (set->sources) move_sources(load, set->sources);
+    move_types(load, set);
     set->ids = load->rows.ids.data;
     set->labels = load->rows.labels.data;
     load->rows.ids = load->rows.labels = (kvf__ids){0};
@@ -271,7 +279,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     set.skipped = load.counts.skipped;
     set.truncated = load.counts.truncated;
     set.without_label = load.counts.without_label;
-    st = take_lists(&load, &set);
+    st = move_lists(&load, &set);
     if (st) goto out;
     *out = set;
     set = (kvf__dataset){0};
@@ -299,21 +307,15 @@ void kvf__dataset_done(kvf__dataset *dataset)
         return;
     }
     kvf__free(dataset->sharers);
-    kvf__free(dataset->start);
     kvf__free(dataset->ids);
     kvf__free(dataset->labels);
     kvf__free(dataset->types);
-    kvf__free(dataset->values);
-    kvf__free(dataset->spans);
-    kvf__free(dataset->group);
     kvf__label_set_done(&dataset->names);
     if (dataset->sources) {
         kvf__free(dataset->sources->group);
-        kvf__free(dataset->sources->windows);
-        kvf__free(dataset->sources->first_row);
         kvf__free(dataset->sources->left);
         kvf__pool_done(&dataset->sources->pool);
-        kvf__free(dataset->sources);
     }
+    kvf__free(dataset->memory);
     *dataset = (kvf__dataset){0};
 }

@@ -61,6 +61,7 @@ typedef struct kvf__dataset {
     int64_t *group;        /* [n_groups + 1] rows that belong together */
     kvf__sources *sources; /* NULL: lm without options.references */
 
+    void *memory;     /* of the lists above, but ids, labels, types and the texts of sources */
     int64_t *sharers; /* how many data sets have these lists; NULL: this one alone */
 } kvf__dataset;
 

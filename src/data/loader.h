@@ -135,6 +135,14 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load);
 /* The position that seq-cls and multiple-choice read, and qa takes for "no answer". */
 int64_t kvf__loader_read_at(const kvf__loader *load);
 
+/* Which lists a data set has, and memory for them, for the rows and groups that it says; sources
+ * without their groups. */
+typedef struct kvf__dataset_lists {
+    kvf__dataset *set;
+    bool values, spans, group, sources, first_row;
+} kvf__dataset_lists;
+kvf_status kvf__dataset_alloc(kvf_ctx *ctx, kvf__dataset_lists lists);
+
 /* One per task: appends the rows of one row of the file, and ends their group. */
 typedef kvf_status kvf__task_fn(kvf__loader *load);
 kvf__task_fn kvf__add_lm, kvf__add_text, kvf__add_choices, kvf__add_words, kvf__add_question;

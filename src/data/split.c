@@ -31,32 +31,25 @@ static int64_t first_row(const kvf__dataset *set, int64_t group)
     return set->group ? set->group[group] : group;
 }
 
-static kvf_status alloc_sources(kvf_ctx *ctx, const kvf__dataset *from, kvf__dataset *to)
-{
-    if (!from->sources) return KVF_OK;
-    KVF_TRY(kvf__alloc(ctx, sizeof *to->sources, &to->sources));
-    to->sources->labelled = from->sources->labelled;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)to->n_groups, sizeof *to->sources->group,
-                             &to->sources->group));
-    if (!from->sources->windows) return KVF_OK;
-    return kvf__alloc_array(ctx, (size_t)to->n, sizeof *to->sources->windows,
-                            &to->sources->windows);
-}
-
 /* The lists that `from` has, for to->n rows of so many tokens. */
 static kvf_status alloc_lists(kvf_ctx *ctx, const kvf__dataset *from, int64_t tokens,
                               kvf__dataset *to)
 {
-    size_t n = (size_t)to->n, t = (size_t)tokens;
-    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *to->start, &to->start));
+    const kvf__dataset_lists lists = {.set = to,
+                                      .values = from->values,
+                                      .spans = from->spans,
+                                      .group = from->group,
+                                      .sources = from->sources};
+    size_t t = (size_t)tokens;
+    KVF_TRY(kvf__dataset_alloc(ctx, lists));
     KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->ids, &to->ids));
     KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->labels, &to->labels));
     if (from->types) KVF_TRY(kvf__alloc_array(ctx, t, sizeof *to->types, &to->types));
-    if (from->values) KVF_TRY(kvf__alloc_array(ctx, n, sizeof *to->values, &to->values));
-    if (from->spans) KVF_TRY(kvf__alloc_array(ctx, 2 * n, sizeof *to->spans, &to->spans));
-    if (from->group)
-        KVF_TRY(kvf__alloc_array(ctx, (size_t)to->n_groups + 1, sizeof *to->group, &to->group));
-    KVF_TRY(alloc_sources(ctx, from, to));
+    if (to->sources) {
+        kvf__sources *s = to->sources;
+        s->labelled = from->sources->labelled;
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)to->n_groups, sizeof *s->group, &s->group));
+    }
     return kvf__label_set_copy(ctx, &from->names, &to->names);
 }
 
@@ -76,8 +69,8 @@ static void copy_row(const kvf__dataset *from, int64_t r, kvf__dataset *to, int6
 }
 
 /* The groups of `from` that are held, or those that are not. */
-static kvf_status take(kvf_ctx *ctx, const kvf__dataset *from, const bool *held, bool want,
-                       kvf__dataset *to)
+static kvf_status copy_groups(kvf_ctx *ctx, const kvf__dataset *from, const bool *held, bool want,
+                              kvf__dataset *to)
 {
     int64_t tokens = 0, groups = kvf__group_count(from), row = 0, group = 0;
     *to = (kvf__dataset){.task = from->task, .regression = from->regression};
@@ -109,8 +102,8 @@ kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set,
     if (n < 2) return kvf__fail(ctx, KVF_EDATA, "%s: --valid-split needs two rows or more", path);
     kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *held, &held);
     if (!st) st = draw(ctx, n, share, seed, held);
-    if (!st) st = take(ctx, set, held, false, &rest);
-    if (!st) st = take(ctx, set, held, true, &part);
+    if (!st) st = copy_groups(ctx, set, held, false, &rest);
+    if (!st) st = copy_groups(ctx, set, held, true, &part);
     if (!st && (!rest.n_labels || !part.n_labels))
         st = kvf__fail(ctx, KVF_EDATA, "%s: --valid-split leaves a part without any label", path);
     if (!st) {
