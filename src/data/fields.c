@@ -18,24 +18,24 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
 {
     kvf__field_map map = {0};
     if (text && *text) KVF_TRY(kvf__strdup(ctx, text, &map.text));
-    for (char *at = map.text; at && *at;) {
+    kvf_status st = KVF_OK;
+    for (char *at = map.text; !st && at && *at;) {
         char *comma = strchr(at, ','), *equals = strchr(at, '=');
         if (comma) *comma = 0;
         if (!equals || (comma && equals > comma) || equals == at || !equals[1] || map.n == 8) {
-            kvf_status st = kvf__fail(ctx, KVF_EUSAGE,
-                                      "map \"%s\": want field=column[,field=column...]", text);
-            kvf__free(map.text);
-            return st;
+            st = kvf__fail(ctx, KVF_EUSAGE, "map \"%s\": want field=column[,field=column...]",
+                           text);
+            break;
         }
         *equals = 0;
-        if (!is_ours(at)) {
-            kvf_status st = not_ours(ctx, at);
-            kvf__free(map.text);
-            return st;
-        }
+        if (!is_ours(at)) st = not_ours(ctx, at);
         map.ours[map.n] = at;
         map.theirs[map.n++] = equals + 1;
         at = comma ? comma + 1 : NULL;
+    }
+    if (st) {
+        kvf__free(map.text);
+        return st;
     }
     *out = map;
     return KVF_OK;
@@ -82,13 +82,13 @@ void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes)
 /* How a data set names its texts: {field} stands for a field's text, {connective} for COPA's
  * "because" or "so". choices: fields, or one that is a list. A shape fits a row that has every
  * field named. */
-typedef struct shape {
+typedef struct text_shape {
     kvf__task task;
     const char *a, *b; /* b NULL: one text */
     const char *choices[5];
-} shape;
+} text_shape;
 
-static const shape SHAPES[] = {
+static const text_shape SHAPES[] = {
     {KVF__TASK_SEQ_CLS, "{text}", "{text_pair}", {0}},
     {KVF__TASK_SEQ_CLS,
      "{text}",
@@ -112,13 +112,6 @@ static const shape SHAPES[] = {
      {"ending0", "ending1", "ending2", "ending3"}}, /* SWAG */
 };
 #define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
-
-/* Fields that no shape names. */
-static const char *const OTHERS[] = {
-    "label",       "prompt",    "completion", "references",   "tokens", "words",
-    "tags",        "ner_tags",  "context",    "answers",      "idx",    "id",
-    "messages",    "input_ids", "labels",     "gold_label",   "score",  "index",
-    "instruction", "input",     "output",     "conversations"};
 
 /* The next {name} of a template from *at on; false: no more. */
 static bool next_name(const char **at, char name[64])
@@ -145,7 +138,7 @@ static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, cons
     return true;
 }
 
-static bool fits(const kvf__field_map *map, const kvf__file_row *row, const shape *s)
+static bool fits(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s)
 {
     for (size_t i = 0; s->choices[i]; i++)
         if (!kvf__row_field(map, row, s->choices[i])) return false;
@@ -160,19 +153,30 @@ static bool named_in(const char *template, const char *name, size_t bytes)
     return false;
 }
 
-/* Read by some task, besides those that a shape names; the first ones are the usual. */
-static const char *const READ[] = {"label",    "prompt",    "completion", "references",
-                                   "messages", "input_ids", "labels",     "attention_mask",
-                                   "tokens",   "words",     "tags",       "ner_tags",
-                                   "context",  "question",  "answers",    "is_impossible",
-                                   "id",       "idx",       "gold_label", "score"};
-enum { N_READ = sizeof READ / sizeof READ[0] };
+/* Fields that some task reads and no shape names; the usual ones come first. */
+static const char *const FIELDS[] = {"label",    "prompt",    "completion", "references",
+                                     "messages", "input_ids", "labels",     "attention_mask",
+                                     "tokens",   "words",     "tags",       "ner_tags",
+                                     "context",  "question",  "answers",    "is_impossible",
+                                     "id",       "idx",       "gold_label", "score"};
+enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
+
+/* Those of them that no header names, and names of headers that --map does not know. */
+static const char *const NO_HEADERS[] = {"attention_mask", "is_impossible"};
+static const char *const HEADERS[] = {"index", "instruction", "input", "output", "conversations"};
+
+static bool is_listed(const char *const *list, size_t n, const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(list[i]) == bytes && !strncasecmp(list[i], name, bytes)) return true;
+    return false;
+}
 
 static bool is_ours(const char *name)
 {
     const size_t n = strlen(name);
-    for (size_t i = 0; i < N_READ; i++)
-        if (!strcmp(READ[i], name)) return true;
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (!strcmp(FIELDS[i], name)) return true;
     for (size_t i = 0; i < N_SHAPES; i++) {
         if (named_in(SHAPES[i].a, name, n) || named_in(SHAPES[i].b, name, n)) return true;
         for (size_t k = 0; SHAPES[i].choices[k]; k++)
@@ -184,8 +188,8 @@ static bool is_ours(const char *name)
 static kvf_status not_ours(kvf_ctx *ctx, const char *name)
 {
     char list[512] = "text, text_pair, choices";
-    for (size_t i = 0, at = strlen(list); i < N_READ && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, ", %s", READ[i]);
+    for (size_t i = 0, at = strlen(list); i < N_FIELDS && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, ", %s", FIELDS[i]);
     return kvf__fail(ctx, KVF_EUSAGE,
                      "map: \"%s\" is no field of ours: %s, and those of GLUE, SuperGLUE and SWAG",
                      name, list);
@@ -195,8 +199,8 @@ bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes)
 {
     for (size_t i = 0; map && i < map->n; i++)
         if (strlen(map->theirs[i]) == bytes && !memcmp(map->theirs[i], name, bytes)) return true;
-    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++)
-        if (strlen(OTHERS[i]) == bytes && !strncasecmp(OTHERS[i], name, bytes)) return true;
+    if (is_listed(NO_HEADERS, 2, name, bytes)) return false;
+    if (is_listed(FIELDS, N_FIELDS, name, bytes) || is_listed(HEADERS, 5, name, bytes)) return true;
     for (size_t i = 0; i < N_SHAPES; i++)
         if (named_in(SHAPES[i].a, name, bytes) || named_in(SHAPES[i].b, name, bytes)) return true;
     return false;
@@ -243,7 +247,7 @@ static kvf_status no_texts(kvf_ctx *ctx, kvf__task task, const kvf__file_row *ro
                      task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair");
 }
 
-static void take_choices(const kvf__field_map *map, const kvf__file_row *row, const shape *s,
+static void find_choices(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s,
                          kvf__row_texts *out)
 {
     const kvf_json *first = s->choices[0] ? kvf__row_field(map, row, s->choices[0]) : NULL;
@@ -259,13 +263,13 @@ static void take_choices(const kvf__field_map *map, const kvf__file_row *row, co
 kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
                               const kvf__file_row *row, kvf__row_texts *out)
 {
-    const shape *s = SHAPES, *end = SHAPES + N_SHAPES;
+    const text_shape *s = SHAPES, *end = SHAPES + N_SHAPES;
     while (s < end && !(s->task == task && fits(map, row, s)))
         s++;
     if (s == end) return no_texts(ctx, task, row);
     KVF_TRY(fill(ctx, map, row, s->a, &out->a));
     if (s->b) KVF_TRY(fill(ctx, map, row, s->b, &out->b));
-    take_choices(map, row, s, out);
+    find_choices(map, row, s, out);
     return KVF_OK;
 }
 

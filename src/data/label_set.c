@@ -148,12 +148,7 @@ kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, 
                                              "with --labels"
                                            : "");
     }
-    if (set->n == labels->cap) {
-        size_t cap = labels->cap ? 2 * labels->cap : 16;
-        KVF_TRY(kvf__grow(ctx, &set->names, labels->cap * sizeof *set->names,
-                          cap * sizeof *set->names));
-        labels->cap = cap;
-    }
+    KVF_TRY(kvf__reserve(ctx, &set->names, &labels->cap, set->n + 1, sizeof *set->names));
     KVF_TRY(kvf__strdup(ctx, name, &set->names[set->n]));
     *id = (int32_t)set->n++;
     return kvf__map_put(ctx, &labels->index, name, strlen(name), *id);

@@ -8,20 +8,41 @@
 
 enum { MAX_COLUMNS = 256, ROWS_LOOKED_AT = 1000 };
 
-/* A place in the file, and the record last read there: NUL-terminated fields in `text`. */
+/* Texts one after the other, each followed by a NUL. */
+typedef struct text_list {
+    kvf__buf text;
+    size_t at[MAX_COLUMNS + 1]; /* offsets into text; at[n] is past the end */
+    size_t n;
+} text_list;
+
+/* A position in the file, the record last read there, and the names of the columns. */
 typedef struct table {
     const kvf__file *file;
     char delimiter;
     bool quotes;
     size_t at;
     int64_t line, next_line; /* of the record, and where the next one begins */
-    kvf__buf text;
-    size_t field[MAX_COLUMNS + 1]; /* offsets into text; field[n] is past the end */
-    size_t n;
-    kvf__buf columns; /* names of the columns, one after the other */
-    size_t column[MAX_COLUMNS];
-    size_t n_columns;
+    text_list record, columns;
 } table;
+
+static const char *text_at(const text_list *list, size_t i)
+{
+    return list->text.data + list->at[i];
+}
+
+/* Without the NUL after it. */
+static size_t bytes_at(const text_list *list, size_t i)
+{
+    return list->at[i + 1] - list->at[i] - 1;
+}
+
+/* Ends the text that was appended to list->text. */
+static kvf_status end_text(const table *t, text_list *list)
+{
+    KVF_TRY(kvf__buf_addc(t->file->ctx, &list->text, 0));
+    list->at[++list->n] = list->text.n;
+    return KVF_OK;
+}
 
 static kvf_status fail_at(const table *t, const char *what)
 {
@@ -43,10 +64,10 @@ static kvf_status quoted_field(table *t)
         size_t n = (size_t)(quote - (text + t->at));
         for (const char *c = text + t->at; c < quote; c++)
             t->next_line += *c == '\n';
-        KVF_TRY(kvf__buf_add(t->file->ctx, &t->text, text + t->at, n));
+        KVF_TRY(kvf__buf_add(t->file->ctx, &t->record.text, text + t->at, n));
         t->at += n + 1;
         if (t->at >= bytes || text[t->at] != '"') break;
-        KVF_TRY(kvf__buf_addc(t->file->ctx, &t->text, '"'));
+        KVF_TRY(kvf__buf_addc(t->file->ctx, &t->record.text, '"'));
         t->at++;
     }
     char next = t->at < bytes ? text[t->at] : '\n';
@@ -62,7 +83,7 @@ static kvf_status bare_field(table *t)
     size_t n = (size_t)(to - from);
     t->at += n;
     if (n && from[n - 1] == '\r' && (to == end || *to == '\n')) n--;
-    return kvf__buf_add(t->file->ctx, &t->text, from, n);
+    return kvf__buf_add(t->file->ctx, &t->record.text, from, n);
 }
 
 /* The next record; *more false at the end. Empty lines are no records. */
@@ -70,45 +91,28 @@ static kvf_status next_record(table *t, bool *more)
 {
     const char *text = t->file->text;
     size_t bytes = t->file->bytes;
-    t->n = t->text.n = 0;
+    text_list *r = &t->record;
+    r->n = r->text.n = 0;
     for (; t->at < bytes && (text[t->at] == '\n' || text[t->at] == '\r'); t->at++)
         t->next_line += text[t->at] == '\n';
     t->line = t->next_line;
     *more = t->at < bytes;
     while (*more) {
-        if (t->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
-        t->field[t->n++] = t->text.n;
+        if (r->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
         if (t->quotes && t->at < bytes && text[t->at] == '"') {
             t->at++;
             KVF_TRY(quoted_field(t));
         } else {
             KVF_TRY(bare_field(t));
         }
-        KVF_TRY(kvf__buf_addc(t->file->ctx, &t->text, 0));
+        KVF_TRY(end_text(t, r));
         if (t->at >= bytes || text[t->at] != t->delimiter) break;
         t->at++;
     }
-    t->field[t->n] = t->text.n;
     return KVF_OK;
 }
 
-static const char *record_field(const table *t, size_t i)
-{
-    return t->text.data + t->field[i];
-}
-
-/* Without the NUL behind it. */
-static size_t field_bytes(const table *t, size_t i)
-{
-    return t->field[i + 1] - t->field[i] - 1;
-}
-
 /* ---- columns --------------------------------------------------------------------------------- */
-
-static const char *column_name(const table *t, size_t i)
-{
-    return t->columns.data + t->column[i];
-}
 
 static bool is_read(const char *name)
 {
@@ -117,18 +121,16 @@ static bool is_read(const char *name)
 
 static kvf_status add_column(table *t, const char *name, size_t n)
 {
-    kvf_ctx *ctx = t->file->ctx;
-    if (t->n_columns == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
+    text_list *c = &t->columns;
+    if (c->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
     if (memchr(name, 0, n)) return fail_at(t, "a NUL byte in the name of a column");
-    t->column[t->n_columns] = t->columns.n;
-    KVF_TRY(kvf__buf_add(ctx, &t->columns, name, n));
-    KVF_TRY(kvf__buf_addc(ctx, &t->columns, 0));
-    const char *added = column_name(t, t->n_columns);
-    for (size_t i = 0; i < t->n_columns; i++)
-        if (is_read(added) && !strcmp(column_name(t, i), added))
-            return kvf__fail(ctx, KVF_EDATA, "%s:%lld: two columns are named \"%s\"", t->file->path,
-                             (long long)t->line, added);
-    t->n_columns++;
+    KVF_TRY(kvf__buf_add(t->file->ctx, &c->text, name, n));
+    KVF_TRY(end_text(t, c));
+    const char *added = text_at(c, c->n - 1);
+    for (size_t i = 0; i + 1 < c->n; i++)
+        if (is_read(added) && !strcmp(text_at(c, i), added))
+            return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: two columns are named \"%s\"",
+                             t->file->path, (long long)t->line, added);
     return KVF_OK;
 }
 
@@ -140,15 +142,15 @@ static kvf_status columns_from_text(table *t, const char *names)
         at += n;
         if (!*at) break;
     }
-    for (size_t i = 0; i < t->n_columns; i++)
-        if (is_read(column_name(t, i))) return KVF_OK;
+    for (size_t i = 0; i < t->columns.n; i++)
+        if (is_read(text_at(&t->columns, i))) return KVF_OK;
     return kvf__fail(t->file->ctx, KVF_EUSAGE, "--columns \"%s\" names no column", names);
 }
 
 static kvf_status columns_from_record(table *t)
 {
-    for (size_t i = 0; i < t->n; i++)
-        KVF_TRY(add_column(t, record_field(t, i), field_bytes(t, i)));
+    for (size_t i = 0; i < t->record.n; i++)
+        KVF_TRY(add_column(t, text_at(&t->record, i), bytes_at(&t->record, i)));
     return KVF_OK;
 }
 
@@ -158,19 +160,20 @@ static kvf_status columns_by_count(table *t)
     static const char *const LM[] = {"text", "prompt,completion"};
     static const char *const CLASSES[] = {"text", "text,label", "text,text_pair,label"};
     kvf__task task = t->file->options->task;
-    if (task == KVF__TASK_LM && t->n <= 2) return columns_from_text(t, LM[t->n - 1]);
-    if (task == KVF__TASK_SEQ_CLS && t->n <= 3) return columns_from_text(t, CLASSES[t->n - 1]);
+    if (task == KVF__TASK_LM && t->record.n <= 2) return columns_from_text(t, LM[t->record.n - 1]);
+    if (task == KVF__TASK_SEQ_CLS && t->record.n <= 3)
+        return columns_from_text(t, CLASSES[t->record.n - 1]);
     return kvf__fail(t->file->ctx, KVF_EDATA,
                      "%s:%lld: %zu columns without names: name them with --columns", t->file->path,
-                     (long long)t->line, t->n);
+                     (long long)t->line, t->record.n);
 }
 
 /* Does the first record name a column that somebody knows? */
 static bool names_columns(const table *t)
 {
     const kvf__field_map *map = t->file->options->render.map;
-    for (size_t i = 0; i < t->n; i++) {
-        const char *name = record_field(t, i);
+    for (size_t i = 0; i < t->record.n; i++) {
+        const char *name = text_at(&t->record, i);
         if (kvf__field_known(map, name, strlen(name))) return true;
     }
     return false;
@@ -180,18 +183,18 @@ static bool names_columns(const table *t)
 static kvf_status ends_in_label(const table *first, bool *out)
 {
     table t = *first;
-    const char *label = record_field(first, first->n - 1);
+    const char *label = text_at(&first->record, first->record.n - 1);
     char *end = NULL;
     bool more = true;
     kvf_status st = KVF_OK;
     strtod(label, &end);
     *out = *label && !*end;
-    t.text = (kvf__buf){0};
+    t.record.text = (kvf__buf){0};
     for (int i = 0; !st && !*out && more && i < ROWS_LOOKED_AT; i++) {
         st = next_record(&t, &more);
-        if (!st && more) *out = !strcmp(record_field(&t, t.n - 1), label);
+        if (!st && more) *out = !strcmp(text_at(&t.record, t.record.n - 1), label);
     }
-    kvf__buf_done(&t.text);
+    kvf__buf_done(&t.record.text);
     return st;
 }
 
@@ -203,7 +206,7 @@ static kvf_status decide_columns(table *t, bool *is_row)
     if (o->columns && *o->columns) return columns_from_text(t, o->columns);
     if (o->no_header) return columns_by_count(t);
     if (names_columns(t)) return columns_from_record(t);
-    if (o->task == KVF__TASK_SEQ_CLS && t->n > 1 && t->n <= 3) {
+    if (o->task == KVF__TASK_SEQ_CLS && t->record.n > 1 && t->record.n <= 3) {
         KVF_TRY(ends_in_label(t, is_row));
         if (*is_row) return columns_by_count(t);
     }
@@ -211,26 +214,26 @@ static kvf_status decide_columns(table *t, bool *is_row)
         t->file->ctx, KVF_EDATA,
         "%s:%lld: the first line names no column that is known (\"%.100s\"%s): map "
         "them with --map, or name them with --columns (--no-header if the line is a row)",
-        t->file->path, (long long)t->line, record_field(t, 0), t->n > 1 ? ", ..." : "");
+        t->file->path, (long long)t->line, text_at(&t->record, 0), t->record.n > 1 ? ", ..." : "");
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static kvf_status check_record(const table *t)
 {
-    if (t->n == t->n_columns) return KVF_OK;
+    if (t->record.n == t->columns.n) return KVF_OK;
     return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %zu column%s, want %zu", t->file->path,
-                     (long long)t->line, t->n, t->n == 1 ? "" : "s", t->n_columns);
+                     (long long)t->line, t->record.n, t->record.n == 1 ? "" : "s", t->columns.n);
 }
 
 static kvf_status hand_over(const table *t)
 {
     kvf_json *fields = kvf_json_object();
     bool made = fields != NULL;
-    for (size_t i = 0; made && i < t->n; i++)
-        if (is_read(column_name(t, i)))
-            made = kvf_json_set(fields, column_name(t, i),
-                                kvf_json_new_strn(record_field(t, i), field_bytes(t, i)));
+    for (size_t i = 0; made && i < t->record.n; i++)
+        if (is_read(text_at(&t->columns, i)))
+            made = kvf_json_set(fields, text_at(&t->columns, i),
+                                kvf_json_new_strn(text_at(&t->record, i), bytes_at(&t->record, i)));
     return kvf__give_row(t->file, t->line, fields, made);
 }
 
@@ -246,8 +249,8 @@ static kvf_status read_table(const kvf__file *file, char delimiter, bool quotes)
         if (!st) st = hand_over(&t);
         if (!st) st = next_record(&t, &more);
     }
-    kvf__buf_done(&t.text);
-    kvf__buf_done(&t.columns);
+    kvf__buf_done(&t.record.text);
+    kvf__buf_done(&t.columns.text);
     return st;
 }
 

@@ -250,38 +250,31 @@ static kvf_status write_text(const row_writer *w)
     return w->prompt_only ? KVF_OK : add_eos(w);
 }
 
-static kvf_status read_message(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
+/* {"role", "content"}, or ShareGPT's {"from", "value"} with its names of the two sides. */
+static kvf_status read_message(const row_writer *w, const kvf_json *value, size_t i, bool shared,
                                kvf__message *out)
-{
-    size_t role_bytes = 0;
-    out->role = kvf_json_str(kvf_json_get(value, "role"), &role_bytes);
-    out->content = kvf_json_str(kvf_json_get(value, "content"), &out->bytes);
-    if (out->role && strlen(out->role) == role_bytes && out->content) return KVF_OK;
-    return kvf__fail(ctx, KVF_EDATA, "%s: messages[%zu]: want {\"role\": text, \"content\": text}",
-                     where, i);
-}
-
-/* ShareGPT's {"from", "value"}, with its names of the two sides. */
-static kvf_status read_turn(kvf_ctx *ctx, const char *where, const kvf_json *value, size_t i,
-                            kvf__message *out)
 {
     static const char *const ROLES[][2] = {{"human", "user"},        {"user", "user"},
                                            {"gpt", "assistant"},     {"assistant", "assistant"},
                                            {"chatgpt", "assistant"}, {"system", "system"}};
-    const char *from = kvf_json_str(kvf_json_get(value, "from"), NULL);
-    out->content = kvf_json_str(kvf_json_get(value, "value"), &out->bytes);
-    if (!from || !out->content)
-        return kvf__fail(ctx, KVF_EDATA,
-                         "%s: conversations[%zu]: want {\"from\": text, \"value\": text}", where,
-                         i);
-    for (size_t k = 0; k < sizeof ROLES / sizeof *ROLES; k++)
-        if (!strcmp(from, ROLES[k][0])) {
+    static const char *const KEYS[2][3] = {{"messages", "role", "content"},
+                                           {"conversations", "from", "value"}};
+    const char *const *keys = KEYS[shared];
+    size_t role_bytes = 0;
+    out->role = kvf_json_str(kvf_json_get(value, keys[1]), &role_bytes);
+    out->content = kvf_json_str(kvf_json_get(value, keys[2]), &out->bytes);
+    if (!out->role || !out->content || (!shared && strlen(out->role) != role_bytes))
+        return kvf__fail(w->ctx, KVF_EDATA, "%s: %s[%zu]: want {\"%s\": text, \"%s\": text}",
+                         w->where, keys[0], i, keys[1], keys[2]);
+    for (size_t k = 0; shared && k < sizeof ROLES / sizeof *ROLES; k++)
+        if (!strcmp(out->role, ROLES[k][0])) {
             out->role = ROLES[k][1];
             return KVF_OK;
         }
-    return kvf__fail(ctx, KVF_EDATA,
-                     "%s: conversations[%zu]: from \"%.40s\", want human, gpt or system", where, i,
-                     from);
+    if (!shared) return KVF_OK;
+    return kvf__fail(w->ctx, KVF_EDATA,
+                     "%s: conversations[%zu]: from \"%.40s\", want human, gpt or system", w->where,
+                     i, out->role);
 }
 
 static kvf_status write_messages(const row_writer *w)
@@ -301,8 +294,7 @@ static kvf_status write_messages(const row_writer *w)
     KVF_TRY(kvf__alloc_array(w->ctx, n, sizeof *messages, &messages));
     kvf_status st = KVF_OK;
     for (size_t i = 0; !st && i < n; i++)
-        st = (shared ? read_turn : read_message)(w->ctx, w->where, kvf_json_at(list, i), i,
-                                                 &messages[i]);
+        st = read_message(w, kvf_json_at(list, i), i, shared, &messages[i]);
     if (!st && w->prompt_only)
         while (n && !strcmp(messages[n - 1].role, "assistant"))
             n--;

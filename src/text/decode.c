@@ -21,9 +21,12 @@ typedef struct stage {
     const kvf__tok_step *step;
     bool joined; /* a step before it fused the tokens */
     bool whole;
-    bool begun;          /* not at the first token any more */
-    int64_t front, back; /* strip, joined: characters dropped in front; held back at the end */
-    kvf__buf kept, made; /* made: what it hands on */
+    struct progress {
+        bool begun;          /* not at the first token any more */
+        int64_t front, back; /* strip, joined: characters dropped in front; held back at the end */
+    } now, mark;             /* mark: before the run of bytes */
+    kvf__buf kept, made;     /* made: what it hands on */
+    size_t kept_mark;        /* bytes kept before the run */
 } stage;
 
 struct kvf__decoding {
@@ -38,11 +41,6 @@ struct kvf__decoding {
         bool open, bad;
         size_t given; /* bytes of it that were handed on */
         size_t out_n; /* before it */
-        struct mark {
-            int64_t front, back;
-            bool begun;
-            size_t kept;
-        } * marks; /* [n]: the stages before it */
     } run;
 };
 
@@ -103,7 +101,7 @@ static kvf_status metaspace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     stage *g = &d->stages[i];
     const kvf__tok_step *step = g->step;
-    const bool first = g->joined || !g->begun;
+    const bool first = g->joined || !g->now.begun;
 
     g->made.n = 0;
     for (size_t at = 0; at < n;) {
@@ -129,24 +127,16 @@ static kvf_status replace(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, w->scratch.buf.data, w->scratch.buf.n);
 }
 
-/* Every `from` in text becomes `to`. */
-static kvf_status swap_all(kvf__work *w, kvf__buf *text, const char *from, const char *to)
+/* Every `from` in text becomes `to`, which is shorter. */
+static void swap_all(kvf__buf *text, const char *from, const char *to)
 {
-    kvf__buf *out = &w->normal.buf, was;
-    const char *s = text->data, *hit = strstr(s, from);
+    const size_t from_n = strlen(from), to_n = strlen(to);
 
-    if (!hit) return KVF_OK;
-    out->n = 0;
-    for (; hit; hit = strstr(s, from)) {
-        KVF_TRY(kvf__buf_add(w->ctx, out, s, (size_t)(hit - s)));
-        KVF_TRY(kvf__buf_add(w->ctx, out, to, strlen(to)));
-        s = hit + strlen(from);
+    for (char *hit = strstr(text->data, from); hit; hit = strstr(hit + to_n, from)) {
+        memcpy(hit, to, to_n);
+        memmove(hit + to_n, hit + from_n, text->n - (size_t)(hit - text->data) - from_n + 1);
+        text->n -= from_n - to_n;
     }
-    KVF_TRY(kvf__buf_add(w->ctx, out, s, text->n - (size_t)(s - text->data)));
-    was = *out;
-    *out = *text;
-    *text = was;
-    return KVF_OK;
 }
 
 /* A token that continues a word loses its prefix, any other but the first gets a space; cleanup
@@ -164,15 +154,15 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
     bool continues = n >= step->text_n && memcmp(s, step->text, step->text_n) == 0;
 
     out->n = 0;
-    if (g->begun && continues) {
+    if (g->now.begun && continues) {
         s += step->text_n;
         n -= step->text_n;
-    } else if (g->begun) {
+    } else if (g->now.begun) {
         KVF_TRY(kvf__buf_addc(d->w.ctx, out, ' '));
     }
     KVF_TRY(kvf__buf_add(d->w.ctx, out, s, n));
     for (size_t k = 0; step->cleanup && k < sizeof cleanups / sizeof *cleanups; k++)
-        KVF_TRY(swap_all(&d->w, out, cleanups[k][0], cleanups[k][1]));
+        swap_all(out, cleanups[k][0], cleanups[k][1]);
     return feed(d, i + 1, out->data, out->n);
 }
 
@@ -198,21 +188,21 @@ static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
     const kvf__tok_step *step = g->step;
     const size_t unit = step->text_n;
 
-    if (!g->joined) g->front = g->back = 0; /* every token is a text */
-    const int64_t front = count_units(step, s, n, step->start - g->front, false);
+    if (!g->joined) g->now.front = g->now.back = 0; /* every token is a text */
+    const int64_t front = count_units(step, s, n, step->start - g->now.front, false);
     s += (size_t)front * unit;
     n -= (size_t)front * unit;
-    g->front = n ? step->start : g->front + front;
+    g->now.front = n ? step->start : g->now.front + front;
     const int64_t units = count_units(step, s, n, INT64_MAX, true);
     const bool only = (size_t)units * unit == n;
-    const int64_t ending = (only ? g->back : 0) + units;
+    const int64_t ending = (only ? g->now.back : 0) + units;
     const int64_t back = ending < step->stop ? ending : step->stop;
 
     g->made.n = 0;
-    for (int64_t k = only ? ending - back : g->back; k > 0; k--)
+    for (int64_t k = only ? ending - back : g->now.back; k > 0; k--)
         KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, step->text, unit));
     if (!only) KVF_TRY(kvf__buf_add(d->w.ctx, &g->made, s, n - (size_t)back * unit));
-    g->back = back;
+    g->now.back = back;
     return feed(d, i + 1, g->made.data, g->made.n);
 }
 
@@ -239,8 +229,8 @@ static bool gives_early(const kvf__decoding *d, size_t i)
 static void mark_run(kvf__decoding *d)
 {
     for (size_t i = 0; i < d->n; i++) {
-        const stage *g = &d->stages[i];
-        d->run.marks[i] = (struct mark){g->front, g->back, g->begun, g->kept.n};
+        d->stages[i].mark = d->stages[i].now;
+        d->stages[i].kept_mark = d->stages[i].kept.n;
     }
     d->run.open = true;
     d->run.bad = false;
@@ -260,11 +250,8 @@ static kvf_status feed_bad(kvf__decoding *d, size_t i, size_t n)
 static kvf_status spoil_run(kvf__decoding *d, size_t i)
 {
     for (size_t k = i + 1; k < d->n; k++) {
-        stage *g = &d->stages[k];
-        g->front = d->run.marks[k].front;
-        g->back = d->run.marks[k].back;
-        g->begun = d->run.marks[k].begun;
-        g->kept.n = d->run.marks[k].kept;
+        d->stages[k].now = d->stages[k].mark;
+        d->stages[k].kept.n = d->stages[k].kept_mark;
     }
     d->out->n = d->run.out_n;
     if (d->changed > d->out->n) d->changed = d->out->n;
@@ -317,25 +304,17 @@ static kvf_status byte_fallback(kvf__decoding *d, size_t i, const char *s, size_
 
 /* ---- the chain ------------------------------------------------------------------------------- */
 
-static kvf_status apply(kvf__decoding *d, size_t i, const char *s, size_t n)
+static kvf_status pass_on(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
-    switch (d->stages[i].step->kind) {
-    case KVF__STEP_BYTE_LEVEL:
-        return byte_level(d, i, s, n);
-    case KVF__STEP_BYTE_FALLBACK:
-        return byte_fallback(d, i, s, n);
-    case KVF__STEP_METASPACE:
-        return metaspace(d, i, s, n);
-    case KVF__STEP_STRIP:
-        return strip(d, i, s, n);
-    case KVF__STEP_WORDPIECE:
-        return wordpiece(d, i, s, n);
-    case KVF__STEP_REPLACE:
-        return replace(d, i, s, n);
-    default:
-        return feed(d, i + 1, s, n); /* fuse */
-    }
+    return feed(d, i + 1, s, n);
 }
+
+static kvf_status (*const APPLY[])(kvf__decoding *d, size_t i, const char *s, size_t n) = {
+    [KVF__STEP_BYTE_LEVEL] = byte_level, [KVF__STEP_BYTE_FALLBACK] = byte_fallback,
+    [KVF__STEP_METASPACE] = metaspace,   [KVF__STEP_STRIP] = strip,
+    [KVF__STEP_WORDPIECE] = wordpiece,   [KVF__STEP_REPLACE] = replace,
+    [KVF__STEP_FUSE] = pass_on,
+};
 
 /* A string for stage i; behind the last one stands the text. Without a decoder the tokens are
  * joined by spaces, as in `tokenizers`. */
@@ -348,8 +327,8 @@ static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n)
         return kvf__buf_add(d->w.ctx, d->out, s, n);
     }
     if (d->stages[i].whole) return kvf__buf_add(d->w.ctx, &d->stages[i].kept, s, n);
-    KVF_TRY(apply(d, i, s, n));
-    d->stages[i].begun = true;
+    KVF_TRY(APPLY[d->stages[i].step->kind](d, i, s, n));
+    d->stages[i].now.begun = true;
     return KVF_OK;
 }
 
@@ -385,7 +364,6 @@ static kvf_status set_stages(kvf_ctx *ctx, kvf__decoding *d)
     bool joined = false;
 
     KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->stages, &d->stages));
-    KVF_TRY(kvf__alloc_array(ctx, steps->n + 1, sizeof *d->run.marks, &d->run.marks));
     d->n = steps->n;
     for (size_t i = 0; i < d->n; i++) {
         const kvf__tok_step *step = &steps->v[i];
@@ -420,7 +398,6 @@ void kvf__decoding_free(kvf__decoding *d)
         kvf__buf_done(&d->stages[i].made);
     }
     kvf__free(d->stages);
-    kvf__free(d->run.marks);
     kvf__work_done(&d->w);
     kvf__free(d);
 }

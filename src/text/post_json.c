@@ -12,7 +12,7 @@ static kvf_status bad_part(kvf_ctx *ctx, const char *where, const char *what)
     return kvf__fail(ctx, KVF_EFORMAT, "%s: post_processor: %s", where, what);
 }
 
-static kvf_status take_id(kvf_ctx *ctx, const char *where, const kvf_json *id, int32_t *out)
+static kvf_status read_id(kvf_ctx *ctx, const char *where, const kvf_json *id, int32_t *out)
 {
     int64_t value = kvf_json_int(id, -1);
 
@@ -23,7 +23,7 @@ static kvf_status take_id(kvf_ctx *ctx, const char *where, const kvf_json *id, i
 }
 
 /* The type of a template's place, 0 if it has none. */
-static kvf_status take_type(kvf_ctx *ctx, const char *where, const kvf_json *place, int32_t *out)
+static kvf_status read_type(kvf_ctx *ctx, const char *where, const kvf_json *place, int32_t *out)
 {
     int64_t type = kvf_json_int(kvf_json_get(place, "type_id"), 0);
 
@@ -42,7 +42,7 @@ static kvf_status add_special(kvf_ctx *ctx, const char *where, const kvf_json *t
                          "%s: post_processor: special_tokens has no ids for \"%s\"", where, name);
     for (size_t i = 0; i < kvf_json_size(ids); i++) {
         int32_t id = 0;
-        KVF_TRY(take_id(ctx, where, kvf_json_at(ids, i), &id));
+        KVF_TRY(read_id(ctx, where, kvf_json_at(ids, i), &id));
         KVF_TRY(kvf__template_add(ctx, out, id, type));
     }
     return KVF_OK;
@@ -60,7 +60,7 @@ static kvf_status read_places(kvf_ctx *ctx, const char *where, const kvf_json *j
         const char *which = kvf_json_str(kvf_json_get(text, "id"), NULL);
         int32_t type = 0;
 
-        KVF_TRY(take_type(ctx, where, name ? special : text, &type));
+        KVF_TRY(read_type(ctx, where, name ? special : text, &type));
         if (name)
             KVF_TRY(add_special(ctx, where, kvf_json_get(json, "special_tokens"), name, type, out));
         else if (which && strcmp(which, "A") == 0)
@@ -107,8 +107,8 @@ static kvf_status read_cls_sep(kvf_ctx *ctx, const char *where, const kvf_json *
 {
     int32_t cls = 0, sep = 0;
 
-    KVF_TRY(take_id(ctx, where, kvf_json_at(kvf_json_get(json, "cls"), 1), &cls));
-    KVF_TRY(take_id(ctx, where, kvf_json_at(kvf_json_get(json, "sep"), 1), &sep));
+    KVF_TRY(read_id(ctx, where, kvf_json_at(kvf_json_get(json, "cls"), 1), &cls));
+    KVF_TRY(read_id(ctx, where, kvf_json_at(kvf_json_get(json, "sep"), 1), &sep));
     if (roberta) KVF_TRY(read_trim(ctx, where, json, t));
     t->cls = cls;
     return kvf__post_cls_sep(ctx, t, cls, sep, roberta);

@@ -15,14 +15,14 @@ enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE
 #define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define R_HEAD    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 
-typedef struct splitter {
+typedef struct gguf_splitter {
     const char *pre;
     const char *regex; /* NULL: the byte-level step's own */
     bool digits;       /* every digit alone, first */
     bool nfc, ignore_merges, add_bos;
-} splitter;
+} gguf_splitter;
 
-static const splitter SPLITTERS[] = {
+static const gguf_splitter SPLITTERS[] = {
     {"gpt-2", NULL, false, false, false, false},
     {"roberta-bpe", NULL, false, false, false, false},
     {"smollm", NULL, true, false, false, false},
@@ -63,25 +63,13 @@ kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static int32_t type_of(const kvf__vocab *v, size_t id)
-{
-    return v->types ? v->types[id] : TYPE_NORMAL;
-}
-
 static uint32_t flags_of(int32_t type)
 {
-    switch (type) {
-    case TYPE_UNKNOWN:
-        return KVF__TOK_UNKNOWN;
-    case TYPE_CONTROL:
-        return KVF__TOK_SPECIAL;
-    case TYPE_UNUSED:
-        return KVF__TOK_UNUSED;
-    case TYPE_BYTE:
-        return KVF__TOK_BYTE;
-    default:
-        return 0;
-    }
+    static const uint32_t flags[] = {[TYPE_UNKNOWN] = KVF__TOK_UNKNOWN,
+                                     [TYPE_CONTROL] = KVF__TOK_SPECIAL,
+                                     [TYPE_UNUSED] = KVF__TOK_UNUSED,
+                                     [TYPE_BYTE] = KVF__TOK_BYTE};
+    return type >= 0 && (size_t)type < sizeof flags / sizeof *flags ? flags[type] : 0;
 }
 
 /* Control, user-defined and unknown tokens are found as they are written; a SentencePiece model
@@ -90,7 +78,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 {
     const char *text = v->tokens[id];
     size_t n = v->token_bytes[id];
-    int32_t type = type_of(v, id);
+    int32_t type = v->types ? v->types[id] : TYPE_NORMAL;
     bool added = type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNKNOWN;
     kvf__added token = {.text = (char *)text, .n = n, .special = type == TYPE_CONTROL};
 
@@ -106,7 +94,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 }
 
 /* An id of the metadata, which must have a token. */
-static kvf_status take_id(kvf_ctx *ctx, const kvf__vocab *v, const char *name, int32_t id,
+static kvf_status read_id(kvf_ctx *ctx, const kvf__vocab *v, const char *name, int32_t id,
                           int32_t *out)
 {
     if (id >= 0 && (size_t)id >= v->n_tokens)
@@ -120,14 +108,14 @@ static kvf_status put_tokens(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
 {
     for (size_t id = 0; id < v->n_tokens; id++)
         KVF_TRY(put_token(ctx, v, t, id));
-    KVF_TRY(take_id(ctx, v, "bos", v->bos, &t->bos));
-    KVF_TRY(take_id(ctx, v, "eos", v->eos, &t->eos));
-    return take_id(ctx, v, "unknown", v->unk, &t->model.unk);
+    KVF_TRY(read_id(ctx, v, "bos", v->bos, &t->bos));
+    KVF_TRY(read_id(ctx, v, "eos", v->eos, &t->eos));
+    return read_id(ctx, v, "unknown", v->unk, &t->model.unk);
 }
 
 /* ---- the two models -------------------------------------------------------------------------- */
 
-static const splitter *find_splitter(const char *pre)
+static const gguf_splitter *find_splitter(const char *pre)
 {
     for (size_t i = 0; pre && i < sizeof SPLITTERS / sizeof *SPLITTERS; i++)
         if (strcmp(SPLITTERS[i].pre, pre) == 0) return &SPLITTERS[i];
@@ -138,7 +126,7 @@ static const splitter *find_splitter(const char *pre)
  */
 static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
-    const splitter *how = find_splitter(v->pre);
+    const gguf_splitter *how = find_splitter(v->pre);
     kvf__tok_step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
     kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
 
