@@ -139,7 +139,7 @@ START_TEST(tags)
     int32_t labels[] = {-100, 1, 2, -100, 0, -100};
     int32_t gold[] = {1, 2, 1, 0};
     const int32_t label_of[] = {0, 1, -1, 0};
-    const char *const words[] = {"Ann", "Lee", "Bob", "ran"};
+    const char *words[] = {"Ann", "Lee", "Bob", "ran"};
     kvf__source groups[] = {
         {.n = 3, .items = words, .tags = gold, .label_of = label_of},
         {.n = 1, .items = words + 3, .tags = gold + 3, .label_of = label_of + 3}};

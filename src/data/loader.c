@@ -8,7 +8,7 @@
 #define RESERVE_ONE(load, v, cap, n)                                                               \
     KVF_TRY(kvf__reserve((load)->ctx, &(v), &(cap), (size_t)(n) + 1, sizeof *(v)))
 
-kvf_status kvf__row_fail(const kvf__loader *load, const char *fmt, ...)
+kvf_status kvf__loader_fail(const kvf__loader *load, const char *fmt, ...)
 {
     char text[2048];
     va_list args;
@@ -18,12 +18,12 @@ kvf_status kvf__row_fail(const kvf__loader *load, const char *fmt, ...)
     return kvf__fail(load->ctx, KVF_EDATA, "%s: %s", load->row->where, text);
 }
 
-kvf_status kvf__field_fail(const kvf__loader *load, const char *name, const char *what)
+kvf_status kvf__loader_field_fail(const kvf__loader *load, const char *name, const char *what)
 {
     char found[512];
     kvf__field_names(load->row, found, sizeof found);
-    return kvf__row_fail(load, "\"%s\" is %s; the row has %s (name others with --map)", name, what,
-                         found);
+    return kvf__loader_fail(load, "\"%s\" is %s; the row has %s (name others with --map)", name,
+                            what, found);
 }
 
 const kvf_json *kvf__loader_field(const kvf__loader *load, const char *name)
@@ -78,7 +78,7 @@ static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
     const kvf_json *value = kvf__loader_field(load, name);
     const char *text = kvf_json_str(value, &n);
     if (text && memchr(text, 0, n))
-        return kvf__row_fail(load, "the row's \"%s\" holds U+0000", name);
+        return kvf__loader_fail(load, "the row's \"%s\" holds U+0000", name);
     if (!kvf__label_text(value, id, sizeof id)) return KVF_OK;
     return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), out);
 }
@@ -119,8 +119,8 @@ kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source)
 kvf_status kvf__loader_overlong(kvf__loader *load, int64_t tokens, int64_t capacity, bool *cut)
 {
     if (load->options.overlong <= KVF_OVERLONG_STOP)
-        return kvf__row_fail(load, "the row has %lld tokens, at most %lld fit (see --overlong)",
-                             (long long)tokens, (long long)capacity);
+        return kvf__loader_fail(load, "the row has %lld tokens, at most %lld fit (see --overlong)",
+                                (long long)tokens, (long long)capacity);
     *cut = load->options.overlong != KVF_OVERLONG_SKIP;
     return KVF_OK;
 }

@@ -99,9 +99,9 @@ typedef struct kvf__loader {
 } kvf__loader;
 
 /* EDATA "file:line: ..." about the row in work. */
-kvf_status kvf__row_fail(const kvf__loader *load, const char *fmt, ...) KVF__PRINTF(2, 3);
+kvf_status kvf__loader_fail(const kvf__loader *load, const char *fmt, ...) KVF__PRINTF(2, 3);
 /* The same about a field that is "missing", or otherwise unfit. */
-kvf_status kvf__field_fail(const kvf__loader *load, const char *name, const char *what);
+kvf_status kvf__loader_field_fail(const kvf__loader *load, const char *name, const char *what);
 /* A field of its own. */
 const kvf_json *kvf__loader_field(const kvf__loader *load, const char *name);
 /* Memory for n items of a source; item i. */

@@ -14,11 +14,11 @@ static kvf_status check_ids(kvf__loader *load, size_t from)
         int32_t id = load->rows.ids.data[i], label = load->rows.labels.data[i];
         if (id < 0 && placed) continue;
         if (id < 0 || id >= vocab)
-            return kvf__row_fail(load, "id %d is outside the vocabulary of %d", (int)id,
-                                 (int)vocab);
+            return kvf__loader_fail(load, "id %d is outside the vocabulary of %d", (int)id,
+                                    (int)vocab);
         if (label != KVF__NO_LABEL && (label < 0 || label >= vocab))
-            return kvf__row_fail(load, "label %d is outside the vocabulary of %d", (int)label,
-                                 (int)vocab);
+            return kvf__loader_fail(load, "label %d is outside the vocabulary of %d", (int)label,
+                                    (int)vocab);
     }
     return KVF_OK;
 }
@@ -37,7 +37,7 @@ static kvf_status read_references(kvf__loader *load, kvf__source *source)
     KVF_TRY(kvf__alloc_items(load, source, n));
     for (size_t i = 0; i < n; i++) {
         const char *text = kvf_json_str(list ? kvf_json_at(value, i) : value, &bytes);
-        if (!text) return kvf__row_fail(load, "references[%zu] is not a string", i);
+        if (!text) return kvf__loader_fail(load, "references[%zu] is not a string", i);
         KVF_TRY(kvf__put_item(load, source, i, text, bytes));
     }
     return KVF_OK;
@@ -128,7 +128,7 @@ kvf_status kvf__add_lm(kvf__loader *load)
                             o->prompt_only, &load->rows.ids, &load->rows.labels));
     KVF_TRY(check_ids(load, from));
     int64_t length = (int64_t)(load->rows.ids.n - from);
-    if (!length) return kvf__row_fail(load, "the row has no tokens");
+    if (!length) return kvf__loader_fail(load, "the row has no tokens");
     if (length > o->max_length) {
         KVF_TRY(kvf__loader_overlong(load, length, o->max_length, &cut));
         if (!cut) {

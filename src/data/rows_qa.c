@@ -61,11 +61,11 @@ static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, i
         !memcmp(context + *from, answer, n))
         return KVF_OK;
     if (start == NO_START)
-        return kvf__row_fail(load, "answer \"%.*s\" is not in its context", shown(answer, n, n),
-                             answer);
+        return kvf__loader_fail(load, "answer \"%.*s\" is not in its context", shown(answer, n, n),
+                                answer);
     const char *stands = *from < 0 ? "" : context + *from;
     size_t left = *from < 0 ? 0 : load->context.bytes - (size_t)*from;
-    return kvf__row_fail(
+    return kvf__loader_fail(
         load, "answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
         shown(answer, n, n), answer, (long long)start, shown(stands, left, n), stands);
 }
@@ -84,7 +84,7 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
     if (!source->answered) {
         load->counts.no_gold++;
         if (load->options.unlabeled) return KVF_OK;
-        return kvf__row_fail(load, "\"answers\" is missing or no list");
+        return kvf__loader_fail(load, "\"answers\" is missing or no list");
     }
     KVF_TRY(kvf__alloc_items(load, source, n));
     KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
@@ -92,7 +92,7 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
         size_t bytes = 0;
         int64_t start = -1;
         const char *answer = answer_at(list, i, &bytes, &start);
-        if (!answer || !bytes) return kvf__row_fail(load, "answers[%zu]: want a text", i);
+        if (!answer || !bytes) return kvf__loader_fail(load, "answers[%zu]: want a text", i);
         KVF_TRY(find_answer(load, answer, bytes, start, &spans[2 * i]));
         spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
         KVF_TRY(kvf__put_item(load, source, i, answer, bytes));
@@ -107,7 +107,7 @@ static kvf_status text_of(kvf__loader *load, const char *name, const char **out,
 {
     const kvf_json *value = kvf__row_field(load->options.render.map, load->row, name);
     *out = kvf_json_str(value, bytes);
-    return *out ? KVF_OK : kvf__field_fail(load, name, value ? "not a string" : "missing");
+    return *out ? KVF_OK : kvf__loader_field_fail(load, name, value ? "not a string" : "missing");
 }
 
 /* Tokens and offsets of the row's context; questions of one paragraph follow each other. */
@@ -181,8 +181,8 @@ static kvf_status fit_question(kvf__loader *load, int64_t *capacity, bool *fits)
     int64_t question = (int64_t)load->a.n;
     *fits = true;
     if (free < 2)
-        return kvf__row_fail(load, "%lld tokens leave no room for text",
-                             (long long)load->options.max_length);
+        return kvf__loader_fail(load, "%lld tokens leave no room for text",
+                                (long long)load->options.max_length);
     if (question > free / 2) {
         KVF_TRY(kvf__loader_overlong(load, question, free / 2, fits));
         load->cut = true;

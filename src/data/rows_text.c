@@ -30,7 +30,7 @@ static kvf_status fit(kvf__loader *load, bool pair, bool *fits)
     KVF_TRY(kvf__loader_overlong(load, a + b + cost, most, fits));
     if (!*fits) return KVF_OK;
     if (cost >= most)
-        return kvf__row_fail(load, "%lld tokens leave no room for text", (long long)most);
+        return kvf__loader_fail(load, "%lld tokens leave no room for text", (long long)most);
     share_capacity(most - cost, &a, &b);
     load->a.n = (size_t)a;
     if (pair) load->b.n = (size_t)b;
@@ -51,7 +51,7 @@ static kvf_status put_row(kvf__loader *load, bool pair, int64_t read, int32_t la
     int64_t a_at = 0, b_at = 0;
     KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
     if ((int64_t)load->rows.ids.n == kvf__loader_row_start(load) + kvf__loader_front(load))
-        return kvf__row_fail(load, "the row has no tokens");
+        return kvf__loader_fail(load, "the row has no tokens");
     int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
     load->rows.labels.data[at] = label;
     return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});
@@ -114,8 +114,8 @@ static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, in
                                      load->options.max_length, fits));
         if (!*fits) return KVF_OK;
         if (rest >= most)
-            return kvf__row_fail(load, "%lld tokens leave no room for text",
-                                 (long long)load->options.max_length);
+            return kvf__loader_fail(load, "%lld tokens leave no room for text",
+                                    (long long)load->options.max_length);
         memcpy(capacity, length, sizeof capacity);
         share_capacity(most - rest, &capacity[0], &capacity[1]);
         load->cut = true;
@@ -143,9 +143,9 @@ static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *t
     const kvf_json *value = label_field(load);
     size_t n = 0;
     const char *name = kvf_json_str(value, &n);
-    if (name && memchr(name, 0, n)) return kvf__row_fail(load, "the label holds U+0000");
+    if (name && memchr(name, 0, n)) return kvf__loader_fail(load, "the label holds U+0000");
     if (!kvf__label_fits(value, bytes))
-        return kvf__row_fail(load, "the label is a list or %zu bytes and longer", bytes);
+        return kvf__loader_fail(load, "the label is a list or %zu bytes and longer", bytes);
     *there = kvf__label_text(value, out, bytes);
     return KVF_OK;
 }
@@ -155,7 +155,7 @@ static kvf_status read_target(kvf__loader *load, const char *text, kvf__source *
     char *end = NULL;
     source->value = strtof(text, &end);
     if (end != text && !*end && isfinite(source->value)) return KVF_OK;
-    return kvf__row_fail(load, "label \"%s\" is not a number", text);
+    return kvf__loader_fail(load, "label \"%s\" is not a number", text);
 }
 
 /* gold or value of a row; -1 and NaN where it may lack them. Test sets of GLUE have -1 there. */
@@ -170,7 +170,7 @@ static kvf_status read_label(kvf__loader *load, kvf__source *source)
         there = false;
     if (!there) {
         load->counts.no_gold++;
-        return load->options.unlabeled ? KVF_OK : kvf__field_fail(load, "label", "missing");
+        return load->options.unlabeled ? KVF_OK : kvf__loader_field_fail(load, "label", "missing");
     }
     if (load->options.regression) return read_target(load, text, source);
     return kvf__labels_id(load->ctx, &load->names, load->row->where, text, &source->gold);
@@ -226,12 +226,12 @@ static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *so
     KVF_TRY(label_text(load, text, sizeof text, &there));
     if (!there || (load->options.unlabeled && !strcmp(text, "-1"))) {
         load->counts.no_gold++;
-        return load->options.unlabeled ? KVF_OK : kvf__field_fail(load, "label", "missing");
+        return load->options.unlabeled ? KVF_OK : kvf__loader_field_fail(load, "label", "missing");
     }
     long label = strtol(text, &end, 10);
     if (end == text || *end || label < 0 || (size_t)label >= choices)
-        return kvf__row_fail(load, "label %s is not one of the row's %zu choices, counted from 0",
-                             text, choices);
+        return kvf__loader_fail(
+            load, "label %s is not one of the row's %zu choices, counted from 0", text, choices);
     source->gold = (int32_t)label;
     return KVF_OK;
 }
@@ -248,7 +248,7 @@ static kvf_status keep_choices(kvf__loader *load, const kvf__row_texts *texts, k
     for (size_t i = 0; i < texts->n_choices; i++) {
         size_t n = 0;
         const char *choice = kvf_json_str(choice_at(texts, i), &n);
-        if (!choice) return kvf__row_fail(load, "choice %zu is not a string", i);
+        if (!choice) return kvf__loader_fail(load, "choice %zu is not a string", i);
         KVF_TRY(kvf__put_item(load, source, i, choice, n));
     }
     return KVF_OK;
@@ -258,7 +258,7 @@ static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
 {
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
     bool fits = true;
-    if (texts->n_choices < 2) return kvf__row_fail(load, "want a list of two or more choices");
+    if (texts->n_choices < 2) return kvf__loader_fail(load, "want a list of two or more choices");
     KVF_TRY(read_answer(load, texts->n_choices, &source));
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_choices(load, texts, &source));

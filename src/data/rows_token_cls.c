@@ -101,7 +101,7 @@ static kvf_status encode_words(kvf__loader *load, word_list *tokens, kvf__source
         const char *word = NULL;
         size_t n = 0;
         if (!next_word(tokens, i, NULL, 0, &word, &n))
-            return kvf__row_fail(load, "token %zu is not a string", i);
+            return kvf__loader_fail(load, "token %zu is not a string", i);
         KVF_TRY(kvf__put_item(load, source, i, word, n));
         at[i] = (int32_t)load->b.n;
         load->word.n = 0;
@@ -133,7 +133,8 @@ static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits
     if (least <= capacity) return KVF_OK;
     KVF_TRY(kvf__loader_overlong(load, least + most - capacity, most, fits));
     if (!*fits) return KVF_OK;
-    if (capacity < 1) return kvf__row_fail(load, "no word fits into %lld tokens", (long long)most);
+    if (capacity < 1)
+        return kvf__loader_fail(load, "no word fits into %lld tokens", (long long)most);
     load->cut = true;
     return KVF_OK;
 }
@@ -176,7 +177,7 @@ static kvf_status put_span(kvf__loader *load, const kvf__source *source, const i
         load->rows.labels.data[start + a_at + at[i] - at[s->from]] = source->tags[i];
         label_of[i] = (*labels)++;
     }
-    if ((int64_t)load->rows.ids.n == start) return kvf__row_fail(load, "the row has no tokens");
+    if ((int64_t)load->rows.ids.n == start) return kvf__loader_fail(load, "the row has no tokens");
     return kvf__loader_end_row(load, &(kvf__row_info){.value = NAN});
 }
 
@@ -222,10 +223,11 @@ kvf_status kvf__add_words(kvf__loader *load)
     static const char *const TAGS[3] = {"tags", "ner_tags", "labels"};
     word_list tokens, tags;
     bool tagged = find_words(load, TAGS, &tags);
-    if (!find_words(load, TOKENS, &tokens)) return kvf__field_fail(load, "tokens", "missing");
-    if (!tagged && !load->options.unlabeled) return kvf__field_fail(load, "tags", "missing");
+    if (!find_words(load, TOKENS, &tokens))
+        return kvf__loader_field_fail(load, "tokens", "missing");
+    if (!tagged && !load->options.unlabeled) return kvf__loader_field_fail(load, "tags", "missing");
     if (tagged && tags.n != tokens.n)
-        return kvf__row_fail(load, "%zu tags, but %zu tokens", tags.n, tokens.n);
+        return kvf__loader_fail(load, "%zu tags, but %zu tokens", tags.n, tokens.n);
     load->counts.no_gold += !tagged;
     return add_sentence(load, &tokens, tagged ? &tags : NULL);
 }
