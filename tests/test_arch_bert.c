@@ -392,7 +392,7 @@ START_TEST(old_names)
     ck_assert_msg(!kvf__bind(g.ctx, "old", &desc, &old, &slots[0]), "%s", kvf_ctx_error(g.ctx));
     ck_assert_int_eq(kvf__bind(g.ctx, "new", &desc, &g.weights.table, &slots[1]), KVF_OK);
     for (int k = 0; k < 2; k++)
-        ck_assert_int_eq(kvf__slots_hash(g.ctx, &desc, &slots[k], hash[k]), KVF_OK);
+        ck_assert_int_eq(kvf__slots_hash(g.ctx, &desc, &slots[k], NULL, NULL, hash[k]), KVF_OK);
     ck_assert_str_eq(hash[0], hash[1]);
     for (int k = 0; k < 2; k++)
         kvf__slots_done(&slots[k]);

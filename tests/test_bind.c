@@ -251,7 +251,7 @@ START_TEST(every_allocation_can_fail)
     ck_assert_int_gt(n, 2);
     for (n = 0;; n++) {
         kvf_ctx_fail_allocation(ctx, n);
-        kvf_status st = kvf__slots_hash(ctx, &desc, &slots, hex);
+        kvf_status st = kvf__slots_hash(ctx, &desc, &slots, NULL, NULL, hex);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
     }
@@ -349,7 +349,7 @@ static void hash_of(const char *config, const kvf__table *table, char hex[33])
     kvf__slots slots = {0};
 
     ck_assert_msg(!kvf__bind(ctx, "toy", &desc, table, &slots), "%s", kvf_ctx_error(ctx));
-    ck_assert_int_eq(kvf__slots_hash(ctx, &desc, &slots, hex), KVF_OK);
+    ck_assert_int_eq(kvf__slots_hash(ctx, &desc, &slots, NULL, NULL, hex), KVF_OK);
     ck_assert_uint_eq(strlen(hex), 32);
     kvf__slots_done(&slots);
     kvf__desc_done(&desc);

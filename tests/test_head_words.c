@@ -65,7 +65,7 @@ static void open_case(fixture *f, int at, const char *without, const char *more)
     ck_assert_int_eq(kvf_json_parse(ctx, "config", config, strlen(config), &json), KVF_OK);
     ck_assert_msg(!kvf__desc_from_hf(ctx, "config", json, &desc), "%s", kvf_ctx_error(ctx));
     ck_assert_msg(!kvf__bind(ctx, path, &desc, &f->table, &f->slots), "%s", kvf_ctx_error(ctx));
-    ck_assert_int_eq(kvf__slots_hash(ctx, &desc, &f->slots, f->hash), KVF_OK);
+    ck_assert_int_eq(kvf__slots_hash(ctx, &desc, &f->slots, NULL, NULL, f->hash), KVF_OK);
     ck_assert_int_eq(kvf__model_create(ctx, &desc, &f->slots, &options, &f->model), KVF_OK);
     kvf__desc_done(&desc);
     kvf_json_free(json);

@@ -183,8 +183,8 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     base->weight_dtype = options->weight_dtype;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random)
-        KVF_TRY(kvf__slots_hash_advised(ctx, desc, &base->slots, kvf__weights_advise,
-                                        &base->weights, base->hash));
+        KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights,
+                                base->hash));
     kvf__weights_forget(&base->weights); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
     pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;

@@ -1,5 +1,6 @@
-/* The adapters of a base: one block of values and one of gradients, carved into bottlenecks in the
- * order of their parameters (adapter.h). */
+/* The adapters of a base in one block: parameters in the order of the layers, and bottlenecks that
+ * view them (adapter.h). */
+#include "arena.h"
 #include "bottleneck.h"
 #include "rng.h"
 
@@ -11,10 +12,12 @@ enum { PARTS = 4 }; /* parameters of a bottleneck */
 struct kvf__adapters {
     kvf__adapter_shape shape;
     int64_t L, C, halves;
+    bool gradients;
     kvf__bottleneck *items; /* [L, halves] */
+    kvf__param *params;     /* [L, halves, PARTS] */
+    char (*names)[40];      /* of the parameters */
     bool *dropped;          /* [L] */
-    char (*names)[40];      /* [L, halves, PARTS] */
-    float *values, *grads;  /* grads NULL: none */
+    float *values, *grads;  /* of all; grads NULL: none */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -29,14 +32,16 @@ static const word PLACES[] = {
     {"serial", KVF__PLACE_SERIAL}, {"parallel", KVF__PLACE_PARALLEL}, {"attn", KVF__PLACE_ATTN}};
 enum { N_WORDS = 3 };
 
-static bool find_word(const word *words, const char *name, int *out)
+static kvf_status parse(kvf_ctx *ctx, const word *words, const char *what, const char *name,
+                        int *out)
 {
     for (int i = 0; i < N_WORDS; i++)
         if (!strcmp(words[i].name, name)) {
             *out = words[i].value;
-            return true;
+            return KVF_OK;
         }
-    return false;
+    return kvf__fail(ctx, KVF_EUSAGE, "adapter %s \"%s\", expected %s, %s or %s", what, name,
+                     words[0].name, words[1].name, words[2].name);
 }
 
 static const char *name_of(const word *words, int value)
@@ -50,9 +55,7 @@ kvf_status kvf__adapter_act_parse(kvf_ctx *ctx, const char *name, kvf__act_fn *o
 {
     int value = 0;
 
-    if (!find_word(ACTS, name, &value))
-        return kvf__fail(ctx, KVF_EUSAGE, "adapter activation \"%s\", expected gelu, relu or tanh",
-                         name);
+    KVF_TRY(parse(ctx, ACTS, "activation", name, &value));
     *out = (kvf__act_fn)value;
     return KVF_OK;
 }
@@ -61,9 +64,7 @@ kvf_status kvf__adapter_place_parse(kvf_ctx *ctx, const char *name, kvf__placeme
 {
     int value = 0;
 
-    if (!find_word(PLACES, name, &value))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "adapter placement \"%s\", expected serial, parallel or attn", name);
+    KVF_TRY(parse(ctx, PLACES, "placement", name, &value));
     *out = (kvf__placement)value;
     return KVF_OK;
 }
@@ -85,97 +86,79 @@ int64_t kvf__adapter_halves(const kvf__adapter_shape *shape)
 
 /* ---- the set --------------------------------------------------------------------------------- */
 
-static size_t one_count(const kvf__adapters *a)
+static int64_t one_count(const kvf__adapters *a)
 {
-    return (size_t)(2 * a->C * a->shape.size + a->C + a->shape.size);
+    return 2 * a->C * a->shape.size + a->C + a->shape.size;
 }
 
-/* Carves an adapter's parameters out of `from`; NULL stays NULL. */
-static void carve(const kvf__adapters *a, float *from, float *part[PARTS])
-{
-    const int64_t counts[PARTS] = {a->shape.size * a->C, a->shape.size, a->C * a->shape.size, a->C};
-
-    for (int i = 0; i < PARTS; i++) {
-        part[i] = from;
-        if (from) from += counts[i];
-    }
-}
-
-static void place_all(kvf__adapters *a)
+/* The parameters of adapter i, and the adapter as views of them. */
+static void place(kvf__adapters *a, int64_t i)
 {
     static const char *const halves[] = {"attn", "ffn"};
     static const char *const parts[] = {"down.weight", "down.bias", "up.weight", "up.bias"};
+    const int64_t m = a->shape.size, dims[PARTS][2] = {{m, a->C}, {m, 1}, {a->C, m}, {a->C, 1}};
+    kvf__param *p = &a->params[i * PARTS];
+    int64_t at = i * one_count(a);
 
-    for (int64_t i = 0; i < a->L * a->halves; i++) {
-        size_t at = (size_t)i * one_count(a);
-        float *v[PARTS], *d[PARTS];
-        carve(a, a->values + at, v);
-        carve(a, a->grads ? a->grads + at : NULL, d);
-        a->items[i] = (kvf__bottleneck){.C = a->C,
-                                        .m = a->shape.size,
-                                        .act = a->shape.act,
-                                        .down = v[0],
-                                        .down_bias = v[1],
-                                        .up = v[2],
-                                        .up_bias = v[3],
-                                        .ddown = d[0],
-                                        .ddown_bias = d[1],
-                                        .dup = d[2],
-                                        .dup_bias = d[3]};
-        for (int p = 0; p < PARTS; p++)
-            snprintf(a->names[i * PARTS + p], sizeof a->names[0], "%lld.%s.%s",
-                     (long long)(i / a->halves), halves[i % a->halves], parts[p]);
+    for (int part = 0; part < PARTS; part++) {
+        char *name = a->names[i * PARTS + part];
+        snprintf(name, sizeof a->names[0], "%lld.%s.%s", (long long)(i / a->halves),
+                 halves[i % a->halves], parts[part]);
+        p[part] = (kvf__param){.name = name,
+                               .value = a->values + at,
+                               .grad = a->grads ? a->grads + at : NULL,
+                               .rank = part % 2 ? 1 : 2,
+                               .dim = {dims[part][0], dims[part][1]},
+                               .n = dims[part][0] * dims[part][1],
+                               .lr_scale = 1};
+        at += p[part].n;
     }
+    a->items[i] = (kvf__bottleneck){.C = a->C,
+                                    .m = m,
+                                    .act = a->shape.act,
+                                    .down = p[0].value,
+                                    .down_bias = p[1].value,
+                                    .up = p[2].value,
+                                    .up_bias = p[3].value,
+                                    .ddown = p[0].grad,
+                                    .ddown_bias = p[1].grad,
+                                    .dup = p[2].grad,
+                                    .dup_bias = p[3].grad};
 }
 
-static kvf_status alloc_memory(kvf_ctx *ctx, kvf__adapters *a, bool gradients)
+static void lay_out(void *object, kvf__carver *carve)
 {
-    size_t n = (size_t)(a->L * a->halves), all;
+    kvf__adapters *a = object;
+    const int64_t n = a->L * a->halves;
 
-    if (!kvf__mul(n, one_count(a), &all))
-        return kvf__fail(ctx, KVF_ENOMEM, "adapters of size %lld on %lld layers",
-                         (long long)a->shape.size, (long long)a->L);
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *a->items, &a->items));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)a->L, sizeof *a->dropped, &a->dropped));
-    KVF_TRY(kvf__alloc_array(ctx, n * PARTS, sizeof *a->names, &a->names));
-    KVF_TRY(kvf__alloc_array(ctx, all, sizeof *a->values, &a->values));
-    return gradients ? kvf__alloc_array(ctx, all, sizeof *a->grads, &a->grads) : KVF_OK;
+    a->items = kvf__carve(carve, n, 1, sizeof *a->items);
+    a->params = kvf__carve(carve, n, PARTS, sizeof *a->params);
+    a->names = kvf__carve(carve, n, PARTS, sizeof *a->names);
+    a->dropped = kvf__carve(carve, a->L, 1, sizeof *a->dropped);
+    a->values = kvf__carve(carve, n, one_count(a), sizeof(float));
+    if (a->gradients) a->grads = kvf__carve(carve, n, one_count(a), sizeof(float));
+    for (int64_t i = 0; a->items && i < n; i++)
+        place(a, i);
 }
 
 kvf_status kvf__adapters_create(kvf_ctx *ctx, const kvf__adapter_shape *shape, int64_t L, int64_t C,
                                 bool gradients, kvf__adapters **out)
 {
     enum { LARGEST = 1 << 20 };
-    kvf__adapters *a = NULL;
-    kvf_status st;
+    kvf__adapters made = {.shape = *shape,
+                          .L = L,
+                          .C = C,
+                          .halves = kvf__adapter_halves(shape),
+                          .gradients = gradients};
 
     if (shape->size < 1 || shape->size > LARGEST)
         return kvf__fail(ctx, KVF_EUSAGE, "adapter size %lld, expected 1 to %d",
                          (long long)shape->size, (int)LARGEST);
-    KVF_TRY(kvf__alloc(ctx, sizeof *a, &a));
-    a->shape = *shape;
-    a->L = L;
-    a->C = C;
-    a->halves = kvf__adapter_halves(shape);
-    st = alloc_memory(ctx, a, gradients);
-    if (st) goto out;
-    place_all(a);
-
-    *out = a;
-    a = NULL;
-out:
-    kvf__adapters_free(a);
-    return st;
+    return kvf__carve_object(ctx, lay_out, &made, sizeof made, out);
 }
 
 void kvf__adapters_free(kvf__adapters *a)
 {
-    if (!a) return;
-    kvf__free(a->items);
-    kvf__free(a->dropped);
-    kvf__free(a->names);
-    kvf__free(a->values);
-    kvf__free(a->grads);
     kvf__free(a);
 }
 
@@ -188,7 +171,7 @@ void kvf__adapters_init(kvf__adapters *a, uint64_t seed)
 {
     double bound = sqrt(6.0 / (double)(a->C + a->shape.size));
 
-    memset(a->values, 0, (size_t)(a->L * a->halves) * one_count(a) * sizeof *a->values);
+    memset(a->values, 0, (size_t)(a->L * a->halves * one_count(a)) * sizeof *a->values);
     for (int64_t i = 0; i < a->L * a->halves; i++) {
         kvf__rng rng = kvf__rng_make(seed, (uint64_t)i);
         for (int64_t j = 0; j < a->C * a->shape.size; j++)
@@ -203,19 +186,7 @@ size_t kvf__adapters_count(const kvf__adapters *a)
 
 kvf__param kvf__adapters_param(const kvf__adapters *a, size_t i)
 {
-    const kvf__bottleneck *b = &a->items[i / PARTS];
-    float *const values[PARTS] = {b->down, b->down_bias, b->up, b->up_bias};
-    float *const grads[PARTS] = {b->ddown, b->ddown_bias, b->dup, b->dup_bias};
-    const int64_t dims[PARTS][2] = {{b->m, b->C}, {b->m, 1}, {b->C, b->m}, {b->C, 1}};
-    size_t p = i % PARTS;
-
-    return (kvf__param){.name = a->names[i],
-                        .value = values[p],
-                        .grad = grads[p],
-                        .rank = p % 2 ? 1 : 2,
-                        .dim = {dims[p][0], dims[p][1]},
-                        .n = dims[p][0] * dims[p][1],
-                        .lr_scale = 1};
+    return a->params[i];
 }
 
 kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *a, int64_t from, int64_t to)

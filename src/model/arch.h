@@ -149,6 +149,10 @@ bool kvf__name_matches(const char *name, const char *pattern);
 bool kvf__role_is_norm(kvf__role role);
 bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
 bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight);
+/* Every weight that a description wants, layer by layer where rows of the table that belong to
+ * layers follow each other; stops at the first status that is not KVF_OK. */
+typedef kvf_status (*kvf__each_weight_fn)(void *user, const kvf__weight *weight, int64_t layer);
+kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, void *user);
 /* A word of a shape in numbers. */
 int64_t kvf__shape_size(const kvf__desc *desc, const char *word);
 /* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed

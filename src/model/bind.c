@@ -112,12 +112,12 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *ca
     return KVF_OK;
 }
 
-static kvf_status bind_weight(binding *b, const kvf__weight *weight, int64_t layer)
+static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t layer)
 {
+    binding *b = user;
     char name[KVF__NAME_BYTES], head_name[KVF__NAME_BYTES];
     int64_t at;
 
-    if (!kvf__weight_wanted(b->desc, weight)) return KVF_OK;
     bool found = find_weight(b, weight, layer, name, &at);
     if (!found && weight->role == KVF__W_TOKENS && b->desc->tied) {
         const kvf__weight *head = kvf__weight_by_role(b->desc, KVF__W_HEAD);
@@ -127,24 +127,6 @@ static kvf_status bind_weight(binding *b, const kvf__weight *weight, int64_t lay
     if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
     if (b->desc->gguf && weight->gguf) kvf__name_format(name, "", weight->gguf, layer);
     return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
-}
-
-/* Rows that belong to layers stand together in the table; slots run layer by layer. */
-static kvf_status bind_all(binding *b)
-{
-    const kvf__arch *arch = b->desc->arch;
-    size_t from = 0, to;
-
-    while (from < arch->n_weights) {
-        bool in_layer = kvf__weight_in_layer(&arch->weights[from]);
-        for (to = from + 1; in_layer && to < arch->n_weights; to++)
-            if (!kvf__weight_in_layer(&arch->weights[to])) break;
-        for (int64_t layer = 0; layer < (in_layer ? b->desc->L : 1); layer++)
-            for (size_t i = from; i < to; i++)
-                KVF_TRY(bind_weight(b, &arch->weights[i], layer));
-        from = to;
-    }
-    return KVF_OK;
 }
 
 static kvf_status bind_tied_head(binding *b)
@@ -212,7 +194,7 @@ kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
     if (st) goto out;
     st = kvf__alloc_array(ctx, most, sizeof *b.slots.items, &b.slots.items);
     if (st) goto out;
-    st = bind_all(&b);
+    st = kvf__each_weight(desc, bind_weight, &b);
     if (st) goto out;
     st = bind_tied_head(&b);
     if (st) goto out;

@@ -37,11 +37,9 @@ void kvf__slots_done(kvf__slots *slots);
  * and is freed by the caller. */
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out);
 /* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
- * (tied copies and the masked-LM head left out). */
+ * (tied copies and the masked-LM head left out). advise, may be NULL: is told of bytes that have
+ * been read, as in kvf__model_options. */
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                           char hex[33]);
-/* The same, telling of each weight once it has been read; advise as in kvf__model_options. */
-kvf_status kvf__slots_hash_advised(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                                   kvf__advise_fn *advise, void *user, char hex[33]);
+                           kvf__advise_fn *advise, void *user, char hex[33]);
 
 #endif

@@ -41,9 +41,9 @@ typedef struct kvf__head_kind {
     kvf__head_rate rate;
 } kvf__head_kind;
 
-/* Of the batch that is computed; carved from scratch, room for `room` labelled positions. */
+/* Of the batch that is computed; carved from memory, room for `capacity` labelled positions. */
 typedef struct kvf__head_work {
-    float *scratch;
+    void *memory;
     int64_t capacity;
     float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
     float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */

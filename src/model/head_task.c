@@ -5,6 +5,7 @@
  * modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler
  * comes from the base and stays frozen; where the base file has none, a new one is trained as part
  * of the head. */
+#include "arena.h"
 #include "head_priv.h"
 
 #include <math.h>
@@ -206,7 +207,7 @@ void kvf__head_free(kvf__head *head)
     kvf__free(head->vocab);
     kvf__free(head->values);
     kvf__free(head->grads);
-    kvf__free(head->work.scratch);
+    kvf__free(head->work.memory);
     kvf__free(head);
 }
 
@@ -227,46 +228,40 @@ int64_t kvf__head_width(const kvf__head *head)
 
 /* ---- scratch --------------------------------------------------------------------------------- */
 
-/* Counts while base is NULL, carves afterwards. */
-static float *take(float *base, size_t *used, int64_t rows, int64_t columns)
+static void lay_work(void *object, kvf__carver *carve)
 {
-    float *at = base ? base + *used : NULL;
-    *used += (size_t)(rows * columns);
-    return at;
-}
+    const kvf__head *head = object;
+    kvf__head_work *w = &((kvf__head *)object)->work;
+    const bool drops = head->dropout.drop > 0, inner = head->kind->inner != NULL;
+    const int64_t n = w->capacity, C = head->C;
+    const struct {
+        float **at;
+        bool wanted;
+        int64_t width;
+    } parts[] = {{&w->logits, true, head->width},
+                 {&w->dlogits, true, head->width},
+                 {&w->inner_drop, drops && inner, C},
+                 {&w->inner_out, inner, C},
+                 {&w->dinner, inner, C},
+                 {&w->slope, head->words != NULL, C},
+                 {&w->xhat, head->words != NULL, C},
+                 {&w->rstd, head->words != NULL, 1},
+                 {&w->outer_drop, drops, C}};
 
-static size_t lay_out(kvf__head *head, float *base, int64_t n)
-{
-    bool drops = head->dropout.drop > 0, inner = head->kind->inner != NULL;
-    kvf__head_work *w = &head->work;
-    size_t used = 0;
-    w->logits = take(base, &used, n, head->width);
-    w->dlogits = take(base, &used, n, head->width);
-    w->inner_drop = drops && inner ? take(base, &used, n, head->C) : NULL;
-    w->inner_out = inner ? take(base, &used, n, head->C) : NULL;
-    w->dinner = inner ? take(base, &used, n, head->C) : NULL;
-    w->slope = head->words ? take(base, &used, n, head->C) : NULL;
-    w->xhat = head->words ? take(base, &used, n, head->C) : NULL;
-    w->rstd = head->words ? take(base, &used, n, 1) : NULL;
-    w->outer_drop = drops ? take(base, &used, n, head->C) : NULL;
-    _Static_assert(sizeof(int32_t) == sizeof(float), "row lies among floats");
-    w->row = (int32_t *)(void *)take(base, &used, n, 1);
-    w->nth = (int32_t *)(void *)take(base, &used, n, 1);
-    return used;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        *parts[i].at = parts[i].wanted ? kvf__carve(carve, n, parts[i].width, sizeof(float)) : NULL;
+    w->row = kvf__carve(carve, n, 1, sizeof(int32_t));
+    w->nth = kvf__carve(carve, n, 1, sizeof(int32_t));
 }
 
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 {
-    float *scratch = NULL;
     if (head->vocab || n_labels <= head->work.capacity) return KVF_OK;
-    size_t floats = lay_out(head, NULL, n_labels);
-    head->work.capacity = 0;
-    KVF_TRY(kvf__alloc_array(ctx, floats, sizeof(float), &scratch));
-    kvf__free(head->work.scratch);
-    head->work.scratch = scratch;
-    lay_out(head, scratch, n_labels);
-    head->work.capacity = n_labels;
-    return KVF_OK;
+    kvf__free(head->work.memory);
+    head->work = (kvf__head_work){.capacity = n_labels};
+    kvf_status st = kvf__carve_block(ctx, lay_work, head, &head->work.memory);
+    if (st) head->work.capacity = 0;
+    return st;
 }
 
 /* ---- forward and backward -------------------------------------------------------------------- */

@@ -6,40 +6,31 @@
 
 #include <string.h>
 
-/* A projection's rows `first` .. of a weight [rows, C], or columns of one stored by inputs. */
-static kvf_status read_weight(kvf_ctx *ctx, const kvf__slot *slot, int64_t first, int64_t n,
-                              int64_t C, float *out)
-{
-    int64_t columns = kvf__slot_columns(slot);
-    float *row = NULL;
-
-    if (!slot->conv1d) {
-        for (int64_t i = 0; i < n; i++)
-            kvf__slot_row(slot, first + i, out + i * C);
-        return KVF_OK;
-    }
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)columns, sizeof *row, &row));
-    for (int64_t c = 0; c < C; c++) {
-        kvf__slot_row(slot, c, row);
-        for (int64_t i = 0; i < n; i++)
-            out[i * C + c] = row[first + i];
-    }
-    kvf__free(row);
-    return KVF_OK;
-}
-
-/* n entries of a bias from `first` on. */
-static kvf_status read_bias(kvf_ctx *ctx, const kvf__slot *slot, int64_t first, int64_t n,
-                            float *out)
+/* Outputs first .. first + n - 1 of a dense layer: out [n, C] and the bias after it, if there is
+ * one. A weight that is stored by inputs is turned. */
+static kvf_status read_outputs(kvf_ctx *ctx, const kvf__slot *weight, const kvf__slot *bias,
+                               int64_t first, int64_t n, int64_t C, float *out)
 {
     float *whole = NULL;
-    KVF_TRY(kvf__slot_f32(ctx, slot, &whole));
-    memcpy(out, whole + first, (size_t)n * sizeof *out);
+
+    for (int64_t i = 0; !weight->conv1d && i < n; i++)
+        kvf__slot_row(weight, first + i, out + i * C);
+    if (weight->conv1d) {
+        const int64_t columns = kvf__slot_columns(weight);
+        KVF_TRY(kvf__slot_f32(ctx, weight, &whole));
+        for (int64_t c = 0; c < C; c++)
+            for (int64_t i = 0; i < n; i++)
+                out[i * C + c] = whole[c * columns + first + i];
+        kvf__free(whole);
+    }
+    if (!bias) return KVF_OK;
+    KVF_TRY(kvf__slot_f32(ctx, bias, &whole));
+    memcpy(out + n * C, whole + first, (size_t)n * sizeof *out);
     kvf__free(whole);
     return KVF_OK;
 }
 
-/* A key or value projection: its own weight, or a part of the fused one. *at moves behind what was
+/* A key or value projection: its own weight, or a part of the fused one. *at moves past what was
  * put there. */
 static kvf_status read_part(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
                             bool value, float **at, const float **w, const float **b)
@@ -53,11 +44,10 @@ static kvf_status read_part(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *
         bias = kvf__slot_of(d, slots, KVF__W_QKV_BIAS, l);
         first = d->H * d->D + (value ? n : 0);
     }
-    KVF_TRY(read_weight(ctx, weight, first, n, d->C, *at));
+    KVF_TRY(read_outputs(ctx, weight, bias, first, n, d->C, *at));
     *w = *at;
     *at += n * d->C;
     if (!bias) return KVF_OK;
-    KVF_TRY(read_bias(ctx, bias, first, n, *at));
     *b = *at;
     *at += n;
     return KVF_OK;

@@ -152,23 +152,7 @@ const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kv
     return kvf__slots_find(slots, name);
 }
 
-static kvf_status visit(const kvf__desc *desc, const kvf__weight *weight, int64_t layer,
-                        kvf__weight_fn each, void *user)
-{
-    char name[KVF__NAME_BYTES];
-    int64_t dim[KVF__MAX_RANK];
-
-    if (!kvf__weight_wanted(desc, weight) || weight->flags & KVF__W_ASIDE) return KVF_OK;
-    const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : desc->arch->prefix;
-    bool fits = kvf__name_format(name, prefix, weight->hf, layer);
-    assert(fits); /* our own table against a layer count that desc_check bounded */
-    (void)fits;
-    int rank = kvf__weight_shape(desc, weight, dim);
-    return each(user, name, rank, dim);
-}
-
-/* Rows that belong to layers stand together in the table. */
-kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user)
+kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, void *user)
 {
     const kvf__arch *arch = desc->arch;
     size_t from = 0, to;
@@ -179,8 +163,35 @@ kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *u
             if (!kvf__weight_in_layer(&arch->weights[to])) break;
         for (int64_t layer = 0; layer < (in_layer ? desc->L : 1); layer++)
             for (size_t i = from; i < to; i++)
-                KVF_TRY(visit(desc, &arch->weights[i], layer, each, user));
+                if (kvf__weight_wanted(desc, &arch->weights[i]))
+                    KVF_TRY(each(user, &arch->weights[i], layer));
         from = to;
     }
     return KVF_OK;
+}
+
+typedef struct visit {
+    const kvf__desc *desc;
+    kvf__weight_fn each;
+    void *user;
+} visit;
+
+static kvf_status visit_weight(void *user, const kvf__weight *weight, int64_t layer)
+{
+    const visit *v = user;
+    char name[KVF__NAME_BYTES];
+    int64_t dim[KVF__MAX_RANK];
+
+    if (weight->flags & KVF__W_ASIDE) return KVF_OK;
+    const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : v->desc->arch->prefix;
+    bool fits = kvf__name_format(name, prefix, weight->hf, layer);
+    assert(fits); /* our own table against a layer count that desc_check bounded */
+    (void)fits;
+    return v->each(v->user, name, kvf__weight_shape(v->desc, weight, dim), dim);
+}
+
+kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user)
+{
+    visit v = {desc, each, user};
+    return kvf__each_weight(desc, visit_weight, &v);
 }

@@ -16,41 +16,7 @@
 #include "pass_keys.h"
 #include "pass_rows.h"
 #include "pass_sections.h"
-
-/* Components of the timings, in the order of kvf__pass_timings. */
-#define KVF__PART_LIST(X)                                                                          \
-    X(EMBED, "embed")                                                                              \
-    X(NORM, "norm")                                                                                \
-    X(QKV, "qkv")                                                                                  \
-    X(ROPE, "rope")                                                                                \
-    X(ATTN, "attention")                                                                           \
-    X(OUT, "out")                                                                                  \
-    X(FFN, "ffn")                                                                                  \
-    X(ACT, "activation")                                                                           \
-    X(ADAPTER, "adapter")                                                                          \
-    X(HEAD, "head")                                                                                \
-    X(LOSS, "loss")                                                                                \
-    X(HEAD_BWD, "head_bwd")                                                                        \
-    X(FFN_BWD, "ffn_bwd")                                                                          \
-    X(ACT_BWD, "activation_bwd")                                                                   \
-    X(NORM_BWD, "norm_bwd")                                                                        \
-    X(OUT_BWD, "out_bwd")                                                                          \
-    X(ADAPTER_BWD, "adapter_bwd")                                                                  \
-    X(ATTN_BWD, "attention_bwd")                                                                   \
-    X(ROPE_BWD, "rope_bwd")                                                                        \
-    X(QKV_BWD, "qkv_bwd")                                                                          \
-    X(EMBED_BWD, "embed_bwd")                                                                      \
-    X(WEIGHT_GRAD, "weight_grad")                                                                  \
-    X(PACK, "pack")                                                                                \
-    X(RECOMPUTE, "recompute")                                                                      \
-    X(OTHER, "other")
-
-typedef enum kvf__part {
-#define KVF__PART_ENUM(name, text) KVF__PART_##name,
-    KVF__PART_LIST(KVF__PART_ENUM)
-#undef KVF__PART_ENUM
-        KVF__PARTS
-} kvf__part;
+#include "pass_times.h"
 
 /* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
  * layers share one set. */
@@ -73,10 +39,6 @@ typedef struct kvf__kept {
     float *qk_rstd; /* [M, H + G] */
     kvf__bottleneck_kept adapt[KVF__HALVES]; /* last layer: labelled rows only */
 } kvf__kept;
-
-typedef struct kvf__pass_times {
-    double seconds[KVF__PARTS], mark;
-} kvf__pass_times;
 
 /* What the forward pass works on; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the
  * larger. */
@@ -152,8 +114,6 @@ struct kvf__pass {
 kvf_status kvf__pass_alloc(kvf_ctx *ctx, kvf__pass *pass);
 /* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
 int64_t kvf__pass_padded(const kvf__model *model, int64_t n);
-/* Books the time since the last call on a component. */
-void kvf__pass_lap(kvf__pass *pass, kvf__part part);
 /* Has packed weights of layer l at hand, in the directions (KVF__REACH_...) that come next. */
 kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */

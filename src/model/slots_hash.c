@@ -98,13 +98,7 @@ static void add_bytes(kvf__hash *hash, const kvf__view *view, kvf__advise_fn *ad
 }
 
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                           char hex[33])
-{
-    return kvf__slots_hash_advised(ctx, desc, slots, NULL, NULL, hex);
-}
-
-kvf_status kvf__slots_hash_advised(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
-                                   kvf__advise_fn *advise, void *user, char hex[33])
+                           kvf__advise_fn *advise, void *user, char hex[33])
 {
     const kvf__slot **order = NULL;
     kvf__hash *hash = NULL;
