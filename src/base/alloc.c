@@ -2,7 +2,7 @@
  *
  * Blocks come from posix_memalign and not from aligned_alloc, whose size must be a multiple of the
  * alignment: the exact size lets AddressSanitizer see the first byte past the end. Nothing is
- * stored beside a block, so kvf__free() is free() and needs no context. */
+ * stored next to a block, so kvf__free() is free() and needs no context. */
 #include "ctx_int.h"
 
 #ifdef __GLIBC__

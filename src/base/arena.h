@@ -11,7 +11,7 @@ typedef struct kvf__arena {
     size_t cap, used;
 } kvf__arena;
 kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes);
-void *kvf__arena_alloc(kvf__arena *arena, size_t bytes); /* asserts that it fits: plan() said so */
+void *kvf__arena_alloc(kvf__arena *arena, size_t bytes); /* asserts that it fits */
 size_t kvf__arena_round(size_t bytes);                   /* what a piece of that size uses */
 void kvf__arena_done(kvf__arena *arena);
 

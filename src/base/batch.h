@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* R rows of together N tokens, row r being tokens start[r] .. start[r+1]-1 of the packed list.
- * Label j says: the hidden state of packed token label_at[j] should predict id label_id[j] (already
+ * Label j: the hidden state of packed token label_at[j] should predict id label_id[j] (already
  * shifted: label_at is the position before the labelled token). Labels ascend in label_at; a row
  * without labels is legal. `example[r]` is the row's index in the data set. All arrays belong to
  * whoever filled them.
@@ -19,12 +19,12 @@
  *
  * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
  * the tokens they have in common and is computed once: a common prefix. Such a row's first token
- * stands behind all tokens of its parents, and sees them.
+ * follows all tokens of its parents, and sees them.
  *
- * The prefix leads every row, unless infix_at says that it stands inside: a row with infix_at[r] >=
- * 0 has so many tokens before it (those of its common prefixes, or of its cache), its own tokens
- * stand behind it, P positions further on, and see it; a row with -1 ends before it and does not
- * see it. */
+ * The prefix precedes every row, unless infix_at puts it inside: a row with infix_at[r] >= 0 has so
+ * many tokens before the prefix (those of its common prefixes, or of its cache); its own tokens
+ * come after it, P positions further on, and see it. A row with -1 ends before it and does not see
+ * it. */
 typedef struct kvf__batch {
     int64_t n_rows, n_tokens, n_labels;
     const int64_t *start;    /* [R + 1], start[0] = 0 */

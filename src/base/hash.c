@@ -1,5 +1,5 @@
 /* XXH3-128 as a stream: the fingerprint of bases, data files and runs. Not a defence against an
- * attacker who wants a collision; it tells honest files apart, at the speed of memory. The hex is
+ * attacker who wants a collision; it distinguishes files at the speed of memory. The hex is
  * the canonical (big-endian) form, what `xxhsum -H2` prints. */
 #include "hash.h"
 

@@ -13,7 +13,7 @@ typedef struct kvf__mapfile {
     char *path;
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
-/* The file behind a descriptor, which stays the caller's; path names it in errors. */
+/* The file of a descriptor, which stays the caller's; path names it in errors. */
 kvf_status kvf__mapfile_of(kvf_ctx *ctx, const char *path, int fd, kvf__mapfile *out);
 /* The same of bytes that are written first, to a file without a name in TMPDIR or /tmp. */
 kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out);

@@ -1,4 +1,4 @@
-/* Shared by json.c and json_build.c: a kvf_json is a json_t behind an opaque name. Private to
+/* Shared by json.c and json_build.c: a kvf_json is a json_t under an opaque name. Private to
  * src/base. */
 #ifndef KVF_JSON_INT_H
 #define KVF_JSON_INT_H

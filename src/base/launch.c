@@ -1,5 +1,5 @@
 /* Who started this process, and with how many others: what launchers of parallel programs put into
- * the environment. Looking costs nothing, so that only a process that has others beside it starts
+ * the environment. Looking costs nothing, so only a process of a group starts
  * the library that talks to them.
  *
  * Slurm's are those of a step that srun started; a batch script has a count of tasks too, but is

@@ -8,7 +8,7 @@
 typedef struct kvf__launch {
     const char *by; /* who started it; NULL: nobody, and the rest is that of a process alone */
     int rank, size;
-    int local; /* of them on this machine, 0: not said */
+    int local; /* of them on this machine, 0: not known */
 } kvf__launch;
 kvf__launch kvf__launch_look(void);
 

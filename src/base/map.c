@@ -1,7 +1,7 @@
 /* A hash map from byte strings to int64: vocabularies, merge ranks, tensor names.
  *
  * Open addressing with linear probing, at most 3/4 full. A slot keeps the whole hash, so that a
- * probe compares keys only when they are almost surely equal. Key bytes stand back to back in one
+ * probe compares keys only when they are almost surely equal. Key bytes lie back to back in one
  * buffer, any byte is legal in them. A failed put leaves the map as it was. */
 #include "map.h"
 

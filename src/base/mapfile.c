@@ -153,7 +153,7 @@ static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
                      limit);
 }
 
-/* Until the end, whatever fstat said: files in /proc and pipes have no size. */
+/* Until the end, whatever fstat gives: files in /proc and pipes have no size. */
 static kvf_status read_all(kvf_ctx *ctx, const char *path, int fd, size_t limit, kvf__buf *text)
 {
     char chunk[65536];

@@ -1,6 +1,5 @@
-/* How much memory is left before somebody says no, for those that cannot take a no: a control
- * group's limit ends the process in which it is met, and oneDNN's generated code has no way to
- * fail.
+/* How much memory is left, for callers that cannot fail: a control group's limit ends the process
+ * that meets it, and oneDNN's generated code has no way to report an error.
  *
  * Limits of a process (RLIMIT_DATA, RLIMIT_AS) and of the system (overcommit) are asked by asking:
  * a mapping of that size, given back untouched. Those of control groups are read, the group's own

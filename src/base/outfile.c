@@ -16,7 +16,7 @@
 
 enum { WRITE_BITS = S_IWUSR | S_IWGRP | S_IWOTH };
 
-/* What stands at the path already: nothing, or with force a regular file. Renaming over /dev/null
+/* What is at the path already: nothing, or with force a regular file. Renaming over /dev/null
  * would replace the device for every process of the machine. A rename asks for the folder's
  * permission only, and root's access is never refused: so the file's own bits are asked. */
 static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
@@ -207,7 +207,7 @@ kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *by
 {
     const char *at = bytes;
 
-    while (n > 0) { /* a part is written where the disk is almost full: the next call says so */
+    while (n > 0) { /* a part is written where the disk is almost full: the next call fails */
         ssize_t written = write(fd, at, n);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) return kvf__fail_errno(ctx, path, "write");

@@ -39,7 +39,7 @@ typedef enum kvf__append {
     KVF__APPEND_REPLACE, /* emptied */
     KVF__APPEND_LINES    /* continued; a last line without its end is removed */
 } kvf__append;
-/* /dev/stdout, /dev/stderr and /dev/fd/N are taken as they stand, whatever `how`. */
+/* /dev/stdout, /dev/stderr and /dev/fd/N are used as they are open, whatever `how`. */
 bool kvf__appendfile_is_open(const char *path);
 kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
                                 kvf__appendfile *out);

@@ -1,9 +1,9 @@
 /* One run, one writer: an output that grows over hours is locked while it does.
  *
  * The lock is flock() on PATH.lock, which the kernel drops when a process dies in any way: a lock
- * file that was left behind blocks nobody. The name PATH itself cannot carry it, because each save
- * puts another file there. Whoever holds the lock also removes temporaries that killed writers of
- * the same output left (outfile.c names them PATH.tmp.PID). A file system without locks is used
+ * file that a dead process left blocks nobody. The name PATH itself cannot carry it, because each
+ * save puts another file there. Whoever holds the lock also removes temporaries that killed writers
+ * of the same output left (outfile.c names them PATH.tmp.PID). A file system without locks is used
  * without. */
 #include "ctx_int.h"
 #include "outfile.h"
@@ -36,7 +36,7 @@ static kvf_status fail_held(kvf_ctx *ctx, const char *path, int fd)
                      n > 0 ? ", number " : "", holder);
 }
 
-/* Who holds it is said for people; a number that could not be written is no harm. */
+/* The holder's number is for the error line of others; it may be missing. */
 static void write_holder(int fd)
 {
     char text[32];

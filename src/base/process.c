@@ -1,4 +1,4 @@
-/* What the system says about this process: cores it may use, memory it took, time.
+/* What the system knows of this process: cores it may use, memory it took, time.
  *
  * More threads than cores is the worst case for OpenMP, whose threads wait for each other at every
  * barrier. In a container the affinity mask still shows every core of the host, so the CPU quota of

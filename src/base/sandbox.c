@@ -38,7 +38,7 @@ static bool is_time(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* Of one inode: as it was, as far as its owner does not say otherwise. */
+/* Of one inode: same size and time of writing, which an owner may set. */
 static bool is_unwritten(const kvf__seen_file *a, const kvf__seen_file *b)
 {
     return a->bytes == b->bytes && is_time(a->written, b->written);
@@ -73,7 +73,7 @@ void kvf__sandbox_trust(kvf_ctx *ctx, int fd)
     if (ctx && ctx->check_program && identity_of(fd, &file)) remember(ctx, &file);
 }
 
-/* Standard error is shut: what a dying library says there is nobody's line. */
+/* Standard error is shut: what a crashing library prints there is no error line of ours. */
 static int spawn(const char *program, const kvf__mapfile *map, int output, pid_t *pid)
 {
     const bool by_fd = access("/proc/self/fd", F_OK) == 0;

@@ -1,4 +1,4 @@
-/* Status codes by name and text, and the line that says what went wrong.
+/* Status codes by name and text, and the line that explains an error.
  *
  * The line is kept in a fixed buffer, so that running out of memory can be reported too. It often
  * quotes bytes of a hostile file: control characters are replaced, or a file could steer the

@@ -1,6 +1,6 @@
 /* TensorBoard's event files (event.proto, record_writer.py): records of a checksummed length and a
  * checksummed protobuf message, appended one write each. One file per process; readers take a
- * folder's files in the order of their names and drop what a later one says anew. */
+ * folder's files in the order of their names and drop what a later one has again. */
 #ifndef KVF_EVENT_FILE_H
 #define KVF_EVENT_FILE_H
 
@@ -17,7 +17,7 @@ typedef struct kvf__event_scalar {
     double value;    /* stored as f32 */
 } kvf__event_scalar;
 
-/* Makes the folder if it is not there, and in it a file whose name sorts behind those of all
+/* Makes the folder if it is not there, and in it a file whose name sorts after those of all
  * others. wall: seconds since 1970, in every record. Steps from first_step on that other files of
  * the folder hold no longer count. */
 kvf_status kvf__event_file_open(kvf_ctx *ctx, const char *folder, double wall, int64_t first_step,

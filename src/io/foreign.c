@@ -1,5 +1,5 @@
 /* The table of foreign formats, and how a path becomes one: the file's tensors decide, whatever it
- * is called, with the config that lies beside it.
+ * is called, with the config of its folder.
  *
  * Those programs save torch pickles, and reading a pickle means running it. So only safetensors are
  * read, and a pickle is answered with the command that converts it: it loads with weights_only,

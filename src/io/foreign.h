@@ -28,12 +28,12 @@ typedef struct kvf__foreign {
     int layers;
     const char *activation;    /* between layers: "tanh", "relu", "gelu", "silu" */
     const kvf_json *leave_out; /* numbers of layers without a prefix, NULL: none */
-    bool starts_at_0;          /* rows behind the prefix count from 0, not from P */
+    bool starts_at_0;          /* rows after the prefix count from 0, not from P */
     const char *model_class;   /* "BertPrefixForTokenClassification", NULL: not known */
 } kvf__foreign;
 
 /* path: a safetensors file, or a folder with one (and a config). from: the word of a format; NULL:
- * the one whose tensors are there, and *found says whether there is one. EUNSUPPORTED: the file is
+ * the one whose tensors are there, and *found is whether there is one. EUNSUPPORTED: the file is
  * a torch pickle (the line has the command that converts it), or what the format holds has no form
  * here; EFORMAT, ESHAPE: tensors are missing, surplus or of other shapes. */
 kvf_status kvf__foreign_open(kvf_ctx *ctx, const char *path, const char *from, kvf__foreign *out,

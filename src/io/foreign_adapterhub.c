@@ -1,8 +1,8 @@
 /* AdapterHub's prefix tuning (adapters 1.x, methods/prefix_tuning.py), as save_adapter() writes it.
  *
  * One pool holds the prefixes of all layers, and every attention module refers to it, so the same
- * tensors stand in the file once for each layer and once more:
- * PLACE.prefix_tunings.NAME.self_prefix.{wte.weight,control_trans...}. Rows behind such a prefix
+ * tensors are in the file once for each layer and once more:
+ * PLACE.prefix_tunings.NAME.self_prefix.{wte.weight,control_trans...}. Rows after such a prefix
  * keep the positions they have without it. The output is [P, 2L', G, D] over the layers L' that
  * leave_out leaves. */
 #include "foreign.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char POOL[] = ".prefix_tunings.", PLACE[] = "self_prefix.";
-/* What stands behind the place, in the order of the fields of parts. */
+/* What follows the place, in the order of the fields of parts. */
 static const char *const PARTS[] = {
     "wte.weight",           "control_trans",          "control_trans.0.weight",
     "control_trans.0.bias", "control_trans.2.weight", "control_trans.2.bias"};
@@ -60,7 +60,7 @@ static kvf_status sort_part(kvf_ctx *ctx, const char *where, const kvf__tensor *
     return KVF_OK;
 }
 
-/* What the tensors do not say. */
+/* What is not in the tensors. */
 static kvf_status read_config(kvf_ctx *ctx, const char *where, kvf__foreign *f, bool *flat)
 {
     const kvf_json *c = kvf_json_get(f->config, "config");

@@ -2,9 +2,9 @@
  * gpt2/train_control.py): an embedding of the virtual tokens, alone or with linear layers and tanh
  * between them.
  *
- * P-tuning v2's trainer saves the whole model, so the frozen base stands beside the prefix and is
- * passed over; Li & Liang save the prefix alone. What else stands there would be lost without a
- * word, and is refused by name. */
+ * P-tuning v2's trainer saves the whole model, so the frozen base is in the file too and is
+ * passed over; Li & Liang save the prefix alone. Other tensors would be lost without notice, and
+ * are refused by name. */
 #include "foreign.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21).
  *
  * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
- * prefix_projection changes nothing here. A trained head stands beside it under the names of the
+ * prefix_projection changes nothing here. A trained head is in the same file under the names of the
  * whole model, "base_model." in front. Strict: what would be lost on import (a second submodule) is
  * refused. */
 #include "peft.h"

@@ -7,7 +7,7 @@
 /* A PREFIX_TUNING (or CARTRIDGE) adapter folder; at_input: a PROMPT_TUNING or
  * P_TUNING one, whose table is [P, C] and whose token_dim is C. */
 typedef struct kvf__peft {
-    int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config says null */
+    int64_t P, L, token_dim, heads; /* token_dim = G*D; heads = G; 0 where the config has null */
     char *base_name, *task_type;    /* "" where null */
     kvf__head_values head;          /* parameters without label names; empty: none */
     float *flat;                    /* [P, width] */
@@ -34,7 +34,7 @@ typedef struct kvf__peft_content {
     const kvf_json *options, *lineage; /* for the card; NULL: none */
 } kvf__peft_content;
 /* Makes the folder with adapter_config.json and adapter_model.safetensors (PREFIX_TUNING,
- * prefix_projection false), the head in modules_to_save; beside them the model card README.md and,
+ * prefix_projection false), the head in modules_to_save; and the model card README.md and,
  * where the head's outputs have names, labels.json. Refused with one line: a masked layer,
  * position_start != P (PEFT always starts at P), P = 0, a task without a task_type. */
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force,

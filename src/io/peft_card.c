@@ -2,8 +2,8 @@
  * lines of dashes, then Markdown. And labels.json: the names of a head's outputs in the form of a
  * config.json, as PEFT's own config has no place for them.
  *
- * What the file says of itself is quoted as JSON, which is YAML too and needs no escapes in
- * Markdown: a line of it cannot end the block it stands in. */
+ * Attributes of the file are quoted as JSON, which is YAML too and needs no escapes in
+ * Markdown: a line of it cannot end its block. */
 #include "file_int.h"
 #include "peft.h"
 

@@ -54,7 +54,7 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
 }
 
 /* What PEFT itself adds for a task type, the pooler where the head trained one, and a
- * language model's own head: PEFT then loads the matrix beside a tied embedding, which stays. */
+ * language model's own head: PEFT then loads the matrix and leaves a tied embedding as it is. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
 {
     const kvf__params *params = &head->params.params;
@@ -164,7 +164,7 @@ static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const
     return st;
 }
 
-/* The head's tensors behind the prefix; their names are to be freed. */
+/* The head's tensors after the prefix; their names are to be freed. */
 static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tensor *tensors)
 {
     const kvf__params *params = &head->params.params;

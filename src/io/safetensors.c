@@ -3,7 +3,7 @@
  *
  * The file must be covered exactly: tensors sorted by offset follow each other without gap or
  * overlap from the first data byte to the last of the file, and each has just the bytes that its
- * type and shape say. What the reference parser gets from its JSON library (strictness, no
+ * type and shape need. What the reference parser gets from its JSON library (strictness, no
  * duplicate keys, integers as integers) is checked here or in kvf_json_parse(). Tensors may start
  * at any byte; nothing is copied. */
 #include "file_int.h"

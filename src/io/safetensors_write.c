@@ -2,7 +2,7 @@
  * tensors.
  *
  * Tensors go by type, widest first, then by name; the header is compact JSON, padded with spaces to
- * a multiple of 8 bytes, and says {"format":"pt"}, without which transformers refuses the file.
+ * a multiple of 8 bytes, and has {"format":"pt"}, without which transformers refuses the file.
  * Names given twice and names that are no UTF-8 are refused before anything is written. */
 #include "file_int.h"
 #include "json_pack.h"
@@ -43,7 +43,7 @@ static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor
     return KVF_OK;
 }
 
-/* at: where its bytes begin in the data section; moves behind them. */
+/* at: where its bytes begin in the data section; moves past them. */
 static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const entry *e, size_t *at)
 {
     const kvf__view *view = &e->tensor->view;
@@ -90,7 +90,7 @@ static kvf_status make_header(kvf_ctx *ctx, const char *path, const entry *entri
                      path, out->n, KVF__ST_MAX_HEADER);
 }
 
-/* Length of the header, little endian (dtype.c says why no byte is turned), header, data. */
+/* Length of the header, little endian (dtype.c: why no byte is turned), header, data. */
 static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__buf *header,
                                const entry *entries, size_t n)
 {

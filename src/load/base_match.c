@@ -1,5 +1,5 @@
-/* Does a file belong to this base? What it says of its base (name, architecture, hash) is compared
- * with the base, or replaced by it. */
+/* Does a file belong to this base? The base that it names (name, architecture, hash) is compared
+ * with the base at hand, or replaced by it. */
 #include "open_prefix.h"
 
 #include <string.h>

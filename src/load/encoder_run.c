@@ -28,7 +28,7 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
 
 /* ---- from a run ------------------------------------------------------------------------------ */
 
-/* Which parameter tells the hidden width of an encoder, and of which form it is then. */
+/* Which parameter has the hidden width of an encoder, and the form of that encoder. */
 static const struct {
     const char *name, *form;
     int dim;
@@ -62,7 +62,7 @@ kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifa
     return KVF_OK;
 }
 
-/* A method that reads the base cannot emit without it, nor beside one of another shape. */
+/* A method that reads the base cannot emit without it, nor on one of another shape. */
 static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                              const kvf_base *base)
 {

@@ -72,7 +72,7 @@ out:
     return st;
 }
 
-/* ORG/NAME that is no path of here, as "models/mine" beside a folder "models" would be. */
+/* ORG/NAME that is no path of here, as "models/mine" would be where a folder "models" exists. */
 static bool is_meant(const char *path)
 {
     char first[256];

@@ -196,8 +196,8 @@ static kvf_status is_peft(kvf_ctx *ctx, const char *path, bool *out)
     return KVF_OK;
 }
 
-/* *from: the word of options, or what the path holds; NULL: a foreign format that its tensors
- * tell. */
+/* *from: the word of options, or what the path holds; NULL: a foreign format, known by
+ * its tensors. */
 static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const char **from)
 {
     kvf__file_kind found = KVF__FILE_UNKNOWN;

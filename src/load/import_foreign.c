@@ -12,7 +12,7 @@
 /* What an import knows of its target. */
 typedef struct target {
     const kvf_import_options *options;
-    const kvf_base *base; /* NULL: the prefix says its shape itself */
+    const kvf_base *base; /* NULL: the prefix has its shape itself */
     const kvf__foreign *f;
     uint8_t *mask;  /* [L], 0: left out */
     int64_t layers; /* with a prefix */
@@ -213,7 +213,7 @@ static kvf_status write_prefix(kvf_ctx *ctx, const target *t)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* A prefix that says its shape is held against the base; others take theirs from it. */
+/* A prefix that has its shape is compared with the base; others get theirs from it. */
 static kvf_status shape_target(kvf_ctx *ctx, target *t)
 {
     const kvf__prefix *own = &t->f->prefix;

@@ -36,7 +36,7 @@ static int64_t outputs_of(const kvf__params *params)
     return 0;
 }
 
-/* One name of "a,b,c"; *names moves behind it. */
+/* One name of "a,b,c"; *names moves past it. */
 static kvf_status next_name(kvf_ctx *ctx, const char **names, char **out)
 {
     size_t n = strcspn(*names, ",");
@@ -109,7 +109,7 @@ static const struct {
     {"ForMultipleChoice", "multiple-choice"},
 };
 
-/* Our name -> what stands for it where that is missing. */
+/* Our name -> the one that is read where ours is missing. */
 static const struct {
     const char *ours, *theirs;
 } NAMES[] = {

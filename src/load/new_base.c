@@ -71,7 +71,8 @@ static kvf_status read_tokenizer(kvf_ctx *ctx, const char *path, int64_t V, kvf_
     kvf__tokenizer *tokenizer = NULL;
     bool is_dir = kvf__is_dir(path);
 
-    if (!is_dir) KVF_TRY(kvf__file_kind_of(ctx, path, &kind)); /* says what cannot be read */
+    if (!is_dir)
+        KVF_TRY(kvf__file_kind_of(ctx, path, &kind)); /* reports a file that cannot be read */
     KVF_TRY(is_dir ? kvf__base_tokenizer_dir(ctx, path, file)
                    : kvf__base_text_read(ctx, path, "tokenizer.json", file));
     KVF_TRY(kvf__base_tokenizer(ctx, path, file, &tokenizer));

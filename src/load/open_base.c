@@ -111,7 +111,7 @@ static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
                      base->path);
 }
 
-/* Ids of the model's config stand in where the tokenizer's files name none. */
+/* Ids of the model's config are used where the tokenizer's files name none. */
 static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
 {
     if (kvf__token_eos(tokenizer) < 0 && desc->ids.eos >= 0)

@@ -26,14 +26,14 @@ struct kvf_base {
 /* "auto", "f32", "bf16", "int8". */
 const char *kvf__precision_name(kvf_precision precision);
 const char *kvf__weight_dtype_name(kvf_weight_dtype dtype);
-/* AUTO becomes BF16 where a rule on CPU and base says that it is faster, else F32; BF16 on a CPU
- * without it is EUNSUPPORTED. */
+/* AUTO becomes BF16 where a rule on CPU and base predicts that it is faster, else F32; BF16 on a
+ * CPU without it is EUNSUPPORTED. */
 kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf__desc *desc,
                                   kvf_precision *out);
 
 /* A base of random weights that no file holds, without a tokenizer and without a hash: for bench.
  * name: kvf__base_shape() or the path of a config.json. Every weight views one pool of numbers, so
- * that it takes no more memory than its largest tensor (the embedding) beside the packed weights,
+ * that it takes no more memory than its largest tensor (the embedding) and the packed weights,
  * about what a mapped file keeps resident. */
 kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options,
                             uint64_t seed, kvf_base **out);
@@ -57,15 +57,15 @@ kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file 
 kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file);
 /* The end ids of a folder's generation_config.json, if there is one that has some. */
 kvf_status kvf__base_ends_read(kvf_ctx *ctx, const char *dir, kvf__desc *desc);
-/* What the config says. */
+/* The description in its config. */
 kvf_status kvf__base_desc(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
                           kvf__desc *out);
-/* A base file of the base's weights, where `values` has no others for them, by name. task: what it
- * says of a head, the hash of the new weights being filled in; NULL: there is none. */
+/* A base file of the base's weights, where `values` has no others for them, by name. task: its
+ * head, in which the hash of the new weights is filled in; NULL: there is none. */
 kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
                                  kvf__artifact *task, const char *out, bool force);
 /* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
- * integers as the f32 that they stand for. */
+ * integers as the f32 that they represent. */
 kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
 
 /* The path, or the folder that holds the model of this name in the cache of the Hugging Face Hub;
@@ -84,8 +84,8 @@ kvf_status kvf__gguf_vocab_text(kvf_ctx *ctx, const char *path, const kvf__weigh
                                 char **out);
 
 /* What words are to the base, without tokens that only mark where a text begins and ends: those of
- * the tokenizer stand around the words on a base that reads in both directions, to which a text is
- * nothing without them; elsewhere nothing does. *before is where the words begin. */
+ * the tokenizer are put around the words on a base that reads in both directions, which never saw a
+ * text without them; elsewhere nothing is added. *before is where the words begin. */
 kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *words, int64_t n,
                           kvf__ids *out, int64_t *before);
 /* Of the bare base, run on words [out->P] so wrapped, from position 0 on: keys and values of every

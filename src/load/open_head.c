@@ -29,7 +29,7 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, cons
     return KVF_OK;
 }
 
-/* Outputs by the file's own bias or weight, where no names say how many there are. */
+/* Outputs: as many as have names, else one. */
 static int64_t outputs(const kvf_prefix *prefix)
 {
     return prefix->head.n_labels ? (int64_t)prefix->head.n_labels : 1;

@@ -1,4 +1,4 @@
-/* Opens what conditions a base: a prefix file as it stands, or a run file through its live encoder.
+/* Opens what conditions a base: a prefix file as it is, or a run file through its live encoder.
  * Both end as the same tensor; a test holds them to be equal bit for bit. */
 #include "data_int.h"
 #include "encoder_int.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The template that its rows had, if any. Of a prefix: one that names no virtual tokens; else the
- * prefix stands for them. */
+ * prefix replaces them. */
 static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix *prefix)
 {
     const char *text = kvf_json_str(kvf_json_get(options, "p-template"), NULL);
@@ -18,8 +18,8 @@ static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix
     return kvf__strdup(ctx, text, &prefix->pattern);
 }
 
-/* Everything of the file is taken over. Of a base it is the head: weights apart, it says no more
- * than a prefix of length 0 would. */
+/* Everything of the file is taken over. Of a base file only the head is read, as of a prefix of
+ * length 0. */
 static kvf_status from_file(kvf_ctx *ctx, const char *path, kvf__artifact *file, kvf_prefix *prefix)
 {
     if (!file->id.task)
@@ -203,7 +203,7 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->id.task && !prefix->head.n_tasks &&
         kvf__task_parse(ctx, prefix->id.task, &prefix->task))
-        /* the word stands in the file, not on the command line */
+        /* the word is in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     if (st)
         kvf_prefix_free(prefix);

@@ -31,16 +31,16 @@ kvf_status kvf__block_form(kvf_ctx *ctx, const char *path, const kvf__artifact *
 /* Into a new prefix: the values of a run of port block, which are taken over. */
 kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, bool best,
                                kvf_prefix *prefix);
-/* The base's part of a run that trained it beside an encoder (--unfreeze base): copies of the
- * values that are not the encoder's; none if the run's options do not say so. */
+/* The base's part of a run that trained it together with an encoder (--unfreeze base): copies of
+ * the values that are not the encoder's; none without that option. */
 kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__params *values,
                              const kvf__params *encoder, kvf_prefix *prefix);
 /* Values for all that the model publishes, by name; EMISMATCH, ESHAPE if they are not. `where`
  * names the source. */
 kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *values,
                            kvf__model *model);
-/* What a file says of its base, held against one, heads and what the base carries apart; a file
- * that names none (base_hash empty: allow_other_base lets it pass) gets its stamp. */
+/* Compares the base that a file names with this one, without heads and what the base carries; a
+ * file that names none (base_hash empty: allow_other_base lets it pass) gets its stamp. */
 kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id,
                                const kvf_base *base, bool allow_other_base);
 /* The stamp alone: name, architecture and hash, in place of those there are. */
@@ -61,7 +61,7 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
                             kvf__head **out);
 
 /* Classes as words of a masked model (verbalizer.c): of "label=word,..." a word for each label, [n]
- * texts to free; EUSAGE says which label has none. And the head that reads them; EUSAGE names a
+ * texts to free; EUSAGE names a label without one. And the head that reads them; EUSAGE names a
  * word that is not one token, EUNSUPPORTED: the base has no masked-language-model head. */
 kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
                                  char ***out);
@@ -72,7 +72,7 @@ kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const 
 /* "2-5" or "2", from 0 on. EUSAGE. */
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
 
-/* Behind a prefix (NULL: none): ids of a row in all, and those that are not virtual tokens. */
+/* After a prefix (NULL: none): most ids of a row, and most that are not virtual tokens. */
 int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix);
 int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix);
 /* Are rows the same ids under both? */

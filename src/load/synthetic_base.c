@@ -3,7 +3,7 @@
  * table of weights, bind, pack.
  *
  * All weights view the same pool, each from another offset: a pool as large as the largest tensor
- * stands for half a gigabyte of GPT-2, and packing makes every layer's weights its own memory
+ * replaces half a gigabyte of GPT-2, and packing makes every layer's weights its own memory
  * anyway. Numbers are uniform with the variance of N(0, 0.02); norms have weight 1. */
 #include "open_base.h"
 #include "rng.h"

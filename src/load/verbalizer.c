@@ -1,7 +1,7 @@
 /* Classes as words of a masked language model (--verbalizer; Schick and Schütze 2021): which word
- * stands for which label, and the head that reads them at [MASK].
+ * means which label, and the head that reads them at [MASK].
  *
- * A word must be one token, because one [MASK] stands for it: as it follows a blank (RoBERTa's
+ * A word must be one token, because it replaces one [MASK]: as it follows a blank (RoBERTa's
  * "Ġgreat"), or else as it opens a text. */
 #include "open_prefix.h"
 

@@ -1,10 +1,10 @@
-/* Keys and values that the bare base computes for real words: a prefix that says what having read
- * them says.
+/* Keys and values that the bare base computes for real words: a prefix that conditions the base as
+ * the words themselves would.
  *
- * BERT and RoBERTa read nothing without their start and end tokens, so the words stand between
- * these, and only their own keys and values are taken: learned positions count the start token, the
- * words are at 1 .. P. Rows behind such a prefix begin at P all the same, as PEFT and the files of
- * others have it: positions are no order among keys that lie in the prefix. */
+ * BERT and RoBERTa read nothing without their start and end tokens, so the words are put
+ * between these, and only their own keys and values are used: learned positions count the start
+ * token, the words are at 1 .. P. Rows after such a prefix begin at P all the same, as PEFT and the
+ * files of others have it: positions are no order among keys that lie in the prefix. */
 #include "data_int.h"
 #include "open_base.h"
 

@@ -2,7 +2,7 @@
  * (import), and those that a run trained (merge).
  *
  * A GGUF's weights are written in the order and by the names of Hugging Face, integers as the f32
- * that they stand for: one at a time, so that only the largest is in memory. */
+ * that they represent: one at a time, so that only the largest is in memory. */
 #include "open_base.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static kvf_status load_slot(void *user, size_t i, kvf__view *view)
     return KVF_OK;
 }
 
-/* By the names of the slots: copies of tied weights, and other surplus, stay behind. */
+/* By the names of the slots: copies of tied weights, and other surplus, are left out. */
 static kvf_status write_slots(kvf_ctx *ctx, const kvf__slots *slots, const kvf__params *values,
                               const char *out, bool force, kvf__base_file *file)
 {

@@ -1,7 +1,7 @@
 /* Metadata of a GGUF -> description. The string "llama" covers Llama, SmolLM2, TinyLlama and
  * Mistral.
  *
- * Keys are those of ggml's docs/gguf.md. What the metadata does not say is read off the tensors:
+ * Keys are those of ggml's docs/gguf.md. What the metadata does not have is read off the tensors:
  * biases and an own head exist where their tensors do, and Llama 3's rope scaling is the tensor
  * rope_freqs.weight. Keys of relatives that share the architecture string but compute something
  * else (experts, multipliers) are refused. Integers come in any width and sign. */

@@ -179,7 +179,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
     if (desc->G == KVF__DERIVED) desc->G = desc->H;
     if (desc->position.window == KVF__DERIVED) desc->position.window = 0;
     if (desc->F == KVF__DERIVED) {
-        /* Only gpt2's n_inner says 4 C by being null. */
+        /* Only gpt2's n_inner means 4 C by being null. */
         if (keys->ffn.otherwise != KVF__DERIVED)
             return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is null, expected a positive integer",
                              c->where, keys->ffn.names[0]);

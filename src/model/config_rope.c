@@ -58,7 +58,7 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
     return KVF_OK;
 }
 
-/* What a GGUF says in place of the rule: each frequency's own divisor. */
+/* What a GGUF has in place of the rule: each frequency's own divisor. */
 static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
     const kvf_json *list = kvf_json_get(dict, "divisors");
@@ -108,7 +108,7 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict)
     return KVF_OK;
 }
 
-/* rope_scaling, if it says anything, goes before rope_parameters; theta inside the dictionary
+/* rope_scaling, if it has members, goes before rope_parameters; theta inside the dictionary
  * before theta outside. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
 {

@@ -1,7 +1,7 @@
 /* Description -> config.json, for bases whose file had none: those of a GGUF.
  *
  * The keys are those that config_hf.c reads, so transformers reads them too, with one exception:
- * Llama 3's rope divisors stand in a GGUF as numbers, not as the rule that made them, and the rule
+ * Llama 3's rope divisors are in a GGUF as numbers, not as the rule that made them, and the rule
  * would not give back the last bit. They are written out (rope_type "divisors"), which no other
  * program takes for something else. What was written is read again and compared: a description that
  * a config.json has no words for is refused. */
@@ -63,7 +63,7 @@ static kvf_json *divisors(const kvf__desc *d)
     return scaling;
 }
 
-/* Of the kinds that a GGUF can say. */
+/* Of the kinds that a GGUF has. */
 static kvf_json *scaling_of(const kvf__desc *d)
 {
     const kvf__rope *rope = &d->position.rope;

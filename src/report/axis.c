@@ -1,4 +1,4 @@
-/* Axes: which numbers stand beside a picture, and where a value lies on it. */
+/* Axes: the numbers at the side of a picture, and where a value lies on it. */
 #include "report_priv.h"
 
 #include <math.h>

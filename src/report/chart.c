@@ -1,6 +1,6 @@
-/* Curves over steps, as SVG with HTML labels. Where it says something, a picture has two views,
- * linear and logarithmic, and two radio buttons choose between them by style alone: without its
- * script the page still shows both. */
+/* Curves over steps, as SVG with HTML labels. Where values span a wide range, a picture has two
+ * views, linear and logarithmic, and two radio buttons choose between them by style alone: without
+ * its script the page still shows both. */
 #include "report_priv.h"
 
 #include <math.h>

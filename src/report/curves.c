@@ -1,7 +1,7 @@
 /* What a run measured at its steps: four to seven charts over one table of numbers.
  *
  * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
- * measures (train loss, gradient norm), the last of what a step leaves behind (learning rate,
+ * measures (train loss, gradient norm), the last of what a step sets (learning rate,
  * prefix norm, validation, the retention set). The smoothed curve is taken before thinning. */
 #include "arena.h"
 #include "report_priv.h"
@@ -61,7 +61,7 @@ static void smooth(const double *x, int64_t n, int64_t horizon, double *out)
     }
 }
 
-/* What a column of the history says of the steps first .. first + n - 1. */
+/* A column of the history over the steps first .. first + n - 1. */
 static double column_of(const kvf__history *history, int column, int64_t first, int64_t n)
 {
     double sum = 0, last = NAN;
@@ -83,8 +83,7 @@ static double last_of(const double *x, int64_t n)
     return n > 0 ? x[n - 1] : NAN;
 }
 
-/* base_loss: of the bare base on the retention set's text, a level beside the retention set's
- * values. */
+/* base_loss: of the bare base on the retention set, drawn as a level with its values. */
 static void thin(const kvf__history *history, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
@@ -123,37 +122,55 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
 
 /* ---- charts ---------------------------------------------------------------------------------- */
 
-static kvf__curve curve_of(const series *s, int column, const char *name, const char *look,
-                           bool dots)
-{
-    return (kvf__curve){key_of(column), name, look, s->at[column], dots};
-}
+enum { LOSS_CHART, METRIC_CHART, METER_CHART, KL_CHART, LR_CHART, GRAD_CHART, NORM_CHART, CHARTS };
 
-static kvf__chart chart_of(const series *s, const char *id, const char *title, const char *unit,
-                           const char *label)
-{
-    return (kvf__chart){.id = id,
-                        .title = title,
-                        .unit = unit,
-                        .label = label,
-                        .table = "steps",
-                        .n = s->n,
-                        .x = s->at[STEP],
-                        .mark_x = NAN,
-                        .mark_y = NAN,
-                        .mark = "best"};
-}
+/* marked: the column in which the best step is marked; STEP: none. */
+static const struct {
+    const char *id, *title, *unit, *label;
+    int marked;
+} ROWS[CHARTS] = {
+    {"loss", "Loss", "nats per label",
+     "Train and valid loss by step; the table below has the numbers", VALID},
+    {"metric", "Validation metric", "", "Validation metric by step", METRIC},
+    {"meter", "Forgetting meter", "nats per label",
+     "Loss on the meter's text by step, with that of the bare base", STEP},
+    {"kl", "KL to the base", "nats per label", "KL of the base to the run by step", STEP},
+    {"lr", "Learning rate", "per step", "Learning rate by step", STEP},
+    {"grad", "Gradient norm", "L2, before clipping", "Gradient norm by step", STEP},
+    {"norm", "Prefix norm", "L2", "Norm of the emitted prefix by step", STEP},
+};
 
-/* The best step and its value in this column; both NaN where there is none. */
-static void mark_best(const kvf_json *facts, const kvf__history *history, const double *values,
+enum { NEVER, ALONE, ALWAYS }; /* dots; ALONE: where there is one point */
+
+/* The curves of the charts. One that is not the first of its chart needs values. */
+static const struct {
+    int chart, column;
+    const char *name, *look; /* name NULL: the column's title */
+    int dots;
+} CURVES[] = {
+    {LOSS_CHART, TRAIN, "train", "raw", ALONE},
+    {LOSS_CHART, SMOOTH, "smoothed", "smooth", NEVER},
+    {LOSS_CHART, VALID, "valid", "valid", ALWAYS},
+    {METRIC_CHART, METRIC, "metric", "valid", ALWAYS},
+    {METER_CHART, METER, "meter", "smooth", ALWAYS},
+    {METER_CHART, BARE, NULL, "valid", NEVER},
+    {KL_CHART, KL, NULL, "smooth", ALONE},
+    {LR_CHART, LR, NULL, "smooth", ALONE},
+    {GRAD_CHART, GRAD, NULL, "smooth", ALONE},
+    {NORM_CHART, NORM, NULL, "smooth", ALONE},
+};
+
+/* The best step and its value in this column. */
+static void mark_best(const kvf_json *facts, const kvf__history *history, int column,
                       kvf__chart *chart)
 {
     int64_t best = kvf_json_int(kvf_json_get(kvf_json_get(facts, "history"), "best_step"), -1);
-    for (int64_t i = 0; i < history->n; i++)
-        if (history->step[i] == best && isfinite(values[i])) {
-            chart->mark_x = (double)best;
-            chart->mark_y = values[i];
-        }
+    for (int64_t i = 0; i < history->n; i++) {
+        const double value = kvf__history_at(history, column, i);
+        if (history->step[i] != best || !isfinite(value)) continue;
+        chart->mark_x = (double)best;
+        chart->mark_y = value;
+    }
 }
 
 /* The name of what the best step is best in, NULL where that is the loss itself. */
@@ -164,62 +181,37 @@ static const char *metric_name(const kvf_json *facts)
     return name && strcmp(name, "valid_loss") ? name : NULL;
 }
 
-static void put_metric(kvf__html *h, const kvf_json *facts, const kvf__history *history,
-                       const series *s)
+static void add_curve(const series *s, size_t i, kvf__chart *chart)
 {
-    kvf__chart chart = chart_of(s, "metric", "Validation metric", "", "Validation metric by step");
+    const int column = CURVES[i].column, dots = CURVES[i].dots;
+    const char *name = CURVES[i].name ? CURVES[i].name : title_of(column);
 
-    if (!metric_name(facts)) return;
-    chart.name = metric_name(facts);
-    chart.curve[chart.n_curves++] = curve_of(s, METRIC, "metric", "valid", true);
-    mark_best(facts, history, history->valid_metric, &chart);
-    kvf__chart_put(h, &chart);
+    if (chart->n_curves && !isfinite(last_of(s->at[column], s->n))) return;
+    chart->curve[chart->n_curves++] = (kvf__curve){
+        key_of(column), name, CURVES[i].look, s->at[column], dots == ALWAYS || (dots && s->n == 1)};
 }
 
-/* The loss on text that the prefix is not meant to change, beside that of the bare base. */
-static void put_retention(kvf__html *h, const series *s)
+static void put_chart(kvf__html *h, const kvf_json *facts, const kvf__history *history,
+                      const series *s, int which)
 {
-    kvf__chart chart = chart_of(s, "meter", "Forgetting meter", "nats per label",
-                                "Loss on the meter's text by step, with that of the bare base");
+    kvf__chart chart = {.id = ROWS[which].id,
+                        .title = ROWS[which].title,
+                        .unit = ROWS[which].unit,
+                        .label = ROWS[which].label,
+                        .name = which == METRIC_CHART ? metric_name(facts) : NULL,
+                        .table = "steps",
+                        .n = s->n,
+                        .x = s->at[STEP],
+                        .mark_x = NAN,
+                        .mark_y = NAN,
+                        .mark = "best",
+                        .prefer_log = which == GRAD_CHART};
 
-    chart.curve[chart.n_curves++] = curve_of(s, METER, "meter", "smooth", true);
-    if (isfinite(last_of(s->at[BARE], s->n)))
-        chart.curve[chart.n_curves++] = curve_of(s, BARE, title_of(BARE), "valid", false);
+    if (which == METRIC_CHART && !chart.name) return;
+    for (size_t i = 0; i < sizeof CURVES / sizeof CURVES[0]; i++)
+        if (CURVES[i].chart == which) add_curve(s, i, &chart);
+    if (ROWS[which].marked != STEP) mark_best(facts, history, ROWS[which].marked, &chart);
     kvf__chart_put(h, &chart);
-}
-
-static void put_charts(kvf__html *h, const kvf_json *facts, const kvf__history *history,
-                       const series *s)
-{
-    kvf__chart loss = chart_of(s, "loss", "Loss", "nats per label",
-                               "Train and valid loss by step; the table below has the numbers");
-    loss.curve[loss.n_curves++] = curve_of(s, TRAIN, "train", "raw", s->n == 1);
-    if (s->horizon) loss.curve[loss.n_curves++] = curve_of(s, SMOOTH, "smoothed", "smooth", false);
-    if (isfinite(last_of(s->at[VALID], s->n)))
-        loss.curve[loss.n_curves++] = curve_of(s, VALID, "valid", "valid", true);
-    mark_best(facts, history, history->valid_loss, &loss);
-    kvf__chart_put(h, &loss);
-
-    put_metric(h, facts, history, s);
-    put_retention(h, s);
-
-    static const struct {
-        int column;
-        const char *id, *title, *unit, *label;
-    } OTHERS[] = {
-        {KL, "kl", "KL to the base", "nats per label", "KL of the base to the run by step"},
-        {LR, "lr", "Learning rate", "per step", "Learning rate by step"},
-        {GRAD, "grad", "Gradient norm", "L2, before clipping", "Gradient norm by step"},
-        {NORM, "norm", "Prefix norm", "L2", "Norm of the emitted prefix by step"},
-    };
-    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
-        kvf__chart chart = chart_of(s, OTHERS[i].id, OTHERS[i].title, OTHERS[i].unit,
-                                    OTHERS[i].label);
-        chart.curve[chart.n_curves++] = curve_of(s, OTHERS[i].column, title_of(OTHERS[i].column),
-                                                 "smooth", s->n == 1);
-        chart.prefer_log = OTHERS[i].column == GRAD;
-        kvf__chart_put(h, &chart);
-    }
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -313,7 +305,8 @@ void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *hi
         kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n");
         put_best(h, facts);
         kvf__html_put(h, "<div class=\"charts\">\n");
-        put_charts(h, facts, history, &s);
+        for (int i = 0; i < CHARTS; i++)
+            put_chart(h, facts, history, &s, i);
         kvf__html_put(h, "</div>\n");
         if (s.every > 1 || s.horizon) put_how(h, &s);
         put_table(h, facts, &s);

@@ -40,7 +40,7 @@ static bool is_shown(uint32_t c)
     return !(c >= 0xfdd0 && c <= 0xfdef) && (c & 0xfffe) != 0xfffe; /* UINT32_MAX: not UTF-8 */
 }
 
-/* What stands for a character in text and in quoted attributes; NULL: itself. */
+/* The form of a character in text and in quoted attributes; NULL: itself. */
 static const char *escaped(uint32_t c)
 {
     switch (c) {

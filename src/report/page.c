@@ -1,6 +1,6 @@
 /* The page as a whole: head, summary, sections, foot.
  *
- * Style and script stand inside, fonts are the reader's own, and the policy in the head forbids the
+ * Style and script are inside, fonts are the reader's own, and the policy in the head forbids the
  * rest: the page asks no network for anything. No clock is read, so equal facts are equal bytes. */
 #include "report_priv.h"
 

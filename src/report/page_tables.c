@@ -1,4 +1,4 @@
-/* Sections that are tables of names and values: what the file says of itself, options, lineage,
+/* Sections that are tables of names and values: attributes of the file, options, lineage,
  * tensors. */
 #include "report_priv.h"
 

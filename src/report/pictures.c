@@ -1,5 +1,5 @@
 /* Sections that show what a prefix is: its norms by layer and token, the share of attention it
- * takes, the words nearest to it, and what the base says without and with it. */
+ * takes, the words nearest to it, and what the base generates without and with it. */
 #include "report_priv.h"
 
 #include <math.h>

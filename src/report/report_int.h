@@ -1,4 +1,4 @@
-/* The page of `kvfold report`: one HTML file that needs nothing beside itself.
+/* The page of `kvfold report`: one HTML file that needs no other.
  *
  * This folder draws; what is drawn was found out by others (src/study/report_run.c) and comes as
  * JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may be

@@ -2,8 +2,8 @@
  * src/report.
  *
  * Pictures are drawn in a square of 1000 x 1000 that is stretched to the space there is, with lines
- * that keep their width; labels are HTML beside it, so that they stay legible on a phone. All
- * numbers that a picture shows stand in a table as well, which the script reads for its hover
+ * that keep their width; labels are HTML around it, so that they stay legible on a phone. All
+ * numbers that a picture shows are in a table as well, which the script reads for its hover
  * texts. */
 #ifndef KVF_REPORT_PRIV_H
 #define KVF_REPORT_PRIV_H
@@ -64,7 +64,7 @@ typedef struct kvf__curve {
 enum { KVF__CURVES = 3 };
 typedef struct kvf__chart {
     const char *id, *title, *unit, *label; /* label: read out in place of the picture */
-    const char *name;                      /* anybody's text behind the title; NULL: none */
+    const char *name;                      /* anybody's text after the title; NULL: none */
     const char *table;                     /* id of the table */
     int64_t n;
     const double *x;
