@@ -97,6 +97,7 @@ START_TEST(components_sum_to_the_step)
         ck_assert_msg(part(&r, NAMES[i]) > 0, "%s took no time", NAMES[i]);
     ck_assert_int_eq(r.steps, 6);
     ck_assert_double_eq_tol(sum, seconds / 6, 1e-9);
+    /* what no component is timed for: a few percent, more where the machine is busy */
     ck_assert_double_lt(part(&r, "rest"), 0.2 * sum);
     kvf_bench_close(bench);
 }
