@@ -1,6 +1,6 @@
 /* The measuring of steps, on the tiny shape: the numbers hang together, lengths are taken in turn,
  * a known shape is that shape, and options out of range get one line. How fast it is, no test can
- * say. */
+ * report. */
 #include <kvfold/kvfold.h>
 
 #include "ck.h"

@@ -295,7 +295,7 @@ static kvf__model *make_model(making *m, kvf__slots *slots)
 }
 
 /* Loop row 0: a base without pooler; 1: with. What the head takes from the model is what its config
- * and file say. */
+ * and file have. */
 START_TEST(model_says_what_a_head_needs)
 {
     making m = {.pooler = _i == 1};

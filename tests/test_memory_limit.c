@@ -1,5 +1,5 @@
 /* How much memory is left: what the system would refuse, and what control groups of both versions
- * say, in folders made here. */
+ * report, in folders made here. */
 #include "ck.h"
 #include "ctx_int.h"
 

@@ -24,8 +24,8 @@ static const struct shape {
               {30, 3, 20, 64}, {12, 2, 0, 8}, {0, 1, 1, 1}};
 enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
 
-/* flat[p][((2*l + kv)*G + g)*D + d] is kv[l][kv][g][p][d]: each index becomes a value that tells it
- * apart. */
+/* flat[p][((2*l + kv)*G + g)*D + d] is kv[l][kv][g][p][d]: each index has a value of its own.
+ */
 static void fill(const struct shape *s, float *kv, float *flat)
 {
     for (int64_t l = 0; l < s->L; l++)

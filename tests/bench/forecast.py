@@ -1,4 +1,4 @@
-"""How near the forecast of train comes: time and memory said before step 1 against those of the whole run.
+"""How near the forecast of train comes: time and memory predicted before step 1 against those of the whole run.
 
     python tests/bench/forecast.py --kvfold build/kvfold --base MODEL.gguf --minilm FOLDER --data ../shared/data
 

@@ -1,4 +1,4 @@
-"""Bases of several sizes, in memory and streamed: time of a training step and most memory, beside what `kvfold help scaling` foretells.
+"""Bases of several sizes, in memory and streamed: time of a training step and most memory, against what `kvfold help scaling` predicts.
 
 Makes Llamas of random bf16 weights (safetensors) in --folder, once, with the tokenizer that make_tiny writes, and runs `kvfold bench`
 on each of them.

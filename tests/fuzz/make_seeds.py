@@ -146,7 +146,7 @@ spm = {"version": "1.0", "added_tokens": ADDED, "normalizer": {"type": "Sequence
 for name, made in (("bpe", bpe), ("wordpiece", wordpiece), ("spm", spm)):
     put("tokenizer", name, json.dumps(made, separators=(",", ":")) + "\x1e" + json.dumps(CONFIG) + "\x1eHello  a\u00e9")
 
-# The first byte of `vocab` says which files follow: 1 tokenizer.json, 2 tokenizer.gguf.json, 4 vocab.json, 8 merges.txt,
+# The first byte of `vocab` tells which files follow: 1 tokenizer.json, 2 tokenizer.gguf.json, 4 vocab.json, 8 merges.txt,
 # 16 vocab.txt, 32 tokenizer_config.json, 64 special_tokens_map.json, 128 chat_template.jinja.
 GPT2 = {"model": "gpt2", "pre": "gpt-2", "bos": 99, "eos": 99, "add_bos": 1, "chat_template": CONFIG["chat_template"],
         "tokens": list(VOCAB) + ["<s>"], "types": [1] * 99 + [3], "merges": BPE["merges"]}

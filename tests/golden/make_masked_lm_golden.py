@@ -3,7 +3,7 @@
 Writes masked_lm_bert.safetensors and masked_lm_roberta.safetensors: the model's weights under their names, and under
 "case." the final hidden states of [MASK], the words that stand for the classes, their logits, targets, and the mean
 cross-entropy over those words with its gradient with respect to the hidden states, all in f32 and evaluation mode.
-BERT's head takes the config's activation, RoBERTa's is gelu whatever the config says: both configs name another.
+BERT's head takes the config's activation, RoBERTa's is gelu whatever the config has: both configs name another.
 
 Run: python make_masked_lm_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
 """

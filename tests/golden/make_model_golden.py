@@ -1,6 +1,6 @@
 """Tiny models with random weights, run by transformers: what tests/test_pass_golden.c compares with.
 
-Writes model_<name>/config.json and model_<name>/model.safetensors, the weights in f16 and beside them tensors
+Writes model_<name>/config.json and model_<name>/model.safetensors, the weights in f16, and tensors
 golden.*: token ids of rows of different lengths, labelled positions (unshifted ids of the next tokens), logits at
 them without and with a random prefix, losses, and the gradient of the summed loss with respect to the prefix, all
 computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under

@@ -1,6 +1,6 @@
 """KL to a teacher's likeliest items by torch: what tests/test_head_soft.c compares with.
 
-For some of the models that make_model_golden.py made, writes soft.safetensors with what the bare model says as a teacher
+For some of the models that make_model_golden.py made, writes soft.safetensors with the targets of the bare model as a teacher
 at the stored labels, NAME.ids [n, K] (ascending) and NAME.logp [n, K + 1] (the last: all other items together), and of
 the model behind the stored prefix NAME.loss, the summed KL over those K + 1 buckets, with NAME.prefix_grad.
 

@@ -1,6 +1,6 @@
-"""Virtual tokens in the rows of the tiny models beside, run by transformers: what tests/test_embed_vectors.c compares with.
+"""Virtual tokens in rows of the tiny models in this folder, run by transformers: what tests/test_embed_vectors.c compares with.
 
-Writes vectors.safetensors with tensors NAME.*: ids of rows in which -1 - p stands for virtual token p (leading a row, inside it,
+Writes vectors.safetensors with tensors NAME.*: ids of rows in which -1 - p is virtual token p (leading a row, inside it,
 twice, not at all), vectors [P, C], what the rows' loss is (causal models: summed over the labelled tokens; encoders: the sum of
 hidden * weights at label_at), and its gradient with respect to the vectors, all through inputs_embeds, row by row in f32.
 NAME.autocast_error is the relative L2 error of that gradient under torch.autocast(bfloat16).

@@ -1,9 +1,9 @@
-"""Exported adapters in PEFT, each loaded by the Python of its own card (README.md), which names no base: what it answers beside what
+"""Exported adapters in PEFT, each loaded by the Python of its own card (README.md), which names no base: what it answers, compared with what
 kvfold answered.
 
     python auto_peft.py KIND:BASE:FOLDER:EXPECTED ...
 
-KIND "text": EXPECTED is what `generate` said behind the prompt PROMPT. "classes": the JSON lines of `predict`.
+KIND "text": EXPECTED is what `generate` gave after the prompt PROMPT. "classes": the JSON lines of `predict`.
 """
 import json
 import os
@@ -18,7 +18,7 @@ TOLERANCE = 1e-4
 
 
 def from_card(folder):
-    """`model`, by the first block of Python in the card, run where it says: in the folder."""
+    """`model`, by the first block of Python in the card, run in its folder."""
     back = os.getcwd()
     os.chdir(folder)
     try:

@@ -25,7 +25,7 @@ def ours(args, *more):
 
 
 def theirs(model, tokenizer, prompt):
-    """New ids, and how far the second logit was behind at each."""
+    """New ids, and how far the second logit was below the first at each."""
     ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
     with torch.no_grad():
         out = model.generate(**ids, max_new_tokens=NEW, do_sample=False, output_logits=True, return_dict_in_generate=True)

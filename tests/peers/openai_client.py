@@ -77,7 +77,7 @@ def check_choices(args, client, names):
 
 
 def check_prompts(args, client, names):
-    """Several prompts in one request, as texts, and beside more choices than there are rows."""
+    """Several prompts in one request, as texts, and during more choices than there are rows."""
     name, path = list(names.items())[-1]
     asked = [PROMPT, "Winter, noun:", "Garden, noun:"]
     want = [generate(args, prompt, path) for prompt in asked]

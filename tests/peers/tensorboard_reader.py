@@ -1,4 +1,4 @@
-"""The event files of train --tensorboard read by TensorBoard itself, on the tests' tiny model: values beside the log's, the options
+"""The event files of train --tensorboard read by TensorBoard itself, on the tests' tiny model: values compared with the log's, the options
 as a text, and a run that lost steps and did them again, which must show each step once."""
 import argparse
 import json

@@ -175,7 +175,7 @@ class Page:
             file.write(base64.b64decode(data))
 
     def close(self):
-        """What happened behind the page's back, in all that was done to it."""
+        """Errors and requests of the page, in all that was done to it."""
         url = pathlib.Path(self.path).resolve().as_uri()
         for event in self.browser.events:
             method, params = event.get("method"), event.get("params", {})

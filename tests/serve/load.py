@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Load on `kvfold serve`: many clients at once over many prefixes, answers compared with `kvfold generate`.
 
-Starts the server itself, on a free port. Beside the storm, connections that send half a request, a byte now and then or
+Starts the server itself, on a free port. During the storm, connections that send half a request, a byte now and then or
 far too much are there all the time. Standard library only, but --from needs h5py.
 
   load.py --kvfold build/kvfold --base MODEL            64 clients, 32 prefixes, 4 requests each; every answer checked
@@ -168,7 +168,7 @@ def body_of(args, model, prompt, seed, temperature):
 
 
 def check(args, prefixes, answers, bodies):
-    """Every answer beside generate's for the same prompt, prefix and seed."""
+    """Every answer against generate's for the same prompt, prefix and seed."""
     asked, wrong, said = dict(bodies), 0, {}
     for key, _, text, _ in answers:
         body, choice = asked[key], json.loads(text)["choices"][0]
@@ -255,7 +255,7 @@ class Stream(threading.Thread):
 
 
 def stalled(args, prefixes):
-    """Streams go on, a long prompt arrives, and a short one behind it."""
+    """Streams go on, a long prompt arrives, and a short one after it."""
     names = list(prefixes) or ["bare"]
     server = Server(args, prefixes)
     try:
