@@ -57,4 +57,10 @@ const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, 
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
 kvf_json *cli_shape_json(const int64_t *dims, size_t n);
 
+/* Members of an object, where absent "", 0 or NaN; and the array "shape" as text. */
+const char *cli_text_at(const kvf_json *object, const char *key);
+long long cli_int_at(const kvf_json *object, const char *key);
+double cli_real_at(const kvf_json *object, const char *key);
+const char *cli_shape_at(const kvf_json *object, char *buf, size_t size);
+
 #endif

@@ -31,6 +31,8 @@ typedef struct cli_watcher {
     bool dry_run;    /* the forecast is the result */
 } cli_watcher;
 void cli_watch(void *watcher, const kvf_event *event);
+/* Watches a run of these options. CLI_FAILED: no memory for the notes, with its line. */
+int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watcher *watcher);
 kvf_json *cli_train_json(const kvf_train_result *result, const kvf_train_options *options,
                          cli_watcher *watcher);
 void cli_train_text(const kvf_train_result *result, const kvf_train_options *options,

@@ -236,17 +236,14 @@ static void print_table(const kvf_json *rows)
         const kvf_json *r = kvf_json_at(rows, i);
         const char *init = kvf_json_str(kvf_json_get(r, "init"), NULL);
         const char *metric = kvf_json_str(kvf_json_get(r, "best_metric"), NULL);
-        int64_t bytes = kvf_json_int(kvf_json_get(r, "bytes"), 0);
+        int64_t bytes = cli_int_at(r, "bytes");
         char stored[32], memory[32];
-        printf("%-10s %-7s %4lld %12lld %11s %9.0f %11s %10.4f",
-               kvf_json_str(kvf_json_get(r, "method"), NULL), init ? init : "-",
-               (long long)kvf_json_int(kvf_json_get(r, "seed"), 0),
-               (long long)kvf_json_int(kvf_json_get(r, "trainable_parameters"), 0),
-               bytes ? cli_bytes_text(bytes, stored) : "-",
-               kvf_json_real(kvf_json_get(r, "tokens_per_second"), NAN),
-               cli_bytes_text(kvf_json_int(kvf_json_get(r, "peak_rss_bytes"), 0), memory),
-               kvf_json_real(kvf_json_get(r, "best_valid_loss"), NAN));
-        if (metric) printf("  %s %.4f", metric, kvf_json_real(kvf_json_get(r, "best_value"), NAN));
+        printf("%-10s %-7s %4lld %12lld %11s %9.0f %11s %10.4f", cli_text_at(r, "method"),
+               init ? init : "-", cli_int_at(r, "seed"), cli_int_at(r, "trainable_parameters"),
+               bytes ? cli_bytes_text(bytes, stored) : "-", cli_real_at(r, "tokens_per_second"),
+               cli_bytes_text(cli_int_at(r, "peak_rss_bytes"), memory),
+               cli_real_at(r, "best_valid_loss"));
+        if (metric) printf("  %s %.4f", metric, cli_real_at(r, "best_value"));
         putchar('\n');
     }
 }

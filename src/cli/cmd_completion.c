@@ -41,6 +41,23 @@ static void print_words(const char *argument)
     }
 }
 
+/* What a shell reads for the value of an option: alternatives, a path, anything else. */
+typedef struct value_form {
+    const char *before, *after, *path, *other;
+} value_form;
+
+static void print_value(const value_form *form, const char *argument)
+{
+    const guess kind = guess_of(argument);
+    fputs(kind == GUESS_WORDS  ? form->before
+          : kind == GUESS_PATH ? form->path
+                               : form->other,
+          stdout);
+    if (kind != GUESS_WORDS) return;
+    print_words(argument);
+    fputs(form->after, stdout);
+}
+
 /* Text inside single quotes of a shell, with what the format itself reads escaped by `mark`. */
 static void print_quoted(const char *text, const char *special, char mark)
 {
@@ -81,6 +98,9 @@ static void print_topics(void)
 
 static void bash_command(const cli_command *command)
 {
+    static const value_form BASH = {"COMPREPLY=($(compgen -W '", "' -- \"$word\")); return ;;\n",
+                                    "COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
+                                    "return ;;\n"};
     const kvf_option_row *row;
     char buf[64];
     const char *words = operand_words(command, buf);
@@ -88,15 +108,7 @@ static void bash_command(const cli_command *command)
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++) {
         if (!row->argument) continue;
         printf("        --%s) ", row->name);
-        if (guess_of(row->argument) == GUESS_WORDS) {
-            fputs("COMPREPLY=($(compgen -W '", stdout);
-            print_words(row->argument);
-            fputs("' -- \"$word\")); return ;;\n", stdout);
-        } else if (guess_of(row->argument) == GUESS_PATH) {
-            fputs("COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", stdout);
-        } else {
-            fputs("return ;;\n", stdout);
-        }
+        print_value(&BASH, row->argument);
     }
     printf("        esac\n        options='");
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
@@ -140,6 +152,7 @@ static void print_bash(void)
 
 static void zsh_option(const kvf_option_row *row)
 {
+    static const value_form ZSH = {"(", ")", "_files", ""};
     printf(" \\\n            '--%s[", row->name);
     print_quoted(row->help, "[]:\\", '\\');
     putchar(']');
@@ -147,13 +160,7 @@ static void zsh_option(const kvf_option_row *row)
         putchar(':');
         print_quoted(row->argument, ":\\", '\\');
         putchar(':');
-        if (guess_of(row->argument) == GUESS_WORDS) {
-            putchar('(');
-            print_words(row->argument);
-            putchar(')');
-        } else if (guess_of(row->argument) == GUESS_PATH) {
-            fputs("_files", stdout);
-        }
+        print_value(&ZSH, row->argument);
     }
     putchar('\'');
 }
@@ -198,15 +205,10 @@ static void print_zsh(void)
 
 static void fish_option(const cli_command *command, const kvf_option_row *row)
 {
+    static const value_form FISH = {" -x -a '", "'", " -r -F", " -x"};
     printf("complete -c kvfold -n '__fish_seen_subcommand_from %s' -l %s", command->name,
            row->name);
-    if (row->argument && guess_of(row->argument) == GUESS_WORDS) {
-        fputs(" -x -a '", stdout);
-        print_words(row->argument);
-        putchar('\'');
-    } else if (row->argument) {
-        fputs(guess_of(row->argument) == GUESS_PATH ? " -r -F" : " -x", stdout);
-    }
+    if (row->argument) print_value(&FISH, row->argument);
     fputs(" -d '", stdout);
     for (const char *at = row->help; *at; at++) {
         if (strchr("'\\", *at)) putchar('\\');

@@ -12,7 +12,7 @@ static const kvf_option_row OPTIONS[] = {
     {"tensors-only", NULL, "", KVF_FLAG, offsetof(values, tensors_only),
      "compare tensors alone, not attributes, options and lineage"},
 };
-enum { DIFFERENT = 1, SHOWN = 16 };
+enum { DIFFERENT = 1, SHAPE_BYTES = 400 };
 
 static void print_value(const kvf_json *value)
 {
@@ -25,8 +25,7 @@ static void print_facts(const kvf_json *facts)
 {
     for (size_t i = 0; i < kvf_json_size(facts); i++) {
         const kvf_json *fact = kvf_json_at(facts, i);
-        printf("%s.%s: ", kvf_json_str(kvf_json_get(fact, "group"), NULL),
-               kvf_json_str(kvf_json_get(fact, "name"), NULL));
+        printf("%s.%s: ", cli_text_at(fact, "group"), cli_text_at(fact, "name"));
         print_value(kvf_json_get(fact, "a"));
         printf(" | ");
         print_value(kvf_json_get(fact, "b"));
@@ -36,15 +35,9 @@ static void print_facts(const kvf_json *facts)
 
 static void print_tensor(const kvf_json *tensor)
 {
-    int64_t dims[SHOWN];
-    char shape[SHOWN * 24];
-    const kvf_json *list = kvf_json_get(tensor, "shape");
-    size_t n = kvf_json_size(list) < SHOWN ? kvf_json_size(list) : SHOWN;
-    for (size_t i = 0; i < n; i++)
-        dims[i] = kvf_json_int(kvf_json_at(list, i), 0);
-    printf("%s %s %s", kvf_json_str(kvf_json_get(tensor, "name"), NULL),
-           cli_shape_text(dims, n, shape, sizeof shape),
-           kvf_json_str(kvf_json_get(tensor, "dtype"), NULL));
+    char shape[SHAPE_BYTES];
+    printf("%s %s %s", cli_text_at(tensor, "name"), cli_shape_at(tensor, shape, sizeof shape),
+           cli_text_at(tensor, "dtype"));
 }
 
 static void print_changed(const kvf_json *changed)
@@ -58,10 +51,8 @@ static void print_changed(const kvf_json *changed)
         if (shape) print_value(shape);
         if (dtype) printf("%s%s", shape ? " " : "", dtype);
         if (kvf_json_get(tensor, "max_abs"))
-            printf(": max %g, relative %.3g, cosine %.9g",
-                   kvf_json_real(kvf_json_get(tensor, "max_abs"), NAN),
-                   kvf_json_real(kvf_json_get(tensor, "relative_l2"), NAN),
-                   kvf_json_real(kvf_json_get(tensor, "cosine"), NAN));
+            printf(": max %g, relative %.3g, cosine %.9g", cli_real_at(tensor, "max_abs"),
+                   cli_real_at(tensor, "relative_l2"), cli_real_at(tensor, "cosine"));
         putchar('\n');
     }
 }
@@ -88,8 +79,8 @@ static void print_text(const cli_call *call, const kvf_json *found)
     print_only(removed, call->operands[0]);
     print_only(added, call->operands[1]);
     printf("tensors: %lld equal, %zu changed, %zu and %zu in one file only\n",
-           (long long)kvf_json_int(kvf_json_get(tensors, "equal"), 0), kvf_json_size(changed),
-           kvf_json_size(removed), kvf_json_size(added));
+           cli_int_at(tensors, "equal"), kvf_json_size(changed), kvf_json_size(removed),
+           kvf_json_size(added));
 }
 
 static int run(cli_call *call)

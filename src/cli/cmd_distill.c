@@ -52,9 +52,6 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
 {
     kvf_distill_result result;
     int code = CLI_OK;
-    options->train.stop = cli_stop_install();
-    options->train.event = cli_watch;
-    options->train.event_user = w;
     kvf_status st = kvf_distill(call->ctx, options, &result);
     cli_progress_clear(&w->progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
@@ -73,9 +70,8 @@ static int run(cli_call *call)
     cli_watcher w = {.progress = cli_progress_make(&call->common), .to = stdout};
     int code = cli_set_values(call, &options);
     if (code) return code;
-    if (call->common.json) w.notes = kvf_json_array();
-    if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
-    code = distill(call, &options, &w);
+    code = cli_watch_begin(call, &options.train, &w);
+    if (!code) code = distill(call, &options, &w);
     kvf_json_free(w.notes);
     return code;
 }

@@ -39,19 +39,13 @@ static void on_event(void *user, const char *run, const kvf_event *event)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static const char *text_at(const kvf_json *object, const char *key)
-{
-    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
-    return text ? text : "";
-}
-
 /* Of a column's heading and its texts. */
 static int width_of(const kvf_json *runs, const char *heading, bool option)
 {
     size_t width = strlen(heading);
     for (size_t i = 0; i < kvf_json_size(runs); i++) {
         const kvf_json *run = kvf_json_at(runs, i);
-        size_t n = strlen(text_at(option ? kvf_json_get(run, "options") : run, heading));
+        size_t n = strlen(cli_text_at(option ? kvf_json_get(run, "options") : run, heading));
         if (n > width) width = n;
     }
     return width < MOST_WIDTH ? (int)width : MOST_WIDTH;
@@ -60,26 +54,25 @@ static int width_of(const kvf_json *runs, const char *heading, bool option)
 static void print_texts(const kvf_json *report, const kvf_json *run)
 {
     const kvf_json *runs = kvf_json_get(report, "runs"), *names = kvf_json_get(report, "options");
-    printf("%-*s", width_of(runs, "name", false), run ? text_at(run, "name") : "name");
+    printf("%-*s", width_of(runs, "name", false), run ? cli_text_at(run, "name") : "name");
     for (size_t i = 0; i < kvf_json_size(names); i++) {
         const char *name = kvf_json_str(kvf_json_at(names, i), NULL);
         printf("  %-*s", width_of(runs, name, true),
-               run ? text_at(kvf_json_get(run, "options"), name) : name);
+               run ? cli_text_at(kvf_json_get(run, "options"), name) : name);
     }
 }
 
 static void print_run(const kvf_json *report, const kvf_json *run)
 {
-    int64_t rank = kvf_json_int(kvf_json_get(run, "rank"), 0);
-    double value = kvf_json_real(kvf_json_get(run, "value"), NAN);
+    int64_t rank = cli_int_at(run, "rank");
+    double value = cli_real_at(run, "value");
     char place[32] = "-", score[32] = "-";
     if (rank) snprintf(place, sizeof place, "%lld", (long long)rank);
     if (!isnan(value)) snprintf(score, sizeof score, "%.4f", value);
     printf("%4s  ", place);
     print_texts(report, run);
-    printf("  %15s  %7lld  %8.1f  %s\n", score,
-           (long long)kvf_json_int(kvf_json_get(run, "steps"), 0),
-           kvf_json_real(kvf_json_get(run, "seconds"), 0), text_at(run, "status"));
+    printf("  %15s  %7lld  %8.1f  %s\n", score, cli_int_at(run, "steps"),
+           cli_real_at(run, "seconds"), cli_text_at(run, "status"));
 }
 
 static void print_table(const kvf_json *report)
@@ -87,22 +80,21 @@ static void print_table(const kvf_json *report)
     const kvf_json *runs = kvf_json_get(report, "runs");
     printf("rank  ");
     print_texts(report, NULL);
-    printf("  %15s  %7s  %8s  status\n", text_at(report, "metric"), "steps", "seconds");
+    printf("  %15s  %7s  %8s  status\n", cli_text_at(report, "metric"), "steps", "seconds");
     for (size_t i = 0; i < kvf_json_size(runs); i++)
         print_run(report, kvf_json_at(runs, i));
     for (size_t i = 0; i < kvf_json_size(runs); i++) {
         const kvf_json *run = kvf_json_at(runs, i);
-        if (!strcmp(text_at(run, "status"), "failed"))
-            printf("%s: %s\n", text_at(run, "name"), text_at(run, "line"));
+        if (!strcmp(cli_text_at(run, "status"), "failed"))
+            printf("%s: %s\n", cli_text_at(run, "name"), cli_text_at(run, "line"));
     }
-    printf("%s: %zu runs, %lld passes, %.1f s\n", text_at(report, "out"), kvf_json_size(runs),
-           (long long)kvf_json_int(kvf_json_get(report, "passes"), 0),
-           kvf_json_real(kvf_json_get(report, "seconds"), 0));
+    printf("%s: %zu runs, %lld passes, %.1f s\n", cli_text_at(report, "out"), kvf_json_size(runs),
+           cli_int_at(report, "passes"), cli_real_at(report, "seconds"));
 }
 
 static int report_runs(const cli_call *call, kvf_json *report)
 {
-    int64_t failed = kvf_json_int(kvf_json_get(report, "failed"), 0);
+    int64_t failed = cli_int_at(report, "failed");
     size_t n = kvf_json_size(kvf_json_get(report, "runs"));
     int code = CLI_OK;
     if (call->common.json) {

@@ -44,6 +44,16 @@ void cli_watch(void *user, const kvf_event *event)
     if (log_unread || cli_reader_gone()) cli_stop_unread();
 }
 
+int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watcher *w)
+{
+    if (call->common.json) w->notes = kvf_json_array();
+    if (call->common.json && !w->notes) return cli_fail(call->command, "out of memory");
+    options->stop = cli_stop_install();
+    options->event = cli_watch;
+    options->event_user = w;
+    return CLI_OK;
+}
+
 static kvf_json *forecast_json(const kvf_forecast *f)
 {
     kvf_json *object = cli_json_add(
@@ -145,9 +155,6 @@ static int report(const cli_call *call, const kvf_train_options *options,
 static int train(cli_call *call, kvf_train_options *options, cli_watcher *w)
 {
     kvf_train_result result;
-    options->stop = cli_stop_install();
-    options->event = cli_watch;
-    options->event_user = w;
     kvf_status st = kvf_train(call->ctx, options, &result);
     cli_progress_clear(&w->progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
@@ -167,9 +174,8 @@ static int run(cli_call *call)
                                                            : stderr;
     if (w.progress.on && w.progress.terminal && options.forecast == KVF_FORECAST_AUTO)
         options.forecast = KVF_FORECAST_ON;
-    if (call->common.json) w.notes = kvf_json_array();
-    if (call->common.json && !w.notes) return cli_fail(call->command, "out of memory");
-    code = train(call, &options, &w);
+    code = cli_watch_begin(call, &options, &w);
+    if (!code) code = train(call, &options, &w);
     kvf_json_free(w.notes);
     return code;
 }

@@ -28,8 +28,7 @@ static void print_list(const char *what, const kvf_json *list)
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         const kvf_json *item = kvf_json_at(list, i);
         char *text = kvf_json_text(kvf_json_get(item, "text"), KVF_JSON_COMPACT);
-        printf("%s %s %.3f", i ? "," : "", text ? text : "?",
-               kvf_json_real(kvf_json_get(item, "cosine"), 0));
+        printf("%s %s %.3f", i ? "," : "", text ? text : "?", cli_real_at(item, "cosine"));
         kvf_json_text_free(text);
     }
     putchar('\n');
@@ -56,7 +55,7 @@ static int report(const cli_call *call, kvf_json *found)
     const kvf_json *layers = kvf_json_get(found, "layers");
     for (size_t l = 0; l < kvf_json_size(layers); l++) {
         const kvf_json *layer = kvf_json_at(layers, l);
-        printf("layer %lld\n", (long long)kvf_json_int(kvf_json_get(layer, "layer"), 0));
+        printf("layer %lld\n", cli_int_at(layer, "layer"));
         print_tokens(kvf_json_get(layer, "tokens"));
     }
     if (!layers) print_tokens(kvf_json_get(found, "tokens"));

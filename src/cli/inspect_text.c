@@ -71,17 +71,6 @@ static void print_section(kvf_json *tree, const char *name)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static const char *shape_of(const kvf_json *tensor, char *buf, size_t size)
-{
-    const kvf_json *shape = kvf_json_get(tensor, "shape");
-    int64_t dims[16];
-    size_t n = kvf_json_size(shape);
-    if (n > 16) n = 16;
-    for (size_t i = 0; i < n; i++)
-        dims[i] = kvf_json_int(kvf_json_at(shape, i), 0);
-    return cli_shape_text(dims, n, buf, size);
-}
-
 static void print_labels(const kvf_json *labels)
 {
     for (size_t i = 0; i < kvf_json_size(labels); i++) {
@@ -95,15 +84,13 @@ static void print_labels(const kvf_json *labels)
 static void print_tensor(const kvf_json *tensor, int name_width, int shape_width, bool diffable)
 {
     char shape[400], size[32];
-    const char *name = kvf_json_str(kvf_json_get(tensor, "name"), NULL);
     const char *dtype = kvf_json_str(kvf_json_get(tensor, "dtype"), NULL);
     const kvf_json *norm = kvf_json_get(tensor, "norm");
     printf("  ");
-    print_padded(name ? name : "", name_width);
-    printf("  %-*s  ", shape_width, shape_of(tensor, shape, sizeof shape));
+    print_padded(cli_text_at(tensor, "name"), name_width);
+    printf("  %-*s  ", shape_width, cli_shape_at(tensor, shape, sizeof shape));
     print_safe(dtype ? dtype : "?", NAME_COLUMNS);
-    if (!diffable)
-        printf("  %s", cli_bytes_text(kvf_json_int(kvf_json_get(tensor, "bytes"), 0), size));
+    if (!diffable) printf("  %s", cli_bytes_text(cli_int_at(tensor, "bytes"), size));
     if (norm) printf("  norm %.6g", kvf_json_real(norm, 0));
     print_labels(kvf_json_get(tensor, "labels"));
     putchar('\n');
@@ -115,9 +102,8 @@ static void print_tensors(const kvf_json *tensors, bool diffable)
     char shape[400];
     for (size_t i = 0; i < n; i++) {
         const kvf_json *tensor = kvf_json_at(tensors, i);
-        const char *name = kvf_json_str(kvf_json_get(tensor, "name"), NULL);
-        size_t wide = name ? strlen(name) : 0,
-               wide_shape = strlen(shape_of(tensor, shape, sizeof shape));
+        size_t wide = strlen(cli_text_at(tensor, "name")),
+               wide_shape = strlen(cli_shape_at(tensor, shape, sizeof shape));
         if (wide > name_width && wide <= NAME_COLUMNS) name_width = wide;
         if (wide_shape > shape_width) shape_width = wide_shape;
     }
@@ -132,9 +118,9 @@ static void print_layer_half(const kvf_json *layer, const char *half)
 {
     static const char *const COLUMNS[] = {"mean", "std", "min", "max", "norm"};
     const kvf_json *numbers = kvf_json_get(layer, half);
-    printf("  %5lld  %-5s", (long long)kvf_json_int(kvf_json_get(layer, "layer"), 0), half);
+    printf("  %5lld  %-5s", cli_int_at(layer, "layer"), half);
     for (int i = 0; i < 5; i++)
-        printf(" %11.4g", kvf_json_real(kvf_json_get(numbers, COLUMNS[i]), 0));
+        printf(" %11.4g", cli_real_at(numbers, COLUMNS[i]));
     putchar('\n');
 }
 
@@ -153,7 +139,7 @@ static void print_layers(const kvf_json *layers)
 void cli_print_tree(kvf_json *tree, const char *path, bool diffable)
 {
     const char *kind = kvf_json_str(kvf_json_get(tree, "kind"), NULL);
-    int64_t format = kvf_json_int(kvf_json_get(tree, "format_version"), 0);
+    int64_t format = cli_int_at(tree, "format_version");
     if (!diffable) {
         print_safe(path, 4096);
         printf(": ");

@@ -3,12 +3,13 @@
 #include "cli_int.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 4096 };
+enum { LINE_BYTES = 4096, MOST_DIMS = 16 };
 
 /* Control characters would break the line, or the terminal. */
 static void print_line(const cli_command *command, const char *fmt, va_list args, bool hint)
@@ -180,4 +181,30 @@ kvf_json *cli_shape_json(const int64_t *dims, size_t n)
     for (size_t i = 0; i < n; i++)
         kvf_json_add(array, kvf_json_new_int(dims[i]));
     return array;
+}
+
+const char *cli_text_at(const kvf_json *object, const char *key)
+{
+    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
+    return text ? text : "";
+}
+
+long long cli_int_at(const kvf_json *object, const char *key)
+{
+    return (long long)kvf_json_int(kvf_json_get(object, key), 0);
+}
+
+double cli_real_at(const kvf_json *object, const char *key)
+{
+    return kvf_json_real(kvf_json_get(object, key), NAN);
+}
+
+const char *cli_shape_at(const kvf_json *object, char *buf, size_t size)
+{
+    const kvf_json *shape = kvf_json_get(object, "shape");
+    int64_t dims[MOST_DIMS];
+    size_t n = kvf_json_size(shape) < MOST_DIMS ? kvf_json_size(shape) : MOST_DIMS;
+    for (size_t i = 0; i < n; i++)
+        dims[i] = kvf_json_int(kvf_json_at(shape, i), 0);
+    return cli_shape_text(dims, n, buf, size);
 }

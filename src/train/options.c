@@ -102,7 +102,7 @@ static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* Options of a task other than the one chosen would be taken without a word. */
+/* An option of a task other than the one chosen would have no effect. */
 static kvf_status check_task(kvf_ctx *ctx, const kvf_train_options *o)
 {
     static const char *const OF_HEADS[] = {"head-lr", "head-dropout"};
