@@ -223,10 +223,10 @@ START_TEST(options_out_of_range_are_refused)
     o.encoder_hidden = 0;
     refused(&o, "--encoder-hidden 0");
     o = tiny();
-    o.label_share = 0;
-    refused(&o, "--label-share 0");
-    o.label_share = NAN;
-    refused(&o, "--label-share");
+    o.label_fraction = 0;
+    refused(&o, "--label-fraction 0");
+    o.label_fraction = NAN;
+    refused(&o, "--label-fraction");
     o = tiny();
     o.steps = 0;
     refused(&o, "--steps");

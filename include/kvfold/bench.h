@@ -37,7 +37,7 @@ typedef struct kvf_bench_options {
     const char *lengths; /* "30,212,7", or a file of such numbers: lengths of rows in the order in
                             which steps take them, over and over; NULL: all are `length` */
     int64_t prefix_length, encoder_hidden;
-    double label_share;    /* of each row, at its end; at least one label, never the first token */
+    double label_fraction; /* of each row, at its end; at least one label, never the first token */
     int64_t steps, warmup; /* kvf_bench_run: measured, and before that not measured */
     bool recompute;        /* as in kvf_train_options */
     kvf_weight_dtype weight_dtype;

@@ -15,6 +15,7 @@ static const kvf_option_alias ALIASES[] = {
     {"share-prefixes", NULL, "share-leads"},
     {"group-by", "prefix", "lead"},
     {"max-runs", NULL, "most-runs"},
+    {"label-fraction", NULL, "label-share"},
 };
 enum { N_ALIASES = sizeof ALIASES / sizeof ALIASES[0] };
 

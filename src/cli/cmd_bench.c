@@ -21,8 +21,8 @@ static const kvf_option_row OPTIONS[] = {
     {"lengths", "FILE|N,N,...", "", KVF_TEXT, AT(lengths),
      "tokens of each row, in the order in which steps take them, over and over; instead of "
      "--length"},
-    {"label-share", "X", "0.25", KVF_REAL, AT(label_share),
-     "share of each row that carries loss, at its end"},
+    {"label-fraction", "X", "0.25", KVF_REAL, AT(label_fraction),
+     "fraction of each row that carries loss, at its end"},
     {"prefix-length", "N", "20", KVF_COUNT, AT(prefix_length), "virtual tokens P"},
     {"encoder-hidden", "N", "512", KVF_COUNT, AT(encoder_hidden),
      "hidden width M of the mlp encoder"},

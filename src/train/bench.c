@@ -29,7 +29,7 @@ kvf_bench_options kvf_bench_defaults(void)
         .length = 128,
         .prefix_length = 20,
         .encoder_hidden = 512,
-        .label_share = 0.25,
+        .label_fraction = 0.25,
         .steps = 7,
         .warmup = 2,
     };
@@ -56,9 +56,9 @@ static kvf_status check(kvf_ctx *ctx, const kvf_bench_options *o)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s %lld: want a whole number from %lld on",
                              counts[i].name, (long long)counts[i].value,
                              (long long)counts[i].least);
-    if (!(o->label_share > 0) || !(o->label_share <= 1))
-        return kvf__fail(ctx, KVF_EUSAGE, "--label-share %g: want above 0 and at most 1",
-                         o->label_share);
+    if (!(o->label_fraction > 0) || !(o->label_fraction <= 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "--label-fraction %g: want above 0 and at most 1",
+                         o->label_fraction);
     if (!o->base == !o->shape)
         return kvf__fail(ctx, KVF_EUSAGE, "one of --shape and --base is needed, not %s",
                          o->base ? "both" : "none");

@@ -93,7 +93,7 @@ static kvf_status fill_rows(kvf_ctx *ctx, const kvf_bench_options *o, const leng
     set->n = (int64_t)rows->n;
     for (size_t i = 0; i < rows->n; i++) {
         set->start[i + 1] = set->start[i] + rows->at[i];
-        fill_row(set, set->start[i], rows->at[i], o->label_share, V, &rng);
+        fill_row(set, set->start[i], rows->at[i], o->label_fraction, V, &rng);
     }
     return KVF_OK;
 }

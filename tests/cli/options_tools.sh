@@ -144,7 +144,7 @@ bench|batch|$small|3|change
 bench|length|$small|9|change
 bench|length|$small --lengths 7|9|refuse
 bench|lengths|--shape tiny --batch 2 --prefix-length 2 --steps 1 --warmup 0 $one|7|change
-bench|label-share|$small|0.5|change
+bench|label-fraction|$small|0.5|change
 bench|prefix-length|$small --interactive|3|change
 bench|encoder-hidden|$small --interactive|5|change
 bench|steps|$small|2|change
