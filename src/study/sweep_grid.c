@@ -22,10 +22,10 @@ typedef struct axis {
     const char *name;
     int line;
     size_t n;
-    kvf__setting *values; /* [n] into parser.values */
+    kvf__setting *values; /* [n] into grid_parser.values */
 } axis;
 
-typedef struct parser {
+typedef struct grid_parser {
     kvf_ctx *ctx;
     const char *path;
     kvf__grid *grid;
@@ -35,7 +35,7 @@ typedef struct parser {
     kvf__setting *values; /* [n_values] of all axes */
     size_t n_values;
     kvf__grid_run *section; /* that lines belong to; NULL: none yet */
-} parser;
+} grid_parser;
 
 #define BAD(p, fmt, ...)                                                                           \
     kvf__fail((p)->ctx, KVF_EUSAGE, "%s:%d: " fmt, (p)->path, (p)->line, __VA_ARGS__)
@@ -43,7 +43,7 @@ typedef struct parser {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* By the rules of train's options. */
-static kvf_status check_value(parser *p, const char *name, const char *value)
+static kvf_status check_value(grid_parser *p, const char *name, const char *value)
 {
     kvf_train_options scratch = kvf_train_defaults();
     kvf_status st = kvf_train_set(p->ctx, &scratch, name, value);
@@ -53,7 +53,7 @@ static kvf_status check_value(parser *p, const char *name, const char *value)
     return KVF_OK;
 }
 
-static kvf_status check_name(parser *p, const char *name)
+static kvf_status check_name(grid_parser *p, const char *name)
 {
     const kvf_option_row *row;
     if (kvf__sweep_common(name))
@@ -80,7 +80,8 @@ static void list_option(kvf__grid *grid, const char *name)
 }
 
 /* Takes one value off the list; *rest: what follows its comma, NULL at the end. */
-static kvf_status split_value(parser *p, const char *name, char *list, char **value, char **rest)
+static kvf_status split_value(grid_parser *p, const char *name, char *list, char **value,
+                              char **rest)
 {
     list = kvf_trim(list);
     if (*list != '"') {
@@ -99,7 +100,7 @@ static kvf_status split_value(parser *p, const char *name, char *list, char **va
     return KVF_OK;
 }
 
-static kvf_status add_axis(parser *p, const char *name, char *list)
+static kvf_status add_axis(grid_parser *p, const char *name, char *list)
 {
     axis *a = &p->axes[p->n_axes];
     for (size_t i = 0; i < p->n_axes; i++)
@@ -120,7 +121,7 @@ static kvf_status add_axis(parser *p, const char *name, char *list)
     return KVF_OK;
 }
 
-static kvf_status add_setting(parser *p, kvf__grid_run *run, const kvf__setting *setting)
+static kvf_status add_setting(grid_parser *p, kvf__grid_run *run, const kvf__setting *setting)
 {
     KVF_TRY(kvf__grow(p->ctx, &run->settings, run->n * sizeof *setting,
                       (run->n + 1) * sizeof *setting));
@@ -128,7 +129,7 @@ static kvf_status add_setting(parser *p, kvf__grid_run *run, const kvf__setting 
     return KVF_OK;
 }
 
-static kvf_status add_to_section(parser *p, const char *name, const char *value)
+static kvf_status add_to_section(grid_parser *p, const char *name, const char *value)
 {
     const kvf__setting setting = {name, value, p->line};
     for (size_t i = 0; i < p->section->n; i++)
@@ -146,7 +147,7 @@ static bool in_names(char c)
 }
 
 /* Takes the name, which becomes the grid's. */
-static kvf_status add_run(parser *p, char *name, kvf__grid_run **out)
+static kvf_status add_run(grid_parser *p, char *name, kvf__grid_run **out)
 {
     kvf__grid *grid = p->grid;
     for (size_t i = 0; i < grid->n; i++)
@@ -169,7 +170,7 @@ static kvf_status add_run(parser *p, char *name, kvf__grid_run **out)
 }
 
 /* `names` so far, and what this value adds. */
-static kvf_status extend_name(parser *p, kvf__buf *name, const kvf__setting *s)
+static kvf_status extend_name(grid_parser *p, kvf__buf *name, const kvf__setting *s)
 {
     KVF_TRY(kvf__buf_printf(p->ctx, name, "%s%s-", name->n ? "_" : "", s->name));
     for (const char *c = s->value; *c; c++)
@@ -180,7 +181,7 @@ static kvf_status extend_name(parser *p, kvf__buf *name, const kvf__setting *s)
 }
 
 /* The values of combination `index`, the last axis fastest. */
-static kvf_status combine(parser *p, size_t index)
+static kvf_status combine(grid_parser *p, size_t index)
 {
     kvf__buf name = {0};
     kvf__grid_run *run = NULL;
@@ -201,7 +202,7 @@ static kvf_status combine(parser *p, size_t index)
     return st;
 }
 
-static kvf_status make_product(parser *p)
+static kvf_status make_product(grid_parser *p)
 {
     size_t n = 1;
     for (size_t a = 0; a < p->n_axes; a++) {
@@ -216,7 +217,7 @@ static kvf_status make_product(parser *p)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static kvf_status open_section(parser *p, char *line)
+static kvf_status open_section(grid_parser *p, char *line)
 {
     char *name = kvf_trim(line + 1), *own = NULL;
     size_t n = strlen(name);
@@ -236,7 +237,7 @@ static kvf_status open_section(parser *p, char *line)
     return add_run(p, own, &p->section);
 }
 
-static kvf_status read_line(parser *p, char *line)
+static kvf_status read_line(grid_parser *p, char *line)
 {
     if (*line == '[') return open_section(p, line);
     char *name, *value;
@@ -248,7 +249,7 @@ static kvf_status read_line(parser *p, char *line)
     return p->section ? add_to_section(p, name, value) : add_axis(p, name, value);
 }
 
-static kvf_status read_lines(parser *p)
+static kvf_status read_lines(grid_parser *p)
 {
     char *text = p->grid->text.data;
     for (char *line; (line = kvf_option_line(&text, &p->line)) != NULL;)
@@ -268,7 +269,7 @@ static size_t count_marks(const kvf__buf *text)
 kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out)
 {
     kvf__grid grid = {0};
-    parser p = {.ctx = ctx, .path = path, .grid = &grid};
+    grid_parser p = {.ctx = ctx, .path = path, .grid = &grid};
     kvf_status st = kvf__read_file(ctx, path, MOST_BYTES, &grid.text);
     size_t n = count_marks(&grid.text);
     if (!st && grid.text.n && memchr(grid.text.data, 0, grid.text.n))

@@ -11,18 +11,18 @@
 enum { N_BEST = 20, MAX_TOKENS = 30 };
 
 /* A position of a window: the token within its row, and its log probability as start or end. */
-typedef struct place {
+typedef struct span_end {
     int64_t token;
     double score;
-} place;
+} span_end;
 
 /* The best pair so far, and the mass of all pairs, for its probability. */
-typedef struct found {
+typedef struct span_search {
     int64_t row, first, last; /* row -1: none yet */
     double score, none;
     double scores[KVF__MOST_BEST]; /* of the best pairs of all windows, descending */
     int64_t n_scores;
-} found;
+} span_search;
 
 static bool in_context(const kvf__dataset *set, int64_t row, int64_t token)
 {
@@ -31,7 +31,7 @@ static bool in_context(const kvf__dataset *set, int64_t row, int64_t token)
 }
 
 /* Inserts by score, the earlier of equals first; at most `most` stay. */
-static int64_t insert(place *list, int64_t n, int64_t most, place item)
+static int64_t insert(span_end *list, int64_t n, int64_t most, span_end item)
 {
     int64_t at = n;
     while (at > 0 && list[at - 1].score < item.score)
@@ -43,7 +43,7 @@ static int64_t insert(place *list, int64_t n, int64_t most, place item)
     return n;
 }
 
-static void keep_score(found *f, double score, int64_t most)
+static void keep_score(span_search *f, double score, int64_t most)
 {
     int64_t at = f->n_scores;
     while (at > 0 && f->scores[at - 1] < score)
@@ -54,8 +54,8 @@ static void keep_score(found *f, double score, int64_t most)
     f->scores[at] = score;
 }
 
-static void pair(found *f, int64_t row, const place *starts, int64_t n_starts, const place *ends,
-                 int64_t n_ends, const kvf__answer_rules *rules)
+static void pair(span_search *f, int64_t row, const span_end *starts, int64_t n_starts,
+                 const span_end *ends, int64_t n_ends, const kvf__answer_rules *rules)
 {
     for (int64_t i = 0; i < n_starts; i++)
         for (int64_t j = 0; j < n_ends; j++) {
@@ -72,10 +72,10 @@ static void pair(found *f, int64_t row, const place *starts, int64_t n_starts, c
 }
 
 static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_rules *rules,
-                          found *f)
+                          span_search *f)
 {
     const kvf__dataset *set = s->set;
-    place starts[KVF__MOST_BEST + 1], ends[KVF__MOST_BEST + 1];
+    span_end starts[KVF__MOST_BEST + 1], ends[KVF__MOST_BEST + 1];
     int64_t n_starts = 0, n_ends = 0, label = s->first[row];
     for (int64_t t = 0; t < kvf__example_length(set, row); t++) {
         if (set->labels[set->start[row] + t] == KVF__NO_LABEL) continue;
@@ -85,14 +85,14 @@ static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_r
             f->none = fmin(f->none, start + end);
             continue;
         }
-        n_starts = insert(starts, n_starts, rules->n_best, (place){t, start});
-        n_ends = insert(ends, n_ends, rules->n_best, (place){t, end});
+        n_starts = insert(starts, n_starts, rules->n_best, (span_end){t, start});
+        n_ends = insert(ends, n_ends, rules->n_best, (span_end){t, end});
     }
     pair(f, row, starts, n_starts, ends, n_ends, rules);
 }
 
 /* Among the best pairs and, where it is allowed, no answer. */
-static double probability(const found *f, bool none, double score)
+static double probability(const span_search *f, bool none, double score)
 {
     double most = fmax(f->n_scores ? f->scores[0] : -INFINITY, none ? f->none : -INFINITY);
     double sum = none ? exp(f->none - most) : 0;
@@ -101,7 +101,7 @@ static double probability(const found *f, bool none, double score)
     return sum > 0 ? exp(score - most) / sum : NAN;
 }
 
-static kvf_status copy_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const found *f,
+static kvf_status copy_text(kvf_ctx *ctx, kvf__answers *a, int64_t group, const span_search *f,
                             kvf__buf *texts)
 {
     int64_t *span = a->spans + 2 * group;
@@ -119,7 +119,7 @@ static kvf_status search_group(kvf_ctx *ctx, kvf__answers *a, const kvf__scores 
 {
     int64_t from = a->set->group ? a->set->group[group] : group;
     int64_t to = a->set->group ? a->set->group[group + 1] : group + 1;
-    found f = {.row = -1, .score = -INFINITY, .none = INFINITY};
+    span_search f = {.row = -1, .score = -INFINITY, .none = INFINITY};
     for (int64_t row = from; row < to; row++)
         search_window(s, row, rules, &f);
     bool none = rules->no_answer && f.none - f.score > rules->no_answer_above;

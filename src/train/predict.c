@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct writer {
+typedef struct answer_writer {
     kvf_ctx *ctx;
     const kvf__evaluation *e;
     kvf__buf *out;
-} writer;
+} answer_writer;
 
 static void set_name(kvf_json *row, const char *key, const char *name)
 {
@@ -35,15 +35,17 @@ static kvf_json *item_list(const kvf__source *source)
 /* ---- the tasks ------------------------------------------------------------------------------- */
 
 /* Each writes the input fields and the answer: a group's index, or -1 for one left out. */
-typedef void write_fn(const writer *w, const kvf__source *source, int64_t i, kvf_json *row);
+typedef void write_fn(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row);
 
-static void write_number(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_number(const answer_writer *w, const kvf__source *source, int64_t i,
+                         kvf_json *row)
 {
     if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
     kvf_json_set(row, "prediction", kvf_json_new_real(i < 0 ? NAN : w->e->answers.numbers[i]));
 }
 
-static void write_classes(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_classes(const answer_writer *w, const kvf__source *source, int64_t i,
+                          kvf_json *row)
 {
     const kvf__scores *scores = &w->e->scores;
     const kvf__label_set *names = &w->e->set.names;
@@ -67,15 +69,15 @@ static void write_classes(const writer *w, const kvf__source *source, int64_t i,
 }
 
 /* Gold tag of a word; NULL: not given. */
-static const char *gold_tag(const writer *w, const kvf__source *source, int64_t word)
+static const char *gold_tag(const answer_writer *w, const kvf__source *source, int64_t word)
 {
     int32_t tag = source->tags[word];
     return tag < 0 ? NULL : w->e->set.names.names[tag];
 }
 
 /* What was decided of it, and how probable that is; NULL: no row has it. */
-static const char *decided_tag(const writer *w, const kvf__source *source, int64_t i, int64_t word,
-                               double *p)
+static const char *decided_tag(const answer_writer *w, const kvf__source *source, int64_t i,
+                               int64_t word, double *p)
 {
     const kvf__answers *a = &w->e->answers;
     *p = NAN;
@@ -84,7 +86,7 @@ static const char *decided_tag(const writer *w, const kvf__source *source, int64
     return a->tags[a->start[i] + word];
 }
 
-static void write_tags(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_tags(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     kvf_json *gold = kvf_json_array(), *tags = kvf_json_array(), *all = kvf_json_array();
     bool given = source->n && source->tags[0] >= 0;
@@ -104,7 +106,7 @@ static void write_tags(const writer *w, const kvf__source *source, int64_t i, kv
     kvf_json_set(row, "probabilities", all);
 }
 
-static void write_span(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_span(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row)
 {
     const kvf__answers *a = &w->e->answers;
     set_text(row, "question", source->pair, source->pair_bytes);
@@ -122,7 +124,8 @@ static void write_span(const writer *w, const kvf__source *source, int64_t i, kv
         kvf_json_set(row, "no_answer_probability", kvf_json_new_real(a->p_none[i]));
 }
 
-static void write_choice(const writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_choice(const answer_writer *w, const kvf__source *source, int64_t i,
+                         kvf_json *row)
 {
     const kvf__scores *s = &w->e->scores;
     const int64_t *group = w->e->set.group;
@@ -143,7 +146,7 @@ static void write_choice(const writer *w, const kvf__source *source, int64_t i, 
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static kvf_status put_jsonl(writer *w, const kvf__source *source, int64_t i)
+static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, int64_t i)
 {
     static write_fn *const ROW[] = {
         [KVF__TASK_SEQ_CLS] = write_classes,
@@ -162,7 +165,7 @@ static kvf_status put_jsonl(writer *w, const kvf__source *source, int64_t i)
     return st;
 }
 
-static kvf_status put_conll(writer *w, const kvf__source *source, int64_t i)
+static kvf_status put_conll(answer_writer *w, const kvf__source *source, int64_t i)
 {
     double p;
     for (int64_t k = 0; k < source->n; k++) {
@@ -175,10 +178,11 @@ static kvf_status put_conll(writer *w, const kvf__source *source, int64_t i)
 }
 
 /* Every group, and in its place what was left out. */
-static kvf_status write_all(writer *w, bool conll)
+static kvf_status write_all(answer_writer *w, bool conll)
 {
     const kvf__sources *sources = w->e->set.sources;
-    kvf_status (*put)(writer *, const kvf__source *, int64_t) = conll ? put_conll : put_jsonl;
+    kvf_status (*put)(answer_writer *, const kvf__source *, int64_t) = conll ? put_conll
+                                                                             : put_jsonl;
     int64_t n = w->e->answers.n, left = 0;
     for (int64_t i = 0; i <= n; i++) {
         for (; left < sources->n_left && sources->left[left].before == i; left++)
@@ -231,7 +235,7 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
     KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &e));
-    writer w = {ctx, &e, &out};
+    answer_writer w = {ctx, &e, &out};
     kvf_status st = write_all(&w, conll);
     if (!st && options->write)
         options->write(options->user, out.data, out.n);

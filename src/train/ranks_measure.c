@@ -7,16 +7,16 @@
 
 /* ---- a data set ------------------------------------------------------------------------------ */
 
-typedef struct found {
+typedef struct batch_sum {
     double sum;
     int64_t terms;
-} found;
+} batch_sum;
 
 struct kvf__shared {
     kvf__dist *dist;
     int rank, size;
     int64_t n;
-    found *own, *all;     /* [n] by batch; [size, n] on rank 0 */
+    batch_sum *own, *all; /* [n] by batch; [size, n] on rank 0 */
     kvf__report *reports; /* [size] on rank 0 */
 };
 
@@ -62,7 +62,7 @@ bool kvf__shared_owns(const kvf__shared *shared, int64_t batch)
 
 void kvf__shared_put(kvf__shared *shared, int64_t batch, double sum, int64_t terms)
 {
-    shared->own[batch] = (found){sum, terms};
+    shared->own[batch] = (batch_sum){sum, terms};
 }
 
 static void add_up(const kvf__shared *s, double *sum, int64_t *terms)
@@ -70,7 +70,7 @@ static void add_up(const kvf__shared *s, double *sum, int64_t *terms)
     *sum = 0;
     *terms = 0;
     for (int64_t i = 0; i < s->n; i++) {
-        const found *f = &s->all[i % s->size * s->n + i];
+        const batch_sum *f = &s->all[i % s->size * s->n + i];
         *sum += f->sum;
         *terms += f->terms;
     }

@@ -6,16 +6,16 @@
 
 #include <string.h>
 
-typedef struct reading {
+typedef struct known_set {
     char key[33];
     int64_t max_length; /* it was read with */
     int64_t longest;    /* of its rows; max_length where another one would change them */
     kvf__dataset set;
-} reading;
+} known_set;
 
 struct kvf__reads {
     size_t n;
-    reading *item; /* [n] owned */
+    known_set *item; /* [n] owned */
 };
 
 kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out)
@@ -73,18 +73,18 @@ static int64_t longest_of(const kvf__dataset *set, const kvf__dataset_options *h
     return longest;
 }
 
-static bool fits(const reading *r, const char *key, int64_t max_length)
+static bool fits(const known_set *r, const char *key, int64_t max_length)
 {
     if (strcmp(r->key, key)) return false;
     return r->max_length == max_length || (r->longest < r->max_length && max_length >= r->longest);
 }
 
 /* What was just read stays, for the runs to come. */
-static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const reading *made, kvf__dataset *out)
+static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const known_set *made, kvf__dataset *out)
 {
     size_t bytes = reads->n * sizeof *reads->item;
     KVF_TRY(kvf__grow(ctx, &reads->item, bytes, bytes + sizeof *reads->item));
-    reading *r = &reads->item[reads->n];
+    known_set *r = &reads->item[reads->n];
     *r = *made;
     KVF_TRY(kvf__dataset_share(ctx, &r->set, out));
     reads->n++;
@@ -95,7 +95,7 @@ kvf_status kvf__reads_load(kvf__trainer *t, const char *path, const kvf__dataset
                            kvf__dataset *out)
 {
     kvf__reads *reads = t->rows.reads;
-    reading made = {.max_length = options->max_length};
+    known_set made = {.max_length = options->max_length};
     KVF_TRY(make_key(t, path, options, made.key));
     for (size_t i = 0; i < reads->n; i++)
         if (fits(&reads->item[i], made.key, options->max_length))
