@@ -159,20 +159,6 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options)
     return KVF_OK;
 }
 
-static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
-{
-    kvf__artifact back = {0};
-    size_t bytes = (size_t)(live->vectors.P * live->vectors.C) * sizeof(float);
-
-    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_EMBEDDINGS, &back));
-    bool same = back.vectors.P == live->vectors.P && back.vectors.C == live->vectors.C &&
-                !memcmp(back.vectors.x, live->vectors.x, bytes) &&
-                kvf__same_head(&live->head, &back.head);
-    kvf__artifact_done(&back);
-    return same ? KVF_OK
-                : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
-}
-
 kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
                                 const kvf_prefix *live, kvf_merge_result *result)
 {
@@ -180,7 +166,7 @@ kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
 
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
-    KVF_TRY(verify(ctx, options->out, live));
+    KVF_TRY(kvf__verify_embeddings(ctx, options->out, live));
     result->shape[0] = live->vectors.P;
     result->shape[1] = live->vectors.C;
     result->rank = 2;

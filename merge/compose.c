@@ -231,26 +231,20 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
     kvf_json *options = NULL, *lineage = NULL;
     char *direct = NULL;
     bool same = true;
-    kvf_status st;
 
     for (size_t i = 1; i < c->n; i++)
         same = same && !strcmp(c->part[i]->id.method, whole->id.method);
-    st = same ? KVF_OK : kvf__strdup(c->ctx, "direct", &direct);
-    if (!st) st = common_items(c, &options, &lineage);
-    if (st) {
-        kvf__free(direct);
-        kvf_json_free(options);
-        kvf_json_free(lineage);
-        return st;
-    }
-    if (direct) {
-        kvf__free(whole->id.method);
-        whole->id.method = direct;
-    }
+    kvf_status st = common_items(c, &options, &lineage);
     kvf_json_free(whole->options);
     kvf_json_free(whole->lineage);
     whole->options = options;
     whole->lineage = lineage;
+    if (!st && !same) st = kvf__strdup(c->ctx, "direct", &direct);
+    if (st) return st;
+    if (direct) {
+        kvf__free(whole->id.method);
+        whole->id.method = direct;
+    }
     memcpy(values->layer_mask, whole->prefix.layer_mask, (size_t)values->L);
     kvf__prefix_done(&whole->prefix);
     whole->prefix = *values;

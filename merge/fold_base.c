@@ -18,38 +18,6 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, con
                      options->run, live->id.method);
 }
 
-/* Every trained weight reads back bit for bit. */
-static kvf_status verify(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
-{
-    const kvf__params *params = &live->block.params;
-    kvf__weights weights = {0};
-    kvf__base_file file = {0};
-
-    KVF_TRY(kvf__base_file_open(ctx, path, &weights, &file));
-    kvf_status st = KVF_OK;
-    for (size_t i = 0; i < params->n && !st; i++) {
-        const kvf__param *p = &params->item[i];
-        const kvf__view *view = kvf__table_find(&weights.table, p->name);
-        if (!view || view->dtype != KVF__F32 || kvf__view_count(view) != p->n ||
-            memcmp(view->data, p->value, (size_t)p->n * sizeof(float)))
-            st = kvf__fail(ctx, KVF_EINTERNAL, "%s: %s does not read back as it was written", path,
-                           p->name);
-    }
-    kvf__weights_close(&weights);
-    kvf__base_file_done(&file);
-    return st;
-}
-
-static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__artifact *task)
-{
-    kvf__artifact back = {0};
-
-    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_BASE, &back));
-    kvf_status st = kvf__check_head(ctx, path, &task->head, &back.head);
-    kvf__artifact_done(&back);
-    return st;
-}
-
 /* The base file at `out`; task NULL: the head goes elsewhere. */
 static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                              kvf__artifact *task, const char *out)
@@ -60,8 +28,7 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
     KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
     st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
     if (!st) st = kvf__base_from_values(ctx, base, &live->block.params, task, out, options->force);
-    if (!st) st = verify(ctx, out, live);
-    if (!st && task) st = verify_head(ctx, out, task);
+    if (!st) st = kvf__verify_base(ctx, out, live, task);
     kvf_base_free(base);
     return st;
 }

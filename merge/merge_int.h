@@ -39,10 +39,11 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *sourc
 kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source,
                                    kvf_prefix **out);
 void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
-/* The largest difference of a value that is read back from a prefix file of a type. ENUMERIC: it
- * cannot hold one; path names the file. */
-kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *path, kvf__dtype dtype,
-                              const kvf__prefix *prefix, double *diff);
+/* What rounding to the type of a prefix file changes: the largest difference of a value, and the
+ * root of the squared error over that of the squares, unless NULL. ENUMERIC: the type cannot hold
+ * a value; where names the prefix. */
+kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              const kvf__prefix *prefix, double *diff, double *relative);
 kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype);
 /* Both; *bytes: of the file. */
@@ -56,9 +57,6 @@ int64_t kvf__file_bytes(const char *path);
 
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
-/* EINTERNAL: the file's head is not that of what was folded. */
-kvf_status kvf__check_head(kvf_ctx *ctx, const char *path, const kvf__head_values *want,
-                           const kvf__head_values *got);
 /* EUSAGE: options about rounding, where a method's fold changes no bit. */
 kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live);
@@ -92,5 +90,15 @@ void kvf__fold_probe_free(kvf__fold_probe *probe);
  * positions. */
 kvf_status kvf__fold_probe_compare(kvf__fold_probe *probe, const kvf__prefix *live,
                                    const kvf__prefix *stored, double *max_abs_diff);
+
+/* What was written is read back and compared (verify.c). EINTERNAL: it is not what was folded.
+ * expected: the difference that rounding makes; probe: NULL: none. */
+kvf_status kvf__verify_prefix(kvf_ctx *ctx, const char *path, const kvf_prefix *live,
+                              double expected, kvf__fold_probe *probe, kvf_merge_result *result);
+kvf_status kvf__verify_adapter(kvf_ctx *ctx, const char *path, const kvf_prefix *live);
+kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_prefix *live);
+/* task: of its head, NULL: none. */
+kvf_status kvf__verify_base(kvf_ctx *ctx, const char *path, const kvf_prefix *live,
+                            const kvf__artifact *task);
 
 #endif

@@ -3,6 +3,7 @@
 #include "merge_int.h"
 #include "method.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A named base that nothing is read of must be the right one all the same. Methods that go through
@@ -92,14 +93,20 @@ void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6])
     memcpy(shape, dims, sizeof dims);
 }
 
-/* What rounding to the file's type will change. */
-kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *path, kvf__dtype dtype,
-                              const kvf__prefix *prefix, double *diff)
+kvf_status kvf__rounding_diff(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              const kvf__prefix *prefix, double *diff, double *relative)
 {
     kvf__prefix stored = {0};
+    double error = 0, norm = 0;
 
-    KVF_TRY(kvf__prefix_rounded(ctx, path, dtype, prefix, &stored));
+    KVF_TRY(kvf__prefix_rounded(ctx, where, dtype, prefix, &stored));
     *diff = kvf__prefix_max_diff(&stored, prefix);
+    for (size_t i = 0; relative && i < kvf__prefix_count(prefix); i++) {
+        double x = (double)prefix->kv[i], off = (double)stored.kv[i] - x;
+        error += off * off;
+        norm += x * x;
+    }
+    if (relative) *relative = norm > 0 ? sqrt(error / norm) : 0;
     kvf__prefix_done(&stored);
     return KVF_OK;
 }
@@ -116,7 +123,7 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff)
 {
-    KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->prefix, diff));
+    KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->prefix, diff, NULL));
     KVF_TRY(kvf__kv_prefix_store(ctx, prefix, path, force, dtype));
     *bytes = kvf__file_bytes(path);
     return KVF_OK;

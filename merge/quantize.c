@@ -3,33 +3,14 @@
  * (prefix_store.c), the same for merge --dtype. */
 #include "merge_int.h"
 
-#include <math.h>
-
-/* Root of the squared error over the root of the squares. */
-static kvf_status relative_diff(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix,
-                                kvf__dtype dtype, double *out)
-{
-    kvf__prefix stored = {0};
-    double error = 0, norm = 0;
-
-    KVF_TRY(kvf__prefix_rounded(ctx, path, dtype, prefix, &stored));
-    for (size_t i = 0; i < kvf__prefix_count(prefix); i++) {
-        double x = (double)prefix->kv[i], diff = (double)stored.kv[i] - x;
-        error += diff * diff;
-        norm += x * x;
-    }
-    kvf__prefix_done(&stored);
-    *out = norm > 0 ? sqrt(error / norm) : 0;
-    return KVF_OK;
-}
-
 static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kvf_prefix *prefix,
                            kvf__dtype dtype, kvf_quantize_result *r)
 {
-    KVF_TRY(relative_diff(ctx, options->prefix, &prefix->prefix, dtype, &r->relative_diff));
+    KVF_TRY(kvf__rounding_diff(ctx, options->prefix, dtype, &prefix->prefix, &r->max_abs_diff,
+                               &r->relative_diff));
     KVF_TRY(kvf__lineage_add_hash(ctx, &prefix->lineage, "quantized_hash", options->prefix));
-    KVF_TRY(kvf__kv_prefix_write(ctx, prefix, options->out, options->force, dtype, &r->bytes,
-                                 &r->max_abs_diff));
+    KVF_TRY(kvf__kv_prefix_store(ctx, prefix, options->out, options->force, dtype));
+    r->bytes = kvf__file_bytes(options->out);
     kvf__kv_prefix_shape(prefix, r->shape);
     return KVF_OK;
 }

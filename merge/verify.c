@@ -1,132 +1,154 @@
-/* The probe: the logits of real rows, once under the encoder's live output and once under the
- * stored prefix, by the base's own head or that of the task (which was compared bit for bit). */
+/* What merge wrote is read back and compared with what was folded, before it reports success: equal
+ * bit for bit in f32, off by the rounding of the file's type otherwise. */
 #include "merge_int.h"
-#include "renderer.h"
 
 #include <math.h>
 #include <string.h>
 
-#define PROBE_ROWS 16 /* first rows of the file; each is a batch of its own */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
-struct kvf__fold_probe {
-    kvf_ctx *ctx;
-    kvf_base *base;
-    kvf__dataset set;
-    kvf__batcher batcher;
-    kvf__pass *pass;
-    kvf__head *head; /* NULL: the base's own */
-    int64_t width;   /* of its logits */
-    float *logits[2];
-    int64_t rows;
-    int64_t position_start;
-    bool infix;
-};
-
-static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
+/* The largest |a - b|, and at least `worst`; NaN where one is. */
+static double max_diff(const float *a, const float *b, size_t n, double worst)
 {
-    kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
-    const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->block.causal,
-                                    .infix = p->infix};
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
-        if (length > limits.tokens) limits.tokens = limits.row_len = length;
-        if (labels > limits.labels) limits.labels = labels;
+    for (size_t i = 0; i < n; i++) {
+        double diff = fabs((double)a[i] - (double)b[i]);
+        if (!(diff <= worst)) worst = diff;
     }
-    if (p->infix) limits.common_len = limits.common_tokens = limits.tokens;
-    p->width = p->head ? kvf__head_width(p->head) : kvf__model_desc(p->base->model)->V;
-    size_t count = (size_t)(limits.labels * p->width);
-    KVF_TRY(kvf__batcher_init(p->ctx, &p->batcher, rules, 1, limits.tokens, limits.labels));
-    KVF_TRY(kvf__pass_create(p->ctx, p->base->model, &limits, &p->pass));
-    KVF_TRY(kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[0]));
-    return kvf__alloc_array(p->ctx, count, sizeof(float), &p->logits[1]);
+    return worst;
 }
 
-static kvf_status logits_of(kvf__fold_probe *p, const kvf__prefix *prefix, float *logits)
+double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
 {
-    kvf__input input = {.batch = &p->batcher.batch,
-                        .condition.prefix = prefix,
-                        .condition.position_start = p->position_start};
-    KVF_TRY(kvf__pass_fwd(p->ctx, p->pass, &input));
-    return kvf__pass_outputs(p->ctx, p->pass, p->head, logits);
+    return max_diff(a->kv, b->kv, kvf__prefix_count(a), 0);
 }
 
-static kvf_status compare_row(kvf__fold_probe *p, int64_t row, const kvf__prefix *live,
-                              const kvf__prefix *stored, double *worst)
-{
-    kvf__batcher_fill(&p->batcher, &p->set, &row, 1);
-    if (!p->batcher.batch.n_labels) return KVF_OK;
-    KVF_TRY(logits_of(p, live, p->logits[0]));
-    KVF_TRY(logits_of(p, stored, p->logits[1]));
-    int64_t count = p->batcher.batch.n_labels * p->width;
-    for (int64_t i = 0; i < count; i++) {
-        double diff = fabs((double)p->logits[0][i] - (double)p->logits[1][i]);
-        if (!(diff <= *worst)) *worst = diff;
-    }
-    return KVF_OK;
-}
-
-static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options,
-                            const kvf_prefix *live, kvf__renderer *renderer)
-{
-    const kvf__label_set labels = {live->head.n_labels, live->head.labels};
-    KVF_TRY(kvf__renderer_for(p->ctx, p->base, live, NULL, NULL, renderer));
-    kvf__dataset_options load = {
-        .render = renderer->render,
-        .max_length = kvf__text_capacity(p->base, live),
-        .overlong = KVF_OVERLONG_TRUNCATE_END,
-        .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
-        .task = live->task,
-        .causal = kvf__model_desc(p->base->model)->block.causal,
-        .regression = live->head.regression,
-        .label_set = labels.n ? &labels : NULL,
-        .unlabeled = live->task != KVF__TASK_LM,
-    };
-    kvf_status st = kvf__dataset_load(p->ctx, options->probe, &load, &p->set);
-    kvf__renderer_done(renderer);
-    return st;
-}
-
-kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options,
-                                  const kvf_prefix *live, kvf__fold_probe **out)
-{
-    kvf__fold_probe *p = NULL;
-    kvf__renderer renderer;
-    KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
-    p->ctx = ctx;
-    p->position_start = live->id.position_start;
-    p->infix = live->id.infix;
-    kvf_status st = kvf__base_open_exact(ctx, options->base, &p->base);
-    if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
-    if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
-    if (!st) st = load_rows(p, options, live, &renderer);
-    p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
-    if (!st) st = alloc_memory(p, live->id.P, p->rows);
-    if (st)
-        kvf__fold_probe_free(p);
-    else
-        *out = p;
-    return st;
-}
-
-kvf_status kvf__fold_probe_compare(kvf__fold_probe *p, const kvf__prefix *live,
-                                   const kvf__prefix *stored, double *max_abs_diff)
+/* Of two lists with the same names in the same order; infinite where they are not. */
+static double list_max_diff(const kvf__params *a, const kvf__params *b)
 {
     double worst = 0;
-    for (int64_t row = 0; row < p->rows; row++)
-        KVF_TRY(compare_row(p, row, live, stored, &worst));
-    *max_abs_diff = worst;
-    return KVF_OK;
+
+    if (a->n != b->n) return INFINITY;
+    for (size_t i = 0; i < a->n; i++) {
+        const kvf__param *x = &a->item[i], *y = &b->item[i];
+        if (strcmp(x->name, y->name) || x->n != y->n) return INFINITY;
+        worst = max_diff(x->value, y->value, (size_t)x->n, worst);
+    }
+    return worst;
 }
 
-void kvf__fold_probe_free(kvf__fold_probe *p)
+/* The head is stored in f32 and must come back bit for bit. */
+bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
 {
-    if (!p) return;
-    kvf__pass_free(p->pass);
-    kvf__head_free(p->head);
-    kvf__batcher_done(&p->batcher);
-    kvf__free(p->logits[0]);
-    kvf__free(p->logits[1]);
-    kvf__dataset_done(&p->set);
-    kvf_base_free(p->base);
-    kvf__free(p);
+    const kvf__params *x = &a->params.params, *y = &b->params.params;
+    if (x->n != y->n || a->n_labels != b->n_labels || a->regression != b->regression) return false;
+    for (size_t i = 0; i < x->n; i++)
+        if (strcmp(x->item[i].name, y->item[i].name) || x->item[i].n != y->item[i].n ||
+            memcmp(x->item[i].value, y->item[i].value, (size_t)x->item[i].n * sizeof(float)))
+            return false;
+    for (size_t i = 0; i < a->n_labels; i++)
+        if (strcmp(a->labels[i], b->labels[i])) return false;
+    if (!a->words != !b->words) return false;
+    for (size_t i = 0; a->words && i < a->n_labels; i++)
+        if (strcmp(a->words[i], b->words[i])) return false;
+    return true;
+}
+
+static kvf_status check_head(kvf_ctx *ctx, const char *path, const kvf__head_values *want,
+                             const kvf__head_values *got)
+{
+    if (kvf__same_head(want, got)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written", path);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* expected: the difference from `source` that the file's type makes. */
+static kvf_status check_values(kvf_ctx *ctx, const char *path, const char *source, double diff,
+                               double expected)
+{
+    if (diff == expected) return KVF_OK;
+    return kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from %s, expected %g", path, diff,
+                     source, expected);
+}
+
+kvf_status kvf__verify_prefix(kvf_ctx *ctx, const char *path, const kvf_prefix *live,
+                              double expected, kvf__fold_probe *probe, kvf_merge_result *result)
+{
+    kvf__artifact back = {0};
+
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back));
+    result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
+    kvf_status st = check_values(ctx, path, "the encoder's output", result->max_abs_diff, expected);
+    if (!st) st = check_head(ctx, path, &live->head, &back.head);
+    if (!st && probe)
+        st = kvf__fold_probe_compare(probe, &live->prefix, &back.prefix,
+                                     &result->probe_max_abs_diff);
+    result->bytes = kvf__file_bytes(path);
+    kvf__artifact_done(&back);
+    return st;
+}
+
+kvf_status kvf__verify_adapter(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
+{
+    kvf__artifact back = {0};
+
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_ADAPTER, &back));
+    double diff = list_max_diff(&live->block.params, &back.values.params);
+    kvf_status st = check_values(ctx, path, "the run", diff, 0);
+    if (!st) st = check_head(ctx, path, &live->head, &back.head);
+    kvf__artifact_done(&back);
+    return st;
+}
+
+kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
+{
+    kvf__artifact back = {0};
+    size_t bytes = (size_t)(live->vectors.P * live->vectors.C) * sizeof(float);
+
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_EMBEDDINGS, &back));
+    bool same = back.vectors.P == live->vectors.P && back.vectors.C == live->vectors.C &&
+                !memcmp(back.vectors.x, live->vectors.x, bytes) &&
+                kvf__same_head(&live->head, &back.head);
+    kvf__artifact_done(&back);
+    return same ? KVF_OK
+                : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
+}
+
+/* Every trained weight reads back bit for bit. */
+static kvf_status verify_weights(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
+{
+    const kvf__params *params = &live->block.params;
+    kvf__weights weights = {0};
+    kvf__base_file file = {0};
+
+    KVF_TRY(kvf__base_file_open(ctx, path, &weights, &file));
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; i < params->n && !st; i++) {
+        const kvf__param *p = &params->item[i];
+        const kvf__view *view = kvf__table_find(&weights.table, p->name);
+        if (!view || view->dtype != KVF__F32 || kvf__view_count(view) != p->n ||
+            memcmp(view->data, p->value, (size_t)p->n * sizeof(float)))
+            st = kvf__fail(ctx, KVF_EINTERNAL, "%s: %s does not read back as it was written", path,
+                           p->name);
+    }
+    kvf__weights_close(&weights);
+    kvf__base_file_done(&file);
+    return st;
+}
+
+static kvf_status verify_head(kvf_ctx *ctx, const char *path, const kvf__artifact *task)
+{
+    kvf__artifact back = {0};
+
+    KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_BASE, &back));
+    kvf_status st = check_head(ctx, path, &task->head, &back.head);
+    kvf__artifact_done(&back);
+    return st;
+}
+
+kvf_status kvf__verify_base(kvf_ctx *ctx, const char *path, const kvf_prefix *live,
+                            const kvf__artifact *task)
+{
+    KVF_TRY(verify_weights(ctx, path, live));
+    return task ? verify_head(ctx, path, task) : KVF_OK;
 }
