@@ -314,7 +314,6 @@ static void generate(const toy *t, const kvf__slots *slots, float *logits)
 START_TEST(steps_of_generation_agree)
 {
     pair p;
-    if (CASES[_i].config == &toy_gpt2) return; /* stored by inputs: steps do not read it as it is */
     ck_need(make_pair(&p, _i, NULL, false), "this CPU has no bf16 products");
     const size_t n = (size_t)(STEPS * ROWS * kvf__model_desc(p.packed.model)->V);
     float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
@@ -504,7 +503,9 @@ int main(void)
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(core, passes_have_the_same_bits, 0, N_CASES);
     tcase_add_test(core, passes_take_turns);
-    tcase_add_loop_test(core, steps_of_generation_agree, 0, N_CASES);
+    for (int i = 0; i < N_CASES; i++) /* gpt2 is stored by inputs: steps do not read it as it is */
+        if (CASES[i].config != &toy_gpt2)
+            tcase_add_loop_test(core, steps_of_generation_agree, i, i + 1);
     tcase_add_loop_test(core, adapters_have_the_same_bits, 0, N_CASES);
     suite_add_tcase(suite, core);
     tcase_add_loop_test(limits, a_step_allocates_nothing, 0, 2);
