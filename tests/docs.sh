@@ -67,6 +67,13 @@ for word in $(grep -ohE '\b(docs|tests|examples)/[A-Za-z0-9_/.-]+\.(md|c|h|py|sh
     exists "$word" || fail "a comment cites $word"
 done
 
+# Documents by a bare name are those of the tree; SOURCE.md describes the shared data.
+# shellcheck disable=SC2086 # names of files
+for word in $(grep -ohE '\b[A-Z]+\.md\b' $sources | grep -vx SOURCE.md | sort -u); do
+    [ -e "$word" ] || fail "a comment cites $word"
+done
+[ "$(wc -l <README.md)" -le 150 ] || fail 'README.md has more than 150 lines: a page of docs/ is the place'
+
 # is_test NAME: as meson knows it; with * several
 is_test() {
     [ -e "tests/test_$1.c" ] || exists "tests/cli/${1#cli_}.sh" || exists "tests/fuzz/$1.c" || exists "tests/dist/${1#dist_}.sh" ||
