@@ -318,7 +318,7 @@ START_TEST(limits_of_rows)
     refused(&g, &input, KVF_ESHAPE, line);
     batch.types = NULL;
     batch.parent = parent;
-    refused(&g, &input, KVF_EUSAGE, "leads need a causal base");
+    refused(&g, &input, KVF_EUSAGE, "common prefixes need a causal base");
     batch.parent = NULL;
     kvf__cache *cache = NULL;
     ck_assert_int_eq(kvf__cache_create(g.ctx, g.model, 4, 40, &cache), KVF_OK);

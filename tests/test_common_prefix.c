@@ -212,11 +212,11 @@ START_TEST(bad_trees_are_refused)
     batch.b.parent = LATER;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(t.ctx),
-                     "batch row 0: its lead is row 1, expected an earlier one");
+                     "batch row 0: its common prefix is row 1, expected an earlier one");
     batch.b.parent = GOOD;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(t.ctx),
-                     "batch row 1: 3 tokens of leads, the pass was made for at most 0");
+                     "batch row 1: 3 tokens of common prefixes, the pass was made for at most 0");
     kvf__pass_free(pass);
 }
 END_TEST

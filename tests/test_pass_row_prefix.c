@@ -248,7 +248,7 @@ START_TEST(bad_inputs_are_refused)
     input.row_dropout = &DROP;
     input.cache = cache;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(t.ctx), "excludes leads and a cache"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(t.ctx), "excludes common prefixes and a cache"));
     input.cache = NULL;
     batch.b.parent = parent;
     ck_assert_int_eq(kvf__pass_fwd(t.ctx, pass, &input), KVF_EUSAGE);

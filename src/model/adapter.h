@@ -1,4 +1,4 @@
-/* Adapters of Houlsby et al. 2019 (arXiv 1902.00751): beside each of a layer's two sub-layers,
+/* Adapters of Houlsby et al. 2019 (arXiv 1902.00751): next to each of a layer's two sub-layers,
  * attention and feed-forward, a bottleneck
  *
  *   A(v) = up(act(down(v)))      down [m, C], up [C, m], both with bias

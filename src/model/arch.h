@@ -15,7 +15,7 @@ typedef enum kvf__role {
     KVF__W_TYPES, /* of tokens: first or second text */
     KVF__W_EMBED_NORM,
     KVF__W_EMBED_NORM_BETA,
-    KVF__W_NORM1, /* of the attention half of a block, wherever it stands */
+    KVF__W_NORM1, /* of the attention half of a block, in pre-norm and post-norm blocks */
     KVF__W_NORM1_BETA,
     KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
     KVF__W_QKV_BIAS,
@@ -66,7 +66,7 @@ typedef enum kvf__role {
 #define KVF__W_IF_HEAD_BIAS 0x400u /* only with desc.head_bias */
 #define KVF__W_ASIDE        0x800u /* no part of the base: neither hashed nor made nor trained */
 
-/* hf, gguf: name patterns, '#' stands for the layer; hf without the base-model prefix; gguf NULL:
+/* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types: "SD C" is
  * [(H + 2 G) * D, C]. */
@@ -76,7 +76,7 @@ typedef struct kvf__weight {
     unsigned flags;
 } kvf__weight;
 
-/* One number of config.json: the first of `names` that is there. otherwise: what stands for an
+/* One number of config.json: the first of `names` that is there. otherwise: the value of an
  * absent key; 0 = it must be there, KVF__DERIVED = computed from others (null always means that).
  */
 #define KVF__DERIVED (-1)
@@ -110,16 +110,16 @@ typedef struct kvf__arch {
                                    pretraining), patterns as above, NULL-terminated */
     const char *const *renamed; /* endings of names and what old files have instead, in pairs,
                                    NULL-terminated; NULL: none */
-    kvf__block block;           /* act: where the config does not say */
+    kvf__block block;           /* act: unless the config has one */
     kvf__position_kind positions;
     const char *act_name;
     bool gelu_is_new;   /* "gelu" means what others call gelu_new */
-    bool tied;          /* where the config does not say */
+    bool tied;          /* unless the config has it */
     bool score_flags;   /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
     bool pad_positions; /* tokens with the id `pad` stand at the table's row of that number, others
                            are counted from the row behind it on (RoBERTa) */
-    int32_t pad;        /* with pad_positions: where the config does not say */
-    bool starts_at_0;   /* behind a prefix positions start at 0 unless a run says otherwise */
+    int32_t pad;        /* with pad_positions: unless the config has it */
+    bool starts_at_0;   /* after a prefix positions start at 0 unless a run asks otherwise */
     bool mlm_gelu;      /* the masked-LM head's activation is gelu, whatever the config says */
     bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
 } kvf__arch;
@@ -166,7 +166,7 @@ const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kv
 
 /* ---- description, shared by both configs ----------------------------------------------------- */
 
-/* Fills what the row says. */
+/* Fills what the row gives. */
 void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
 /* Checks that the numbers make sense together and fit what the pass can do; ESHAPE never, EFORMAT
  * or EUNSUPPORTED. */

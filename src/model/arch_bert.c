@@ -103,7 +103,7 @@ static const kvf__config_keys bert_keys = {
     .block.post_norm = true, .block.qkv_bias = true, .block.out_bias = true,                       \
     .block.mlp_bias = true
 
-/* RoBERTa's is BERT's body with positions counted behind the padding, and a head of its own. */
+/* RoBERTa's is BERT's body with positions counted from the padding on, and a head of its own. */
 #define ROBERTA_ROW                                                                                \
     BERT_ROW, .prefix = "roberta.", .weights = roberta_weights,                                    \
               .n_weights = KVF__COUNT(roberta_weights), .buffers = roberta_buffers,                \

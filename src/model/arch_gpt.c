@@ -24,7 +24,7 @@ static const kvf__weight gpt2_weights[] = {
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
 
-/* The first GPT: norms behind the sums, none at the end. Hugging Face's head is tied and has no
+/* The first GPT: norms after the sums, none at the end. Hugging Face's head is tied and has no
  * bias; lm_head_bias is a key of ours, for bases made here. */
 static const kvf__weight openai_gpt_weights[] = {
     {KVF__W_TOKENS, "tokens_embed.weight", NULL, "V C", 0},

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Beside the family's own. */
+/* Besides the family's own. */
 static const char *const prefixes[] = {"", "model.", "transformer."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 

@@ -5,9 +5,9 @@
 #include "desc.h"
 #include "map.h"
 
-/* Bytes behind a slot will be read soon, or not for a while. */
+/* Bytes of a slot will be read soon, or not for a while. */
 typedef void kvf__advise_fn(void *user, const void *at, size_t bytes, bool soon);
-/* Copies bytes behind a slot; false where that cannot be done without reading them there. */
+/* Copies bytes of a slot; false where that cannot be done without reading them there. */
 typedef bool kvf__read_fn(void *user, const void *at, size_t bytes, void *out);
 
 /* One weight by its Hugging Face name, viewed in the file. conv1d: stored [in, out] (GPT-2).
@@ -37,7 +37,7 @@ void kvf__slots_done(kvf__slots *slots);
  * and is freed by the caller. */
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out);
 /* XXH3-128 over the description and, in name order, name, dtype, shape and raw bytes of every slot
- * (tied copies and the masked-LM head left out). advise, may be NULL: is told of bytes that have
+ * (tied copies and the masked-LM head left out). advise, may be NULL: is called for bytes that have
  * been read, as in kvf__model_options. */
 kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                            kvf__advise_fn *advise, void *user, char hex[33]);

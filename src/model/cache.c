@@ -106,15 +106,15 @@ void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
 {
     size_t size = (size_t)cache->D * kvf__act_size(cache->act), bytes = (size_t)n * size;
-    size_t behind = (size_t)cache->reserved[from] * size,
-           ahead = (size_t)cache->reserved[to] * size;
+    size_t from_stride = (size_t)cache->reserved[from] * size,
+           to_stride = (size_t)cache->reserved[to] * size;
 
     assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->reserved[to]);
     for (int64_t l = 0; l < cache->L; l++)
         for (int kv = 0; kv < 2; kv++)
             for (int64_t g = 0; g < cache->G; g++)
-                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * ahead,
-                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * behind, bytes);
+                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * to_stride,
+                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * from_stride, bytes);
     cache->length[to] = n;
 }
 

@@ -177,7 +177,7 @@ static void creation_rest(creation *c)
     creation_free(c);
 }
 
-static kvf_status take_adapters(creation *c)
+static kvf_status make_adapters(creation *c)
 {
     const kvf__adapter_shape *shape = &c->options.train.adapters;
     kvf__model *model = c->model;
@@ -192,7 +192,7 @@ static kvf_status take_adapters(creation *c)
     return KVF_OK;
 }
 
-static kvf_status take_trained(creation *c, const kvf__slots *slots)
+static kvf_status make_trained(creation *c, const kvf__slots *slots)
 {
     const kvf__train *train = &c->options.train;
 
@@ -203,13 +203,13 @@ static kvf_status take_trained(creation *c, const kvf__slots *slots)
                                 &c->model->train.masters));
     c->slots = kvf__masters_slots(c->model->train.masters);
     c->model->train.weights = train->what == KVF__TRAIN_EVERYTHING;
-    if (train->what == KVF__TRAIN_ADAPTERS) KVF_TRY(take_adapters(c));
+    if (train->what == KVF__TRAIN_ADAPTERS) KVF_TRY(make_adapters(c));
     return kvf__params_append(c->ctx, &c->model->train.params,
                               kvf__masters_params(c->model->train.masters));
 }
 
 /* Matrices that are packed just before use come from slots of their own. */
-static kvf_status take_stored(creation *c)
+static kvf_status make_stored(creation *c)
 {
     if (c->options.keep == KVF__KEEP_PACKED) return KVF_OK;
     if (c->model->train.weights)
@@ -238,9 +238,9 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
     *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
     model->train.again = c;
-    st = take_trained(c, slots);
+    st = make_trained(c, slots);
     if (st) goto out;
-    st = take_stored(c);
+    st = make_stored(c);
     if (st) goto out;
     st = build(c);
     if (st) goto out;

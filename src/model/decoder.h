@@ -21,7 +21,8 @@ typedef struct kvf__step {
     const int32_t *slot;      /* [n] their slots in the cache; NULL: row r uses slot r */
     kvf__condition condition; /* of all rows */
     const kvf__step_row *row; /* [n] of each, in place of that; NULL: it holds for all */
-    bool as_one; /* a row's bits are those of a step of that row alone, whatever is beside it */
+    bool as_one; /* a row's bits are those of a step of that row alone, whatever other rows there
+                    are */
 } kvf__step;
 
 /* Has this base such a form? Not where a file stores weights by inputs (GPT-2 of Hugging Face). */

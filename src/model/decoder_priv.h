@@ -14,7 +14,7 @@ typedef struct kvf__raw {
     int64_t rows, K;
 } kvf__raw;
 
-/* A norm whose weights are applied, not folded: the matrix behind it is the file's. */
+/* A norm whose weights are applied, not folded: the matrix after it is the file's. */
 typedef struct kvf__raw_norm {
     float *gamma, *beta; /* [C]; beta may be NULL */
 } kvf__raw_norm;

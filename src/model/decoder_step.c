@@ -25,9 +25,9 @@ typedef struct worker {
     int t, n; /* number of this thread, threads */
 } worker;
 
-static void share(const worker *w, int64_t total, int64_t unit, int64_t *from, int64_t *to)
+static void part_of(const worker *w, int64_t total, int64_t unit, int64_t *from, int64_t *to)
 {
-    kvf__team_share(total, unit, w->t, w->n, from, to);
+    kvf__team_part(total, unit, w->t, w->n, from, to);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -64,10 +64,10 @@ static void add_bias(const worker *w, const float *bias, int64_t n, float *y, in
 }
 
 /* This thread's rows of a matrix of which y has all columns. */
-static void multiply_share(const worker *w, const kvf__raw *raw, const float *x, float *y, bool add)
+static void multiply_part(const worker *w, const kvf__raw *raw, const float *x, float *y, bool add)
 {
     int64_t from, to;
-    share(w, raw->rows, ROWS_UNIT, &from, &to);
+    part_of(w, raw->rows, ROWS_UNIT, &from, &to);
     multiply(w, raw, from, to - from, x, y + from, raw->rows, add);
     add_bias(w, raw->bias ? raw->bias + from : NULL, to - from, y + from, raw->rows);
 }
@@ -154,7 +154,7 @@ static void project(const worker *w, int64_t l)
     const int64_t heads = d->H + 2 * d->G;
     int64_t from, to, first = 0; /* first head of a part */
 
-    share(w, heads, 1, &from, &to);
+    part_of(w, heads, 1, &from, &to);
     for (int i = 0; i < 3; i++) {
         const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
         if (!raw->slot) break;
@@ -170,13 +170,13 @@ static void project(const worker *w, int64_t l)
     }
 }
 
-/* What stands before row m of a step. */
+/* What row m of a step sees before its token. */
 static kvf__step_row before_row(const kvf__step *step, int64_t m)
 {
     return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
 }
 
-/* What stands before each row in layer l: its prefix, and its cache. */
+/* The keys before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
     const kvf__cache *cache = w->decoder->cache;
@@ -205,7 +205,7 @@ static void attend(const worker *w, int64_t l)
     attn.out = w->decoder->att;
     attn.lse = w->decoder->lse;
     lay_segments(w, l);
-    share(w, w->step->n * d->H, 1, &from, &to);
+    part_of(w, w->step->n * d->H, 1, &from, &to);
     for (int64_t i = from; i < to; i++)
         w->decoder->model->kernels->attn_head(&attn, &w->own->rows[i / d->H], i % d->H,
                                               w->own->attention);
@@ -220,10 +220,10 @@ static void widen(const worker *w, const kvf__raw_layer *layer)
     const int64_t F = layer->up.rows;
     int64_t from, to;
 
-    multiply_share(w, m->desc.block.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1,
-                   false);
-    if (m->desc.block.gated) multiply_share(w, &layer->up, w->own->xhat, decoder->h2, false);
-    share(w, F, ROWS_UNIT, &from, &to);
+    multiply_part(w, m->desc.block.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1,
+                  false);
+    if (m->desc.block.gated) multiply_part(w, &layer->up, w->own->xhat, decoder->h2, false);
+    part_of(w, F, ROWS_UNIT, &from, &to);
     for (int64_t r = 0; r < w->step->n && from < to; r++) {
         const int64_t at = r * F + from;
         if (m->desc.block.gated)
@@ -270,7 +270,7 @@ static void multiply_heads(const worker *w)
             end++;
         part.n = end - r;
         own.step = &part;
-        multiply_share(&own, &head, w->own->xhat + r * base->K, w->logits + r * base->rows, false);
+        multiply_part(&own, &head, w->own->xhat + r * base->K, w->logits + r * base->rows, false);
     }
 }
 
@@ -287,12 +287,12 @@ static void work(const worker *w)
         kvf__team_wait(w->team, w->n);
         attend(w, l);
         kvf__team_wait(w->team, w->n);
-        multiply_share(w, &layer->out, decoder->att, decoder->x, true);
+        multiply_part(w, &layer->out, decoder->att, decoder->x, true);
         kvf__team_wait(w->team, w->n);
         normalise(w, &layer->norm2);
         widen(w, layer);
         kvf__team_wait(w->team, w->n);
-        multiply_share(w, &layer->down, decoder->g, decoder->x, true);
+        multiply_part(w, &layer->down, decoder->g, decoder->x, true);
         kvf__team_wait(w->team, w->n);
     }
     normalise(w, &decoder->final);

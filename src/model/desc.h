@@ -36,7 +36,7 @@ typedef struct kvf__ends {
 bool kvf__ends_has(const kvf__ends *ends, int32_t id);
 void kvf__ends_add(kvf__ends *ends, int32_t id); /* once; below 0: none; what has no room is left */
 
-/* What a block is made of: a row of the table of architectures, or a config says. */
+/* What a block is made of: a row of the table of architectures, or a config gives it. */
 typedef struct kvf__block {
     kvf__norm_kind norm;
     bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
@@ -52,7 +52,7 @@ typedef struct kvf__positions {
     int64_t max;      /* that rows may have; the table of a family with `pad` holds pad + 1 more */
     int32_t pad;      /* RoBERTa: tokens with this id are at this row of the table, the others are
                          counted from the row after it on; -1: position and row are one */
-    bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run says so */
+    bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
     int64_t window;   /* sliding attention, 0: none; else accepted only while P + length fits */
     kvf__rope rope;
     float *divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
@@ -63,7 +63,7 @@ typedef struct kvf__positions {
 /* The config's token ids, -1 if absent. */
 typedef struct kvf__token_ids {
     int32_t bos, eos, pad; /* of several eos the first */
-    kvf__ends ends;        /* that end what is generated, as config or file say */
+    kvf__ends ends;        /* that end what is generated, by config or file */
 } kvf__token_ids;
 
 /* An architecture with its numbers. Read-only after kvf__desc_from_*. */
@@ -78,7 +78,7 @@ typedef struct kvf__desc {
     kvf__positions position;
     float score_scale;   /* 1/sqrt(D), or 1 */
     bool score_by_layer; /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
-    /* For task heads; < 0 or 0: the config does not say. */
+    /* For task heads; < 0 or 0: not in the config. */
     double classifier_dropout, hidden_dropout, initializer_range;
     double attention_dropout; /* dropout of the base drops probabilities too where it is above 0 */
     kvf__token_ids ids;

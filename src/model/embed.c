@@ -3,10 +3,10 @@
  *
  * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
  * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
- * any other in all that follows, as with transformers' inputs_embeds. A row's first token stands at
+ * any other in all that follows, as with transformers' inputs_embeds. A row's first token is at
  * position_start plus the lengths of its common prefixes and of its cache, and P more where
- * the prefix stands before it inside the row. RoBERTa counts
- * only tokens that are not padding, by their id, and starts behind the padding's own row of the
+ * the prefix comes before it inside the row. RoBERTa counts
+ * only tokens that are not padding, by their id, and starts after the padding's own row of the
  * table. */
 #include "pass_grads.h"
 #include "pass_priv.h"

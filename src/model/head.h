@@ -49,11 +49,11 @@ typedef struct kvf__head_base {
 /* EUNSUPPORTED: the architecture has no such head. */
 kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
                                const kvf__head_options *options, kvf__head **out);
-/* The same on what a model says of itself, which must outlive the head. */
+/* The same by the description of a model, which must outlive the head. */
 kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,
                             kvf__head **out);
 /* seq-cls without a parameter (Schick and Schütze 2021): class i is read as word ids[i] of the
- * vocabulary, and the base's masked-LM head says how likely it is at a row's [MASK].
+ * vocabulary, and the base's masked-LM head gives its probability at a row's [MASK].
  * EUNSUPPORTED: the base has no such head. The model must outlive the head. */
 kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,
                                   int64_t n, kvf__head **out);

@@ -1,5 +1,5 @@
 /* Linear layers of task heads, forward and backward: plain loops in f64 over contiguous memory. A
- * head reads a few rows of the batch, so its time does not count beside the base's.
+ * head reads a few rows of the batch, so its time is negligible.
  *
  * Columns go in strips that stay in registers and first-level cache; a strip is one thread's. */
 #include "head_priv.h"

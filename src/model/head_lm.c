@@ -263,7 +263,7 @@ static void final_norm_bwd(kvf__pass *pass)
 
     if (m->desc.block.post_norm) return; /* the last block's norm comes first in its own way back */
     memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
-    kvf__pass_ahead_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
+    kvf__pass_pre_norm_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
 }
 
 kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how,

@@ -22,7 +22,7 @@ void kvf__linear_fwd(const kvf__linear *layer, float *y, const float *x, int64_t
 void kvf__linear_bwd(const kvf__linear *layer, float *dx, const float *x, const float *dy,
                      int64_t rows);
 
-/* Which config key says how much the head drops while training, as transformers has it. */
+/* Which config key has the rate at which the head drops while training, as transformers has it. */
 typedef enum kvf__head_rate {
     KVF__RATE_NONE,
     KVF__RATE_CLASSIFIER, /* classifier_dropout, else the hidden one */
@@ -31,7 +31,7 @@ typedef enum kvf__head_rate {
 
 /* A row of the table in head_task.c. */
 typedef struct kvf__head_kind {
-    const char *archs; /* model types, with a space before and behind each */
+    const char *archs; /* model types, with a space before and after each */
     kvf__task task;
     const char *inner;  /* name of the layer with tanh, NULL: none */
     bool pooler;        /* the inner layer is the base's own where the base has it */
@@ -65,7 +65,7 @@ struct kvf__head {
     kvf__params params;
     char name[4][64];
     float *values, *grads;       /* grads NULL: of words, whose rows are values */
-    const kvf__masked_lm *words; /* NULL: a trained head; else what stands in for tanh is its act
+    const kvf__masked_lm *words; /* NULL: a trained head; else its act is used in place of tanh
                                     and norm */
     double norm_eps;
     const kvf__kernels *kernels;

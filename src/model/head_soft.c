@@ -5,7 +5,7 @@
  *
  * which is KL(teacher || student) of the k + 1 buckets: never negative, at most that of the whole
  * distributions, and 0 only if the student gives the k items and the rest what the teacher gives
- * them. (Renormalised over the k it would say nothing of mass that leaves them.) With z the logits:
+ * them. (Renormalised over the k it would ignore mass that leaves them.) With z the logits:
  *
  *   dloss/dz_i = q_i - p_i          for the k items
  *   dloss/dz_v = (q_r - p_r) q_v / q_r   for every other
@@ -201,7 +201,7 @@ static void sort_by_id(int32_t *ids, float *values, int64_t k)
     }
 }
 
-/* Logits to log-probabilities, the rest's behind them. */
+/* Logits to log-probabilities, the rest's after them. */
 static kvf_status finish_label(kvf_ctx *ctx, double all, int64_t k, int32_t *ids, float *logp)
 {
     double mass = 0;

@@ -1,5 +1,5 @@
-/* Task heads: the table of what stands on which architecture, starting values, and the calls
- * forward and backward.
+/* Task heads: the table of which layers an architecture has for a task, starting values, and the
+ * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
  * modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler
@@ -108,7 +108,7 @@ static kvf_status describe(kvf_ctx *ctx, kvf__head *head, bool train_inner)
 }
 
 /* A layer over the next parameters of the list. */
-static kvf__linear take_layer(kvf__head *head, size_t *at, bool bias, int64_t out)
+static kvf__linear next_layer(kvf__head *head, size_t *at, bool bias, int64_t out)
 {
     kvf__param *weight = &head->params.item[(*at)++];
     kvf__linear layer = {.w = weight->value, .dw = weight->grad, .in = head->C, .out = out};
@@ -147,8 +147,8 @@ static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *bas
         head->inner = (kvf__linear){
             .w = base->pooler, .b = base->pooler_bias, .in = head->C, .out = head->C};
     else if (head->kind->inner)
-        head->inner = take_layer(head, &at, true, head->C);
-    head->outer = take_layer(head, &at, head->kind->outer_bias, head->width);
+        head->inner = next_layer(head, &at, true, head->C);
+    head->outer = next_layer(head, &at, head->kind->outer_bias, head->width);
     start_values(head, base->initializer_range > 0 ? base->initializer_range : 0.02);
     return KVF_OK;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Outputs first .. first + n - 1 of a dense layer: out [n, C] and the bias after it, if there is
- * one. A weight that is stored by inputs is turned. */
+ * one. A weight that is stored by inputs is transposed. */
 static kvf_status read_outputs(kvf_ctx *ctx, const kvf__slot *weight, const kvf__slot *bias,
                                int64_t first, int64_t n, int64_t C, float *out)
 {

@@ -57,7 +57,7 @@ kvf_status kvf__pass_hidden_grad(kvf_ctx *ctx, kvf__pass *pass, const float *dhi
     memset(pass->bwd.dx_lab + n, 0, (all - n) * sizeof *dhidden);
     const kvf__norm_at final = kvf__pass_final_norm(pass);
     if (!m->desc.block.post_norm)
-        kvf__pass_stream_bwd(pass, &final, NULL, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
+        kvf__pass_post_norm_bwd(pass, &final, NULL, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
     pass->state = KVF__PASS_LOSS;
     return KVF_OK;
 }

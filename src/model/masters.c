@@ -1,5 +1,5 @@
 /* Master values of trained weights (port `block`): f32, in the shape and by the name of Hugging
- * Face, with a gradient beside each.
+ * Face, each with a gradient.
  *
  * The model reads all its weights through slots. Trained ones get slots that view the masters in
  * place of the file, so that packing, embedding rows and hashes see what was trained without

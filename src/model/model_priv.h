@@ -60,7 +60,7 @@ typedef struct kvf__model_store {
 } kvf__model_store;
 
 /* The language-model head: planes of KVF__VOCAB_PLANE columns; columns >= V are padding: zero
- * weights. The final gamma is folded in, its beta in the bias, unless they stand here. */
+ * weights. The final gamma is folded in, its beta in the bias, unless they are here. */
 typedef struct kvf__model_head {
     int64_t n;                /* planes; 0: the base has no such head */
     kvf__packed_pair *planes; /* [n], or one that all share; [C, KVF__VOCAB_PLANE] */
@@ -91,7 +91,7 @@ struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
     bool backward;
-    bool unfolded; /* norms apply their weights themselves, wherever they stand */
+    bool unfolded; /* norms apply their weights themselves, in every place */
     kvf__mm *mm;   /* owned */
     const kvf__kernels *kernels;
     int64_t row_step;            /* batches of many rows are padded to a multiple of it */
@@ -122,7 +122,7 @@ kvf__params *kvf__masters_params(kvf__masters *masters);
 /* Row i of a slot in f32, row order and type undone: out [columns]. */
 void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
 /* The same of a table of which a pass needs rows here and there: pages of the file around each
- * would soon be the whole table, in memory beside its packed form. */
+ * would soon be the whole table, in memory besides its packed form. */
 void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out);
 /* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
  * [in, out]); kvf__alloc'ed. */

@@ -1,7 +1,7 @@
 /* From the weight rows of arch.c to names and shapes: patterns filled in, shape words evaluated,
  * slots found by role.
  *
- * A pattern's '#' stands for the layer number; a shape word is a product of letters of the shape
+ * A pattern's '#' is the layer number; a shape word is a product of letters of the shape
  * alphabet. */
 #include "arch.h"
 #include "model_priv.h"

@@ -48,8 +48,8 @@ typedef struct kvf__model_options {
     kvf__train train;
 } kvf__model_options;
 
-/* Packs the weights (norms folded in, unless train says otherwise). desc is taken over (and
- * emptied) on success; the bytes behind slots must outlive the model: the token embedding is read
+/* Packs the weights (norms folded in, unless train asks otherwise). desc is taken over (and
+ * emptied) on success; the bytes of the slots must outlive the model: the token embedding is read
  * from them row by row. */
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out);

@@ -45,8 +45,8 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"P", limits->P, 0},
                  {"cache_len", limits->cache_len, 0},
                  {"soft", limits->soft, 0},
-                 {"lead_len", limits->common_len, 0},
-                 {"lead_tokens", limits->common_tokens, 0},
+                 {"common_len", limits->common_len, 0},
+                 {"common_tokens", limits->common_tokens, 0},
                  {"sections", limits->sections, 0}};
 
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
@@ -80,7 +80,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     return kvf__attn_plan_create(ctx, &attn, &pass->keys.plan);
 }
 
-/* Enough rope rows for a batch at the limits that starts behind its prefix; fwd extends them for
+/* Enough rope rows for a batch at the limits that starts after its prefix; fwd extends them for
  * larger offsets. */
 static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
 {

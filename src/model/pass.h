@@ -58,7 +58,7 @@ typedef struct kvf__input {
     const kvf__row_dropout *row_dropout;  /* NULL: none; excludes common prefixes and a cache */
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
     float *streams; /* [L, n_tokens, C]; NULL: not wanted. Set to the residual stream that enters
-                       each layer: where norms stand behind the halves, what qkv reads */
+                       each layer: with post-norm blocks, what qkv reads */
     double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                        falls on virtual tokens: prefix, or vectors (but those in a cache) */
     const kvf__section *sections; /* [n_sections] all rows, in place of `condition`;
@@ -70,14 +70,14 @@ typedef struct kvf__input {
  * layer is not computed). ESHAPE: over the limits, position past the model's, id outside the
  * vocabulary or without its vector. */
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input);
-/* What a teacher says at each label: its k likeliest items, ids ascending, with their
- * log-probabilities, and behind these that of all other items together. */
+/* What a teacher gives at each label: its k likeliest items, ids ascending, with their
+ * log-probabilities, and after these that of all other items together. */
 typedef struct kvf__soft_targets {
     int64_t k;
     const int32_t *ids; /* [n_labels, k] */
     const float *logp;  /* [n_labels, k + 1]; -INFINITY: nothing */
 } kvf__soft_targets;
-/* After fwd: what this pass says as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
+/* After fwd: what this pass gives as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
  * if a logit is not finite. */
 kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
 /* After fwd: logits [n_labels, V], f32. */

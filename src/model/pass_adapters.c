@@ -1,10 +1,10 @@
 /* Adapters in a pass (adapter.h): between what a half's products wrote and the residual sum.
  *
- * A serial adapter reads the half's output, so the products put it beside the stream, where it is
- * kept, and it is added from there, in the order in which the products would have added: an adapter
- * that is zero, or left out, leaves the bits of the base. A parallel adapter reads a copy of what
- * the half's products read. In the last layer both work on labelled rows alone, as all behind its
- * attention does. */
+ * A serial adapter reads the half's output, so the products put it in memory of its own, where it
+ * is kept, and it is added from there, in the order in which the products would have added: an
+ * adapter that is zero, or left out, leaves the bits of the base. A parallel adapter reads a copy
+ * of what the half's products read. In the last layer both work on labelled rows alone, as all
+ * after its attention does. */
 #include "bottleneck.h"
 #include "pass_priv.h"
 
@@ -120,7 +120,8 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
     return KVF_OK;
 }
 
-/* Rows go to where their labels stand, the last first: none is written over before it has moved. */
+/* Rows move to the tokens of their labels, the last first, so that none is overwritten before it
+ * has moved. */
 void kvf__pass_adapt_scatter(kvf__pass *pass)
 {
     const kvf__batch *b = pass->batch;
@@ -136,7 +137,7 @@ void kvf__pass_adapt_scatter(kvf__pass *pass)
     memset(pass->adapt.d, 0, (size_t)(end * C) * sizeof(float));
 }
 
-void kvf__pass_adapt_beside(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
+void kvf__pass_adapt_add(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;

@@ -26,11 +26,11 @@ unsigned kvf__pass_out_flags(const struct kvf__pass *pass, kvf__half half); /* o
 kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, kvf__half half,
                                float *x, const void *src, int64_t M);
 /* Undoes it: *dy [M, C] in the act type is the gradient of what the products left. What a parallel
- * adapter says of src stays behind until `beside` adds it to dxhat; `scatter` spreads that of
+ * adapter says of src is kept until kvf__pass_adapt_add adds it to dxhat; `scatter` spreads that of
  * labelled rows over the batch. */
 kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, kvf__half half,
                                const float *dx, const void *dx_act, int64_t M, const void **dy);
 void kvf__pass_adapt_scatter(struct kvf__pass *pass);
-void kvf__pass_adapt_beside(struct kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
+void kvf__pass_adapt_add(struct kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
 
 #endif

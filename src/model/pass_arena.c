@@ -12,7 +12,7 @@
 typedef struct sizes {
     int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
     bool weights; /* are trained in this pass */
-    bool whole;   /* norms stand whole in front of halves */
+    bool whole;   /* norms with weights in front of halves */
     bool f32;     /* the act type */
     size_t act;
 } sizes;

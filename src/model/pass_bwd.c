@@ -4,7 +4,7 @@
  * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c: down^T, act', up^T,
  * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
  * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
- * the layers share what they keep, each is recomputed just before its turn. */
+ * the layers share what they keep, each is recomputed just before it is needed. */
 #include "attention.h"
 #include "pass_grads.h"
 #include "pass_norms.h"
@@ -57,12 +57,12 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     const void *dy;
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
-    kvf__pass_behind_ffn_bwd(pass, l, dx, dx_act);
+    kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
     for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
-    kvf__pass_adapt_beside(pass, l, KVF__HALF_FFN, M);
+    kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
     dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
@@ -134,7 +134,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                         pass->bwd.dxhat, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_QKV, 0, NULL));
-    kvf__pass_adapt_beside(pass, l, KVF__HALF_ATTN, pass->M);
+    kvf__pass_adapt_add(pass, l, KVF__HALF_ATTN, pass->M);
     kvf__pass_before_qkv_bwd(pass, l);
     return KVF_OK;
 }
@@ -160,7 +160,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
     if (pass->state != KVF__PASS_LOSS)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
-    KVF_TRY(kvf__pass_alloc_grads(ctx, pass, into));
+    KVF_TRY(kvf__pass_set_grads(ctx, pass, into));
     pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
     pass->times.mark = kvf__clock();
     int64_t last = pass->model->desc.L - 1;

@@ -15,7 +15,7 @@
 
 enum { MAX_ROW = 1 << 24 }; /* tokens of a row, of which every place numbers as many */
 
-kvf_status kvf__pass_alloc_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_set_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__row_dropout *by = input->base_dropout;
     const kvf__batch *b = input->batch;
@@ -27,8 +27,9 @@ kvf_status kvf__pass_alloc_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf
     if (by->p >= 1)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout %g, expected 0 to below 1", by->p);
     if (input->cache || b->parent || pass->model->train.adapters)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "pass: dropout of the base excludes leads, a cache and adapters");
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "pass: dropout of the base excludes common prefixes, a cache and adapters");
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)BASE_STREAM << 32) + (uint64_t)by->step);
     kvf__rng attn = kvf__rng_make(by->seed, ((uint64_t)ATTN_STREAM << 32) + (uint64_t)by->step);
     for (int64_t r = 0; r < b->n_rows; r++) {
@@ -50,7 +51,7 @@ const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l)
     return &pass->drop.attn;
 }
 
-/* The token behind row i of what layer l's second half computes on. */
+/* The token of row i of what layer l's second half computes on. */
 static int64_t token_of(const kvf__pass *pass, bool labelled, int64_t i)
 {
     return labelled ? pass->batch->label_at[i] : i;
@@ -114,7 +115,7 @@ void kvf__pass_drop_embedding(kvf__pass *pass, float *x)
     if (pass->drop.active) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
 }
 
-/* What qkv says of the stream of post-norm blocks waits in the act type. */
+/* The part of the gradient that comes through qkv is, in post-norm blocks, still in dxhat. */
 void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;

@@ -25,8 +25,8 @@ typedef struct kvf__pass_dropout {
 /* Dropout of the base (pass_dropout.c): takes it from the input; x += half under its mask; the
  * gradient of what a half added, f32 and (*dy) in the act type, given that of the stream, which it
  * is without dropout; x [tokens, C] under the mask of embeddings, and back on dx and dxhat. */
-kvf_status kvf__pass_alloc_base_dropout(kvf_ctx *ctx, struct kvf__pass *pass,
-                                        const kvf__input *input);
+kvf_status kvf__pass_set_base_dropout(kvf_ctx *ctx, struct kvf__pass *pass,
+                                      const kvf__input *input);
 void kvf__pass_drop_fwd(struct kvf__pass *pass, int64_t l, kvf__half half, float *x);
 /* Of layer l's probabilities, until the next call; NULL: they stay whole. */
 const kvf__attn_drop *kvf__pass_attn_drop(struct kvf__pass *pass, int64_t l);

@@ -3,9 +3,9 @@
  *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
  *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
  *
- * or with the norms behind the sums (pass_norms.c).
+ * or with the norms after the sums (pass_norms.c).
  *
- * Nothing behind the last layer's attention needs a row without a label, so labelled rows are
+ * Nothing after the last layer's attention needs a row without a label, so labelled rows are
  * gathered there and the rest of the model runs on them alone. Without labels the
  * pass ends at the last layer's keys.
  *
@@ -96,11 +96,11 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
     return KVF_OK;
 }
 
-static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     KVF_TRY(check_limits(ctx, pass, input));
     KVF_TRY(check_rows(ctx, pass, input->batch));
-    KVF_TRY(kvf__pass_alloc_sections(ctx, pass, input));
+    KVF_TRY(kvf__pass_set_sections(ctx, pass, input));
     KVF_TRY(check_cache(ctx, pass, input));
     KVF_TRY(kvf__pass_check_common_rows(ctx, pass, input));
     KVF_TRY(kvf__embed_check(ctx, pass, input));
@@ -112,9 +112,9 @@ static kvf_status take_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *in
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->keys.dealt = false;
-    KVF_TRY(kvf__pass_alloc_infix(ctx, pass, input));
-    KVF_TRY(kvf__pass_alloc_base_dropout(ctx, pass, input));
-    return kvf__pass_alloc_dropout(ctx, pass, input);
+    KVF_TRY(kvf__pass_set_infix(ctx, pass, input));
+    KVF_TRY(kvf__pass_set_base_dropout(ctx, pass, input));
+    return kvf__pass_set_row_dropout(ctx, pass, input);
 }
 
 /* ---- a block --------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
         m->kernels->act_fwd(m->act, m->desc.block.act, h1, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
     if (pass->again.now && !m->desc.block.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
-        return KVF_OK; /* nothing behind this is kept */
+        return KVF_OK; /* nothing after this is kept */
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p].fwd, g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     return KVF_OK;
@@ -201,7 +201,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
-    kvf__pass_behind_ffn(pass, l, x);
+    kvf__pass_after_ffn(pass, l, x);
     return KVF_OK;
 }
 
@@ -256,7 +256,7 @@ static void final_norm_fwd(kvf__pass *pass)
 
     if (!pass->batch->n_labels) return;
     if (!m->desc.block.post_norm)
-        kvf__pass_ahead_fwd(pass, &final, pass->fwd.x_lab);
+        kvf__pass_pre_norm_fwd(pass, &final, pass->fwd.x_lab);
     else if (m->lm.n)
         memcpy(pass->head.in, pass->fwd.x_act,
                (size_t)(pass->ML * m->desc.C) * kvf__act_size(m->act));
@@ -295,7 +295,7 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     int64_t stream = input->batch->n_tokens * pass->model->desc.C;
 
     pass->state = KVF__PASS_EMPTY;
-    KVF_TRY(take_input(ctx, pass, input));
+    KVF_TRY(set_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
     kvf__embed_fwd(pass);
     KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));

@@ -16,7 +16,7 @@ void kvf__head_norm_grad(const kvf__pass *pass, int64_t l);
 kvf_status kvf__weight_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__product_kind kind,
                             int64_t plane, const float *dx);
 /* Of the language-model head: plane p of the vocabulary, whose gradient on labelled rows first ..
- * first + rows - 1 stands in logits. */
+ * first + rows - 1 is in logits. */
 kvf_status kvf__head_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t plane, int64_t first,
                           int64_t rows);
 

@@ -2,9 +2,9 @@
  * its own before y's, a common prefix or a cached one, without a prefix segment; y's row has it
  * among its segments. So attention needs nothing new.
  *
- * On a base with rope the keys that the prefix brings are not rotated: where it stands differs from
+ * On a base with rope the keys that the prefix brings are not rotated: its position differs from
  * row to row. Each row that sees it gets a copy of a layer's prefix, rotated to its place, when
- * that layer's turn comes, as with dropout by rows; gradients are turned back (the transpose of a
+ * that layer is reached, as with dropout by rows; gradients are rotated back (the transpose of a
  * rotation) and added in row order. Learned positions do not touch keys, so there all rows share
  * the prefix as it is. */
 #include "attention.h"
@@ -39,7 +39,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
                      (long long)r, (long long)at, (long long)before);
 }
 
-kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_set_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__batch *b = input->batch;
 
@@ -59,7 +59,8 @@ kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input
 
 /* ---- copies of row_kv, [R, 2, G, P, D] ------------------------------------------------------- */
 
-/* to += a key turned by a row of the tables, half-split pairs (i, i + D/2); back: by its transpose.
+/* to += a key rotated by a row of the tables, half-split pairs (i, i + D/2); back: by its
+ * transpose.
  */
 static void add_rotated(float *to, const float *from, const float *c, const float *s, int64_t D,
                         bool back)
@@ -73,7 +74,7 @@ static void add_rotated(float *to, const float *from, const float *c, const floa
     }
 }
 
-/* Keys [G, P, D], each by its place when the first stands at `first`. */
+/* Keys [G, P, D], each by its position, the first at `first`. */
 static void rotate_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
                         const float *from, bool back)
 {

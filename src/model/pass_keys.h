@@ -16,15 +16,16 @@ typedef struct kvf__pass_keys {
     int64_t n_segs;
     int32_t *common; /* [limits.rows] segment of a row that is a common prefix, else -1 */
     int64_t *offset; /* [limits.rows] tokens of the common prefixes before a row */
-    float *dcommon;  /* [limits.lead_tokens, (H+2G)D] what later rows add to leads' keys, values;
+    float *dcommon;  /* [limits.common_tokens, (H+2G)D] what later rows add to their keys, values;
                       backward only */
     double *share;   /* of the input */
-    bool dealt;      /* the attention plan, for the sections whose `planned` says so */
+    bool dealt;      /* the attention plan, for the sections that are `planned` */
     bool dealt_last; /* for the last layer, where rows without labels ask for nothing */
 } kvf__pass_keys;
 
 /* Fills rows and segs for layer l and deals the attention's work. gradient: those of prefixes are
- * wanted, where the sections say; dlead: those of common prefixes too (dlead is zeroed). */
+ * wanted, where the sections have them; dcommon: those of common prefixes too (dcommon is zeroed).
+ */
 void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dcommon);
 /* Keys and values of a prefix in layer l, with where their gradients go (NULL: none are wanted), of
  * length 0 where it has none there; those that a cache has of a slot. */
@@ -34,7 +35,8 @@ struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t
 struct kvf__attn kvf__model_attn(const kvf__model *model, int64_t l);
 /* The attention call of layer l, forward fields filled. */
 struct kvf__attn kvf__pass_attn(const struct kvf__pass *pass, int64_t l);
-/* Adds what the rows behind leads left in dlead to the common prefixes' own rows of dqkv. */
+/* Adds what the rows after common prefixes left in dcommon to the common prefixes' own rows of
+ * dqkv. */
 void kvf__pass_collect_common_rows(struct kvf__pass *pass);
 /* Does row r see the prefix? */
 bool kvf__pass_row_sees(const struct kvf__pass *pass, int64_t r);

@@ -18,13 +18,13 @@
 
 /* ---- which norm ------------------------------------------------------------------------------ */
 
-/* In the last layer a norm behind attention has the labelled rows alone. */
+/* In the last layer a norm after attention has the labelled rows alone. */
 static kvf__norm_at norm_at(const kvf__pass *pass, int64_t l, bool first)
 {
     const kvf__layer *w = &pass->model->layers[l];
     const kvf__kept *keep = &pass->kept[l];
-    const bool behind = !first || pass->model->desc.block.post_norm;
-    const bool labelled = behind && l == pass->model->desc.L - 1;
+    const bool after = !first || pass->model->desc.block.post_norm;
+    const bool labelled = after && l == pass->model->desc.L - 1;
     kvf__norm_at at = {.role = first ? KVF__W_NORM1 : KVF__W_NORM2,
                        .role_beta = first ? KVF__W_NORM1_BETA : KVF__W_NORM2_BETA,
                        .layer = l,
@@ -69,7 +69,7 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* A norm in front of what reads its output, which is returned: the stream x stays. */
-const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x)
+const void *kvf__pass_pre_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x)
 {
     const kvf__model *m = pass->model;
     const bool f32 = m->act == KVF__F32;
@@ -90,7 +90,7 @@ const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const f
 }
 
 /* Norms the stream x [M, C] in place. */
-static void stream_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
+static void post_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
 {
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
 
@@ -114,7 +114,7 @@ const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
     kvf__norm_at at = norm_at(pass, l, true);
 
-    if (!pass->model->desc.block.post_norm) return kvf__pass_ahead_fwd(pass, &at, pass->fwd.x);
+    if (!pass->model->desc.block.post_norm) return kvf__pass_pre_norm_fwd(pass, &at, pass->fwd.x);
     at.M = pass->M; /* the norm itself comes later */
     return keep_stream(pass, &at, pass->kept[l].in1);
 }
@@ -124,16 +124,16 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
     const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (!post_norm) return kvf__pass_ahead_fwd(pass, &at, x);
-    stream_fwd(pass, &at, x);
+    if (!post_norm) return kvf__pass_pre_norm_fwd(pass, &at, x);
+    post_norm_fwd(pass, &at, x);
     return keep_stream(pass, &at, pass->kept[l].in2);
 }
 
-void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x)
+void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x)
 {
     const kvf__norm_at at = norm_at(pass, l, false);
 
-    if (pass->model->desc.block.post_norm) stream_fwd(pass, &at, x);
+    if (pass->model->desc.block.post_norm) post_norm_fwd(pass, &at, x);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static void *other(void *copy, const float *dx)
     return copy == (const void *)dx ? NULL : copy;
 }
 
-void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act)
+void kvf__pass_pre_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act)
 {
     const kvf__model *m = pass->model;
 
@@ -174,8 +174,8 @@ void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, voi
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
-void kvf__pass_stream_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
-                          void *dx_act)
+void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
+                             void *dx_act)
 {
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
 
@@ -187,13 +187,13 @@ void kvf__pass_stream_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *p
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
-void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
+void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
     const kvf__norm_at at = norm_at(pass, l, false);
     const bool last = l == pass->model->desc.L - 1;
 
     if (pass->model->desc.block.post_norm)
-        kvf__pass_stream_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
+        kvf__pass_post_norm_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
 }
 
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
@@ -202,9 +202,9 @@ void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
     if (post_norm)
-        kvf__pass_stream_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
+        kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
     else
-        kvf__pass_ahead_bwd(pass, &at, dx, dx_act);
+        kvf__pass_pre_norm_bwd(pass, &at, dx, dx_act);
 }
 
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
@@ -212,7 +212,7 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
     const kvf__norm_at at = norm_at(pass, l, true);
 
     if (!pass->model->desc.block.post_norm)
-        kvf__pass_ahead_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
+        kvf__pass_pre_norm_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */

@@ -19,21 +19,21 @@ kvf__norm_at kvf__pass_final_norm(const kvf__pass *pass);
 kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *at);
 /* A norm in front of something, which reads what is returned; x [M, C] stays. Back: dx [M, C] and
  * its copy += what is in dxhat, through the norm. */
-const void *kvf__pass_ahead_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x);
-void kvf__pass_ahead_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act);
+const void *kvf__pass_pre_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x);
+void kvf__pass_pre_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, void *dx_act);
 /* Back through a norm of the stream itself: dx + plus (NULL: nothing) to dx. */
-void kvf__pass_stream_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
-                          void *dx_act);
+void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
+                             void *dx_act);
 
 /* The norms around a block's halves; each does what its place has, if anything. before_*: returns
  * what the half's products read. */
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
 const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x);
-void kvf__pass_behind_ffn(kvf__pass *pass, int64_t l, float *x);
+void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x);
 /* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
- * behind_ffn_bwd of the layer below, where it meets dx, if post-norm. */
-void kvf__pass_behind_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
+ * after_ffn_bwd of the layer below, where it meets dx, if post-norm. */
+void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
 /* Norms of queries and keys, on kept qkv and on dqkv. */

@@ -126,12 +126,12 @@ void kvf__embed_fwd(kvf__pass *pass);
  * where the sections want it, and, with block, to what is trained of the embeddings, token by token
  * in the order of the batch. Uses up dx and x. */
 void kvf__embed_bwd(kvf__pass *pass, bool block);
-/* Sum of what stands for token i: its embedding or vector, type and position, before the norm. */
+/* Sum of what represents token i: its embedding or vector, type and position, before the norm. */
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
 
-/* Keys and values of layer l of every row of the batch, behind the cached ones; lengths stay as
+/* Keys and values of layer l of every row of the batch, after the cached ones; lengths stay as
  * they are. */
 void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
                        const void *qkv, int64_t H);

@@ -2,7 +2,7 @@
  * attention sees the keys and values under a mask of its own.
  *
  * The masks are drawn when they are applied (dropout.h), so nothing is kept between forward and
- * backward: a layer's masked copies are made when its turn comes, one per row, and serve as that
+ * backward: a layer's masked copies are made when it is reached, one per row, and serve as that
  * row's prefix segment. Their gradients go through the same masks and are added in row order. */
 #include "attention.h"
 #include "pass_priv.h"
@@ -19,7 +19,7 @@ static int64_t layer_size(const kvf__prefix *prefix)
     return 2 * prefix->G * prefix->P * prefix->D;
 }
 
-kvf_status kvf__pass_alloc_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__row_dropout *by = input->row_dropout;
 
@@ -30,7 +30,8 @@ kvf_status kvf__pass_alloc_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__inp
     if (by->p >= 1)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout %g, expected 0 to below 1", by->p);
     if (input->cache || input->batch->parent)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: dropout by rows excludes leads and a cache");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: dropout by rows excludes common prefixes and a cache");
     kvf__rng stream = kvf__rng_make(by->seed, ((uint64_t)ROWS_STREAM << 32) + (uint64_t)by->step);
     for (int64_t r = 0; r < input->batch->n_rows; r++)
         pass->own.stream[r] = kvf__dropout_row(stream, input->batch, r);

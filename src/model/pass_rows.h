@@ -22,7 +22,7 @@ typedef struct kvf__pass_rows {
 
 /* The prefix inside rows (pass_infix.c): takes it from the input; fills row_kv for layer l (and
  * zeroes row_dkv); adds the rows' gradients to dprefix. */
-kvf_status kvf__pass_alloc_infix(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_set_infix(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_rotate_rows(struct kvf__pass *pass, int64_t l, bool gradient);
 void kvf__pass_collect_rotated(struct kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 /* Positions by which the prefix inside row r moves its tokens. */
@@ -31,7 +31,7 @@ int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int
 /* Dropout by rows (pass_row_prefix.c): takes it from the input; fills row_kv for layer l (and
  * zeroes row_dkv); the prefix segment of row r, given that of all; adds the rows' gradients to
  * dprefix. */
-kvf_status kvf__pass_alloc_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_mask_rows(struct kvf__pass *pass, int64_t l, bool gradient);
 struct kvf__kvseg kvf__pass_row_segment(const struct kvf__pass *pass, struct kvf__kvseg prefix,
                                         int64_t r);

@@ -76,7 +76,7 @@ static void scale_labels(kvf__pass *pass, const kvf__batch *b, const kvf__sectio
             pass->sections.label_scale[j] = sections[i].loss_scale;
 }
 
-static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+static kvf_status set_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__batch *b = input->batch;
     int64_t first = 0;
@@ -92,7 +92,7 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
         for (int64_t r = first; b->parent && r < first + s->rows; r++)
             if (b->parent[r] >= 0 && b->parent[r] < first)
                 return kvf__fail(ctx, KVF_ESHAPE,
-                                 "batch row %lld: its lead is row %ld, of another section",
+                                 "batch row %lld: its common prefix is row %ld, of another section",
                                  (long long)r, (long)b->parent[r]);
         first += s->rows;
     }
@@ -104,14 +104,14 @@ static kvf_status take_all(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inpu
     return KVF_OK;
 }
 
-kvf_status kvf__pass_alloc_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
+kvf_status kvf__pass_set_sections(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__section all = {
         .rows = input->batch->n_rows, .condition = input->condition, .loss_scale = 1};
 
     pass->sections.given = input->n_sections > 0;
     pass->prefix = NULL;
-    if (pass->sections.given) return take_all(ctx, pass, input);
+    if (pass->sections.given) return set_all(ctx, pass, input);
     KVF_TRY(set_section(ctx, pass, &all, 0, 0));
     pass->sections.n = 1;
     pass->prefix = pass->sections.at[0].condition.prefix;
@@ -140,7 +140,7 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
     return KVF_OK;
 }
 
-kvf_status kvf__pass_alloc_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
+kvf_status kvf__pass_set_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
     if (pass->sections.given && !into->sections)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradients of its sections have nowhere to go");

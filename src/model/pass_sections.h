@@ -26,10 +26,10 @@ typedef struct kvf__pass_sections {
 } kvf__pass_sections;
 
 /* Sections (pass_sections.c): takes them from the input; where their gradients go; has layer l a
- * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 stand for
+ * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 mean
  * at a token; the scale of a label's loss. */
-kvf_status kvf__pass_alloc_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
-kvf_status kvf__pass_alloc_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
+kvf_status kvf__pass_set_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
+kvf_status kvf__pass_set_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
 bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
 const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);

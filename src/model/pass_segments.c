@@ -1,9 +1,9 @@
-/* Attention's view of a batch: which key segments stand before each row. The prefix first, shared
- * by all, or one for each section of the batch; then the common prefixes a row begins with (rows of
- * this batch, whose keys and values lie in qkv), or the keys and values a cache holds from earlier
- * passes. Where the prefix stands inside rows (infix_at), what is before it are rows of their own,
- * leads or cached ones, that do not see it: the order of a row's segments does not matter, only
- * which it has. */
+/* Attention's view of a batch: which key segments each row sees before its own. The prefix first,
+ * shared by all, or one for each section of the batch; then the common prefixes a row begins with
+ * (rows of this batch, whose keys and values lie in qkv), or the keys and values a cache holds from
+ * earlier passes. Where the prefix is inside rows (infix_at), what is before it are rows of their
+ * own, common prefixes or cached ones, that do not see it: the order of a row's segments does not
+ * matter, only which it has. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -25,31 +25,34 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
     kvf__pass_keys *keys = &pass->keys;
     int64_t common_tokens = 0;
     if (b->parent && input->cache)
-        return kvf__fail(ctx, KVF_EUSAGE, "batch: leads and a cache exclude each other");
+        return kvf__fail(ctx, KVF_EUSAGE, "batch: common prefixes and a cache exclude each other");
     memset(keys->common, -1, (size_t)b->n_rows * sizeof *keys->common);
     for (int64_t r = 0; r < b->n_rows; r++) {
         int32_t parent = parent_of(b, r), depth = 0;
         if (parent < -1 || parent >= r)
-            return kvf__fail(ctx, KVF_ESHAPE,
-                             "batch row %lld: its lead is row %ld, expected an earlier one",
-                             (long long)r, (long)parent);
+            return kvf__fail(
+                ctx, KVF_ESHAPE,
+                "batch row %lld: its common prefix is row %ld, expected an earlier one",
+                (long long)r, (long)parent);
         if (parent >= 0 && !pass->model->desc.block.causal)
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "batch row %lld: leads need a causal base, %s is none", (long long)r,
-                             pass->model->desc.arch_name);
+                             "batch row %lld: common prefixes need a causal base, %s is none",
+                             (long long)r, pass->model->desc.arch_name);
         for (int32_t p = parent; p >= 0; p = parent_of(b, p))
             depth++;
         if (depth > KVF__ATTN_SEGS - 1)
-            return kvf__fail(ctx, KVF_ESHAPE, "batch row %lld: %ld leads before it, at most %d fit",
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch row %lld: %ld common prefixes before it, at most %d fit",
                              (long long)r, (long)depth, KVF__ATTN_SEGS - 1);
         keys->offset[r] = parent < 0
                               ? 0
                               : keys->offset[parent] + b->start[parent + 1] - b->start[parent];
         if (keys->offset[r] > pass->limits.common_len)
-            return kvf__fail(
-                ctx, KVF_ESHAPE,
-                "batch row %lld: %lld tokens of leads, the pass was made for at most %lld",
-                (long long)r, (long long)keys->offset[r], (long long)pass->limits.common_len);
+            return kvf__fail(ctx, KVF_ESHAPE,
+                             "batch row %lld: %lld tokens of common prefixes, the pass was made "
+                             "for at most %lld",
+                             (long long)r, (long long)keys->offset[r],
+                             (long long)pass->limits.common_len);
         if (parent >= 0 && keys->common[parent] < 0) {
             keys->common[parent] = 0; /* counted; its segment is set per layer */
             common_tokens += b->start[parent + 1] - b->start[parent];
@@ -57,7 +60,7 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
     }
     if (common_tokens <= pass->limits.common_tokens) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE,
-                     "batch: %lld tokens in leads, the pass was made for at most %lld",
+                     "batch: %lld tokens in common prefixes, the pass was made for at most %lld",
                      (long long)common_tokens, (long long)pass->limits.common_tokens);
 }
 
@@ -94,7 +97,7 @@ static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
     }
 }
 
-/* A masked or turned copy of the one prefix for each row that sees it. */
+/* A masked or rotated copy of the one prefix for each row that sees it. */
 static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     const kvf__kvseg all = kvf__prefix_segment(pass->prefix, l,
@@ -107,7 +110,7 @@ static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
             pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, r);
 }
 
-/* What stands before the rows' own tokens in layer l. */
+/* The prefixes of layer l. */
 static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     if (!pass->own.drops && !pass->own.rotates) {
@@ -130,7 +133,7 @@ kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
                         .head_stride = cache->reserved[slot] * cache->D};
 }
 
-/* Row r of the batch as keys and values of the rows behind it; gradient: its place in dlead, or
+/* Row r of the batch as keys and values of the rows after it; gradient: its place in dcommon, or
  * NULL. */
 static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
 {
@@ -163,7 +166,7 @@ static void common_segments(kvf__pass *pass, int64_t l, bool dcommon)
     if (dcommon && at) memset(pass->keys.dcommon, 0, (size_t)(at * width) * sizeof(float));
 }
 
-/* The leads before row r, outermost first. */
+/* The common prefixes before row r, outermost first. */
 static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 {
     int32_t depth = 0, parent = parent_of(pass->batch, r);
@@ -174,7 +177,7 @@ static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row
         row->seg[--at] = pass->keys.common[p];
 }
 
-/* Rows differ between layers only in whether a prefix stands before them, and in the last one in
+/* Rows differ between layers only in whether they have a prefix, and in the last one in
  * their queries, so the work is dealt anew only where that changes. */
 static void deal(kvf__pass *pass, bool last)
 {
@@ -264,7 +267,7 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
     return attn;
 }
 
-/* One row of dqkv += the keys' and values' part of a row of dlead. */
+/* One row of dqkv += the keys' and values' part of a row of dcommon. */
 static void add_gradient(const kvf__pass *pass, int64_t token, const float *from)
 {
     const kvf__desc *d = &pass->model->desc;

@@ -1,9 +1,9 @@
 /* How much of the attention falls on virtual tokens: the softmax mass, by layer and head, that the
- * queries of labelled positions put on the prefix, or on vectors that stand among a row's tokens.
+ * queries of labelled positions put on the prefix, or on vectors among a row's tokens.
  *
- * It is computed beside the pass, by the reference and from the queries and keys that the pass
- * itself computed, so that what a report shows is what the model did. Heads are shared out over
- * threads, each adding its labels in their order: the same bits for any number of threads. */
+ * It is computed once more, by the reference implementation, from the queries and keys that the
+ * pass itself computed, so that what a report shows is what the model did. Heads are shared out
+ * over threads, each adding its labels in their order: the same bits for any number of threads. */
 #include "attention.h"
 #include "pass_priv.h"
 

@@ -32,7 +32,7 @@ static float scaled_llama3(const kvf__rope *rope, float inv)
     return (1 - smooth) * inv / factor + smooth * inv;
 }
 
-/* The pair whose wave turns `rotations` times within the original length. */
+/* The pair whose wave makes `rotations` turns within the original length. */
 static double correction_dim(const kvf__rope *rope, double rotations, double dims)
 {
     return dims * log(rope->original / (rotations * 2 * pi)) / (2 * log(rope->theta));

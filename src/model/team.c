@@ -29,7 +29,7 @@ void kvf__team_wait(kvf__team *team, int n)
         }
 }
 
-void kvf__team_share(int64_t total, int64_t unit, int t, int n, int64_t *from, int64_t *to)
+void kvf__team_part(int64_t total, int64_t unit, int t, int n, int64_t *from, int64_t *to)
 {
     const int64_t units = (total + unit - 1) / unit;
     *from = units * t / n * unit;

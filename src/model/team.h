@@ -20,6 +20,6 @@ void kvf__team_init(kvf__team *team);
 void kvf__team_wait(kvf__team *team, int n);
 
 /* Thread t's part of `total` items that go in units: [*from, *to). */
-void kvf__team_share(int64_t total, int64_t unit, int t, int n, int64_t *from, int64_t *to);
+void kvf__team_part(int64_t total, int64_t unit, int t, int n, int64_t *from, int64_t *to);
 
 #endif
