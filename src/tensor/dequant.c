@@ -17,25 +17,22 @@ static float load_f16(const uint8_t *src)
     return kvf__f16_value(half);
 }
 
-/* 16 bytes hold 32 nibbles: the low ones are elements 0..15, the high ones 16..31. */
-static void q4_0(const uint8_t *restrict src, float *restrict dst)
+/* The value of integer q: d q + m with a minimum, d (q - zero) without. */
+static inline float value_of(float d, bool minimum, float m, int q, int zero)
 {
-    float d = load_f16(src);
-    const uint8_t *q = src + 2;
-    for (int j = 0; j < SMALL / 2; j++)
-        dst[j] = d * (float)((q[j] & 15) - 8);
-    for (int j = 0; j < SMALL / 2; j++)
-        dst[j + SMALL / 2] = d * (float)((q[j] >> 4) - 8);
+    return minimum ? d * (float)q + m : d * (float)(q - zero);
 }
 
-static void q4_1(const uint8_t *restrict src, float *restrict dst)
+/* Q4_0 and (minimum) Q4_1. 16 bytes hold 32 nibbles: the low ones are elements 0..15, the high ones
+ * 16..31. */
+static inline void q4(const uint8_t *restrict src, float *restrict dst, bool minimum)
 {
-    float d = load_f16(src), m = load_f16(src + 2);
-    const uint8_t *q = src + 4;
+    float d = load_f16(src), m = minimum ? load_f16(src + 2) : 0;
+    const uint8_t *q = src + (minimum ? 4 : 2);
     for (int j = 0; j < SMALL / 2; j++)
-        dst[j] = d * (float)(q[j] & 15) + m;
+        dst[j] = value_of(d, minimum, m, q[j] & 15, 8);
     for (int j = 0; j < SMALL / 2; j++)
-        dst[j + SMALL / 2] = d * (float)(q[j] >> 4) + m;
+        dst[j + SMALL / 2] = value_of(d, minimum, m, q[j] >> 4, 8);
 }
 
 /* The fifth bits of 8 elements as bytes of 0 or 16: copy the byte 8 times, keep another bit in each
@@ -58,26 +55,20 @@ static void unpack_q5(const uint8_t *restrict qh, const uint8_t *restrict ql, ui
         v[j + SMALL / 2] |= ql[j] >> 4;
 }
 
-static void q5_0(const uint8_t *restrict src, float *restrict dst)
+/* Q5_0 and (minimum) Q5_1. */
+static inline void q5(const uint8_t *restrict src, float *restrict dst, bool minimum)
 {
-    float d = load_f16(src);
+    float d = load_f16(src), m = minimum ? load_f16(src + 2) : 0;
+    const uint8_t *qh = src + (minimum ? 4 : 2);
     uint8_t v[SMALL];
-    unpack_q5(src + 2, src + 6, v);
+    unpack_q5(qh, qh + 4, v);
     for (int j = 0; j < SMALL; j++)
-        dst[j] = d * (float)(v[j] - 16);
+        dst[j] = value_of(d, minimum, m, v[j], 16);
 }
 
-static void q5_1(const uint8_t *restrict src, float *restrict dst)
+static inline void q8_0(const uint8_t *restrict src, float *restrict dst, bool unused)
 {
-    float d = load_f16(src), m = load_f16(src + 2);
-    uint8_t v[SMALL];
-    unpack_q5(src + 4, src + 8, v);
-    for (int j = 0; j < SMALL; j++)
-        dst[j] = d * (float)v[j] + m;
-}
-
-static void q8_0(const uint8_t *restrict src, float *restrict dst)
-{
+    (void)unused;
     float d = load_f16(src);
     int8_t q[SMALL];
     memcpy(q, src + 2, sizeof q);
@@ -98,36 +89,19 @@ static void k_scales(const uint8_t s[12], float d, float dmin, float scale[8], f
     }
 }
 
-static void q4_k(const uint8_t *restrict src, float *restrict dst)
-{
-    float scale[8], minimum[8];
-    k_scales(src + 4, load_f16(src), load_f16(src + 2), scale, minimum);
-    for (int c = 0; c < 4; c++) { /* 64 elements: the low nibbles of 32 bytes, then the high ones */
-        const uint8_t *q = src + 16 + 32 * c;
-        float *y = dst + 64 * c;
-        for (int l = 0; l < 32; l++)
-            y[l] = scale[2 * c] * (float)(q[l] & 15) - minimum[2 * c];
-        for (int l = 0; l < 32; l++)
-            y[l + 32] = scale[2 * c + 1] * (float)(q[l] >> 4) - minimum[2 * c + 1];
-    }
-}
-
-/* As Q4_K; bit 2c of qh[l] is the fifth bit of the low nibble of chunk c, bit 2c + 1 that of the
- * high one. */
-static void q5_k(const uint8_t *restrict src, float *restrict dst)
+/* Q4_K and (five bits) Q5_K: 64 elements are the low nibbles of 32 bytes, then the high ones; bit
+ * 2c of qh[l] is the fifth bit of the low nibble of chunk c, bit 2c + 1 that of the high one. */
+static inline void q45_k(const uint8_t *restrict src, float *restrict dst, bool five)
 {
     float scale[8], minimum[8];
     const uint8_t *qh = src + 16;
     k_scales(src + 4, load_f16(src), load_f16(src + 2), scale, minimum);
-    for (int c = 0; c < 4; c++) {
-        const uint8_t *q = src + 48 + 32 * c;
-        float *y = dst + 64 * c;
-        for (int l = 0; l < 32; l++)
-            y[l] = scale[2 * c] * (float)((q[l] & 15) | (qh[l] >> (2 * c) & 1) << 4) -
-                   minimum[2 * c];
-        for (int l = 0; l < 32; l++)
-            y[l + 32] = scale[2 * c + 1] * (float)((q[l] >> 4) | (qh[l] >> (2 * c + 1) & 1) << 4) -
-                        minimum[2 * c + 1];
+    for (int half = 0; half < 8; half++) {
+        const uint8_t *q = src + (five ? 48 : 16) + half / 2 * 32;
+        for (int l = 0; l < 32; l++) {
+            int low = half % 2 ? q[l] >> 4 : q[l] & 15, high = five ? qh[l] >> half & 1 : 0;
+            dst[32 * half + l] = scale[half] * (float)(low | high << 4) - minimum[half];
+        }
     }
 }
 
@@ -143,8 +117,9 @@ static void q6_k_part(const uint8_t *restrict ql, int low, const uint8_t *restri
     }
 }
 
-static void q6_k(const uint8_t *restrict src, float *restrict dst)
+static inline void q6_k(const uint8_t *restrict src, float *restrict dst, bool unused)
 {
+    (void)unused;
     float d = load_f16(src + 208);
     for (int n = 0; n < 2; n++) { /* 128 elements each */
         const uint8_t *ql = src + 64 * n, *qh = src + 128 + 32 * n;
@@ -161,23 +136,23 @@ static void q6_k(const uint8_t *restrict src, float *restrict dst)
 }
 
 /* One loop per type, so that the block function is inlined into it. */
-#define EACH_BLOCK(type, function, block, bytes)                                                   \
+#define EACH_BLOCK(type, block, bytes, function, flag)                                             \
     case type:                                                                                     \
         for (int64_t i = 0; i < n_blocks; i++)                                                     \
-            function(src + (bytes)*i, dst + (block)*i);                                            \
+            function(src + (bytes)*i, dst + (block)*i, flag);                                      \
         break
 
 void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks)
 {
     switch (dtype) {
-        EACH_BLOCK(KVF__Q4_0, q4_0, SMALL, 18);
-        EACH_BLOCK(KVF__Q4_1, q4_1, SMALL, 20);
-        EACH_BLOCK(KVF__Q5_0, q5_0, SMALL, 22);
-        EACH_BLOCK(KVF__Q5_1, q5_1, SMALL, 24);
-        EACH_BLOCK(KVF__Q8_0, q8_0, SMALL, 34);
-        EACH_BLOCK(KVF__Q4_K, q4_k, BIG, 144);
-        EACH_BLOCK(KVF__Q5_K, q5_k, BIG, 176);
-        EACH_BLOCK(KVF__Q6_K, q6_k, BIG, 210);
+        EACH_BLOCK(KVF__Q4_0, SMALL, 18, q4, false);
+        EACH_BLOCK(KVF__Q4_1, SMALL, 20, q4, true);
+        EACH_BLOCK(KVF__Q5_0, SMALL, 22, q5, false);
+        EACH_BLOCK(KVF__Q5_1, SMALL, 24, q5, true);
+        EACH_BLOCK(KVF__Q8_0, SMALL, 34, q8_0, false);
+        EACH_BLOCK(KVF__Q4_K, BIG, 144, q45_k, false);
+        EACH_BLOCK(KVF__Q5_K, BIG, 176, q45_k, true);
+        EACH_BLOCK(KVF__Q6_K, BIG, 210, q6_k, false);
     default:
         assert(!"a type that is not quantised");
     }

@@ -38,42 +38,42 @@ typedef struct data {
 
 static void run_norm_fwd(const kvf__kernels *k, data *d)
 {
-    k->norm_fwd(d->block.act, d->a, d->rows, d->x, M, C, true, 1e-5f);
+    k->norm_fwd(d->act, d->a, d->rows, d->x, M, C, true, 1e-5f);
 }
 
 static void run_norm_bwd(const kvf__kernels *k, data *d)
 {
-    k->norm_bwd(d->block.act, d->x, d->c, d->a, d->b, d->rows, M, C, false);
+    k->norm_bwd(d->act, d->x, d->c, d->a, d->b, d->rows, M, C, false);
 }
 
 static void run_gelu(const kvf__kernels *k, data *d)
 {
-    k->act_fwd(d->block.act, KVF__GELU_TANH, d->a, d->b, COUNT);
+    k->act_fwd(d->act, KVF__GELU_TANH, d->a, d->b, COUNT);
 }
 
 static void run_gelu_erf(const kvf__kernels *k, data *d)
 {
-    k->act_fwd(d->block.act, KVF__GELU_ERF, d->a, d->b, COUNT);
+    k->act_fwd(d->act, KVF__GELU_ERF, d->a, d->b, COUNT);
 }
 
 static void run_swiglu(const kvf__kernels *k, data *d)
 {
-    k->glu_fwd(d->block.act, KVF__SILU, d->a, d->b, d->c, COUNT);
+    k->glu_fwd(d->act, KVF__SILU, d->a, d->b, d->c, COUNT);
 }
 
 static void run_glu_bwd(const kvf__kernels *k, data *d)
 {
-    k->glu_bwd(d->block.act, d->a, d->b, d->c, d->a, d->b, COUNT);
+    k->glu_bwd(d->act, d->a, d->b, d->c, d->a, d->b, COUNT);
 }
 
 static void run_mul(const kvf__kernels *k, data *d)
 {
-    k->mul(d->block.act, d->a, d->b, COUNT);
+    k->mul(d->act, d->a, d->b, COUNT);
 }
 
 static void run_rope(const kvf__kernels *k, data *d)
 {
-    k->rope(d->block.act, d->a, M, F, HEADS, D, D, d->ids, d->cosines, d->sines, false);
+    k->rope(d->act, d->a, M, F, HEADS, D, D, d->ids, d->cosines, d->sines, false);
 }
 
 static void run_ce(const kvf__kernels *k, data *d)
@@ -87,12 +87,12 @@ static void run_ce(const kvf__kernels *k, data *d)
                            .sum = d->more,
                            .target_logit = d->more,
                            .e = d->a};
-    k->ce(d->block.act, &chunk);
+    k->ce(d->act, &chunk);
 }
 
 static void run_from_f32(const kvf__kernels *k, data *d)
 {
-    k->from_f32(d->block.act, d->a, d->x, COUNT);
+    k->from_f32(d->act, d->a, d->x, COUNT);
 }
 
 /* act and f32 elements moved by one call. */
@@ -137,9 +137,9 @@ static double kernel_seconds(const struct kernel *what, const kvf__kernels *k, d
 {
     double best = INFINITY;
     for (int i = 0; i <= rounds; i++) {
-        kvf__from_f32(d->block.act, d->x, d->a, COUNT);
-        kvf__from_f32(d->block.act, d->x, d->b, COUNT);
-        kvf__from_f32(d->block.act, d->x, d->c, COUNT);
+        kvf__from_f32(d->act, d->x, d->a, COUNT);
+        kvf__from_f32(d->act, d->x, d->b, COUNT);
+        kvf__from_f32(d->act, d->x, d->c, COUNT);
         double start = kvf__clock();
         what->run(k, d);
         double took = kvf__clock() - start;

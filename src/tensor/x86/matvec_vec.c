@@ -159,11 +159,6 @@ static void put_tile(const kvf__matvec_call *call, int64_t m, int64_t first, int
     for (int64_t t = 0; t < TILE && m + t < call->M; t++) {
         float *y = call->y + (m + t) * call->ldy + first;
         const float *from = sums + t * KVF__MATVEC_ROWS;
-        if (rows == KVF__MATVEC_ROWS) {
-            __m128 v = _mm_loadu_ps(from);
-            _mm_storeu_ps(y, call->add ? _mm_add_ps(_mm_loadu_ps(y), v) : v);
-            continue;
-        }
         for (int64_t i = 0; i < rows; i++)
             y[i] = call->add ? y[i] + from[i] : from[i];
     }
