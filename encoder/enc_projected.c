@@ -5,7 +5,7 @@
  *
  * A learning rate is in prefix units when a step of +-1 in every input moves keys and values by
  * about 1: signs of a layer's inputs fall together with a row of W only by chance, so the row's L2
- * norm tells how far.
+ * norm is the measure.
  *
  * Started from words, inputs are what a layer of BERT reads, so that the words' own keys and values
  * come out. On causal bases every layer starts from the same embeddings. Measured on SmolLM2 (E2E,

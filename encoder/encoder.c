@@ -283,30 +283,24 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
         return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
                          encoder->kind->method);
     size_t n = (size_t)(encoder->shape.P * encoder->width);
-    float *want = NULL;
     double *change = NULL;
-    kvf_status st = kvf__alloc_array(ctx, n, sizeof *want, &want);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, n, sizeof *change, &change);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *change + sizeof(float), &change));
+    float *want = (float *)(void *)(change + n);
+    kvf_status st = KVF_OK;
     if (target.vectors)
         memcpy(want, target.vectors->x, n * sizeof *want);
     else
         kvf__prefix_to_flat(target.prefix, want);
-    /* The second round mends what rounding the solved weights to f32 left over. */
-    for (int round = 0; round < 2; round++) {
+    /* The second shift corrects what rounding the solved weights to f32 left over; the last round
+     * only measures. */
+    double left = 0;
+    for (int round = 0; !st && round < 3; round++) {
         st = encoder->kind->fwd(ctx, encoder, encoder->flat);
-        if (st) goto out;
-        distance(want, encoder->flat, change, n);
-        st = shift(ctx, encoder, change);
-        if (st) goto out;
+        if (!st) left = distance(want, encoder->flat, change, n);
+        if (!st && round < 2) st = shift(ctx, encoder, change);
     }
-    st = encoder->kind->fwd(ctx, encoder, encoder->flat);
-    if (st) goto out;
-    *residual = distance(want, encoder->flat, change, n);
-out:
-    kvf__free(want);
     kvf__free(change);
+    if (!st) *residual = left;
     return st;
 }
 

@@ -61,7 +61,7 @@ kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const c
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
 /* Does the method start from real words as layers read them, not from what they leave there? */
 bool kvf__encoder_takes_words(const char *method);
-/* What --init is where it is not given; NULL: no wish of its own. */
+/* What --init is where it is not given; NULL: the general default. */
 const char *kvf__encoder_default_init(const char *method);
 /* Of such a method only: layer l reads words + l * stride, [P, C]; stride 0: all read the same. */
 void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t stride);

@@ -1,8 +1,8 @@
 /* Reaching a target by moving an encoder's last linear layer alone, as little as it takes
  * (docs/maths.md).
  *
- * Column n of the change wants h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b) is
- * A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
+ * Column n of the change requires h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b)
+ * is A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
  * reaches the target, and (A^T A)^-1 A^T change[:, n] comes nearest. */
 #include "encoder_priv.h"
 

@@ -1,4 +1,4 @@
-/* Built without MPI: every process is alone, and one that was started with others says so instead
+/* Built without MPI: every process is alone, and one that was started with others fails instead
  * of training the same run once more. */
 #include "dist_int.h"
 #include "launch.h"

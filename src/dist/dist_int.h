@@ -13,13 +13,13 @@
 typedef struct kvf__dist {
     int rank, size;
     double waited; /* seconds spent waiting for other ranks, in all calls so far */
-    bool broken;   /* another rank has gone, or this one says so of itself: it cannot do its part */
+    bool broken;   /* another rank has gone, or this one cannot do its part any more */
     struct kvf__links *links;
 } kvf__dist;
 
 /* *out stays NULL where nobody started this process together with others. EUNSUPPORTED: somebody
  * did, but this build has no MPI, or not the one of that launcher. The context owns it: the
- * processes stay connected until that is freed, so that all have said what they have to say before
+ * processes stay connected until that is freed, so that all have printed their messages before
  * one exits. */
 kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out);
 /* What a context has joined already; NULL: nothing. */
@@ -36,7 +36,7 @@ kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t
 kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, size_t bytes,
                             void *all);
 
-/* Sums to rank 0, while something else is computed: begin says that x [n] is ready and will stay as
+/* Sums to rank 0, while something else is computed: begin states that x [n] is ready and stays as
  * it is until the end; push moves what can be moved without waiting; end waits for all that has
  * begun, in which x has become the sum on rank 0 and means nothing elsewhere. All ranks begin the
  * same sums in the same order. What fails before is reported by end. */

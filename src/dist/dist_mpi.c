@@ -1,4 +1,4 @@
-/* Processes by MPI. MPI is started by the first run of a process that has others beside it, and
+/* Processes by MPI. MPI is started by the first run of a process that is one of several, and
  * ended with the context. Every wait is a loop of our own around MPI_Test: MPI's spin at full speed
  * on a core that another rank may need, and would never notice a rank that has gone. */
 #include "dist_priv.h"

@@ -12,7 +12,7 @@ enum {
     KVF__SUM_CHILDREN = 31    /* most: ranks are counted by int */
 };
 
-/* Where a rank runs: enough to see from beside it whether it still does. */
+/* Where a rank runs: enough to see on the same machine whether it still does. */
 typedef struct kvf__peer {
     char host[64];
     int64_t pid;

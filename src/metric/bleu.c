@@ -11,64 +11,63 @@
 
 enum { ORDERS = 4 };
 
-/* Counts of the predicted n-grams of one order in one example, by slot. */
+/* How often an n-gram occurs: in the prediction, most in a reference, in this reference. */
+typedef struct gram {
+    int32_t predicted, best, now;
+} gram;
+
+/* The predicted n-grams of one order in one example, by slot. */
 typedef struct grams {
+    size_t order, n;
     kvf__map slots;
-    kvf__ids said, best, now; /* predicted; most in a reference; in this reference */
+    gram *item; /* [words] */
 } grams;
 
-static void grams_done(grams *g)
+static kvf_status count_predicted(kvf_ctx *ctx, grams *g, const kvf__ids *words)
 {
-    kvf__map_done(&g->slots);
-    kvf__ids_done(&g->said);
-    kvf__ids_done(&g->best);
-    kvf__ids_done(&g->now);
-}
-
-static kvf_status count_predicted(kvf_ctx *ctx, grams *g, const kvf__ids *words, size_t order)
-{
-    for (size_t i = 0; i + order <= words->n; i++) {
-        const int32_t *gram = words->data + i;
-        int64_t slot = (int64_t)g->said.n;
-        if (!kvf__map_get(&g->slots, gram, order * sizeof *gram, &slot)) {
-            KVF_TRY(kvf__map_put(ctx, &g->slots, gram, order * sizeof *gram, slot));
-            KVF_TRY(kvf__ids_add(ctx, &g->said, 0));
-            KVF_TRY(kvf__ids_add(ctx, &g->best, 0));
-            KVF_TRY(kvf__ids_add(ctx, &g->now, 0));
+    const size_t bytes = g->order * sizeof *words->data;
+    for (size_t i = 0; i + g->order <= words->n; i++) {
+        int64_t slot = (int64_t)g->n;
+        if (!kvf__map_get(&g->slots, words->data + i, bytes, &slot)) {
+            KVF_TRY(kvf__map_put(ctx, &g->slots, words->data + i, bytes, slot));
+            g->n++;
         }
-        g->said.data[slot]++;
+        g->item[slot].predicted++;
     }
     return KVF_OK;
 }
 
-static void count_reference(grams *g, const kvf__ids *words, size_t order)
+static void count_reference(grams *g, const kvf__ids *words)
 {
-    for (size_t s = 0; s < g->now.n; s++)
-        g->now.data[s] = 0;
-    for (size_t i = 0; i + order <= words->n; i++) {
-        const int32_t *gram = words->data + i;
+    for (size_t s = 0; s < g->n; s++)
+        g->item[s].now = 0;
+    for (size_t i = 0; i + g->order <= words->n; i++) {
         int64_t slot;
-        if (!kvf__map_get(&g->slots, gram, order * sizeof *gram, &slot)) continue;
-        int32_t n = ++g->now.data[slot];
-        if (n > g->best.data[slot]) g->best.data[slot] = n;
+        if (!kvf__map_get(&g->slots, words->data + i, g->order * sizeof *words->data, &slot))
+            continue;
+        gram *here = &g->item[slot];
+        here->now++;
+        if (here->now > here->best) here->best = here->now;
     }
 }
 
 /* references [n]. */
-static kvf_status count_order(kvf_ctx *ctx, const kvf__ids *said, const kvf__ids *references,
+static kvf_status count_order(kvf_ctx *ctx, const kvf__ids *predicted, const kvf__ids *references,
                               size_t n, size_t order, kvf__bleu_scores *out)
 {
-    grams g = {0};
-    kvf_status st = count_predicted(ctx, &g, said, order);
+    grams g = {.order = order};
+    KVF_TRY(kvf__alloc_array(ctx, predicted->n, sizeof *g.item, &g.item));
+    kvf_status st = count_predicted(ctx, &g, predicted);
 
     for (size_t r = 0; r < n && !st; r++)
-        count_reference(&g, &references[r], order);
-    for (size_t s = 0; s < g.said.n && !st; s++) {
-        int32_t has = g.said.data[s], most = g.best.data[s];
+        count_reference(&g, &references[r]);
+    for (size_t s = 0; s < g.n && !st; s++) {
+        int32_t has = g.item[s].predicted, most = g.item[s].best;
         out->correct[order - 1] += has < most ? has : most;
         out->total[order - 1] += has;
     }
-    grams_done(&g);
+    kvf__map_done(&g.slots);
+    kvf__free(g.item);
     return st;
 }
 
@@ -89,33 +88,31 @@ static kvf_status add_example(kvf_ctx *ctx, kvf__vocabulary *vocabulary, const k
                               int64_t i, kvf__bleu_scores *out)
 {
     size_t n = (size_t)(rows->start[i + 1] - rows->start[i]);
-    kvf__ids said = {0}, *references = NULL;
+    kvf__ids predicted = {0}, *references = NULL;
     kvf_status st;
 
-    st = kvf__alloc_array(ctx, n, sizeof *references, &references);
-    if (st) goto out;
-    st = kvf__words(ctx, vocabulary, kvf__cut_13a, kvf__predicted(rows, i), &said);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *references, &references));
+    st = kvf__words(ctx, vocabulary, kvf__cut_13a, kvf__predicted(rows, i), &predicted);
     for (size_t r = 0; r < n && !st; r++)
         st = kvf__words(ctx, vocabulary, kvf__cut_13a,
                         kvf__reference(rows, rows->start[i] + (int64_t)r), &references[r]);
     for (size_t order = 1; order <= ORDERS && !st; order++)
-        st = count_order(ctx, &said, references, n, order, out);
-    if (st) goto out;
-    out->predicted_length += (int64_t)said.n;
-    out->reference_length += (int64_t)nearest_length(said.n, references, n);
-out:
-    for (size_t r = 0; references && r < n; r++)
+        st = count_order(ctx, &predicted, references, n, order, out);
+    if (!st) {
+        out->predicted_length += (int64_t)predicted.n;
+        out->reference_length += (int64_t)nearest_length(predicted.n, references, n);
+    }
+    for (size_t r = 0; r < n; r++)
         kvf__ids_done(&references[r]);
     kvf__free(references);
-    kvf__ids_done(&said);
+    kvf__ids_done(&predicted);
     return st;
 }
 
-static double brevity_penalty(double said, double want)
+static double brevity_penalty(double predicted, double reference)
 {
-    if (said >= want) return 1;
-    return said > 0 ? exp(1 - want / said) : 0;
+    if (predicted >= reference) return 1;
+    return predicted > 0 ? exp(1 - reference / predicted) : 0;
 }
 
 /* Without a single match the score is 0 and there is nothing to smooth; an order that no prediction

@@ -52,7 +52,7 @@ static double matthews(const int64_t *gold, const int64_t *predicted, int32_t la
 static kvf_status count(kvf_ctx *ctx, const int32_t *gold, const int32_t *predicted, int64_t n,
                         int32_t labels, int64_t *counts)
 {
-    int64_t *right = counts, *have = right + labels, *said = have + labels;
+    int64_t *right = counts, *in_gold = right + labels, *in_predicted = in_gold + labels;
 
     for (int64_t i = 0; i < n; i++) {
         int32_t g = gold[i], p = predicted[i];
@@ -60,8 +60,8 @@ static kvf_status count(kvf_ctx *ctx, const int32_t *gold, const int32_t *predic
             return kvf__fail(ctx, KVF_EDATA, "example %lld: class %d, want 0 to %d", (long long)i,
                              g < 0 || g >= labels ? g : p, labels - 1);
         right[g] += g == p;
-        have[g]++;
-        said[p]++;
+        in_gold[g]++;
+        in_predicted[p]++;
     }
     return KVF_OK;
 }
@@ -69,22 +69,22 @@ static kvf_status count(kvf_ctx *ctx, const int32_t *gold, const int32_t *predic
 static void score(const int64_t *counts, int64_t n, int32_t labels, kvf__prf *per_class,
                   kvf__class_scores *out)
 {
-    const int64_t *right = counts, *have = right + labels, *said = have + labels;
+    const int64_t *right = counts, *in_gold = right + labels, *in_predicted = in_gold + labels;
     int64_t correct = 0, present = 0;
 
     memset(out, 0, sizeof *out);
     for (int32_t c = 0; c < labels; c++) {
-        kvf__prf s = kvf__prf_of(right[c], said[c], have[c]);
+        kvf__prf s = kvf__prf_of(right[c], in_predicted[c], in_gold[c]);
         correct += right[c];
         if (per_class) per_class[c] = s;
-        if (!have[c] && !said[c]) continue;
+        if (!in_gold[c] && !in_predicted[c]) continue;
         kvf__prf_add(&out->macro, &s);
         present++;
     }
     kvf__prf_divide(&out->macro, (double)present);
     out->micro = kvf__prf_of(correct, n, n);
     out->accuracy = (double)correct / (double)n;
-    out->mcc = matthews(have, said, labels, (double)n, (double)correct);
+    out->mcc = matthews(in_gold, in_predicted, labels, (double)n, (double)correct);
 }
 
 kvf_status kvf__classify(kvf_ctx *ctx, const int32_t *gold, const int32_t *predicted, int64_t n,

@@ -3,7 +3,8 @@
  * The mixed rule is that of the conlleval script: it reads all schemes at once and takes any tag,
  * one state running through the whole file. The strict rule is three lists of patterns per scheme,
  * over the previous and the present tag: an entity starts, goes on, and counts only if it also ends
- * as the scheme says. Both cut the type from a tag in their own way, which shows in odd tags only.
+ * as the scheme requires. Both cut the type from a tag in their own way, which shows in odd tags
+ * only.
  */
 #include "entity_scan.h"
 #include "utf8.h"
@@ -47,7 +48,7 @@ static kvf_status add(kvf_ctx *ctx, kvf__entity_list *list, name type, int64_t f
 
 /* ---- the mixed rule -------------------------------------------------------------------------- */
 
-/* Behind the prefix letter and, if there is one, the first dash. */
+/* After the prefix letter and, if there is one, the first dash. */
 static name mixed_type(const char *tag)
 {
     const char *rest = tag + 1, *dash;
@@ -173,7 +174,7 @@ typedef struct token {
 
 static const token OUTSIDE = {O, {"_", 1}};
 
-/* What is left between the dashes behind the prefix letter. */
+/* What is left between the dashes after the prefix letter. */
 static token strict_token(const char *tag)
 {
     name type = {tag + 1, strlen(tag + 1)};

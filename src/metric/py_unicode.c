@@ -3,8 +3,8 @@
  * utf8proc knows categories and simple case. What it lacks is in two rules: a capital I with a dot
  * becomes two code points, and a capital sigma that ends a word its final form (Unicode,
  * SpecialCasing.txt and section 3.13). */
-#include "words.h"
 #include "utf8.h"
+#include "words.h"
 
 #include <string.h>
 #include <utf8proc.h>
@@ -42,7 +42,7 @@ static bool is_cased(int32_t c)
            category == UTF8PROC_CATEGORY_LT;
 }
 
-/* Case_Ignorable: marks, formats, modifiers, and what stands inside a word. */
+/* Case_Ignorable: marks, formats, modifiers, and what occurs inside a word. */
 static bool is_case_ignorable(int32_t c)
 {
     static const int32_t INSIDE[] = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,

@@ -5,8 +5,8 @@
 
 typedef struct scorer {
     kvf__vocabulary vocabulary;
-    kvf__ids said, want;
-    kvf__ids row; /* of the table of lengths: row [words said + 1] */
+    kvf__ids predicted, reference;
+    kvf__ids row; /* of the table of lengths: row [words predicted + 1] */
 } scorer;
 
 /* One row is enough: `diagonal` keeps the entry that the last write hid. */
@@ -15,21 +15,21 @@ static kvf_status common_length(kvf_ctx *ctx, scorer *s, int32_t *out)
     int32_t *row;
 
     s->row.n = 0;
-    for (size_t k = 0; k <= s->said.n; k++)
+    for (size_t k = 0; k <= s->predicted.n; k++)
         KVF_TRY(kvf__ids_add(ctx, &s->row, 0));
     row = s->row.data;
-    for (size_t i = 0; i < s->want.n; i++) {
+    for (size_t i = 0; i < s->reference.n; i++) {
         int32_t diagonal = 0;
-        for (size_t k = 0; k < s->said.n; k++) {
+        for (size_t k = 0; k < s->predicted.n; k++) {
             int32_t above = row[k + 1], left = row[k];
-            if (s->want.data[i] == s->said.data[k])
+            if (s->reference.data[i] == s->predicted.data[k])
                 row[k + 1] = diagonal + 1;
             else
                 row[k + 1] = above > left ? above : left;
             diagonal = above;
         }
     }
-    *out = row[s->said.n];
+    *out = row[s->predicted.n];
     return KVF_OK;
 }
 
@@ -40,10 +40,10 @@ static kvf_status score(kvf_ctx *ctx, scorer *s, kvf__phrase reference, kvf__prf
     int32_t common;
 
     *out = (kvf__prf){0};
-    KVF_TRY(kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, reference, &s->want));
-    if (!s->said.n || !s->want.n) return KVF_OK;
+    KVF_TRY(kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, reference, &s->reference));
+    if (!s->predicted.n || !s->reference.n) return KVF_OK;
     KVF_TRY(common_length(ctx, s, &common));
-    double p = (double)common / (double)s->said.n, r = (double)common / (double)s->want.n;
+    double p = (double)common / (double)s->predicted.n, r = (double)common / (double)s->reference.n;
     *out = (kvf__prf){p, r, p + r > 0 ? 2 * p * r / (p + r) : 0, 0};
     return KVF_OK;
 }
@@ -51,7 +51,8 @@ static kvf_status score(kvf_ctx *ctx, scorer *s, kvf__phrase reference, kvf__prf
 static kvf_status best(kvf_ctx *ctx, scorer *s, const kvf__text_rows *rows, int64_t i,
                        kvf__prf *out)
 {
-    KVF_TRY(kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, kvf__predicted(rows, i), &s->said));
+    KVF_TRY(
+        kvf__words(ctx, &s->vocabulary, kvf__cut_rouge, kvf__predicted(rows, i), &s->predicted));
     for (int64_t r = rows->start[i]; r < rows->start[i + 1]; r++) {
         kvf__prf here;
         KVF_TRY(score(ctx, s, kvf__reference(rows, r), &here));
@@ -77,8 +78,8 @@ kvf_status kvf__rouge_l(kvf_ctx *ctx, const kvf__text_rows *rows, kvf__prf *out)
         *out = sum;
     }
     kvf__vocabulary_done(&s.vocabulary);
-    kvf__ids_done(&s.said);
-    kvf__ids_done(&s.want);
+    kvf__ids_done(&s.predicted);
+    kvf__ids_done(&s.reference);
     kvf__ids_done(&s.row);
     return st;
 }

@@ -9,7 +9,7 @@
 
 typedef struct judge {
     kvf__vocabulary vocabulary;
-    kvf__ids said, want, said_bag, want_bag;
+    kvf__ids predicted, reference, predicted_bag, reference_bag;
     bool no_answers;
 } judge;
 
@@ -44,15 +44,14 @@ static bool same(const kvf__ids *a, const kvf__ids *b)
     return a->n == b->n && (!a->n || !memcmp(a->data, b->data, a->n * sizeof *a->data));
 }
 
-/* Raises *exact and *f1 to what this reference gives. */
-static kvf_status compare(kvf_ctx *ctx, judge *j, kvf__phrase reference, double *exact, double *f1)
+/* Raises *exact and *f1 to what j->reference, a reference, gives. */
+static kvf_status compare(kvf_ctx *ctx, judge *j, double *exact, double *f1)
 {
-    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, reference, &j->want));
-    KVF_TRY(sorted(ctx, &j->want, &j->want_bag));
-    bool equal = same(&j->said, &j->want);
-    size_t n = shared(&j->said_bag, &j->want_bag);
-    double score = n ? 2 * (double)n / (double)(j->said.n + j->want.n) : 0;
-    if (j->no_answers && (!j->said.n || !j->want.n)) score = equal;
+    KVF_TRY(sorted(ctx, &j->reference, &j->reference_bag));
+    bool equal = same(&j->predicted, &j->reference);
+    size_t n = shared(&j->predicted_bag, &j->reference_bag);
+    double score = n ? 2 * (double)n / (double)(j->predicted.n + j->reference.n) : 0;
+    if (j->no_answers && (!j->predicted.n || !j->reference.n)) score = equal;
     *exact = fmax(*exact, equal);
     *f1 = fmax(*f1, score);
     return KVF_OK;
@@ -65,16 +64,19 @@ static kvf_status judge_one(kvf_ctx *ctx, judge *j, const kvf__text_rows *rows, 
     int64_t compared = 0;
 
     *exact = *f1 = 0;
-    KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__predicted(rows, i), &j->said));
-    KVF_TRY(sorted(ctx, &j->said, &j->said_bag));
+    KVF_TRY(
+        kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__predicted(rows, i), &j->predicted));
+    KVF_TRY(sorted(ctx, &j->predicted, &j->predicted_bag));
     for (int64_t r = rows->start[i]; r < rows->start[i + 1]; r++) {
-        KVF_TRY(
-            kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__reference(rows, r), &j->want));
-        if (j->no_answers && !j->want.n) continue;
-        KVF_TRY(compare(ctx, j, kvf__reference(rows, r), exact, f1));
+        KVF_TRY(kvf__words(ctx, &j->vocabulary, kvf__cut_answer, kvf__reference(rows, r),
+                           &j->reference));
+        if (j->no_answers && !j->reference.n) continue;
+        KVF_TRY(compare(ctx, j, exact, f1));
         compared++;
     }
-    return compared ? KVF_OK : compare(ctx, j, (kvf__phrase){"", 0}, exact, f1);
+    if (compared) return KVF_OK;
+    j->reference.n = 0;
+    return compare(ctx, j, exact, f1);
 }
 
 kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
@@ -105,9 +107,9 @@ kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
                                    .has = (int64_t)count[1],
                                    .none = (int64_t)count[0]};
     kvf__vocabulary_done(&j.vocabulary);
-    kvf__ids_done(&j.said);
-    kvf__ids_done(&j.want);
-    kvf__ids_done(&j.said_bag);
-    kvf__ids_done(&j.want_bag);
+    kvf__ids_done(&j.predicted);
+    kvf__ids_done(&j.reference);
+    kvf__ids_done(&j.predicted_bag);
+    kvf__ids_done(&j.reference_bag);
     return st;
 }

@@ -135,7 +135,7 @@ static void replace(kvf__buf *text, const char *from, const char *to)
     text->n = end;
 }
 
-/* Symbols that always stand alone: all of ASCII's but ' , - and the period. */
+/* Symbols that are always words of their own: all of ASCII's but ' , - and the period. */
 static bool stands_alone(char c)
 {
     return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
@@ -151,7 +151,7 @@ static bool is_stop(char c)
 typedef struct rewrite {
     bool (*matches)(char now, char next);
     bool one;           /* character; else two */
-    const char *format; /* 1 and 2 stand for the characters */
+    const char *format; /* 1 and 2 are the characters */
 } rewrite;
 
 static bool is_alone(char now, char next)

@@ -19,7 +19,7 @@ kvf__cut_fn kvf__cut_answer; /* SQuAD's normalisation */
 kvf__cut_fn kvf__cut_13a;    /* mteval-v13a, as sacrebleu has it */
 kvf__cut_fn kvf__cut_rouge;  /* lower-case runs of a-z and 0-9 */
 
-/* Words get numbers in the order they are met. {0} is empty. */
+/* Words are numbered in order of occurrence. {0} is empty. */
 typedef struct kvf__vocabulary {
     kvf__map map;
     kvf__buf text; /* workspace */

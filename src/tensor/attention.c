@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Bytes of scratch one thread needs, for the hungriest kernel: packed keys and values, their
+/* Bytes of scratch one thread needs, for the kernel that uses most: packed keys and values, their
  * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
 {

@@ -17,7 +17,7 @@
 #include "rng.h"
 #include "view.h"
 
-/* Keys and values that stand before a row's own tokens; element (g, t, d) at g*head_stride +
+/* Keys and values that precede a row's own tokens; element (g, t, d) at g*head_stride +
  * t*token_stride + d. The prefix of a layer: k = kv, v = kv + G*P*D, F32, token_stride D,
  * head_stride P*D. */
 typedef struct kvf__kvseg {
@@ -77,7 +77,7 @@ typedef struct kvf__attn {
     const void *dout; /* backward only: act [N, H*D] */
     void *dqkv;       /* backward only: act [N, ld], written */
     bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
-    const kvf__attn_drop *drop; /* for the two calls below alone, which want it */
+    const kvf__attn_drop *drop; /* for the two calls below, which need it; else unused */
 } kvf__attn;
 
 /* What kernels.attn_fwd and attn_bwd do, under dropout (attention_drop.c); rows and their keys are
@@ -86,8 +86,8 @@ void kvf__attn_drop_fwd(const kvf__attn *attn);
 void kvf__attn_drop_bwd(const kvf__attn *attn);
 
 /* How query i of a row's head divides its attention: p [keys] = softmax of its scaled scores, in
- * f64 as the formula says it, for those who look at attention and not for those who compute with
- * it. Keys stand in p as the row sees them: its segments one after the other, then own tokens.
+ * f64 by the formula, for showing attention, not for computing with it. Keys are in p in the order
+ * the row sees them: its segments one after the other, then own tokens.
  * Returns how many; p has room for all of the row. */
 int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
                              int64_t i, double *p);

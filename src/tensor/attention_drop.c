@@ -5,7 +5,7 @@
  *
  * where m is 0 or 1 / (1 - rate), drawn by (row, layer, head, query, key) when it is applied and so
  * drawn again in the backward pass (dropout.h). A kernel of its own, f32 and portable, so that the
- * fused ones pay nothing for what only training with dropout of the base wants: every inner loop
+ * fused ones pay nothing for what only training with dropout of the base needs: every inner loop
  * runs over keys or over D without a sum across lanes, on keys and values that are transposed once
  * per item. lse is in natural logarithms here. */
 #include "attention_int.h"

@@ -1,6 +1,6 @@
 /* Which instruction set this process uses, and the table of kernels that goes with it.
  *
- * Asked anew each time: CPUID is cheap where it is asked (when a model is made), and nothing global
+ * Read anew each time: CPUID is cheap where it is used (when a model is made), and nothing global
  * has to be kept. KVF_CPU can only lower the level; its spelling is checked when a context is made.
  */
 #include "kernels_int.h"

@@ -77,7 +77,7 @@ static inline void q8_0(const uint8_t *restrict src, float *restrict dst, bool u
 }
 
 /* 6-bit scales and minima of the 8 sub-blocks of Q4_K and Q5_K, packed into 12 bytes: the first
- * four lie whole in bytes 0..3 and 4..7, whose upper two bits complete the nibbles in bytes 8..11
+ * four are whole in bytes 0..3 and 4..7, whose upper two bits complete the nibbles in bytes 8..11
  * to the last four. */
 static void k_scales(const uint8_t s[12], float d, float dmin, float scale[8], float minimum[8])
 {

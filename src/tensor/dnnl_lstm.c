@@ -1,6 +1,6 @@
 /* The LSTM of lstm.h by oneDNN's primitive; see there for what is computed.
  *
- * oneDNN wants weights in layouts of its own, others forward than backward, while AdamW steps them
+ * oneDNN needs weights in layouts of its own, others forward than backward, while AdamW steps them
  * as torch lays them out; both directions are copied side by side ([2, 4 H, I], oneDNN's ldgoi) and
  * reordered before each run, gradients back after it. That is a small part of a step: the sequence
  * is short, the weights are read once. oneDNN adds to the gradients of weights, so they are zeroed
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* A layout that a primitive wants, its memory, and the reorder into it or (gradients) out of it. */
+/* A layout that a primitive needs, its memory, and the reorder into it or (gradients) out of it. */
 typedef struct layout {
     dnnl_memory_t memory;
     dnnl_primitive_t reorder;
@@ -221,7 +221,7 @@ static dnnl_status_t to_layout(const kvf__lstm *l, const weights *w, const layou
     return kvf__reorder_run(l->stream, to->reorder, w->memory, to->memory);
 }
 
-/* Both directions of torch's arrays behind each other. */
+/* Both directions of torch's arrays, one after the other. */
 static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 {
     const int64_t H = l->s.H, nx = 4 * H * l->s.I, nh = 4 * H * H;

@@ -156,7 +156,7 @@ static dnnl_status_t product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, co
     return st;
 }
 
-/* Asks oneDNN which layout of [K, N] it wants. */
+/* The layout of [K, N] that oneDNN prefers. */
 static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
 {
     dnnl_memory_desc_t any = {0};

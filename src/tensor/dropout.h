@@ -24,8 +24,8 @@ void kvf__dropout_set(kvf__dropout dropout, kvf__rng stream, int64_t first, floa
 void kvf__dropout_add(kvf__dropout dropout, kvf__rng stream, int64_t first, float *dst,
                       const float *src, int64_t n);
 
-/* The stream of row r of a batch within `stream`: the same wherever the row stands, in whatever
- * batch, because it is drawn by (example, how many rows of that example stand before it). */
+/* The stream of row r of a batch within `stream`: the same at any place in any
+ * batch, because it is drawn by (example, how many rows of that example precede it). */
 kvf__rng kvf__dropout_row(kvf__rng stream, const kvf__batch *batch, int64_t r);
 
 #endif

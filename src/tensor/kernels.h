@@ -31,7 +31,7 @@ typedef struct kvf__ce_chunk {
     int64_t valid;         /* columns >= valid are padding: probability 0 */
     const int32_t *target; /* [rows], column within this chunk, or any value outside [0, width) */
     float *max, *sum;      /* [rows] running maximum and sum of exp(logit - max) */
-    float *target_logit;   /* [rows], set where the target lies in this chunk */
+    float *target_logit;   /* [rows], set where the target is in this chunk */
     void *e; /* act [rows, width] = exp(logit - max), 0 for padding; not the logits' memory; NULL:
                 loss only */
     float *acc; /* [rows, C] rescaled by exp(old max - new max), zeroed by the first chunk; NULL:
@@ -39,7 +39,7 @@ typedef struct kvf__ce_chunk {
     int64_t C;
 } kvf__ce_chunk;
 
-/* A norm whose output is wanted itself: behind the residual sum of post-norm blocks, on embeddings,
+/* A norm whose output is used itself: after the residual sum of post-norm blocks, on embeddings,
  * as final hidden state. The stream is f32 and may be normed in place; y = gamma * xhat + beta. */
 typedef struct kvf__whole_norm {
     int64_t M, C;
@@ -50,21 +50,21 @@ typedef struct kvf__whole_norm {
     const float *x;     /* f32 [M, C] */
     float *y;           /* f32 [M, C]; may be x */
     void *y_act;        /* act [M, C], the same again; NULL: not wanted */
-    void *xhat;         /* act [M, C]; forward: NULL if no backward pass will want it */
+    void *xhat;         /* act [M, C]; forward: NULL if no backward pass needs it */
     float *rstd;        /* [M] */
     float *dx;          /* backward, f32 [M, C]: gradient of y, becomes that of x */
     const void *plus;   /* backward, act [M, C]: the rest of the gradient of y; NULL: none */
     void *dx_act;       /* backward, act [M, C]: the same again; NULL: not wanted */
 } kvf__whole_norm;
 
-/* RMSNorm of every head by itself: queries and keys of Qwen3, in place where they lie. */
+/* RMSNorm of every head by itself: queries and keys of Qwen3, in place. */
 typedef struct kvf__head_norm {
     int64_t M, ld, heads, D; /* heads of size D at the start of every row of x act [M, ld] */
     float eps;
     const float *gamma; /* [heads, D] */
     void *x;            /* forward: becomes gamma * xhat; backward: gradient of that, becomes the
                            gradient of what it was */
-    void *xhat;         /* act [M, heads, D]; forward: NULL if no backward pass will want it */
+    void *xhat;         /* act [M, heads, D]; forward: NULL if no backward pass needs it */
     float *rstd;        /* [M, heads] */
 } kvf__head_norm;
 
@@ -108,7 +108,7 @@ typedef struct kvf__kernels {
     void (*attn_fwd)(const struct kvf__attn *attn);
     void (*attn_bwd)(const struct kvf__attn *attn);
     /* The forward pass of one query head of one row, on the calling thread; attn needs no plan.
-     * scratch: kvf__attn_head_scratch() bytes. For rows of few tokens behind many: generation. */
+     * scratch: kvf__attn_head_scratch() bytes. For rows of few tokens after many: generation. */
     void (*attn_head)(const struct kvf__attn *attn, const struct kvf__attn_row *row, int64_t head,
                       void *scratch);
 } kvf__kernels;

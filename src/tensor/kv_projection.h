@@ -5,7 +5,7 @@
  *
  * Weights are raw, never norm-folded; biases, the norm of keys (Qwen3) and rope apply where the
  * family has them, rope at the prefix's own positions 0 .. P-1, whatever position_start is. x is
- * used as it is, no norm stands in front of it. */
+ * used as it is, without a norm in front of it. */
 #ifndef KVF_KV_PROJECTION_H
 #define KVF_KV_PROJECTION_H
 

@@ -2,8 +2,8 @@
  * forward and backward, in f32. With matmul.h the second place where oneDNN computes: its LSTM
  * primitive, or the readable form of ref_lstm.c where it has none for a CPU.
  *
- * Parameters lie as in torch.nn.LSTM: gates i, f, g, o below each other, two biases that are added,
- * and everything twice, for the sequence read forward and backward in time:
+ * Parameters are laid out as in torch.nn.LSTM: gates i, f, g, o one after the other, two biases
+ * that are added, and everything twice, for the sequence read forward and backward in time:
  *
  *   i, f, o = sigmoid(wx x + bx + wh h + bh), g = tanh(...)   c = f c + i g   h = o tanh(c) */
 #ifndef KVF_LSTM_H

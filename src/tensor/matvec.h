@@ -2,12 +2,12 @@
  *
  * Such a product is bound by reading the matrix, so it reads the quantised blocks (or bf16, f16,
  * f32) themselves and turns them into numbers in registers: 5 bits a weight instead of 16 or 32.
- * Values are those of kvf__to_f32 bit for bit, sums are f32. With one row a weight meets its
- * activation at once; with more, four rows of the matrix are unpacked into the first cache and
+ * Values are those of kvf__to_f32 bit for bit, sums are f32. With one row a weight is
+ * multiplied at once; with more, four rows of the matrix are unpacked into the first cache and
  * used for all rows.
  *
- * A call may ask for sums in the order of one row, whatever M is: a row's result is then the same
- * bits in any company, for a little more time.
+ * A call may require sums in the order of one row, whatever M is: a row's result then has the same
+ * bits for any M, for a little more time.
  *
  * A call runs on the thread that makes it: whoever calls splits the rows of the matrix, and no
  * result depends on how. For many rows see matmul.h. */

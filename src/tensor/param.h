@@ -1,6 +1,6 @@
 /* A flat list of trainable tensors: encoder, head and (port `block`) the model publish one each;
  * optimizer, io and the gradient check loop over it. Whoever made a list owns it: the array always,
- * and what its items point to where it says so. */
+ * and what its items point to where its comment states it. */
 #ifndef KVF_PARAMS_H
 #define KVF_PARAMS_H
 

@@ -1,4 +1,4 @@
-/* Attention as the formulas say it: plain loops over one query and all its keys, double
+/* Attention as the formulas define it: plain loops over one query and all its keys, double
  * accumulation, no threads.
  *
  *   s_j = scale * q . k_j    p_j = exp(s_j - lse)    o = sum_j p_j v_j

@@ -1,8 +1,8 @@
 /* Views of tensors and the table of named ones.
  *
  * The table is what every file format becomes before the model sees it: it keeps the order of the
- * file and finds by name through a hash map, because a base has hundreds of tensors and bind asks
- * for each by several names. */
+ * file and finds by name through a hash map, because a base has hundreds of tensors and bind looks
+ * each up by several names. */
 #include "view.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Virtual tokens: vectors that stand in a row where a token's embedding would, the value and the
+/* Virtual tokens: vectors that take the place of a token's embedding in a row, the value and the
  * gradient of port `embed` (Lester et al. 2021, Liu et al. 2021). As the prefix they have no batch
  * axis: every row reads the same memory, and a gradient is already summed over the rows.
  *

@@ -57,7 +57,7 @@ typedef struct kvf__view {
     kvf__dtype dtype;
     int rank;
     int64_t dim[KVF__MAX_RANK];
-    /* OTHER only: its bytes, which the shape does not tell, and the file's word for the type
+    /* OTHER only: its bytes, which do not follow from the shape, and the file's word for the type
      * (static text). */
     size_t other_bytes;
     const char *other_name;

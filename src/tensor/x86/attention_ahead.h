@@ -1,6 +1,6 @@
-/* Memory that comes next. Rows of an item lie far apart, and most are in no near cache when their
- * block's turn comes. While one block is computed, parts of what the next one reads are prefetched,
- * and parts of the next item's own keys and values. */
+/* Memory that comes next. Rows of an item are far apart in memory, and most are in no near cache
+ * when their block is computed. While one block is computed, parts of what the next one reads are
+ * prefetched, and parts of the next item's own keys and values. */
 #ifndef KVF_ATTENTION_AHEAD_H
 #define KVF_ATTENTION_AHEAD_H
 

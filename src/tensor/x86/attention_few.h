@@ -2,7 +2,7 @@
  * layer.
  *
  * Blocks of queries would be padding here, and packing K and V would cost more than using them
- * once. So each query goes over keys and values where they lie, with vectors over D; the sums
+ * once. So each query goes over keys and values in place, with vectors over D; the sums
  * across lanes of VF_LANES keys are made together, by a transposition. Bound by reading the
  * cache. */
 #ifndef KVF_ATTENTION_FEW_H

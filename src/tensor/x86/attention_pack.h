@@ -58,7 +58,7 @@ static inline int64_t attn_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Rows lie a page or so apart, where no hardware prefetcher finds the next: without this,
+/* Rows are a page or so apart, where no hardware prefetcher finds the next: without this,
  * packing waits for memory row by row, and stores wait for their lines one after the other. */
 enum { AHEAD = 12 }; /* rows */
 VEC_INLINE void prefetch_row(const kvf__attn_rows *rows, int64_t i, int64_t D, int write)

@@ -43,7 +43,7 @@ VEC_INLINE void ATTN(tile)(int vectors, const attn_product *p, const float *a, i
             vf_store(c + r * p->ldc + v * VF_LANES, acc[r][v]);
 }
 
-/* A's rows lie side by side: element (m, u) at a[m * lda + u]. */
+/* A's rows are contiguous: element (m, u) at a[m * lda + u]. */
 static __attribute__((noinline)) void ATTN(product_rows)(const attn_product *p)
 {
     for (int64_t m = 0; m < p->rows; m += TILE_ROWS) {
@@ -54,7 +54,7 @@ static __attribute__((noinline)) void ATTN(product_rows)(const attn_product *p)
     }
 }
 
-/* A's columns lie side by side: element (m, u) at a[u * lda + m]. */
+/* A's columns are contiguous: element (m, u) at a[u * lda + m]. */
 static __attribute__((noinline)) void ATTN(product_cols)(const attn_product *p)
 {
     for (int64_t m = 0; m < p->rows; m += TILE_ROWS) {

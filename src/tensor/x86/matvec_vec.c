@@ -199,7 +199,7 @@ static void lay_out_x(const kvf__matvec_call *call, panel *p, char *to)
 }
 
 /* The rows of W that come next: while a panel is used for all of x the hardware's own prefetching
- * falls asleep. Any address is fine. */
+ * stops. Any address is fine. */
 VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 64)

@@ -1,4 +1,4 @@
-/* RMSNorm of single heads of queries and keys, in place where they lie. Part of ops_vec.c. */
+/* RMSNorm of single heads of queries and keys, in place. Part of ops_vec.c. */
 #ifndef KVF_OPS_HEAD_NORM_H
 #define KVF_OPS_HEAD_NORM_H
 

@@ -67,7 +67,7 @@ VEC_INLINE void vf_store_upto(float *p, vf v, int64_t n)
 }
 
 /* body for lanes i .. i + n - 1 of [from, to), twice: with n = VF_LANES, a constant, for whole
- * vectors, and for the tail, where the remainder tells the compiler that n is less. */
+ * vectors, and for the tail, where the remainder shows the compiler that n is less. */
 #define FOR_LANES(i, n, from, to, ...)                                                             \
     do {                                                                                           \
         int64_t i = (from);                                                                        \

@@ -2,8 +2,9 @@
  *
  * What counts is that the matrix streams through once: registers hold the results (fwd: GROUP rows
  * of x against two rows of W; adamw_outer: a tile of the gradient) or pieces of W (bwd: eight rows,
- * against all of dy). Rows are short for the hardware's prefetcher, so the next ones are asked for.
- * Threads split the rows of W, in bwd its columns, so that no two of them add to the same element.
+ * against all of dy). Rows are short for the hardware's prefetcher, so the next ones are
+ * prefetched. Threads split the rows of W, in bwd its columns, so that no two of them add to the
+ * same element.
  */
 #include "kernels_int.h"
 #include "level.h"
@@ -12,7 +13,7 @@
 #include <omp.h>
 
 enum {
-    GROUP = VF_LANES == 16 ? 8 : 4, /* of 32 or 16 registers, fwd wants 2 * GROUP + 3 */
+    GROUP = VF_LANES == 16 ? 8 : 4, /* of 32 or 16 registers, fwd needs 2 * GROUP + 3 */
     FWD_BLOCK = 32,                 /* rows of W that stay in the second cache */
     BWD_ROWS = 8,
     OUTER_ROWS = 4, /* a gradient is made in tiles of so many rows */
