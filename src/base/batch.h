@@ -15,7 +15,7 @@
  * position itself): seq-cls one per row with its class; token-cls one per word; qa every token the
  * answer may begin or end at, id 0; multiple-choice one per row, id 1 for the right choice, else 0.
  * Rows with equal `example`, then the index of their group, follow each other and belong together:
- * the choices of one question, the windows of one context; leads come before all of them.
+ * the choices of one question, the windows of one context; common prefixes come before all of them.
  *
  * Rows may share how they begin: a row with parent[r] = p >= 0 continues row p (p < r), which holds
  * the tokens they have in common and is computed once: a common prefix. Such a row's first token
@@ -31,13 +31,13 @@ typedef struct kvf__batch {
     const int32_t *ids;      /* [N] */
     const int32_t *label_at; /* [n_labels] */
     const int32_t *label_id; /* [n_labels] */
-    const int64_t *example;  /* [R]; -1 for leads */
+    const int64_t *example;  /* [R]; -1 for common prefixes */
     const int32_t *parent;   /* [R], -1: none; NULL: no row has one */
     const int32_t *types;    /* [N] token types (segments A, B); NULL: all 0 */
     const int32_t *infix_at; /* [R]; NULL: the prefix leads */
     const float *values;     /* [R] targets of a regression; NULL: there are none */
-    const int32_t *spans; /* [R, 2] first and last token of the answer, counted from start[r] (leads
-                             not counted), -1: not given; NULL: none */
+    const int32_t *spans;    /* [R, 2] first and last token of the answer, counted from start[r]
+                                (common    prefixes not counted), -1: not given; NULL: none */
 } kvf__batch;
 
 #endif

@@ -1,5 +1,5 @@
 /* Examples to one packed batch: rows back to back, labels shifted to the position that predicts
- * them. On causal bases what cannot matter is left out: tokens behind a row's last label, and
+ * them. On causal bases what cannot matter is left out: tokens after a row's last label, and
  * repetitions of a beginning that several rows have in common (common_prefix.c). */
 #include "arena.h"
 #include "batcher_int.h"

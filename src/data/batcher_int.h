@@ -8,7 +8,7 @@ typedef struct kvf__batch_row {
     const int32_t *ids, *labels;
     int64_t n;         /* tokens to compute */
     int64_t n_labels;  /* entries of labels */
-    int64_t shareable; /* tokens before the first position that predicts a label: these may stand in
+    int64_t shareable; /* tokens before the first position that predicts a label: these may go into
                           a common prefix */
     int64_t example;   /* the group, where rows come in groups */
     int64_t index;     /* place in the step, so that sorting is a total order */
@@ -26,6 +26,10 @@ typedef struct kvf__batch_row {
     int32_t parent;
 } kvf__batch_row;
 
+/* How many ids two lists begin with alike; their order, a list before those that go on. */
+int64_t kvf__common_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_n);
+int kvf__compare_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_n);
+
 void kvf__batcher_clear(kvf__batcher *batcher);
 int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from, int64_t to,
                          int32_t parent);
@@ -34,7 +38,7 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
 
 /* Fills the batch with batcher->rows [n] as a tree of common prefixes; false, with rows in their
  * old order and the batch empty, where no common prefix is worth it. grouped: rows of a group stay
- * next to each other, behind all common prefixes. */
+ * next to each other, after all common prefixes. */
 bool kvf__batcher_share(kvf__batcher *batcher, int64_t n, bool grouped);
 
 #endif

@@ -4,6 +4,7 @@
  * is most of them, and otherwise any step shares it anyway. */
 #include "clusters.h"
 #include "arena.h"
+#include "batcher_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,26 +34,16 @@ static beginning beginning_of(const kvf__dataset *dataset, int64_t group)
     return (beginning){.ids = dataset->ids + at, .n = n - shift, .group = group};
 }
 
-static int64_t common_length(const beginning *a, const beginning *b)
-{
-    int64_t n = a->n < b->n ? a->n : b->n, i = 0;
-    while (i < n && a->ids[i] == b->ids[i])
-        i++;
-    return i;
-}
-
 static int by_ids(const void *x, const void *y)
 {
     const beginning *a = x, *b = y;
-    int64_t i = common_length(a, b);
-    if (i < a->n && i < b->n) return a->ids[i] < b->ids[i] ? -1 : 1;
-    if (a->n != b->n) return a->n < b->n ? -1 : 1;
-    return a->group < b->group ? -1 : 1;
+    int order = kvf__compare_ids(a->ids, a->n, b->ids, b->n);
+    return order ? order : a->group < b->group ? -1 : 1;
 }
 
 static bool alike(const beginning *a, const beginning *b)
 {
-    int64_t same = common_length(a, b), less = a->n < b->n ? a->n : b->n;
+    int64_t same = kvf__common_ids(a->ids, a->n, b->ids, b->n), less = a->n < b->n ? a->n : b->n;
     return same >= MIN_COMMON && 2 * same >= less;
 }
 

@@ -12,12 +12,19 @@
          of them is the row's own with infix */
 #define MIN_SAVED 8 /* tokens a common prefix must save: below that, the extra row costs more */
 
-static int64_t common_length(const kvf__batch_row *a, const kvf__batch_row *b)
+int64_t kvf__common_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_n)
 {
-    int64_t n = a->shareable < b->shareable ? a->shareable : b->shareable, i = 0;
-    while (i < n && a->ids[i] == b->ids[i])
+    int64_t n = a_n < b_n ? a_n : b_n, i = 0;
+    while (i < n && a[i] == b[i])
         i++;
     return i;
+}
+
+int kvf__compare_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_n)
+{
+    int64_t i = kvf__common_ids(a, a_n, b, b_n);
+    if (i < a_n && i < b_n) return a[i] < b[i] ? -1 : 1;
+    return (a_n > b_n) - (a_n < b_n);
 }
 
 /* By what may be shared of their group's first row, shorter first; then by place. So a group stays
@@ -25,13 +32,9 @@ static int64_t common_length(const kvf__batch_row *a, const kvf__batch_row *b)
 static int by_beginning(const void *x, const void *y)
 {
     const kvf__batch_row *a = x, *b = y;
-    int64_t n = a->key_shareable < b->key_shareable ? a->key_shareable : b->key_shareable, i = 0;
     if (a->key_index == b->key_index) return (a->index > b->index) - (a->index < b->index);
-    while (i < n && a->key_ids[i] == b->key_ids[i])
-        i++;
-    if (i < n) return a->key_ids[i] < b->key_ids[i] ? -1 : 1;
-    if (a->key_shareable != b->key_shareable) return a->key_shareable < b->key_shareable ? -1 : 1;
-    return a->key_index < b->key_index ? -1 : 1;
+    int order = kvf__compare_ids(a->key_ids, a->key_shareable, b->key_ids, b->key_shareable);
+    return order ? order : a->key_index < b->key_index ? -1 : 1;
 }
 
 static int by_place(const void *x, const void *y)
@@ -55,7 +58,8 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
     int64_t next = first + 1;
     *agree = rows[first].shareable;
     while (next < end) {
-        int64_t same = common_length(&rows[next - 1], &rows[next]);
+        int64_t same = kvf__common_ids(rows[next - 1].ids, rows[next - 1].shareable, rows[next].ids,
+                                       rows[next].shareable);
         if (same <= probe) break;
         if (same < *agree) *agree = same;
         next++;
@@ -63,8 +67,8 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
     return next;
 }
 
-/* Leads of the rows first .. end - 1, and the rows themselves unless they are to come behind all
- * leads. */
+/* Common prefixes of the rows first .. end - 1, and the rows themselves unless they are to come
+ * after all leads. */
 static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, tree_node at)
 {
     kvf__batch_row *rows = batcher->rows;

@@ -36,7 +36,7 @@ int32_t kvf__label_set_find(const kvf__label_set *set, const char *name); /* -1:
  * Other tasks: labels [row] holds, at the positions that the head reads, the batch's label_id of
  * batch.h, and -100 elsewhere. seq-cls and multiple-choice read the row's first token ([CLS]), on
  * causal bases its last one; token-cls the first sub-word of each word; qa the tokens of the
- * context and the position that stands for "no answer": the first token, on causal bases the last
+ * context and the position that means "no answer": the first token, on causal bases the last
  * one (the first has seen nothing there). Without gold (options.unlabeled) class, tag and span are
  * KVF__NO_GOLD, no choice is right, a regression's value is 0; sources->labelled is then false. */
 typedef struct kvf__dataset {
@@ -57,7 +57,7 @@ typedef struct kvf__dataset {
     float *values;         /* [n] regression targets; NULL: none */
     int32_t *spans;        /* [n, 2] qa: first and last token of the answer within the row, both the
                               no-answer position where the window does not hold it; NULL: none */
-    int64_t n_groups;      /* questions; with group NULL every row stands alone and n_groups = n */
+    int64_t n_groups;      /* questions; with group NULL every row is a group and n_groups = n */
     int64_t *group;        /* [n_groups + 1] rows that belong together */
     kvf__sources *sources; /* NULL: lm without options.references */
 
@@ -120,7 +120,7 @@ int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);
 /* Labels that a head reads or predicts: of lm rows those past the first token. */
 int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
 
-/* Groups, and the one a row is in (the row itself where every row stands alone). */
+/* Groups, and the one a row is in (the row itself where every row is a group). */
 int64_t kvf__group_count(const kvf__dataset *dataset);
 int64_t kvf__group_of(const kvf__dataset *dataset, int64_t row);
 /* How many of the first of n rows (a view of the sampler, or rows in file order) to compute

@@ -1,6 +1,6 @@
 /* Names of fields: ours, those of --map, and those that known data sets use. A data set that names
  * its texts otherwise is a row of SHAPES; the texts of a row are found by the first shape whose
- * fields it has (SuperGLUE and GLUE are told by their fields, not by a name).
+ * fields it has (SuperGLUE and GLUE are recognised by their fields, not by a name).
  *
  * Texts of SuperGLUE tasks as in P-tuning v2: WiC "word: sentence", COPA "premise because|so". */
 #include "file_rows.h"
@@ -79,7 +79,7 @@ void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* How a data set names its texts: {field} stands for a field's text, {connective} for COPA's
+/* How a data set names its texts: {field} is a field's text, {connective} for COPA's
  * "because" or "so". choices: fields, or one that is a list. A shape fits a row that has every
  * field named. */
 typedef struct text_shape {
@@ -123,7 +123,7 @@ static bool next_name(const char **at, char name[64])
     return true;
 }
 
-/* The field behind a template's name: "connective" is made of "question". */
+/* The field that a template's name means: "connective" is made of "question". */
 static const kvf_json *template_field(const kvf__field_map *map, const kvf__file_row *row,
                                       const char *name)
 {

@@ -9,7 +9,7 @@
 
 /* What every reader makes of its file, one row at a time. */
 typedef struct kvf__file_row {
-    const kvf_json *fields, *outer; /* objects; outer (NULL: none) holds what the file says once for
+    const kvf_json *fields, *outer; /* objects; outer (NULL: none) holds what the file has once for
                                        several rows: SQuAD's context */
     const char *path, *where;       /* where: "file:line" for errors */
     int64_t line;

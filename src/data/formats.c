@@ -1,5 +1,5 @@
-/* The table of file formats, and how a file is told to be one of them: by content where that is
- * unmistakable (a tag behind every word, an object on every line), else by name, else by content
+/* The table of file formats, and how a file is recognised: by content where that is
+ * unmistakable (a tag after every word, an object on every line), else by name, else by content
  * that others could have too (a tab, a comma). */
 #include "file_rows.h"
 
@@ -132,7 +132,7 @@ static bool looks_csv(const char *text, size_t bytes)
 static const struct format {
     const char *name;
     const char *endings[8];                        /* of file names */
-    bool (*looks)(const char *text, size_t bytes); /* NULL: content does not tell */
+    bool (*looks)(const char *text, size_t bytes); /* NULL: not by content */
     bool sure;                                     /* content like this is nothing else */
     bool delimited, word_lines;                    /* of kvf__file */
     kvf__reader_fn *read;
@@ -252,7 +252,7 @@ kvf_status kvf__read_rows(kvf__file *file)
     }
     if (kvf__is_blank_line(file->text, strcspn(file->text, "\n")) &&
         strspn(file->text, " \t\r\n") == file->bytes)
-        return KVF_OK; /* no rows: the caller says so */
+        return KVF_OK; /* no rows: the caller reports it */
     KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));
     KVF_TRY(find_format(file, &format));
     file->delimited = format->delimited;

@@ -1,6 +1,6 @@
-/* Data files that gzip packed (RFC 1952), told by their first bytes: unpacked in memory, one member
- * behind the other, as gzip does. What is packed may be a thousand times as long unpacked, so there
- * is a limit beside that of memory. */
+/* Data files that gzip packed (RFC 1952), recognised by their first bytes: unpacked in memory, one
+ * member after the other, as gzip does. What is packed may be a thousand times as long unpacked, so
+ * there is a limit besides that of memory. */
 #include "file_rows.h"
 
 #include <zlib.h>
@@ -24,7 +24,7 @@ static kvf_status damaged(kvf_ctx *ctx, const char *path, const z_stream *z, int
                                          : "no gzip header");
 }
 
-/* To the end of a member; z->next_in is then behind it. */
+/* To the end of a member; z->next_in is then past it. */
 static kvf_status unpack_member(kvf_ctx *ctx, const char *path, z_stream *z, kvf__buf *out)
 {
     char chunk[CHUNK];

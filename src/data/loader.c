@@ -83,7 +83,7 @@ static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
     return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), out);
 }
 
-/* The source, with what the row says of itself. */
+/* The source, with the row's line and id. */
 static kvf_status keep_source(kvf__loader *load, const kvf__source *source, kvf__source *kept)
 {
     *kept = *source;
@@ -175,16 +175,16 @@ kvf_status kvf__loader_add_tail(kvf__loader *load)
 static kvf_status plan_blanks(kvf__loader *load)
 {
     const kvf__tokenizer *tokenizer = load->options.render.tokenizer;
-    kvf__ids plain = {0}, behind = {0};
+    kvf__ids plain = {0}, spaced = {0};
     kvf_status st = kvf__encode(load->ctx, tokenizer, "a", 1, false, &plain);
-    if (!st) st = kvf__encode(load->ctx, tokenizer, " a", 2, false, &behind);
-    load->glue.spaced = !st && plain.n == 1 && behind.n == 1 && plain.data[0] != behind.data[0];
+    if (!st) st = kvf__encode(load->ctx, tokenizer, " a", 2, false, &spaced);
+    load->glue.spaced = !st && plain.n == 1 && spaced.n == 1 && plain.data[0] != spaced.data[0];
     kvf__ids_done(&plain);
-    kvf__ids_done(&behind);
+    kvf__ids_done(&spaced);
     return st;
 }
 
-/* Joins two texts of one token each to see what the post-processor puts between and behind them. */
+/* Joins two texts of one token each to see what the post-processor puts between and after them. */
 kvf_status kvf__loader_plan_joins(kvf__loader *load)
 {
     const kvf__tokenizer *tokenizer = load->options.render.tokenizer;

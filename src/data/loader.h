@@ -33,7 +33,7 @@ kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, 
 /* Sorts what was learnt; order [n] gives the final id of each id handed out. */
 kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order);
 
-/* What a row has besides its tokens. */
+/* What a row has in addition to its tokens. */
 typedef struct kvf__row_info {
     int64_t start; /* into ids */
     float value;
@@ -64,7 +64,7 @@ typedef struct kvf__load_counts {
     int64_t no_gold; /* groups without gold */
 } kvf__load_counts;
 
-/* What stands between and after texts, by the tokenizer and the task. */
+/* What goes between and after texts, by the tokenizer and the task. */
 typedef struct kvf__row_glue {
     kvf__ids separator; /* between two texts where the post-processor has nothing */
     int32_t tail;       /* qa on causal bases: after the context, for "no answer", where the
@@ -117,7 +117,7 @@ void kvf__loader_drop_group(kvf__loader *load);
 /* The same for one that is too long; its source keeps its place where that is wanted. */
 kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source);
 int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */
-/* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut says whether to cut
+/* EDATA "... 10 tokens, at most 8 fit" for --overlong stop; else OK, and *cut is whether to cut
  * (truncate) or, if not, to leave the group out (skip). */
 kvf_status kvf__loader_overlong(kvf__loader *load, int64_t tokens, int64_t capacity, bool *cut);
 /* Tokens that windows with room for so many share. */
@@ -135,7 +135,7 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load);
 /* The position that seq-cls and multiple-choice read, and qa takes for "no answer". */
 int64_t kvf__loader_read_at(const kvf__loader *load);
 
-/* Which lists a data set has, and memory for them, for the rows and groups that it says; sources
+/* Which lists a data set has, and memory for them, for its numbers of rows and groups; sources
  * without their groups. */
 typedef struct kvf__dataset_lists {
     kvf__dataset *set;

@@ -1,4 +1,4 @@
-/* CoNLL columns: a word first, its tag last, a blank line behind each sentence. Columns are parted
+/* CoNLL columns: a word first, its tag last, a blank line after each sentence. Columns are parted
  * by tabs where the first line has one, else by spaces. -DOCSTART- lines are left out, and so are
  * comments: a line before a sentence's first word that begins with # and has not the columns of the
  * others, or is "# ..." among more than two columns. Hash tags are words. */

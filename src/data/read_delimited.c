@@ -1,6 +1,6 @@
 /* TSV and CSV. TSV has no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it.
  * CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a quote inside a
- * bare field stands for itself. A row is an object of strings under the names of the columns. */
+ * bare field is a quote. A row is an object of strings under the names of the columns. */
 #include "file_rows.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static kvf_status fail_at(const table *t, const char *what)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A field in quotes, from behind the opening one to behind the closing one. */
+/* A field in quotes, from after the opening one to after the closing one. */
 static kvf_status quoted_field(table *t)
 {
     const char *text = t->file->text;

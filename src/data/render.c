@@ -79,7 +79,7 @@ static kvf_status add_front(const row_writer *w)
     return label_new(w, from, false);
 }
 
-/* kvf__chat_encode says per id whether it carries loss; labels want the id or -100. */
+/* kvf__chat_encode gives per id whether it carries loss; labels want the id or -100. */
 static kvf_status add_messages(const row_writer *w, const kvf__message *messages, size_t n,
                                bool open)
 {
@@ -336,7 +336,8 @@ static kvf_status write_ids(const row_writer *w)
     return KVF_OK;
 }
 
-/* Rows are told by their fields; the first kind that fits counts. Alpaca's come with a "text" too.
+/* Rows are recognised by their fields; the first kind that fits counts. Alpaca's come with a "text"
+ * too.
  */
 static const struct {
     const char *field, *and;

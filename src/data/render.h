@@ -28,7 +28,7 @@ typedef struct kvf__render {
     bool wrap_prompts;         /* the template was named: prompt and completion are one user and one
                                   assistant turn */
     const kvf__field_map *map; /* may be NULL */
-    const kvf__row_template *pattern; /* virtual tokens and what else stands in rows; NULL: none */
+    const kvf__row_template *pattern; /* virtual tokens and what else rows hold; NULL: none */
 } kvf__render;
 
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion

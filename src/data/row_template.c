@@ -12,34 +12,34 @@ static const char *const FIELDS[] = {"text", "text_pair", "prompt", "completion"
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
 /* A template on its way into pieces. */
-typedef struct parser {
+typedef struct template_parser {
     kvf_ctx *ctx;
     const char *text;
     kvf__row_template *out;
     char *memory; /* where the next piece's text goes */
     bool blank;   /* one was passed */
-} parser;
+} template_parser;
 
-static kvf_status bad(const parser *p, const char *what)
+static kvf_status bad(const template_parser *p, const char *what)
 {
     return kvf__fail(p->ctx, KVF_EUSAGE, "--p-template \"%s\": %s", p->text, what);
 }
 
-static const char *keep(parser *p, const char *from, size_t n)
+static const char *keep(template_parser *p, const char *from, size_t n)
 {
     char *text = memcpy(p->memory, from, n);
     p->memory += n + 1; /* zeroed */
     return text;
 }
 
-/* Only between texts is a blank one: not beside what is no text, not at the beginning. */
+/* A blank counts between texts only: not next to other pieces, not at the beginning. */
 static bool is_text(const kvf__template_piece *piece)
 {
     bool field = piece->kind == KVF__PIECE_FIELD && strcmp(piece->text, "completion");
     return field || piece->kind == KVF__PIECE_LITERAL;
 }
 
-static void add(parser *p, kvf__template_piece piece)
+static void add(template_parser *p, kvf__template_piece piece)
 {
     kvf__row_template *t = p->out;
     piece.blank = p->blank && t->n && is_text(&t->pieces[t->n - 1]) && is_text(&piece);
@@ -47,7 +47,7 @@ static void add(parser *p, kvf__template_piece piece)
     t->pieces[t->n++] = piece;
 }
 
-static kvf_status add_virtual(parser *p, const char *number, const char *end)
+static kvf_status add_virtual(template_parser *p, const char *number, const char *end)
 {
     char *stop = NULL;
     long n = *number == ':' ? strtol(number + 1, &stop, 10) : 1;
@@ -59,7 +59,7 @@ static kvf_status add_virtual(parser *p, const char *number, const char *end)
     return KVF_OK;
 }
 
-static kvf_status add_field(parser *p, const char *name, size_t n)
+static kvf_status add_field(template_parser *p, const char *name, size_t n)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strlen(FIELDS[i]) != n || memcmp(FIELDS[i], name, n)) continue;
@@ -70,7 +70,7 @@ static kvf_status add_field(parser *p, const char *name, size_t n)
     return bad(p, "in braces want p, p:N, text, text_pair, prompt or completion");
 }
 
-static kvf_status add_mask(parser *p)
+static kvf_status add_mask(template_parser *p)
 {
     if (p->out->mask >= 0) return bad(p, "[MASK] comes twice");
     p->out->mask = (int)p->out->n;
@@ -78,8 +78,8 @@ static kvf_status add_mask(parser *p)
     return KVF_OK;
 }
 
-/* The piece at `at`; *next: behind it. */
-static kvf_status read_piece(parser *p, const char *at, const char **next)
+/* The piece at `at`; *next: the end of it. */
+static kvf_status read_piece(template_parser *p, const char *at, const char **next)
 {
     if (!strncmp(at, "[MASK]", 6)) {
         *next = at + 6;
@@ -115,7 +115,7 @@ static void settle_front(kvf__row_template *t)
     if (t->mask >= 0) t->mask -= (int)first;
 }
 
-static kvf_status check(const parser *p)
+static kvf_status check(const template_parser *p)
 {
     const kvf__row_template *t = p->out;
     bool prompt = kvf__row_template_field(t, "prompt"), text = kvf__row_template_field(t, "text");
@@ -139,7 +139,7 @@ kvf_status kvf__row_template_init(kvf_ctx *ctx, const char *text, int64_t P, kvf
     KVF_TRY(kvf__utf8_check(ctx, "--p-template", text, n, false));
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *t.pieces, &t.pieces);
     if (!st) st = kvf__alloc(ctx, 2 * n + 2, &t.texts);
-    parser p = {.ctx = ctx, .text = text, .out = &t, .memory = t.texts};
+    template_parser p = {.ctx = ctx, .text = text, .out = &t, .memory = t.texts};
     for (const char *at = text; !st && *at;) {
         if (*at == ' ') {
             p.blank = true;

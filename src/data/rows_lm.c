@@ -76,8 +76,8 @@ static bool has_labels(const kvf__loader *load, size_t from)
     return false;
 }
 
-/* Where the prompt may be cut: [*at, *end) of the row since `from`, what stands before the first
- * label, BOS apart. A row that is a text has none: behind a common prefix its first token has no
+/* Where the prompt may be cut: [*at, *end) of the row since `from`, what comes before the first
+ * label, without BOS. A row that is a text has none: after virtual tokens its first token has no
  * label. */
 static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t *end)
 {

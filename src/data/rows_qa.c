@@ -63,11 +63,11 @@ static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, i
     if (start == NO_START)
         return kvf__loader_fail(load, "answer \"%.*s\" is not in its context", shown(answer, n, n),
                                 answer);
-    const char *stands = *from < 0 ? "" : context + *from;
+    const char *there = *from < 0 ? "" : context + *from;
     size_t left = *from < 0 ? 0 : load->context.bytes - (size_t)*from;
     return kvf__loader_fail(
         load, "answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
-        shown(answer, n, n), answer, (long long)start, shown(stands, left, n), stands);
+        shown(answer, n, n), answer, (long long)start, shown(there, left, n), there);
 }
 
 static kvf_status read_answers(kvf__loader *load, kvf__source *source)

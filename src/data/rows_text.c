@@ -1,6 +1,6 @@
 /* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, one
  * label at the token that the head reads. The choices of a question are the rows of its group, each
- * behind the same first text: on causal bases that becomes a common prefix. */
+ * after the same first text: on causal bases that becomes a common prefix. */
 #include "loader.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Rows of token-cls: a sentence in words, each encoded by itself as `tokenizers` does with
- * is_pretokenized; a word's tag stands on its first sub-word (Devlin et al. 2019, section 5.3). An
+ * is_pretokenized; a word's tag is on its first sub-word (Devlin et al. 2019, section 5.3). An
  * overlong sentence is cut between two words, or comes in windows that overlap. Byte-level
- * vocabularies tell a word within a text by the blank before it: there every word gets one, as
+ * vocabularies recognise a word within a text by the blank before it: there every word gets one, as
  * transformers demands with add_prefix_space=True. */
 #include "loader.h"
 
@@ -122,7 +122,7 @@ typedef struct word_span {
     size_t from, first, last, to;
 } word_span;
 
-/* Is there room for the sentence, or for its longest word where it comes in windows? */
+/* Does the sentence fit, or its longest word where it comes in windows? */
 static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits)
 {
     int64_t most = load->options.max_length, capacity = most - kvf__loader_cost(load, false);
@@ -139,14 +139,14 @@ static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits
     return KVF_OK;
 }
 
-/* The row that labels word `first` and, as far as there is room, those behind it. Where sentences
+/* The row that labels word `first` and, as far as they fit, those after it. Where sentences
  * come in windows, words at both ends are left to be seen there alone: each is labelled where it
  * sees most, on causal bases what is before it. */
 static word_span next_span(const kvf__loader *load, const int32_t *at, size_t n, size_t first)
 {
     int64_t capacity = load->options.max_length - kvf__loader_cost(load, false);
     int64_t shared = load->options.windows ? kvf__loader_stride(load, capacity) : 0;
-    int64_t before = load->options.causal ? shared : shared / 2, behind = shared - before;
+    int64_t before = load->options.causal ? shared : shared / 2, after = shared - before;
     word_span s = {.from = first, .first = first, .to = first + 1};
     if (!at[n] || at[n] <= capacity) return (word_span){.last = n, .to = n};
     while (s.from && at[first] - at[s.from - 1] <= before && at[s.to] - at[s.from - 1] <= capacity)
@@ -154,7 +154,7 @@ static word_span next_span(const kvf__loader *load, const int32_t *at, size_t n,
     while (s.to < n && at[s.to + 1] - at[s.from] <= capacity)
         s.to++;
     s.last = s.to;
-    while (s.to < n && s.last > first + 1 && at[s.to] - at[s.last] < behind)
+    while (s.to < n && s.last > first + 1 && at[s.to] - at[s.last] < after)
         s.last--;
     return s;
 }

@@ -5,7 +5,7 @@
 #include "dataset.h"
 
 /* Which rows form step s (0-based): epochs of the data set, each in an order of its groups that
- * depends on (seed, epoch) alone, cut into steps of batch_size groups (rows, where every row stands
+ * depends on (seed, epoch) alone, cut into steps of batch_size groups (rows, where every row is
  * alone), or of at most batch_tokens tokens. The last step of an epoch may be shorter. */
 typedef struct kvf__sampler {
     const kvf__dataset *dataset;

@@ -1,5 +1,5 @@
 /* What prediction and metrics ask of a data set: which rows are one example, and which bytes of a
- * context stand under tokens of a row. */
+ * context the tokens of a row are. */
 #include "loader.h"
 
 #include <assert.h>

@@ -10,7 +10,7 @@ typedef struct kvf__pool {
 } kvf__pool;
 
 /* One group as its file had it: a text or pair of texts, a sentence, a question with its context, a
- * question with its choices; of lm rows a prompt. Texts are UTF-8 in the pool, a NUL behind each;
+ * question with its choices; of lm rows a prompt. Texts are UTF-8 in the pool, a NUL after each;
  * they may hold U+0000. */
 typedef struct kvf__source {
     int64_t line;     /* of the file, where it begins */
@@ -34,7 +34,7 @@ typedef struct kvf__source {
     bool answered;           /* qa: gold answers, or their absence (is_impossible), are given */
 
     int64_t n_context;
-    const int32_t *offsets; /* [n_context, 2] qa: bytes of the context behind each of its tokens */
+    const int32_t *offsets; /* [n_context, 2] qa: bytes of the context that each of its tokens is */
 } kvf__source;
 
 /* A group that was too long to take, and which group it would have stood before. */
@@ -43,7 +43,7 @@ typedef struct kvf__left_out {
     kvf__source source;
 } kvf__left_out;
 
-/* Where the context stands in a row (qa): row token at + i is context token first + i, i < n. */
+/* Where the context is in a row (qa): row token at + i is context token first + i, i < n. */
 typedef struct kvf__window {
     int64_t at, first, n;
 } kvf__window;

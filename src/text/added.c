@@ -120,7 +120,7 @@ static bool word_after(const char *s, size_t n, size_t at)
     return kvf__is_word(cp);
 }
 
-/* The next match that its options let stand, as found_start .. found_end. */
+/* The next match that its options accept, as found_start .. found_end. */
 static bool find_match(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut)
 {
     const char *s = cut->s;

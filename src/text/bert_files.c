@@ -1,4 +1,4 @@
-/* What BERT's files say: the BertNormalizer of tokenizer.json, its switches in
+/* What BERT's files hold: the BertNormalizer of tokenizer.json, its switches in
  * tokenizer_config.json, and vocab.txt, which comes with nothing else.
  *
  * vocab.txt has a token per line, the line's number is its id. The switches and the names of the
@@ -24,18 +24,22 @@ static kvf_status read_switches(kvf_ctx *ctx, const char *where, const kvf_json 
     return kvf__want_bool(ctx, where, json, "strip_accents", out->lowercase, &out->strip);
 }
 
-static kvf_status add_step(kvf_ctx *ctx, kvf__tok_steps *steps, bool wanted, kvf__tok_step step)
-{
-    return wanted ? kvf__steps_add(ctx, steps, &step) : KVF_OK;
-}
-
 static kvf_status add_normalizer(kvf_ctx *ctx, kvf__tok_steps *steps, const switches *on)
 {
-    KVF_TRY(add_step(ctx, steps, on->clean, (kvf__tok_step){.kind = KVF__STEP_CLEAN}));
-    KVF_TRY(add_step(ctx, steps, on->chinese, (kvf__tok_step){.kind = KVF__STEP_SPACE_CHINESE}));
-    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__tok_step){.kind = KVF__STEP_NFD}));
-    KVF_TRY(add_step(ctx, steps, on->strip, (kvf__tok_step){.kind = KVF__STEP_STRIP_MARKS}));
-    return add_step(ctx, steps, on->lowercase, (kvf__tok_step){.kind = KVF__STEP_LOWERCASE});
+    const struct {
+        bool wanted;
+        kvf__step_kind kind;
+    } rows[] = {
+        {on->clean, KVF__STEP_CLEAN},         {on->chinese, KVF__STEP_SPACE_CHINESE},
+        {on->strip, KVF__STEP_NFD},           {on->strip, KVF__STEP_STRIP_MARKS},
+        {on->lowercase, KVF__STEP_LOWERCASE},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kvf__tok_step step = {.kind = rows[i].kind};
+        if (rows[i].wanted) KVF_TRY(kvf__steps_add(ctx, steps, &step));
+    }
+    return KVF_OK;
 }
 
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
@@ -47,7 +51,7 @@ kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json 
     return add_normalizer(ctx, out, &on);
 }
 
-/* Drops white space, then every punctuation character stands alone. */
+/* Drops white space, then makes every punctuation character a piece. */
 kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out)
 {
     kvf__tok_step words = {.kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED};
@@ -62,8 +66,8 @@ static bool has_bool(const kvf_json *config, const char *key)
     return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
 }
 
-/* The config's names for the switches; what it does not say stays. A strip_accents of null there
- * says nothing, except that a lowercase which changes takes the accents along. */
+/* The config's names for the switches; those it lacks stay as they are. Its strip_accents of null
+ * changes nothing, unless lowercase changes, which the accents follow. */
 static kvf_status override(const kvf__tok_source *src, bool follows, switches *on)
 {
     const char *where = src->path[KVF__FILE_CONFIG];

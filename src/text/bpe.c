@@ -141,7 +141,7 @@ static bool has_bytes(const kvf__lexicon *lex, const char *text, size_t n)
 }
 
 /* *unknown: the bytes of an unknown token that waits to be added, so that the next one can be fused
- * with it. Byte tokens do not flush it: it then comes behind them. That is what the library does.
+ * with it. Byte tokens do not flush it: it then comes after them, as in the library.
  * text is the character as spelled, bytes how long it was. */
 static kvf_status add_char(kvf__work *w, const char *text, size_t n, size_t bytes, size_t *unknown)
 {

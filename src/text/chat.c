@@ -87,18 +87,18 @@ static kvf_status put(render *r, const char *text)
     return text ? kvf__buf_add(r->w.ctx, &r->part, text, strlen(text)) : KVF_OK;
 }
 
-/* What a message says, which may hold U+0000. */
-typedef struct words {
+/* The content of a message, which may hold U+0000. */
+typedef struct chat_text {
     const char *text;
     size_t n;
-} words;
+} chat_text;
 
-static words content_of(const kvf__message *m)
+static chat_text content_of(const kvf__message *m)
 {
-    return (words){m->content, m->bytes ? m->bytes : strlen(m->content)};
+    return (chat_text){m->content, m->bytes ? m->bytes : strlen(m->content)};
 }
 
-static kvf_status put_words(render *r, words what)
+static kvf_status put_content(render *r, chat_text what)
 {
     return kvf__buf_add(r->w.ctx, &r->part, what.text, what.n);
 }
@@ -140,7 +140,7 @@ static bool is_stripped(uint32_t cp)
     return kvf__is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
 }
 
-static kvf_status put_stripped(render *r, words what)
+static kvf_status put_stripped(render *r, chat_text what)
 {
     size_t start = kvf__utf8_skip(what.text, what.n, 0, is_stripped);
     size_t end = start < what.n ? kvf__utf8_skip_back(what.text, what.n, is_stripped) : start;
@@ -150,7 +150,7 @@ static kvf_status put_stripped(render *r, words what)
 
 /* ---- ChatML ---------------------------------------------------------------------------------- */
 
-static bool starts_and_ends(words what, const char *head, const char *tail)
+static bool starts_and_ends(chat_text what, const char *head, const char *tail)
 {
     size_t head_n = strlen(head), tail_n = strlen(tail);
     return what.n >= head_n && what.n >= tail_n && memcmp(what.text, head, head_n) == 0 &&
@@ -167,22 +167,22 @@ static size_t last_query(const render *r)
     return r->n - 1;
 }
 
-static words skip_newlines(words what)
+static chat_text skip_newlines(chat_text what)
 {
     for (; what.n && *what.text == '\n'; what.n--)
         what.text++;
     return what;
 }
 
-/* Where `mark` first stands in it; its end: nowhere. */
-static size_t find(words what, const char *mark)
+/* Position of the first `mark`; the end: there is none. */
+static size_t find(chat_text what, const char *mark)
 {
     const char *at = memmem(what.text, what.n, mark, strlen(mark));
     return at ? (size_t)(at - what.text) : what.n;
 }
 
-/* What stands behind the last `mark`; all of it where there is none. */
-static words behind_last(words what, const char *mark)
+/* The text after the last `mark`; all of it where there is none. */
+static chat_text after_last(chat_text what, const char *mark)
 {
     for (size_t at; (at = find(what, mark)) < what.n;) {
         what.text += at + strlen(mark);
@@ -191,34 +191,34 @@ static words behind_last(words what, const char *mark)
     return what;
 }
 
-/* The reasoning of a turn: what stands before the first </think>, behind the last <think> of it,
+/* The reasoning of a turn: the text before the first </think> and after the last <think> of it,
  * without newlines around. */
-static words find_reasoning(words what)
+static chat_text find_reasoning(chat_text what)
 {
     what.n = find(what, "</think>");
-    what = skip_newlines(behind_last(what, "<think>"));
+    what = skip_newlines(after_last(what, "<think>"));
     while (what.n && what.text[what.n - 1] == '\n')
         what.n--;
     return what;
 }
 
-/* Qwen3 shows reasoning only behind the last query, and there always, even empty, in the last turn.
+/* Qwen3 shows reasoning only after the last query, and there always, even empty, in the last turn.
  */
 static kvf_status put_thinking(render *r, size_t i)
 {
-    words text = content_of(&r->m[i]), reasoning = {"", 0};
+    chat_text text = content_of(&r->m[i]), reasoning = {"", 0};
 
     if (find(text, "</think>") < text.n) {
         reasoning = find_reasoning(text);
-        text = skip_newlines(behind_last(text, "</think>"));
+        text = skip_newlines(after_last(text, "</think>"));
     }
     if (i > last_query(r) && (i + 1 == r->n || reasoning.n > 0)) {
         KVF_TRY(put(r, "<think>\n"));
-        KVF_TRY(put_words(r, reasoning));
+        KVF_TRY(put_content(r, reasoning));
         KVF_TRY(put(r, "\n</think>\n\n"));
         text = skip_newlines(text);
     }
-    return put_words(r, text);
+    return put_content(r, text);
 }
 
 static kvf_status chatml_turn(render *r, const kvf__chat *chat, size_t i)
@@ -235,7 +235,7 @@ static kvf_status chatml_turn(render *r, const kvf__chat *chat, size_t i)
     if (assistant && chat->form == KVF__FORM_QWEN3)
         KVF_TRY(put_thinking(r, i));
     else
-        KVF_TRY(put_words(r, content_of(&r->m[i])));
+        KVF_TRY(put_content(r, content_of(&r->m[i])));
     KVF_TRY(put(r, "<|im_end|>"));
     if (assistant) KVF_TRY(end_part(r, 1));
     return put(r, "\n");
@@ -295,14 +295,14 @@ static kvf_status mistral_turn(render *r, const mistral_marks *marks, size_t i, 
 {
     if (!assistant) {
         KVF_TRY(put(r, marks->open));
-        if (system) KVF_TRY(put_words(r, content_of(system)));
+        if (system) KVF_TRY(put_content(r, content_of(system)));
         if (system) KVF_TRY(put(r, "\n\n"));
-        KVF_TRY(put_words(r, content_of(&r->m[i])));
+        KVF_TRY(put_content(r, content_of(&r->m[i])));
         return put(r, marks->close);
     }
     KVF_TRY(end_part(r, 0));
     KVF_TRY(put(r, marks->answer));
-    KVF_TRY((marks->strip ? put_stripped : put_words)(r, content_of(&r->m[i])));
+    KVF_TRY((marks->strip ? put_stripped : put_content)(r, content_of(&r->m[i])));
     KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
     return end_part(r, 1);
 }

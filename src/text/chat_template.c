@@ -95,7 +95,7 @@ static bool at(const lexer *lx, const char *text)
     return (size_t)(lx->end - lx->s) >= n && memcmp(lx->s, text, n) == 0;
 }
 
-/* From behind "{%" or "{{" to behind the closing; *trim: white space behind it goes too. */
+/* From after "{%" or "{{" to after the closing; *trim: white space after it goes too. */
 static kvf_status put_tag(lexer *lx, char kind, bool *trim)
 {
     char open[] = {'{', kind, '\0'}, close[] = {kind == '{' ? '}' : kind, '}', '\0'};
@@ -274,8 +274,8 @@ static const known KNOWN[] = {
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Where text matches the part, which may have one hole; NULL: nowhere. *after is set behind the
- * match. */
+/* Where text matches the part, which may have one hole; NULL: nowhere. *after is set to the end of
+ * the match. */
 static const char *match_at(const char *text, const char *part, const char **after,
                             const char **hole, size_t *hole_n)
 {

@@ -3,7 +3,7 @@
  *
  * The rule for BOS and EOS: add_bos_token or add_eos_token, where one is written, rebuild the post-
  * processor (transformers 5; transformers 4 did so for the Llama class only, which it always has
- * written). A Llama class whose tokenizer.json adds nothing and whose config says nothing adds BOS.
+ * written). A Llama class whose tokenizer.json adds nothing and whose config has neither adds BOS.
  */
 #include "tok_files.h"
 
@@ -97,7 +97,7 @@ static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
     return text ? kvf__strdup(src->ctx, text, &t->chat_template) : KVF_OK;
 }
 
-/* A post-processor's first and last special token stand in for names that no file gives. */
+/* A post-processor's first and last special token are BOS and EOS where no file names them. */
 static void infer_bos_eos(kvf__tokenizer *t)
 {
     const kvf__ids *post = &t->post.items;

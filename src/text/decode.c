@@ -6,16 +6,16 @@
  * keeps them until the end.
  *
  * Byte tokens are text if a whole run of them is UTF-8, and one U+FFFD each if it is not. Where the
- * steps behind allow it, the characters of a run are handed on as they come, and taken back if the
- * run turns out bad; up to its end they are not settled. An id without a token gives U+FFFD, where
- * `tokenizers` would leave it out silently. */
+ * steps after it allow that, the characters of a run are handed on as they come, and taken back if
+ * the run turns out bad; up to its end they are not settled. An id without a token gives U+FFFD,
+ * where `tokenizers` would leave it out silently. */
 #include "tok_work.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a step stands. What it keeps: the bytes of a character to come, the bytes of a run, or (of
+/* A step and its state. What it keeps: the bytes of a character to come, the bytes of a run, or (of
  * a step that is `whole`) all. */
 typedef struct stage {
     const kvf__tok_step *step;
@@ -60,7 +60,7 @@ static size_t open_end(const char *s, size_t n)
     return 0;
 }
 
-/* What of the bytes kept can be told; at the end all can. Bad UTF-8 becomes U+FFFD. */
+/* Hands on the bytes kept that are whole characters; at the end all. Bad UTF-8 becomes U+FFFD. */
 static kvf_status hand_on_bytes(kvf__decoding *d, size_t i, bool end)
 {
     kvf__buf *kept = &d->stages[i].kept, *made = &d->stages[i].made;
@@ -166,7 +166,7 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, out->data, out->n);
 }
 
-/* How often the step's character stands at the beginning, or at the end; at most `most` times. */
+/* How often the text begins, or ends, with the step's character; at most `most` times. */
 static int64_t count_units(const kvf__tok_step *step, const char *s, size_t n, int64_t most,
                            bool at_end)
 {
@@ -219,7 +219,7 @@ static int token_byte(const char *s, size_t n)
     return end == s + 5 ? (int)byte : -1;
 }
 
-/* Whether the characters of a run can be taken back: the steps behind work on one string. */
+/* Whether the characters of a run can be taken back: the steps after it work on one string. */
 static bool gives_early(const kvf__decoding *d, size_t i)
 {
     return i + 1 == d->n || d->stages[i + 1].joined ||
@@ -316,8 +316,8 @@ static kvf_status (*const APPLY[])(kvf__decoding *d, size_t i, const char *s, si
     [KVF__STEP_FUSE] = pass_on,
 };
 
-/* A string for stage i; behind the last one stands the text. Without a decoder the tokens are
- * joined by spaces, as in `tokenizers`. */
+/* A string for stage i; the text is what comes out of the last one. Without a decoder the tokens
+ * are joined by spaces, as in `tokenizers`. */
 static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     if (!n) return KVF_OK;
@@ -409,7 +409,7 @@ static void enter(kvf__decoding *d, kvf_ctx *ctx, kvf__buf *text)
     d->changed = text->n;
 }
 
-/* What the last call did, with a NUL behind the text. */
+/* What the last call did, with a NUL after the text. */
 static kvf_status leave(kvf__decoding *d, kvf_ctx *ctx, kvf__grown *grown)
 {
     const kvf__grown all = {.changed = d->changed,

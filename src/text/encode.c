@@ -1,8 +1,8 @@
 /* Text to ids: the pipeline of tok_int.h, run over one text.
  *
  * Sections between added tokens go through it one after the other with the same buffers. A text may
- * be one part of a larger one (chat turns are encoded in parts): kvf__text_part says what stands
- * before it. */
+ * be one part of a larger one (chat turns are encoded in parts): kvf__text_part describes
+ * what is before it. */
 #include "tok_work.h"
 
 void kvf__work_done(kvf__work *w)
@@ -26,7 +26,7 @@ static kvf_status (*const MODELS[])(kvf__work *work, const char *text, size_t n)
 };
 
 /* Least ids of so many bytes: where each byte has a token, nothing is left out or fused, and no id
- * stands for more bytes than the longest token has. 0: not known. */
+ * has more bytes than the longest token. 0: not known. */
 static size_t least_ids(const kvf__tokenizer *t, size_t bytes)
 {
     const bool falls_back = t->model.kind == KVF__MODEL_SCORES ||

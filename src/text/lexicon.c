@@ -1,7 +1,7 @@
 /* Token texts and ids, both ways.
  *
  * Two maps from text to id: the model must not see added tokens that are not in its own vocabulary,
- * as in `tokenizers`. Byte-level text consists of characters below U+0180, so their ids stand in a
+ * as in `tokenizers`. Byte-level text consists of characters below U+0180, so their ids are in a
  * plain array. */
 #include "lexicon.h"
 #include "utf8.h"

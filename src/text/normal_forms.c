@@ -91,7 +91,7 @@ static int32_t compose_pair(int32_t first, int32_t second)
     return n == 1 && kvf__may_decompose((uint32_t)pair[0]) ? pair[0] : -1;
 }
 
-/* UAX 15: a character joins the last starter if none of its class or a higher one stands between.
+/* UAX 15: a character joins the last starter if none of its class or a higher one is between.
  * Returns how many are left. */
 static size_t compose(kvf__work *w, size_t n)
 {
@@ -117,7 +117,7 @@ static size_t compose(kvf__work *w, size_t n)
     return out;
 }
 
-/* Writes the points. A change of 0 stands for one character of text, -k for k more, 1 for none:
+/* Writes the points. A change of 0 means one character of text, -k for k more, 1 for none:
  * then the origin is that of the character before. */
 static kvf_status put_points(kvf__work *w, const kvf__traced *text, size_t n, kvf__traced *out)
 {

@@ -1,7 +1,7 @@
 /* Normalizers: each step reads one text and writes the next, origins with it.
  *
  * Every character written takes the origin of the one it comes from; what is put between, that of
- * the character it stands beside. */
+ * the character next to it. */
 #include "tok_work.h"
 
 #include <string.h>

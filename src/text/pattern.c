@@ -294,7 +294,7 @@ static kvf_status find_regex(kvf__work *work, const kvf__pattern *p, kvf__search
                          (const char *)text);
     }
     bounds = pcre2_get_ovector_pointer(work->match);
-    search->start = bounds[0]; /* never behind the end: \K is refused */
+    search->start = bounds[0]; /* never past the end: \K is refused */
     search->end = bounds[1];
     *found = true;
     return KVF_OK;

@@ -1,4 +1,4 @@
-/* Post-processors: which special ids stand around a text and around two, and the type of every
+/* Post-processors: which special ids go around a text and around two, and the type of every
  * token.
  *
  * In the end they all come to the two templates of post.c. A template without a pair gets the

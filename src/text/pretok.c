@@ -1,7 +1,7 @@
 /* Pre-tokenizers: each step cuts every piece it gets into smaller ones, and some rewrite the text.
  *
  * A split is three layers, as in `tokenizers`: matches of a pattern or of single characters, the
- * text between them, and a behaviour that says which of the two stand alone, vanish or join a
+ * text between them, and a behaviour that says which of the two become pieces, vanish or join a
  * neighbour. The common case, "isolated", goes straight into the list. */
 #include "tok_work.h"
 

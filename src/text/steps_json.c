@@ -7,11 +7,11 @@
 #include <string.h>
 
 /* Where a step is read from, and into which list it goes. */
-typedef struct reading {
+typedef struct step_reading {
     kvf_ctx *ctx;
     const char *where, *part; /* part: "normalizer" ... */
     kvf__tok_steps *out;
-} reading;
+} step_reading;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object
 }
 
 /* A string that has to be there, copied into step->text. */
-static kvf_status need_text(const reading *r, const kvf_json *json, const char *key,
+static kvf_status need_text(const step_reading *r, const kvf_json *json, const char *key,
                             kvf__tok_step *step)
 {
     const char *text;
@@ -62,7 +62,7 @@ static kvf_status need_text(const reading *r, const kvf_json *json, const char *
 }
 
 /* {"String": "x"}, {"Regex": "x"}, or a plain string, which older files have. */
-static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status need_pattern(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const kvf_json *value = kvf_json_get(json, "pattern");
     size_t n = 0;
@@ -78,7 +78,7 @@ static kvf_status need_pattern(const reading *r, const kvf_json *json, kvf__tok_
                      r->part);
 }
 
-static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_behavior(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     static const char *const names[] = {[KVF__ISOLATED] = "Isolated",
                                         [KVF__REMOVED] = "Removed",
@@ -100,7 +100,8 @@ static kvf_status read_behavior(const reading *r, const kvf_json *json, kvf__tok
 
 /* ---- one type each --------------------------------------------------------------------------- */
 
-static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_strip_decoder(const step_reading *r, const kvf_json *json,
+                                     kvf__tok_step *step)
 {
     step->start = kvf_json_int(kvf_json_get(json, "start"), -1);
     step->stop = kvf_json_int(kvf_json_get(json, "stop"), -1);
@@ -110,7 +111,7 @@ static kvf_status read_strip_decoder(const reading *r, const kvf_json *json, kvf
     return KVF_OK;
 }
 
-static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_byte_level(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const char *regex = kvf__split_regex("gpt-2");
     bool use_regex;
@@ -121,18 +122,18 @@ static kvf_status read_byte_level(const reading *r, const kvf_json *json, kvf__t
                      : KVF_OK;
 }
 
-static kvf_status read_split(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_split(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "invert", false, &step->invert));
     return read_behavior(r, json, step);
 }
 
-static kvf_status read_wordpiece(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_wordpiece(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     return kvf__want_bool(r->ctx, r->where, json, "cleanup", true, &step->cleanup);
 }
 
-static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__tok_step *step)
+static kvf_status read_digits(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     bool individual;
 
@@ -141,8 +142,8 @@ static kvf_status read_digits(const reading *r, const kvf_json *json, kvf__tok_s
     return KVF_OK;
 }
 
-/* Files of before prepend_scheme say add_prefix_space: always or never. */
-static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__tok_step *step)
+/* Files older than prepend_scheme have add_prefix_space: always or never. */
+static kvf_status read_metaspace(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     static const char *const schemes[] = {[KVF__PREPEND_ALWAYS] = "always",
                                           [KVF__PREPEND_FIRST] = "first",
@@ -170,12 +171,12 @@ static kvf_status read_metaspace(const reading *r, const kvf_json *json, kvf__to
 
 /* ---- types that are several steps ------------------------------------------------------------ */
 
-static kvf_status expand_bert_normalizer(const reading *r, const kvf_json *json)
+static kvf_status expand_bert_normalizer(const step_reading *r, const kvf_json *json)
 {
     return kvf__bert_normalizer(r->ctx, r->where, json, r->out);
 }
 
-static kvf_status expand_bert_pre_tokenizer(const reading *r, const kvf_json *json)
+static kvf_status expand_bert_pre_tokenizer(const step_reading *r, const kvf_json *json)
 {
     (void)json;
     return kvf__bert_pre_tokenizer(r->ctx, r->out);
@@ -189,8 +190,9 @@ typedef struct step_row {
     bool pattern;     /* has a "pattern" */
     const char *text; /* the field of step->text, which has to be there; NULL: none */
     kvf__behavior behavior;
-    kvf_status (*read)(const reading *r, const kvf_json *json, kvf__tok_step *step); /* the rest */
-    kvf_status (*expand)(const reading *r, const kvf_json *json); /* instead: several steps */
+    kvf_status (*read)(const step_reading *r, const kvf_json *json,
+                       kvf__tok_step *step);                           /* the rest */
+    kvf_status (*expand)(const step_reading *r, const kvf_json *json); /* instead: several steps */
 } step_row;
 
 static const step_row NORMALIZERS[] = {
@@ -233,7 +235,7 @@ static const step_row DECODERS[] = {
     {0},
 };
 
-static kvf_status read_fields(const reading *r, const step_row *row, const kvf_json *json,
+static kvf_status read_fields(const step_reading *r, const step_row *row, const kvf_json *json,
                               kvf__tok_step *step)
 {
     if (row->pattern) KVF_TRY(need_pattern(r, json, step));
@@ -244,7 +246,7 @@ static kvf_status read_fields(const reading *r, const step_row *row, const kvf_j
     return row->read ? row->read(r, json, step) : KVF_OK;
 }
 
-static kvf_status read_step(const reading *r, const step_row *row, const kvf_json *json,
+static kvf_status read_step(const step_reading *r, const step_row *row, const kvf_json *json,
                             const char *type)
 {
     kvf__tok_step step = {0};
@@ -265,7 +267,7 @@ static kvf_status read_step(const reading *r, const step_row *row, const kvf_jso
 }
 
 /* list_key names the members of a Sequence, which may nest. */
-static kvf_status read_part(const reading *r, const step_row *table, const kvf_json *json,
+static kvf_status read_part(const step_reading *r, const step_row *table, const kvf_json *json,
                             const char *list_key)
 {
     const kvf_json *list = kvf_json_get(json, list_key);
@@ -282,23 +284,21 @@ static kvf_status read_part(const reading *r, const step_row *table, const kvf_j
     return KVF_OK;
 }
 
-kvf_status kvf__read_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                kvf__tok_steps *out)
+kvf_status kvf__read_steps(kvf_ctx *ctx, const char *where, const kvf_json *root, kvf__tokenizer *t)
 {
-    reading r = {ctx, where, "normalizer", out};
-    return read_part(&r, NORMALIZERS, json, "normalizers");
-}
+    const struct {
+        const char *part, *list_key;
+        const step_row *rows;
+        kvf__tok_steps *out;
+    } parts[] = {
+        {"normalizer", "normalizers", NORMALIZERS, &t->normalizer},
+        {"pre_tokenizer", "pretokenizers", PRE_TOKENIZERS, &t->pre},
+        {"decoder", "decoders", DECODERS, &t->decoder},
+    };
 
-kvf_status kvf__read_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                   kvf__tok_steps *out)
-{
-    reading r = {ctx, where, "pre_tokenizer", out};
-    return read_part(&r, PRE_TOKENIZERS, json, "pretokenizers");
-}
-
-kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                             kvf__tok_steps *out)
-{
-    reading r = {ctx, where, "decoder", out};
-    return read_part(&r, DECODERS, json, "decoders");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        step_reading r = {ctx, where, parts[i].part, parts[i].out};
+        KVF_TRY(read_part(&r, parts[i].rows, kvf_json_get(root, r.part), parts[i].list_key));
+    }
+    return KVF_OK;
 }

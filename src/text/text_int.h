@@ -18,7 +18,7 @@ typedef struct kvf__tokenizer kvf__tokenizer;
  * add_prefix_space, do_lower_case, strip_accents and tokenize_chinese_chars over the
  * tokenizer.json's own. Its truncation and padding are ignored. */
 kvf_status kvf__tokenizer_from_dir(kvf_ctx *ctx, const char *dir, kvf__tokenizer **out);
-/* The same from texts in memory; `where` stands for the folder in errors. */
+/* The same from texts in memory; `where` names the folder in errors. */
 typedef struct kvf__text_file {
     const char *name, *text;
 } kvf__text_file;
@@ -48,7 +48,7 @@ typedef struct kvf__vocab {
     const char *const *merges; /* "left right" */
     const size_t *merge_bytes;
     int32_t bos, eos, unk, pad;             /* -1: none */
-    int add_bos, add_eos, add_space_prefix; /* -1: not said, the family's default */
+    int add_bos, add_eos, add_space_prefix; /* -1: not given, the family's default */
     const char *chat_template;              /* may be NULL */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
@@ -70,12 +70,12 @@ kvf_status kvf__decode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const int3
                        bool skip_special, kvf__buf *out);
 
 /* The same of ids that come one by one, each in a time that does not grow with the text. `text` is
- * the same buffer in every call, which nobody else changes. Behind `settled` stands what is not
- * certain yet: a run of bytes may turn out to be no characters. grown may be NULL. */
+ * the same buffer in every call, which nobody else changes. What comes after `settled`
+ * is not certain yet: a run of bytes may turn out to be no characters. grown may be NULL. */
 typedef struct kvf__decoding kvf__decoding;
 typedef struct kvf__grown {
-    size_t changed; /* what stands before is what it was before the call */
-    size_t settled; /* what stands before will not change */
+    size_t changed; /* the text before it is as it was before the call */
+    size_t settled; /* the text before it will not change */
 } kvf__grown;
 kvf_status kvf__decoding_create(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool skip_special,
                                 kvf__decoding **out);

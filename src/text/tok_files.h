@@ -18,7 +18,7 @@ typedef enum kvf__tok_file {
 
 typedef struct kvf__tok_source {
     kvf_ctx *ctx;
-    const char *where;          /* the folder, or what stands for it in errors */
+    const char *where;          /* the folder, or its name in errors */
     char *path[KVF__TOK_FILES]; /* for errors */
     bool there[KVF__TOK_FILES];
     kvf__buf text[KVF__TOK_FILES];
@@ -40,12 +40,9 @@ const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_
 bool kvf__class_is(const kvf__tok_source *src, const char *stem);
 
 /* Parts of tokenizer.json (steps_json.c, post_json.c, tokenizer_json.c). */
-kvf_status kvf__read_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                kvf__tok_steps *out);
-kvf_status kvf__read_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                   kvf__tok_steps *out);
-kvf_status kvf__read_decoder(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                             kvf__tok_steps *out);
+/* Normalizer, pre-tokenizer and decoder of the whole file. */
+kvf_status kvf__read_steps(kvf_ctx *ctx, const char *where, const kvf_json *root,
+                           kvf__tokenizer *t);
 kvf_status kvf__read_post(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t);
 kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf__tokenizer *t);
 kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,

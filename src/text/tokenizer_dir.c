@@ -80,7 +80,7 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     return kvf__tokenizer_finish(src->ctx, t);
 }
 
-/* A tokenizer of the files, unless `st` says that not all could be read; frees the files. */
+/* A tokenizer of the files, unless `st` is the failure to read them; frees the files. */
 static kvf_status build(kvf__tok_source *src, kvf_status st, kvf__tokenizer **out)
 {
     kvf__tokenizer *t = NULL;

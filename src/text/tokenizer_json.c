@@ -206,9 +206,7 @@ static kvf_status read_all(kvf_ctx *ctx, const char *where, const kvf_json *json
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: version \"%s\", want 1.0", where, version);
     KVF_TRY(read_model(ctx, where, kvf_json_get(json, "model"), t));
     KVF_TRY(read_added(ctx, where, kvf_json_get(json, "added_tokens"), t));
-    KVF_TRY(kvf__read_normalizer(ctx, where, kvf_json_get(json, "normalizer"), &t->normalizer));
-    KVF_TRY(kvf__read_pre_tokenizer(ctx, where, kvf_json_get(json, "pre_tokenizer"), &t->pre));
-    KVF_TRY(kvf__read_decoder(ctx, where, kvf_json_get(json, "decoder"), &t->decoder));
+    KVF_TRY(kvf__read_steps(ctx, where, json, t));
     t->has_decoder = kvf_json_typeof(kvf_json_get(json, "decoder")) == KVF_JSON_OBJECT;
     KVF_TRY(kvf__read_post(ctx, where, kvf_json_get(json, "post_processor"), t));
     return check_post(ctx, where, t);

@@ -84,14 +84,14 @@ static kvf__byte_range trim(const kvf__work *w, const char *token, size_t n, kvf
 {
     size_t text_end = kvf__utf8_skip_back(token, n, is_blank);
     int64_t before = kvf__utf8_count(token, kvf__utf8_skip(token, n, 0, is_blank));
-    int64_t behind = kvf__utf8_count(token + text_end, n - text_end);
+    int64_t after = kvf__utf8_count(token + text_end, n - text_end);
     bool first = w->offsets->n == 0 || span.from == 0;
     uint32_t cp;
 
     if (first && w->t->trim_prefix_space && before > 0) before--;
     for (; before > 0 && span.from < span.to; before--)
         span.from += (uint32_t)kvf__utf8_next(w->raw + span.from, span.to - span.from, &cp);
-    for (; behind > 0 && span.to > span.from; behind--)
+    for (; after > 0 && span.to > span.from; after--)
         span.to = (uint32_t)kvf__utf8_before(w->raw, span.to);
     if (span.to < span.from) span.to = span.from;
     return span;

@@ -1,7 +1,7 @@
-/* A vocabulary as text: what GGUF metadata says of a tokenizer, kept in a base file that was made
+/* A vocabulary as text: the tokenizer's part of GGUF metadata, kept in a base file that was made
  * of one, as tokenizer.gguf.json.
  *
- * A tokenizer.json could not say all of it (merges by score, unused tokens), so the description
+ * A tokenizer.json could not hold all of it (merges by score, unused tokens), so the description
  * itself is stored, under the fields of kvf__vocab, and read back into the same: ids are the
  * GGUF's by construction. */
 #include "arena.h"
