@@ -176,10 +176,8 @@ static inline void add_param(kvf__params_owned *params, const char *name, int64_
 {
     const int64_t dim[2] = {rows, columns};
     kvf__param *p = NULL;
-    char *owned = NULL;
 
-    ck_ok(kvf__strdup(ctx, name, &owned));
-    ck_ok(kvf__params_owned_add(ctx, params, owned, columns ? 2 : 1, dim, &p));
+    ck_ok(kvf__params_owned_add(ctx, params, name, columns ? 2 : 1, dim, &p));
     for (int64_t i = 0; i < p->n; i++)
         p->value[i] = start + (float)(i % 1000) / 64.0f;
 }

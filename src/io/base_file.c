@@ -73,7 +73,7 @@ static char *read_text(kvf__h5 *h5, kvf__h5_id group, const char *name)
         text = texts[0];
         texts[0] = NULL;
     }
-    kvf__texts_free(texts, n);
+    kvf__strings_free(texts, n);
     return text;
 }
 

@@ -160,10 +160,9 @@ size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data);
 /* The label of one dimension, to be freed; NULL where there is none. */
 char *kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis);
 
-/* Lists of texts, [n], 1 to 16384 of them (h5_text.c). To be freed with kvf__texts_free(). */
+/* Lists of texts, [n], 1 to 16384 of them (h5_text.c). To be freed with kvf__strings_free(). */
 void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char *const *texts,
                          size_t n);
 char **kvf__h5_texts_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, size_t *n);
-void kvf__texts_free(char **texts, size_t n); /* and the list; NULL is fine */
 
 #endif

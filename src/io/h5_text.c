@@ -5,6 +5,7 @@
  * must be one piece inside the file, and every reference is followed by us (h5_heap.c) before HDF5
  * may. */
 #include "h5_raw.h"
+#include "head_values.h"
 
 #include <string.h>
 
@@ -114,14 +115,7 @@ char **kvf__h5_texts_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, size
     if (texts) read_texts(h5, id, texts, *n);
     kvf__h5_release(&id);
     if (!h5->status) return texts;
-    kvf__texts_free(texts, *n);
+    kvf__strings_free(texts, *n);
     *n = 0;
     return NULL;
-}
-
-void kvf__texts_free(char **texts, size_t n)
-{
-    for (size_t i = 0; texts && i < n; i++)
-        kvf__free(texts[i]);
-    kvf__free(texts);
 }

@@ -161,7 +161,7 @@ static void read_words(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *head)
     if (n == head->n_labels)
         head->words = words;
     else
-        kvf__texts_free(words, n);
+        kvf__strings_free(words, n);
 }
 
 static void read_one(kvf__h5 *h5, const char *task, kvf__head_values *out)

@@ -5,6 +5,49 @@
 
 #include <string.h>
 
+/* ---- owned lists ----------------------------------------------------------------------------- */
+
+void kvf__strings_free(char **strings, size_t n)
+{
+    for (size_t i = 0; strings && i < n; i++)
+        kvf__free(strings[i]);
+    kvf__free(strings);
+}
+
+kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, const char *name,
+                                 int rank, const int64_t *dim, kvf__param **out)
+{
+    kvf__param param = {.rank = rank, .n = 1, .lr_scale = 1};
+    char *copy = NULL;
+    kvf_status st = kvf__strdup(ctx, name, &copy);
+
+    param.name = copy;
+    for (int i = 0; i < rank; i++) {
+        param.dim[i] = dim[i];
+        param.n *= dim[i];
+    }
+    if (!st) st = kvf__alloc_array(ctx, (size_t)param.n, sizeof(float), &param.value);
+    if (!st) st = kvf__params_add(ctx, &params->params, &param);
+    if (st) {
+        kvf__free(param.value);
+        kvf__free(copy);
+        return st;
+    }
+    *out = &params->params.item[params->params.n - 1];
+    return KVF_OK;
+}
+
+void kvf__params_owned_done(kvf__params_owned *params)
+{
+    for (size_t i = 0; i < params->params.n; i++) {
+        kvf__free(params->params.item[i].value);
+        kvf__free((char *)params->params.item[i].name);
+    }
+    kvf__params_done(&params->params);
+}
+
+/* ---- one head -------------------------------------------------------------------------------- */
+
 bool kvf__task_has_head(const char *task)
 {
     return task && *task && strcmp(task, "lm") != 0;
@@ -33,9 +76,7 @@ kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *
     for (size_t i = 0; !st && i < params->n; i++) {
         const kvf__param *from = &params->item[i];
         kvf__param *to = NULL;
-        char *name = NULL;
-        st = kvf__strdup(ctx, from->name, &name);
-        if (!st) st = kvf__params_owned_add(ctx, &head.params, name, from->rank, from->dim, &to);
+        st = kvf__params_owned_add(ctx, &head.params, from->name, from->rank, from->dim, &to);
         if (!st) memcpy(to->value, from->value, (size_t)from->n * sizeof *to->value);
     }
     if (!st && n_labels) st = kvf__alloc_array(ctx, n_labels, sizeof *head.labels, &head.labels);
@@ -62,13 +103,13 @@ kvf_status kvf__head_words_copy(kvf_ctx *ctx, char *const *words, kvf__head_valu
 void kvf__head_values_done(kvf__head_values *head)
 {
     kvf__params_owned_done(&head->params);
-    kvf__texts_free(head->labels, head->n_labels);
-    kvf__texts_free(head->words, head->n_labels);
+    kvf__strings_free(head->labels, head->n_labels);
+    kvf__strings_free(head->words, head->n_labels);
     for (size_t i = 0; head->tasks && i < head->n_tasks; i++) {
         kvf__head_task *task = &head->tasks[i];
         kvf__free(task->name);
         kvf__free(task->task);
-        kvf__texts_free(task->labels, task->n_labels);
+        kvf__strings_free(task->labels, task->n_labels);
     }
     kvf__free(head->tasks);
     *head = (kvf__head_values){0};

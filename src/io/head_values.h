@@ -9,10 +9,11 @@
 typedef struct kvf__params_owned {
     kvf__params params;
 } kvf__params_owned;
-/* Appends a parameter of this name (taken over, freed on failure too) with room for its values. */
-kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, char *name, int rank,
-                                 const int64_t *dim, kvf__param **out);
+/* Appends a parameter of this name with room for its values. */
+kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, const char *name,
+                                 int rank, const int64_t *dim, kvf__param **out);
 void kvf__params_owned_done(kvf__params_owned *params);
+void kvf__strings_free(char **strings, size_t n); /* and the list; NULL is fine */
 
 /* The head of a task, with what its outputs mean. A file of task lm has none, or lm_head.weight
  * where that was trained; one of another task must have it. */

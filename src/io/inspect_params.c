@@ -142,7 +142,7 @@ static void describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *where, con
     kvf_json_set(attributes, name, names);
     if (path)
         kvf_json_add(tensors, kvf__tensor_entry(path, 1, &(int64_t){(int64_t)n}, "text", bytes));
-    kvf__texts_free(texts, n);
+    kvf__strings_free(texts, n);
     kvf__free(path);
 }
 

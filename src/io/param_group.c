@@ -61,42 +61,19 @@ kvf__h5_id kvf__param_group_write(kvf__h5 *h5, kvf__h5_id parent, const char *na
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-kvf_status kvf__params_owned_add(kvf_ctx *ctx, kvf__params_owned *params, char *name, int rank,
-                                 const int64_t *dim, kvf__param **out)
-{
-    kvf__param param = {.name = name, .rank = rank, .n = 1, .lr_scale = 1};
-    kvf_status st;
-
-    for (int i = 0; i < rank; i++) {
-        param.dim[i] = dim[i];
-        param.n *= dim[i];
-    }
-    st = kvf__alloc_array(ctx, (size_t)param.n, sizeof(float), &param.value);
-    if (st) goto out;
-    st = kvf__params_add(ctx, &params->params, &param);
-    if (st) goto out;
-    *out = &params->params.item[params->params.n - 1];
-    return KVF_OK;
-out:
-    kvf__free(param.value);
-    kvf__free(name);
-    return st;
-}
-
 /* One dataset; task NULL: its name is that of the parameter. */
 static void read_one(kvf__h5 *h5, kvf__h5_id group, const char *task, const char *name,
                      kvf__params_owned *params)
 {
     kvf__h5_data data = kvf__h5_data_open(h5, group, name);
     kvf__param *param = NULL;
-    char *whole = NULL, text[128];
+    char whole[2 * KVF__H5_NAME], text[128];
 
     if (data.dtype != KVF__F32 || data.rank > MAX_PARAM_RANK || data.count == 0)
         kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want f32, rank 1 to %d, not empty",
                      kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype),
                      MAX_PARAM_RANK);
-    KVF__H5_TRY(h5,
-                kvf__asprintf(h5->ctx, &whole, "%s%s%s", task ? task : "", task ? "/" : "", name));
+    snprintf(whole, sizeof whole, "%s%s%s", task ? task : "", task ? "/" : "", name);
     KVF__H5_TRY(h5, kvf__params_owned_add(h5->ctx, params, whole, data.rank, data.dim, &param));
     if (param) kvf__h5_data_read(h5, &data, param->value);
     kvf__h5_release(&data.id);
@@ -184,13 +161,4 @@ void kvf__param_group_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got
                          kvf__shape_text(found, g->rank, g->dim), whose,
                          kvf__shape_text(expected, w->rank, w->dim));
     }
-}
-
-void kvf__params_owned_done(kvf__params_owned *params)
-{
-    for (size_t i = 0; i < params->params.n; i++) {
-        kvf__free(params->params.item[i].value);
-        kvf__free((char *)params->params.item[i].name);
-    }
-    kvf__params_done(&params->params);
 }

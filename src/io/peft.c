@@ -163,15 +163,15 @@ static kvf_status read_param(kvf_ctx *ctx, const char *path, const kvf__tensor *
 {
     const kvf__view *view = &tensor->view;
     kvf__param *param = NULL;
-    char text[128], *name = NULL;
+    char text[128];
 
     if (!is_plain_float(view->dtype) || view->rank < 1 || view->rank > 4 ||
         kvf__view_count(view) < 1)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: \"%s\" is %s, want f32, f16 or bf16 of rank 1 to 4", path,
                          tensor->name, kvf__shape_text(text, view->rank, view->dim));
-    KVF_TRY(kvf__strdup(ctx, tensor->name + sizeof HEAD - 1, &name));
-    KVF_TRY(kvf__params_owned_add(ctx, params, name, view->rank, view->dim, &param));
+    KVF_TRY(kvf__params_owned_add(ctx, params, tensor->name + sizeof HEAD - 1, view->rank,
+                                  view->dim, &param));
     kvf__to_f32(view->dtype, view->data, param->value, param->n);
     return kvf__check_finite(ctx, path, tensor->name, param->value, param->n);
 }

@@ -65,7 +65,6 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
  * word that is not one token, EUNSUPPORTED: the base has no masked-language-model head. */
 kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
                                  char ***out);
-void kvf__verbalizer_free(char **words, size_t n);
 kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
                                 kvf__head **out);
 

@@ -61,10 +61,8 @@ kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__p
     for (size_t i = 0; i < values->n; i++) {
         const kvf__param *from = &values->item[i];
         kvf__param *to = NULL;
-        char *name = NULL;
         if (kvf__params_find(encoder, from->name)) continue;
-        KVF_TRY(kvf__strdup(ctx, from->name, &name));
-        KVF_TRY(kvf__params_owned_add(ctx, &prefix->block, name, from->rank, from->dim, &to));
+        KVF_TRY(kvf__params_owned_add(ctx, &prefix->block, from->name, from->rank, from->dim, &to));
         memcpy(to->value, from->value, (size_t)from->n * sizeof *from->value);
     }
     return KVF_OK;

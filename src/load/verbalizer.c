@@ -7,13 +7,6 @@
 
 #include <string.h>
 
-void kvf__verbalizer_free(char **words, size_t n)
-{
-    for (size_t i = 0; words && i < n; i++)
-        kvf__free(words[i]);
-    kvf__free(words);
-}
-
 /* "label=word" of n bytes into the label's place. */
 static kvf_status take_item(kvf_ctx *ctx, const char *item, size_t n, char *const *labels,
                             size_t n_labels, char **words)
@@ -57,7 +50,7 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
     }
     if (!st) st = check_words(ctx, labels, n, words);
     if (st)
-        kvf__verbalizer_free(words, n);
+        kvf__strings_free(words, n);
     else
         *out = words;
     return st;

@@ -437,7 +437,7 @@ static void task_done(kvf__train_task *task)
     kvf__evaluator_free(task->evaluator);
     kvf__sampler_done(&task->sampler);
     kvf__head_free(task->head);
-    kvf__verbalizer_free(task->words, task->data.names.n);
+    kvf__strings_free(task->words, task->data.names.n);
     kvf__dataset_done(&task->data);
     kvf__dataset_done(&task->valid);
 }
