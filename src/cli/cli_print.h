@@ -28,10 +28,10 @@ int cli_misuse_at(const cli_command *command, const cli_given *given, const char
  */
 int cli_fail_status(const cli_call *call, kvf_status status);
 
-/* Adds members to the object by a format, "steps:I loss:f": s a text, I an int64_t, f a double
- * (null where it is not finite), b a bool, o a kvf_json, which is taken over. Returns the object.
- */
-kvf_json *cli_json_add(kvf_json *object, const char *format, ...);
+/* An object with members by a format, "steps:I loss:f": s a text, I an int64_t, f a double (null
+ * where it is not finite), b a bool, o a kvf_json, which is taken over. And further members. */
+kvf_json *cli_json(const char *format, ...);
+void cli_json_add(kvf_json *object, const char *format, ...);
 /* Prints the object on one line and frees it. */
 int cli_print_json(const cli_call *call, kvf_json *object);
 /* The tree of inspect as text. diffable: without the path and what else differs between equal

@@ -3,7 +3,6 @@
 #include "cli_model.h"
 
 #include <stddef.h>
-#include <string.h>
 
 typedef struct values {
     kvf_bench_options bench;
@@ -49,9 +48,8 @@ static kvf_json *components(const kvf_bench_result *r)
 
 static int print_json(const cli_call *call, const kvf_bench_result *r)
 {
-    kvf_json *object = cli_json_add(kvf_json_object(),
-                                    "precision:s steps:I rows:I tokens:I label_tokens:I",
-                                    r->precision, r->steps, r->rows, r->tokens, r->labels);
+    kvf_json *object = cli_json("precision:s steps:I rows:I tokens:I label_tokens:I", r->precision,
+                                r->steps, r->rows, r->tokens, r->labels);
     cli_json_add(object, "tokens_per_second:f seconds_per_step:f matmul_rate:f reference_rate:f",
                  r->tokens_per_second, r->seconds_per_step, r->matmul_rate, r->reference_rate);
     cli_json_add(object, "matmul_share:f peak_rss_bytes:I components:o", r->matmul_share,
@@ -89,9 +87,8 @@ static void print_text(const kvf_bench_result *r)
 
 static int print_step(const cli_call *call, const kvf_bench_step_result *s)
 {
-    kvf_json *object = cli_json_add(
-        kvf_json_object(), "seconds:f rows:I tokens:I label_tokens:I tokens_per_second:f",
-        s->seconds, s->rows, s->tokens, s->labels, s->tokens_per_second);
+    kvf_json *object = cli_json("seconds:f rows:I tokens:I label_tokens:I tokens_per_second:f",
+                                s->seconds, s->rows, s->tokens, s->labels, s->tokens_per_second);
     cli_json_add(object, "matmul_rate:f reference_rate:f matmul_share:f loss:f", s->matmul_rate,
                  s->reference_rate, s->matmul_share, s->loss);
     int code = cli_print_json(call, object);

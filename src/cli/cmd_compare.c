@@ -134,8 +134,7 @@ static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *
         "trainable_parameters", "steps",     "tokens",          "seconds",     "tokens_per_second",
         "peak_rss_bytes",       "precision", "best_valid_loss", "best_metric", "best_value"};
     kvf_json *init = c->init ? kvf_json_new_str(c->init) : kvf_json_new_null();
-    kvf_json *row = cli_json_add(kvf_json_object(), "method:s init:o seed:I", c->method, init,
-                                 c->seed);
+    kvf_json *row = cli_json("method:s init:o seed:I", c->method, init, c->seed);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
@@ -255,8 +254,7 @@ static int report(const cli_call *call, const values *v, kvf_json *rows)
         kvf_json_free(rows);
         return CLI_OK;
     }
-    return cli_print_json(
-        call, cli_json_add(kvf_json_object(), "out:s steps:I runs:o", v->out, v->steps, rows));
+    return cli_print_json(call, cli_json("out:s steps:I runs:o", v->out, v->steps, rows));
 }
 
 static int run(cli_call *call)

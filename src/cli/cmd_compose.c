@@ -55,10 +55,10 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         return CLI_OK;
     }
-    kvf_json *object = cli_json_add(
-        kvf_json_object(), "out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f", o->out,
-        o->mode == KVF_COMPOSE_AVERAGE ? "average" : "concatenate", cli_shape_json(r->shape, 6),
-        r->position_start, r->bytes, r->max_abs_diff);
+    kvf_json *object = cli_json("out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f",
+                                o->out, o->mode == KVF_COMPOSE_AVERAGE ? "average" : "concatenate",
+                                cli_shape_json(r->shape, 6), r->position_start, r->bytes,
+                                r->max_abs_diff);
     return cli_print_json(call, object);
 }
 

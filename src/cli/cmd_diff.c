@@ -1,7 +1,6 @@
 /* kvfold diff. Exit status as diff(1) has it: 0 equal, 1 different, 2 trouble. */
 #include "cli_int.h"
 
-#include <math.h>
 #include <stddef.h>
 
 typedef struct values {

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #define AT(field) offsetof(kvf_distill_options, field)
 static const kvf_option_row OPTIONS[] = {

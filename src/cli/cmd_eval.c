@@ -29,15 +29,15 @@ static kvf_json *classes_json(const kvf_class_scores *list)
     for (size_t i = 0; i < list->n; i++) {
         const kvf_class_score *s = &list->item[i];
         kvf_json_set(object, s->name,
-                     cli_json_add(kvf_json_object(), "precision:f recall:f f1:f support:I",
-                                  s->precision, s->recall, s->f1, s->support));
+                     cli_json("precision:f recall:f f1:f support:I", s->precision, s->recall, s->f1,
+                              s->support));
     }
     return object;
 }
 
 static int print_json(const cli_call *call, const kvf_eval_result *r)
 {
-    kvf_json *object = cli_json_add(kvf_json_object(), "task:s loss:f", r->task, r->loss);
+    kvf_json *object = cli_json("task:s loss:f", r->task, r->loss);
     if (!isnan(r->perplexity)) cli_json_add(object, "perplexity:f", r->perplexity);
     for (size_t i = 0; i < r->n_scores; i++)
         kvf_json_set(object, r->scores[i].name, kvf_json_new_real(r->scores[i].value));

@@ -2,7 +2,6 @@
 #include "cli_model.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf_option_row OPTIONS[] = {
@@ -25,9 +24,7 @@ static int run(cli_call *call)
     kvf_status st = kvf_export(call->ctx, &o);
     if (st) return cli_fail_status(call, st);
     const char *format = o.format == KVF_EXPORT_PEFT ? "peft" : "safetensors";
-    if (call->common.json)
-        return cli_print_json(call,
-                              cli_json_add(kvf_json_object(), "out:s format:s", o.out, format));
+    if (call->common.json) return cli_print_json(call, cli_json("out:s format:s", o.out, format));
     printf("%s: %s\n", o.out, format);
     if (!o.base_id && o.format == KVF_EXPORT_PEFT)
         puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");

@@ -2,7 +2,6 @@
 #include "cli_int.h"
 
 #include <stddef.h>
-#include <string.h>
 
 typedef struct values {
     bool diffable;

@@ -47,9 +47,8 @@ static int report(const cli_call *call, const kvf_predict_options *o, const kvf_
         if (!to_stdout(o) || !call->common.quiet) print_text(to_stdout(o) ? stderr : stdout, o, r);
         return CLI_OK;
     }
-    kvf_json *object = cli_json_add(
-        kvf_json_object(), "out:s task:s examples:I skipped:I truncated:I seconds:f", o->out,
-        r->task, r->examples, r->skipped, r->truncated, r->seconds);
+    kvf_json *object = cli_json("out:s task:s examples:I skipped:I truncated:I seconds:f", o->out,
+                                r->task, r->examples, r->skipped, r->truncated, r->seconds);
     return cli_print_json(call, object);
 }
 

@@ -2,7 +2,6 @@
 #include "cli_model.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define AT(field) offsetof(kvf_report_options, field)
 static const kvf_option_row OPTIONS[] = {
@@ -44,8 +43,7 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_report(call->ctx, &o, &bytes);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json)
-        return cli_print_json(call, cli_json_add(kvf_json_object(), "out:s bytes:I", o.out, bytes));
+    if (call->common.json) return cli_print_json(call, cli_json("out:s bytes:I", o.out, bytes));
     printf("%s: %s\n", o.out, cli_bytes_text(bytes, text));
     return CLI_OK;
 }

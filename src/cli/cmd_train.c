@@ -56,13 +56,14 @@ int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watche
 
 static kvf_json *forecast_json(const kvf_forecast *f)
 {
-    kvf_json *object = cli_json_add(
-        kvf_json_object(), "steps:I validations:I seconds_per_step:f seconds_per_validation:f",
-        f->steps, f->validations, f->seconds_per_step, f->seconds_per_validation);
+    kvf_json *object = cli_json("steps:I validations:I seconds_per_step:f seconds_per_validation:f",
+                                f->steps, f->validations, f->seconds_per_step,
+                                f->seconds_per_validation);
     cli_json_add(object, "seconds_per_save:f seconds:f probe_seconds:f peak_rss_bytes:I",
                  f->seconds_per_save, f->seconds, f->probe_seconds, f->peak_rss_bytes);
-    return cli_json_add(object, "tokens:I trainable_parameters:I file_bytes:I", f->tokens,
-                        f->trainable_parameters, f->file_bytes);
+    cli_json_add(object, "tokens:I trainable_parameters:I file_bytes:I", f->tokens,
+                 f->trainable_parameters, f->file_bytes);
+    return object;
 }
 
 static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_train_options *o)
@@ -79,7 +80,7 @@ static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_tr
 
 kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, cli_watcher *w)
 {
-    kvf_json *object = cli_json_add(kvf_json_object(), "out:s steps:I", o->out, r->steps);
+    kvf_json *object = cli_json("out:s steps:I", o->out, r->steps);
     if (o->dry_run) cli_json_add(object, "planned_steps:I", w->progress.steps);
     add_losses(object, r, o);
     cli_json_add(object, "stopped_early:b tokens:I computed_tokens:I step_seconds:f",

@@ -3,7 +3,6 @@
 #include "cli_model.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Those that need the base once it is there, the others before. */
 static kvf_status open_prefixes(const cli_call *call, const cli_model_options *o, cli_model *model)

@@ -160,19 +160,33 @@ static kvf_json *next_value(char type, va_list *args)
     }
 }
 
-kvf_json *cli_json_add(kvf_json *object, const char *format, ...)
+static void add_members(kvf_json *object, const char *format, va_list *args)
 {
     char key[64];
-    va_list args;
-    va_start(args, format);
     for (const char *at = format; *at; at += *at == ' ') {
         const size_t n = strcspn(at, ":");
         snprintf(key, sizeof key, "%.*s", (int)n, at);
-        kvf_json_set(object, key, next_value(at[n + 1], &args));
+        kvf_json_set(object, key, next_value(at[n + 1], args));
         at += n + 2;
     }
+}
+
+kvf_json *cli_json(const char *format, ...)
+{
+    kvf_json *object = kvf_json_object();
+    va_list args;
+    va_start(args, format);
+    add_members(object, format, &args);
     va_end(args);
     return object;
+}
+
+void cli_json_add(kvf_json *object, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_members(object, format, &args);
+    va_end(args);
 }
 
 kvf_json *cli_shape_json(const int64_t *dims, size_t n)
