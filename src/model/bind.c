@@ -92,7 +92,8 @@ static kvf_status check_tensor(const binding *b, const kvf__weight *weight,
     return KVF_OK;
 }
 
-static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *canonical, int64_t at)
+static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
+                           const char *canonical, int64_t at)
 {
     kvf__slot *slot = &b->slots.items[b->slots.n];
     const kvf__desc *desc = b->desc;
@@ -102,6 +103,8 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, const char *ca
         kvf__map_put(b->ctx, &b->slots.index, canonical, strlen(canonical), (int64_t)b->slots.n));
     snprintf(slot->name, sizeof slot->name, "%s", canonical);
     slot->view = b->table->items[at].view;
+    slot->role = (int)weight->role;
+    slot->layer = kvf__weight_in_layer(weight) ? layer : 0;
     slot->aside = weight->flags & KVF__W_ASIDE;
     slot->conv1d = !desc->gguf && (weight->flags & KVF__W_CONV1D);
     bool permuted = desc->gguf && desc->arch->gguf_permuted;
@@ -123,7 +126,7 @@ static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t lay
         const kvf__weight *head = kvf__weight_by_role(b->desc, KVF__W_HEAD);
         found = head && find_weight(b, head, 0, head_name, &at);
     }
-    if (found) return add_slot(b, weight, name, at);
+    if (found) return add_slot(b, weight, layer, name, at);
     if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
     if (b->desc->gguf && weight->gguf) kvf__name_format(name, "", weight->gguf, layer);
     return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
@@ -149,7 +152,7 @@ static kvf_status bind_tied_head(binding *b)
              "%s: %s differs from %s although the config ties them: both are "
              "used",
              b->where, name, tokens->name);
-    return add_slot(b, head, name, at);
+    return add_slot(b, head, 0, name, at);
 }
 
 static bool matches_behind(const char *name, const char *prefix, const char *pattern)

@@ -15,6 +15,8 @@ typedef bool kvf__read_fn(void *user, const void *at, size_t bytes, void *out);
 typedef struct kvf__slot {
     char name[96];
     kvf__view view;
+    int role;      /* of the weight (arch.h) */
+    int64_t layer; /* 0 for weights outside the layers */
     bool conv1d;
     int64_t permuted_heads; /* 0: rows in Hugging Face order */
     bool aside;             /* no part of the base's hash: the masked-LM head */

@@ -6,6 +6,7 @@
  * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler and masked-LM
  * head stay frozen: they belong to heads. */
 #include "arch.h"
+#include "arena.h"
 #include "slot.h"
 
 #include <string.h>
@@ -13,117 +14,78 @@
 struct kvf__masters {
     kvf__slots slots; /* all of the model's */
     kvf__params params;
-    float *values, *grads;
-    int64_t L;
-    float **grad; /* [KVF__W_ROLES, L] */
+    int64_t L, n;  /* n: elements of all trained weights */
+    bool backward; /* gradients are wanted */
+    float *values; /* [n] */
+    float *grads;  /* [n] or NULL */
+    float **grad;  /* [KVF__W_ROLES, L] in grads; a weight outside the layers is at layer 0 */
 };
 
-static bool is_trained(const kvf__slot *slot, kvf__role role, kvf__train_what what)
+static bool is_trained(const kvf__slot *slot, kvf__train_what what)
 {
-    if (!slot || slot->aside || role == KVF__W_POOLER || role == KVF__W_POOLER_BIAS) return false;
+    const kvf__role role = (kvf__role)slot->role;
+
+    if (slot->aside || role == KVF__W_POOLER || role == KVF__W_POOLER_BIAS) return false;
     return what == KVF__TRAIN_EVERYTHING || kvf__role_is_norm(role);
 }
 
-/* Calls each for every trained weight in the order of the slots. */
-typedef struct visit {
-    kvf_ctx *ctx;
-    const kvf__desc *desc;
-    kvf__masters *masters;
-    size_t *first; /* [slots] where a trained weight begins in values; SIZE_MAX: frozen */
-    size_t n;      /* elements in all */
-    bool backward; /* gradients are wanted */
-} visit;
-
-static size_t slot_index(const kvf__masters *masters, const kvf__slot *slot)
+static void lay_out(void *object, kvf__carver *carve)
 {
-    return (size_t)(slot - masters->slots.items);
-}
+    kvf__masters *m = object;
 
-static void choose(visit *v, kvf__train_what what)
-{
-    kvf__masters *m = v->masters;
-
-    for (size_t i = 0; i < m->slots.n; i++)
-        v->first[i] = SIZE_MAX;
-    for (int role = 0; role < KVF__W_ROLES; role++)
-        for (int64_t l = 0; l < m->L; l++) {
-            const kvf__slot *slot = kvf__slot_of(v->desc, &m->slots, (kvf__role)role, l);
-            if (is_trained(slot, (kvf__role)role, what)) v->first[slot_index(m, slot)] = 0;
-        }
-    for (size_t i = 0; i < m->slots.n; i++) {
-        if (v->first[i] == SIZE_MAX) continue;
-        v->first[i] = v->n;
-        v->n += (size_t)kvf__view_count(&m->slots.items[i].view);
-    }
+    m->values = kvf__carve(carve, m->n, 1, sizeof(float));
+    if (m->backward) m->grads = kvf__carve(carve, m->n, 1, sizeof(float));
+    m->grad = kvf__carve(carve, KVF__W_ROLES, m->L, sizeof *m->grad);
 }
 
 /* The slot's values become a master, and the slot a view of it. */
-static kvf_status take(visit *v, size_t i)
+static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int64_t at)
 {
-    kvf__masters *m = v->masters;
-    kvf__slot *slot = &m->slots.items[i];
     kvf__param param = {.name = slot->name,
-                        .value = m->values + v->first[i],
-                        .grad = m->grads ? m->grads + v->first[i] : NULL,
+                        .value = m->values + at,
+                        .grad = m->grads ? m->grads + at : NULL,
                         .rank = slot->view.rank,
                         .n = kvf__view_count(&slot->view),
                         .lr_scale = 1};
 
     memcpy(param.dim, slot->view.dim, (size_t)slot->view.rank * sizeof param.dim[0]);
     kvf__slot_read(slot, param.value);
+    m->grad[slot->role * m->L + slot->layer] = param.grad;
     slot->view.data = param.value;
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
-    return kvf__params_add(v->ctx, &m->params, &param);
+    return kvf__params_add(ctx, &m->params, &param);
 }
 
-static void index_grads(const visit *v)
+static kvf_status add_masters(kvf_ctx *ctx, kvf__masters *m, const kvf__slots *slots,
+                              kvf__train_what what)
 {
-    kvf__masters *m = v->masters;
+    int64_t at = 0;
 
-    for (int role = 0; role < KVF__W_ROLES; role++)
-        for (int64_t l = 0; l < m->L; l++) {
-            const kvf__slot *slot = kvf__slot_of(v->desc, &m->slots, (kvf__role)role, l);
-            size_t first = slot ? v->first[slot_index(m, slot)] : SIZE_MAX;
-            if (m->grads && first != SIZE_MAX) m->grad[role * m->L + l] = m->grads + first;
-        }
-}
-
-static kvf_status build(visit *v, kvf__train_what what)
-{
-    kvf__masters *m = v->masters;
-
-    choose(v, what);
-    KVF_TRY(kvf__alloc_array(v->ctx, v->n, sizeof(float), &m->values));
-    if (v->backward) KVF_TRY(kvf__alloc_array(v->ctx, v->n, sizeof(float), &m->grads));
-    KVF_TRY(kvf__alloc_array(v->ctx, (size_t)(KVF__W_ROLES * m->L), sizeof *m->grad, &m->grad));
-    for (size_t i = 0; i < m->slots.n; i++)
-        if (v->first[i] != SIZE_MAX) KVF_TRY(take(v, i));
-    index_grads(v);
+    KVF_TRY(kvf__slots_copy(ctx, slots, &m->slots));
+    for (size_t i = 0; i < m->slots.n; i++) {
+        const int64_t n = kvf__view_count(&m->slots.items[i].view);
+        if (!is_trained(&m->slots.items[i], what)) continue;
+        KVF_TRY(add_master(ctx, m, &m->slots.items[i], at));
+        at += n;
+    }
     return KVF_OK;
 }
 
 kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                                const kvf__train *train, bool backward, kvf__masters **out)
 {
-    visit v = {.ctx = ctx, .desc = desc, .backward = backward};
-    kvf_status st;
+    kvf__masters made = {.L = desc->L, .backward = backward}, *masters = NULL;
 
-    st = kvf__alloc(ctx, sizeof *v.masters, &v.masters);
-    if (st) goto out;
-    v.masters->L = desc->L;
-    st = kvf__slots_copy(ctx, slots, &v.masters->slots);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, slots->n, sizeof *v.first, &v.first);
-    if (st) goto out;
-    st = build(&v, train->what);
-    if (st) goto out;
-
-    *out = v.masters;
-    v.masters = NULL;
-out:
-    kvf__free(v.first);
-    kvf__masters_free(v.masters);
+    for (size_t i = 0; i < slots->n; i++)
+        if (is_trained(&slots->items[i], train->what))
+            made.n += kvf__view_count(&slots->items[i].view);
+    KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &masters));
+    kvf_status st = add_masters(ctx, masters, slots, train->what);
+    if (st)
+        kvf__masters_free(masters);
+    else
+        *out = masters;
     return st;
 }
 
@@ -132,9 +94,6 @@ void kvf__masters_free(kvf__masters *masters)
     if (!masters) return;
     kvf__slots_done(&masters->slots);
     kvf__params_done(&masters->params);
-    kvf__free(masters->values);
-    kvf__free(masters->grads);
-    kvf__free(masters->grad);
     kvf__free(masters);
 }
 
