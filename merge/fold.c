@@ -33,13 +33,14 @@ int64_t kvf__file_bytes(const char *path)
     return stat(path, &info) ? 0 : info.st_size;
 }
 
-static kvf_status fold_block(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
-                             kvf_merge_result *r)
+static kvf_status fold_changes(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
+                               kvf_merge_result *r)
 {
     const bool whole = live->form.what == KVF__TRAIN_EVERYTHING;
 
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
-    KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r) : kvf__fold_block(ctx, options, live, r));
+    KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r)
+                  : kvf__fold_adapter(ctx, options, live, r));
     r->bytes = kvf__file_bytes(options->out);
     return KVF_OK;
 }
@@ -95,7 +96,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
                          "--out-base: not for %s, which did not train virtual tokens and base "
                          "together (p-tuning --unfreeze base)",
                          options->run);
-    if (changes && !both) return fold_block(ctx, options, live, r);
+    if (changes && !both) return fold_changes(ctx, options, live, r);
     if (both) {
         KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33])
+/* XXH3-128 of its bytes. */
+static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
 {
     kvf__mapfile file = {0};
     kvf__hash *hash = NULL;
@@ -32,7 +33,7 @@ kvf_status kvf__lineage_add_hash(kvf_ctx *ctx, kvf_json **lineage, const char *n
 {
     char hex[33];
 
-    KVF_TRY(kvf__hash_file(ctx, path, hex));
+    KVF_TRY(hash_file(ctx, path, hex));
     return kvf__lineage_add(ctx, lineage, name, kvf_json_new_str(hex));
 }
 

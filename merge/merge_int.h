@@ -9,11 +9,10 @@
 /* Largest |a - b| of two prefixes of one shape. */
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
-/* Where files made of files come from (lineage.c): XXH3-128 of a file's bytes; are two values
- * alike; one again, NULL without memory; a new object of the scalars that n objects (NULL: empty)
- * have alike, in the order of the first, but for one. */
-kvf_status kvf__hash_file(kvf_ctx *ctx, const char *path, char hex[33]);
-/* One more fact of a prefix (value is taken over), and the hash of a file as one. */
+/* Where files made of files come from (lineage.c): one more fact (value is taken over), and as one
+ * the XXH3-128 of a file's bytes; are two values alike; one again, NULL without memory; a new
+ * object of the scalars that n objects (NULL: empty) have alike, in the order of the first, but for
+ * one. */
 kvf_status kvf__lineage_add(kvf_ctx *ctx, kvf_json **lineage, const char *name, kvf_json *value);
 kvf_status kvf__lineage_add_hash(kvf_ctx *ctx, kvf_json **lineage, const char *name,
                                  const char *path);
@@ -60,9 +59,9 @@ bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
 /* EUSAGE: options about rounding, where a method's fold changes no bit. */
 kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live);
-/* Writes the adapter file of a run of port block and reads it back (fold_block.c). */
-kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                           kvf_merge_result *result);
+/* Writes the adapter file of a run of method adapter and reads it back (fold_adapter.c). */
+kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                             kvf_merge_result *result);
 /* The same for a run of method full: a base file (fold_base.c). */
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result);

@@ -278,27 +278,19 @@ static kvf_status kept_text(pruning *p, kvf__buf *text)
 static kvf_status extend_lineage(pruning *p)
 {
     const kvf_json *options = p->prefix->options;
+    kvf_json *less = NULL, **lineage = &p->prefix->lineage;
     kvf__buf kept = {0};
-    kvf_json *less = NULL;
-    char source[33], data[33];
-    kvf_status st;
 
-    st = kvf__hash_file(p->ctx, p->o->prefix, source);
-    if (!st) st = kvf__hash_file(p->ctx, p->o->eval.data, data);
-    if (!st) st = kept_text(p, &kept);
+    KVF_TRY(kvf__lineage_add_hash(p->ctx, lineage, "pruned_hash", p->o->prefix));
+    KVF_TRY(kvf__lineage_add_hash(p->ctx, lineage, "pruned_data_hash", p->o->eval.data));
+    kvf_status st = kept_text(p, &kept);
+    if (!st) st = kvf__lineage_add(p->ctx, lineage, "pruned_kept", kvf_json_new_str(kept.data));
     if (!st) st = kvf__json_common(p->ctx, &options, 1, "prefix-length", &less);
-    if (st) goto out;
+    kvf__buf_done(&kept);
+    if (st) return st;
     kvf_json_free(p->prefix->options);
     p->prefix->options = less;
-    if (!p->prefix->lineage) p->prefix->lineage = kvf_json_object();
-    kvf_json *to = p->prefix->lineage;
-    bool good = kvf_json_set(to, "pruned_hash", kvf_json_new_str(source)) &&
-                kvf_json_set(to, "pruned_data_hash", kvf_json_new_str(data)) &&
-                kvf_json_set(to, "pruned_kept", kvf_json_new_str(kept.data));
-    if (!good) st = kvf__fail(p->ctx, KVF_ENOMEM, "out of memory");
-out:
-    kvf__buf_done(&kept);
-    return st;
+    return KVF_OK;
 }
 
 static kvf_json *point_json(const point *at)

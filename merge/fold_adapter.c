@@ -14,8 +14,8 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
     return kvf__check_no_rounding(ctx, options, live);
 }
 
-kvf_status kvf__fold_block(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                           kvf_merge_result *result)
+kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
+                             kvf_merge_result *result)
 {
     const kvf__adapter_shape *shape = &live->form.adapters;
     kvf__artifact file = kvf__prefix_view(live, KVF__KIND_ADAPTER);
