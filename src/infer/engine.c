@@ -20,7 +20,7 @@ typedef struct engine_slot {
     slot_state state;
     int64_t ticket; /* rows wait in the order of their tickets */
     int64_t read;   /* tokens of the prompt so far */
-    kvf__row row;
+    kvf__live_row row;
 } engine_slot;
 
 struct kvf__engine {
@@ -114,7 +114,7 @@ kvf_status kvf__engine_add(kvf_ctx *ctx, kvf__engine *engine, const kvf__row_req
     const int64_t longest = kvf__engine_capacity(engine, request->prefix);
     assert(at >= 0 && request->max_tokens > 0);
     KVF_TRY(check_prompt(ctx, request->n, longest));
-    const kvf__row row = kvf__row_begin(request, longest);
+    const kvf__live_row row = kvf__row_begin(request, longest);
     KVF_TRY(kvf__session_open(ctx, engine->session, at, request->prefix, request->head,
                               request->n + row.completion.limit));
     engine->slots[at] = (engine_slot){
@@ -214,7 +214,7 @@ static kvf_status decode(kvf_ctx *ctx, kvf__engine *e)
     const double begin = kvf__clock();
     e->batch.tokens.n = 0;
     for (int64_t i = 0; i < e->n_slots; i++) {
-        kvf__row *row = &e->slots[i].row;
+        kvf__live_row *row = &e->slots[i].row;
         if (e->slots[i].state == SLOT_DECODES)
             kvf__row_batch_add(&e->batch, row, i, &row->token, 1);
     }

@@ -13,7 +13,7 @@ enum { DEFAULT_GROUP = 16, LEAST_SHARED = 8 /* fewer tokens are not worth anothe
 
 /* One prompt on its way. */
 typedef struct prompt_row {
-    kvf__row row;
+    kvf__live_row row;
     struct generator *generator;
     int64_t like;   /* the row of its group whose prompt begins alike; -1: none */
     int64_t shared; /* tokens that both begin with */
@@ -42,7 +42,7 @@ static bool batch_unfinished(generator *g, prompt_row *group, int64_t n)
 {
     g->batch.tokens.n = 0;
     for (int64_t i = 0; i < n; i++) {
-        kvf__row *row = &group[i].row;
+        kvf__live_row *row = &group[i].row;
         if (!row->completion.finish) kvf__row_batch_add(&g->batch, row, i, &row->token, 1);
     }
     return g->batch.tokens.n > 0;

@@ -4,10 +4,10 @@
 
 #include <omp.h>
 
-kvf__row kvf__row_begin(const kvf__row_request *request, int64_t longest)
+kvf__live_row kvf__row_begin(const kvf__row_request *request, int64_t longest)
 {
     const int64_t left = longest - request->n;
-    return (kvf__row){
+    return (kvf__live_row){
         .request = *request,
         .rng = kvf__rng_make(request->seed, request->stream),
         .completion = {.limit = left < request->max_tokens ? left : request->max_tokens,
@@ -17,7 +17,7 @@ kvf__row kvf__row_begin(const kvf__row_request *request, int64_t longest)
 }
 
 /* Passes on what is new of the text; nothing more of a row that failed. */
-static void show(kvf__row *row)
+static void show(kvf__live_row *row)
 {
     kvf__completion *c = &row->completion;
     const size_t ready = c->finish == KVF__FINISH_FAILED ? c->shown : kvf__completion_ready(c);
@@ -28,7 +28,7 @@ static void show(kvf__row *row)
         row->request.text(row->request.user, text, n, (int64_t)c->out.n, c->finish);
 }
 
-void kvf__row_fail(kvf__row *row)
+void kvf__row_fail(kvf__live_row *row)
 {
     row->completion.finish = KVF__FINISH_FAILED;
     show(row);
@@ -60,7 +60,7 @@ void kvf__row_batch_done(kvf__row_batch *batch)
     kvf__free(batch->memory);
 }
 
-void kvf__row_batch_add(kvf__row_batch *batch, kvf__row *row, int64_t slot, const int32_t *ids,
+void kvf__row_batch_add(kvf__row_batch *batch, kvf__live_row *row, int64_t slot, const int32_t *ids,
                         int64_t n)
 {
     batch->rows[batch->tokens.n] = row;
@@ -73,12 +73,12 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
     kvf_status st = KVF_OK;
 #pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (n > 1)
     for (int64_t i = 0; i < n; i++) {
-        kvf__row *row = batch->rows[i];
+        kvf__live_row *row = batch->rows[i];
         row->token = kvf__sample(&row->request.sampling, logits + i * V, V, &row->rng,
                                  batch->scratch + omp_get_thread_num() * V);
     }
     for (int64_t i = 0; i < n; i++) {
-        kvf__row *row = batch->rows[i];
+        kvf__live_row *row = batch->rows[i];
         const kvf_status own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
         if (own) st = own;
         if (own)

@@ -27,23 +27,23 @@ typedef struct kvf__row_request {
     void *user;
 } kvf__row_request;
 
-typedef struct kvf__row {
+typedef struct kvf__live_row {
     kvf__row_request request;
     kvf__rng rng;
     int32_t token; /* drawn last */
     kvf__completion completion;
-} kvf__row;
+} kvf__live_row;
 /* Prompt and completion may have `longest` tokens, at least one more than the prompt. */
-kvf__row kvf__row_begin(const kvf__row_request *request, int64_t longest);
+kvf__live_row kvf__row_begin(const kvf__row_request *request, int64_t longest);
 /* The row ends as KVF__FINISH_FAILED, and its callback hears so. */
-void kvf__row_fail(kvf__row *row);
+void kvf__row_fail(kvf__live_row *row);
 
 /* Tokens that are fed at once, and the row of each run of them. */
 typedef struct kvf__row_batch {
     const kvf_base *base;
     int threads;
     kvf__tokens tokens; /* tokens.n = 0 empties the batch */
-    kvf__row **rows;
+    kvf__live_row **rows;
     kvf__candidate *scratch; /* [threads, V] */
     int64_t most_rows, most_ids;
     void *memory; /* of tokens, rows and scratch */
@@ -52,7 +52,7 @@ typedef struct kvf__row_batch {
 kvf_status kvf__row_batch_init(kvf_ctx *ctx, const kvf_base *base, int64_t rows, int64_t ids,
                                kvf__row_batch *out);
 void kvf__row_batch_done(kvf__row_batch *batch);
-void kvf__row_batch_add(kvf__row_batch *batch, kvf__row *row, int64_t slot, const int32_t *ids,
+void kvf__row_batch_add(kvf__row_batch *batch, kvf__live_row *row, int64_t slot, const int32_t *ids,
                         int64_t n);
 /* From the logits of what was fed: every row's next token, its text, whether it ends. A row without
  * memory for its text fails alone, and the status is that of the last one that did. */
