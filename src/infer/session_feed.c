@@ -200,13 +200,6 @@ static kvf_status read_parts(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *i
     return KVF_OK;
 }
 
-static bool needs_parts(const kvf__session *s, const kvf__tokens *in)
-{
-    for (int64_t r = 0; r < in->n; r++)
-        if (has_open_infix(s, in->slots[r]) || next_part(s, in, r) > 0) return true;
-    return false;
-}
-
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
                              const float **logits)
 {
@@ -216,7 +209,6 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tok
     }
     *logits = session->logits;
     memcpy(session->left, tokens->start, (size_t)tokens->n * sizeof *tokens->start);
-    if (!needs_parts(session, tokens)) return run(ctx, session, tokens, session->logits);
     KVF_TRY(read_parts(ctx, session, tokens));
     session->part.n = 0;
     for (int64_t r = 0; r < tokens->n; r++)

@@ -246,10 +246,10 @@ static const route ROUTES[] = {
 
 static const route *find_route(const char *url)
 {
-    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++)
-        if (ROUTES[i].subpath ? !strncmp(ROUTES[i].path, url, strlen(ROUTES[i].path))
-                              : !strcmp(ROUTES[i].path, url))
-            return &ROUTES[i];
+    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
+        const size_t n = strlen(ROUTES[i].path);
+        if (!strncmp(ROUTES[i].path, url, n) && (ROUTES[i].subpath || !url[n])) return &ROUTES[i];
+    }
     return NULL;
 }
 
