@@ -131,7 +131,7 @@ static kvf_status join_line(program *p, const kvf_json *line)
     }
     if (!st)
         st = kvf__add_specials(p->ctx, p->t, &text[0], pair ? &text[1] : NULL, &ids, &types, &at[0],
-                       &at[1]);
+                               &at[1]);
     for (size_t i = 0; i < kvf_json_size(line) && i < 2 && !st; i++)
         st = kvf__ids_add(p->ctx, &places, (int32_t)at[i]);
     if (!st && ids.n != text[0].n + text[1].n + kvf__specials_cost(p->t, pair))

@@ -19,9 +19,9 @@
  * sum(hidden * weights). Chat templates are off: rows of
  * ids, or prompt and completion.
  */
-#include "param_grad.h"
 #include "encoder_int.h"
 #include "encoder_run.h"
+#include "param_grad.h"
 #include "renderer.h"
 
 #include <stdio.h>

@@ -114,8 +114,8 @@ static kvf__dataset loaded(const char *name, const char *text, kvf__dataset_opti
     return set;
 }
 
-/* The rows of a set as text, "10:1 0 1 11 | ...": ids, with ' for type 1, :label where one is set, =value, [first last];
- * rows of one group are parted by /, groups by |. */
+/* The rows of a set as text, "10:1 0 1 11 | ...": ids, with ' for type 1, :label where one is set,
+ * =value, [first last]; rows of one group are parted by /, groups by |. */
 static inline const char *rows_text(const kvf__dataset *set)
 {
     static char text[4096];

@@ -1,10 +1,10 @@
 /* Encoders of port embed: `p-tuning` in both forms against PEFT's PromptEncoder
  * (tests/golden/make_prompt_golden.py), its LSTM being PyTorch's; starting values that reach a
  * target; what a form's files look like. */
-#include "param_grad.h"
 #include "ck.h"
 #include "encoder_int.h"
 #include "file_int.h"
+#include "param_grad.h"
 
 #include <math.h>
 #include <stdlib.h>

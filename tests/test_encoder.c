@@ -1,8 +1,8 @@
 /* Encoders: what they emit, gradients against central differences, starting values, learning-rate
  * units. */
-#include "param_grad.h"
 #include "ck.h"
 #include "encoder_int.h"
+#include "param_grad.h"
 #include "rng.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* AdamW against figures computed by torch.optim.AdamW, schedules, clipping. */
-#include "param_grad.h"
 #include "ck.h"
 #include "optim_int.h"
+#include "param_grad.h"
 
 #include <math.h>
 #include <string.h>

@@ -87,8 +87,7 @@ int main(void)
     for (int round = 0; round < 3; round++)
         check_sums(ctx, dist, x, round);
     check_broadcast(ctx, dist);
-    if (!dist->rank)
-        printf("%d ranks: sums are those of the tree\n", dist->size);
+    if (!dist->rank) printf("%d ranks: sums are those of the tree\n", dist->size);
     fflush(stdout);
     kvf_ctx_free(ctx);
     free(x);
