@@ -11,7 +11,7 @@ typedef struct kvf__batch_row {
     int64_t shareable; /* tokens before the first position that predicts a label: these may go into
                           a common prefix */
     int64_t example;   /* the group, where rows come in groups */
-    int64_t index;     /* place in the step, so that sorting is a total order */
+    int64_t index;     /* position in the step, so that sorting is a total order */
     int64_t shift;     /* label i is predicted at token i - shift: 1 for lm, 0 for other tasks */
     const int32_t *types; /* NULL: all 0 */
     float value;

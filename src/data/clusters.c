@@ -53,29 +53,30 @@ static int by_value(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* A cluster's place is that of its first member in the file. */
-typedef struct placed {
+/* A cluster's position is that of its first member in the file. */
+typedef struct cluster_range {
     int64_t first, from, to;
-} placed;
+} cluster_range;
 
 /* Clusters in the order of the file, their members too, so that nothing depends on token ids. */
-static void place_clusters(kvf__clusters *c, const beginning *list, int64_t n, placed *places)
+static void order_clusters(kvf__clusters *c, const beginning *list, int64_t n,
+                           cluster_range *ranges)
 {
     int64_t at = 0;
     for (int64_t i = 0, from = 0; i < n; i++) {
         c->member[i] = list[i].group;
         if (i + 1 < n && alike(&list[i], &list[i + 1])) continue;
         qsort(c->member + from, (size_t)(i + 1 - from), sizeof *c->member, by_value);
-        places[c->n++] = (placed){.first = c->member[from], .from = from, .to = i + 1};
+        ranges[c->n++] = (cluster_range){.first = c->member[from], .from = from, .to = i + 1};
         from = i + 1;
     }
-    qsort(places, (size_t)c->n, sizeof *places, by_value); /* by its first field */
+    qsort(ranges, (size_t)c->n, sizeof *ranges, by_value); /* by its first field */
     memcpy(c->mixed, c->member, (size_t)n * sizeof *c->member);
     for (int64_t k = 0; k < c->n; k++) {
         c->start[k] = at;
-        memcpy(c->member + at, c->mixed + places[k].from,
-               (size_t)(places[k].to - places[k].from) * sizeof *c->member);
-        at += places[k].to - places[k].from;
+        memcpy(c->member + at, c->mixed + ranges[k].from,
+               (size_t)(ranges[k].to - ranges[k].from) * sizeof *c->member);
+        at += ranges[k].to - ranges[k].from;
     }
     c->start[c->n] = at;
 }
@@ -96,20 +97,20 @@ kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__
     int64_t n = kvf__group_count(dataset);
     kvf__clusters made = {.n = n}, *c = NULL;
     beginning *list = NULL;
-    placed *places = NULL;
+    cluster_range *ranges = NULL;
     kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *list, &list);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *places, &places);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, sizeof *ranges, &ranges);
     if (!st) st = kvf__carve_object(ctx, lay_clusters, &made, sizeof made, &c);
     if (!st) {
         c->n = 0;
         for (int64_t i = 0; i < n; i++)
             list[i] = beginning_of(dataset, i);
         qsort(list, (size_t)n, sizeof *list, by_ids);
-        place_clusters(c, list, n, places);
+        order_clusters(c, list, n, ranges);
         *out = c;
     }
     kvf__free(list);
-    kvf__free(places);
+    kvf__free(ranges);
     return st;
 }
 
@@ -119,7 +120,8 @@ static int64_t left_of(const kvf__clusters *c, int64_t cluster)
     return c->start[cluster + 1] - c->start[cluster] - c->taken[cluster];
 }
 
-/* The next cluster in the epoch's order that fits into `room`, else the first with anything left.
+/* The next cluster in the epoch's order that fits into `capacity`, else the first with anything
+ * left.
  */
 static int64_t choose(const kvf__clusters *c, int64_t first, int64_t capacity)
 {

@@ -27,8 +27,8 @@ int kvf__compare_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_
     return (a_n > b_n) - (a_n < b_n);
 }
 
-/* By what may be shared of their group's first row, shorter first; then by place. So a group stays
- * together, its rows in their order. */
+/* By what may be shared of their group's first row, shorter first; then by position. So a group
+ * stays together, its rows in their order. */
 static int by_beginning(const void *x, const void *y)
 {
     const kvf__batch_row *a = x, *b = y;
@@ -68,7 +68,7 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
 }
 
 /* Common prefixes of the rows first .. end - 1, and the rows themselves unless they are to come
- * after all leads. */
+ * after all common prefixes. */
 static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, tree_node at)
 {
     kvf__batch_row *rows = batcher->rows;

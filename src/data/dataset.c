@@ -195,6 +195,20 @@ kvf_status kvf__dataset_alloc(kvf_ctx *ctx, kvf__dataset_lists lists)
     return kvf__carve_block(ctx, lay_lists, &lists, &lists.set->memory);
 }
 
+kvf_status kvf__dataset_alloc_rows(kvf_ctx *ctx, kvf__dataset *set, int64_t rows, int64_t tokens)
+{
+    kvf__dataset made = {.task = set->task, .n = rows};
+    kvf_status st = kvf__dataset_alloc(ctx, (kvf__dataset_lists){.set = &made});
+    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *made.ids, &made.ids);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *made.labels, &made.labels);
+    if (st) {
+        kvf__dataset_done(&made);
+        return st;
+    }
+    *set = made;
+    return KVF_OK;
+}
+
 static void fill_rows(const kvf__loader *load, kvf__dataset *set)
 {
     for (int64_t i = 0; i < set->n; i++) {

@@ -23,8 +23,8 @@ typedef struct kvf__label_set {
 } kvf__label_set;
 kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__label_set *out);
 void kvf__label_set_done(kvf__label_set *set);
-/* "a,b,c", or "@FILE" with one name a line; `option` names the place. EUSAGE, EDATA: an empty name,
- * one that comes twice, less than two. */
+/* "a,b,c", or "@FILE" with one name a line; `option` names it in errors. EUSAGE, EDATA: an empty
+ * name, one that comes twice, less than two. */
 kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *text,
                                 kvf__label_set *out);
 bool kvf__label_set_same(const kvf__label_set *a, const kvf__label_set *b);
@@ -101,14 +101,16 @@ typedef struct kvf__dataset_options {
 
 /* Any format, any task, packed by gzip or not; hash is of the bytes of the file. EDATA, EFORMAT:
  * one line "file:line: ...". An empty data set, or one without any label (unless prompt_only), is
- * EDATA too. Two texts are joined as the tokenizer's post-processor joins a pair; where that puts
- * nothing between them, with a line feed. Overlong rows, if cut: the longer of two texts first
- * (seq-cls, multiple-choice), whole words (token-cls); qa rows are never overlong, contexts get
- * more windows, only a question longer than half a row is. With options.windows a sentence of
+ * EDATA too. Two texts become one row as the tokenizer's post-processor makes one of a pair; where
+ * that puts nothing between them, with a line feed. Overlong rows, if cut: the longer of two texts
+ * first (seq-cls, multiple-choice), whole words (token-cls); qa rows are never overlong, contexts
+ * get more windows, only a question longer than half a row is. With options.windows a sentence of
  * token-cls is not either, only a word longer than a row: each of its words has its label in one
  * window, where it sees most. Skipping leaves out whole groups; truncated counts groups. */
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out);
+/* Memory for rows that are not read from a file: start, ids, labels, all zero. */
+kvf_status kvf__dataset_alloc_rows(kvf_ctx *ctx, kvf__dataset *set, int64_t rows, int64_t tokens);
 void kvf__dataset_done(kvf__dataset *dataset);
 /* A share of the groups, drawn by the seed, becomes *out; *set keeps the others. *out may not
  * outlive *set. EDATA where a part would be empty. */

@@ -68,7 +68,7 @@ kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task
 void kvf__row_texts_done(kvf__row_texts *texts);
 
 /* A label as text: strings as they are, numbers and booleans as JSON writes them. False: null or
- * absent, and out is "". Labels longer than the room are cut. */
+ * absent, and out is "". Labels longer than `bytes` are cut. */
 bool kvf__label_text(const kvf_json *value, char *out, size_t bytes);
 bool kvf__label_fits(const kvf_json *value, size_t bytes); /* no list, and not too long */
 

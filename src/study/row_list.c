@@ -61,9 +61,8 @@ kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t s
                               bool held_out, const char *salt, kvf__dataset *out)
 {
     kvf__dataset set = {.task = KVF__TASK_LM};
-    kvf_status st = kvf__alloc_array(ctx, list->ends.n + 1, sizeof *set.start, &set.start);
-    if (!st) st = kvf__alloc_array(ctx, list->ids.n, sizeof *set.ids, &set.ids);
-    if (!st) st = kvf__alloc_array(ctx, list->ids.n, sizeof *set.labels, &set.labels);
+    kvf_status st = kvf__dataset_alloc_rows(ctx, &set, (int64_t)list->ends.n, (int64_t)list->ids.n);
+    set.n = 0; /* so far */
     for (int64_t r = 0; !st && r < (int64_t)list->ends.n; r++) {
         if ((r % stride == stride - 1) != held_out) continue;
         size_t from = (size_t)row_start(list, r), n = (size_t)list->ends.data[r] - from;

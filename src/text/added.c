@@ -1,6 +1,6 @@
 /* Added tokens: cutting a text at them.
  *
- * Leftmost, then longest, over a trie walked from every place whose byte begins some token; the
+ * Leftmost, then longest, over a trie walked from every byte that begins some token; the
  * tokens are few and short, so no automaton is needed. Options are applied after the match, as
  * `tokenizers` does: a token that is not a single word is skipped together with its text; lstrip
  * takes spaces to its left that no earlier match took; rstrip takes those to its right, and the

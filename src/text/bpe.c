@@ -103,7 +103,8 @@ kvf_status kvf__merge_line(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, s
 
 /* ---- a word's first symbols ------------------------------------------------------------------ */
 
-/* The character as the vocabulary spells it at this place, which may carry a prefix and a suffix.
+/* The character as the vocabulary spells it at this position, which may carry a prefix and a
+ * suffix.
  */
 static kvf_status spell(kvf__work *w, const char *s, size_t n, bool first, bool last,
                         const char **text, size_t *text_n)

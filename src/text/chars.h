@@ -1,4 +1,4 @@
-/* Character classes as `tokenizers` has them (uchar.c). Each names the version of Unicode that
+/* Character classes as `tokenizers` has them (chars.c). Each names the version of Unicode that
  * decides, where that matters. */
 #ifndef KVF_CHARS_H
 #define KVF_CHARS_H

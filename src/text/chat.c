@@ -111,11 +111,11 @@ static kvf_status put_id(render *r, int32_t id)
 /* Encodes what was put since the last end. */
 static kvf_status end_part(render *r, int32_t loss)
 {
-    kvf__text_part place = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
+    kvf__text_part part = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
     size_t before = r->w.out->n;
 
     if (r->part.n == 0) return KVF_OK;
-    KVF_TRY(kvf__encode_part(&r->w, r->part.data, r->part.n, false, place));
+    KVF_TRY(kvf__encode_part(&r->w, r->part.data, r->part.n, false, part));
     r->part.n = 0;
     r->any = true;
     for (size_t i = before; r->loss && i < r->w.out->n; i++)

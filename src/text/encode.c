@@ -73,7 +73,7 @@ static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, b
     return KVF_OK;
 }
 
-static kvf_status encode_text(kvf__work *w, kvf__text_part place)
+static kvf_status encode_text(kvf__work *w, kvf__text_part part)
 {
     kvf__cut cut = {.s = w->text.buf.data, .n = w->text.buf.n};
 
@@ -83,21 +83,21 @@ static kvf_status encode_text(kvf__work *w, kvf__text_part place)
         if (cut.token)
             KVF_TRY(kvf__emit_added(w, &w->text, cut.start, bytes, cut.token->id));
         else
-            KVF_TRY(encode_section(w, cut.start, bytes, cut.start == 0 && !place.inside,
-                                   cut.start == 0 && place.continues));
+            KVF_TRY(encode_section(w, cut.start, bytes, cut.start == 0 && !part.inside,
+                                   cut.start == 0 && part.continues));
     }
     return KVF_OK;
 }
 
 kvf_status kvf__encode_part(kvf__work *w, const char *text, size_t bytes, bool add_special,
-                            kvf__text_part place)
+                            kvf__text_part part)
 {
     const kvf__ids *post = &w->t->post.items;
 
     KVF_TRY(kvf__trace_text(w, text, bytes));
     for (size_t i = 0; i < post->n; i++) {
         if (post->data[i] == KVF__POST_TEXT)
-            KVF_TRY(encode_text(w, place));
+            KVF_TRY(encode_text(w, part));
         else if (add_special)
             KVF_TRY(kvf__ids_add(w->ctx, w->out, post->data[i]));
     }
@@ -117,15 +117,15 @@ kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char
 }
 
 kvf_status kvf__encode_offsets(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
-                               size_t bytes, kvf__ids *out, kvf__ids *origins)
+                               size_t bytes, kvf__ids *out, kvf__ids *offsets)
 {
-    kvf__ids found = {0}; /* counted from 0, whatever `origins` holds */
+    kvf__ids found = {0}; /* counted from 0, whatever `offsets` holds */
     kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .offsets = &found};
     size_t before = out->n;
     kvf_status st = kvf__trace_text(&w, text, bytes);
 
     if (!st) st = encode_text(&w, (kvf__text_part){0});
-    if (!st) st = kvf__ids_append(ctx, origins, found.data, found.n);
+    if (!st) st = kvf__ids_append(ctx, offsets, found.data, found.n);
     if (st) out->n = before;
     kvf__ids_done(&found);
     kvf__work_done(&w);

@@ -1,8 +1,8 @@
-/* The four normalisation forms (UAX 15), with the origins of what they write.
+/* The four normalisation forms (UAX 15), with the offsets of what they write.
  *
  * utf8proc decomposes and knows the pairs that compose; canonical ordering and composition are
  * ours, because utf8proc's ordering is quadratic in a run of combining marks, which hostile text
- * can make as long as it likes, and because origins follow `tokenizers`: each character carries how
+ * can make as long as it likes, and because offsets follow `tokenizers`: each character carries how
  * many it replaces. Text that a form cannot change is passed over: ASCII always, NFC also
  * everything below U+0300. */
 #include "tok_work.h"
@@ -12,7 +12,7 @@
 
 static bool is_inert(const char *s, size_t n, kvf__step_kind form)
 {
-    uint8_t limit = form == KVF__STEP_NFC ? 0xCC : 0x80; /* 0xCC leads U+0300 */
+    uint8_t limit = form == KVF__STEP_NFC ? 0xCC : 0x80; /* 0xCC begins U+0300 */
     for (size_t i = 0; i < n; i++)
         if ((uint8_t)s[i] >= limit) return false;
     return true;
@@ -54,7 +54,7 @@ static int class_of(const kvf__point *point)
     return kvf__combining_class((uint32_t)point->cp);
 }
 
-/* Stable by the place of a point in its run, where an unstable sort is not. */
+/* Stable by the position of a point in its run, where an unstable sort is not. */
 static int compare_marks(const void *left, const void *right)
 {
     const kvf__point *a = left, *b = right;
@@ -118,7 +118,7 @@ static size_t compose(kvf__work *w, size_t n)
 }
 
 /* Writes the points. A change of 0 means one character of text, -k for k more, 1 for none:
- * then the origin is that of the character before. */
+ * then its range is that of the character before. */
 static kvf_status put_points(kvf__work *w, const kvf__traced *text, size_t n, kvf__traced *out)
 {
     size_t at = 0;

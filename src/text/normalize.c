@@ -1,6 +1,6 @@
-/* Normalizers: each step reads one text and writes the next, origins with it.
+/* Normalizers: each step reads one text and writes the next, offsets with it.
  *
- * Every character written takes the origin of the one it comes from; what is put between, that of
+ * Every character written has the range of the one it comes from; what is put between, that of
  * the character next to it. */
 #include "tok_work.h"
 

@@ -1,7 +1,7 @@
 /* The special tokens around one text or two.
  *
  * A post-processor of any kind comes to two templates: lists of ids with holes for the texts, and
- * the token type of every place. */
+ * the token type of every item. */
 #include "tok_int.h"
 
 kvf_status kvf__template_add(kvf_ctx *ctx, kvf__post_template *to, int32_t item, int32_t type)
@@ -56,7 +56,7 @@ kvf_status kvf__post_cls_sep(kvf_ctx *ctx, kvf__tokenizer *t, int32_t cls, int32
     return add_around(ctx, &t->pair, roberta ? sep : -1, KVF__POST_PAIR, sep, roberta ? 0 : 1);
 }
 
-/* One text: its ids, each of the type of its place. */
+/* One text: its ids, each of the type of its item. */
 static kvf_status put_text(kvf_ctx *ctx, const kvf__ids *text, int32_t type, kvf__ids *ids,
                            kvf__ids *types)
 {

@@ -22,10 +22,10 @@ static kvf_status read_id(kvf_ctx *ctx, const char *where, const kvf_json *id, i
     return KVF_OK;
 }
 
-/* The type of a template's place, 0 if it has none. */
-static kvf_status read_type(kvf_ctx *ctx, const char *where, const kvf_json *place, int32_t *out)
+/* The type of a template's item, 0 if it has none. */
+static kvf_status read_type(kvf_ctx *ctx, const char *where, const kvf_json *item, int32_t *out)
 {
-    int64_t type = kvf_json_int(kvf_json_get(place, "type_id"), 0);
+    int64_t type = kvf_json_int(kvf_json_get(item, "type_id"), 0);
 
     if (type < 0 || type > INT32_MAX) return bad_part(ctx, where, "a type_id is not 0 or more");
     *out = (int32_t)type;
@@ -48,8 +48,8 @@ static kvf_status add_special(kvf_ctx *ctx, const char *where, const kvf_json *t
     return KVF_OK;
 }
 
-static kvf_status read_places(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                              const char *key, kvf__post_template *out)
+static kvf_status read_items(kvf_ctx *ctx, const char *where, const kvf_json *json, const char *key,
+                             kvf__post_template *out)
 {
     const kvf_json *list = kvf_json_get(json, key);
 
@@ -81,14 +81,14 @@ static kvf_status read_template(kvf_ctx *ctx, const char *where, const kvf_json 
 {
     if (kvf_json_typeof(kvf_json_get(json, "single")) != KVF_JSON_ARRAY)
         return bad_part(ctx, where, "\"single\" is not a list");
-    KVF_TRY(read_places(ctx, where, json, "single", &t->post));
-    KVF_TRY(read_places(ctx, where, json, "pair", &t->pair));
+    KVF_TRY(read_items(ctx, where, json, "single", &t->post));
+    KVF_TRY(read_items(ctx, where, json, "pair", &t->pair));
     if (t->pair.items.n > 0) return KVF_OK;
     KVF_TRY(kvf__template_add(ctx, &t->pair, KVF__POST_TEXT, 0));
     return kvf__template_add(ctx, &t->pair, KVF__POST_PAIR, 1);
 }
 
-/* Whether origins leave out the spaces around a token; true unless the file says otherwise. */
+/* Whether offsets leave out the spaces around a token; true unless the file says otherwise. */
 static kvf_status read_trim(kvf_ctx *ctx, const char *where, const kvf_json *json,
                             kvf__tokenizer *t)
 {
@@ -139,13 +139,13 @@ static kvf_status read_sequence(kvf_ctx *ctx, const char *where, const kvf_json 
     kvf_status st = kvf__template_add(ctx, &single, KVF__POST_TEXT, 0);
 
     for (size_t i = 0; i < kvf_json_size(list) && !st; i++) {
-        kvf__post_template joined = {0}, was = t->pair;
+        kvf__post_template nested = {0}, was = t->pair;
         t->post.items.n = t->post.types.n = 0;
         t->pair = (kvf__post_template){0};
         st = kvf__read_post(ctx, where, kvf_json_at(list, i), t);
-        if (!st) st = nest(ctx, &single, &t->post, &joined);
+        if (!st) st = nest(ctx, &single, &t->post, &nested);
         kvf__template_done(&single);
-        single = joined;
+        single = nested;
         if (t->pair.items.n == 2 && pair.items.n > 0) {
             kvf__template_done(&t->pair);
         } else {

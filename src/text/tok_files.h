@@ -29,7 +29,7 @@ kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *
 kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t);
-/* A vocabulary as GGUF metadata has it (tokenizer_vocab.c). */
+/* A vocabulary as GGUF metadata has it (tokenizer_gguf.c). */
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
 /* tokenizer_config.json and special_tokens_map.json: added tokens, bos, eos, the template and the
  * BOS/EOS rule (config_json.c). */

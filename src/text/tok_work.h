@@ -8,7 +8,8 @@
 
 #include "tok_int.h"
 
-/* Text whose every byte may know the bytes [from, to) of the original that became it (trace.c). */
+/* Text whose every byte may know the bytes [from, to) of the original that became it (offsets.c).
+ */
 typedef struct kvf__byte_range {
     uint32_t from, to;
 } kvf__byte_range;
@@ -77,7 +78,7 @@ kvf_status kvf__replace_all(kvf__work *work, const kvf__tok_step *step, const kv
  * spaces. */
 kvf_status kvf__pre_tokenize(kvf__work *work, bool bare);
 
-/* Appends bytes of one origin; a part of a traced text with its origins. */
+/* Appends bytes that came from one range; a part of a traced text with its ranges. */
 kvf_status kvf__trace_put(kvf__work *work, kvf__traced *to, const char *bytes, size_t n,
                           kvf__byte_range from);
 kvf_status kvf__trace_copy(kvf__work *work, kvf__traced *to, const kvf__traced *text, size_t at,

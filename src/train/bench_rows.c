@@ -87,10 +87,7 @@ static kvf_status fill_rows(kvf_ctx *ctx, const kvf_bench_options *o, const leng
                              (long long)rows->at[i], (long long)most);
         total += rows->at[i];
     }
-    KVF_TRY(kvf__alloc_array(ctx, rows->n + 1, sizeof *set->start, &set->start));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)total, sizeof *set->ids, &set->ids));
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)total, sizeof *set->labels, &set->labels));
-    set->n = (int64_t)rows->n;
+    KVF_TRY(kvf__dataset_alloc_rows(ctx, set, (int64_t)rows->n, total));
     for (size_t i = 0; i < rows->n; i++) {
         set->start[i + 1] = set->start[i] + rows->at[i];
         fill_row(set, set->start[i], rows->at[i], o->label_fraction, V, &rng);

@@ -1,9 +1,9 @@
 /* Where text came from: every byte of a traced text carries the bytes of the original that became
  * it.
  *
- * The rules are those of `tokenizers`: what a character is replaced by shares its origin, what is
+ * The rules are those of `tokenizers`: what a character is replaced by shares its range, what is
  * inserted shares that of the character before it, what is removed leaves no trace. Nobody asks for
- * origins while training on plain text, and then nothing is carried. */
+ * offsets while training on plain text, and then nothing is carried. */
 #include "tok_work.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static bool is_blank(uint32_t cp)
     return cp == 0x120 || kvf__is_space(cp); /* U+0120 is the byte-level space */
 }
 
-/* The spaces of a token's text are taken off its origin, character by character, except one that
+/* The spaces of a token's text are taken off its range, character by character, except one that
  * the pre-tokenizer may have put before the text. */
 static kvf__byte_range trim(const kvf__work *w, const char *token, size_t n, kvf__byte_range span)
 {
