@@ -48,7 +48,7 @@ static void read_params(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *a
     KVF__H5_TRY(h5, check(h5->ctx, h5->path, a));
 }
 
-const kvf__row kvf__adapter_row = {
+const kvf__kind_row kvf__adapter_row = {
     .name = "adapter",
     .object = GROUP,
     .check = check,

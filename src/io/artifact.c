@@ -5,9 +5,9 @@
 #include <string.h>
 
 /* Of a base the facts alone: its weights and texts are written and read by base_file.c. */
-static const kvf__row BASE = {.name = "base", .object = "weights", .optional = true};
+static const kvf__kind_row BASE = {.name = "base", .object = "weights", .optional = true};
 
-static const kvf__row *const ROWS[] = {
+static const kvf__kind_row *const ROWS[] = {
     [KVF__KIND_RUN] = &kvf__run_row,
     [KVF__KIND_PREFIX] = &kvf__prefix_row,
     [KVF__KIND_EMBEDDINGS] = &kvf__embeddings_row,
@@ -30,7 +30,7 @@ const uint8_t *kvf__artifact_mask(const kvf__artifact *a)
 
 void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *a)
 {
-    const kvf__row *row = ROWS[a->kind];
+    const kvf__kind_row *row = ROWS[a->kind];
 
     kvf__identity_write(h5, at, !row->open, &a->id);
     if (row->masked) kvf__h5_put_u8s(h5, at, "layer_mask", kvf__artifact_mask(a), a->id.L);
@@ -44,7 +44,7 @@ void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact)
 {
-    const kvf__row *row = ROWS[artifact->kind];
+    const kvf__kind_row *row = ROWS[artifact->kind];
     kvf__h5 h5;
     kvf__h5_id at;
 
@@ -92,7 +92,7 @@ kvf_status kvf__kind_of(kvf_ctx *ctx, const char *path, kvf__kind *out)
     return KVF_OK;
 }
 
-static void read_values(kvf__h5 *h5, const kvf__row *row, const kvf__h5_data *at, bool all,
+static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_data *at, bool all,
                         kvf__artifact *a)
 {
     if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, a->id.L);
@@ -103,9 +103,9 @@ static void read_values(kvf__h5 *h5, const kvf__row *row, const kvf__h5_data *at
     a->lineage = kvf__attrs_read(h5, h5->file, "lineage");
 }
 
-kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__reads what, kvf__artifact *a)
+kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__read_part what, kvf__artifact *a)
 {
-    const kvf__row *row = ROWS[a->kind];
+    const kvf__kind_row *row = ROWS[a->kind];
     kvf__h5_data at = {.id = KVF__H5_NONE};
 
     if (h5->status) return at;
@@ -119,7 +119,7 @@ kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__reads what, kvf__artifact
     return at;
 }
 
-static kvf_status read_file(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf__reads what,
+static kvf_status read_file(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf__read_part what,
                             kvf__artifact *out)
 {
     kvf__artifact a = {.kind = kind};

@@ -9,7 +9,7 @@
 
 /* One kind of file (artifact.c lists them). Members are called in this order; NULL: the kind has
  * nothing of that. */
-typedef struct kvf__row {
+typedef struct kvf__kind_row {
     const char *name;   /* kvfold_kind */
     const char *object; /* the group that holds the values; its attributes are the identity */
     bool masked;        /* the identity is followed by layer_mask */
@@ -26,17 +26,17 @@ typedef struct kvf__row {
     kvf__h5_data (*open)(kvf__h5 *h5);
     void (*read)(kvf__h5 *h5, const kvf__h5_data *at, kvf__artifact *a); /* after the identity */
     void (*read_rest)(kvf__h5 *h5, bool all, kvf__artifact *a);          /* after the head */
-} kvf__row;
-extern const kvf__row kvf__run_row, kvf__prefix_row, kvf__embeddings_row, kvf__adapter_row;
+} kvf__kind_row;
+extern const kvf__kind_row kvf__run_row, kvf__prefix_row, kvf__embeddings_row, kvf__adapter_row;
 
 /* ---- whole files (artifact.c) ---------------------------------------------------------------- */
 
 /* *kind: ANY becomes that of the file. */
 kvf__h5 kvf__artifact_open(kvf_ctx *ctx, const char *path, kvf__kind *kind);
-typedef enum kvf__reads { KVF__READ_IDENTITY, KVF__READ_VALUES, KVF__READ_ALL } kvf__reads;
+typedef enum kvf__read_part { KVF__READ_IDENTITY, KVF__READ_VALUES, KVF__READ_ALL } kvf__read_part;
 /* From an open file of kind a->kind. Returns the object that has the identity; its id is to be
  * released. */
-kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__reads what, kvf__artifact *a);
+kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__read_part what, kvf__artifact *a);
 /* [L]: of a run its own, of a prefix that in its values; NULL: it has none. */
 const uint8_t *kvf__artifact_mask(const kvf__artifact *a);
 /* All but the values, which `at` holds already. */

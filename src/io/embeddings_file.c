@@ -55,7 +55,7 @@ static void read_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *
     kvf__h5_release(&data.id);
 }
 
-const kvf__row kvf__embeddings_row = {
+const kvf__kind_row kvf__embeddings_row = {
     .name = "embeddings",
     .object = GROUP,
     .check = check,

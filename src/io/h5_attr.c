@@ -237,23 +237,13 @@ size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at)
     return h5->status ? 0 : (size_t)info.num_attrs;
 }
 
-static H5_index_t index_of(kvf__h5_id group)
-{
-    hid_t creation = H5Gget_create_plist(group);
-    unsigned order = 0;
-
-    H5Pget_attr_creation_order(creation, &order);
-    H5Pclose(creation);
-    return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
-}
-
 bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__H5_NAME])
 {
     ssize_t n;
 
     if (h5->status) return false;
-    n = H5Aget_name_by_idx(at, ".", index_of(at), H5_ITER_INC, index, name, KVF__H5_NAME,
-                           H5P_DEFAULT);
+    n = H5Aget_name_by_idx(at, ".", kvf__h5_index(at, H5Pget_attr_creation_order), H5_ITER_INC,
+                           index, name, KVF__H5_NAME, H5P_DEFAULT);
     if (n < 0) kvf__h5_broken(h5, at, "cannot list the attributes");
     if (n >= KVF__H5_NAME)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "an attribute's name has %zd bytes, want at most %d", n,

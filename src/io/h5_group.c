@@ -88,12 +88,12 @@ size_t kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group)
     return h5->status ? 0 : (size_t)info.nlinks;
 }
 
-static H5_index_t index_of(kvf__h5_id group)
+H5_index_t kvf__h5_index(hid_t group, herr_t (*order_of)(hid_t creation, unsigned *order))
 {
     hid_t creation = H5Gget_create_plist(group);
     unsigned order = 0;
 
-    H5Pget_link_creation_order(creation, &order);
+    order_of(creation, &order);
     H5Pclose(creation);
     return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
 }
@@ -103,8 +103,8 @@ bool kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char name[K
     ssize_t n;
 
     if (h5->status) return false;
-    n = H5Lget_name_by_idx(group, ".", index_of(group), H5_ITER_INC, index, name, KVF__H5_NAME,
-                           H5P_DEFAULT);
+    n = H5Lget_name_by_idx(group, ".", kvf__h5_index(group, H5Pget_link_creation_order),
+                           H5_ITER_INC, index, name, KVF__H5_NAME, H5P_DEFAULT);
     if (n < 0) kvf__h5_broken(h5, group, "cannot list the group");
     if (n >= KVF__H5_NAME)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "a name of %zd bytes, want at most %d", n,

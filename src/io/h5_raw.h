@@ -17,6 +17,9 @@ void kvf__h5_release_driver(kvf__h5_id *driver);
 /* Of a file or a group: children and attributes keep the order in which they were made, all in the
  * (checksummed) object header; no times are stored. To be closed (h5_group.c). */
 hid_t kvf__h5_creation(hid_t class);
+/* By what a group is listed: the order of creation where it keeps that, else names. order_of:
+ * H5Pget_link_creation_order of children, H5Pget_attr_creation_order of attributes. */
+H5_index_t kvf__h5_index(hid_t group, herr_t (*order_of)(hid_t creation, unsigned *order));
 /* Variable-length UTF-8, the one type of text that is written (h5_text.c); to be closed. */
 hid_t kvf__h5_text_type(void);
 

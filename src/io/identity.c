@@ -12,8 +12,9 @@
 enum { HASH_DIGITS = 32, MAX_LAYERS = 65535 };
 
 /* All of them, in the order in which they are written, read and described. */
-typedef struct field {
+typedef struct identity_field {
     const char *name;
+    size_t at;
     enum {
         ROOT_TEXT, /* an attribute of the root */
         TEXT,
@@ -21,42 +22,37 @@ typedef struct field {
         WORD, /* a bool: the attribute is there, with this one word, or is not */
         DIM   /* of a prefix the shape of its dataset */
     } type;
-    size_t at;
     const char *word;
-} field;
-static const field FIELDS[] = {
-#define ROW(type, member)                                                                          \
-    {                                                                                              \
-#member, type, offsetof(kvf__identity, member), NULL                                       \
-    }
-    ROW(ROOT_TEXT, base_name),
-    ROW(ROOT_TEXT, base_architecture),
-    ROW(ROOT_TEXT, base_hash),
-    ROW(TEXT, method),
-    ROW(TEXT, task),
-    ROW(TEXT, chat_template),
-    ROW(INT, position_start),
-    {"placement", WORD, offsetof(kvf__identity, infix), "infix"},
-    {"key_space", WORD, offsetof(kvf__identity, raw_keys), "pre-rope"},
-    ROW(DIM, L),
-    ROW(DIM, G),
-    ROW(DIM, P),
-    ROW(DIM, D),
-#undef ROW
+} identity_field;
+#define MEMBER(name) #name, offsetof(kvf__identity, name)
+static const identity_field FIELDS[] = {
+    {MEMBER(base_name), ROOT_TEXT, NULL},
+    {MEMBER(base_architecture), ROOT_TEXT, NULL},
+    {MEMBER(base_hash), ROOT_TEXT, NULL},
+    {MEMBER(method), TEXT, NULL},
+    {MEMBER(task), TEXT, NULL},
+    {MEMBER(chat_template), TEXT, NULL},
+    {MEMBER(position_start), INT, NULL},
+    {"placement", offsetof(kvf__identity, infix), WORD, "infix"},
+    {"key_space", offsetof(kvf__identity, raw_keys), WORD, "pre-rope"},
+    {MEMBER(L), DIM, NULL},
+    {MEMBER(G), DIM, NULL},
+    {MEMBER(P), DIM, NULL},
+    {MEMBER(D), DIM, NULL},
 };
-static const field *const END = FIELDS + sizeof FIELDS / sizeof FIELDS[0];
+static const identity_field *const END = FIELDS + sizeof FIELDS / sizeof FIELDS[0];
 
-static void *at_field(const kvf__identity *id, const field *f)
+static void *at_field(const kvf__identity *id, const identity_field *f)
 {
     return (char *)id + f->at;
 }
 
-static bool is_text(const field *f)
+static bool is_text(const identity_field *f)
 {
     return f->type <= TEXT;
 }
 
-static const char *text_of(const kvf__identity *id, const field *f)
+static const char *text_of(const kvf__identity *id, const identity_field *f)
 {
     const char *text = *(char **)at_field(id, f);
     return text ? text : "";
@@ -67,9 +63,9 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
     kvf__identity id = *from;
     kvf_status st = KVF_OK;
 
-    for (const field *f = FIELDS; f < END; f++)
+    for (const identity_field *f = FIELDS; f < END; f++)
         if (is_text(f)) *(char **)at_field(&id, f) = NULL;
-    for (const field *f = FIELDS; f < END && !st; f++)
+    for (const identity_field *f = FIELDS; f < END && !st; f++)
         if (is_text(f)) st = kvf__strdup(ctx, text_of(from, f), at_field(&id, f));
     if (st)
         kvf__identity_done(&id);
@@ -80,14 +76,14 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
 
 void kvf__identity_done(kvf__identity *id)
 {
-    for (const field *f = FIELDS; f < END; f++)
+    for (const identity_field *f = FIELDS; f < END; f++)
         if (is_text(f)) kvf__free(*(char **)at_field(id, f));
     *id = (kvf__identity){0};
 }
 
 void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
 {
-    for (const field *f = FIELDS; f < END; f++) {
+    for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             kvf_json_set(attributes, f->name, kvf_json_new_str(text_of(id, f)));
         else if (f->type != WORD)
@@ -111,7 +107,7 @@ static void check_hash(kvf__h5 *h5, const char *hash, kvf_status status)
 void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf__identity *id)
 {
     check_hash(h5, id->base_hash ? id->base_hash : "", KVF_EUSAGE);
-    for (const field *f = FIELDS; f < END; f++) {
+    for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             kvf__h5_put_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name, text_of(id, f));
         else if (f->type == INT || (f->type == DIM && with_shape))
@@ -121,7 +117,7 @@ void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf_
     }
 }
 
-static void read_text(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
+static void read_text(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
     char **text = at_field(id, f);
 
@@ -131,7 +127,7 @@ static void read_text(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity 
 
 /* Any other word than the one is refused. Of methods without a length the attribute is another
  * thing. */
-static void read_word(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
+static void read_word(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
     char *found;
 
@@ -147,7 +143,7 @@ static void read_word(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity 
         kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without placement \"infix\"");
 }
 
-static void read_int(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *id)
+static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
     int64_t *value = at_field(id, f), least = 0;
 
@@ -163,7 +159,7 @@ static void read_int(kvf__h5 *h5, kvf__h5_id at, const field *f, kvf__identity *
 
 void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id)
 {
-    for (const field *f = FIELDS; f < END; f++) {
+    for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             read_text(h5, at, f, id);
         else if (f->type == WORD)

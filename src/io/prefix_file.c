@@ -205,7 +205,7 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
     KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, prefix));
 }
 
-const kvf__row kvf__prefix_row = {
+const kvf__kind_row kvf__prefix_row = {
     .name = "prefix",
     .object = GROUP,
     .masked = true,

@@ -14,7 +14,7 @@
 enum { MOST = 127 };
 
 /* Types by the words of --dtype and of the attribute, in the order of kvf_dtype. */
-static const struct row {
+static const struct prefix_dtype {
     const char *name;
     kvf__dtype dtype;
 } ROWS[] = {{"f32", KVF__F32}, {"f16", KVF__F16}, {"bf16", KVF__BF16}, {"int8", KVF__I8}};

@@ -166,7 +166,7 @@ static void read_rest(kvf__h5 *h5, bool all, kvf__artifact *file)
     file->state = kvf__attrs_read(h5, h5->file, "state");
 }
 
-const kvf__row kvf__run_row = {
+const kvf__kind_row kvf__run_row = {
     .name = "run",
     .object = "encoder",
     .masked = true,
