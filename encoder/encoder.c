@@ -210,14 +210,10 @@ static int64_t inputs_of(const kvf__encoder *encoder, size_t i)
     return encoder->shape.M;
 }
 
-kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
-                                    uint64_t seed)
+void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t seed)
 {
-    if (strcmp(scheme, "torch") && strcmp(scheme, "ptuning-v2"))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "init-scheme \"%s\" is not known; known: torch, ptuning-v2", scheme);
     /* as torch: an embedding N(0, 1), an LSTM or a linear layer U(+-1/sqrt(inputs)) */
-    const bool small = !strcmp(scheme, "ptuning-v2") || encoder->kind->projected;
+    const bool small = ptuning_v2 || encoder->kind->projected;
     for (size_t i = 0; i < encoder->params.n; i++) {
         const kvf__param *param = &encoder->params.item[i];
         if (small && param->rank == 1)
@@ -227,7 +223,6 @@ kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const c
         else
             fill_uniform(param, 1 / sqrt((double)inputs_of(encoder, i)), seed, i);
     }
-    return KVF_OK;
 }
 
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
@@ -377,17 +372,14 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
     return KVF_OK;
 }
 
-kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k)
+kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_parameter, double *k)
 {
     for (size_t i = 0; i < encoder->params.n; i++)
         encoder->params.item[i].lr_scale = 1;
-    if (!strcmp(units, "parameter")) {
+    if (per_parameter) {
         *k = 1;
         return KVF_OK;
     }
-    if (strcmp(units, "prefix"))
-        return kvf__fail(ctx, KVF_EUSAGE, "lr-units \"%s\" is not known; known: prefix, parameter",
-                         units);
     *k = encoder->kind->lr_units ? *k : 1;
     return encoder->kind->lr_units ? encoder->kind->lr_units(ctx, encoder, k) : KVF_OK;
 }

@@ -52,10 +52,9 @@ kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted out);
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient);
 
-/* scheme: "torch" (embedding N(0,1), Linear U(+-1/sqrt(fan_in)), direct N(0, 0.02)) or "ptuning-v2"
- * (all weights N(0, 0.02), biases 0). */
-kvf_status kvf__encoder_init_random(kvf_ctx *ctx, kvf__encoder *encoder, const char *scheme,
-                                    uint64_t seed);
+/* As torch: embedding N(0,1), Linear U(+-1/sqrt(fan_in)), direct N(0, 0.02); or as P-tuning v2: all
+ * weights N(0, 0.02), biases 0. */
+void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t seed);
 /* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. EUSAGE where a base's biases
  * forbid it. */
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
@@ -83,10 +82,11 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
 kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
                                    const kvf__table *table);
 
-/* Sets lr_scale of every parameter. "parameter": 1 for all. "prefix": one Adam step moves the
+/* Sets lr_scale of every parameter. per_parameter: 1 for all. Else one Adam step moves the
  * emitted keys and values about as far as it moves a direct prefix: of `mlp`: last weight 1/k (k:
  * mean over virtual tokens of the L1 norm of the hidden row, *k in/out: used if > 0, else measured
  * now and returned), last bias 1/2, first layer and embedding 1/100. */
-kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, const char *units, double *k);
+kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_parameter,
+                                 double *k);
 
 #endif

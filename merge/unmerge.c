@@ -54,10 +54,9 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
     kvf_status st;
 
     KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, &encoder));
-    st = kvf__encoder_init_random(ctx, encoder, "torch", options->seed);
-    if (!st)
-        st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
-                                      residual);
+    kvf__encoder_init_random(encoder, false, options->seed);
+    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
+                                  residual);
     if (!st)
         st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
     if (!st)

@@ -130,7 +130,7 @@ START_TEST(prefix_units_move_values_by_the_rate)
     kvf__prefix before = like(&f);
     size_t n = kvf__prefix_count(&f.prefix);
     memcpy(before.kv, f.prefix.kv, n * sizeof(float));
-    ck_assert_int_eq(kvf__encoder_lr_units(f.g.ctx, f.encoder, "prefix", &k), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_lr_units(f.g.ctx, f.encoder, false, &k), KVF_OK);
     kvf__params *params = kvf__encoder_params(f.encoder);
     kvf__rng rng = kvf__rng_make(5, 0);
     for (size_t l = 0; l < params->n; l++)

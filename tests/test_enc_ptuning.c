@@ -124,7 +124,7 @@ START_TEST(targets_are_reached)
     double residual = 1;
     for (int64_t i = 0; i < P * C; i++)
         target.x[i] = (float)sin((double)(7 * i));
-    ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "torch", 3), KVF_OK);
+    kvf__encoder_init_random(encoder, false, 3);
     ck_assert_int_eq(
         kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.vectors = &target}, &residual),
         KVF_OK);
@@ -165,7 +165,7 @@ START_TEST(starting_values)
 {
     kvf__encoder *encoder = make("p-tuning", "lstm");
     kvf__params *params = kvf__encoder_params(encoder);
-    ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "torch", 3), KVF_OK);
+    kvf__encoder_init_random(encoder, false, 3);
     ck_assert_str_eq(params->item[0].name, "embedding.weight");
     ck_assert_double_eq_tol(deviation(&params->item[0]), 1, normal_scatter(&params->item[0]));
     ck_assert_str_eq(params->item[1].name, "lstm_head.weight_ih_l0");
@@ -174,7 +174,7 @@ START_TEST(starting_values)
     ck_assert_str_eq(params->item[17].name, "mlp_head.0.weight");
     ck_assert_double_eq_tol(deviation(&params->item[17]) * sqrt(3.0 * 2 * M), 1,
                             uniform_scatter(&params->item[17]));
-    ck_assert_int_eq(kvf__encoder_init_random(ctx, encoder, "ptuning-v2", 3), KVF_OK);
+    kvf__encoder_init_random(encoder, true, 3);
     ck_assert_double_eq_tol(deviation(&params->item[1]) / 0.02, 1,
                             normal_scatter(&params->item[1]));
     ck_assert_double_eq(deviation(&params->item[3]), 0); /* a bias */
@@ -186,7 +186,7 @@ START_TEST(one_rate_for_all)
 {
     kvf__encoder *encoder = make("p-tuning", "mlp");
     double k = 0;
-    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, "parameter", &k), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, true, &k), KVF_OK);
     const kvf__params *params = kvf__encoder_params(encoder);
     for (size_t i = 0; i < params->n; i++)
         ck_assert_double_eq(params->item[i].lr_scale, 1);

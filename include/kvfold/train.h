@@ -114,13 +114,14 @@ typedef struct kvf_train_options {
     double base_lr;
     const char *p_template; /* NULL or "": virtual tokens lead the row */
     const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
-    const char *init, *init_text, *init_kv, *init_scheme, *init_encoder, *init_from;
+    const char *init, *init_text, *init_kv, *init_encoder, *init_from;
     bool approximate; /* a start that the encoder emits only to a residual above 1e-2 will do */
     double lr;        /* 0: the method's default */
     bool train_head;  /* lm: the base's head is trained too */
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
-    const char *lr_units;         /* prefix, parameter */
-    int64_t steps, epochs;        /* steps 0: epochs decide, unless kvf_train_set gave it */
+    bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */
+    bool init_ptuning_v2;  /* random weights are N(0, 0.02) */
+    int64_t steps, epochs; /* steps 0: epochs decide, unless kvf_train_set gave it */
     int64_t batch_size, batch_tokens, grad_accum;
     int64_t max_length; /* 0: the model's positions less the prefix */
     kvf_overlong overlong;

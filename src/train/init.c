@@ -418,7 +418,7 @@ kvf_status kvf__trainer_start_values(kvf__trainer *t)
     KVF_TRY(check_approximate(t));
     if (!t->tuned.encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
-    KVF_TRY(kvf__encoder_init_random(t->ctx, t->tuned.encoder, o->init_scheme, o->seed));
+    kvf__encoder_init_random(t->tuned.encoder, o->init_ptuning_v2, o->seed);
     if (o->init_from) return start_from_file(t, o->init_from);
     if (!strcmp(o->init, "random")) return KVF_OK;
     if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->tuned.encoder);

@@ -150,11 +150,11 @@ static kvf_status check_embed(kvf_ctx *ctx, kvf_train_options *o)
     if (!strcmp(o->init, "kv"))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--init kv: method %s does not start from keys and values", o->method);
-    if (kvf__train_option_given(o, "lr-units") && strcmp(o->lr_units, "parameter"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--lr-units %s: method %s has one rate for all",
-                         o->lr_units, o->method);
+    if (kvf__train_option_given(o, "lr-units") && !o->lr_per_parameter)
+        return kvf__fail(ctx, KVF_EUSAGE, "--lr-units prefix: method %s has one rate for all",
+                         o->method);
     o->position_start = "0"; /* the rows' own tokens follow the virtual ones */
-    o->lr_units = "parameter";
+    o->lr_per_parameter = true;
     return KVF_OK;
 }
 

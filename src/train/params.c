@@ -167,7 +167,8 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
         KVF_TRY(kvf__trainer_start_values(t));
     if (!t->output.is_resumed) t->progress.best.params.n = 0;
     if (t->tuned.encoder)
-        KVF_TRY(kvf__encoder_lr_units(t->ctx, t->tuned.encoder, o->lr_units, &t->tuned.lr_k));
+        KVF_TRY(
+            kvf__encoder_lr_units(t->ctx, t->tuned.encoder, o->lr_per_parameter, &t->tuned.lr_k));
     if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter steps with the one rate */
     return kvf__model_refresh(t->ctx, t->base->model);
 }
