@@ -39,16 +39,16 @@ struct kvf__lstm {
     dnnl_stream_t stream;
     kvf__lstm_mds mds; /* weights in any layout */
     direction fwd, bwd;
-    weights wx, wh;
+    weights w[2]; /* of the input, of the state */
     dnnl_memory_t memory[MEMORIES];
 
-    void *block;            /* of all that follows and the plain weights */
-    float *x, *y;           /* [T, I], [T, 2 H]: copies for the backward pass */
-    float *dx, *dy;         /* the same of the gradients */
-    float *b, *db;          /* [2, 4, H] the two biases added */
-    float *keep;            /* reference only */
-    double *scratch;        /* reference only */
-    kvf__lstm_weights w[2]; /* reference only: of the last fwd, viewed */
+    void *block;               /* of all that follows and the plain weights */
+    float *x, *y;              /* [T, I], [T, 2 H]: copies for the backward pass */
+    float *dx, *dy;            /* the same of the gradients */
+    float *b, *db;             /* [2, 4, H] the two biases added */
+    float *keep;               /* reference only */
+    double *scratch;           /* reference only */
+    kvf__lstm_weights seen[2]; /* reference only: of the last fwd, viewed */
 };
 
 static kvf_status fail_dnnl(kvf_ctx *ctx, const kvf__lstm *l, dnnl_status_t status)
@@ -72,8 +72,8 @@ static dnnl_status_t describe(kvf__lstm *l)
     KVF__DNNL_TRY(kvf__md_create(&l->mds.bias, 4, bias, dnnl_f32, dnnl_ldgo));
     KVF__DNNL_TRY(kvf__md_create(&l->mds.wx, 5, wx, dnnl_f32, dnnl_format_tag_any));
     KVF__DNNL_TRY(kvf__md_create(&l->mds.wh, 5, wh, dnnl_f32, dnnl_format_tag_any));
-    KVF__DNNL_TRY(kvf__md_create(&l->wx.md, 5, wx, dnnl_f32, dnnl_ldgoi));
-    return kvf__md_create(&l->wh.md, 5, wh, dnnl_f32, dnnl_ldgoi);
+    KVF__DNNL_TRY(kvf__md_create(&l->w[0].md, 5, wx, dnnl_f32, dnnl_ldgoi));
+    return kvf__md_create(&l->w[1].md, 5, wh, dnnl_f32, dnnl_ldgoi);
 }
 
 static dnnl_status_t make_primitives(kvf__lstm *l)
@@ -86,8 +86,9 @@ static dnnl_status_t make_primitives(kvf__lstm *l)
 
 /* Memory of the primitives for an array of weights, and the ways there and back. which: how oneDNN
  * numbers it among the weights. */
-static dnnl_status_t make_weights(kvf__lstm *l, weights *w, int which)
+static dnnl_status_t make_weights(kvf__lstm *l, int which)
 {
+    weights *w = &l->w[which];
     kvf__md_arg plain = KVF__MD(&w->md);
     kvf__md_arg fwd = dnnl_primitive_desc_query_md(l->fwd.pd, dnnl_query_weights_md, which);
     kvf__md_arg bwd = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_weights_md, which);
@@ -125,8 +126,8 @@ static void lay(void *object, kvf__carver *carver)
     l->dy = kvf__carve(carver, T, 2 * H, sizeof *l->dy);
     l->b = kvf__carve(carver, 8, H, sizeof *l->b);
     l->db = kvf__carve(carver, 8, H, sizeof *l->db);
-    l->wx.plain = kvf__carve(carver, 8 * H, I, sizeof *l->wx.plain);
-    l->wh.plain = kvf__carve(carver, 8 * H, H, sizeof *l->wh.plain);
+    l->w[0].plain = kvf__carve(carver, 8 * H, I, sizeof *l->w[0].plain);
+    l->w[1].plain = kvf__carve(carver, 8 * H, H, sizeof *l->w[1].plain);
 }
 
 static kvf_status alloc_reference(kvf_ctx *ctx, kvf__lstm *l)
@@ -146,8 +147,8 @@ static kvf_status build(kvf_ctx *ctx, kvf__lstm *l)
     st = describe(l);
     if (!st) st = make_primitives(l);
     if (st == dnnl_unimplemented) return alloc_reference(ctx, l);
-    if (!st) st = make_weights(l, &l->wx, 0);
-    if (!st) st = make_weights(l, &l->wh, 1);
+    if (!st) st = make_weights(l, 0);
+    if (!st) st = make_weights(l, 1);
     if (!st) st = make_memories(l);
     return st ? fail_dnnl(ctx, l, st) : KVF_OK;
 }
@@ -197,8 +198,8 @@ static void direction_done(direction *d)
 void kvf__lstm_free(kvf__lstm *l)
 {
     if (!l) return;
-    weights_done(&l->wx);
-    weights_done(&l->wh);
+    weights_done(&l->w[0]);
+    weights_done(&l->w[1]);
     for (int i = 0; i < MEMORIES; i++)
         dnnl_memory_destroy(l->memory[i]);
     direction_done(&l->fwd);
@@ -226,8 +227,8 @@ static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 {
     const int64_t H = l->s.H, nx = 4 * H * l->s.I, nh = 4 * H * H;
     for (int d = 0; d < 2; d++) {
-        memcpy(l->wx.plain + d * nx, w[d].wx, (size_t)nx * sizeof(float));
-        memcpy(l->wh.plain + d * nh, w[d].wh, (size_t)nh * sizeof(float));
+        memcpy(l->w[0].plain + d * nx, w[d].wx, (size_t)nx * sizeof(float));
+        memcpy(l->w[1].plain + d * nh, w[d].wh, (size_t)nh * sizeof(float));
         for (int64_t i = 0; i < 4 * H; i++)
             l->b[d * 4 * H + i] = w[d].bx[i] + w[d].bh[i];
     }
@@ -236,12 +237,12 @@ static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 static dnnl_status_t run_fwd(kvf__lstm *l)
 {
     const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},      {DNNL_ARG_WEIGHTS_LAYER, l->wx.fwd.memory},
-        {DNNL_ARG_WEIGHTS_ITER, l->wh.fwd.memory}, {DNNL_ARG_BIAS, l->memory[BIAS]},
-        {DNNL_ARG_DST_LAYER, l->memory[DST]},      {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]}};
+        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},        {DNNL_ARG_WEIGHTS_LAYER, l->w[0].fwd.memory},
+        {DNNL_ARG_WEIGHTS_ITER, l->w[1].fwd.memory}, {DNNL_ARG_BIAS, l->memory[BIAS]},
+        {DNNL_ARG_DST_LAYER, l->memory[DST]},        {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]}};
 
-    KVF__DNNL_TRY(to_layout(l, &l->wx, &l->wx.fwd));
-    KVF__DNNL_TRY(to_layout(l, &l->wh, &l->wh.fwd));
+    for (int i = 0; i < 2; i++)
+        KVF__DNNL_TRY(to_layout(l, &l->w[i], &l->w[i].fwd));
     KVF__DNNL_TRY(dnnl_primitive_execute(l->fwd.primitive, l->stream, 6, args));
     return dnnl_stream_wait(l->stream);
 }
@@ -251,7 +252,7 @@ kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *l, float *y, const float *x,
 {
     memcpy(l->x, x, (size_t)(l->s.T * l->s.I) * sizeof *x);
     if (l->reference) {
-        memcpy(l->w, w, sizeof l->w);
+        memcpy(l->seen, w, sizeof l->seen);
         kvf__lstm_ref_fwd(&l->s, l->y, l->keep, x, w);
     } else {
         gather(l, w);
@@ -263,45 +264,41 @@ kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *l, float *y, const float *x,
 }
 
 /* The gradient of weights number `which` to zeros. */
-static dnnl_status_t zero_grad(const kvf__lstm *l, const weights *w, int which)
+static dnnl_status_t zero_grad(const kvf__lstm *l, int which)
 {
     kvf__md_arg md = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_diff_weights_md, which);
     void *data = NULL;
-    KVF__DNNL_TRY(dnnl_memory_get_data_handle(w->grad.memory, &data));
+    KVF__DNNL_TRY(dnnl_memory_get_data_handle(l->w[which].grad.memory, &data));
     memset(data, 0, dnnl_memory_desc_get_size(md));
     return dnnl_success;
-}
-
-static dnnl_status_t from_grad(const kvf__lstm *l, const weights *w)
-{
-    return kvf__reorder_run(l->stream, w->grad.reorder, w->grad.memory, w->memory);
 }
 
 static dnnl_status_t run_bwd(kvf__lstm *l)
 {
     const dnnl_exec_arg_t args[] = {
         {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
-        {DNNL_ARG_WEIGHTS_LAYER, l->wx.bwd.memory},
-        {DNNL_ARG_WEIGHTS_ITER, l->wh.bwd.memory},
+        {DNNL_ARG_WEIGHTS_LAYER, l->w[0].bwd.memory},
+        {DNNL_ARG_WEIGHTS_ITER, l->w[1].bwd.memory},
         {DNNL_ARG_BIAS, l->memory[BIAS]},
         {DNNL_ARG_DST_LAYER, l->memory[DST]},
         {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]},
         {DNNL_ARG_DIFF_SRC_LAYER, l->memory[DSRC]},
-        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->wx.grad.memory},
-        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->wh.grad.memory},
+        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->w[0].grad.memory},
+        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->w[1].grad.memory},
         {DNNL_ARG_DIFF_BIAS, l->memory[DBIAS]},
         {DNNL_ARG_DIFF_DST_LAYER, l->memory[DDST]},
     };
 
-    KVF__DNNL_TRY(to_layout(l, &l->wx, &l->wx.bwd));
-    KVF__DNNL_TRY(to_layout(l, &l->wh, &l->wh.bwd));
-    KVF__DNNL_TRY(zero_grad(l, &l->wx, 0));
-    KVF__DNNL_TRY(zero_grad(l, &l->wh, 1));
+    for (int i = 0; i < 2; i++) {
+        KVF__DNNL_TRY(to_layout(l, &l->w[i], &l->w[i].bwd));
+        KVF__DNNL_TRY(zero_grad(l, i));
+    }
     memset(l->db, 0, (size_t)(8 * l->s.H) * sizeof *l->db);
     KVF__DNNL_TRY(
         dnnl_primitive_execute(l->bwd.primitive, l->stream, sizeof args / sizeof args[0], args));
-    KVF__DNNL_TRY(from_grad(l, &l->wx));
-    KVF__DNNL_TRY(from_grad(l, &l->wh));
+    for (int i = 0; i < 2; i++)
+        KVF__DNNL_TRY(
+            kvf__reorder_run(l->stream, l->w[i].grad.reorder, l->w[i].grad.memory, l->w[i].memory));
     return dnnl_stream_wait(l->stream);
 }
 
@@ -309,8 +306,8 @@ static void scatter(const kvf__lstm *l, const kvf__lstm_grads g[2])
 {
     const int64_t H = l->s.H, nx = 4 * H * l->s.I, nh = 4 * H * H;
     for (int d = 0; d < 2; d++) {
-        memcpy(g[d].wx, l->wx.plain + d * nx, (size_t)nx * sizeof(float));
-        memcpy(g[d].wh, l->wh.plain + d * nh, (size_t)nh * sizeof(float));
+        memcpy(g[d].wx, l->w[0].plain + d * nx, (size_t)nx * sizeof(float));
+        memcpy(g[d].wh, l->w[1].plain + d * nh, (size_t)nh * sizeof(float));
         memcpy(g[d].bx, l->db + d * 4 * H, (size_t)(4 * H) * sizeof(float));
         memcpy(g[d].bh, l->db + d * 4 * H, (size_t)(4 * H) * sizeof(float));
     }
@@ -320,7 +317,7 @@ kvf_status kvf__lstm_bwd(kvf_ctx *ctx, kvf__lstm *l, float *dx, const kvf__lstm_
                          const float *dy)
 {
     if (l->reference) {
-        kvf__lstm_ref_bwd(&l->s, dx, g, dy, l->y, l->keep, l->x, l->w, l->scratch);
+        kvf__lstm_ref_bwd(&l->s, dx, g, dy, l->y, l->keep, l->x, l->seen, l->scratch);
         return KVF_OK;
     }
     memcpy(l->dy, dy, (size_t)(l->s.T * 2 * l->s.H) * sizeof *dy);

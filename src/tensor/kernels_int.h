@@ -44,4 +44,24 @@ KVF__DECLARE_LEVEL(avx2)
 KVF__DECLARE_LEVEL(avx512)
 KVF__DECLARE_LEVEL(avx512_bf16)
 
+/* ---- elements, for the reference ------------------------------------------------------------- */
+
+/* Element i of act values. */
+static inline double kvf__ref_get(kvf__dtype act, const void *p, int64_t i)
+{
+    float value;
+    if (act == KVF__F32) return ((const float *)p)[i];
+    kvf__to_f32(act, (const uint16_t *)p + i, &value, 1);
+    return value;
+}
+
+static inline void kvf__ref_set(kvf__dtype act, void *p, int64_t i, double value)
+{
+    float rounded = (float)value;
+    if (act == KVF__F32)
+        ((float *)p)[i] = rounded;
+    else
+        kvf__from_f32(act, &rounded, (uint16_t *)p + i, 1);
+}
+
 #endif

@@ -21,33 +21,14 @@ typedef struct ref_head {
     int64_t g, shared, n; /* keys before the row's own, keys in all */
 } ref_head;
 
-/* Element i of an array of f32 or bf16. */
-static double get(kvf__dtype dtype, const void *from, int64_t i)
-{
-    float value;
-    if (dtype == KVF__F32) return ((const float *)from)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void put(kvf__dtype dtype, void *to, int64_t i, double value)
-{
-    const float f = (float)value;
-    if (dtype == KVF__F32)
-        ((float *)to)[i] = f;
-    else
-        kvf__from_f32(dtype, &f, (char *)to + 2 * i, 1);
-}
-
 static double vec_get(kvf__attn_rows v, int64_t d)
 {
-    return get(v.dtype, v.base, v.at + d);
+    return kvf__ref_get(v.dtype, v.base, v.at + d);
 }
 
 static void vec_put(kvf__attn_rows v, int64_t d, double value)
 {
-    put(v.dtype, v.base, v.at + d, value);
+    kvf__ref_set(v.dtype, v.base, v.at + d, value);
 }
 
 /* Key (which = 0) or value (1) j of a head. */

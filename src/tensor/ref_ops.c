@@ -6,25 +6,6 @@
 #include <assert.h>
 #include <math.h>
 
-/* ---- activations ----------------------------------------------------------------------------- */
-
-static double get(kvf__dtype act, const void *p, int64_t i)
-{
-    float value;
-    if (act == KVF__F32) return ((const float *)p)[i];
-    kvf__to_f32(act, (const uint16_t *)p + i, &value, 1);
-    return value;
-}
-
-static void set(kvf__dtype act, void *p, int64_t i, double value)
-{
-    float rounded = (float)value;
-    if (act == KVF__F32)
-        ((float *)p)[i] = rounded;
-    else
-        kvf__from_f32(act, &rounded, (uint16_t *)p + i, 1);
-}
-
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* Without y: xhat alone. */
@@ -42,10 +23,10 @@ static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *n)
         n->rstd[m] = (float)by;
         for (int64_t c = 0; c < n->C; c++) {
             double xhat = (row[c] - mean) * by;
-            if (n->xhat) set(act, n->xhat, m * n->C + c, xhat);
+            if (n->xhat) kvf__ref_set(act, n->xhat, m * n->C + c, xhat);
             if (!n->y) continue;
             double y = xhat * n->gamma[c] + (n->beta ? n->beta[c] : 0);
-            if (n->y_act) set(act, n->y_act, m * n->C + c, y);
+            if (n->y_act) kvf__ref_set(act, n->y_act, m * n->C + c, y);
             n->y[m * n->C + c] = (float)y;
         }
     }
@@ -67,20 +48,21 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
     for (int64_t m = 0; m < M; m++) {
         double mean = 0, dot = 0;
         for (int64_t i = m * C; i < (m + 1) * C; i++) {
-            if (!rms) mean += get(act, dxhat, i) / (double)C;
-            dot += get(act, dxhat, i) * get(act, xhat, i) / (double)C;
+            if (!rms) mean += kvf__ref_get(act, dxhat, i) / (double)C;
+            dot += kvf__ref_get(act, dxhat, i) * kvf__ref_get(act, xhat, i) / (double)C;
         }
         for (int64_t i = m * C; i < (m + 1) * C; i++) {
-            dx[i] = (float)(dx[i] +
-                            (get(act, dxhat, i) - mean - get(act, xhat, i) * dot) * rstd[m]);
-            if (dx_act) set(act, dx_act, i, dx[i]);
+            dx[i] = (float)(dx[i] + (kvf__ref_get(act, dxhat, i) - mean -
+                                     kvf__ref_get(act, xhat, i) * dot) *
+                                        rstd[m]);
+            if (dx_act) kvf__ref_set(act, dx_act, i, dx[i]);
         }
     }
 }
 
 static double whole_norm_d(kvf__dtype act, const kvf__whole_norm *n, int64_t at)
 {
-    double dy = (double)n->dx[at] + (n->plus ? get(act, n->plus, at) : 0);
+    double dy = (double)n->dx[at] + (n->plus ? kvf__ref_get(act, n->plus, at) : 0);
     return dy * n->gamma[at % n->C];
 }
 
@@ -92,12 +74,12 @@ static void whole_norm_bwd(kvf__dtype act, const kvf__whole_norm *n)
         for (int64_t i = m * n->C; i < (m + 1) * n->C; i++) {
             double d = whole_norm_d(act, n, i) / (double)n->C;
             if (!n->rms) mean += d;
-            dot += d * get(act, n->xhat, i);
+            dot += d * kvf__ref_get(act, n->xhat, i);
         }
         for (int64_t i = m * n->C; i < (m + 1) * n->C; i++) {
             double d = whole_norm_d(act, n, i);
-            n->dx[i] = (float)((d - mean - get(act, n->xhat, i) * dot) * n->rstd[m]);
-            if (n->dx_act) set(act, n->dx_act, i, n->dx[i]);
+            n->dx[i] = (float)((d - mean - kvf__ref_get(act, n->xhat, i) * dot) * n->rstd[m]);
+            if (n->dx_act) kvf__ref_set(act, n->dx_act, i, n->dx[i]);
         }
     }
 }
@@ -109,14 +91,15 @@ static void head_norm_fwd(kvf__dtype act, const kvf__head_norm *n)
         const float *gamma = n->gamma + head % n->heads * n->D;
         double square = 0;
         for (int64_t d = 0; d < n->D; d++)
-            square += get(act, n->x, at + d) * get(act, n->x, at + d) / (double)n->D;
+            square += kvf__ref_get(act, n->x, at + d) * kvf__ref_get(act, n->x, at + d) /
+                      (double)n->D;
 
         double by = 1 / sqrt(square + n->eps);
         n->rstd[head] = (float)by;
         for (int64_t d = 0; d < n->D; d++) {
-            double xhat = get(act, n->x, at + d) * by;
-            if (n->xhat) set(act, n->xhat, head * n->D + d, xhat);
-            set(act, n->x, at + d, xhat * gamma[d]);
+            double xhat = kvf__ref_get(act, n->x, at + d) * by;
+            if (n->xhat) kvf__ref_set(act, n->xhat, head * n->D + d, xhat);
+            kvf__ref_set(act, n->x, at + d, xhat * gamma[d]);
         }
     }
 }
@@ -128,12 +111,13 @@ static void head_norm_bwd(kvf__dtype act, const kvf__head_norm *n)
         const float *gamma = n->gamma + head % n->heads * n->D;
         double dot = 0;
         for (int64_t d = 0; d < n->D; d++)
-            dot += get(act, n->x, at + d) * gamma[d] * get(act, n->xhat, head * n->D + d) /
-                   (double)n->D;
+            dot += kvf__ref_get(act, n->x, at + d) * gamma[d] *
+                   kvf__ref_get(act, n->xhat, head * n->D + d) / (double)n->D;
         for (int64_t d = 0; d < n->D; d++)
-            set(act, n->x, at + d,
-                (get(act, n->x, at + d) * gamma[d] - get(act, n->xhat, head * n->D + d) * dot) *
-                    n->rstd[head]);
+            kvf__ref_set(act, n->x, at + d,
+                         (kvf__ref_get(act, n->x, at + d) * gamma[d] -
+                          kvf__ref_get(act, n->xhat, head * n->D + d) * dot) *
+                             n->rstd[head]);
     }
 }
 
@@ -180,20 +164,20 @@ static fn_pair apply(kvf__act_fn fn, double x)
 static void act_fwd(kvf__dtype act, kvf__act_fn fn, void *h, void *g, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        fn_pair f = apply(fn, get(act, h, i));
-        set(act, g, i, f.value);
-        set(act, h, i, f.slope);
+        fn_pair f = apply(fn, kvf__ref_get(act, h, i));
+        kvf__ref_set(act, g, i, f.value);
+        kvf__ref_set(act, h, i, f.slope);
     }
 }
 
 static void glu_fwd(kvf__dtype act, kvf__act_fn fn, void *g, void *u, void *a, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double by = get(act, u, i);
-        fn_pair f = apply(fn, get(act, g, i));
-        set(act, a, i, f.value * by);
-        set(act, g, i, f.slope * by);
-        set(act, u, i, f.value);
+        double by = kvf__ref_get(act, u, i);
+        fn_pair f = apply(fn, kvf__ref_get(act, g, i));
+        kvf__ref_set(act, a, i, f.value * by);
+        kvf__ref_set(act, g, i, f.slope * by);
+        kvf__ref_set(act, u, i, f.value);
     }
 }
 
@@ -201,9 +185,10 @@ static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const vo
                     const void *u, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double d = get(act, da, i), by_g = get(act, g, i), by_u = get(act, u, i);
-        set(act, dg, i, d * by_g);
-        set(act, du, i, d * by_u);
+        double d = kvf__ref_get(act, da, i), by_g = kvf__ref_get(act, g, i),
+               by_u = kvf__ref_get(act, u, i);
+        kvf__ref_set(act, dg, i, d * by_g);
+        kvf__ref_set(act, du, i, d * by_u);
     }
 }
 
@@ -212,19 +197,19 @@ static void glu_bwd(kvf__dtype act, void *dg, void *du, const void *da, const vo
 static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        set(act, d, i, get(act, d, i) * get(act, by, i));
+        kvf__ref_set(act, d, i, kvf__ref_get(act, d, i) * kvf__ref_get(act, by, i));
 }
 
 static void from_f32(kvf__dtype act, void *dst, const float *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        set(act, dst, i, src[i]);
+        kvf__ref_set(act, dst, i, src[i]);
 }
 
 static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        dst[i] = (float)get(act, src, i);
+        dst[i] = (float)kvf__ref_get(act, src, i);
 }
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
@@ -238,10 +223,10 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
             for (int64_t i = 0; i < R / 2; i++) {
                 int64_t low = m * ld + h * D + i, high = low + R / 2,
                         at = position[m] * (R / 2) + i;
-                double a = get(act, x, low), b = get(act, x, high);
+                double a = kvf__ref_get(act, x, low), b = kvf__ref_get(act, x, high);
                 double c = cos[at], s = inverse ? -sin[at] : sin[at];
-                set(act, x, low, a * c - b * s);
-                set(act, x, high, b * c + a * s);
+                kvf__ref_set(act, x, low, a * c - b * s);
+                kvf__ref_set(act, x, high, b * c + a * s);
             }
 }
 
@@ -265,7 +250,7 @@ static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
     }
     for (int64_t v = 0; v < chunk->width; v++) {
         double e = v < chunk->valid ? exp((double)logits[v] - max) : 0;
-        if (chunk->e) set(act, chunk->e, r * chunk->width + v, e);
+        if (chunk->e) kvf__ref_set(act, chunk->e, r * chunk->width + v, e);
         sum += e;
     }
     chunk->sum[r] = (float)(chunk->sum[r] + sum);
