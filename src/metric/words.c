@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Words between white space, one space after each. */
 static kvf_status split(kvf_ctx *ctx, const kvf__ids *text, kvf__buf *out)
 {
@@ -135,51 +130,39 @@ static void replace(kvf__buf *text, const char *from, const char *to)
     text->n = end;
 }
 
-/* Symbols that are always words of their own: all of ASCII's but ' , - and the period. */
-static bool stands_alone(char c)
-{
-    return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
-           (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-}
+typedef enum char_class { ANY, DIGIT, NO_DIGIT, STOP, DASH, SYMBOL } char_class;
 
-static bool is_stop(char c)
+static bool is_of(char c, char_class class)
 {
-    return c == '.' || c == ',';
+    switch (class) {
+    case ANY:
+        return true;
+    case DIGIT:
+        return c >= '0' && c <= '9';
+    case NO_DIGIT:
+        return !is_of(c, DIGIT);
+    case STOP:
+        return c == '.' || c == ',';
+    case DASH:
+        return c == '-';
+    case SYMBOL: /* always a word of its own: all of ASCII's but ' , - and the period */
+        return c == ' ' || (c != '\'' && c != '-' && !is_of(c, STOP) && is_punctuation(c));
+    }
+    return false;
 }
 
 /* One substitution: which one or two characters it takes, and what it writes for them. */
 typedef struct rewrite {
-    bool (*matches)(char now, char next);
+    char_class now, next;
     bool one;           /* character; else two */
     const char *format; /* 1 and 2 are the characters */
 } rewrite;
 
-static bool is_alone(char now, char next)
-{
-    (void)next;
-    return stands_alone(now);
-}
-
-static bool is_stop_after_no_digit(char now, char next)
-{
-    return !is_digit(now) && is_stop(next);
-}
-
-static bool is_stop_before_no_digit(char now, char next)
-{
-    return is_stop(now) && !is_digit(next);
-}
-
-static bool is_dash_after_digit(char now, char next)
-{
-    return is_digit(now) && next == '-';
-}
-
 static const rewrite STEPS[] = {
-    {is_alone, true, " 1 "},
-    {is_stop_after_no_digit, false, "1 2 "},
-    {is_stop_before_no_digit, false, " 1 2"},
-    {is_dash_after_digit, false, "1 2 "},
+    {SYMBOL, ANY, true, " 1 "},
+    {NO_DIGIT, STOP, false, "1 2 "},
+    {STOP, NO_DIGIT, false, " 1 2"},
+    {DIGIT, DASH, false, "1 2 "},
 };
 
 static kvf_status substitute(kvf_ctx *ctx, const rewrite *step, const kvf__buf *text, kvf__buf *out)
@@ -188,7 +171,8 @@ static kvf_status substitute(kvf_ctx *ctx, const rewrite *step, const kvf__buf *
     for (size_t i = 0; i < text->n;) {
         char now = text->data[i];
         bool more = i + 1 < text->n;
-        if ((!step->one && !more) || !step->matches(now, more ? text->data[i + 1] : 0)) {
+        if ((!step->one && !more) || !is_of(now, step->now) ||
+            !is_of(more ? text->data[i + 1] : 0, step->next)) {
             KVF_TRY(kvf__buf_addc(ctx, out, now));
             i++;
             continue;

@@ -50,11 +50,8 @@ VEC_INLINE void fwd_tile(float *y, const float *x, const float *w, const float *
                          int64_t M, int count, int rows)
 {
     vf sum[2][GROUP];
-    int64_t c = 0;
     VEC_UNROLL for (int p = 0; p < count; p++) sum[0][p] = sum[1][p] = vf_zero();
-    for (; c + VF_LANES <= M; c += VF_LANES)
-        fwd_step(sum, x + c, w + c, M, VF_LANES, count, rows);
-    if (c < M) fwd_step(sum, x + c, w + c, M, M - c, count, rows);
+    FOR_LANES(c, n, 0, M, fwd_step(sum, x + c, w + c, M, n, count, rows););
     VEC_UNROLL for (int p = 0; p < count; p++)
     {
         y[p * N] = vf_sum(sum[0][p]) + b[0];
@@ -116,15 +113,6 @@ VEC_INLINE void bwd_tile(float *dx, const float *dy, const float *w, int64_t P, 
     }
 }
 
-VEC_INLINE void bwd_rows(float *dx, const float *dy, const float *w, int64_t P, int64_t N,
-                         int64_t M, int64_t from, int64_t to, int rows)
-{
-    int64_t c = from;
-    for (; c + VF_LANES <= to; c += VF_LANES)
-        bwd_tile(dx + c, dy, w + c, P, N, M, VF_LANES, rows);
-    if (c < to) bwd_tile(dx + c, dy, w + c, P, N, M, to - c, rows);
-}
-
 /* Columns from .. to of dx. */
 static void bwd_columns(float *dx, const float *dy, const float *w, int64_t P, int64_t N, int64_t M,
                         int64_t from, int64_t to)
@@ -133,9 +121,9 @@ static void bwd_columns(float *dx, const float *dy, const float *w, int64_t P, i
     for (int64_t p = 0; p < P; p++)
         memset(dx + p * M + from, 0, (size_t)(to - from) * sizeof *dx);
     for (; n + BWD_ROWS <= N; n += BWD_ROWS)
-        bwd_rows(dx, dy + n, w + n * M, P, N, M, from, to, BWD_ROWS);
+        FOR_LANES(c, k, from, to, bwd_tile(dx + c, dy + n, w + n * M + c, P, N, M, k, BWD_ROWS););
     for (; n < N; n++)
-        bwd_rows(dx, dy + n, w + n * M, P, N, M, from, to, 1);
+        FOR_LANES(c, k, from, to, bwd_tile(dx + c, dy + n, w + n * M + c, P, N, M, k, 1););
 }
 
 static void bwd(float *dx, const float *dy, const float *w, int64_t P, int64_t N, int64_t M)
@@ -186,10 +174,9 @@ VEC_INLINE void outer_tile(const kvf__adamw_rates *r, float *w, float *m, float 
 {
     vf g[OUTER_ROWS][STRIP];
     VEC_UNROLL for (int k = 0; k < rows; k++) VEC_UNROLL for (int i = 0; i < count; i++)
-        g[k][i] = vf_zero();
-    VEC_UNROLL for (int k = 0; k < rows; k++) VEC_UNROLL for (int i = 0; i < count; i++)
     {
         int64_t at = (k + OUTER_ROWS) * M + i * VF_LANES;
+        g[k][i] = vf_zero();
         prefetch(w + at);
         prefetch(m + at);
         prefetch(v + at);
