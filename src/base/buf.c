@@ -20,11 +20,12 @@ static size_t next_cap(size_t cap, size_t need)
 
 kvf_status kvf__reserve(kvf_ctx *ctx, void *inout, size_t *cap, size_t need, size_t size)
 {
-    size_t next = next_cap(*cap, need), bytes;
+    size_t next, bytes;
 
+    if (*cap && need <= *cap) return KVF_OK; /* nearly always, and for every token */
+    next = next_cap(*cap, need);
     if (next == 0 || !kvf__mul(next, size, &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot hold %zu items", need);
-    if (next == *cap) return KVF_OK;
     KVF_TRY(kvf__grow(ctx, inout, *cap * size, bytes));
     *cap = next;
     return KVF_OK;
