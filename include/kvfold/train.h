@@ -98,49 +98,62 @@ typedef struct kvf_named {
  * borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
+    bool resume, force, dry_run, allow_other_base;
+
+    /* What is trained. */
+    const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full */
+    const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
+    int64_t prefix_length, encoder_hidden;
+    const char *layers;         /* "A-B": layers that have a prefix; NULL or "": all */
+    bool infix;                 /* lm: the prefix is inside rows */
+    const char *position_start; /* "P", or the position of a row's first token */
+    const char *p_encoder;      /* lstm, mlp: of p-tuning */
+    const char *p_template;     /* NULL or "": virtual tokens lead the row */
+    const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
+    bool train_head;        /* lm: the base's head is trained too */
+    bool unfreeze_base;     /* p-tuning trains the base's weights too, at base_lr */
+    int64_t adapter_size;   /* width of the bottleneck, for method adapter */
+    const char *adapter_activation; /* gelu, relu, tanh */
+    const char *adapter_placement;  /* serial, parallel, attn */
+
     /* Several tasks at once, a shared prefix and a head each: --data NAME=FILE, once for every
      * task, in place of data; --valid NAME=FILE and --labels NAME=A,B,...; --task NAME=KIND for
      * those that differ from `task`. */
     kvf_named named_data, named_valid, named_task, named_labels;
     bool low_rank_tasks; /* each task has the shared prefix times u v^T of its own */
     bool equal_mix;      /* steps are of each task as often, not by its rows */
-    bool resume, force, dry_run, allow_other_base;
-    const char *method; /* mlp, direct, prompt, p-tuning */
-    const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
-    int64_t prefix_length, encoder_hidden;
-    const char *layers;    /* "A-B": layers that have a prefix; NULL or "": all */
-    const char *p_encoder; /* lstm, mlp: of p-tuning */
-    bool unfreeze_base;    /* p-tuning trains the base's weights too, at base_lr */
-    double base_lr;
-    const char *p_template; /* NULL or "": virtual tokens lead the row */
-    const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
+
+    /* Where it starts. */
     const char *init, *init_text, *init_kv, *init_encoder, *init_from;
-    bool approximate; /* a start that the encoder emits only to a residual above 1e-2 will do */
-    double lr;        /* 0: the method's default */
-    bool train_head;  /* lm: the base's head is trained too */
-    double head_lr, head_dropout; /* 0: by task; < 0: the config's */
-    bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */
-    bool init_ptuning_v2;  /* random weights are N(0, 0.02) */
-    int64_t steps, epochs; /* steps 0: epochs decide, unless kvf_train_set gave it */
-    int64_t batch_size, batch_tokens, grad_accum;
-    int64_t max_length; /* 0: the model's positions less the prefix */
-    kvf_overlong overlong;
+    bool init_ptuning_v2; /* random weights are N(0, 0.02) */
+    bool approximate;     /* a start that the encoder emits only to a residual above 1e-2 will do */
+    uint64_t seed;
+
+    /* Data and rows. */
     const char *format; /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
     bool no_header;
     const char *columns; /* NULL or "": the header's */
+    const char *map;     /* "prompt=question,completion=answer" */
+    const char *chat_template;
     int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
     int64_t limit;      /* rows of data that are read; 0: all */
-    double valid_split; /* share of data's rows that validation takes; 0: none */
-    bool regression;    /* seq-cls: labels are numbers */
+    int64_t max_length; /* 0: the model's positions less the prefix */
+    kvf_overlong overlong;
     const char *labels; /* "a,b,c" or "@FILE", one a line: classes or tags in the order of their
                            ids; NULL: those of the training data, sorted */
+    bool regression;    /* seq-cls: labels are numbers */
     int64_t doc_stride; /* qa */
+
+    /* Steps. */
+    int64_t steps, epochs; /* steps 0: epochs decide, unless kvf_train_set gave it */
+    int64_t batch_size, batch_tokens, grad_accum;
     bool shuffle;
-    bool share_off;       /* tokens that rows of a step begin with are computed for each row */
     bool group_by_prefix; /* rows that begin alike come into the same steps */
-    bool recompute;       /* the same bits with less memory, in more time */
-    kvf_weight_dtype weight_dtype; /* of frozen weights, as kvf_base_options has it */
-    bool stream_layers;            /* the same; sets recompute unless that was given */
+    bool share_off;       /* tokens that rows of a step begin with are computed for each row */
+    double lr;            /* 0: the method's default */
+    double base_lr;
+    double head_lr, head_dropout; /* 0: by task; < 0: the config's */
+    bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */
     kvf_schedule schedule;
     int64_t schedule_steps; /* 0: steps */
     const char *warmup;     /* "5%" or a number of steps */
@@ -149,29 +162,30 @@ typedef struct kvf_train_options {
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
     double prefix_dropout;  /* 0: none; below 1 */
     bool prefix_dropout_per_row;
-    double base_dropout;  /* of embeddings, of what each half of a block adds, and of attention's
-                             probabilities where the config has a rate for them; 0: none; below 1 */
-    int64_t adapter_size; /* width of the bottleneck, for method adapter */
-    const char *adapter_activation; /* gelu, relu, tanh */
-    const char *adapter_placement;  /* serial, parallel, attn */
+    double base_dropout; /* of embeddings, of what each half of a block adds, and of attention's
+                            probabilities where the config has a rate for them; 0: none; below 1 */
+
+    /* How the base is computed. */
+    kvf_precision precision;
+    kvf_weight_dtype weight_dtype; /* of frozen weights, as kvf_base_options has it */
+    bool stream_layers;            /* the same; sets recompute unless that was given */
+    bool recompute;                /* the same bits with less memory, in more time */
+
+    /* Validation and saves. */
+    double valid_split;             /* fraction of data's rows that validation takes; 0: none */
     int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
     const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
+    int64_t early_stop;             /* validations without a better one; 0: never */
     const char *retention;          /* lm: text that is to stay as it is; NULL: none */
-    double
-        kl_to_base; /* weight of KL(base || with the prefix) on the retention set's rows; 0: none */
-    int64_t early_stop;         /* validations without a better one; 0: never */
-    const char *position_start; /* "P", or the position of a row's first token */
-    bool infix;                 /* lm: the prefix is inside rows */
-    const char *chat_template;
-    const char *map; /* "prompt=question,completion=answer" */
-    kvf_precision precision;
-    uint64_t seed;
+    double kl_to_base; /* weight of KL(base || with the prefix) on that text's rows; 0: none */
+
+    /* Reports. */
     const char *log;         /* JSONL, a line an event; NULL or "": none */
     const char *tensorboard; /* folder for an event file; the same */
     kvf_forecast_mode forecast;
+
     /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
-
     /* A signal handler sets it: finish the step, save, return ESTOPPED. NULL: never. */
     const volatile int *stop;
     kvf_event_fn event; /* NULL: none */

@@ -1,5 +1,5 @@
 /* Lines on stderr and results on stdout. An error is one line whatever text it quotes; a result
- * that could not be written is an error, unless nobody wanted to read on. */
+ * that could not be written is an error, unless its reader has gone. */
 #include "cli_int.h"
 
 #include <errno.h>
